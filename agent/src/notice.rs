@@ -191,7 +191,6 @@ pub enum Notice {
 
 impl Notice {
     /// The stable name for programs.
-    #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
             Self::SourceOff { .. } => "source_off",
@@ -221,7 +220,6 @@ impl Notice {
     }
 
     /// The code and the subject. Notices with the same identity are shown once.
-    #[must_use]
     pub fn identity(&self) -> (&'static str, String) {
         let subject = match self {
             Self::SourceOff { source, .. } | Self::SourceSilent { source, .. } => {
@@ -266,7 +264,6 @@ impl Notice {
     }
 
     /// The notice as a record.
-    #[must_use]
     pub fn to_record(&self) -> NoticeRecord {
         NoticeRecord {
             code: self.code().to_owned(),

@@ -8,7 +8,6 @@ use crate::model::{Reading, Record};
 use crate::port::{Clock, CollectError, Collector, ExportError, Exporter};
 
 /// A small record, identified by its time.
-#[must_use]
 pub fn record(time_unix_nano: u64) -> Record {
     Record {
         schema: SCHEMA.to_owned(),
@@ -51,7 +50,6 @@ pub struct Kept(Arc<Mutex<Vec<Record>>>);
 
 impl Kept {
     /// All records so far.
-    #[must_use]
     pub fn records(&self) -> Vec<Record> {
         self.0
             .lock()

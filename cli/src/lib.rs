@@ -74,7 +74,6 @@ impl Context<'_> {
 }
 
 /// The settings of the sources from the environment: `HEADSPACE_NVML_LIB` and `CUDA_VISIBLE_DEVICES`.
-#[must_use]
 pub fn source_settings() -> Settings {
     let library = std::env::var_os("HEADSPACE_NVML_LIB").filter(|path| !path.is_empty());
     Settings {

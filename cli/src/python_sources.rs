@@ -18,7 +18,6 @@ pub const GC_READS: &str = "runs and pauses of Python's garbage collector, and t
                             freed, by generation";
 
 /// The Python sources of a program without Python: all disabled.
-#[must_use]
 pub fn absent() -> Vec<Entry> {
     [(GIL, GIL_READS), (GC, GC_READS)]
         .map(|(name, reads)| {

@@ -75,7 +75,6 @@ impl Entry {
     }
 
     /// The record of this source.
-    #[must_use]
     pub fn to_record(&self) -> SourceRecord {
         let (state, reason, remedy) = match &self.opened {
             Ok(_) => (SourceState::On, None, None),
@@ -97,7 +96,6 @@ impl Entry {
 impl Catalog {
     /// Opens every source. Takes a few milliseconds, and up to [`Settings::driver_patience`] where
     /// a driver is slow; nothing on the machine is changed.
-    #[must_use]
     pub fn open(settings: &Settings) -> Self {
         let mut catalog = Self::default();
         #[cfg(feature = "process")]
@@ -183,13 +181,11 @@ impl Catalog {
     }
 
     /// The records of all sources.
-    #[must_use]
     pub fn records(&self) -> Vec<SourceRecord> {
         self.entries.iter().map(Entry::to_record).collect()
     }
 
     /// The sources that work.
-    #[must_use]
     pub fn into_collectors(self) -> Vec<Box<dyn Collector>> {
         self.entries
             .into_iter()

@@ -116,7 +116,6 @@ impl StageLayer {
     }
 
     /// The layer's counters, for the agent to read.
-    #[must_use]
     pub fn region(&self) -> &'static Region {
         self.slots.region()
     }

@@ -37,13 +37,11 @@ use self::thresholds::Thresholds;
 use facts::PipelineFacts;
 
 /// Finds what limits the pipeline and what would help, with the default thresholds.
-#[must_use]
 pub fn attribute(pipeline: &PipelineFacts) -> Attribution {
     attribute_with(pipeline, &Thresholds::default())
 }
 
 /// The same with other thresholds, to test how much a conclusion depends on them.
-#[must_use]
 pub fn attribute_with(pipeline: &PipelineFacts, thresholds: &Thresholds) -> Attribution {
     let Some(model) = Model::of(pipeline, thresholds) else {
         return Attribution::default();

@@ -90,7 +90,6 @@ pub enum Note {
 /// Compares `b` with `a`. `limit_pct` is the largest accepted slowdown of B.
 ///
 /// The caller has the settings records and must add the changed settings.
-#[must_use]
 pub fn compare(a: &Side, b: &Side, limit_pct: Option<f64>) -> Comparison {
     let step_ms = relative(&a.known(Quantity::Step), &b.known(Quantity::Step));
     let sample_ms = relative(&a.samples(), &b.samples());

@@ -152,7 +152,6 @@ pub enum GpuFinding {
 
 impl Finding {
     /// Stable name for programs.
-    #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
             Self::CpuThrottled { .. } => "cpu_throttled",
@@ -178,7 +177,6 @@ impl Finding {
 }
 
 /// Lists the findings about resources.
-#[must_use]
 pub fn findings(resources: &ResourcesRecord) -> Vec<Finding> {
     let host = [
         throttled(resources),

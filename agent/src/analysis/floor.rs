@@ -192,7 +192,6 @@ pub struct FloorAnalysis {
 
 /// Estimates the floor and the headspace. The function is deterministic. `cores` is the mean number of
 /// cores in use since the loop began, if known.
-#[must_use]
 pub fn estimate(windows: &[Window], cores: Option<CoresInUse>) -> FloorAnalysis {
     let undisturbed = core_waits::take_out(windows, cores);
     let (kept, records) = probe_windows::select(&undisturbed.windows, windows);

@@ -38,7 +38,6 @@ pub struct Candidate {
 
 /// Returns the index of the main loop. Criteria, in order: named by the user; probed; took steps and neither
 /// evaluates nor feeds another loop; has enough steps for a result; trains a model; took the most time.
-#[must_use]
 pub fn select_main_loop(candidates: impl IntoIterator<Item = Candidate>) -> Option<usize> {
     let rank = |c: &Candidate| {
         let took_steps = c.steps > 0;
@@ -114,7 +113,6 @@ impl MainLoop {
     }
 
     /// The name of the main loop; `None` before the first loop.
-    #[must_use]
     pub fn name(&self) -> Option<&str> {
         let candidates = self.loops.iter().map(|(_, candidate)| *candidate);
         let decided = || Some(self.loops.get(select_main_loop(candidates)?)?.0.as_str());

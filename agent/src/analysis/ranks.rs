@@ -143,7 +143,6 @@ impl Ranks {
     }
 
     /// Returns the result; `None` if no rank left a summary.
-    #[must_use]
     pub fn finish(mut self) -> Option<RanksTogether> {
         if self.seen.is_empty() {
             return None;

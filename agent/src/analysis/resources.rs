@@ -46,7 +46,6 @@ pub struct CoresInUse {
 }
 
 /// Mean cores in use in a part of the run; `None` if a reading is missing.
-#[must_use]
 pub fn cores_in_use(span: &Span<'_>) -> Option<CoresInUse> {
     let own = span.rate_of_all(&PROCESS_CPU_TIME, &Scope::Tree)?;
     let consumer = Scope::Thread(attributes::CONSUMER.into());
@@ -65,7 +64,6 @@ fn others(span: &Span<'_>, own: f64) -> Option<f64> {
 }
 
 /// The available and used resources in `part`. `compute_gpu` is the GPU that the rank computes on.
-#[must_use]
 #[expect(clippy::too_many_lines, reason = "one record, field by field")]
 pub fn resources(
     history: &ReadingSeries,
@@ -142,7 +140,6 @@ pub fn resources(
 
 /// SM utilization of the GPU that the rank computes on, in percent. If that GPU is not known, the mean of all
 /// GPUs. `None` without readings.
-#[must_use]
 pub fn sm_utilization_pct(
     history: &ReadingSeries,
     (from_s, to_s): (f64, f64),

@@ -27,7 +27,6 @@ const MOST_WORKERS: usize = 64;
 /// Summarises the stages and queues in one part of the run, for the loop `main_loop`, while the loops
 /// `others` were idle. Idle stages and queues are left out, except stages that items do not pass through:
 /// workers start before the part begins, so their numbers are over the whole run.
-#[must_use]
 pub fn stages(
     history: &StageSeries,
     part: Part,
@@ -185,7 +184,6 @@ fn queue(run: &QueueRun, totals: QueueTotals) -> QueueSummary {
 
 /// Whether a stage or queue of the loop `loop_name` serves another loop than the main one. A loop on a
 /// background thread feeds the main loop.
-#[must_use]
 pub fn serves_another_loop(summary: &SummaryRecord, loop_name: Option<&str>) -> bool {
     let feeds_main = |name: &str| {
         let mut others = summary.other_loops.iter();
@@ -197,7 +195,6 @@ pub fn serves_another_loop(summary: &SummaryRecord, loop_name: Option<&str>) -> 
 
 /// Share of time in which the last queue before the main loop was not empty, in percent; `None` if no queue
 /// of that loop is marked as the last.
-#[must_use]
 pub fn data_readiness_pct(summary: &SummaryRecord) -> Option<f64> {
     let mut queues = summary.queues.iter();
     let last = queues

@@ -30,7 +30,6 @@ pub(super) fn variance(values: &[f64]) -> f64 {
 }
 
 /// Mean of each block of `length` values. An incomplete last block is left out.
-#[must_use]
 pub fn block_means(values: &[f64], length: usize) -> Vec<f64> {
     values.chunks_exact(length.max(1)).map(mean).collect()
 }
@@ -78,7 +77,6 @@ pub(super) fn student(freedom: f64) -> f64 {
 ///
 /// With `t = sqrt(freedom) * sinh(u)` the density of `u` is proportional to `cosh(u)^-freedom`. It is
 /// integrated by Simpson's rule from the middle on. Newton's method gives the last step.
-#[must_use]
 pub fn student_quantile(freedom: f64, probability: f64) -> f64 {
     let freedom = freedom.max(1.0);
     let density = |u: f64| u.cosh().powf(-freedom);

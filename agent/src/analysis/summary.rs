@@ -219,7 +219,6 @@ pub struct Summary {
 }
 
 /// Summarises a run.
-#[must_use]
 pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
     let mut findings = Vec::new();
     let mut summary = SummaryRecord {

@@ -149,7 +149,6 @@ impl<'a> Asked<'a> {
     ///
     /// If a run did not finish normally, its last summary is older than its last ticks. The summary then
     /// does not determine which steps are the last ones, and all steps after the first 20 count.
-    #[must_use]
     pub fn of(summary: &'a SummaryRecord) -> Self {
         let finished = summary.state == RunState::Finished;
         // With a floor, `wait_ms` is the wait of the probe's live windows.
@@ -201,13 +200,11 @@ impl TickSeries {
     }
 
     /// The main loop's name, according to the records read so far.
-    #[must_use]
     pub fn main_loop(&self) -> Option<&str> {
         self.main_loop.name()
     }
 
     /// The selected loop's steps in steady state; `None` if it has none.
-    #[must_use]
     pub fn steady<'a>(&'a self, asked: &Asked<'a>) -> Option<Steady<'a>> {
         let name = asked.loop_name.or_else(|| self.main_loop.name())?;
         let part = |bucket: &'a Bucket| Some(bucket.loops.get(name)?.part(asked.replay));
@@ -374,13 +371,11 @@ impl<'a> Steady<'a> {
     }
 
     /// The loop's name.
-    #[must_use]
     pub fn loop_name(&self) -> &'a str {
         self.name
     }
 
     /// The distribution of all durations.
-    #[must_use]
     pub fn distribution(&self, of: Quantity) -> Distribution {
         let mut all = Distribution::default();
         self.parts().for_each(|part| all.merge(part.of(of)));
@@ -388,7 +383,6 @@ impl<'a> Steady<'a> {
     }
 
     /// The mean in milliseconds, with its uncertainty.
-    #[must_use]
     pub fn mean_ms(&self, of: Quantity) -> Option<Known> {
         let parts = self.parts().map(|part| {
             let d = part.of(of);
@@ -399,7 +393,6 @@ impl<'a> Steady<'a> {
 
     /// Share of time that the thread that receives the batches waited for a core, between the first and the
     /// last reading around the steady state; `None` without such readings.
-    #[must_use]
     pub fn waiting_for_core(&self) -> Option<f64> {
         let mut looks = self.buckets.iter().filter_map(|bucket| bucket.looked);
         let (begin, before) = self.looked_before.or_else(|| looks.next())?;
@@ -408,7 +401,6 @@ impl<'a> Steady<'a> {
     }
 
     /// Samples per batch, if their number is known.
-    #[must_use]
     pub fn batch_size(&self) -> Option<f64> {
         let (mut samples, mut batches) = (0, 0);
         for part in self.parts() {
@@ -419,7 +411,6 @@ impl<'a> Steady<'a> {
     }
 
     /// The names of the stages that were called.
-    #[must_use]
     pub fn stages(&self) -> Vec<&'a str> {
         let buckets = self.buckets.iter();
         let mut names: Vec<&str> = buckets
@@ -431,7 +422,6 @@ impl<'a> Steady<'a> {
     }
 
     /// Mean duration of a call of `stage` in milliseconds, with its uncertainty.
-    #[must_use]
     pub fn call_ms(&self, stage: &str) -> Option<Known> {
         let parts = self.buckets.iter().filter_map(|s| s.stages.get(stage));
         ratio(
@@ -442,7 +432,6 @@ impl<'a> Steady<'a> {
     }
 
     /// Calls of `stage` per batch of the loop, with their uncertainty.
-    #[must_use]
     pub fn calls_per_batch(&self, stage: &str) -> Option<Known> {
         let parts = self.buckets.iter().filter_map(|bucket| {
             let batches = bucket.loops.get(self.name)?.batches_with_stages;

@@ -35,7 +35,6 @@ struct State {
 
 impl RecordQueue {
     /// A queue of at most `capacity` batches, at least 1.
-    #[must_use]
     pub fn new(capacity: usize) -> Self {
         Self {
             capacity: capacity.max(1),
@@ -71,13 +70,11 @@ impl RecordQueue {
     }
 
     /// Number of lost records so far.
-    #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
     /// CPU time of the export thread, by its last report.
-    #[must_use]
     pub fn cpu_time(&self) -> Duration {
         self.lock().cpu_time
     }
@@ -88,7 +85,6 @@ impl RecordQueue {
     }
 
     /// Losses of destinations other than records, by their last report.
-    #[must_use]
     pub fn lost(&self) -> Lost {
         self.lock().lost
     }
@@ -130,7 +126,6 @@ impl RecordQueue {
     /// Waits at most `timeout` until all batches were delivered or have failed. If the queue is closed, it
     /// also waits until the exporters have ended. Returns whether that happened in time. Remaining batches
     /// are not counted as dropped yet.
-    #[must_use]
     pub fn wait_empty(&self, timeout: Duration) -> bool {
         let (state, _) = self
             .changed

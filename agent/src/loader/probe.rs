@@ -112,7 +112,6 @@ pub struct Probe {
 
 impl Probe {
     /// A probe that follows `plan`. With `stop_after_probe`, every epoch ends when the probe has finished.
-    #[must_use]
     pub fn new(plan: ProbePlan, stop_after_probe: bool) -> Self {
         let mut probe = Self {
             plan,
@@ -128,7 +127,6 @@ impl Probe {
     }
 
     /// The plan it follows.
-    #[must_use]
     pub fn plan(&self) -> ProbePlan {
         self.plan
     }
@@ -242,7 +240,6 @@ impl Probe {
     }
 
     /// Whether the caller should read the thread's times now, after a step was [`timed`](Self::timed).
-    #[must_use]
     pub fn wants_reading(&self) -> bool {
         let steps = self.segment.steps.len();
         let last = self.segment.readings.last().map(|reading| reading.steps);
@@ -266,7 +263,6 @@ impl Probe {
     }
 
     /// Phase of the last delivered batch. `Settle` until the loop waits again as before a replay.
-    #[must_use]
     pub fn phase(&self) -> Phase {
         let segment = &self.segment;
         if segment.replaying && !self.finished() {
@@ -279,7 +275,6 @@ impl Probe {
     }
 
     /// Whether all windows are complete.
-    #[must_use]
     pub fn finished(&self) -> bool {
         self.stage == Stage::Finished
     }

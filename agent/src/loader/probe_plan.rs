@@ -92,7 +92,6 @@ impl Default for ProbePlan {
 impl ProbePlan {
     /// A plan for a loader that prefetches up to `prefetch_depth` batches (`None`: unknown), in a run of
     /// `world_size` processes.
-    #[must_use]
     pub fn for_loader(prefetch_depth: Option<u32>, world_size: u32) -> Self {
         let held = held(prefetch_depth);
         let mut plan = Self {
@@ -189,19 +188,16 @@ impl ProbePlan {
     }
 
     /// Maximum number of steps of the probe. Exact if the schedule is fixed.
-    #[must_use]
     pub fn total_steps(&self) -> u64 {
         self.limit.into()
     }
 
     /// Usual number of steps of a probe, from and to. `None` if the plan is no longer than that.
-    #[must_use]
     pub fn usual_steps(&self) -> Option<(u64, u64)> {
         (self.adaptive && self.total_steps() > USUAL.1).then_some(USUAL)
     }
 
     /// Maximum number of steps with a cached batch. Exact if the schedule is fixed.
-    #[must_use]
     pub fn replayed_steps(&self) -> u64 {
         u64::from(self.most_cycles.saturating_sub(1)) * u64::from(self.replay)
             + u64::from(self.long_replay.max(self.long_replay_budget))

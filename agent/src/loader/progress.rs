@@ -20,7 +20,6 @@ pub struct EpochProgress {
 
 impl EpochProgress {
     /// A new iteration. `length` is the loader's length, if the iteration must keep it.
-    #[must_use]
     pub fn new(length: Option<u64>) -> Self {
         Self {
             length,
@@ -47,32 +46,27 @@ impl EpochProgress {
     }
 
     /// Number of batches until `batches` are delivered; `u64::MAX` without a number.
-    #[must_use]
     pub fn left_of(&self, batches: Option<u64>) -> u64 {
         batches.map_or(u64::MAX, |n| n.saturating_sub(self.handed_out))
     }
 
     /// The loader's length, if the iteration must keep it.
-    #[must_use]
     pub fn length(&self) -> Option<u64> {
         self.length
     }
 
     /// Cached batches delivered so far.
-    #[must_use]
     pub fn replayed(&self) -> u64 {
         self.replayed
     }
 
     /// Whether `batches` are delivered; false without a number.
-    #[must_use]
     pub fn has_reached(&self, batches: Option<u64>) -> bool {
         batches.is_some_and(|n| self.handed_out >= n)
     }
 
     /// Whether repeated batches replaced live ones, and the length is reached. An iteration without
     /// repeated batches ends where its source ends, because a length may be a guess.
-    #[must_use]
     pub fn is_full(&self) -> bool {
         self.replayed > 0 && self.has_reached(self.length)
     }

@@ -106,7 +106,6 @@ impl ReplayPlan {
     }
 
     /// Live batches before the first cached one.
-    #[must_use]
     pub fn return_caches_after(&self) -> u64 {
         self.return_caches_after
     }
@@ -138,7 +137,6 @@ pub struct Replay {
 
 impl Replay {
     /// A state machine for one loader.
-    #[must_use]
     pub fn new(plan: ReplayPlan) -> Self {
         Self {
             plan,
@@ -149,13 +147,11 @@ impl Replay {
     }
 
     /// The plan it follows.
-    #[must_use]
     pub fn plan(&self) -> ReplayPlan {
         self.plan
     }
 
     /// Live batches delivered so far, over all epochs.
-    #[must_use]
     pub fn live(&self) -> u64 {
         self.live
     }
@@ -218,7 +214,6 @@ impl Replay {
     }
 
     /// Whether the source is no longer used, so that the caller may release it.
-    #[must_use]
     pub fn releases_source(&self) -> bool {
         self.turned || self.cached > 0 && self.live >= self.plan.return_caches_after
     }

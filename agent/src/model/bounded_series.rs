@@ -28,7 +28,6 @@ impl<T> Default for BoundedSeries<T> {
 
 impl<T> BoundedSeries<T> {
     /// An empty series of at most `capacity` buckets, at least 2.
-    #[must_use]
     pub fn new(capacity: usize) -> Self {
         Self {
             buckets: Vec::new(),
@@ -44,7 +43,6 @@ impl<T> BoundedSeries<T> {
     }
 
     /// The buckets, in order. The last one may not be complete.
-    #[must_use]
     pub fn buckets(&self) -> &[T] {
         &self.buckets
     }

@@ -58,7 +58,6 @@ impl Distribution {
 
     /// A distribution from counts of buckets, the first of which is `first`, and the exact sum. Shortest
     /// and longest are those of the buckets.
-    #[must_use]
     pub fn of_buckets(first: usize, counts: &[u32], sum_nanos: u64) -> Self {
         let mut d = Self::default();
         for (bucket, &count) in (first as u64..).zip(counts) {
@@ -82,31 +81,26 @@ impl Distribution {
     }
 
     /// Number of durations.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }
 
     /// Whether there are no durations.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.histogram.is_empty()
     }
 
     /// Exact sum in nanoseconds.
-    #[must_use]
     pub fn sum_nanos(&self) -> u64 {
         self.sum_nanos
     }
 
     /// Exact mean in milliseconds; `None` when empty.
-    #[must_use]
     pub fn mean_ms(&self) -> Option<f64> {
         (!self.is_empty()).then(|| self.sum_nanos as f64 / self.count() as f64 / 1e6)
     }
 
     /// Quantile `q` in `[0, 1]`, in milliseconds, accurate to 1 %; `None` when empty.
-    #[must_use]
     pub fn quantile_ms(&self, q: f64) -> Option<f64> {
         (!self.is_empty()).then(|| {
             let nanos = self.histogram.value_at_quantile(q);
@@ -115,14 +109,12 @@ impl Distribution {
     }
 
     /// Share of the durations that are longer than `ms`, in `[0, 1]`; `None` when empty.
-    #[must_use]
     pub fn share_above_ms(&self, ms: f64) -> Option<f64> {
         let up_to = self.histogram.count_between(0, nanos(ms).min(MAX_NANOS));
         (!self.is_empty()).then(|| 1.0 - up_to as f64 / self.count() as f64)
     }
 
     /// Longest duration in milliseconds; `None` when empty.
-    #[must_use]
     pub fn max_ms(&self) -> Option<f64> {
         (!self.is_empty()).then(|| self.max_nanos as f64 / 1e6)
     }
@@ -197,7 +189,6 @@ pub(crate) fn bucket_of(nanos: u64) -> u64 {
 }
 
 /// Bounds of a bucket in nanoseconds: the first is inclusive, the second exclusive.
-#[must_use]
 pub fn bucket_bounds(bucket: u64) -> (u64, u64) {
     (bound_of(bucket), bound_of(bucket.saturating_add(1)))
 }

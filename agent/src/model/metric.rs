@@ -38,7 +38,6 @@ impl MetricKind {
     /// Merges the values of two neighbouring time intervals.
     ///
     /// A total keeps its last value, a maximum the higher one, and a level its mean over time.
-    #[must_use]
     pub fn merge(self, earlier: TimedValue, later: TimedValue) -> TimedValue {
         let seconds = earlier.seconds + later.seconds;
         let value = match self {
@@ -88,7 +87,6 @@ pub struct Metric {
 
 impl Metric {
     /// The metric of that name.
-    #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         static BY_NAME: LazyLock<HashMap<&str, &Metric>> =
             LazyLock::new(|| ALL.iter().map(|metric| (metric.name, *metric)).collect());

@@ -18,7 +18,6 @@ pub enum Mode {
 
 impl Mode {
     /// Name of the mode in settings and in the records.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Measure => "measure",
@@ -28,7 +27,6 @@ impl Mode {
     }
 
     /// The mode with this name.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         super::record::named(name)
     }

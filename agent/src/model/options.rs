@@ -55,7 +55,6 @@ impl LoopOption {
     ];
 
     /// Its name as an argument of `headspace.wrap`.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Mode => "mode",
@@ -75,14 +74,12 @@ impl LoopOption {
 
 impl OptionsFrom {
     /// Returns the place with this name.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         super::record::named(name)
     }
 
     /// Text that sets an option to a value in this place. A switch has no value: the text turns it
     /// on.
-    #[must_use]
     pub fn with(self, option: LoopOption, value: &str) -> String {
         let name = self.name_of(option);
         match (self, option) {
@@ -97,7 +94,6 @@ impl OptionsFrom {
 
     /// Replaces the name of each option in a text, as in `` `probe_steps` ``, by its name in this
     /// place.
-    #[must_use]
     pub fn spell(self, text: &str) -> String {
         LoopOption::ALL
             .iter()
@@ -118,7 +114,6 @@ impl OptionsFrom {
     }
 
     /// Text that tells the user how to run the program again in a mode.
-    #[must_use]
     pub fn with_mode(self, mode: Mode) -> String {
         let option = self.with(LoopOption::Mode, mode.as_str());
         match self {

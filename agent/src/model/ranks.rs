@@ -102,7 +102,6 @@ pub struct SpreadRecord {
 
 impl SpreadRecord {
     /// Statistics of a distribution. `None` if it is empty.
-    #[must_use]
     pub fn of(d: &Distribution) -> Option<Self> {
         Some(Self {
             count: d.count(),

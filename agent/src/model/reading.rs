@@ -31,7 +31,6 @@ pub enum Scope {
 
 impl Scope {
     /// The part of the text form before the colon, as in [`Metric::scopes`].
-    #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Host => "host",
@@ -46,7 +45,6 @@ impl Scope {
     }
 
     /// Parses the text form. `None` if this version has no such scope.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Some(match text.split_once(':') {
             None => match text {
@@ -95,13 +93,11 @@ pub struct Reading {
 
 impl Reading {
     /// A reading of a metric that has one value in its scope.
-    #[must_use]
     pub fn new(metric: &'static Metric, scope: Scope, value: f64) -> Self {
         Self::with(metric, scope, &[], value)
     }
 
     /// A reading of a metric that has one value per combination of attributes.
-    #[must_use]
     pub fn with(metric: &'static Metric, scope: Scope, attributes: Attributes, value: f64) -> Self {
         Self {
             metric,
@@ -112,7 +108,6 @@ impl Reading {
     }
 
     /// The key of this reading within its scope: `process.cpu.time{cpu.mode=user}`.
-    #[must_use]
     pub fn key(&self) -> String {
         let pairs = self
             .attributes
@@ -134,7 +129,6 @@ fn split_key(key: &str) -> Option<(&'static Metric, &str)> {
 }
 
 /// The metric of a [key](Reading::key).
-#[must_use]
 pub fn metric_of(key: &str) -> Option<&'static Metric> {
     Some(split_key(key)?.0)
 }
@@ -152,7 +146,6 @@ pub struct ReadingKey<'a> {
 
 impl<'a> ReadingKey<'a> {
     /// The key of a metric that has one value in its scope.
-    #[must_use]
     pub fn new(metric: &'static Metric, scope: Scope) -> Self {
         Self {
             scope,
@@ -162,7 +155,6 @@ impl<'a> ReadingKey<'a> {
     }
 
     /// Parses a key in a record. `None` if this version has no such metric.
-    #[must_use]
     pub fn parse(scope: &Scope, key: &'a str) -> Option<Self> {
         let (metric, attributes) = split_key(key)?;
         Some(Self {
@@ -173,7 +165,6 @@ impl<'a> ReadingKey<'a> {
     }
 
     /// The same key without a reference to the record.
-    #[must_use]
     pub fn into_owned(self) -> ReadingKey<'static> {
         ReadingKey {
             scope: self.scope,
@@ -189,7 +180,6 @@ impl<'a> ReadingKey<'a> {
     }
 
     /// The value of an attribute.
-    #[must_use]
     pub fn attribute(&self, name: &str) -> Option<&str> {
         let mut attributes = self.attributes();
         attributes.find_map(|(known, value)| (known == name).then_some(value))

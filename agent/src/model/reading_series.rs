@@ -121,7 +121,6 @@ impl ReadingSeries {
 
     /// The part between two times, in seconds since the run began. Points with cached batches are left out
     /// if the other points last a second or more.
-    #[must_use]
     pub fn between(&self, from_s: f64, to_s: f64) -> Span<'_> {
         let points = self.points.buckets();
         // A point belongs to the part if its middle does.
@@ -148,7 +147,6 @@ impl ReadingSeries {
     }
 
     /// The same with all points.
-    #[must_use]
     pub fn all_between(&self, from_s: f64, to_s: f64) -> Span<'_> {
         let mut span = self.between(from_s, to_s);
         span.used.clone_from(&span.inside);
@@ -216,13 +214,11 @@ impl Span<'_> {
     }
 
     /// Seconds in the part.
-    #[must_use]
     pub fn seconds(&self) -> f64 {
         self.used().map(|point| point.interval_s).sum()
     }
 
     /// The mean of a level over time; `None` if it was never read.
-    #[must_use]
     pub fn mean(
         &self,
         metric: &'static Metric,
@@ -238,7 +234,6 @@ impl Span<'_> {
     }
 
     /// The highest value.
-    #[must_use]
     pub fn max(
         &self,
         metric: &'static Metric,
@@ -251,7 +246,6 @@ impl Span<'_> {
     }
 
     /// The last value.
-    #[must_use]
     pub fn last(
         &self,
         metric: &'static Metric,
@@ -262,7 +256,6 @@ impl Span<'_> {
     }
 
     /// Time and value, in order.
-    #[must_use]
     pub fn series(
         &self,
         metric: &'static Metric,
@@ -279,7 +272,6 @@ impl Span<'_> {
     /// Growth of a counter, and the seconds in which it grew: over the pairs of neighbouring readings
     /// between which every point counts. If there is no such pair, all points between the two times count.
     /// An example is a source that is read once a second, with a few seconds between replays.
-    #[must_use]
     pub fn growth(
         &self,
         metric: &'static Metric,
@@ -314,7 +306,6 @@ impl Span<'_> {
     }
 
     /// Growth of a counter per second.
-    #[must_use]
     pub fn rate(
         &self,
         metric: &'static Metric,
@@ -326,7 +317,6 @@ impl Span<'_> {
     }
 
     /// The sum of the rates of all values of a counter in a scope.
-    #[must_use]
     pub fn rate_of_all(&self, metric: &'static Metric, scope: &Scope) -> Option<f64> {
         self.series
             .keys

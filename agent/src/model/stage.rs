@@ -7,7 +7,6 @@ use super::record::{QueueTick, StageTick};
 pub const NAME_BYTES: usize = 96;
 
 /// The name, cut to [`NAME_BYTES`].
-#[must_use]
 pub fn cut_name(name: &str) -> &str {
     let mut end = name.len().min(NAME_BYTES);
     while !name.is_char_boundary(end) {
@@ -126,26 +125,22 @@ impl QueueSample {
     }
 
     /// Share of time in which it was empty.
-    #[must_use]
     pub fn empty(&self) -> Option<f64> {
         self.share(self.empty_ns)
     }
 
     /// Share of time in which it was full; `None` if its capacity is unknown.
-    #[must_use]
     pub fn full(&self) -> Option<f64> {
         self.capacity.and_then(|_| self.share(self.full_ns))
     }
 
     /// Mean depth over time.
-    #[must_use]
     pub fn depth(&self) -> Option<f64> {
         (self.weight_ns > 0).then(|| self.depth_ns / self.weight_ns as f64)
     }
 
     /// Mean number of workers of its pool that were processing an item. `None` if it belongs to no pool, or
     /// was not sampled.
-    #[must_use]
     pub fn active(&self) -> Option<f64> {
         self.places?;
         (self.active_of_ns > 0).then(|| self.active_ns / self.active_of_ns as f64)

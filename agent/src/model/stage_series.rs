@@ -295,7 +295,6 @@ impl StageSeries {
     }
 
     /// The part between two times, in seconds since the run began.
-    #[must_use]
     pub fn between(&self, from_s: f64, to_s: f64) -> StageSpan<'_> {
         // A point belongs to the part if its middle does. If the part is shorter than a point, all points
         // that overlap it count.
@@ -435,7 +434,6 @@ impl<'a> StageSpan<'a> {
     }
 
     /// Seconds of the part without cached batches.
-    #[must_use]
     pub fn seconds(&self) -> f64 {
         self.live.iter().map(|point| point.interval_s).sum()
     }
@@ -471,7 +469,6 @@ impl<'a> StageSpan<'a> {
     /// took none.
     ///
     /// It includes time with cached batches: the loader prefetches batches then, which the loop takes later.
-    #[must_use]
     pub fn calls_and_batches(&self, stage: &str, of_loop: &str) -> Option<(u64, u64)> {
         let place = *self.series.stage_places.get(stage)?;
         let of_loop = self.series.loops.iter().position(|name| name == of_loop)?;

@@ -20,7 +20,6 @@ pub struct StepSample {
 
 impl StepSample {
     /// Time from the receipt of a batch to the receipt of the next.
-    #[must_use]
     pub fn step_ns(self) -> u64 {
         self.compute_ns.saturating_add(self.wait_ns)
     }
@@ -49,13 +48,11 @@ impl Totals {
     }
 
     /// Mean step in milliseconds; `None` without steps.
-    #[must_use]
     pub fn step_ms(&self) -> Option<f64> {
         self.step.mean_ms()
     }
 
     /// Mean wait in milliseconds; `None` without steps.
-    #[must_use]
     pub fn wait_ms(&self) -> Option<f64> {
         (!self.step.is_empty()).then(|| self.wait_ns as f64 / self.step.count() as f64 / 1e6)
     }
@@ -72,25 +69,21 @@ impl StepSeries {
     }
 
     /// The first steps, at most [`EARLY`], in order.
-    #[must_use]
     pub fn early(&self) -> &[StepSample] {
         &self.early
     }
 
     /// Number of steps.
-    #[must_use]
     pub fn len(&self) -> u64 {
         self.early.len() as u64 + self.late.step.count()
     }
 
     /// Whether there are no steps.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.early.is_empty()
     }
 
     /// Totals of all steps after the first `skip`, which is at most [`EARLY`].
-    #[must_use]
     pub fn totals_after(&self, skip: usize) -> Totals {
         let mut totals = self.late.clone();
         for &sample in self.early.iter().skip(skip) {

@@ -16,7 +16,6 @@ pub struct WindowStep {
 
 impl WindowStep {
     /// Time from the receipt of a batch to the receipt of the next, in nanoseconds.
-    #[must_use]
     pub fn step_ns(self) -> u64 {
         self.compute_ns.saturating_add(self.wait_ns)
     }

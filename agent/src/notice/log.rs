@@ -29,7 +29,6 @@ impl std::fmt::Debug for NoticeLog {
 
 impl NoticeLog {
     /// An empty log that prints each notice through `print`.
-    #[must_use]
     pub fn new(print: PrintNotice) -> Self {
         Self {
             print,

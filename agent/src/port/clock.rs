@@ -26,7 +26,6 @@ pub struct MonotonicClock {
 impl MonotonicClock {
     /// A clock whose origin is now. The first call in a process calibrates against the system's clock,
     /// which takes about 0.6 ms.
-    #[must_use]
     pub fn new() -> Self {
         let clock = quanta::Clock::new();
         let origin = clock.raw();
@@ -44,21 +43,18 @@ impl MonotonicClock {
 
     /// A raw time stamp, which [`nanos`](Self::nanos) converts.
     #[inline]
-    #[must_use]
     pub fn ticks(&self) -> u64 {
         self.clock.raw()
     }
 
     /// Nanoseconds from this clock's origin to a raw time stamp.
     #[inline]
-    #[must_use]
     pub fn nanos(&self, ticks: u64) -> u64 {
         self.clock.delta_as_nanos(self.origin, ticks)
     }
 
     /// Nanoseconds from one raw time stamp to a later one; 0 if it is not later.
     #[inline]
-    #[must_use]
     pub fn nanos_between(&self, begin: u64, end: u64) -> u64 {
         self.clock.delta_as_nanos(begin, end)
     }
@@ -87,7 +83,6 @@ impl Clock for MonotonicClock {
 }
 
 /// CPU time of the calling thread. `None` if the system does not report it.
-#[must_use]
 pub fn thread_cpu_time() -> Option<Duration> {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -114,7 +109,6 @@ impl ThreadTime {
     }
 
     /// The last stored CPU time.
-    #[must_use]
     pub fn get(&self) -> Duration {
         Duration::from_nanos(self.0.load(Ordering::Relaxed))
     }

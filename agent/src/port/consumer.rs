@@ -18,7 +18,6 @@ impl ConsumerThread {
     }
 
     /// The thread ID; `None` before the first epoch.
-    #[must_use]
     pub fn get(&self) -> Option<i32> {
         Some(self.0.load(Ordering::Relaxed)).filter(|&tid| tid != 0)
     }

@@ -63,7 +63,6 @@ pub enum Event {
 
 /// A lap as one word. `None` if it is too long after the batch that was received at `last`.
 #[inline]
-#[must_use]
 pub(super) fn pack(last: u64, request: u64, receive: u64) -> Option<u64> {
     let compute = request.wrapping_sub(last);
     let wait = receive.wrapping_sub(request);
@@ -72,7 +71,6 @@ pub(super) fn pack(last: u64, request: u64, receive: u64) -> Option<u64> {
 
 impl Event {
     /// The event as three words.
-    #[must_use]
     pub(super) fn encode(self) -> [u64; 3] {
         match self {
             Self::Lap { request, receive } => [LAP, request, receive],

@@ -114,7 +114,6 @@ fn seconds(nanos: u64) -> f64 {
 
 impl Fold {
     /// A loop that has not begun.
-    #[must_use]
     pub fn new(name: String) -> Self {
         Self {
             name,
@@ -301,25 +300,21 @@ impl Fold {
     }
 
     /// Batches received so far.
-    #[must_use]
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
     /// Batches received from the cache so far.
-    #[must_use]
     pub fn replayed(&self) -> u64 {
         self.replayed
     }
 
     /// Batches received from the cache in the epoch that began last.
-    #[must_use]
     pub fn replayed_in_epoch(&self) -> u64 {
         self.replayed_in_epoch
     }
 
     /// The loop as a whole, so far.
-    #[must_use]
     pub fn totals(&self) -> LoopTotals {
         LoopTotals {
             name: self.name.clone(),

@@ -50,7 +50,6 @@ impl std::fmt::Debug for Recorder {
 
 impl Recorder {
     /// A recorder for the loop of that name. `watching` is shared by all loops of a session.
-    #[must_use]
     pub fn new(
         name: String,
         clock: MonotonicClock,
@@ -76,19 +75,16 @@ impl Recorder {
 
     /// A time stamp for [`lap`](Self::lap).
     #[inline]
-    #[must_use]
     pub fn ticks(&self) -> u64 {
         self.clock.ticks()
     }
 
     /// Whether batches are recorded.
-    #[must_use]
     pub fn is_watching(&self) -> bool {
         self.watching.load(Ordering::Relaxed)
     }
 
     /// The clock of this loop's time stamps.
-    #[must_use]
     pub fn clock(&self) -> &MonotonicClock {
         &self.clock
     }
@@ -178,7 +174,6 @@ impl Recorder {
     }
 
     /// Number of steps that were not recorded because the ring was full.
-    #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
@@ -186,7 +181,6 @@ impl Recorder {
 
 /// Time that recording one batch costs the training thread on this machine, in nanoseconds: two time stamps
 /// and one event, the best of four rounds. The measurement takes about 0.2 ms.
-#[must_use]
 pub fn cost_per_batch_ns(clock: &MonotonicClock) -> f64 {
     const BATCHES: u64 = 1000;
     let watching = Arc::new(AtomicBool::new(true));

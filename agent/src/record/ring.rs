@@ -45,7 +45,6 @@ pub(super) enum Pushed {
 
 impl Ring {
     /// An empty ring.
-    #[must_use]
     pub(super) fn new() -> Self {
         Self {
             words: (0..CAPACITY).map(|_| AtomicU64::new(0)).collect(),
@@ -79,7 +78,6 @@ impl Ring {
     }
 
     /// The words in the ring, in order. Call from one thread at a time.
-    #[must_use]
     pub(super) fn read(&self) -> Words<'_> {
         Words {
             ring: self,

@@ -132,7 +132,6 @@ impl Inner {
 
 impl Agent {
     /// Adds a loop to watch.
-    #[must_use]
     pub fn add_loop(&self, loader: LoaderRecord, mode: Mode) -> Arc<LoopEntry> {
         let inner = &self.0;
         let wake = {
@@ -163,7 +162,6 @@ impl Agent {
     }
 
     /// Stores the contents of a batch of the loop with that name. Returns whether it is the first batch.
-    #[must_use]
     pub fn describe_batch(&self, name: &str, batch: BatchRecord) -> bool {
         self.is_here() && self.0.live_run.set_batch(name, batch)
     }
@@ -175,7 +173,6 @@ impl Agent {
     }
 
     /// Whether this is the process in which the agent was started, and not a forked child.
-    #[must_use]
     pub fn is_here(&self) -> bool {
         self.0.owner.is_here()
     }
@@ -206,7 +203,6 @@ impl Agent {
     }
 
     /// The summary of the run so far, and the records of its probes.
-    #[must_use]
     pub fn report(&self) -> (SummaryRecord, Vec<ProbeRecord>) {
         self.0
             .live_run
@@ -214,7 +210,6 @@ impl Agent {
     }
 
     /// Writes an extra tick. Returns whether it was delivered within `timeout`.
-    #[expect(clippy::must_use_candidate, reason = "what counts is the effect")]
     pub fn flush(&self, timeout: Duration) -> bool {
         if !self.is_here() {
             return true;
@@ -257,7 +252,6 @@ impl Agent {
 
     /// Stops the agent: writes a last tick and the final summary, and waits until they are delivered, all
     /// within the limit `stop_timeout`. A second stop, or a stop in a forked child, does nothing.
-    #[expect(clippy::must_use_candidate, reason = "what counts is the effect")]
     pub fn stop(&self) -> Option<Stopped> {
         self.stop_within(self.0.limits.stop_timeout)
     }

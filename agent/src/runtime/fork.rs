@@ -20,7 +20,6 @@ pub struct Owner(u32);
 
 impl Owner {
     /// This process.
-    #[must_use]
     pub fn here() -> Self {
         REGISTER.call_once(|| {
             // SAFETY: `in_child` is a function, so it is valid for ever. It only increments an atomic,
@@ -33,7 +32,6 @@ impl Owner {
 
     /// Whether the current process is that process, and not a forked child.
     #[inline]
-    #[must_use]
     pub fn is_here(self) -> bool {
         self.0 == FORKS.load(Ordering::Relaxed)
     }

@@ -25,7 +25,6 @@ pub struct SignalChain {
 
 impl SignalChain {
     /// Nothing is installed.
-    #[must_use]
     pub const fn new() -> Self {
         Self {
             previous: AtomicUsize::new(libc::SIG_DFL),
@@ -68,7 +67,6 @@ impl SignalChain {
     }
 
     /// Whether the previous action is the default: to end the process.
-    #[must_use]
     pub fn previous_is_default(&self) -> bool {
         self.previous.load(Ordering::Relaxed) == libc::SIG_DFL
     }

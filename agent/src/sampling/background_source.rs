@@ -18,7 +18,6 @@ const WALL_REST: u32 = 20;
 
 /// Time from a request to the next one, if the response took the CPU time `cpu` and the wall time `took`.
 /// `cpu_rest` is the source's own factor for CPU time ([`Collector::cpu_rest`]).
-#[must_use]
 pub fn rest(cpu: Duration, took: Duration, cpu_rest: u32) -> Duration {
     (cpu * cpu_rest).max(took * WALL_REST)
 }
@@ -70,7 +69,6 @@ impl Exchange {
 }
 
 /// Both sides of a source that is read at most once every `pace`.
-#[must_use]
 pub fn background_source(name: &'static str, pace: Duration) -> (BackgroundSource, SourceThread) {
     let exchange = Arc::<Exchange>::default();
     let sampler_side = BackgroundSource {

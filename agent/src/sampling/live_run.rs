@@ -58,7 +58,6 @@ struct Costs {
 
 impl LiveRun {
     /// An empty run.
-    #[must_use]
     pub fn new(
         notice_log: NoticeLog,
         gpus: Arc<OnceLock<Vec<GpuRecord>>>,
@@ -180,7 +179,6 @@ impl LiveRun {
     }
 
     /// The summary of the run so far, with a new attribution, and the records of its probes.
-    #[must_use]
     pub fn report(&self, at: Duration, state: RunState) -> (SummaryRecord, Vec<ProbeRecord>) {
         self.summarise(at, state, None)
     }

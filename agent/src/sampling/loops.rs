@@ -53,7 +53,6 @@ pub struct CacheFacts {
 
 impl LoopEntry {
     /// A loop that has not begun.
-    #[must_use]
     pub fn new(recorder: Recorder, loader: LoaderRecord, mode: Mode) -> Arc<Self> {
         Arc::new(Self {
             recorder,
@@ -76,7 +75,6 @@ impl LoopEntry {
     }
 
     /// The loader, with the role of its loop and the contents of a batch, if they are known by now.
-    #[must_use]
     pub fn described(&self) -> LoaderRecord {
         let mut loader = self.loader.clone();
         loader.batch = loader.batch.or_else(|| self.batch.get().copied());
@@ -188,7 +186,6 @@ impl LoopEntry {
     }
 
     /// Facts about the cache.
-    #[must_use]
     pub fn cache(&self) -> CacheFacts {
         self.probe().cache
     }

@@ -22,7 +22,6 @@ pub struct RankGpu {
 
 impl RankGpu {
     /// The cell for one of several ranks of a node.
-    #[must_use]
     pub fn of_rank(local_rank: u32) -> Self {
         Self {
             local_rank: Some(local_rank),
@@ -60,7 +59,6 @@ impl RankGpu {
     }
 
     /// The GPU, and the rule that determined it.
-    #[must_use]
     pub fn get(&self) -> Option<ComputeGpu> {
         let bound = self.bound.load(Ordering::Relaxed);
         Some(ComputeGpu {
@@ -70,14 +68,12 @@ impl RankGpu {
     }
 
     /// Whether this process reads that GPU: the first rank of a node reads all GPUs, the others their own.
-    #[must_use]
     pub fn reads(&self, ordinal: u32) -> bool {
         let is_first = self.local_rank.is_none_or(|rank| rank == 0);
         is_first || self.get().is_none_or(|own| own.ordinal == ordinal)
     }
 
     /// Whether the memory of this process may still determine its GPU. torch's device is a stronger rule.
-    #[must_use]
     pub fn is_open_to_memory(&self) -> bool {
         let rule = self.get().map(|own| own.rule);
         self.local_rank.is_some() && rule != Some(GpuRule::TorchCurrentDevice)

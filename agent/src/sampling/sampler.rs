@@ -63,7 +63,6 @@ pub struct Sampler {
 
 impl Sampler {
     /// A sampler that has not ticked. `run` becomes the first record.
-    #[must_use]
     pub fn new(
         live_run: Arc<LiveRun>,
         queue: Arc<RecordQueue>,

@@ -13,7 +13,6 @@ pub struct Schedule {
 
 impl Schedule {
     /// Ticks every `interval`, the first one `interval` after `start`.
-    #[must_use]
     pub fn new(start: Duration, interval: Duration) -> Self {
         Self {
             interval,
@@ -22,7 +21,6 @@ impl Schedule {
     }
 
     /// Time until the next tick is due, or zero if it is due.
-    #[must_use]
     pub fn until_due(&self, now: Duration) -> Duration {
         self.next.saturating_sub(now)
     }

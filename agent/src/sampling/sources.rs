@@ -32,7 +32,6 @@ pub struct Sources(Vec<Option<Source>>);
 
 impl Sources {
     /// Sources that have not been read.
-    #[must_use]
     pub fn new(sources: Vec<Source>) -> Self {
         Self(sources.into_iter().map(Some).collect())
     }

@@ -51,7 +51,6 @@ impl WorkerSnapshot {
 impl StageReader {
     /// A reader that ignores what this process has counted before now, in any session. All counts of a worker
     /// count: the workers found belong to this run.
-    #[must_use]
     pub fn new(own: Option<&'static Region>, workers: Option<Box<dyn Workers>>) -> Self {
         let own = own.map(|region| {
             RegionSnapshot::reset_within(region);

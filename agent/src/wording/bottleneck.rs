@@ -5,7 +5,6 @@ use crate::analysis::attribution::{Bottleneck, Limit};
 use crate::model::record::{BottleneckKind, BottleneckRecord};
 
 /// The record of a bottleneck.
-#[must_use]
 pub fn bottleneck_record(found: &Bottleneck) -> BottleneckRecord {
     let (kind, name) = match &found.limit {
         Limit::Stage(name) => (BottleneckKind::Stage, Some(name.clone())),

@@ -4,7 +4,6 @@ use crate::analysis::compare::{Comparison, Note};
 use crate::model::comparison::ComparisonRecord;
 
 /// The record of a comparison with the texts of its notes.
-#[must_use]
 pub fn comparison_record(comparison: Comparison) -> ComparisonRecord {
     ComparisonRecord {
         notes: comparison.notes.iter().map(text).collect(),

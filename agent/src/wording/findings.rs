@@ -5,7 +5,6 @@ use crate::analysis::findings::{Finding, GpuFinding};
 use crate::model::record::FindingRecord;
 
 /// The record of a finding.
-#[must_use]
 pub(super) fn finding_record(finding: &Finding) -> FindingRecord {
     FindingRecord {
         code: finding.code().to_owned(),

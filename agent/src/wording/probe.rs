@@ -15,7 +15,6 @@ use crate::analysis::floor::{
 use crate::model::record::WindowRecord;
 
 /// The record of a window.
-#[must_use]
 pub fn window_record(window: &WindowAnalysis) -> WindowRecord {
     WindowRecord {
         phase: window.phase,

@@ -7,7 +7,6 @@ use crate::model::ranks::{RankCause, RankSummary, RanksRecord};
 use crate::model::record::SummaryRecord;
 
 /// The record of the ranks with the text of its evidence.
-#[must_use]
 pub fn ranks_record(together: RanksTogether) -> RanksRecord {
     RanksRecord {
         evidence: evidence(together.evidence),
@@ -59,7 +58,6 @@ fn parts(wait_and_compute_ms: Option<(f64, f64)>) -> String {
 }
 
 /// The sections about all ranks.
-#[must_use]
 pub fn sections(ranks: &RanksRecord) -> Vec<Section> {
     let mut facts = match ranks.world_size.filter(|world| *world > 1) {
         Some(world) => vec![format!("{} of {world} read", ranks.read)],
@@ -140,7 +138,6 @@ const COLUMNS: [Column; 8] = [
 
 /// A table with one row for each of the first `most` ranks and the slowest rank. `summaries` are sorted by
 /// rank.
-#[must_use]
 pub fn table(ranks: &RanksRecord, summaries: &[(u32, &SummaryRecord)], most: usize) -> Table {
     let row = |rank: &RankSummary| {
         let place = summaries.binary_search_by_key(&rank.rank, |(number, _)| *number);

@@ -6,7 +6,6 @@ use crate::analysis::attribution::{Action, Remedy, Shared, Work};
 use crate::model::record::RemedyRecord;
 
 /// The record of a remedy.
-#[must_use]
 pub fn remedy_record(remedy: &Remedy) -> RemedyRecord {
     RemedyRecord {
         code: remedy.action.code().to_owned(),

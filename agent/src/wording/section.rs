@@ -141,7 +141,6 @@ pub struct Row {
 
 impl SectionId {
     /// Its name in a narrow column.
-    #[must_use]
     pub fn label(self) -> &'static str {
         match self {
             Self::Run => "headspace",
@@ -172,7 +171,6 @@ impl SectionId {
     }
 
     /// Its title on a page.
-    #[must_use]
     pub fn title(self) -> &'static str {
         match self {
             Self::Run => "The run",
@@ -192,7 +190,6 @@ impl SectionId {
 
 impl Section {
     /// A section of one block.
-    #[must_use]
     pub fn new(id: SectionId, block: Block) -> Self {
         Self {
             id,
@@ -201,13 +198,11 @@ impl Section {
     }
 
     /// A section of facts.
-    #[must_use]
     pub fn facts(id: SectionId, facts: Vec<Fact>) -> Self {
         Self::new(id, Block::Facts(facts))
     }
 
     /// A section of sentences.
-    #[must_use]
     pub fn sentence(id: SectionId, words: impl Into<String>) -> Self {
         Self::new(id, Block::Sentence(words.into()))
     }
@@ -222,7 +217,6 @@ impl Section {
 
 impl Fact {
     /// A label and a value.
-    #[must_use]
     pub fn new(label: &'static str, value: String) -> Self {
         Self {
             label,
@@ -232,7 +226,6 @@ impl Fact {
     }
 
     /// A fact whose value states what was measured.
-    #[must_use]
     pub fn phrase(value: impl Into<String>) -> Self {
         Self::new("", value.into())
     }
@@ -258,7 +251,6 @@ impl Fact {
 
 impl Entry {
     /// An item and its description.
-    #[must_use]
     pub fn new(head: impl Into<String>, body: impl Into<String>) -> Self {
         Self {
             head: head.into(),
@@ -270,7 +262,6 @@ impl Entry {
 
 impl Column {
     /// A name and what the values mean.
-    #[must_use]
     pub const fn new(name: &'static str, about: &'static str) -> Self {
         Self { name, about }
     }
@@ -278,7 +269,6 @@ impl Column {
 
 impl Row {
     /// An ordinary row.
-    #[must_use]
     pub fn new(cells: Vec<String>) -> Self {
         Self { cells, mark: None }
     }

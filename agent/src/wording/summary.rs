@@ -6,7 +6,6 @@ use crate::analysis::summary::Summary;
 use crate::model::record::{BottleneckKind, SummaryRecord};
 
 /// The record of a summary with the texts of its conclusions.
-#[must_use]
 pub fn summary_record(summary: &Summary) -> SummaryRecord {
     let attribution = &summary.attribution;
     let bottleneck = attribution.bottleneck.as_ref().map(bottleneck_record);

@@ -3,7 +3,6 @@
 use crate::model::record::{EndCause, EndRecord};
 
 /// Formats a duration in milliseconds, in a suitable unit: `850 µs`, `30.0 ms`, `1.52 s`.
-#[must_use]
 pub fn duration_ms(ms: f64) -> String {
     // At each bound, rounding would reach the next form.
     match ms.abs() {
@@ -17,7 +16,6 @@ pub fn duration_ms(ms: f64) -> String {
 }
 
 /// Formats a duration in seconds: `1.52 s`, `19.2 s`, `12 min 5 s`, `3 h 20 min`.
-#[must_use]
 pub fn duration_s(s: f64) -> String {
     match s.abs() {
         a if a < 0.999_5 && a > 0.0 => duration_ms(s * 1e3),
@@ -47,7 +45,6 @@ pub(crate) fn signed_ms(ms: f64) -> String {
 
 /// Formats a percentage with this number of decimals, without the sign `%`. A small one is not rounded to
 /// zero.
-#[must_use]
 pub fn percent(pct: f64, decimals: usize) -> String {
     let least = 0.5 * 10f64.powi(-i32::try_from(decimals).unwrap_or(0));
     let shown = if pct.abs() < least && decimals == 0 && pct.abs() >= 0.05 {
@@ -64,7 +61,6 @@ pub fn percent(pct: f64, decimals: usize) -> String {
 }
 
 /// Formats a number of bytes: `0 B`, `812 KiB`, `10.0 MiB`, `1.25 GiB`.
-#[must_use]
 pub fn bytes(count: f64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = count;
@@ -83,7 +79,6 @@ pub fn bytes(count: f64) -> String {
 }
 
 /// Formats a number of cores, engines or threads, rounded to a tenth: `2`, `1.5`.
-#[must_use]
 pub fn amount(count: f64) -> String {
     let tenths = format!("{count:.1}");
     tenths
@@ -92,7 +87,6 @@ pub fn amount(count: f64) -> String {
 }
 
 /// What ended a program: `An uncaught ValueError`, `SIGTERM`.
-#[must_use]
 pub fn ended_by(end: &EndRecord) -> String {
     match end.cause {
         EndCause::Exception => format!("An uncaught {}", end.name),

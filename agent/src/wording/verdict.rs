@@ -72,7 +72,6 @@ impl Detail {
 
 impl<'a> Verdict<'a> {
     /// The verdict of a summary alone.
-    #[must_use]
     pub fn new(summary: &'a SummaryRecord) -> Self {
         Self {
             summary,
@@ -84,7 +83,6 @@ impl<'a> Verdict<'a> {
     }
 
     /// All sections, in order.
-    #[must_use]
     pub fn sections(&self, detail: Detail) -> Vec<Section> {
         let s = self.summary;
         let mut sections = vec![self.run_section(detail)];

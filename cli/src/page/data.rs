@@ -134,7 +134,6 @@ fn common<T: PartialEq>(a: &[T], b: &[T]) -> usize {
 
 impl Page {
     /// The changes since `before`; `None` if the whole page must be sent again.
-    #[must_use]
     pub fn since(&self, before: &Self) -> Option<Update> {
         let same_shape = self.ranks.len() == before.ranks.len()
             && self.parts.len() == before.parts.len()

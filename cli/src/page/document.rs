@@ -53,7 +53,6 @@ const PLACES: &[(&str, &[&str])] = &[
 
 impl Page {
     /// A self-contained file.
-    #[must_use]
     pub fn file(&self) -> String {
         // The script does not need the parts, because the document already contains them.
         let charts = Self {

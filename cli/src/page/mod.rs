@@ -32,7 +32,6 @@ pub use self::state::PageState;
 use headspace_agent::wording::verdict::Verdict;
 
 /// The facts of a run for a notebook cell: self-contained, without script, everything escaped.
-#[must_use]
 pub fn notebook(verdict: Verdict<'_>) -> String {
     let facts = static_parts::Facts {
         verdict,

@@ -45,7 +45,6 @@ struct Rank {
 
 impl PageState {
     /// A run without records yet.
-    #[must_use]
     pub fn new(place: &Path) -> Self {
         Self {
             place: place.to_path_buf(),
@@ -120,13 +119,11 @@ impl PageState {
     }
 
     /// Whether no record was added.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranks.is_empty()
     }
 
     /// The path of the run.
-    #[must_use]
     pub fn place(&self) -> &Path {
         &self.place
     }
@@ -139,7 +136,6 @@ impl PageState {
     }
 
     /// The combined results of all ranks, if there are several.
-    #[must_use]
     pub fn together(&self) -> Option<RanksRecord> {
         let several = self.ranks.len() > 1;
         let mut ranks = Ranks::default();
@@ -157,7 +153,6 @@ impl PageState {
 
     /// The last summary of the first rank that has one, with the combined results of all ranks. This is
     /// what `report --json` prints.
-    #[must_use]
     pub fn summary(&self) -> Option<Record> {
         let mut record = self.main()?.run.summary.clone()?;
         if let RecordBody::Summary(summary) = &mut record.body {
@@ -167,7 +162,6 @@ impl PageState {
     }
 
     /// The current page.
-    #[must_use]
     pub fn page(&self) -> Page {
         let together = self.together();
         let main = self.main();

@@ -52,13 +52,11 @@ impl Gpus {
     /// Loads `library` (by default the one that the system finds), and opens the devices that
     /// `visible`, the process's `CUDA_VISIBLE_DEVICES`, allows. If a node has several ranks, the first
     /// one reads all devices, and each other rank reads the one that it computes on.
-    #[must_use]
     pub fn open(library: Option<&Path>, visible: Option<&str>, rank_gpu: &RankGpu) -> Self {
         Self::with_clock(library, visible, rank_gpu, gpm::machine_clock())
     }
 
     /// The same with a given clock for the time between two samples of the performance counters.
-    #[must_use]
     pub fn with_clock(
         library: Option<&Path>,
         visible: Option<&str>,

@@ -40,7 +40,6 @@ pub enum Opened {
 
 /// Opens the GPUs (see [`Gpus::open`]), and waits at most `patience` for that. `records` is set as soon
 /// as the GPUs are known, even later.
-#[must_use]
 pub fn open_within(
     library: Option<PathBuf>,
     visible: Option<String>,
@@ -82,7 +81,6 @@ impl Opening {
     }
 
     /// The sources `gpu`, `gpu_gpm` and `gpu_processes`, which wait until the GPUs are open.
-    #[must_use]
     pub fn sources(&self) -> [LateSource; 3] {
         let sources: [(&'static str, Take); 3] = [
             (super::NAME, |gpus| boxed(&mut gpus.device)),

@@ -8,13 +8,11 @@ use super::usable_cores::Limits;
 use crate::procfs::{self, number, value, words};
 
 /// Describes this machine. Values that cannot be read are absent.
-#[must_use]
 pub fn describe() -> HostRecord {
     describe_at("/")
 }
 
 /// Describes the machine that `proc` and `sys` below `root` describe.
-#[must_use]
 pub fn describe_at(root: impl AsRef<Path>) -> HostRecord {
     let root = root.as_ref();
     let mut buffer = Vec::new();

@@ -12,7 +12,6 @@ use crate::procfs::{self, parse};
 ///
 /// The kernel records the start in clock ticks, so this is exact to 10 ms. A process starts when it is
 /// forked, so time before the interpreter runs is included.
-#[must_use]
 pub fn started_at() -> Option<Duration> {
     let mut buffer = Vec::new();
     let bytes = procfs::read(Path::new("/proc/self/stat"), &mut buffer).ok()?;

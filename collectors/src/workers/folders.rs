@@ -27,13 +27,11 @@ pub struct Marker {
 
 impl Folders {
     /// The folder for shared memory, or else the temporary folder.
-    #[must_use]
     pub fn of_this_machine() -> Self {
         Self::below(&[Path::new("/dev/shm"), &std::env::temp_dir()])
     }
 
     /// Folders below these parents, which may be writable by everyone.
-    #[must_use]
     pub fn below(parents: &[&Path]) -> Self {
         let own = format!("headspace-{}", geteuid());
         Self {
@@ -67,7 +65,6 @@ impl Folders {
     }
 
     /// The marker of the nearest ancestor that has one.
-    #[must_use]
     pub fn nearest(&self) -> Option<Marker> {
         let folders: Vec<&PathBuf> = self.folders.iter().filter(|f| is_own(f)).collect();
         if folders.is_empty() {
@@ -114,7 +111,6 @@ impl Folders {
 
 impl Marker {
     /// The marker's folder.
-    #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -126,13 +122,11 @@ impl Marker {
     }
 
     /// Whether this call created the marker.
-    #[must_use]
     pub fn is_new(&self) -> bool {
         self.is_new
     }
 
     /// Whether the marker still exists. Costs one file-system call.
-    #[must_use]
     pub fn stands(&self) -> bool {
         is_own(&self.folder)
     }

@@ -19,7 +19,6 @@ pub struct Identity {
 
 impl Identity {
     /// This process; `None` if `/proc` cannot be read.
-    #[must_use]
     pub fn here() -> Option<Self> {
         stat("self").as_ref().map(identity)
     }

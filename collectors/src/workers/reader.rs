@@ -40,7 +40,6 @@ struct Seen {
 
 impl FoundWorkers {
     /// Searches for files below this marker. Its creator removes it at the end.
-    #[must_use]
     pub fn below(marker: Marker) -> Self {
         Self {
             marker,

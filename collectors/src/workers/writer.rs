@@ -51,7 +51,6 @@ impl WorkerFile {
     }
 
     /// Its slots, all free. Must be called only once.
-    #[must_use]
     pub fn slots(&self) -> Slots {
         let path = self.path.clone();
         let reserve = move |bytes: std::ops::Range<usize>| {
@@ -80,7 +79,6 @@ impl WorkerFile {
     }
 
     /// Whether the file still exists. The trainer removes it at the end of its session.
-    #[must_use]
     pub fn is_wanted(&self) -> bool {
         fs::symlink_metadata(&self.path).is_ok()
     }

@@ -59,32 +59,27 @@ impl Times {
     }
 
     /// Number of durations.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
     /// Sum of the durations, in seconds.
-    #[must_use]
     pub fn sum_s(&self) -> f64 {
         self.sum_s
     }
 
     /// The shortest duration in seconds; 0 if there is none.
-    #[must_use]
     pub fn min_s(&self) -> f64 {
         self.min_s
     }
 
     /// The longest duration in seconds.
-    #[must_use]
     pub fn max_s(&self) -> f64 {
         self.max_s
     }
 
     /// For each boundary, the number of durations that do not exceed it. Boundaries are in seconds and
     /// ascending. A bucket is assigned by its midpoint.
-    #[must_use]
     pub fn up_to(&self, bounds_s: &[f64]) -> Vec<u64> {
         let mut counts = vec![0; bounds_s.len()];
         for (&bucket, count) in &self.counts {
@@ -103,7 +98,6 @@ impl Times {
 
     /// The durations in exponential buckets, at the finest scale up to `finest` that needs at most
     /// `most` buckets.
-    #[must_use]
     pub fn exponential(&self, finest: i32, most: usize) -> Exponential {
         let (Some((&first, _)), Some((&last, _))) =
             (self.counts.first_key_value(), self.counts.last_key_value())

@@ -49,7 +49,6 @@ struct MergedLoop {
 
 impl Compactor {
     /// Merges every `merge` ticks (at least 2) into one.
-    #[must_use]
     pub fn new(merge: u32) -> Self {
         Self {
             merge: merge.max(2),
@@ -60,7 +59,6 @@ impl Compactor {
     }
 
     /// Keeps the minimum that describes the run: all ticks become one, and epoch records are dropped.
-    #[must_use]
     pub fn digest() -> Self {
         Self {
             merge: u32::MAX,

@@ -33,7 +33,6 @@ pub struct Skipped {
 
 impl Skipped {
     /// Total number of skipped lines.
-    #[must_use]
     pub fn total(&self) -> u64 {
         self.cut + self.foreign + self.damaged + self.other_schema + self.unknown_kind
     }

@@ -11,13 +11,11 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
 /// The schema of one line.
-#[must_use]
 pub fn json_schema() -> Value {
     schema_of::<Record>("A record of headspace: one line of a run's file", SCHEMA)
 }
 
 /// The schema of what `headspace compare --json` prints.
-#[must_use]
 pub fn comparison_json_schema() -> Value {
     let title = "How two sides of runs differ: the output of `headspace compare --json`";
     schema_of::<ComparisonRecord>(title, comparison::SCHEMA)

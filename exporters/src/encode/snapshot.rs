@@ -35,7 +35,6 @@ pub struct Who {
 
 impl Who {
     /// The process that wrote a record.
-    #[must_use]
     pub fn of(record: &Record) -> Self {
         Self {
             run_id: record.run_id.clone(),
@@ -143,25 +142,21 @@ impl Snapshot {
     }
 
     /// The process that wrote the records.
-    #[must_use]
     pub fn who(&self) -> &Who {
         &self.who
     }
 
     /// The `run` record, if it was added.
-    #[must_use]
     pub fn run(&self) -> Option<&RunRecord> {
         self.run.as_deref()
     }
 
     /// The start of the run, in nanoseconds since 1970-01-01 UTC; 0 before the first record.
-    #[must_use]
     pub fn began_unix_nano(&self) -> u64 {
         self.began_unix_nano
     }
 
     /// The time of the last record, in nanoseconds since 1970-01-01 UTC; 0 before the first record.
-    #[must_use]
     pub fn at_unix_nano(&self) -> u64 {
         self.at_unix_nano
     }

@@ -7,13 +7,11 @@
 use unicode_width::UnicodeWidthStr;
 
 /// Returns `text` with each control character replaced by a space.
-#[must_use]
 pub fn plain(text: &str) -> String {
     text.replace(char::is_control, " ")
 }
 
 /// Number of columns that `text` occupies.
-#[must_use]
 pub fn width(text: &str) -> usize {
     text.width()
 }
@@ -21,7 +19,6 @@ pub fn width(text: &str) -> usize {
 /// Wraps `words` into lines of at most `columns` columns. The first line begins with `head`, the others
 /// are indented by its width. Lines break at spaces. A word that is too long has a line of its own.
 /// No-break spaces are kept.
-#[must_use]
 pub fn wrap(head: &str, words: &str, columns: usize) -> Vec<String> {
     let head = plain(head);
     let indent = " ".repeat(width(&head));
@@ -43,7 +40,6 @@ pub fn wrap(head: &str, words: &str, columns: usize) -> Vec<String> {
 }
 
 /// The beginning of `text` in at most `columns` columns, with `…` if it is truncated.
-#[must_use]
 pub fn keep_beginning(text: &str, columns: usize) -> String {
     let text = plain(text);
     if width(&text) <= columns {
@@ -59,7 +55,6 @@ pub fn keep_beginning(text: &str, columns: usize) -> String {
 
 /// The end of `text` in at most `columns` columns, with `…` if it is truncated. For a path, the end is
 /// the distinctive part.
-#[must_use]
 pub fn keep_end(text: &str, columns: usize) -> String {
     let text = plain(text);
     if width(&text) <= columns {
@@ -78,7 +73,6 @@ pub fn keep_end(text: &str, columns: usize) -> String {
 }
 
 /// Left-aligns `text` in `columns` columns. Wider text is not truncated.
-#[must_use]
 pub fn left(text: &str, columns: usize) -> String {
     let text = plain(text);
     let room = columns.saturating_sub(width(&text));
@@ -86,7 +80,6 @@ pub fn left(text: &str, columns: usize) -> String {
 }
 
 /// Right-aligns `text` in `columns` columns. Wider text is not truncated.
-#[must_use]
 pub fn right(text: &str, columns: usize) -> String {
     let text = plain(text);
     let room = columns.saturating_sub(width(&text));
@@ -94,14 +87,12 @@ pub fn right(text: &str, columns: usize) -> String {
 }
 
 /// The lines of [`wrap`], joined into one text.
-#[must_use]
 pub fn paragraph(head: &str, words: &str, columns: usize) -> String {
     wrap(head, words, columns).join("\n") + "\n"
 }
 
 /// Formats rows as a table with two spaces between columns. The first `left_columns` columns are
 /// left-aligned, the others right-aligned.
-#[must_use]
 pub fn table(rows: &[Vec<String>], left_columns: usize) -> String {
     let mut widths = vec![0; rows.iter().map(Vec::len).max().unwrap_or(0)];
     for row in rows {

@@ -18,13 +18,11 @@ pub const LABEL: usize = 11;
 const LONGEST_NAME: usize = 24;
 
 /// A verdict as text of at most 100 columns.
-#[must_use]
 pub fn verdict_text(verdict: &Verdict<'_>) -> String {
     text(&verdict.sections(Detail::Brief))
 }
 
 /// Sections as text of at most 100 columns. Tables are not wrapped.
-#[must_use]
 pub fn text(sections: &[Section]) -> String {
     let mut out = String::new();
     for section in sections {
@@ -40,7 +38,6 @@ pub fn text(sections: &[Section]) -> String {
 
 /// The lines of a section next to its label, for a terminal of `columns` columns (at most 100 are
 /// used). Tables are not wrapped.
-#[must_use]
 pub fn section_lines(section: &Section, columns: usize) -> Vec<String> {
     let room = columns.min(COLUMNS).saturating_sub(LABEL).max(LABEL);
     let label = section.id.label();

@@ -75,7 +75,6 @@ impl Follower {
     }
 
     /// Follows the runs in `base`, which may not exist yet.
-    #[must_use]
     pub fn of_base(base: &Path) -> Self {
         Self::at(base, Place::Base)
     }
@@ -92,7 +91,6 @@ impl Follower {
     }
 
     /// The folder or file of the current run; `None` if there is none yet.
-    #[must_use]
     pub fn run(&self) -> Option<&Path> {
         self.run.as_deref()
     }
@@ -105,7 +103,6 @@ impl Follower {
     }
 
     /// Counts of what was read of this run, including skipped lines.
-    #[must_use]
     pub fn tally(&self) -> Tally {
         let mut all = Tally::default();
         for tail in self.tails.values() {

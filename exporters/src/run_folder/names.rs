@@ -20,7 +20,6 @@ pub struct FolderError {
 
 /// The name of a run that began at `unix_nanos` (nanoseconds since 1970-01-01 UTC):
 /// `2026-11-21T09-30-12-4711`.
-#[must_use]
 pub fn run_id(unix_nanos: u64, pid: u32) -> String {
     let time = jiff::Timestamp::from_nanosecond(i128::from(unix_nanos)).unwrap_or_default();
     format!("{}-{pid}", time.strftime("%Y-%m-%dT%H-%M-%S"))
@@ -55,13 +54,11 @@ pub fn create(base: &Path, unix_nanos: u64, pid: u32) -> Result<PathBuf, FolderE
 }
 
 /// The file to which a rank's records are appended.
-#[must_use]
 pub fn rank_path(folder: &Path, rank: u32) -> PathBuf {
     folder.join(format!("rank{rank}.jsonl"))
 }
 
 /// A file of a rank's older records. Parts are numbered from 1, oldest first.
-#[must_use]
 pub fn part_path(folder: &Path, rank: u32, part: u32) -> PathBuf {
     folder.join(format!("rank{rank}.{part:03}.jsonl"))
 }
@@ -79,7 +76,6 @@ pub struct RankFile {
 
 impl RankFile {
     /// Parses a file's name; `None` if it is not a rank's file.
-    #[must_use]
     pub fn parse(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
         let stem = name.strip_prefix("rank")?.strip_suffix(".jsonl")?;
@@ -95,7 +91,6 @@ impl RankFile {
     }
 
     /// Whether records are appended to this file.
-    #[must_use]
     pub fn is_active(&self) -> bool {
         self.part == u32::MAX
     }

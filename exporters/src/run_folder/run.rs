@@ -167,7 +167,6 @@ impl Run {
     }
 
     /// Counts of what was read, over all ranks.
-    #[must_use]
     pub fn tally(&self) -> Tally {
         let mut all = Tally::default();
         for rank in &self.ranks {
@@ -215,7 +214,6 @@ impl RankRun {
     }
 
     /// The last summary's body.
-    #[must_use]
     pub fn last_summary(&self) -> Option<&SummaryRecord> {
         match &self.summary.as_ref()?.body {
             RecordBody::Summary(summary) => Some(summary),
@@ -224,7 +222,6 @@ impl RankRun {
     }
 
     /// The probe of the summary's loop, or else the last one.
-    #[must_use]
     pub fn main_probe(&self) -> Option<&ProbeRecord> {
         let name = self.last_summary().and_then(|s| s.loop_name.as_deref());
         self.probes
@@ -236,7 +233,6 @@ impl RankRun {
 
     /// Seconds from the last summary to the last record, if the run did not end normally. `None` if it
     /// did, or if there is no summary.
-    #[must_use]
     pub fn unfinished_s(&self) -> Option<f64> {
         let summary = self.last_summary()?;
         let written = self.summary.as_ref()?.time_unix_nano;

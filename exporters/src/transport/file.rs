@@ -95,7 +95,6 @@ impl FileExporter {
     }
 
     /// The path of the file to which records are appended.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }

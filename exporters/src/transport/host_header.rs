@@ -19,7 +19,6 @@ pub struct ServedNames {
 
 impl ServedNames {
     /// `host` is the name that the user gave, `address` the address to which it resolved.
-    #[must_use]
     pub fn new(host: &str, address: SocketAddr) -> Self {
         let mut names = vec![name_of(host), written(address.ip()), "localhost".to_owned()];
         if address.ip().is_loopback() {
@@ -35,7 +34,6 @@ impl ServedNames {
 
     /// Whether the request's head names this server. It must have exactly one `Host` header, and no
     /// other name in its request line.
-    #[must_use]
     pub fn include(&self, uri: &Uri, headers: &HeaderMap) -> bool {
         let mut hosts = headers.get_all(HOST).iter();
         let (Some(host), None) = (hosts.next(), hosts.next()) else {

@@ -151,7 +151,6 @@ impl PipeExporter {
     }
 
     /// The number of connected readers.
-    #[must_use]
     pub fn readers(&self) -> usize {
         self.shared.lock().readers.len()
     }

@@ -108,7 +108,6 @@ impl PrometheusExporter {
     }
 
     /// The address on which the server listens.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }

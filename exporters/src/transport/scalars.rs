@@ -46,7 +46,6 @@ impl Fetch {
 
     /// Returns the entries since the last call, oldest first. The calling thread must do nothing else,
     /// because all its CPU time so far counts as the agent's own cost.
-    #[must_use]
     pub fn fetch(&self) -> Vec<Arc<Scalars>> {
         self.0.cpu.note();
         std::mem::take(&mut self.lock().scalars).into()
@@ -69,7 +68,6 @@ pub struct ScalarExporter {
 
 impl ScalarExporter {
     /// Creates one queue for each of `trackers` trackers.
-    #[must_use]
     pub fn new(trackers: usize) -> Self {
         Self {
             scalar: Scalar::default(),
@@ -80,7 +78,6 @@ impl ScalarExporter {
     }
 
     /// The queue of each tracker.
-    #[must_use]
     pub fn fetches(&self) -> Vec<Fetch> {
         self.fetches.clone()
     }

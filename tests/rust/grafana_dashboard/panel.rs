@@ -59,35 +59,30 @@ impl Panel {
     }
 
     /// Adds a query. `{{label}}` in the legend is the label's value.
-    #[must_use]
     pub(crate) fn query(mut self, expr: String, legend: &'static str) -> Self {
         self.targets.push((expr, legend));
         self
     }
 
     /// Says what it shows in words of its own.
-    #[must_use]
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
         self.help = help.into();
         self
     }
 
     /// Another unit, by Grafana's name.
-    #[must_use]
     pub(crate) fn unit(mut self, unit: &str) -> Self {
         unit.clone_into(&mut self.unit);
         self
     }
 
     /// Another width, of 24.
-    #[must_use]
     pub(crate) fn wide(mut self, width: u32) -> Self {
         self.width = width;
         self
     }
 
     /// Draws series whose legend begins so as a dashed line, under nothing and over nothing.
-    #[must_use]
     pub(crate) fn dashed(mut self, legend: &str) -> Self {
         self.overrides.push(json!({
             "matcher": {"id": "byRegexp", "options": format!("/^{legend}/")},
@@ -103,7 +98,6 @@ impl Panel {
     }
 
     /// A table's columns, each with the field it shows, its title and its unit; the others go.
-    #[must_use]
     pub(crate) fn columns(mut self, columns: &[(&str, &str, &str)]) -> Self {
         let index: serde_json::Map<_, _> = columns
             .iter()

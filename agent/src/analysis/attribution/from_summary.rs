@@ -11,7 +11,6 @@ use crate::model::record::SummaryRecord;
 
 /// Finds what limits the main loop, and what would help. The result is empty if the loop's waiting is not
 /// known, or if its batches come from a cache.
-#[must_use]
 pub(in crate::analysis) fn attribute_run(summary: &SummaryRecord, main: &LoopFacts) -> Attribution {
     if main.mode == Mode::Replay || main.concurrent {
         return Attribution::default();

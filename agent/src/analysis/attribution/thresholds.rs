@@ -25,7 +25,6 @@ macro_rules! thresholds {
 
         impl Thresholds {
             /// Name and unit of each, and the same thresholds with it `factor` times as large.
-            #[must_use]
             pub fn varied(self, factor: f64) -> Vec<(&'static str, &'static str, Self)> {
                 vec![$((
                     stringify!($name),

@@ -147,19 +147,16 @@ impl Measured {
     }
 
     /// The name of the compared loop.
-    #[must_use]
     pub fn loop_name(&self) -> &str {
         &self.loop_name
     }
 
     /// Whether the run trained on cached batches throughout.
-    #[must_use]
     pub fn is_replay(&self) -> bool {
         self.mode == Some(Mode::Replay)
     }
 
     /// Whether the run has a step in steady state.
-    #[must_use]
     pub fn has_steps(&self) -> bool {
         !self.steps.is_empty()
     }
@@ -219,7 +216,6 @@ impl Measured {
     }
 
     /// Share of the usable cores that other programs used, in `[0, 1]`; 0 if not known.
-    #[must_use]
     pub fn others(&self) -> f64 {
         self.others.cores
     }

@@ -15,7 +15,6 @@ pub struct Rng {
 
 impl Rng {
     /// A generator. Every seed is suitable.
-    #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut counter = seed;
         let state = std::array::from_fn(|_| {

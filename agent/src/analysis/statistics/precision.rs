@@ -46,7 +46,6 @@ pub struct Known {
 
 impl Known {
     /// A mean whose error is not known or not needed.
-    #[must_use]
     pub fn exactly(mean: f64) -> Self {
         Self {
             mean,
@@ -67,7 +66,6 @@ impl Known {
 
 /// The sum of values divided by the sum of weights, from ordered pairs of weight and value; `None` if the
 /// weights are zero.
-#[must_use]
 pub fn ratio(parts: &[(f64, f64)]) -> Option<Known> {
     let weight: f64 = parts.iter().map(|part| part.0).sum();
     let sum: f64 = parts.iter().map(|part| part.1).sum();
@@ -100,7 +98,6 @@ pub struct Allowance(
 
 /// The 95 % interval of the program's mean over many starts, from one run's mean; `None` if its error is
 /// not known.
-#[must_use]
 pub fn interval(known: Known) -> Option<(f64, f64)> {
     let error = known.error?.hypot(RUN_TO_RUN * known.mean);
     let half = student(FREEDOM) * error;
@@ -108,7 +105,6 @@ pub fn interval(known: Known) -> Option<(f64, f64)> {
 }
 
 /// `b − a` with its 95 % interval. Each side has one mean per run. `None` without an interval.
-#[must_use]
 pub fn difference(a: &[Known], b: &[Known], allowance: Allowance) -> Option<Estimate> {
     let spread = Spread::of(a, b, allowance)?;
     let half = spread.half(spread.a.runs, spread.b.runs);
@@ -122,7 +118,6 @@ pub fn difference(a: &[Known], b: &[Known], allowance: Allowance) -> Option<Esti
 
 /// Number of runs per side that would give an interval with the half-width `half`, if the runs vary as
 /// estimated. `None` if the present runs already do, or if more than [`MOST_RUNS`] runs would be needed.
-#[must_use]
 pub fn runs_needed(a: &[Known], b: &[Known], share: f64, half: f64) -> Option<u32> {
     let (a, b) = (logarithms(a)?, logarithms(b)?);
     let spread = Spread::of(&a, &b, Allowance(share))?;
@@ -175,7 +170,6 @@ fn freedom(own: f64, others: f64) -> f64 {
 }
 
 /// The difference relative to `a`: `b / a − 1`.
-#[must_use]
 pub fn relative_difference(a: &[Known], b: &[Known], share: f64) -> Option<Estimate> {
     let (a, b) = (logarithms(a)?, logarithms(b)?);
     let log = difference(&a, &b, Allowance(share))?;

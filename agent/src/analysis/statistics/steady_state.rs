@@ -20,7 +20,6 @@ pub const LEAST_STEADY: u64 = 10;
 /// Number of leading blocks to drop before the mean of the rest is computed, by MSER (MSER-5 with blocks of 5
 /// values). `None` if there are fewer than 4 blocks, or if the best truncation is in the second half: the
 /// series then had hardly begun to settle when it ended.
-#[must_use]
 pub fn warmup_blocks(block_means: &[f64]) -> Option<usize> {
     let count = block_means.len();
     if count < 4 {
@@ -31,7 +30,6 @@ pub fn warmup_blocks(block_means: &[f64]) -> Option<usize> {
 }
 
 /// Number of leading blocks without which the mean of the rest is most precise.
-#[must_use]
 pub fn best_cut(block_means: &[f64]) -> usize {
     let count = block_means.len();
     let (mut sum, mut squares) = (0.0, 0.0);
@@ -59,7 +57,6 @@ pub fn best_cut(block_means: &[f64]) -> usize {
 
 /// The split with the largest difference of levels: the number of leading blocks, at most `last`, whose mean
 /// differs most from the mean of the rest. `None` if no difference exceeds `threshold` standard errors.
-#[must_use]
 pub fn change_point(block_means: &[f64], last: usize, threshold: f64) -> Option<usize> {
     let count = block_means.len();
     let centre = mean(block_means);

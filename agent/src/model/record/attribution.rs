@@ -62,7 +62,6 @@ pub enum Resource {
 
 impl Resource {
     /// Name of the resource in the records.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Cores => "cores",
@@ -76,7 +75,6 @@ impl Resource {
     }
 
     /// The resource with this name.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         super::named(name)
     }
@@ -84,7 +82,6 @@ impl Resource {
 
 impl BottleneckKind {
     /// Name of the kind in the records.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Stage => "stage",
@@ -98,7 +95,6 @@ impl BottleneckKind {
 
 impl BottleneckRecord {
     /// The resource, if the bottleneck is a resource.
-    #[must_use]
     pub fn resource(&self) -> Option<Resource> {
         let name = self.name.as_deref()?;
         (self.kind == BottleneckKind::Resource).then(|| Resource::named(name))?

@@ -178,7 +178,6 @@ pub enum Role {
 
 impl Role {
     /// Name of the role in the records.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Training => "training",
@@ -188,13 +187,11 @@ impl Role {
     }
 
     /// The role of that name.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         super::named(name)
     }
 
     /// Whether its steps do not count as training steps.
-    #[must_use]
     pub fn is_secondary(self) -> bool {
         self != Self::Training
     }

@@ -50,7 +50,6 @@ pub enum EndCause {
 
 impl EndRecord {
     /// Whether an uncaught exception ended the program.
-    #[must_use]
     pub fn is_crash(&self) -> bool {
         self.cause == EndCause::Exception
     }
@@ -285,7 +284,6 @@ pub enum GpuRule {
 
 impl GpuRule {
     /// The rule in words.
-    #[must_use]
     pub fn as_words(self) -> &'static str {
         match self {
             Self::LocalRank => "LOCAL_RANK",

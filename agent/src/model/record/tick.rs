@@ -59,7 +59,6 @@ impl TickRecord {
     }
 
     /// The reading of a metric that has one value in its scope.
-    #[must_use]
     pub fn reading(&self, scope: &Scope, metric: &Metric) -> Option<f64> {
         let values = self.readings.get(&scope.to_string())?;
         values.get(metric.name).copied()
@@ -93,7 +92,6 @@ pub enum Phase {
 
 impl Phase {
     /// Name of the phase in the records.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Live => "live",

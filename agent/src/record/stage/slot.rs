@@ -81,7 +81,6 @@ impl SlotName {
     }
 
     /// The name; `None` before it is written.
-    #[must_use]
     pub fn get(&self) -> Option<String> {
         let length = self.length.load(Ordering::Acquire).checked_sub(1)? as usize;
         let bytes: Vec<u8> = self.bytes[..length.min(NAME_BYTES)]
@@ -146,7 +145,6 @@ pub struct Entered {
 impl Entered {
     /// Start of the call, as a time stamp of the clock.
     #[inline]
-    #[must_use]
     pub fn ticks(&self) -> u64 {
         self.at
     }

@@ -63,7 +63,6 @@ impl Region {
 pub type Reserve = Box<dyn Fn(Range<usize>) -> bool + Send + Sync>;
 
 /// The bytes that must be reserved before any process reads a region: the names of its first slots.
-#[must_use]
 pub fn first_names() -> [Range<usize>; 2] {
     [offset_of!(Region, queues), offset_of!(Region, stages)]
         .map(|begin| begin..begin + size_of::<SlotName>())
@@ -95,7 +94,6 @@ impl std::fmt::Debug for Slots {
 
 impl Slots {
     /// All slots of the region are free.
-    #[must_use]
     pub fn new(region: &'static Region) -> Self {
         Self {
             region,
@@ -105,7 +103,6 @@ impl Slots {
     }
 
     /// The same in the memory of a file: each slot is reserved before its first use.
-    #[must_use]
     pub fn in_file(region: &'static Region, reserve: Reserve) -> Self {
         Self {
             reserve: Some(reserve),
@@ -114,7 +111,6 @@ impl Slots {
     }
 
     /// The region.
-    #[must_use]
     pub fn region(&self) -> &'static Region {
         self.region
     }

@@ -57,7 +57,6 @@ fn is_unexplained(summary: &SummaryRecord) -> bool {
 }
 
 /// Name of the bottleneck for users.
-#[must_use]
 pub fn name(found: &BottleneckRecord) -> String {
     match (found.kind, found.resource(), found.name.as_deref()) {
         (BottleneckKind::Jitter, ..) => "jitter".to_owned(),

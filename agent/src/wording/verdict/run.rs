@@ -7,7 +7,6 @@ use crate::model::record::{RunRecord, RunState, SourceState};
 
 impl Verdict<'_> {
     /// The run in short phrases: state, mode, loop, number of steps, duration.
-    #[must_use]
     pub fn badges(&self) -> Vec<String> {
         let s = self.summary;
         let mut badges = vec![match (s.state, &s.ended_by) {

@@ -49,7 +49,6 @@ pub struct Logs {
 
 impl Logs {
     /// Creates an empty set of log records.
-    #[must_use]
     pub fn new(context: Context) -> Self {
         Self {
             context,
@@ -133,7 +132,6 @@ impl Logs {
 }
 
 /// The export request with these log records.
-#[must_use]
 pub fn request(log_records: Vec<LogRecord>, resource: Resource) -> ExportLogsServiceRequest {
     ExportLogsServiceRequest {
         resource_logs: vec![ResourceLogs {

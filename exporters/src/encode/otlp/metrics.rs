@@ -32,7 +32,6 @@ const MOST_BUCKETS: usize = 160;
 const CUMULATIVE: i32 = AggregationTemporality::Cumulative as i32;
 
 /// The export request with all series of the snapshot.
-#[must_use]
 pub fn request(snapshot: &Snapshot, resource: Resource) -> ExportMetricsServiceRequest {
     let mut metrics: Vec<Metric> = Vec::new();
     for point in snapshot.points() {

@@ -44,7 +44,6 @@ impl Origin {
 }
 
 /// The resource of a process.
-#[must_use]
 pub fn resource(process: &Process, origin: &Origin) -> Resource {
     let who = origin.who.clone().unwrap_or_default();
     let mut attributes = vec![

@@ -57,7 +57,6 @@ pub struct Spans {
 
 impl Spans {
     /// Creates an empty set of spans.
-    #[must_use]
     pub fn new(parent: Option<Parent>) -> Self {
         Self {
             parent,
@@ -220,7 +219,6 @@ impl Spans {
 }
 
 /// The export request with these spans.
-#[must_use]
 pub fn request(spans: Vec<Span>, resource: Resource) -> ExportTraceServiceRequest {
     ExportTraceServiceRequest {
         resource_spans: vec![ResourceSpans {

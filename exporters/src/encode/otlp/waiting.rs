@@ -35,7 +35,6 @@ impl<T: Clone> Waiting<T> {
     }
 
     /// Copies of the oldest items, at most `most`.
-    #[must_use]
     pub fn first(&self, most: usize) -> Vec<T> {
         self.items.iter().take(most).cloned().collect()
     }
@@ -53,7 +52,6 @@ impl<T: Clone> Waiting<T> {
     }
 
     /// Number of items lost so far, because the queue was full or they were refused.
-    #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped
     }

@@ -42,7 +42,6 @@ pub enum Form {
 
 impl Form {
     /// The format for a request's `Accept` header: OpenMetrics if its weight is at least that of text.
-    #[must_use]
     pub fn accepted(accept: &str) -> Self {
         let weight = |wanted: &str| {
             let of = |range: &str| -> Option<f32> {
@@ -64,7 +63,6 @@ impl Form {
     }
 
     /// The format's media type.
-    #[must_use]
     pub fn content_type(self) -> &'static str {
         match self {
             Self::Text => "text/plain; version=0.0.4; charset=utf-8",
@@ -74,7 +72,6 @@ impl Form {
 }
 
 /// The ranks of one or several runs, as one text.
-#[must_use]
 pub fn encode<'a>(snapshots: impl IntoIterator<Item = &'a Snapshot>, form: Form) -> String {
     let mut writer = Writer::new(form);
     let mut families = BTreeMap::<&str, Vec<(String, Point<'a>)>>::new();

@@ -9,7 +9,6 @@
 use headspace_agent::model::metric::{Metric, MetricKind};
 
 /// The name of the metric's series. A histogram's series append `_bucket`, `_sum` and `_count`.
-#[must_use]
 pub fn name(metric: &Metric) -> String {
     let mut tokens: Vec<&str> = tokens(metric.name).collect();
     let (unit, per) = metric.unit.split_once('/').unwrap_or((metric.unit, ""));
@@ -34,7 +33,6 @@ pub fn name(metric: &Metric) -> String {
 }
 
 /// The label for an attribute.
-#[must_use]
 pub fn label(attribute: &str) -> String {
     let mut name: String = attribute
         .chars()

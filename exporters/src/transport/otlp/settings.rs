@@ -107,7 +107,6 @@ impl Given {
 
 impl Settings {
     /// The effective settings: arguments take precedence, then the environment, then the defaults.
-    #[must_use]
     pub fn read(given: &Given, lookup: Lookup<'_>) -> Self {
         let mut reader = Reader {
             lookup,

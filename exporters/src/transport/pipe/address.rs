@@ -14,7 +14,6 @@ pub enum Address {
 
 impl Address {
     /// Parses `PATH` or `unix:PATH`. For ranks other than 0 the rank is appended, as in `PATH.3`.
-    #[must_use]
     pub fn of(text: &str, rank: u32) -> Self {
         let (path, socket) = match text.strip_prefix("unix:") {
             Some(path) => (path, true),
@@ -34,7 +33,6 @@ impl Address {
     }
 
     /// The path in the file system.
-    #[must_use]
     pub fn path(&self) -> &Path {
         let (Self::Fifo(path) | Self::Socket(path)) = self;
         path

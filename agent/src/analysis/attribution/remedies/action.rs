@@ -138,7 +138,6 @@ pub enum Work {
 
 impl Action {
     /// Stable name for programs.
-    #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
             Self::Stop => "stop",
@@ -162,7 +161,6 @@ impl Action {
 
 impl Work {
     /// What a stage of that name seems to do.
-    #[must_use]
     pub(super) fn guess(name: &str) -> Self {
         let name = name.to_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
