@@ -2,6 +2,7 @@
 
 use std::io;
 
+use headspace_exporters::encode::json_lines::LineError;
 use headspace_exporters::encode::reader::Skipped;
 use headspace_exporters::run_folder::Run;
 
@@ -23,13 +24,14 @@ pub(crate) fn describe(skipped: Skipped) -> String {
     let total = skipped.total();
     let text = format!("{total} line{} skipped:", if total == 1 { "" } else { "s" });
     let kinds = [
-        (skipped.cut, "cut off"),
-        (skipped.damaged, "damaged"),
-        (skipped.foreign, "not records"),
-        (skipped.other_schema, "of another version of the format"),
-        (skipped.unknown_kind, "of a kind unknown to this version"),
+        (LineError::Cut, "cut off"),
+        (LineError::Damaged, "damaged"),
+        (LineError::Foreign, "not records"),
+        (LineError::OtherSchema, "of another version of the format"),
+        (LineError::UnknownKind, "of a kind unknown to this version"),
     ];
-    let found = kinds.into_iter().filter(|(count, _)| *count > 0);
+    let counts = kinds.map(|(reason, what)| (skipped.count(reason), what));
+    let found = counts.iter().filter(|(count, _)| *count > 0);
     let found: Vec<String> = found
         .map(|(count, what)| format!(" {count} {what}"))
         .collect();
@@ -42,11 +44,10 @@ mod tests {
 
     #[test]
     fn skipped_lines_are_counted_by_reason() {
-        let skipped = Skipped {
-            cut: 1,
-            foreign: 2,
-            ..Skipped::default()
-        };
+        let mut skipped = Skipped::default();
+        for reason in [LineError::Cut, LineError::Foreign, LineError::Foreign] {
+            skipped.add(reason);
+        }
 
         assert_eq!(
             describe(skipped),

@@ -78,6 +78,17 @@ pub enum LineError {
     UnknownKind,
 }
 
+impl LineError {
+    /// All reasons, in the order of their declaration.
+    pub const ALL: [Self; 5] = [
+        Self::Cut,
+        Self::Foreign,
+        Self::Damaged,
+        Self::OtherSchema,
+        Self::UnknownKind,
+    ];
+}
+
 /// Appends `record` to `out` as one line, its `\n` included.
 ///
 /// A non-finite number is omitted, together with the smallest optional part that contains it.
@@ -88,23 +99,18 @@ pub enum LineError {
 /// is then unchanged.
 pub fn encode(record: &Record, out: &mut Vec<u8>) -> io::Result<()> {
     let start = out.len();
-    let nulls = match write(record, out) {
-        Ok(nulls) => nulls,
-        Err(error) => {
-            out.truncate(start);
-            return Err(error.into());
-        }
-    };
+    let mut nulls = write(record, out);
     // A null is an absent value, or a number that JSON cannot represent. If the number is required, the
     // record cannot be read back.
-    if nulls > 0 && decode(&out[start..]).is_err() {
+    if matches!(nulls, Ok(1..)) && decode(&out[start..]).is_err() {
         out.truncate(start);
         let mut readable = record.clone();
         finite::leave_out_unreadable(&mut readable);
-        if let Err(error) = write(&readable, out) {
-            out.truncate(start);
-            return Err(error.into());
-        }
+        nulls = write(&readable, out);
+    }
+    if let Err(error) = nulls {
+        out.truncate(start);
+        return Err(error.into());
     }
     out.push(b'\n');
     Ok(())

@@ -1,9 +1,9 @@
 //! Splits a byte stream into lines, in bounded memory even if a line never ends.
 
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader, Read};
 
-/// Longest line that is kept, in bytes. A `run` record contains a command line, which Linux limits to 2
-/// MiB. All other records are much shorter.
+/// Longest line that is kept, in bytes. A `run` record contains a command line, which Linux
+/// limits to 2 MiB. All other records are much shorter.
 pub(super) const MAX_LINE: usize = 8 << 20;
 
 /// Bytes per read: large enough that the cost of system calls is negligible, small enough for the L2
@@ -23,103 +23,42 @@ pub(super) enum Line<'a> {
 
 /// Splits a stream into lines.
 pub(super) struct Lines<R> {
-    source: R,
-    buffer: Vec<u8>,
-    /// Index in `buffer` at which the next line begins.
-    start: usize,
-    /// Index in `buffer` at which the valid bytes end.
-    end: usize,
-    /// Index up to which no `\n` was found; not less than `start`.
-    searched: usize,
-    /// Whether the bytes at `start` continue a line that is too long.
-    passing_over: bool,
+    source: BufReader<R>,
+    line: Vec<u8>,
     bytes: u64,
 }
 
 impl<R: Read> Lines<R> {
     pub(super) fn new(source: R) -> Self {
         Self {
-            source,
-            buffer: vec![0; CHUNK],
-            start: 0,
-            end: 0,
-            searched: 0,
-            passing_over: false,
+            source: BufReader::with_capacity(CHUNK, source),
+            line: Vec::new(),
             bytes: 0,
         }
     }
 
-    /// Number of bytes read from the source so far.
+    /// Number of bytes of the lines so far.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// The next line, or `None` at the end.
     pub(super) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
-        loop {
-            let unsearched = self.buffer.get(self.searched..self.end).unwrap_or_default();
-            if let Some(at) = memchr::memchr(b'\n', unsearched) {
-                let line = self.start..self.searched + at;
-                self.start = line.end + 1;
-                self.searched = self.start;
-                if std::mem::take(&mut self.passing_over) {
-                    return Ok(Some(Line::TooLong));
-                }
-                return Ok(self.buffer.get(line).map(Line::Whole));
+        self.line.clear();
+        // After a long line, release its memory.
+        self.line.shrink_to(CHUNK);
+        let mut kept = self.source.by_ref().take(MAX_LINE as u64 + 1);
+        let length = kept.read_until(b'\n', &mut self.line)?;
+        self.bytes += length as u64;
+        Ok(match self.line.split_last() {
+            None => None,
+            Some((b'\n', line)) => Some(Line::Whole(line)),
+            Some(_) if length > MAX_LINE => {
+                self.bytes += self.source.skip_until(b'\n')? as u64;
+                Some(Line::TooLong)
             }
-            self.searched = self.end;
-            if self.end - self.start > MAX_LINE {
-                self.passing_over = true;
-            }
-            if self.passing_over {
-                self.start = self.end;
-            }
-            if self.fill()? == 0 {
-                return Ok(self.rest());
-            }
-        }
-    }
-
-    /// The bytes that remain at the end of the source.
-    fn rest(&mut self) -> Option<Line<'_>> {
-        let line = self.start..self.end;
-        self.start = self.end;
-        if std::mem::take(&mut self.passing_over) {
-            return Some(Line::TooLong);
-        }
-        self.buffer
-            .get(line)
-            .filter(|rest| !rest.is_empty())
-            .map(Line::Unterminated)
-    }
-
-    /// Frees space and reads more. Returns 0 at the end of the source.
-    fn fill(&mut self) -> io::Result<usize> {
-        if self.start > 0 {
-            self.buffer.copy_within(self.start..self.end, 0);
-            self.end -= self.start;
-            self.searched -= self.start;
-            self.start = 0;
-        }
-        if self.end == 0 {
-            // After a long line, release its memory.
-            self.buffer.truncate(CHUNK);
-            self.buffer.shrink_to_fit();
-        } else if self.buffer.len() - self.end < CHUNK / 2 {
-            self.buffer.resize(self.buffer.len() * 2, 0);
-        }
-        let room = self.buffer.get_mut(self.end..).unwrap_or_default();
-        loop {
-            match self.source.read(room) {
-                Ok(read) => {
-                    self.end += read;
-                    self.bytes += read as u64;
-                    return Ok(read);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
+            Some(_) => Some(Line::Unterminated(&self.line)),
+        })
     }
 }
 
@@ -169,11 +108,8 @@ mod tests {
         let mut lines = Lines::new(endless.chain(&b"\nafter\n"[..]));
 
         assert_eq!(lines.next().unwrap(), Some(Line::TooLong));
-        assert!(
-            lines.buffer.capacity() <= 4 * MAX_LINE,
-            "{}",
-            lines.buffer.capacity()
-        );
+        let capacity = lines.line.capacity();
+        assert!(capacity <= 4 * MAX_LINE, "{capacity}");
         assert_eq!(lines.next().unwrap(), Some(Line::Whole(b"after")));
         assert_eq!(lines.next().unwrap(), None);
     }

@@ -16,45 +16,24 @@ use super::json_lines::{BEGINNING, Envelope, Kind, LineError};
 use super::lines::{Line, Lines};
 use super::tick_line::series_tick;
 
-/// Skipped lines, counted by reason.
+/// Skipped lines, counted by reason. A line that is too long counts as damaged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Skipped {
-    /// Truncated records.
-    pub cut: u64,
-    /// Lines that are not records.
-    pub foreign: u64,
-    /// Records whose bytes changed, and lines that are too long.
-    pub damaged: u64,
-    /// Records of another version of the format.
-    pub other_schema: u64,
-    /// Records of this version, but of an unknown kind.
-    pub unknown_kind: u64,
-}
+pub struct Skipped([u64; LineError::ALL.len()]);
 
 impl Skipped {
     /// Total number of skipped lines.
-    pub fn total(&self) -> u64 {
-        self.cut + self.foreign + self.damaged + self.other_schema + self.unknown_kind
+    pub fn total(self) -> u64 {
+        self.0.iter().sum()
     }
 
-    fn count(&mut self, error: LineError) {
-        *match error {
-            LineError::Cut => &mut self.cut,
-            LineError::Foreign => &mut self.foreign,
-            LineError::Damaged => &mut self.damaged,
-            LineError::OtherSchema => &mut self.other_schema,
-            LineError::UnknownKind => &mut self.unknown_kind,
-        } += 1;
+    /// Number of lines that were skipped for this reason.
+    pub fn count(self, reason: LineError) -> u64 {
+        self.0[reason as usize]
     }
-}
 
-impl AddAssign for Skipped {
-    fn add_assign(&mut self, other: Self) {
-        self.cut += other.cut;
-        self.foreign += other.foreign;
-        self.damaged += other.damaged;
-        self.other_schema += other.other_schema;
-        self.unknown_kind += other.unknown_kind;
+    /// Counts one line.
+    pub fn add(&mut self, reason: LineError) {
+        self.0[reason as usize] += 1;
     }
 }
 
@@ -91,7 +70,9 @@ impl AddAssign for Tally {
         self.ticks += other.ticks;
         self.epochs += other.epochs;
         self.last_unix_nano = self.last_unix_nano.max(other.last_unix_nano);
-        self.skipped += other.skipped;
+        for (count, more) in self.skipped.0.iter_mut().zip(other.skipped.0) {
+            *count += more;
+        }
     }
 }
 
@@ -146,7 +127,7 @@ impl<R: Read> Records<R> {
                 Some(Line::Whole(bytes)) => (bytes, true),
                 Some(Line::Unterminated(bytes)) => (bytes, false),
                 Some(Line::TooLong) => {
-                    self.tally.skipped.count(LineError::Damaged);
+                    self.tally.skipped.add(LineError::Damaged);
                     continue;
                 }
                 None => return Ok(None),
@@ -170,9 +151,8 @@ impl<R: Read> Records<R> {
                 .and_then(|at| take(bytes.get(at..)?).ok().flatten());
             // The end of a file that is still being written, or whose writer was killed.
             let cut_short = !terminated && trouble == LineError::Damaged;
-            self.tally
-                .skipped
-                .count(if cut_short { LineError::Cut } else { trouble });
+            let reason = if cut_short { LineError::Cut } else { trouble };
+            self.tally.skipped.add(reason);
             if behind.is_some() {
                 return Ok(behind);
             }
@@ -235,6 +215,14 @@ mod tests {
     use super::super::test_records;
     use super::*;
 
+    fn skipped(lines: &[LineError]) -> Skipped {
+        let mut skipped = Skipped::default();
+        for reason in lines {
+            skipped.add(*reason);
+        }
+        skipped
+    }
+
     fn read(bytes: &[u8], wanted: &'static [Kind]) -> (Vec<Record>, Tally) {
         let mut records = Records::new(bytes, wanted);
         let all = records.by_ref().map(Result::unwrap).collect();
@@ -258,14 +246,7 @@ mod tests {
             let (records, tally) = read(text.as_bytes(), Kind::ALL);
 
             assert_eq!(records, [notice("whole")], "{length}");
-            assert_eq!(
-                tally.skipped,
-                Skipped {
-                    cut: 1,
-                    ..Skipped::default()
-                },
-                "{length}"
-            );
+            assert_eq!(tally.skipped, skipped(&[LineError::Cut]), "{length}");
         }
     }
 
@@ -285,13 +266,7 @@ mod tests {
         let (records, tally) = read(text.as_bytes(), Kind::ALL);
 
         assert_eq!(records, [notice("behind")]);
-        assert_eq!(
-            tally.skipped,
-            Skipped {
-                damaged: 1,
-                ..Skipped::default()
-            }
-        );
+        assert_eq!(tally.skipped, skipped(&[LineError::Damaged]));
     }
 
     #[test]
@@ -314,13 +289,7 @@ mod tests {
             (tally.records, tally.ticks, tally.last_unix_nano),
             (3, 2, 9)
         );
-        assert_eq!(
-            tally.skipped,
-            Skipped {
-                damaged: 1,
-                ..Skipped::default()
-            }
-        );
+        assert_eq!(tally.skipped, skipped(&[LineError::Damaged]));
         assert_eq!(tally.bytes, text.len() as u64);
     }
 
@@ -337,12 +306,12 @@ mod tests {
         assert_eq!(records, [notice("good")]);
         assert_eq!(
             tally.skipped,
-            Skipped {
-                foreign: 2,
-                other_schema: 1,
-                unknown_kind: 1,
-                ..Skipped::default()
-            }
+            skipped(&[
+                LineError::Foreign,
+                LineError::Foreign,
+                LineError::OtherSchema,
+                LineError::UnknownKind
+            ])
         );
     }
 

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use headspace_agent::model::Record;
 
 use super::names::{RankFile, files, part_path, rank_path};
-use crate::encode::json_lines::Kind;
+use crate::encode::json_lines::{Kind, LineError};
 use crate::encode::reader::{Records, Tally};
 
 /// Longest line that is read. A longer one is skipped and counted as damaged.
@@ -119,7 +119,7 @@ impl Tail {
                 }
                 self.tally += records.tally();
             } else {
-                self.tally.skipped.damaged += 1;
+                self.tally.skipped.add(LineError::Damaged);
             }
             if budget == 0 {
                 return Ok(true);

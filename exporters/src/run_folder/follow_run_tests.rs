@@ -6,6 +6,7 @@ use headspace_agent::model::RecordBody;
 
 use super::super::{part_path, rank_path};
 use super::*;
+use crate::encode::json_lines::LineError;
 use crate::encode::test_records;
 
 fn line(number: u64) -> String {
@@ -207,6 +208,6 @@ fn a_copy_of_a_file_is_followed_under_any_name() {
     let mut follower = Follower::open(&path).unwrap();
 
     assert_eq!(ticks(&mut follower), [(0, 3)]);
-    assert_eq!(follower.tally().skipped.foreign, 1);
+    assert_eq!(follower.tally().skipped.count(LineError::Foreign), 1);
     assert!(Follower::open(&folder.path().join("none")).is_err());
 }

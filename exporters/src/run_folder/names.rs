@@ -103,6 +103,14 @@ fn number(digits: &str) -> Option<u32> {
         .then(|| digits.parse().ok())?
 }
 
+/// The folder that contains `path`.
+pub(super) fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
 /// The files of a run, sorted by rank, with the oldest records of a rank first.
 ///
 /// # Errors

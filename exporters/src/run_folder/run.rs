@@ -14,7 +14,7 @@ use headspace_agent::model::record::{
 };
 use headspace_agent::model::{Record, RecordBody};
 
-use super::names::{RankFile, files, part_path};
+use super::names::{RankFile, files, parent, part_path};
 use crate::encode::json_lines::Kind;
 use crate::encode::reader::{Records, Tally};
 
@@ -45,6 +45,15 @@ pub enum ReadError {
         /// The folder.
         path: PathBuf,
     },
+}
+
+impl ReadError {
+    pub(super) fn io(path: &Path, source: io::Error) -> Self {
+        Self::Io {
+            path: path.to_path_buf(),
+            source,
+        }
+    }
 }
 
 /// A run, as read from its files.
@@ -141,10 +150,7 @@ impl Run {
     }
 
     fn read_one(path: &Path, mut watch: Watch<'_>) -> Result<Self, ReadError> {
-        let folder = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
+        let folder = parent(path);
         let rank = match RankFile::parse(path) {
             Some(file) if file.is_active() => {
                 RankRun::read_files(folder, &of_rank(folder, file.rank)?, watch)?
@@ -249,10 +255,7 @@ impl RankRun {
                 None => records.next(),
             };
             let Some(record) = next else { break };
-            self.take(record.map_err(|source| ReadError::Io {
-                path: path.to_path_buf(),
-                source,
-            })?);
+            self.take(record.map_err(|source| ReadError::io(path, source))?);
         }
         self.tally += records.tally();
         self.files.push(path.to_path_buf());
@@ -274,17 +277,11 @@ impl RankRun {
 }
 
 fn list(folder: &Path) -> Result<Vec<RankFile>, ReadError> {
-    files(folder).map_err(|source| ReadError::Io {
-        path: folder.to_path_buf(),
-        source,
-    })
+    files(folder).map_err(|source| ReadError::io(folder, source))
 }
 
 fn open(path: &Path) -> Result<File, ReadError> {
-    File::open(path).map_err(|source| ReadError::Io {
-        path: path.to_path_buf(),
-        source,
-    })
+    File::open(path).map_err(|source| ReadError::io(path, source))
 }
 
 fn of_rank(folder: &Path, rank: u32) -> Result<Vec<RankFile>, ReadError> {
@@ -329,6 +326,7 @@ mod tests {
 
     use super::super::{part_path, rank_path};
     use super::*;
+    use crate::encode::json_lines::LineError;
     use crate::encode::test_records;
 
     fn summary(time: u64, steps: u64, state: RunState) -> String {
@@ -412,7 +410,7 @@ mod tests {
 
         assert_eq!(run.ranks[0].rank, 2);
         assert_eq!(run.ranks[0].unfinished_s(), Some(2.5));
-        assert_eq!(run.tally().skipped.cut, 1);
+        assert_eq!(run.tally().skipped.count(LineError::Cut), 1);
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod reader;
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -53,6 +54,15 @@ pub enum PipeError {
         /// The system's error.
         source: io::Error,
     },
+}
+
+impl PipeError {
+    fn io(path: &Path, error: impl Into<io::Error>) -> Self {
+        Self::Io {
+            path: path.display().to_string(),
+            source: error.into(),
+        }
+    }
 }
 
 /// How long the end of a session waits for readers to receive the remaining lines.
@@ -106,12 +116,9 @@ impl PipeExporter {
     ///
     /// Returns [`PipeError`] if another file is at the path, or if the system returns an error.
     pub fn open(address: &Address) -> Result<Self, PipeError> {
-        let refused = |source| PipeError::Io {
-            path: address.path().display().to_string(),
-            source,
-        };
         let mut endpoint = Endpoint::open(address)?;
-        Self::start(move |shared| shared.serve(&mut endpoint)).map_err(refused)
+        Self::start(move |shared| shared.serve(&mut endpoint))
+            .map_err(|error| PipeError::io(address.path(), error))
     }
 
     /// Starts the thread.

@@ -34,12 +34,8 @@ impl Endpoint {
     /// Creates the pipe or socket.
     pub(super) fn open(address: &Address) -> Result<Self, PipeError> {
         let path = address.path();
-        let refused = |source| PipeError::Io {
-            path: path.display().to_string(),
-            source,
-        };
         if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent).map_err(refused)?;
+            fs::create_dir_all(parent).map_err(|error| PipeError::io(path, error))?;
         }
         match address {
             Address::Fifo(path) => fifo(path),
@@ -140,7 +136,7 @@ fn fifo(path: &Path) -> Result<Endpoint, PipeError> {
                 return Err(taken(found, way_out));
             }
         }
-        Err(error) => return Err(io_error(path, error)),
+        Err(error) => return Err(PipeError::io(path, error)),
     }
     Ok(Endpoint::Fifo(path.to_path_buf()))
 }
@@ -163,7 +159,7 @@ pub(super) fn foreign(uid: u32, mode: u32) -> Option<(String, &'static str)> {
 }
 
 fn socket(path: &Path) -> Result<Endpoint, PipeError> {
-    let refused = |error: Errno| io_error(path, error);
+    let refused = |error: Errno| PipeError::io(path, error);
     let address = SocketAddrUnix::new(path).map_err(refused)?;
     if let Ok(meta) = fs::symlink_metadata(path) {
         let found = if meta.file_type().is_socket() {
@@ -177,10 +173,7 @@ fn socket(path: &Path) -> Result<Endpoint, PipeError> {
             Some("there and not a socket".to_owned())
         };
         match found {
-            None => fs::remove_file(path).map_err(|source| PipeError::Io {
-                path: path.display().to_string(),
-                source,
-            })?,
+            None => fs::remove_file(path).map_err(|error| PipeError::io(path, error))?,
             Some(found) => {
                 return Err(PipeError::Taken {
                     path: path.display().to_string(),
@@ -201,10 +194,7 @@ fn socket(path: &Path) -> Result<Endpoint, PipeError> {
     )
     .map_err(refused)?;
     listen(&listener, 16).map_err(refused)?;
-    let identity = of(path).map_err(|source| PipeError::Io {
-        path: path.display().to_string(),
-        source,
-    })?;
+    let identity = of(path).map_err(|error| PipeError::io(path, error))?;
     Ok(Endpoint::Socket {
         path: path.to_path_buf(),
         identity,
@@ -215,11 +205,4 @@ fn socket(path: &Path) -> Result<Endpoint, PipeError> {
 fn stream_socket() -> rustix::io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
-}
-
-fn io_error(path: &Path, error: Errno) -> PipeError {
-    PipeError::Io {
-        path: path.display().to_string(),
-        source: error.into(),
-    }
 }
