@@ -8,6 +8,7 @@ pub(crate) mod gil_probe;
 pub(crate) mod gil_thread;
 pub(crate) mod interrupts;
 pub(crate) mod thread_times;
+pub(crate) mod types;
 
 use std::sync::Arc;
 

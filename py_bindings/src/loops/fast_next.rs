@@ -15,6 +15,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use pyo3::{Borrowed, PyTypeInfo, ffi};
 
+use crate::interpreter::types::type_with_slot;
 use crate::loops::iterator::LoopIterator;
 
 static TYPE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
@@ -49,33 +50,14 @@ fn make_type(py: Python<'_>) -> PyResult<Py<PyType>> {
     // SAFETY: a `tp_iternext` slot that is not null holds an `iternextfunc`.
     let pyo3_next = unsafe { std::mem::transmute::<*mut c_void, ffi::iternextfunc>(slot) };
     let _ = PYO3_NEXT.set(py, pyo3_next);
-    let mut slots = [
-        ffi::PyType_Slot {
-            slot: ffi::Py_tp_iternext,
-            pfunc: next as *mut c_void,
-        },
-        ffi::PyType_Slot {
-            slot: 0,
-            pfunc: std::ptr::null_mut(),
-        },
-    ];
-    let mut spec = ffi::PyType_Spec {
-        name: c"headspace._native.LoopIterator".as_ptr(),
-        // 0 inherits the base's size: nothing is added.
-        basicsize: 0,
-        itemsize: 0,
-        flags: u32::try_from(ffi::Py_TPFLAGS_DEFAULT).unwrap_or_default(),
-        slots: slots.as_mut_ptr(),
+    let slot = ffi::PyType_Slot {
+        slot: ffi::Py_tp_iternext,
+        pfunc: next as *mut c_void,
     };
-    // SAFETY: the spec and its slots, ended by a zero one, live through the call, which copies
-    // them; the name is static. The base allows subtypes. The result is a new type or null with
-    // an exception set.
-    unsafe {
-        let kind = ffi::PyType_FromSpecWithBases(&raw mut spec, base.as_ptr());
-        Ok(Bound::from_owned_ptr_or_err(py, kind)?
-            .cast_into_unchecked()
-            .unbind())
-    }
+    // SAFETY: the function is what the slot holds. The base allows subtypes.
+    let kind =
+        unsafe { type_with_slot(py, c"headspace._native.LoopIterator", slot, base.as_ptr())? };
+    Ok(kind.cast_into()?.unbind())
 }
 
 /// `tp_iternext` of the subtype.

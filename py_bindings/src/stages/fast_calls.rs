@@ -16,6 +16,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyModule, PyString};
 use pyo3::{Borrowed, PyTypeInfo, ffi};
 
+use crate::interpreter::types::type_with_slot;
 use crate::stages::open_calls::End;
 use crate::stages::stage::{self, Stage, how_ended};
 
@@ -94,49 +95,32 @@ impl Methods {
 pub(crate) fn install(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     let class = Stage::type_object(py);
+    let plain = |method: &'static Method| {
+        // SAFETY: the class is alive, and the entry is static, as the descriptor requires.
+        unsafe {
+            let made = ffi::PyDescr_NewMethod(class.as_type_ptr(), method.entry());
+            Bound::from_owned_ptr_or_err(py, made)
+        }
+    };
     let methods = [(c"__enter__", &ENTER), (c"__exit__", &EXIT)];
     let getters = [get::<0> as ffi::descrgetfunc, get::<1>];
     for (((name, method), getter), of_class) in methods.into_iter().zip(getters).zip(&OF_CLASS) {
-        // SAFETY: the class is alive, and the entry is static, as the descriptor requires.
-        let plain = unsafe {
-            let made = ffi::PyDescr_NewMethod(class.as_type_ptr(), method.entry());
-            Bound::from_owned_ptr_or_err(py, made)?
-        };
+        let plain = plain(method)?;
         of_class.get_or_init(py, || plain.unbind());
         class.setattr(name.to_string_lossy().as_ref(), descriptor(py, getter)?)?;
     }
-    // SAFETY: as above.
-    let call = unsafe {
-        let made = ffi::PyDescr_NewMethod(class.as_type_ptr(), CALL.entry());
-        Bound::from_owned_ptr_or_err(py, made)?
-    };
-    class.setattr("_call", call)?;
+    class.setattr("_call", plain(&CALL)?)?;
     replace_stage(module)
 }
 
 /// An object that has only a `__get__`.
 fn descriptor(py: Python<'_>, get: ffi::descrgetfunc) -> PyResult<Bound<'_, PyAny>> {
-    let mut slots = [
-        ffi::PyType_Slot {
-            slot: ffi::Py_tp_descr_get,
-            pfunc: get as *mut libc::c_void,
-        },
-        ffi::PyType_Slot {
-            slot: 0,
-            pfunc: null_mut(),
-        },
-    ];
-    let mut spec = ffi::PyType_Spec {
-        name: c"headspace._native._Method".as_ptr(),
-        // 0 inherits the size of the base.
-        basicsize: 0,
-        itemsize: 0,
-        flags: u32::try_from(ffi::Py_TPFLAGS_DEFAULT).unwrap_or_default(),
-        slots: slots.as_mut_ptr(),
+    let slot = ffi::PyType_Slot {
+        slot: ffi::Py_tp_descr_get,
+        pfunc: get as *mut libc::c_void,
     };
-    // SAFETY: the spec and its zero-terminated slots live until the call returns, which copies them. The name
-    // is static. The result is a new type, or null with an exception set.
-    let class = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyType_FromSpec(&raw mut spec))? };
+    // SAFETY: the function is what the slot holds. The type has no base.
+    let class = unsafe { type_with_slot(py, c"headspace._native._Method", slot, null_mut())? };
     class.call0()
 }
 
@@ -333,14 +317,42 @@ unsafe extern "C" fn known_stage(
             }
             ffi::PyErr_Clear();
         }
-        let by_position = ffi::PyTuple_New(count);
+        match SLOW.get(py) {
+            Some(slow) => call_any(slow.as_ptr(), null_mut(), arguments, count, names),
+            None => null_mut(),
+        }
+    }
+}
+
+/// Calls a function with any arguments: `count` positional ones, then those by keyword.
+///
+/// # Safety
+///
+/// This thread is attached to the interpreter. `owner` is null, or alive; it is then the first argument.
+/// `names` is null, or the tuple of the keywords. All arguments are borrowed for the call.
+#[cold]
+pub(crate) unsafe fn call_any(
+    function: *mut ffi::PyObject,
+    owner: *mut ffi::PyObject,
+    arguments: *const *mut ffi::PyObject,
+    count: ffi::Py_ssize_t,
+    names: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: as in the contract of this function. References created here are released or returned.
+    unsafe {
+        let owners = ffi::Py_ssize_t::from(!owner.is_null());
+        let by_position = ffi::PyTuple_New(owners + count);
         let by_name = ffi::PyDict_New();
         let mut answer = null_mut();
         if !by_position.is_null() && !by_name.is_null() {
+            if !owner.is_null() {
+                ffi::Py_INCREF(owner);
+                ffi::PyTuple_SetItem(by_position, 0, owner);
+            }
             for index in 0..count {
                 let argument = *arguments.offset(index);
                 ffi::Py_INCREF(argument);
-                ffi::PyTuple_SetItem(by_position, index, argument);
+                ffi::PyTuple_SetItem(by_position, owners + index, argument);
             }
             let keywords = if names.is_null() {
                 0
@@ -351,8 +363,8 @@ unsafe extern "C" fn known_stage(
                 let name = ffi::PyTuple_GetItem(names, index);
                 ffi::PyDict_SetItem(by_name, name, *arguments.offset(count + index)) == 0
             });
-            if let (true, Some(slow)) = (is_complete, SLOW.get(py)) {
-                answer = ffi::PyObject_Call(slow.as_ptr(), by_position, by_name);
+            if is_complete {
+                answer = ffi::PyObject_Call(function, by_position, by_name);
             }
         }
         ffi::Py_XDECREF(by_position);

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
 use pyo3::{Borrowed, PyTraverseError, PyVisit, ffi};
 
-use crate::stages::fast_calls::{Method, call_counted};
+use crate::stages::fast_calls::{Method, call_any, call_counted};
 use crate::stages::stage::Stage;
 
 /// The object to which the wrapper is bound.
@@ -100,53 +100,5 @@ unsafe extern "C" fn call(
                 _ => call_any(function, owner, arguments, count, names),
             }
         })
-    }
-}
-
-/// A call with any arguments.
-///
-/// # Safety
-///
-/// As for [`call`]; `owner` is null or alive.
-#[cold]
-unsafe fn call_any(
-    function: *mut ffi::PyObject,
-    owner: *mut ffi::PyObject,
-    arguments: *const *mut ffi::PyObject,
-    count: ffi::Py_ssize_t,
-    names: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
-    // SAFETY: as in the contract of this function. References created here are released or returned.
-    unsafe {
-        let owners = ffi::Py_ssize_t::from(!owner.is_null());
-        let by_position = ffi::PyTuple_New(owners + count);
-        let by_name = ffi::PyDict_New();
-        let mut answer = null_mut();
-        if !by_position.is_null() && !by_name.is_null() {
-            if !owner.is_null() {
-                ffi::Py_INCREF(owner);
-                ffi::PyTuple_SetItem(by_position, 0, owner);
-            }
-            for index in 0..count {
-                let argument = *arguments.offset(index);
-                ffi::Py_INCREF(argument);
-                ffi::PyTuple_SetItem(by_position, owners + index, argument);
-            }
-            let keywords = if names.is_null() {
-                0
-            } else {
-                ffi::PyTuple_Size(names)
-            };
-            let is_complete = (0..keywords).all(|index| {
-                let name = ffi::PyTuple_GetItem(names, index);
-                ffi::PyDict_SetItem(by_name, name, *arguments.offset(count + index)) == 0
-            });
-            if is_complete {
-                answer = ffi::PyObject_Call(function, by_position, by_name);
-            }
-        }
-        ffi::Py_XDECREF(by_position);
-        ffi::Py_XDECREF(by_name);
-        answer
     }
 }
