@@ -300,66 +300,54 @@ fn exited_workers(count: u64, named: &[(String, u32)], first_at_s: f64) -> Strin
 impl fmt::Display for Notice {
     #[expect(clippy::too_many_lines, reason = "a sentence for each notice")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
+        let text = match self {
             Self::SourceOff { source, reason } => {
-                write!(
-                    f,
-                    "`{source}` is off for this run: {reason}. The other sources go on."
-                )
+                format!("`{source}` is off for this run: {reason}. The other sources go on.")
             }
-            Self::SourceSilent { source, seconds } => write!(
-                f,
+            Self::SourceSilent { source, seconds } => format!(
                 "`{source}` has not answered for {seconds} s: what it reads (a driver, a file \
                  system) is stuck. Its readings are missing until it does."
             ),
-            Self::ExporterOff { exporter, reason } => write!(
-                f,
+            Self::ExporterOff { exporter, reason } => format!(
                 "`{exporter}` is off for this run: {reason}. Training goes on; what it did not \
                  deliver is counted as dropped."
             ),
             Self::IntegrationOff {
                 integration,
                 reason,
-            } => write!(
-                f,
+            } => format!(
                 "`{integration}` is off for this run: {reason}. Training and the run folder go on \
                  without it."
             ),
-            Self::RecordsDropped { count, reason } => write!(
-                f,
+            Self::RecordsDropped { count, reason } => format!(
                 "{count} records dropped: {reason}. Use a longer interval (`headspace run \
                  --interval`, `HEADSPACE_INTERVAL`), or write to a faster disk."
             ),
-            Self::ExportFailing { exporter, reason } => write!(
-                f,
+            Self::ExportFailing { exporter, reason } => format!(
                 "`{exporter}` does not deliver: {reason}. It is tried again; training and the run \
                  folder go on without it."
             ),
-            Self::ExportResumed { exporter, lost } => write!(
-                f,
+            Self::ExportResumed { exporter, lost } => format!(
                 "`{exporter}` delivers again, after {lost} that were given up. Totals are whole; \
                  levels in between are missing there."
             ),
-            Self::SpansDropped { exporter, count } => write!(
-                f,
+            Self::SpansDropped { exporter, count } => format!(
                 "`{exporter}` dropped {count} spans: the collector refused them, or does not take \
                  them fast enough. What they told is in the run folder."
             ),
-            Self::LogRecordsDropped { exporter, count } => write!(
-                f,
+            Self::LogRecordsDropped { exporter, count } => format!(
                 "`{exporter}` dropped {count} log records: the collector refused them, or does not \
                  take them fast enough. The run folder has them; `OTEL_LOGS_EXPORTER=none` sends none."
             ),
-            Self::Serving { exporter, at } => write!(f, "`{exporter}` is served at {at}"),
-            Self::ProbeBegins { loop_name, facts } => write!(f, "probe of `{loop_name}`: {facts}"),
+            Self::Serving { exporter, at } => format!("`{exporter}` is served at {at}"),
+            Self::ProbeBegins { loop_name, facts } => format!("probe of `{loop_name}`: {facts}"),
             Self::ExceptionInProbe {
                 loop_name,
                 mode,
                 exception,
                 repeated,
                 from,
-            } => write!(
-                f,
+            } => format!(
                 "`{exception}` ended the run in mode `{}`. {} in this epoch of `{loop_name}`. To see \
                  whether the error remains without that, run again with {}.",
                 mode.as_str(),
@@ -374,8 +362,7 @@ impl fmt::Display for Notice {
                 loop_name,
                 cached,
                 live,
-            } => write!(
-                f,
+            } => format!(
                 "replay of `{loop_name}`: after {live} live batches, every step trains on the \
                  same {cached} cached batches. Do not keep the model."
             ),
@@ -384,8 +371,7 @@ impl fmt::Display for Notice {
                 delivered,
                 asked,
                 from,
-            } => write!(
-                f,
+            } => format!(
                 "`{loop_name}` ended after {delivered} batches, before the {asked} that should \
                  come before replay. Set `{}`, or use a longer source.",
                 from.with(LoopOption::ReturnCachesAfter, &delivered.to_string())
@@ -393,57 +379,48 @@ impl fmt::Display for Notice {
             Self::BatchesMutated {
                 loop_name,
                 in_place,
-            } => write!(
-                f,
+            } => format!(
                 "the training loop changes the batches of `{loop_name}` in place: {in_place}."
             ),
             Self::BatchesReplaced {
                 loop_name,
                 count,
                 from,
-            } => write!(
-                f,
+            } => format!(
                 "{count} batches of this epoch of `{loop_name}` were replaced by repeated ones, so that \
                  the epoch keeps its length; the loader's last {count} batches are not delivered \
                  (`{}` delivers all, in a longer epoch).",
                 from.with(LoopOption::ExactlyOnce, "")
             ),
-            Self::ConcurrentIteration { loop_name } => write!(
-                f,
+            Self::ConcurrentIteration { loop_name } => format!(
                 "several threads take batches from `{loop_name}` at once: waits and steps are \
                  counted, but compute is not known, and a probe is not possible."
             ),
-            Self::SettingRefused { setting, problem } => write!(f, "`{setting}`: {problem}"),
+            Self::SettingRefused { setting, problem } => format!("`{setting}`: {problem}"),
             Self::StepsDropped { count } => {
-                write!(
-                    f,
-                    "{count} steps were not recorded: they came faster than they are read."
-                )
+                format!("{count} steps were not recorded: they came faster than they are read.")
             }
             Self::WorkersLost {
                 count,
                 named,
                 first_at_s,
-            } => write!(
-                f,
+            } => format!(
                 "{} What the stages counted before is kept; calls that were in progress are lost. If \
                  the system ran out of memory, the kernel log (`dmesg`) says so.",
                 exited_workers(*count, named, *first_at_s)
             ),
-            Self::QueueOff { queue, reason } => write!(
-                f,
+            Self::QueueOff { queue, reason } => format!(
                 "the queue `{queue}` is not watched any more: its depth cannot be read \
                  ({reason}). Give `headspace.queue` another `depth`."
             ),
-            Self::OverBudget { percent } => write!(
-                f,
+            Self::OverBudget { percent } => format!(
                 "measuring used {percent:.2} % of a core, more than the 1 % it should. Use a longer \
                  interval (`headspace run --interval`, `HEADSPACE_INTERVAL`)."
             ),
-            Self::StopTimedOut { waited_s } => write!(
-                f,
+            Self::StopTimedOut { waited_s } => format!(
                 "stopping took longer than {waited_s:.1} s; the last records may be missing."
             ),
-        }
+        };
+        f.write_str(&text)
     }
 }

@@ -28,31 +28,19 @@ mod _native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use super::command::run_command;
-    #[pymodule_export]
-    use super::follower::Follower;
-    #[pymodule_export]
-    use super::interpreter::busy_threads::threads_beyond;
-    #[pymodule_export]
-    use super::loops::iterator::LoopIterator;
-    #[pymodule_export]
-    use super::loops::wrapped_loader::Loop;
-    #[pymodule_export]
-    use super::session::Session;
-    #[pymodule_export]
-    use super::session::ticks;
-    #[pymodule_export]
-    use super::stages::call_across_frames::Task;
-    #[pymodule_export]
-    use super::stages::process_slots::{finish_worker, works_for_another};
-    #[pymodule_export]
-    use super::stages::queue_depths::{observe_queue, watch_queue};
-    #[pymodule_export]
-    use super::stages::stage::{Stage, stage, stage_of_loop};
-    #[pymodule_export]
-    use super::stages::timed_function::time_calls;
-    #[pymodule_export]
-    use super::statistics::{mean_and_error, t_quantile};
+    use super::{
+        command::run_command,
+        follower::Follower,
+        interpreter::busy_threads::threads_beyond,
+        loops::{iterator::LoopIterator, wrapped_loader::Loop},
+        session::{Session, ticks},
+        stages::call_across_frames::Task,
+        stages::process_slots::{finish_worker, works_for_another},
+        stages::queue_depths::{observe_queue, watch_queue},
+        stages::stage::{Stage, stage, stage_of_loop},
+        stages::timed_function::time_calls,
+        statistics::{mean_and_error, t_quantile},
+    };
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

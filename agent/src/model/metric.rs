@@ -5,13 +5,11 @@
 //! A name comes from OpenTelemetry's semantic conventions if they define one. Otherwise it begins
 //! with `headspace.`. Units are UCUM.
 
-use std::cmp::Ordering;
 use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
 use std::sync::LazyLock;
 
 /// How a metric's values combine over time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MetricKind {
     /// A total that only grows while the process lives. The later value replaces the earlier one.
     Counter,
@@ -53,7 +51,7 @@ impl MetricKind {
 }
 
 /// The moment from which a total counts: where its zero lies.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Since {
     /// The beginning of the run, for totals that headspace itself counts.
     #[default]
@@ -66,8 +64,9 @@ pub enum Since {
     Before,
 }
 
-/// The declaration of one metric. Declared only in this module; refer to it by its constant.
-#[derive(Debug)]
+/// The declaration of one metric. Declared only in this module; refer to it by its constant. Its name
+/// identifies it, so metrics are in the order of their names.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Metric {
     /// Dotted lower-case name, as OpenTelemetry writes it.
     pub name: &'static str,
@@ -91,33 +90,6 @@ impl Metric {
         static BY_NAME: LazyLock<HashMap<&str, &Metric>> =
             LazyLock::new(|| ALL.iter().map(|metric| (metric.name, *metric)).collect());
         BY_NAME.get(name).copied()
-    }
-}
-
-/// The name identifies a metric: no two metrics are declared with the same name.
-impl PartialEq for Metric {
-    fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
-    }
-}
-
-impl Eq for Metric {}
-
-impl PartialOrd for Metric {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Metric {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.name.cmp(other.name)
-    }
-}
-
-impl Hash for Metric {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.name.hash(state);
     }
 }
 

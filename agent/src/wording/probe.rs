@@ -30,34 +30,32 @@ pub fn window_record(window: &WindowAnalysis) -> WindowRecord {
 
 impl fmt::Display for NoHeadspace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::CopiesTooLarge => f.write_str(
+        let text = match self {
+            Self::CopiesTooLarge => String::from(
                 "the training loop changes its batches in place, and copies of them would take \
                  more than 1 GiB (fewer `num_caches` take less; or let the loop write to its own \
                  tensors)",
             ),
-            Self::BatchesMutated { mutated, cached } => write!(
-                f,
+            Self::BatchesMutated { mutated, cached } => format!(
                 "the training loop changed {mutated} of {cached} cached batches in place while they \
                  were replayed, so the replayed steps may have cost more or less than live ones"
             ),
-            Self::NoFloor(reason) => reason.fmt(f),
-            Self::EndedEarly(reason) => write!(f, "the run ended before the probe did: {reason}"),
-            Self::NotDone => f.write_str("the probe is not done yet"),
-        }
+            Self::NoFloor(reason) => reason.to_string(),
+            Self::EndedEarly(reason) => format!("the run ended before the probe did: {reason}"),
+            Self::NotDone => String::from("the probe is not done yet"),
+        };
+        f.write_str(&text)
     }
 }
 
 impl fmt::Display for NoFloor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooFewSteps { live, replay } => write!(
-                f,
+        let text = match self {
+            Self::TooFewSteps { live, replay } => format!(
                 "too few settled steps: {live} live and {replay} in replay, of at least {LEAST_LIVE} \
                  and {LEAST_REPLAY} (train for longer, or over longer epochs)"
             ),
-            Self::Unsettled { unsettled, windows } => write!(
-                f,
+            Self::Unsettled { unsettled, windows } => format!(
                 "the live loop did not settle: {unsettled} of {windows} live windows never waited as \
                  before the replay (raise `probe_steps`, so that the queue can drain)"
             ),
@@ -65,21 +63,18 @@ impl fmt::Display for NoFloor {
                 spread_pct,
                 value_pct,
                 half_pct,
-            } => write!(
-                f,
+            } => format!(
                 "the live windows disagree: their mean steps differ by {spread_pct:.0} %, which \
                  leaves the headspace at {value_pct:.0} % to within {half_pct:.0} points (something \
                  changed during the probe; repeat it when the machine is quiet, or raise \
                  `probe_steps`)"
             ),
-            Self::Asynchronous(asynchrony) => write!(
-                f,
+            Self::Asynchronous(asynchrony) => format!(
                 "the replay timed only how fast work is queued on the device: {asynchrony} (let the \
                  loop wait for its result once a step while the probe runs, for example \
                  `loss.item()` or `jax.block_until_ready(loss)`)"
             ),
-            Self::ReplaySlower { pct } => write!(
-                f,
+            Self::ReplaySlower { pct } => format!(
                 "steps were {pct:.1} % slower with cached batches than live, beyond noise (cached \
                  batches may cost more, for example a copy from another device; something changed \
                  during the probe, the device's queue was not full in live windows, or the device \
@@ -88,21 +83,20 @@ impl fmt::Display for NoFloor {
             Self::TooWide {
                 value_pct,
                 half_pct,
-            } => write!(
-                f,
+            } => format!(
                 "the steps vary too much: headspace {value_pct:.0} %, but only to within \
                  {half_pct:.0} points (train for more steps in a probe: raise `probe_steps`, or run \
                  for longer)"
             ),
-        }
+        };
+        f.write_str(&text)
     }
 }
 
 impl fmt::Display for Asynchrony {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::Owed { replay_ms, owed_ms } => write!(
-                f,
+        let text = match *self {
+            Self::Owed { replay_ms, owed_ms } => format!(
                 "a step took {} in replay, but the live steps after it also paid for work that was \
                  only queued: with that, a step takes at least {}",
                 duration_ms(replay_ms),
@@ -111,75 +105,72 @@ impl fmt::Display for Asynchrony {
             Self::Growing {
                 before_ms,
                 after_ms,
-            } => write!(
-                f,
+            } => format!(
                 "the steps grew from {} to {} at the end of the long replay, when the device's \
                  queue was full",
                 duration_ms(before_ms),
                 duration_ms(after_ms)
             ),
-            Self::Rare { every } => write!(
-                f,
+            Self::Rare { every } => format!(
                 "the loop waits for the device in about one of {every} steps, and the windows held \
                  too few of those"
             ),
-            Self::Short { replay_ms, steps } => write!(
-                f,
+            Self::Short { replay_ms, steps } => format!(
                 "a step took {} in replay, far less than live, and the longest replay of {steps} \
                  steps cannot tell a fast step from one that is only queued",
                 duration_ms(replay_ms)
             ),
-        }
+        };
+        f.write_str(&text)
     }
 }
 
 impl fmt::Display for FloorWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::ShortReplays => f.write_str(
+        let text = match *self {
+            Self::ShortReplays => String::from(
                 "The run ended before the probe's long replay. In a short replay the loader still \
                  fills its queue, so the floor may be lower and the headspace larger than these \
                  (train for more steps, or set a lower `probe_steps`).",
             ),
-            Self::WindowsDiffer { spread_pct } => write!(
-                f,
+            Self::WindowsDiffer { spread_pct } => format!(
                 "The live windows of the probe differ by {spread_pct:.0} % of a step: other \
                  programs used the machine, or the loop changed. The interval is wider for it; a \
                  probe on a quiet machine gives a narrower one."
             ),
-            Self::Oversubscribed { share } => write!(
-                f,
+            Self::Oversubscribed { share } => format!(
                 "The training thread waited for a core in {:.0} % of the probe. The numbers include \
                  this wait. If another program used the cores, repeat the probe without it.",
                 100.0 * share
             ),
-            Self::NextToNothing { floor_ms } => write!(
-                f,
+            Self::NextToNothing { floor_ms } => format!(
                 "A step with free data took only {}. If the loop queues its work on a device and \
                  never waits for a result, the true floor is longer: let it wait once a step while \
                  the probe runs.",
                 duration_ms(floor_ms)
             ),
-        }
+        };
+        f.write_str(&text)
     }
 }
 
 impl fmt::Display for Unused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unsettled => f.write_str(
+        let text = match self {
+            Self::Unsettled => String::from(
                 "the loop did not wait again as it did before the replay within the budget",
             ),
-            Self::TooShort { settled } => write!(f, "only {settled} settled steps"),
-            Self::StillQueueing => f.write_str(
+            Self::TooShort { settled } => format!("only {settled} settled steps"),
+            Self::StillQueueing => String::from(
                 "its compute is far shorter than later: the device's queue was not full yet",
             ),
-            Self::StillFilling => f.write_str(
+            Self::StillFilling => String::from(
                 "its steps differ from those late in the long replay, when the loader stands still",
             ),
-            Self::StillDraining => {
-                f.write_str("it has no waits while other live windows do: its queue was still full")
-            }
-        }
+            Self::StillDraining => String::from(
+                "it has no waits while other live windows do: its queue was still full",
+            ),
+        };
+        f.write_str(&text)
     }
 }
