@@ -54,7 +54,8 @@ pub(crate) struct RunArgs {
     )]
     pub(crate) dir: Option<PathBuf>,
 
-    /// Time between two ticks, in seconds or as a duration such as 250ms [default: 1]
+    /// Time between two records of the measurements (ticks), in seconds or as a duration such as 250ms
+    /// [default: 1]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) interval: Option<String>,
 
@@ -62,7 +63,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) quiet: bool,
 
-    /// Name of the training loop in the verdict, if headspace picks the wrong one
+    /// Take the loop with this name, as shown in the verdict, as the training loop
     #[arg(long = "loop", value_name = "NAME")]
     pub(crate) loop_name: Option<String>,
 
@@ -96,12 +97,12 @@ pub(crate) struct ProbeArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) num_caches: Option<u32>,
 
-    /// End the training loop's epoch, and every later one, when the probe is done
+    /// End the epoch of the training loop when the probe is done, and every later epoch at its start
     #[arg(long)]
     pub(crate) stop_after_probe: bool,
 
-    /// Deliver every batch of the loader in a probed epoch, which is then longer by the repeated batches.
-    /// By default an epoch keeps its length, and repeated batches replace others
+    /// Deliver every batch of the loader in a probed epoch too; the repeated batches make this epoch longer.
+    /// By default, repeated batches replace batches of the loader, and the epoch keeps its length
     #[arg(long)]
     pub(crate) exactly_once: bool,
 
@@ -147,7 +148,7 @@ pub(crate) struct ReportArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Write one run as a web page with charts to FILE. The file needs no others
+    /// Write one run as a web page with charts to FILE, which is self-contained
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     pub(crate) html: Option<PathBuf>,
 
@@ -157,25 +158,25 @@ pub(crate) struct ReportArgs {
     pub(crate) perfetto: Option<PathBuf>,
 }
 
-/// Compare two runs: what changed, and whether that is more than noise.
+/// Compare two runs: what changed, and whether the change is larger than the noise.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A and B are run folders, rank<r>.jsonl files, or folders with several runs of the same configuration. \
 With three or more runs a side, the variation between runs is measured as well.
 
-Exit code: 0; 1 if --fail-if-slower is given and B is slower by more; 2 if a side cannot be read or is \
-too short, or for an error in the command line.")]
+Exit code: 0; 1 if --fail-if-slower is given and B is slower by more; 2 if A or B cannot be read or \
+has too few steps, or for an error in the command line.")]
 pub(crate) struct CompareArgs {
     /// The baseline: a run, or a folder of runs
     #[arg(value_name = "A")]
     pub(crate) a: PathBuf,
 
-    /// What is compared with it: a run, or a folder of runs
+    /// The run to compare with the baseline: a run, or a folder of runs
     #[arg(value_name = "B")]
     pub(crate) b: PathBuf,
 
-    /// Exit with 1 if B is slower than A by more than this: if the whole 95 % confidence interval lies
-    /// above it
+    /// Exit with 1 if B is slower than A by more than PERCENT, that is, if the whole 95 % confidence interval
+    /// of the change lies above PERCENT
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub(crate) fail_if_slower: Option<f64>,
 
@@ -196,8 +197,8 @@ pub(crate) struct ServeArgs {
     /// A run, or a folder of runs.
     #[arg(
         value_name = "PATH",
-        help = "A run folder, a rank<r>.jsonl file, or a folder with runs: then the newest run is \
-                shown, and each new one [default: HEADSPACE_DIR, else headspace-runs]"
+        help = "A run folder, a rank<r>.jsonl file, or a folder with runs (shows the newest \
+                run, and switches to each new run) [default: HEADSPACE_DIR, else headspace-runs]"
     )]
     pub(crate) path: Option<PathBuf>,
 
@@ -209,7 +210,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PORT", default_value_t = 8321)]
     pub(crate) port: u16,
 
-    /// Token that requests must have: as `Authorization: Bearer`, or once in the address as `?token=`
+    /// Token that requests must have: in the header `Authorization: Bearer`, or as `?token=` in the first
+    /// address that a browser opens
     #[arg(
         long,
         value_name = "TOKEN",
@@ -268,7 +270,8 @@ fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Check which data sources work on this machine, how to enable the others, and what measuring costs.
+/// Check which sources of measurements work on this machine, how to enable the others, and what measuring
+/// costs.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 It opens and reads each source as a training run does, in about two seconds, and changes nothing on the \
@@ -285,8 +288,8 @@ pub(crate) struct DoctorArgs {
 /// Watch a run in the terminal.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Keys: ? shows all keys, q quits. It reads the run's files only. Of a folder with runs it shows the newest \
-run, and each new one. NO_COLOR=1 turns colours off.
+Keys: ? shows all keys, q quits. `top` reads only the files of the run. For a folder with runs, it shows \
+the newest run, and switches to each new run. NO_COLOR=1 turns colours off.
 
 Exit code: 0; 1 if PATH cannot be read; 2 if the output is not a terminal, or for an error in the \
 command line.")]

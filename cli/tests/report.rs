@@ -37,6 +37,7 @@ fn summary(steps: u64) -> SummaryRecord {
         mode: Some(headspace_agent::model::Mode::Measure),
         loop_name: Some("loader".to_owned()),
         steps,
+        steady_steps: steps.saturating_sub(20),
         steady_s: 19.2,
         steady_step_mean_ms: Some(30.0),
         wait_ms: Some(20.1),
@@ -117,7 +118,7 @@ fn without_a_path_the_newest_run_is_reported() {
     assert_eq!((said.code, said.err.as_str()), (EXIT_OK, ""));
     let first = said.out.lines().next().unwrap();
     assert!(
-        first.starts_with("headspace  640 steps, 19.2 s steady"),
+        first.starts_with("headspace  640 steps, 620 in steady state"),
         "{first}"
     );
     assert!(said.out.contains("/new\n"), "{}", said.out);

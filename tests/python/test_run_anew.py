@@ -44,7 +44,7 @@ def check(ran: Ran, training: tuple[str, int, int], evaluation: tuple[str, int, 
     assert other["role"] == "evaluation"
 
     name, times, _ = evaluation
-    assert f"Kept apart: {name[:-1]}, {times} times, " in text(ran)
+    assert f"Not included: {name[:-1]}, {times} times, " in text(ran)
     assert ticked(ran, "loops") == {epoch["loop"] for epoch in ran.kind("epoch")}
     assert ticked(ran, "loops") == {training[0], name}
     html = page(ran)

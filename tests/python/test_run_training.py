@@ -28,7 +28,7 @@ def test_evaluation_is_kept_apart_by_the_models_mode_and_said(program: Programs)
     loops = {stage["name"]: stage["loop_name"] for stage in summary["stages"]}
     assert loops["fetch"] == "DataLoader"
     assert loops["evaluation fetch"] == "DataLoader (evaluation)"
-    assert "loop       DataLoader (model in training mode). Kept apart:" in ran.stderr
+    assert "loop       DataLoader (model in training mode). Not included:" in ran.stderr
     assert without_verdict(ran.stderr) == ""
 
 

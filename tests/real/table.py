@@ -125,7 +125,7 @@ def conclusion(results: list[Result]) -> tuple[list[str], bool]:
     lines = [
         f"- Same exit code and output: {len(ran) - len(differ)} of {len(ran)}{names(differ)}.",
         f"- Training loop recognised, with every batch: {len(ran) - len(unknown)} of {len(ran)}{names(unknown)}.",
-        f"- Headspace within its interval: {inside} of {len(judged)} ({strictly} without an allowance for the "
+        f"- True headspace inside the interval: {inside} of {len(judged)} ({strictly} without the widening by the "
         f"standard error of the true headspace); off by more than {FAR_OFF:g} points without a warning: {len(far)}{names(far)}.",
     ]
     if errors:

@@ -25,10 +25,12 @@ fn kind(metric: &Metric) -> &'static str {
 fn table() -> String {
     let mut page = format!(
         "# Metrics\n\n\
-         Generated from `agent/src/model/metric.rs` by `{BLESS}`. A test compares both.\n\n\
-         Names come from OpenTelemetry's semantic conventions where they define one. Units are UCUM: \
-         `1` is a ratio, `{{thing}}` is a count of things. A value that could not be read is absent. \
-         Zero is a measured zero.\n\n\
+         This page is generated from `agent/src/model/metric.rs` by `{BLESS}`. A test checks that page \
+         and code agree.\n\n\
+         If OpenTelemetry's semantic conventions define a name, headspace uses it. Units are UCUM: `1` is \
+         a ratio, `{{thing}}` is a count of things. A value that could not be read is absent. Zero is a \
+         measured zero. The *steady state* is the part of the run after warm-up, without replayed steps \
+         and without the live steps directly after them.\n\n\
          | name | unit | kind | scope | attributes | meaning |\n\
          |---|---|---|---|---|---|\n"
     );

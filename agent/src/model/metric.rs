@@ -258,7 +258,7 @@ metrics! {
         "Number of memory errors since the driver was loaded, by `severity` (corrected, uncorrected)";
 
     LOOP_STEP_TIME = Histogram "headspace.loop.step.time" ["s"] on "loop" by "phase" =>
-        "Time from the receipt of a batch to the receipt of the next batch of the same epoch, by `phase` (live: batches from the loader; settle: the same, directly after a replay, not counted; replay: batches from the cache)";
+        "Time from the receipt of a batch to the receipt of the next batch of the same epoch, by `phase` (live: batches from the loader; settle: batches from the loader directly after a replay, which the verdict does not use; replay: batches from the cache)";
     LOOP_WAIT_TIME = Histogram "headspace.loop.wait.time" ["s"] on "loop" by "phase" =>
         "Part of the step time in which the loop waits for a batch, by `phase`";
     LOOP_COMPUTE_TIME = Histogram "headspace.loop.compute.time" ["s"] on "loop" by "phase" =>
@@ -286,7 +286,7 @@ metrics! {
         "Maximum number of concurrent calls of a stage in one process: the declared number, or else the highest number observed";
 
     QUEUE_DEPTH = Gauge "headspace.queue.depth" ["{item}"] on "queue" =>
-        "Number of items in a queue, averaged over the samples since the previous reading";
+        "Number of items in a queue, averaged over the measurements since the previous reading";
     QUEUE_CAPACITY = Gauge "headspace.queue.capacity" ["{item}"] on "queue" =>
         "Maximum number of items in a queue. Absent if unknown";
     QUEUE_TIME = Counter "headspace.queue.time" ["s"] on "queue" =>
@@ -301,11 +301,11 @@ metrics! {
     RUN_HEADSPACE = Gauge "headspace.run.headspace" ["1"] on "run" by "estimate" =>
         "Headspace: share of the step time that free data would save, measured by the probe, by `estimate` (value; low and high: the 95 % confidence interval)";
     RUN_HEADSPACE_BOUND = Gauge "headspace.run.headspace.upper_bound" ["1"] on "run" =>
-        "Share of the step time that is spent waiting for data. Less waiting saves at most this share";
+        "Share of the step time that is spent waiting for data. Shorter waits alone save at most this share. The headspace may be larger, because free data also ends the contention with the loader";
     RUN_STEADY_STEP_TIME = Gauge "headspace.run.steady_step.time" ["s"] on "run" =>
-        "Mean step time of the main loop in steady state";
+        "Mean step time of the training loop in steady state";
     RUN_THROUGHPUT = Gauge "headspace.run.throughput" ["{sample}/s"] on "run" =>
-        "Samples per second of the main loop in steady state";
+        "Samples per second of the training loop in steady state";
     RUN_DATA_READINESS = Gauge "headspace.run.data_readiness" ["1"] on "run" =>
         "Share of time in which the last queue before the loop was not empty";
     RUN_BOTTLENECK = Gauge "headspace.run.bottleneck" ["1"] on "run" by "kind" "name" =>

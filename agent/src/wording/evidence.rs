@@ -67,19 +67,22 @@ fn share(share: f64) -> String {
 fn stage_evidence(stage: &StageEvidence) -> String {
     let busy = share(stage.busy);
     let busy = if stage.concurrency > 1.0 {
-        format!("{} at a time, busy {busy} %", amount(stage.concurrency))
+        format!(
+            "{} at a time, busy {busy} % of the time",
+            amount(stage.concurrency)
+        )
     } else {
-        format!("busy {busy} %")
+        format!("busy {busy} % of the time")
     };
     let queue = |state: &str, pct: Option<f64>| {
-        pct.map(|pct| format!("the queue {state} {} % of the time", percent(pct, 0)))
+        pct.map(|pct| format!("the queue {state} {} %", percent(pct, 0)))
     };
     let slow = stage.slow_pct.map(|pct| percent(pct, 0));
     let inner = stage.inner.as_ref();
     clauses([
         Some(busy),
-        queue("before it full", stage.full_before_pct),
-        queue("after it empty", stage.empty_after_pct),
+        queue("before it is full", stage.full_before_pct),
+        queue("after it is empty", stage.empty_after_pct),
         slow.map(|pct| format!("{pct} % of its calls take over 3 times the median")),
         inner.map(|(inner, part)| format!("{} % of it is `{inner}`", share(*part))),
     ])
@@ -104,11 +107,13 @@ fn training_thread(
     };
     let receive = receive_ms.filter(|_| without_workers).map(duration_ms);
     let receive = receive.map(|ms| {
-        format!("; to receive a batch from a worker process would take that thread about {ms}")
+        format!(
+            "; with worker processes, the training thread would need about {ms} to receive a batch"
+        )
     });
     format!(
-        "runs on the training thread itself{setting}: {wait} of {step} a step, and nothing \
-         overlaps{}",
+        "runs on the training thread itself{setting}: {wait} of {step} a step, so loading and \
+         training do not overlap{}",
         receive.unwrap_or_default()
     )
 }
@@ -139,8 +144,8 @@ fn cores_evidence(cores: &CoresEvidence) -> String {
         Some(format!("{used} of {usable} cores used")),
         most.map(|(stage, cores)| format!("{} of them by `{stage}`", amount(*cores))),
         (cores.others).map(|others| format!("other programs use {}", amount(others))),
-        threads.map(|threads| format!("{threads} threads want one")),
-        waits.map(|pct| format!("the training thread waits for one {pct} % of the time")),
+        threads.map(|threads| format!("{threads} threads compete for them")),
+        waits.map(|pct| format!("the training thread waits for a core {pct} % of the time")),
     ])
 }
 

@@ -149,7 +149,7 @@ impl SectionId {
             Self::Loop => "loop",
             Self::Step => "step",
             Self::Floor => "floor",
-            Self::Savings => "would save",
+            Self::Savings => "free data",
             Self::Repeated => "repeated",
             Self::Bottleneck => "bottleneck",
             Self::Remedies => "remedies",

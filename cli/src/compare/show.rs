@@ -45,7 +45,7 @@ pub(super) fn text(found: &ComparisonRecord) -> String {
     text
 }
 
-/// The description of a side: `A`, `headspace-runs/a` and `640 steps, 19.2 s steady`.
+/// The description of a side: `A`, `headspace-runs/a` and `640 steps in steady state, 19.2 s`.
 fn describe(letter: &str, side: &SideRecord) -> Vec<String> {
     let steps: u64 = side.runs.iter().map(|run| run.steady_steps).sum();
     let seconds: f64 = side.runs.iter().map(|run| run.steady_s).sum();
@@ -61,7 +61,10 @@ fn describe(letter: &str, side: &SideRecord) -> Vec<String> {
     if let Some(mode) = mode.filter(|mode| *mode != Mode::Measure) {
         facts.push(format!("mode {}", mode.as_str()));
     }
-    facts.push(format!("{steps} steps, {} steady", duration_s(seconds)));
+    facts.push(format!(
+        "{steps} steps in steady state, {}",
+        duration_s(seconds)
+    ));
     let path = keep_end(&side.path, PATH);
     vec![letter.to_owned(), path, facts.join(", ")]
 }

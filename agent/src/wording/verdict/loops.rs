@@ -61,7 +61,7 @@ fn sentence(s: &SummaryRecord) -> Option<Section> {
         if !rest.is_empty() {
             others.push(format!("{} more", rest.len()));
         }
-        text = format!("{text}. Kept apart: {}", others.join(", "));
+        text = format!("{text}. Not included: {}", others.join(", "));
     }
     Some(Section::sentence(SectionId::Loop, text))
 }
@@ -164,7 +164,7 @@ mod tests {
         ];
         assert_eq!(
             brief_line(Some(Role::Training), false, &others),
-            "DataLoader (model in training mode). Kept apart: DataLoader (evaluation, 1.24 s), feeder \
+            "DataLoader (model in training mode). Not included: DataLoader (evaluation, 1.24 s), feeder \
              (background thread, 500 ms), DataLoader-2 (250 ms), 1 more"
         );
     }
@@ -179,7 +179,7 @@ mod tests {
         let line = brief_line(Some(Role::Training), false, &others);
         assert!(
             line.ends_with(
-                "Kept apart: DataLoader (evaluation, 60 times, 4.00 s), val (evaluation, 60 times, \
+                "Not included: DataLoader (evaluation, 60 times, 4.00 s), val (evaluation, 60 times, \
                  4.00 s)"
             ),
             "{line}"

@@ -218,7 +218,7 @@ fn cpu_parts(r: &ResourcesRecord) -> Vec<String> {
         whole(r.consumer_run_queue_pct)
             .map(|pct| format!("training thread waits for a core {pct}")),
         r.gil_wait_ms
-            .map(|ms| format!("GIL wait {}", duration_ms(ms))),
+            .map(|ms| format!("mean GIL wait {}", duration_ms(ms))),
         gc.map(|pct| format!("GC {} %", percent(pct, 1))),
         r.consumer_ipc.map(|ipc| format!("IPC {ipc:.2}")),
     ];
@@ -235,14 +235,16 @@ fn memory_parts(r: &ResourcesRecord) -> Vec<String> {
 fn data_parts(r: &ResourcesRecord) -> Vec<String> {
     let rate = |value: Option<f64>| value.filter(|rate| *rate >= LEAST_RATE);
     let (requested, read) = (rate(r.requested_bytes_per_s), rate(r.disk_read_bytes_per_s));
-    let none = r.disk_read_bytes_per_s.map(|_| ", none of it from storage");
+    let cached = r
+        .disk_read_bytes_per_s
+        .map(|_| ", from the page cache or pipes");
     let reads = match (requested.map(bytes), read.map(bytes)) {
         (Some(all), Some(stored)) if requested >= read => {
             format!("reads {all}/s, {stored}/s from storage")
         }
         // Mapped files are read without a request.
         (_, Some(stored)) => format!("reads {stored}/s from storage"),
-        (Some(all), None) => format!("reads {all}/s{}", none.unwrap_or_default()),
+        (Some(all), None) => format!("reads {all}/s{}", cached.unwrap_or_default()),
         (None, None) => String::new(),
     };
     let disk = read.and(r.disk_utilization_pct);

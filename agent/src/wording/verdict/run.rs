@@ -33,7 +33,7 @@ impl Verdict<'_> {
         let what = match (s.steps, s.steady_step_mean_ms) {
             (0, _) => "no step was taken".to_owned(),
             (n, None) => format!("{}, no steady state", steps(n)),
-            (n, Some(_)) => format!("{}, {} steady", steps(n), duration_s(s.steady_s)),
+            (n, Some(_)) => format!("{}, {} in steady state", steps(n), s.steady_steps),
         };
         let location = self.location.unwrap_or_default().to_owned();
         let section = Section::new(SectionId::Run, Block::Heading { what, location });

@@ -32,7 +32,7 @@ const P50: Column = Column::new("p50", "Median time of a call");
 const P95: Column = Column::new("p95", "95th percentile");
 const P99: Column = Column::new("p99", "99th percentile");
 const SLOW: Column = Column::new(
-    "over 3x",
+    "> 3x p50",
     "Share of calls that took more than three times the median",
 );
 const CPU: Column = Column::new(

@@ -175,13 +175,12 @@ impl Verdict<'_> {
     pub(super) fn savings(&self) -> Option<Section> {
         let s = self.summary;
         s.floor_step_ms?;
-        let facts = vec![
-            Fact::new("waiting", signed_ms(s.exposed_wait_ms?)),
-            Fact::phrase(format!(
-                "contention with the loader {}",
-                signed_ms(s.contention_ms?)
-            )),
-        ];
-        Some(Section::facts(SectionId::Savings, facts))
+        let (wait, contention) = (signed_ms(s.exposed_wait_ms?), signed_ms(s.contention_ms?));
+        let saved =
+            format!("saves {wait} of waiting and {contention} of contention with the loader");
+        Some(Section::facts(
+            SectionId::Savings,
+            vec![Fact::phrase(saved)],
+        ))
     }
 }

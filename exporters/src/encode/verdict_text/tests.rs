@@ -57,7 +57,7 @@ fn measuring_gives_an_upper_bound_and_the_way_to_settle_it() {
     assert_eq!(
         told(&measured()),
         "\
-headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
+headspace  640 steps, 620 in steady state      headspace-runs/2026-11-21T09-30-12-4711
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
 floor      unknown   less waiting saves at most 67.0 % of the step
            This is an upper bound on the waiting only. Work on the device may go on during the wait,
@@ -81,7 +81,7 @@ fn a_loop_that_hardly_waits_is_not_told_that_its_loader_costs_nothing() {
     assert_eq!(
         told(&waiting(0.4)),
         "\
-headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
+headspace  640 steps, 620 in steady state      headspace-runs/2026-11-21T09-30-12-4711
 step       30.0 ms   waiting for data 120 µs (0.4 %)   compute 29.9 ms
 floor      unknown   less waiting saves at most 0.4 % of the step
            The loop hardly waits for data. Whether the loader slows the model's own code
@@ -134,11 +134,11 @@ fn repeated_batches_are_counted_and_what_ended_the_run_is_named() {
     assert_eq!(
         told(&summary),
         "\
-headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
+headspace  640 steps, 620 in steady state      headspace-runs/2026-11-21T09-30-12-4711
 ended      An uncaught ValueError ended the run.
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
 floor      10.0 ms if data were free   headspace 66.7 % ± 1.1   up to 3.0x faster
-would save waiting 19.8 ms   contention with the loader 200 µs
+free data  saves 19.8 ms of waiting and 200 µs of contention with the loader
 repeated   104 of 640 steps trained on batches that were repeated
 cost       0.02 % of the run went to measuring
 "
@@ -189,10 +189,10 @@ fn a_probe_gives_the_floor_the_headspace_and_its_split() {
     assert_eq!(
         told(&probed()),
         "\
-headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
+headspace  640 steps, 620 in steady state      headspace-runs/2026-11-21T09-30-12-4711
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
 floor      10.0 ms if data were free   headspace 66.7 % ± 1.1   up to 3.0x faster
-would save waiting 19.8 ms   contention with the loader 200 µs
+free data  saves 19.8 ms of waiting and 200 µs of contention with the loader
 cost       0.02 % of the run went to measuring
 "
     );
@@ -213,11 +213,11 @@ fn a_headspace_whose_interval_reaches_zero_promises_nothing() {
     assert_eq!(
         told(&summary),
         "\
-headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
+headspace  640 steps, 620 in steady state      headspace-runs/2026-11-21T09-30-12-4711
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
 floor      30.1 ms if data were free   headspace −0.3 % ± 1.1
            no measurable speed-up: the interval includes zero
-would save waiting 100 µs   contention with the loader −200 µs
+free data  saves 100 µs of waiting and −200 µs of contention with the loader
 cost       0.02 % of the run went to measuring
 "
     );
@@ -240,7 +240,7 @@ fn a_refused_probe_says_why_and_keeps_the_upper_bound() {
         ..ProbeRecord::default()
     };
     let expected = "\
-headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
+headspace  640 steps, 620 in steady state      headspace-runs/2026-11-21T09-30-12-4711
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
 floor      Not measured: Live windows disagree: 28.1, 44.0 and 30.2 ms a step, so the floor has no
            number. Something else used the machine; probe again when it is quiet.
@@ -288,7 +288,7 @@ fn replay_says_that_the_step_is_the_floor() {
     assert_eq!(
         told(&summary),
         "\
-headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
+headspace  640 steps, 620 in steady state      headspace-runs/2026-11-21T09-30-12-4711
 step       10.0 ms   waiting for data 1.0 µs (0 %)   compute 10.0 ms
 floor      10.0 ms
            The step is the floor itself: every batch came from the cache. To know what free data
@@ -354,7 +354,7 @@ fn a_killed_run_says_that_it_did_not_end_and_how_old_its_numbers_are() {
     assert_eq!(
         verdict_text(&verdict),
         "\
-headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
+headspace  640 steps, 620 in steady state      headspace-runs/2026-11-21T09-30-12-4711
 ended      No end of the run is recorded: its process was killed, or is still running. These numbers
            are from 4.00 s before its last record.
 rank       One of 8 ranks. All numbers are of this rank, its workers and cores too; `headspace
@@ -385,7 +385,7 @@ fn a_loop_whose_wait_is_not_seen_has_no_upper_bound() {
     assert_eq!(
         verdict_text(&Verdict::new(&summary)),
         "\
-headspace  640 steps, 19.2 s steady
+headspace  640 steps, 620 in steady state
 step       30.0 ms
 floor      Unknown: headspace did not see what this loop waits for. Wrap what it iterates in
            headspace.wrap(...), or name the function that returns a batch: headspace run
@@ -483,12 +483,13 @@ fn what_was_used_has_a_row_a_kind_and_what_was_not_read_has_none() {
     assert_eq!(
         told(&summary),
         "\
-headspace  640 steps, 19.2 s steady      headspace-runs/2026-11-21T09-30-12-4711
+headspace  640 steps, 620 in steady state      headspace-runs/2026-11-21T09-30-12-4711
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
 floor      10.0 ms if data were free   headspace 66.7 % ± 1.1   up to 3.0x faster
-would save waiting 19.8 ms   contention with the loader 200 µs
+free data  saves 19.8 ms of waiting and 200 µs of contention with the loader
 gpu        SMs busy 6 % (GPM)   NVDEC 6.8 of 7 engines busy   memory 12.1 GiB of 80.0 GiB
-cpu        1.9 of 2 cores used   training thread waits for a core 12 %   GIL wait 1.2 ms   GC 0.4 %
+cpu        1.9 of 2 cores used   training thread waits for a core 12 %   mean GIL wait 1.2 ms
+           GC 0.4 %
 memory     1.21 GiB
 data       reads 324 MiB/s, 11.4 MiB/s from storage   disk busy 9 %
 cost       0.02 % of the run went to measuring
@@ -634,9 +635,9 @@ remedies   17.4 ms (−42 %)    Run `decode` 8 at a time instead of 4 (likely).
                               4: it absorbs slow calls (plausible).
            gain unknown       Copy batches to the GPU from page-locked memory (a
                               guess).
-stages              busy   concurrency   a call      p95   over 3x
+stages              busy   concurrency   a call      p95   > 3x p50
            read      3 %             1   850 µs   1.1 ms
-           decode   99 %             4   119 ms   164 ms     2.1 %
+           decode   99 %             4   119 ms   164 ms      2.1 %
 queues                  depth   empty   full    at work
            readers          0    98 %          0.9 of 4
            read        4 of 4   0.3 %   99 %

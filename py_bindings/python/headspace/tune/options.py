@@ -16,38 +16,45 @@ from headspace.tune.knobs import Knob, Space, make_knob, parse_knob
 from headspace.tune.objective import Objective
 
 _EPILOG = """\
-In COMMAND, {knob} becomes the knob's value, {knob:--flag} becomes --flag where a yes,no knob is yes,
-and {probe:1000|200} becomes 1000 in the run that measures the floor and 200 in all others.
+In COMMAND, {knob} becomes the knob's value, {knob:--flag} becomes --flag if the yes,no knob is yes,
+else nothing, and {probe:1000|200} becomes 1000 in the run that measures the floor and 200 in all others.
 
-Knobs: 1..8, 2..16:2 (every second), 1..64:log (1, 2, 4, ... 64), 1,2,4,8, yes,no, or words. The first
-value is the baseline, unless one follows after @: 1..8@4.
+Knobs:
+  n=1..8          every integer from 1 to 8
+  n=2..16:2       every second integer
+  n=1..64:log     1, 2, 4, ... 64
+  n=1,2,4,8       these values: numbers or words
+  n=yes,no        a switch
+The baseline is the first value, or the value after @, as in n=1..8@4.
 
-The folder holds study.db (Optuna), results.tsv (with the columns of SPDL's master table),
-experiments.jsonl, progress.svg, tree.svg, and the log and the run of each experiment. The same command
-again goes on where it was killed. Several workers share one study with the same --storage and --study.
+The folder holds study.db (Optuna), results.tsv (a row per experiment), experiments.jsonl, progress.svg,
+tree.svg, and the log and the run of each experiment. If a search was killed, the same command continues it.
+Several tuners share one study with the same --storage and --study.
 
-Exit code: 0 when the search is over; 1 when the baseline could not be measured; 2 when something was
-not understood; 130 when it was interrupted."""
+Exit code: 0 when the search is over; 1 when the baseline could not be measured; 2 for an error in the
+command line or the file; 130 when it was interrupted."""
 
 
 _HELP = {
     "--knob": "a knob and its values",
     "--constraint": "an expression that must be true, such as 'decode_threads + demux_threads <= 4'",
-    "--file": "a TOML file with [knobs], constraints, command and options by the names they have here; "
-    "options of the command line override the file",
+    "--file": "a TOML file with [knobs], constraints, command and options. Options have the same names as "
+    "on the command line, which overrides the file",
     "--dir": "folder for all results (default: %(default)s)",
-    "--objective": "step: time a step; throughput: time a sample, for knobs that change the batch",
+    "--objective": "step: minimise the time per step; throughput: minimise the time per sample, if a knob "
+    "changes the batch size",
     "--experiments": "maximum number of experiments (default: %(default)s)",
     "--time": "start no new experiment after this time, such as 90m (default: no limit)",
     "--patience": "stop after N experiments without a better one (default: %(default)s)",
     "--near-floor": "stop when the best step is within PERCENT of the floor (default: %(default)s)",
-    "--measure": "end an experiment after this much steady training; `inf`: let it end by itself "
+    "--measure": "end an experiment after this much training, not counting warm-up; `inf`: let it end by itself "
     "(default: %(default)s)",
     "--timeout": "maximum time of one experiment (default: %(default)s)",
-    "--startup": "maximum time until its first step (default: %(default)s)",
+    "--startup": "maximum time from the start of an experiment to its first step (default: %(default)s)",
     "--stall": "time without a step after which an experiment counts as hung (default: %(default)s)",
-    "--repeats": "how many times to rerun configurations whose intervals overlap (default: %(default)s)",
-    "--confirm": "runs of winner and baseline in turn at the end (default: %(default)s)",
+    "--repeats": "how many times to rerun a configuration whose interval overlaps that of the best one "
+    "(default: %(default)s)",
+    "--confirm": "at the end, run the winner and the baseline N times each, alternating (default: %(default)s)",
     "--parallel": "experiments at once; cores and GPUs are divided among them (default: %(default)s)",
     "--storage": "an Optuna storage: sqlite:///PATH, journal:PATH, or the URL of a database, as "
     "docs/tune.md shows (default: study.db in the folder)",
@@ -232,8 +239,9 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="headspace tune",
         usage="headspace tune [OPTIONS] --knob NAME=VALUES ... -- COMMAND ...",
-        description="Find the knobs with which training runs fastest: baseline, floor, what the "
-        "verdicts propose, then a sampler over the rest.",
+        description="Finds the values of the knobs with which training runs fastest. It runs the "
+        "baseline,\nmeasures the floor, tries what the verdicts propose, then lets a sampler choose "
+        "among the other\nconfigurations.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
