@@ -9,7 +9,7 @@ use headspace_collectors::catalog::Entry;
 pub const GIL: &str = "gil";
 /// The values that it reads.
 pub const GIL_READS: &str = "how long a thread waits for Python's interpreter lock, measured a few \
-                             times a second at first, then about once";
+                             times a second at first, later about once a second";
 
 /// Name of the source that measures garbage collections.
 pub const GC: &str = "gc";

@@ -111,7 +111,12 @@ impl<'a> Findings<'a> {
             if let Some(earlier) = self.sources.iter().find(|one| one.is_off_like(source))
                 && !std::ptr::eq(earlier, source)
             {
-                column.write(&mut text, "", "", &format!("as `{}` above", earlier.name));
+                column.write(
+                    &mut text,
+                    "",
+                    "",
+                    &format!("off for the same reason as `{}` above", earlier.name),
+                );
                 continue;
             }
             column.write(&mut text, "", "", reason);
@@ -146,7 +151,7 @@ impl Cost<'_> {
         let threads = parts(|source| source.own_cpu_us_per_s);
         if !threads.is_empty() {
             let used = micros(self.own_cpu_us_per_s);
-            let own = format!("{used} of CPU a second on threads of their own{threads}");
+            let own = format!("{used} of CPU a second on separate threads{threads}");
             column.write(text, "", "", &own);
         }
     }
@@ -189,7 +194,9 @@ mod tests {
 
         assert_eq!(text.matches("no driver").count(), 1);
         assert!(
-            text.contains("engines  off  it\n              as `gpu` above\n"),
+            text.contains(
+                "engines  off  it\n              off for the same reason as `gpu` above\n"
+            ),
             "{text}"
         );
     }
@@ -244,7 +251,7 @@ apart          on   a driver
 
 cost                41 ns a batch, on the training thread
                     12.0 µs a tick: ticks 12.0 µs
-                    340 µs of CPU a second on threads of their own: apart 340 µs
+                    340 µs of CPU a second on separate threads: apart 340 µs
 "
         );
     }

@@ -24,7 +24,7 @@ use crate::procfs::{self, SWITCHES, float};
 pub const NAME: &str = "threads";
 
 /// What it reads.
-pub const READS: &str = "context switches and waiting for a core, by name of the thread, the training thread separately";
+pub const READS: &str = "context switches and waiting for a core, for each thread name; the training thread has its own row";
 
 /// Minimum interval between two readings.
 const PACE: Duration = Duration::from_secs(2);

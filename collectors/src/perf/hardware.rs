@@ -25,8 +25,8 @@ use crate::procfs;
 pub const NAME: &str = "perf_hardware";
 
 /// What it reads.
-pub const READS: &str = "instructions, cycles, cache misses and stalled cycles, by name of the \
-                         thread, the training thread separately";
+pub const READS: &str = "instructions, cycles, cache misses and stalled cycles, for each \
+                         thread name; the training thread has its own row";
 
 /// Minimum interval between two readings.
 const PACE: Duration = Duration::from_secs(2);

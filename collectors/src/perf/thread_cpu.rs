@@ -22,7 +22,7 @@ pub const NAME: &str = "perf";
 
 /// What it reads.
 pub const READS: &str =
-    "CPU time and page faults, by name of the thread, the training thread separately";
+    "CPU time and page faults, for each thread name; the training thread has its own row";
 
 /// Minimum interval between two readings.
 const PACE: Duration = Duration::from_secs(2);
