@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use headspace_agent::model::Record;
 
 use super::follow_rotation::{Tail, found};
-use super::names::{RankFile, files};
+use super::names::{RankFile, files, parent};
 use super::resolve_path::{Place, newest};
-use super::run::ReadError;
+use super::run::{ReadError, cannot_read};
 use crate::encode::reader::Tally;
 
 /// Bytes of records per poll, over all ranks; each rank reads at least 64 KiB.
@@ -70,7 +70,7 @@ impl Follower {
     ///
     /// Returns [`ReadError`] if nothing is there or it cannot be read.
     pub fn open(path: &Path) -> Result<Self, ReadError> {
-        let place = Place::of(path).map_err(|source| cannot_read(path, source))?;
+        let place = Place::of(path).map_err(cannot_read(path))?;
         Ok(Self::at(path, place))
     }
 
@@ -121,7 +121,7 @@ impl Follower {
     /// Returns [`ReadError`] if something cannot be read; the next poll tries again. It is no error if
     /// a run does not exist yet or was removed.
     pub fn poll(&mut self) -> Result<Polled, ReadError> {
-        if self.choose().map_err(|e| cannot_read(&self.path, e))? {
+        if self.choose().map_err(cannot_read(&self.path))? {
             self.pending = Polled {
                 another_run: true,
                 ..Polled::default()
@@ -131,11 +131,11 @@ impl Follower {
             return Ok(Polled::default());
         };
         self.pending.more = false;
-        self.find_ranks(&run).map_err(|e| cannot_read(&run, e))?;
+        self.find_ranks(&run).map_err(cannot_read(&run))?;
         let share = (POLL_BYTES / self.tails.len().max(1)).max(64 << 10);
         for tail in self.tails.values_mut() {
             let more = tail.read(share, &mut self.pending.records);
-            self.pending.more |= more.map_err(|e| cannot_read(&run, e))?;
+            self.pending.more |= more.map_err(cannot_read(&run))?;
         }
         Ok(std::mem::take(&mut self.pending))
     }
@@ -187,7 +187,7 @@ impl Follower {
         if self.place == Place::File {
             if self.tails.is_empty() {
                 let (rank, tail) = match RankFile::parse(run).filter(RankFile::is_active) {
-                    Some(file) => (file.rank, Tail::of_rank(&parent(run), file.rank)?),
+                    Some(file) => (file.rank, Tail::of_rank(parent(run), file.rank)?),
                     None => (0, Tail::of_file(run)?),
                 };
                 self.tails.insert(rank, tail);
@@ -209,20 +209,6 @@ fn with_runs(base: &Path) -> io::Result<Vec<OsString>> {
         .iter()
         .filter_map(|run| run.file_name().map(ToOwned::to_owned))
         .collect())
-}
-
-fn parent(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
-        _ => PathBuf::from("."),
-    }
-}
-
-fn cannot_read(path: &Path, source: io::Error) -> ReadError {
-    ReadError::Io {
-        path: path.to_path_buf(),
-        source,
-    }
 }
 
 #[cfg(test)]
