@@ -28,12 +28,12 @@ pub(super) fn parse(options: &Options) -> Result<Destination, DestinationError> 
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let port = match port {
         "" => PORT,
-        port => port.parse().map_err(|_| DestinationError::Option {
-            kind: "prometheus",
-            problem: format!(
+        port => port.parse().map_err(|_| {
+            let problem = format!(
                 "`{port}` is not a port from 0 to 65535 (write `prometheus:{PORT}` or \
                  `prometheus:HOST:{PORT}`)"
-            ),
+            );
+            DestinationError::invalid("prometheus", problem)
         })?,
     };
     Ok(Destination::Prometheus {
@@ -43,52 +43,49 @@ pub(super) fn parse(options: &Options) -> Result<Destination, DestinationError> 
 }
 
 pub(super) fn open(host: &str, port: u16, place: &Place) -> Result<Opened, DestinationError> {
+    let local_rank = place.local_rank;
     let own = match port {
         0 => Some(0),
-        port => u16::try_from(place.local_rank)
+        port => u16::try_from(local_rank)
             .ok()
             .and_then(|rank| port.checked_add(rank)),
     };
-    let own = own.ok_or_else(|| DestinationError::Option {
-        kind: "prometheus",
-        problem: format!(
-            "port {port} and local rank {} are more than 65535 together (choose a lower port)",
-            place.local_rank
-        ),
+    let own = own.ok_or_else(|| {
+        let problem = format!(
+            "port {port} and local rank {local_rank} are more than 65535 together (choose a lower port)"
+        );
+        DestinationError::invalid("prometheus", problem)
     })?;
-    let exporter =
-        PrometheusExporter::open(host, own).map_err(|error| DestinationError::Closed {
-            kind: "prometheus",
-            problem: format!("cannot listen at port {own} of `{host}`: {error} (choose another)"),
-        })?;
-    let told = Notice::Serving {
+    let exporter = PrometheusExporter::open(host, own).map_err(|error| {
+        let problem = format!("cannot listen at port {own} of `{host}`: {error} (choose another)");
+        DestinationError::closed("prometheus", problem)
+    })?;
+    let serving = Notice::Serving {
         exporter: "prometheus",
         at: format!("http://{}/metrics", exporter.address()),
     };
     Ok(Opened {
         exporters: vec![Box::new(exporter)],
-        notices: vec![told],
+        notices: vec![serving],
     })
 }
 
 pub(super) fn parse_textfile(options: &Options) -> Result<Destination, DestinationError> {
-    let folder = options.get("at").filter(|folder| !folder.is_empty());
-    let folder = folder.ok_or_else(|| DestinationError::Option {
-        kind: "textfile",
-        problem: "the folder is missing (write `textfile:/var/lib/node_exporter`)".to_owned(),
-    })?;
-    Ok(Destination::Textfile(PathBuf::from(folder)))
+    match options.get("at").filter(|folder| !folder.is_empty()) {
+        Some(folder) => Ok(Destination::Textfile(PathBuf::from(folder))),
+        None => {
+            let problem = "the folder is missing (write `textfile:/var/lib/node_exporter`)";
+            Err(DestinationError::invalid("textfile", problem))
+        }
+    }
 }
 
 pub(super) fn open_textfile(folder: &Path) -> Result<Opened, DestinationError> {
-    let exporter = textfile::open(folder).map_err(|error| DestinationError::Closed {
-        kind: "textfile",
-        problem: format!("cannot make `{}`: {error}", folder.display()),
+    let exporter = textfile::open(folder).map_err(|error| {
+        let problem = format!("cannot make `{}`: {error}", folder.display());
+        DestinationError::closed("textfile", problem)
     })?;
-    Ok(Opened {
-        exporters: vec![Box::new(exporter)],
-        notices: Vec::new(),
-    })
+    Ok(Opened::only(exporter))
 }
 
 #[cfg(test)]

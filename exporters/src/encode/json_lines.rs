@@ -9,6 +9,8 @@ use std::io;
 
 use headspace_agent::model::record::SCHEMA;
 use headspace_agent::model::{Record, RecordBody};
+use serde::de::IntoDeserializer;
+use serde::de::value::{self, StrDeserializer};
 use serde::{Deserialize, Serialize};
 use serde_json::ser::{CompactFormatter, Formatter};
 
@@ -18,7 +20,8 @@ use super::finite;
 pub(super) const BEGINNING: &str = r#"{"schema":"headspace/"#;
 
 /// The kind of a record: the `kind` field of the schema.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// A description of the process and its environment.
     Run,
@@ -46,15 +49,8 @@ impl Kind {
     ];
 
     fn parse(name: &str) -> Option<Self> {
-        Some(match name {
-            "run" => Self::Run,
-            "tick" => Self::Tick,
-            "epoch" => Self::Epoch,
-            "probe" => Self::Probe,
-            "notice" => Self::Notice,
-            "summary" => Self::Summary,
-            _ => return None,
-        })
+        let name: StrDeserializer<'_, value::Error> = name.into_deserializer();
+        Self::deserialize(name).ok()
     }
 }
 
@@ -88,25 +84,26 @@ pub enum LineError {
 /// is then unchanged.
 pub fn encode(record: &Record, out: &mut Vec<u8>) -> io::Result<()> {
     let start = out.len();
-    let nulls = match write(record, out) {
-        Ok(nulls) => nulls,
-        Err(error) => {
-            out.truncate(start);
-            return Err(error.into());
-        }
-    };
+    let written = write_readable(record, out);
+    match written {
+        Ok(()) => out.push(b'\n'),
+        Err(_) => out.truncate(start),
+    }
+    Ok(written?)
+}
+
+/// Writes the record so that [`decode`] can read it back.
+fn write_readable(record: &Record, out: &mut Vec<u8>) -> serde_json::Result<()> {
+    let start = out.len();
+    let nulls = write(record, out)?;
     // A null is an absent value, or a number that JSON cannot represent. If the number is required, the
     // record cannot be read back.
     if nulls > 0 && decode(&out[start..]).is_err() {
         out.truncate(start);
         let mut readable = record.clone();
         finite::leave_out_unreadable(&mut readable);
-        if let Err(error) = write(&readable, out) {
-            out.truncate(start);
-            return Err(error.into());
-        }
+        write(&readable, out)?;
     }
-    out.push(b'\n');
     Ok(())
 }
 

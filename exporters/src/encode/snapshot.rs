@@ -246,16 +246,18 @@ impl Snapshot {
 
     /// Removes all series of a metric, before all its values are set again.
     fn clear(&mut self, metric: &'static Metric) {
-        let first = (metric.name, Vec::new());
-        let told = self.series.range(first..);
-        let old: Vec<Key> = told
-            .map(|(key, _)| key)
-            .take_while(|(name, _)| *name == metric.name)
-            .cloned()
-            .collect();
+        let old: Vec<Key> = self.keys_of(metric).cloned().collect();
         for key in &old {
             self.series.remove(key);
         }
+    }
+
+    /// The keys of all series of a metric, which are adjacent.
+    fn keys_of(&self, metric: &'static Metric) -> impl Iterator<Item = &Key> {
+        let from_first = self.series.range((metric.name, Vec::new())..);
+        from_first
+            .map(|(key, _)| key)
+            .take_while(|(name, _)| *name == metric.name)
     }
 
     /// The series, and whether it is new; `None` if there is no room for it.

@@ -103,6 +103,15 @@ pub fn paragraph(head: &str, words: &str, columns: usize) -> String {
 /// left-aligned, the others right-aligned.
 #[must_use]
 pub fn table(rows: &[Vec<String>], left_columns: usize) -> String {
+    let lines = aligned(rows, left_columns, "  ").into_iter();
+    lines
+        .map(|line| line.trim_end().to_owned() + "\n")
+        .collect()
+}
+
+/// Aligns the columns of rows. Returns a line for each row, with `gap` between columns. The first
+/// `left_columns` columns are left-aligned, the others right-aligned.
+pub(super) fn aligned(rows: &[Vec<String>], left_columns: usize, gap: &str) -> Vec<String> {
     let mut widths = vec![0; rows.iter().map(Vec::len).max().unwrap_or(0)];
     for row in rows {
         for (widest, cell) in widths.iter_mut().zip(row) {
@@ -118,7 +127,7 @@ pub fn table(rows: &[Vec<String>], left_columns: usize) -> String {
                 right(cell, *columns)
             }
         });
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+        cells.collect::<Vec<_>>().join(gap)
     };
     rows.iter().map(line).collect()
 }

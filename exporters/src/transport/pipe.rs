@@ -16,7 +16,9 @@ mod reader;
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use headspace_agent::model::{Record, RecordBody};
@@ -55,6 +57,23 @@ pub enum PipeError {
     },
 }
 
+impl PipeError {
+    fn io(path: &Path, source: impl Into<io::Error>) -> Self {
+        Self::Io {
+            path: path.display().to_string(),
+            source: source.into(),
+        }
+    }
+
+    fn taken(path: &Path, found: impl Into<String>, way_out: &'static str) -> Self {
+        Self::Taken {
+            path: path.display().to_string(),
+            found: found.into(),
+            way_out,
+        }
+    }
+}
+
 /// How long the end of a session waits for readers to receive the remaining lines.
 const LAST_WAIT: Duration = Duration::from_millis(500);
 
@@ -70,9 +89,12 @@ const MAX_READERS: usize = 16;
 /// Sends records to all connected readers.
 pub struct PipeExporter {
     shared: Arc<Shared>,
+    /// Disconnected when the thread ends.
+    ended: Receiver<()>,
     owner: Owner,
-    told: bool,
-    /// The lines of one delivery, with the kinds of their records.
+    /// Whether a failure was reported.
+    reported: bool,
+    /// The line that is being encoded.
     buffer: Vec<u8>,
 }
 
@@ -80,9 +102,6 @@ struct Shared {
     state: Mutex<State>,
     /// Wakes the thread.
     alarm: OwnedFd,
-    /// Whether the thread has ended.
-    ended: Mutex<bool>,
-    ending: Condvar,
     /// CPU time of the thread.
     cpu: ThreadTime,
 }
@@ -106,18 +125,14 @@ impl PipeExporter {
     ///
     /// Returns [`PipeError`] if another file is at the path, or if the system returns an error.
     pub fn open(address: &Address) -> Result<Self, PipeError> {
-        let refused = |source| PipeError::Io {
-            path: address.path().display().to_string(),
-            source,
-        };
         let mut endpoint = Endpoint::open(address)?;
-        Self::start(move |shared| shared.serve(&mut endpoint)).map_err(refused)
+        Self::start(move |shared| shared.serve(&mut endpoint))
+            .map_err(|error| PipeError::io(address.path(), error))
     }
 
     /// Starts the thread.
     fn start(work: impl FnOnce(&Shared) + Send + 'static) -> io::Result<Self> {
         let alarm = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let owner = Owner::here();
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 readers: Vec::new(),
@@ -128,32 +143,25 @@ impl PipeExporter {
                 ends: None,
             }),
             alarm,
-            ended: Mutex::new(false),
-            ending: Condvar::new(),
             cpu: ThreadTime::default(),
         });
         let served = Arc::clone(&shared);
+        let (running, ended) = channel();
         std::thread::Builder::new()
             .name("headspace-pipe".to_owned())
             .stack_size(256 << 10)
             .spawn(move || {
-                // Set the flag even after a panic, so that nobody waits for a thread that has exited.
+                // Dropped even after a panic, so that nobody waits for a thread that has exited.
+                let _running: Sender<()> = running;
                 let _ = contain(|| work(&served));
-                *served.ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
-                served.ending.notify_all();
             })?;
         Ok(Self {
             shared,
-            owner,
-            told: false,
+            ended,
+            owner: Owner::here(),
+            reported: false,
             buffer: Vec::new(),
         })
-    }
-
-    /// The number of connected readers.
-    #[must_use]
-    pub fn readers(&self) -> usize {
-        self.shared.lock().readers.len()
     }
 
     fn line(&mut self, record: &Record) -> Result<Arc<[u8]>, ExportError> {
@@ -214,7 +222,7 @@ impl Exporter for PipeExporter {
             trouble.or_else(|| (state.lost > 0).then(|| slow.to_owned()))
         };
         match reason {
-            Some(reason) if !std::mem::replace(&mut self.told, true) => {
+            Some(reason) if !std::mem::replace(&mut self.reported, true) => {
                 let exporter = "pipe";
                 vec![Notice::ExportFailing { exporter, reason }]
             }
@@ -243,18 +251,8 @@ impl Exporter for PipeExporter {
         let left = until.map_or(Duration::ZERO, |until| {
             until.saturating_duration_since(Instant::now())
         });
-        let ended = self.shared.ended.lock();
         // A thread that hangs is detached.
-        drop(
-            self.shared
-                .ending
-                .wait_timeout_while(
-                    ended.unwrap_or_else(PoisonError::into_inner),
-                    left,
-                    |ended| !*ended,
-                )
-                .unwrap_or_else(PoisonError::into_inner),
-        );
+        let _ = self.ended.recv_timeout(left);
     }
 }
 

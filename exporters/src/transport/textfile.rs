@@ -1,12 +1,12 @@
-//! A file for `node_exporter`'s textfile collector: `headspace_<run>_rank<r>.prom`, replaced as a
-//! whole.
+//! Keeps a file for `node_exporter`'s textfile collector up to date: `headspace_<run>_rank<r>.prom`,
+//! replaced as a whole.
 //!
 //! Use it on machines where no process may listen on a port. A reader sees the old or the new file,
 //! never a partial one. The file is written at most once a second and when the run ends. It is not
 //! removed, because a scraper would otherwise miss the verdict of a short run. If the folder cannot be
 //! written, only the file is missing, and the next delivery tries again.
 //!
-//! A separate thread writes the file ([`apart`](super::apart)). The folder may be on a network file
+//! A separate thread writes the file ([`background`](super::background)). The folder may be on a network file
 //! system that hangs for minutes, and that must not delay the records in the run folder.
 
 use std::fs;
@@ -27,25 +27,18 @@ const PACE: Duration = Duration::from_secs(1);
 /// How long creating the folder may take. Training then starts without waiting further.
 const OPEN_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The current state of the run.
-#[derive(Debug, Default)]
-pub struct Latest(Snapshot);
-
-impl State for Latest {
+impl State for Snapshot {
     fn take(&mut self, record: &Record) {
-        self.0.take(record);
+        self.take(record);
     }
 }
-
-/// Keeps one file up to date.
-pub type TextfileExporter = BackgroundExporter<Latest>;
 
 /// Writes into `folder`, which is created if it does not exist.
 ///
 /// # Errors
 ///
 /// Returns the system's error if the folder or the thread cannot be created.
-pub fn open(folder: &Path) -> io::Result<TextfileExporter> {
+pub fn open(folder: &Path) -> io::Result<BackgroundExporter<Snapshot>> {
     let (made, answer) = channel();
     let path = folder.to_path_buf();
     std::thread::Builder::new()
@@ -64,7 +57,7 @@ pub fn open(folder: &Path) -> io::Result<TextfileExporter> {
         // A write cannot be interrupted; the wait for the last one has its own limit.
         timeout: PACE,
     };
-    BackgroundExporter::start("textfile", Latest::default(), file, pace)
+    BackgroundExporter::start("textfile", Snapshot::default(), file, pace)
 }
 
 /// The file that is kept up to date.
@@ -75,18 +68,18 @@ struct File {
     written_unix_nano: u64,
 }
 
-impl Deliver<Latest> for File {
+impl Deliver<Snapshot> for File {
     /// Replaces the file if there is a newer record.
-    fn deliver(&mut self, latest: &Shared<Latest>, _: Duration) -> Result<(), Failure> {
+    fn deliver(&mut self, latest: &Shared<Snapshot>, _: Duration) -> Result<(), Failure> {
         let (at, name, text) = {
-            let Latest(snapshot) = &*latest.lock();
+            let snapshot = latest.lock();
             let at = snapshot.at_unix_nano();
             if at == self.written_unix_nano {
                 return Ok(());
             }
             let who = snapshot.who();
             let name = format!("headspace_{}_rank{}.prom", who.run_id, who.rank);
-            (at, name, prometheus::encode([snapshot], Form::Text))
+            (at, name, prometheus::encode([&*snapshot], Form::Text))
         };
         replace(&self.folder, &name, text.as_bytes()).map_err(|error| {
             let path = self.folder.join(&name);

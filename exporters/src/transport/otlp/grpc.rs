@@ -24,7 +24,7 @@ use tonic::{Code, Request, Response, Status};
 use tonic_types::StatusExt;
 
 use super::super::background::{Failure, Retry};
-use super::connection::{Refused, of_logs, of_metrics, of_traces, place, rejected};
+use super::connection::{Refused, Sent, of_logs, of_metrics, of_traces, place, rejected};
 use super::settings::Line;
 
 /// The gRPC connection to one address.
@@ -74,43 +74,28 @@ impl GrpcLine {
         })
     }
 
-    pub(super) fn metrics(
-        &self,
-        message: ExportMetricsServiceRequest,
-        limit: Duration,
-    ) -> Result<(), Failure> {
+    pub(super) fn metrics(&self, message: ExportMetricsServiceRequest, limit: Duration) -> Sent {
         let mut client = MetricsServiceClient::new(self.channel.clone());
         if self.line.gzip {
             client = client.send_compressed(CompressionEncoding::Gzip);
         }
-        let request = self.request(message);
-        self.wait_for(limit, client.export(request), of_metrics)
+        self.wait_for(limit, client.export(self.request(message)), of_metrics)
     }
 
-    pub(super) fn traces(
-        &self,
-        message: ExportTraceServiceRequest,
-        limit: Duration,
-    ) -> Result<(), Failure> {
+    pub(super) fn traces(&self, message: ExportTraceServiceRequest, limit: Duration) -> Sent {
         let mut client = TraceServiceClient::new(self.channel.clone());
         if self.line.gzip {
             client = client.send_compressed(CompressionEncoding::Gzip);
         }
-        let request = self.request(message);
-        self.wait_for(limit, client.export(request), of_traces)
+        self.wait_for(limit, client.export(self.request(message)), of_traces)
     }
 
-    pub(super) fn logs(
-        &self,
-        message: ExportLogsServiceRequest,
-        limit: Duration,
-    ) -> Result<(), Failure> {
+    pub(super) fn logs(&self, message: ExportLogsServiceRequest, limit: Duration) -> Sent {
         let mut client = LogsServiceClient::new(self.channel.clone());
         if self.line.gzip {
             client = client.send_compressed(CompressionEncoding::Gzip);
         }
-        let request = self.request(message);
-        self.wait_for(limit, client.export(request), of_logs)
+        self.wait_for(limit, client.export(self.request(message)), of_logs)
     }
 
     fn request<M>(&self, message: M) -> Request<M> {
@@ -125,7 +110,7 @@ impl GrpcLine {
         limit: Duration,
         answer: impl Future<Output = Result<Response<A>, Status>>,
         refused: impl Fn(A) -> Option<Refused>,
-    ) -> Result<(), Failure> {
+    ) -> Sent {
         let to = place(&self.line.endpoint);
         let limit = limit.min(self.line.timeout);
         let answer = self

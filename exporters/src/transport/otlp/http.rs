@@ -1,11 +1,8 @@
 //! Requests over HTTP, as protobuf or JSON, with a blocking client.
 
-use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use headspace_agent::notice::Notice;
 use jiff::fmt::rfc2822::DateTimeParser;
 use prost::Message;
@@ -16,7 +13,8 @@ use ureq::http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 use super::super::background::{Failure, Retry};
-use super::connection::{Refused, place, rejected};
+use super::super::gzip;
+use super::connection::{Refused, Sent, place, rejected};
 use super::settings::{Line, Protocol};
 
 /// Maximum number of bytes read from an answer, which contains only what was refused.
@@ -53,7 +51,7 @@ impl HttpLine {
         message: &M,
         limit: Duration,
         refused: impl Fn(A) -> Option<Refused>,
-    ) -> Result<(), Failure>
+    ) -> Sent
     where
         M: Message + Serialize,
         A: Message + Default,
@@ -72,7 +70,7 @@ impl HttpLine {
         request = request.header(CONTENT_TYPE, kind);
         let body = if self.line.gzip {
             request = request.header(CONTENT_ENCODING, "gzip");
-            compressed(&body).map_err(|error| Failure::lasting(error.to_string()))?
+            gzip(&body).map_err(|error| Failure::lasting(error.to_string()))?
         } else {
             body
         };
@@ -157,12 +155,6 @@ fn after(asked: Option<&str>, now: SystemTime) -> Retry {
         SystemTime::from(date).duration_since(now).ok()
     });
     wait.map_or(Retry::Soon, Retry::After)
-}
-
-fn compressed(body: &[u8]) -> std::io::Result<Vec<u8>> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    encoder.write_all(body)?;
-    encoder.finish()
 }
 
 fn certificates(path: &str) -> Result<Vec<ureq::tls::Certificate<'static>>, Notice> {

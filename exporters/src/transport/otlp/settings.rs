@@ -12,7 +12,7 @@ use headspace_agent::notice::Notice;
 use http::{HeaderName, HeaderValue, Uri};
 
 use super::super::background::Pace;
-use super::Options;
+use crate::catalog::Options;
 
 /// Default interval between two exports.
 const INTERVAL: Duration = Duration::from_secs(10);

@@ -52,7 +52,7 @@ fn nobody() -> Uri {
     format!("http://{address}/v1").parse().unwrap()
 }
 
-fn way(endpoint: Uri) -> Connection {
+fn sender(endpoint: Uri) -> Sender {
     let line = Line {
         endpoint,
         protocol: Protocol::HttpProtobuf,
@@ -61,7 +61,10 @@ fn way(endpoint: Uri) -> Connection {
         gzip: false,
         certificate: None,
     };
-    Connection::Http(HttpLine::new(line).unwrap())
+    Sender {
+        connection: Connection::Http(HttpLine::new(line).unwrap()),
+        process: Process::default(),
+    }
 }
 
 /// Delivered with the first records, and at the end.
@@ -71,13 +74,13 @@ const PACE: Pace = Pace {
 };
 
 fn spans_to(endpoint: Uri) -> BackgroundExporter<Items<Spans>> {
-    let deliver = QueueWay::new(way(endpoint), Process::default(), Connection::traces);
-    BackgroundExporter::start(NAME, Items::new(Spans::default()), deliver, PACE).unwrap()
+    let sender = sender(endpoint);
+    BackgroundExporter::start(NAME, Items::new(Spans::default()), sender, PACE).unwrap()
 }
 
 fn logs_to(endpoint: Uri) -> BackgroundExporter<Items<Logs>> {
-    let deliver = QueueWay::new(way(endpoint), Process::default(), Connection::logs);
-    BackgroundExporter::start(NAME, Items::new(Logs::default()), deliver, PACE).unwrap()
+    let sender = sender(endpoint);
+    BackgroundExporter::start(NAME, Items::new(Logs::default()), sender, PACE).unwrap()
 }
 
 fn tick() -> Record {

@@ -39,6 +39,10 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+fn readers(pipe: &PipeExporter) -> usize {
+    pipe.shared.lock().readers.len()
+}
+
 /// `run`, `summary 3`, `tick 7`.
 fn told(record: &Record) -> String {
     match &record.body {
@@ -83,7 +87,7 @@ fn a_pipe_is_made_for_the_user_alone_and_nothing_is_written_while_nobody_reads()
     pipe.export(&[run(), tick(0), summary(1)]).unwrap();
     pipe.export(&[tick(1), summary(2)]).unwrap();
 
-    assert_eq!((pipe.readers(), pipe.lost()), (0, Lost::default()));
+    assert_eq!((readers(&pipe), pipe.lost()), (0, Lost::default()));
     assert!(pipe.take_notices().is_empty());
 }
 
@@ -95,7 +99,7 @@ fn each_reader_of_a_pipe_begins_with_the_run_and_the_last_summary() {
     for round in 0..3 {
         // Opening waits until the other end is open too.
         let mut reader = BufReader::new(File::open(&path).unwrap());
-        wait_until("it reads", || pipe.readers() == 1);
+        wait_until("it reads", || readers(&pipe) == 1);
         let steps = 1 + round;
         pipe.export(&[tick(round + 1), summary(steps + 1)]).unwrap();
 
@@ -109,7 +113,7 @@ fn each_reader_of_a_pipe_begins_with_the_run_and_the_last_summary() {
             ]
         );
         drop(reader);
-        wait_until("it left", || pipe.readers() == 0);
+        wait_until("it left", || readers(&pipe) == 0);
     }
     assert_eq!(pipe.lost(), Lost::default());
 }
@@ -124,10 +128,10 @@ fn two_readers_of_a_socket_each_have_a_stream_of_their_own() {
     );
     pipe.export(&[run(), summary(1)]).unwrap();
     let mut one = BufReader::new(UnixStream::connect(&path).unwrap());
-    wait_until("one reads", || pipe.readers() == 1);
+    wait_until("one reads", || readers(&pipe) == 1);
     pipe.export(&[tick(0), summary(2)]).unwrap();
     let mut two = BufReader::new(UnixStream::connect(&path).unwrap());
-    wait_until("two read", || pipe.readers() == 2);
+    wait_until("two read", || readers(&pipe) == 2);
     pipe.export(&[tick(1)]).unwrap();
 
     assert_eq!(
@@ -136,7 +140,7 @@ fn two_readers_of_a_socket_each_have_a_stream_of_their_own() {
     );
     assert_eq!(lines(&mut two, 3), ["run", "summary 2", "tick 1"]);
     drop(one);
-    wait_until("one left", || pipe.readers() == 1);
+    wait_until("one left", || readers(&pipe) == 1);
     pipe.export(&[tick(2)]).unwrap();
     assert_eq!(lines(&mut two, 1), ["tick 2"]);
     drop(pipe);
@@ -151,7 +155,7 @@ fn a_reader_that_stops_loses_whole_records_that_are_counted_and_delays_nobody() 
     pipe.export(&[run()]).unwrap();
     let mut stopped = UnixStream::connect(&path).unwrap();
     let quick = UnixStream::connect(&path).unwrap();
-    wait_until("both read", || pipe.readers() == 2);
+    wait_until("both read", || readers(&pipe) == 2);
     let read = std::thread::spawn(move || {
         Records::new(quick, Kind::ALL)
             .map(Result::unwrap)
@@ -194,16 +198,16 @@ fn a_reader_of_a_pipe_that_leaves_in_the_middle_of_a_full_one_takes_nothing_alon
     let (mut pipe, path) = fifo(folder.path());
     pipe.export(&[run()]).unwrap();
     let mut first = File::open(&path).unwrap();
-    wait_until("it reads", || pipe.readers() == 1);
+    wait_until("it reads", || readers(&pipe) == 1);
     for number in 0..200 {
         pipe.export(&[tick(number)]).unwrap();
     }
     first.read_exact(&mut [0; 100]).unwrap();
     drop(first);
-    wait_until("it left", || pipe.readers() == 0);
+    wait_until("it left", || readers(&pipe) == 0);
 
     let mut second = BufReader::new(File::open(&path).unwrap());
-    wait_until("another reads", || pipe.readers() == 1);
+    wait_until("another reads", || readers(&pipe) == 1);
     pipe.export(&[tick(200)]).unwrap();
 
     assert_eq!(lines(&mut second, 2), ["run", "tick 200"]);
@@ -230,7 +234,7 @@ fn what_is_left_at_the_end_is_delivered_and_a_stopped_reader_is_not_waited_for()
     let (mut pipe, path) = fifo(folder.path());
     pipe.export(&[run()]).unwrap();
     let stopped = File::open(&path).unwrap();
-    wait_until("it reads", || pipe.readers() == 1);
+    wait_until("it reads", || readers(&pipe) == 1);
     for number in 0..200 {
         pipe.export(&[tick(number)]).unwrap();
     }

@@ -1,11 +1,8 @@
-//! The response to a request.
+//! Builds the HTTP response to a scrape.
 
-use std::io::Write;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use http_body_util::Full;
 use hyper::header::{
     ACCEPT, ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName,
@@ -13,6 +10,7 @@ use hyper::header::{
 };
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 
+use super::super::gzip;
 use super::super::host_header::ServedNames;
 use super::Shared;
 use crate::encode::prometheus::{self, Form};
@@ -55,7 +53,7 @@ fn metrics(asked: &HeaderMap, stands: &Snapshot) -> Response<Full<Bytes>> {
     let form = Form::accepted(&all(asked, &ACCEPT));
     let text = prometheus::encode([stands], form);
     let zipped = takes_gzip(&all(asked, &ACCEPT_ENCODING))
-        .then(|| gzip(text.as_bytes()))
+        .then(|| gzip(text.as_bytes()).ok())
         .flatten();
     let encoded = zipped.is_some();
     let mut answer = Response::new(Full::from(zipped.unwrap_or_else(|| text.into_bytes())));
@@ -103,10 +101,4 @@ fn takes_gzip(accept: &str) -> bool {
         });
         named && !refused
     })
-}
-
-fn gzip(text: &[u8]) -> Option<Vec<u8>> {
-    let mut encoder = GzEncoder::new(Vec::with_capacity(text.len() / 8), Compression::fast());
-    encoder.write_all(text).ok()?;
-    encoder.finish().ok()
 }
