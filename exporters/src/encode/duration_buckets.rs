@@ -13,10 +13,14 @@ use headspace_agent::model::distribution::{DistributionRecord, bucket_bounds};
 pub struct Times {
     /// Counts by bucket index of the records' histograms.
     counts: BTreeMap<u64, u64>,
-    count: u64,
-    sum_s: f64,
-    min_s: f64,
-    max_s: f64,
+    /// Number of durations.
+    pub(super) count: u64,
+    /// Sum of the durations, in seconds.
+    pub(super) sum_s: f64,
+    /// The shortest duration in seconds; 0 if there is none.
+    pub(super) min_s: f64,
+    /// The longest duration in seconds.
+    pub(super) max_s: f64,
 }
 
 /// Counts of adjacent exponential buckets. Bucket `i` contains durations in seconds greater than
@@ -56,30 +60,6 @@ impl Times {
         self.max_s = self.max_s.max(max_s);
         self.count += added;
         self.sum_s += record.sum_ms / 1e3;
-    }
-
-    /// Number of durations.
-    #[must_use]
-    pub fn count(&self) -> u64 {
-        self.count
-    }
-
-    /// Sum of the durations, in seconds.
-    #[must_use]
-    pub fn sum_s(&self) -> f64 {
-        self.sum_s
-    }
-
-    /// The shortest duration in seconds; 0 if there is none.
-    #[must_use]
-    pub fn min_s(&self) -> f64 {
-        self.min_s
-    }
-
-    /// The longest duration in seconds.
-    #[must_use]
-    pub fn max_s(&self) -> f64 {
-        self.max_s
     }
 
     /// For each boundary, the number of durations that do not exceed it. Boundaries are in seconds and
@@ -178,9 +158,9 @@ mod tests {
         times.add(&DistributionRecord::from(&d));
         times.add(&DistributionRecord::default());
 
-        assert_eq!(times.count(), 3);
-        assert!((times.sum_s() - 0.031).abs() < 1e-12);
-        assert!((times.min_s() - 0.001).abs() < 1e-12 && (times.max_s() - 0.02).abs() < 1e-12);
+        assert_eq!(times.count, 3);
+        assert!((times.sum_s - 0.031).abs() < 1e-12);
+        assert!((times.min_s - 0.001).abs() < 1e-12 && (times.max_s - 0.02).abs() < 1e-12);
     }
 
     #[test]

@@ -154,12 +154,6 @@ impl Snapshot {
         self.run.as_deref()
     }
 
-    /// The start of the run, in nanoseconds since 1970-01-01 UTC; 0 before the first record.
-    #[must_use]
-    pub fn began_unix_nano(&self) -> u64 {
-        self.began_unix_nano
-    }
-
     /// The time of the last record, in nanoseconds since 1970-01-01 UTC; 0 before the first record.
     #[must_use]
     pub fn at_unix_nano(&self) -> u64 {
@@ -180,9 +174,17 @@ impl Snapshot {
             })
     }
 
-    /// Sets a level, or a total that is counted elsewhere since the start of the run.
-    fn set(&mut self, metric: &'static Metric, attributes: Vec<Attribute>, value: f64) {
-        self.read(metric, "", attributes, value);
+    /// Sets a level, or a total that is counted elsewhere since the start of the run. Does nothing if
+    /// the value was not measured.
+    fn set(
+        &mut self,
+        metric: &'static Metric,
+        attributes: Vec<Attribute>,
+        value: impl Into<Option<f64>>,
+    ) {
+        if let Some(value) = value.into() {
+            self.read(metric, "", attributes, value);
+        }
     }
 
     /// Sets the value of a reading. The scope determines whether its total may have begun before the
@@ -234,9 +236,15 @@ impl Snapshot {
         }
     }
 
-    /// Adds to a total.
-    fn add(&mut self, metric: &'static Metric, attributes: Vec<Attribute>, more: f64) {
-        if let Some((series, _)) = self.series_of(metric, attributes)
+    /// Adds to a total. Does nothing if the increase was not measured.
+    fn add(
+        &mut self,
+        metric: &'static Metric,
+        attributes: Vec<Attribute>,
+        more: impl Into<Option<f64>>,
+    ) {
+        if let Some(more) = more.into()
+            && let Some((series, _)) = self.series_of(metric, attributes)
             && let Value::Number(total) = &mut series.value
             && more.is_finite()
         {

@@ -106,6 +106,7 @@ struct Shared {
     cpu: ThreadTime,
 }
 
+#[derive(Default)]
 struct State {
     readers: Vec<Reader>,
     /// The `run` record, the first line for each reader.
@@ -134,14 +135,7 @@ impl PipeExporter {
     fn start(work: impl FnOnce(&Shared) + Send + 'static) -> io::Result<Self> {
         let alarm = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let shared = Arc::new(Shared {
-            state: Mutex::new(State {
-                readers: Vec::new(),
-                run: Arc::default(),
-                summary: Arc::default(),
-                lost: 0,
-                trouble: None,
-                ends: None,
-            }),
+            state: Mutex::default(),
             alarm,
             cpu: ThreadTime::default(),
         });

@@ -115,20 +115,20 @@ fn durations(
     snapshot: &Snapshot,
 ) -> ExponentialHistogramDataPoint {
     let buckets = times.exponential(FINEST_SCALE, MOST_BUCKETS);
-    let some = times.count() > 0;
+    let some = times.count > 0;
     ExponentialHistogramDataPoint {
         attributes: attributes(point, snapshot),
         start_time_unix_nano: point.start.unix_nano,
         time_unix_nano: snapshot.at_unix_nano(),
-        count: times.count(),
-        sum: Some(times.sum_s()),
+        count: times.count,
+        sum: Some(times.sum_s),
         scale: buckets.scale,
         positive: Some(Buckets {
             offset: buckets.offset,
             bucket_counts: buckets.counts,
         }),
-        min: some.then(|| times.min_s()),
-        max: some.then(|| times.max_s()),
+        min: some.then_some(times.min_s),
+        max: some.then_some(times.max_s),
         ..ExponentialHistogramDataPoint::default()
     }
 }

@@ -139,9 +139,9 @@ fn family(writer: &mut Writer, points: &[(String, Point<'_>)]) {
                     writer.sample(&name, "_bucket", &labels, count);
                 }
                 let all = format!("{labels},le=\"+Inf\"");
-                writer.sample(&name, "_bucket", &all, times.count());
-                writer.sample(&name, "_sum", labels, times.sum_s());
-                writer.sample(&name, "_count", labels, times.count());
+                writer.sample(&name, "_bucket", &all, times.count);
+                writer.sample(&name, "_sum", labels, times.sum_s);
+                writer.sample(&name, "_count", labels, times.count);
             }
         }
     }
