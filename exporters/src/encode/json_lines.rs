@@ -152,19 +152,14 @@ pub fn decode(line: &[u8]) -> Result<Record, LineError> {
     Envelope::parse(line)?.decode()
 }
 
-/// The fields that every record has, from a line that is valid JSON throughout.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Envelope<'a> {
-    /// The record's kind.
-    pub kind: Kind,
-    /// Wall-clock time of writing, nanoseconds since 1970-01-01 UTC.
-    pub time_unix_nano: u64,
-    run_id: Cow<'a, str>,
-    rank: u32,
-    pid: u32,
+/// A line that is valid JSON throughout, and the fields that every record has.
+pub(super) struct Envelope<'a> {
+    pub(super) kind: Kind,
+    pub(super) fields: Fields<'a>,
     line: &'a str,
 }
 
+/// The fields that every record has.
 #[derive(Deserialize)]
 pub(super) struct Fields<'a> {
     #[serde(borrow)]
@@ -186,10 +181,7 @@ impl<'a> Fields<'a> {
         }
         Ok(Envelope {
             kind: Kind::parse(&self.kind).ok_or(LineError::UnknownKind)?,
-            time_unix_nano: self.time_unix_nano,
-            run_id: self.run_id,
-            rank: self.rank,
-            pid: self.pid,
+            fields: self,
             line,
         })
     }
@@ -201,7 +193,7 @@ impl<'a> Envelope<'a> {
     /// # Errors
     ///
     /// Returns [`LineError`] with the reason why the line is not a record.
-    pub fn parse(line: &'a [u8]) -> Result<Self, LineError> {
+    pub(super) fn parse(line: &'a [u8]) -> Result<Self, LineError> {
         let text = std::str::from_utf8(line).map_err(|_| LineError::Damaged)?;
         if !text.starts_with('{') {
             return Err(stray(text));
@@ -216,7 +208,7 @@ impl<'a> Envelope<'a> {
     /// # Errors
     ///
     /// Returns [`LineError::Damaged`] if the line is JSON but not a record of its kind.
-    pub fn decode(self) -> Result<Record, LineError> {
+    pub(super) fn decode(self) -> Result<Record, LineError> {
         let body = match self.kind {
             Kind::Run => self.body().map(RecordBody::Run),
             Kind::Tick => self.body().map(RecordBody::Tick),
@@ -227,10 +219,10 @@ impl<'a> Envelope<'a> {
         };
         Ok(Record {
             schema: SCHEMA.to_owned(),
-            time_unix_nano: self.time_unix_nano,
-            run_id: self.run_id.into_owned(),
-            rank: self.rank,
-            pid: self.pid,
+            time_unix_nano: self.fields.time_unix_nano,
+            run_id: self.fields.run_id.into_owned(),
+            rank: self.fields.rank,
+            pid: self.fields.pid,
             body: body.map_err(|_| LineError::Damaged)?,
         })
     }

@@ -201,12 +201,12 @@ fn take(
         && begins_as_tick(line)
         && let Some((envelope, tick)) = series_tick(line)
     {
-        tally.count(Kind::Tick, envelope.time_unix_nano);
+        tally.count(Kind::Tick, envelope.fields.time_unix_nano);
         on_tick(&tick);
         return Ok(None);
     }
     let envelope = Envelope::parse(line)?;
-    let (kind, time) = (envelope.kind, envelope.time_unix_nano);
+    let (kind, time) = (envelope.kind, envelope.fields.time_unix_nano);
     let record = match (kind, on_tick) {
         // Written by another program with another field order, or not a tick.
         (Kind::Tick, Some(on_tick)) => {

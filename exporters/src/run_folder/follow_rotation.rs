@@ -55,15 +55,13 @@ impl Open {
 impl Tail {
     /// Starts at the oldest part of a rank of the run in `folder`.
     pub(super) fn of_rank(folder: &Path, rank: u32) -> io::Result<Self> {
-        let mut tail = Self {
+        Ok(Self {
             rank,
             folder: Some(folder.to_path_buf()),
             at: None,
             part: parts(folder, rank)?.first().map_or(1, |first| *first),
             tally: Tally::default(),
-        };
-        tail.at = tail.next_file()?;
-        Ok(tail)
+        })
     }
 
     /// Reads one file with any name.
