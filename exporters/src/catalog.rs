@@ -13,7 +13,7 @@ use headspace_agent::notice::Notice;
 use headspace_agent::port::Exporter;
 
 #[cfg(feature = "otlp")]
-use crate::transport::otlp::{self, settings::Given};
+use crate::transport::otlp::{self, settings::Arguments};
 use crate::transport::pipe::{Address, PipeExporter};
 
 /// Options by name. `at` is the text after the colon in `HEADSPACE_EXPORT`.
@@ -24,7 +24,7 @@ pub type Options = BTreeMap<String, String>;
 pub enum Destination {
     /// An OpenTelemetry collector, with the user's settings.
     #[cfg(feature = "otlp")]
-    Otlp(Box<Given>),
+    Otlp(Box<Arguments>),
     /// Lines to the readers of a named pipe or, with `unix:` before the path, of a socket.
     Pipe(String),
     /// An HTTP endpoint that Prometheus scrapes.
@@ -146,7 +146,7 @@ impl Destination {
     pub fn open(&self, place: &Place) -> Result<Opened, DestinationError> {
         match self {
             #[cfg(feature = "otlp")]
-            Self::Otlp(given) => open_otlp(given, place),
+            Self::Otlp(arguments) => open_otlp(arguments, place),
             Self::Pipe(at) => open_pipe(at, place),
             Self::Prometheus { host, port } => prometheus::open(host, *port, place),
             Self::Textfile(folder) => prometheus::open_textfile(folder),
@@ -156,15 +156,15 @@ impl Destination {
 
 #[cfg(feature = "otlp")]
 fn parse_otlp(options: &Options) -> Result<Destination, DestinationError> {
-    match Given::parse(options) {
-        Ok(given) => Ok(Destination::Otlp(Box::new(given))),
+    match Arguments::parse(options) {
+        Ok(arguments) => Ok(Destination::Otlp(Box::new(arguments))),
         Err(problem) => Err(DestinationError::invalid("otlp", problem)),
     }
 }
 
 #[cfg(feature = "otlp")]
-fn open_otlp(given: &Given, place: &Place) -> Result<Opened, DestinationError> {
-    match otlp::open(given, place.local_rank, place.world_size) {
+fn open_otlp(arguments: &Arguments, place: &Place) -> Result<Opened, DestinationError> {
+    match otlp::open(arguments, place.local_rank, place.world_size) {
         Ok((exporters, notices)) => Ok(Opened { exporters, notices }),
         Err(error) => {
             let problem = format!("the system gives no thread for it: {error}");

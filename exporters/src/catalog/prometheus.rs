@@ -1,4 +1,4 @@
-//! Parses the Prometheus destinations: an endpoint, or a file.
+//! Parses and opens the Prometheus destinations: an endpoint, or a file.
 
 use std::path::{Path, PathBuf};
 
@@ -92,12 +92,12 @@ pub(super) fn open_textfile(folder: &Path) -> Result<Opened, DestinationError> {
 mod tests {
     use super::*;
 
-    fn asked(kind: &str, at: &str) -> Result<Destination, DestinationError> {
+    fn parsed(kind: &str, at: &str) -> Result<Destination, DestinationError> {
         Destination::parse(kind, &Options::from([("at".to_owned(), at.to_owned())]))
     }
 
     #[test]
-    fn prometheus_listens_at_loopback_unless_told_otherwise() {
+    fn prometheus_listens_on_loopback_by_default() {
         for (at, host, port) in [
             ("", "127.0.0.1", 9464),
             ("9500", "127.0.0.1", 9500),
@@ -108,43 +108,43 @@ mod tests {
         ] {
             let host = host.to_owned();
             let expected = Destination::Prometheus { host, port };
-            assert_eq!(asked("prometheus", at).unwrap(), expected, "{at}");
+            assert_eq!(parsed("prometheus", at).unwrap(), expected, "{at}");
         }
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_the_way_out() {
+    fn errors_for_invalid_options_say_what_to_write() {
         for (kind, at, said) in [
             ("prometheus", "node7:high", "`high` is not a port"),
             ("prometheus", "70000", "`70000` is not a port"),
             ("textfile", "", "the folder is missing"),
         ] {
-            let error = asked(kind, at).unwrap_err().to_string();
+            let error = parsed(kind, at).unwrap_err().to_string();
             assert!(error.contains(said), "{error}");
         }
     }
 
     #[test]
-    fn each_process_of_a_machine_has_a_port_of_its_own_and_says_which() {
+    fn each_process_of_a_machine_has_its_own_port_and_reports_it() {
         let place = |local_rank| Place {
             rank: 5,
             local_rank,
             world_size: 8,
         };
-        let last = asked("prometheus", "65535").unwrap();
+        let last = parsed("prometheus", "65535").unwrap();
         let error = last.open(&place(1)).err().unwrap();
         assert!(error.to_string().contains("local rank 1"), "{error}");
 
-        let first = asked("prometheus", "0").unwrap().open(&place(0)).unwrap();
-        let told = first.notices[0].to_string();
-        let port = told.rsplit(['/', ':']).nth(1).unwrap();
+        let first = parsed("prometheus", "0").unwrap().open(&place(0)).unwrap();
+        let notice = first.notices[0].to_string();
+        let port = notice.rsplit(['/', ':']).nth(1).unwrap();
         let port: u16 = port.parse().unwrap();
         // With any port other than the next one, this would fail because the address is in use.
-        let taken = Destination::Prometheus {
+        let in_use = Destination::Prometheus {
             host: "127.0.0.1".to_owned(),
             port: port - 1,
         };
-        let error = taken.open(&place(1)).err().unwrap().to_string();
+        let error = in_use.open(&place(1)).err().unwrap().to_string();
         assert!(error.contains(&format!("port {port}")), "{error}");
     }
 }

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn records_add_up_with_their_sum_and_their_ends() {
+    fn counts_sums_and_extremes_add_up_over_records() {
         let mut times = of(&[10, 20]);
         let mut d = Distribution::default();
         d.record(1_000_000);
@@ -164,13 +164,13 @@ mod tests {
     }
 
     #[test]
-    fn fixed_boundaries_count_what_is_at_most_as_long() {
+    fn each_fixed_boundary_counts_the_durations_up_to_it() {
         let times = of(&[1, 4, 9, 400, 20_000]);
         assert_eq!(times.up_to(&[0.005, 0.05, 1.0]), [2, 3, 4]);
     }
 
     #[test]
-    fn exponential_buckets_hold_every_duration_within_their_bounds() {
+    fn every_duration_lies_within_the_bounds_of_its_exponential_bucket() {
         let times = of(&[1, 4, 4, 9, 400]);
         let found = times.exponential(4, 160);
         assert_eq!(found.scale, 4);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_far_apart_take_a_coarser_scale_and_no_more_buckets() {
+    fn widely_spread_durations_use_a_coarser_scale_instead_of_more_buckets() {
         let found = of(&[1, 3_600_000]).exponential(6, 160);
         assert!(found.counts.len() <= 160 && found.scale < 6, "{found:?}");
         assert_eq!(Times::default().exponential(6, 160).counts, [0_u64; 0]);

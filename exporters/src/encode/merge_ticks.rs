@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_ticks_become_one_and_the_rest_is_not_lost() {
+    fn ten_ticks_become_one_and_the_remainder_is_kept() {
         let out = compact(Compactor::new(10), ticks(25));
 
         let merged: Vec<u32> = only_ticks(&out).iter().map(|t| t.merged).collect();
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_merged_tick_is_known_by_its_last() {
+    fn a_merged_tick_has_the_number_and_time_of_its_last_tick() {
         let out = compact(Compactor::new(10), ticks(10));
         let tick = only_ticks(&out)[0];
 
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn histograms_merge_without_loss_also_when_merged_twice() {
+    fn histograms_merge_without_loss_even_twice() {
         let all = ticks(100).fold(Distribution::default(), |mut all, record| {
             let RecordBody::Tick(tick) = &record.body else {
                 panic!("not a tick")
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn stages_and_queues_merge_without_loss_process_by_process() {
+    fn stages_and_queues_merge_without_loss_for_each_process() {
         let staged =
             |n| test_records::record(n, RecordBody::Tick(test_records::tick_with_stages(n)));
         let (mut stage, mut queue) = (StageSample::default(), QueueSample::default());
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_summary_is_kept_and_epochs_go_only_into_a_digest() {
+    fn merging_keeps_only_the_last_summary_and_a_digest_drops_epochs() {
         let summary = |steps| {
             let body = SummaryRecord {
                 steps,
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_holds_one_tick() {
+    fn a_digest_contains_one_tick() {
         let out = compact(Compactor::digest(), ticks(300));
 
         assert_eq!(only_ticks(&out).len(), 1);
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ordinary_tick_fits_two_kibibytes_and_a_merged_one_is_hardly_larger() {
+    fn an_ordinary_tick_fits_two_kibibytes_and_a_merged_tick_is_hardly_larger() {
         let ordinary = |n| {
             let mut tick = test_records::tick(n);
             tick.loops.truncate(1);

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_last_line_is_counted_and_the_records_before_it_are_read() {
+    fn reader_counts_a_truncated_last_line_and_reads_the_records_before_it() {
         let whole = test_records::line(&notice("whole"));
         for length in 1..whole.len() - 1 {
             let text = format!("{whole}{}", &whole[..length]);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_last_record_that_lacks_only_its_newline_is_whole() {
+    fn reader_accepts_a_last_record_without_newline() {
         let whole = test_records::line(&notice("whole"));
         let (records, tally) = read(whole.trim_end().as_bytes(), Kind::ALL);
 
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_appended_behind_a_cut_one_is_read() {
+    fn reader_returns_a_record_appended_after_a_truncated_one() {
         let whole = test_records::line(&notice("behind"));
         let text = format!("{}{whole}", &whole[..40]);
         let (records, tally) = read(text.as_bytes(), Kind::ALL);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_not_asked_for_is_counted_and_its_damage_is_noticed() {
+    fn reader_counts_unwanted_records_and_detects_damaged_ones() {
         let tick = test_records::line(&test_records::record(
             9,
             RecordBody::Tick(test_records::tick(3)),
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_lines_and_other_versions_are_told_apart() {
+    fn reader_distinguishes_foreign_lines_from_other_versions() {
         let text = format!(
             "epoch 1\r\n\n  \n{{\"a\": 1}}\n{}{}{}",
             test_records::line(&notice("x")).replace("headspace/1", "headspace/9"),
@@ -373,7 +373,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn good_lines_are_read_whatever_lies_between_them(
+        fn reader_returns_all_good_lines_between_any_others(
             pairs in prop::collection::vec((test_records::any_record(), rubbish()), 0..6),
             end in rubbish(),
         ) {
@@ -397,7 +397,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_without_a_panic(
+        fn reading_any_bytes_does_not_panic(
             bytes in prop::collection::vec(any::<u8>(), 0..2000),
         ) {
             let (records, _) = read(&bytes, Kind::ALL);

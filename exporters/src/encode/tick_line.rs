@@ -213,7 +213,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whole_numbers_are_read_as_they_were_written(
+        fn whole_numbers_can_be_read_back_unchanged(
             numbers in prop::collection::vec(-(1_i64 << 53)..1 << 53, 0..20),
         ) {
             let text = serde_json::to_string(&numbers).unwrap();

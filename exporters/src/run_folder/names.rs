@@ -20,8 +20,7 @@ pub struct FolderError {
 
 /// The name of a run that began at `unix_nanos` (nanoseconds since 1970-01-01 UTC):
 /// `2026-11-21T09-30-12-4711`.
-#[must_use]
-pub fn run_id(unix_nanos: u64, pid: u32) -> String {
+fn run_id(unix_nanos: u64, pid: u32) -> String {
     let time = jiff::Timestamp::from_nanosecond(i128::from(unix_nanos)).unwrap_or_default();
     format!("{}-{pid}", time.strftime("%Y-%m-%dT%H-%M-%S"))
 }

@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_read_in_order_and_the_last_summary_counts() {
+    fn parts_are_read_in_order_and_the_last_summary_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
         fs::write(

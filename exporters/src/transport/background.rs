@@ -410,7 +410,7 @@ impl Plan {
         let pause = match failure.retry {
             Retry::No => None,
             Retry::Soon => Some(self.wait),
-            Retry::After(asked) => Some(asked.clamp(self.wait, LONGEST_RETRY)),
+            Retry::After(requested) => Some(requested.clamp(self.wait, LONGEST_RETRY)),
         };
         self.wait = (self.wait * 2).min(self.interval.max(FIRST_RETRY));
         match pause {

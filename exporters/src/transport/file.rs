@@ -94,12 +94,6 @@ impl FileExporter {
         })
     }
 
-    /// The path of the file to which records are appended.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Writes `records` into the buffer, one line each.
     fn encode(&mut self, records: &[Record]) -> io::Result<()> {
         self.buffer.clear();

@@ -1,4 +1,4 @@
-//! Records as lines for readers in other processes, through a named pipe or a Unix socket.
+//! Sends records as lines to readers in other processes, through a named pipe or a Unix socket.
 //!
 //! Lines are written only while a reader is connected, and writing never blocks. Each reader has a
 //! bounded backlog for lines that it has not read yet. When the backlog is full, whole lines are
@@ -273,7 +273,7 @@ impl Shared {
     }
 
     /// Removes readers that left, and accepts new ones.
-    fn let_in(&self, endpoint: &mut Endpoint) {
+    fn accept(&self, endpoint: &mut Endpoint) {
         let most = endpoint.most_readers(MAX_READERS);
         let room = || {
             let mut state = self.lock();
@@ -300,15 +300,15 @@ impl Shared {
     /// The thread's body: waits for readers and for room until the session ends.
     fn serve(&self, endpoint: &mut Endpoint) {
         never_signal();
-        // `asked`: a reader tries to connect but could not be accepted, for example because no
+        // `pending`: a reader tries to connect but could not be accepted, for example because no
         // descriptor is left. The pending connection stays readable, so polling again at once would be
         // a busy loop.
-        let (mut asked, mut before) = (false, 0);
+        let (mut pending, mut before) = (false, 0);
         loop {
-            self.let_in(endpoint);
+            self.accept(endpoint);
             let mut state = self.lock();
-            state.go_on();
-            let refused = asked && state.readers.len() <= before;
+            state.write_to_readers();
+            let refused = pending && state.readers.len() <= before;
             before = state.readers.len();
             let left = state
                 .ends
@@ -337,8 +337,8 @@ impl Shared {
                 (None, true) => Some(TRY_PIPE),
                 (left, false) => left,
             };
-            let (somebody_asks, gone) = self.wait(listener.as_deref(), &watched, wait);
-            asked = somebody_asks;
+            let (is_pending, gone) = self.wait(listener.as_deref(), &watched, wait);
+            pending = is_pending;
             let mut state = self.lock();
             for (reader, gone) in state.readers.iter_mut().zip(gone) {
                 if gone {
@@ -371,7 +371,7 @@ impl Shared {
         let answered = poll(&mut polled, wait.as_ref()).is_ok();
         let over = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
         let skipped = 1 + usize::from(listener.is_some());
-        let asked = listener.is_some() && answered && !polled[1].revents().is_empty();
+        let pending = listener.is_some() && answered && !polled[1].revents().is_empty();
         let gone = polled
             .iter()
             .skip(skipped)
@@ -380,13 +380,13 @@ impl Shared {
         let mut count = [0; 8];
         // If the alarm is not set, there is nothing to read.
         let _ = rustix::io::read(&self.alarm, &mut count);
-        (asked, gone)
+        (pending, gone)
     }
 }
 
 impl State {
     /// Removes readers that left, and writes as much as there is room for.
-    fn go_on(&mut self) {
+    fn write_to_readers(&mut self) {
         self.readers.retain(|reader| !reader.gone());
         for reader in &mut self.readers {
             reader.write();

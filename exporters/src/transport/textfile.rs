@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_there_with_the_first_records_and_is_replaced_at_the_end() {
+    fn exporter_writes_the_file_at_the_first_records_and_replaces_it_at_the_end() {
         let folder = tempfile::tempdir().unwrap();
         let mut exporter = open(&folder.path().join("made")).unwrap();
         let file = folder.path().join("made").join(FILE);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_gone_is_made_again() {
+    fn exporter_recreates_a_deleted_folder() {
         let folder = tempfile::tempdir().unwrap();
         let below = folder.path().join("metrics");
         let mut exporter = open(&below).unwrap();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_written_is_told_of_once_and_when_it_can_be_again() {
+    fn exporter_reports_an_unwritable_folder_once_and_its_recovery() {
         let folder = tempfile::tempdir().unwrap();
         let below = folder.path().join("metrics");
         let mut exporter = open(&below).unwrap();
@@ -195,26 +195,26 @@ mod tests {
 
         exporter.export(&[tick(1_000)]).unwrap();
         until("two failures", || exporter.lost().exports >= 2);
-        let told = exporter.take_notices();
+        let notices = exporter.take_notices();
         assert!(
-            matches!(&told[..], [Notice::ExportFailing { .. }]),
-            "{told:?}"
+            matches!(&notices[..], [Notice::ExportFailing { .. }]),
+            "{notices:?}"
         );
 
         fs::remove_file(&below).unwrap();
-        let mut told = Vec::new();
+        let mut notices = Vec::new();
         until("a file", || {
-            told.extend(exporter.take_notices());
-            !told.is_empty()
+            notices.extend(exporter.take_notices());
+            !notices.is_empty()
         });
         assert!(
-            matches!(&told[..], [Notice::ExportResumed { lost: 2.., .. }]),
-            "{told:?}"
+            matches!(&notices[..], [Notice::ExportResumed { lost: 2.., .. }]),
+            "{notices:?}"
         );
     }
 
     #[test]
-    fn a_folder_that_hangs_holds_up_neither_the_records_nor_the_end() {
+    fn a_folder_that_hangs_delays_neither_the_records_nor_the_end() {
         let folder = tempfile::tempdir().unwrap();
         // Opening a pipe without a reader blocks, like a file server that does not answer.
         let hanging = beside(folder.path(), FILE);
@@ -233,9 +233,9 @@ mod tests {
         let passed = passed.recv_timeout(DEADLINE);
         // Unblock the thread, so that it can exit.
         let reader = fs::File::open(&hanging);
-        let (lost, told) = passed.expect("it waits for the folder");
+        let (lost, notices) = passed.expect("it waits for the folder");
         assert_eq!(lost, 1);
-        assert!(matches!(&told[..], [Notice::ExportFailing { .. }]));
+        assert!(matches!(&notices[..], [Notice::ExportFailing { .. }]));
         drop(reader);
     }
 }

@@ -49,7 +49,7 @@ fn said(attributes: &[KeyValue], key: &str) -> Option<String> {
     }
 }
 
-/// A counter's points, told apart by one attribute: value, start and time.
+/// A counter's point with this attribute: value, start and time.
 fn points(request: &ExportMetricsServiceRequest, name: &str, of: (&str, &str)) -> (f64, u64, u64) {
     let metric = metric(request, name);
     let Some(Data::Sum(sum)) = &metric.data else {
@@ -99,7 +99,7 @@ fn nanos(seconds: f64) -> u64 {
 }
 
 #[test]
-fn a_total_that_began_before_the_run_is_sent_with_its_beginning_or_since_its_first_reading() {
+fn a_total_from_before_the_run_starts_at_its_known_start_or_its_first_reading() {
     let user = ("cpu.mode", "user");
     let mut records = ticks(3);
     for (number, record) in (0..).zip(&mut records) {
@@ -158,7 +158,7 @@ fn durations_are_exponential_histograms_with_the_counts_of_the_records() {
 }
 
 #[test]
-fn each_metric_is_there_once_with_all_its_points() {
+fn each_metric_occurs_once_with_all_its_points() {
     let request = request(&ticks(2));
     let metrics = &request.resource_metrics[0].scope_metrics[0].metrics;
     let mut names: Vec<_> = metrics.iter().map(|metric| &metric.name).collect();
@@ -192,7 +192,7 @@ fn json_writes_enums_as_numbers_and_large_integers_and_ids_as_text() {
 }
 
 #[test]
-fn what_the_user_says_of_the_resource_holds_but_ranks_stay_apart() {
+fn user_attributes_override_detected_ones_but_instance_ids_of_ranks_differ() {
     let mut origin = Origin::default();
     let mut record = ticks(1).remove(0);
     record.rank = 3;
@@ -203,7 +203,7 @@ fn what_the_user_says_of_the_resource_holds_but_ranks_stay_apart() {
         ("team", "vision"),
     ];
     let process = Process {
-        given: given.map(|(k, v)| (k.to_owned(), v.to_owned())).to_vec(),
+        attributes: given.map(|(k, v)| (k.to_owned(), v.to_owned())).to_vec(),
         instance_id: "unused".to_owned(),
         local_rank: 1,
         world_size: 8,
@@ -223,7 +223,7 @@ fn what_the_user_says_of_the_resource_holds_but_ranks_stay_apart() {
 }
 
 #[test]
-fn spans_of_intervals_lie_in_their_epoch_and_the_epoch_in_the_run() {
+fn interval_spans_are_children_of_their_epoch_and_epochs_of_the_run() {
     let mut records = ticks(3);
     for record in &mut records {
         if let RecordBody::Tick(tick) = &mut record.body {
@@ -261,11 +261,11 @@ fn spans_of_intervals_lie_in_their_epoch_and_the_epoch_in_the_run() {
     let mut ids: Vec<_> = found.iter().map(|span| span.span_id.clone()).collect();
     ids.sort();
     ids.dedup();
-    assert_eq!(ids.len(), found.len(), "an id is taken twice");
+    assert_eq!(ids.len(), found.len(), "two spans have the same id");
 }
 
 #[test]
-fn ticks_faster_than_a_tenth_of_a_second_are_sampled() {
+fn ticks_shorter_than_a_tenth_of_a_second_are_sampled() {
     let mut records = ticks(20);
     for (number, record) in records.iter_mut().enumerate() {
         if let RecordBody::Tick(tick) = &mut record.body {
@@ -279,7 +279,7 @@ fn ticks_faster_than_a_tenth_of_a_second_are_sampled() {
 }
 
 #[test]
-fn a_message_of_a_tick_survives_its_encoding() {
+fn a_metrics_message_survives_encoding_and_decoding() {
     let request = request(&ticks(2));
     let bytes = request.encode_to_vec();
     assert_eq!(
@@ -312,7 +312,7 @@ fn named<'a>(spans: &'a [Span], start: &str) -> &'a Span {
 }
 
 #[test]
-fn short_epochs_leave_nothing_behind_and_begin_after_the_tick_before() {
+fn short_epochs_leave_no_state_and_begin_after_the_previous_tick() {
     let mut spans = Spans::default();
     for number in 0..50 {
         let mut tick = test_records::tick(number);
@@ -338,7 +338,7 @@ fn short_epochs_leave_nothing_behind_and_begin_after_the_tick_before() {
 }
 
 #[test]
-fn single_steps_lie_where_they_were_in_their_epoch_however_late_the_tick_was_written() {
+fn single_steps_have_their_true_times_even_if_the_tick_was_written_late() {
     let step = |step, epoch, received_s| StepRecord {
         step,
         epoch,
@@ -369,7 +369,7 @@ fn single_steps_lie_where_they_were_in_their_epoch_however_late_the_tick_was_wri
 }
 
 #[test]
-fn below_a_launchers_span_all_ranks_are_in_its_trace_and_only_the_run_is_its_child() {
+fn all_ranks_join_the_launchers_trace_and_only_the_run_span_is_its_child() {
     let launcher = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let launcher: Parent = launcher.parse().unwrap();
     let summary = SummaryRecord {

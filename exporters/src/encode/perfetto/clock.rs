@@ -56,7 +56,7 @@ mod tests {
     use super::Times;
 
     #[test]
-    fn a_wall_clock_that_is_set_moves_no_tick() {
+    fn setting_the_wall_clock_moves_no_tick() {
         let mut times = Times::new(101_000_000_000, 1.0);
         assert_eq!(times.began, 100_000_000_000);
         assert_eq!(
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_that_are_missing_leave_a_gap_and_none_reaches_into_another() {
+    fn missing_ticks_leave_a_gap_and_ticks_do_not_overlap() {
         let mut times = Times::new(1_000_000_000, 1.0);
         times.tick(1_000_000_000, 1.0, 1.0);
         assert_eq!(times.tick(4_000_000_000, 4.0, 1.0).0, 3_000_000_000);

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_takes_less_is_continued() {
+    fn append_continues_after_a_partial_write() {
         let mut file = disk(1000);
         file.file.at_once = 3;
 
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_taken_back_and_later_deliveries_arrive() {
+    fn append_removes_a_delivery_that_does_not_fit_and_later_ones_arrive() {
         let mut file = disk(10);
 
         assert!(append(&mut file, "one\n"));
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_taken_back_is_ended_before_the_next_line() {
+    fn append_ends_a_partial_line_that_it_could_not_remove() {
         let mut file = disk(10);
         file.file.truncates = false;
 
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_left_without_end_by_another_process_is_ended_first() {
+    fn append_ends_a_line_that_another_process_left_without_newline() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, "one\ntw").unwrap();

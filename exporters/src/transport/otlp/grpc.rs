@@ -140,7 +140,7 @@ impl GrpcLine {
 /// Whether to retry, by OpenTelemetry's list of retryable codes. `RESOURCE_EXHAUSTED` is retryable only
 /// if the answer says when to retry, because a request that is too large has the same code.
 fn retry_of(status: &Status) -> Retry {
-    let asked = status
+    let delay = status
         .get_details_retry_info()
         .and_then(|info| info.retry_delay);
     match status.code() {
@@ -149,8 +149,8 @@ fn retry_of(status: &Status) -> Retry {
         | Code::DeadlineExceeded
         | Code::Aborted
         | Code::OutOfRange
-        | Code::DataLoss => asked.map_or(Retry::Soon, Retry::After),
-        Code::ResourceExhausted => asked.map_or(Retry::No, Retry::After),
+        | Code::DataLoss => delay.map_or(Retry::Soon, Retry::After),
+        Code::ResourceExhausted => delay.map_or(Retry::No, Retry::After),
         _ => Retry::No,
     }
 }
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exhausted_resources_are_tried_again_only_where_the_server_says_when() {
+    fn resource_exhausted_is_retried_only_if_the_server_names_a_delay() {
         let details = ErrorDetails::with_retry_info(Some(Duration::from_secs(3)));
         let says_when = |code| Status::with_error_details(code, "full", details.clone());
         let after = Retry::After(Duration::from_secs(3));

@@ -101,12 +101,12 @@ impl HttpLine {
                 None => Ok(()),
             };
         }
-        let asked = answer
+        let retry_after = answer
             .headers()
             .get(RETRY_AFTER)
             .and_then(|value| value.to_str().ok());
         let retry = match status.as_u16() {
-            429 | 502 | 503 | 504 => after(asked, SystemTime::now()),
+            429 | 502 | 503 | 504 => after(retry_after, SystemTime::now()),
             _ => Retry::No,
         };
         let reason = format!("`{to}` answered with status {status}");
@@ -119,7 +119,7 @@ impl HttpLine {
 fn refused_in_json(answer: &[u8]) -> Option<Refused> {
     let answer: Value = serde_json::from_slice(answer).ok()?;
     let partial = answer.get("partialSuccess")?;
-    let told = partial.get("errorMessage").and_then(Value::as_str);
+    let message = partial.get("errorMessage").and_then(Value::as_str);
     [
         ("rejectedDataPoints", "data points"),
         ("rejectedSpans", "spans"),
@@ -131,7 +131,7 @@ fn refused_in_json(answer: &[u8]) -> Option<Refused> {
         let count = count
             .as_i64()
             .or_else(|| count.as_str().and_then(|text| text.parse().ok()))?;
-        (count > 0).then(|| (count, format!("{what}: {}", told.unwrap_or_default())))
+        (count > 0).then(|| (count, format!("{what}: {}", message.unwrap_or_default())))
     })
 }
 
@@ -145,8 +145,8 @@ fn retry_of(error: &ureq::Error) -> Retry {
 }
 
 /// Parses `Retry-After`, which is in seconds or a date.
-fn after(asked: Option<&str>, now: SystemTime) -> Retry {
-    let wait = asked.and_then(|text| {
+fn after(retry_after: Option<&str>, now: SystemTime) -> Retry {
+    let wait = retry_after.and_then(|text| {
         let text = text.trim();
         if let Ok(seconds) = text.parse() {
             return Some(Duration::from_secs(seconds));
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_partial_success_in_json_is_read_with_its_count_as_number_or_text() {
+    fn a_partial_success_in_json_may_have_its_count_as_number_or_string() {
         for count in ["3", "\"3\""] {
             let answer = format!(
                 r#"{{"partialSuccess": {{"rejectedSpans": {count}, "errorMessage": "too old"}}}}"#
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_left_alone_as_long_as_it_asks_in_seconds_or_by_a_date() {
+    fn retry_after_is_parsed_as_seconds_or_as_a_date() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_294_800);
         let for_s = |seconds| Retry::After(Duration::from_secs(seconds));
         assert_eq!(after(Some("7"), now), for_s(7));

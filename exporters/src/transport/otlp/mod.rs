@@ -18,7 +18,7 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::resource::EnvResourceDetector;
 
 use self::connection::Connection;
-use self::settings::{Given, Line, Settings};
+use self::settings::{Arguments, Line, Settings};
 use self::signals::{Items, Metrics, Sender};
 use super::background::{BackgroundExporter, Deliver, Pace, State};
 use crate::encode::otlp::logs::{Context, Logs};
@@ -41,11 +41,11 @@ const PARENT: &str = "TRACEPARENT";
 /// # Errors
 ///
 /// Returns an error if the system cannot create a thread.
-pub fn open(given: &Given, local_rank: u32, world_size: u32) -> std::io::Result<Opened> {
-    let settings = Settings::read(given, &|name| std::env::var(name).ok());
+pub fn open(arguments: &Arguments, local_rank: u32, world_size: u32) -> std::io::Result<Opened> {
+    let settings = Settings::read(arguments, &|name| std::env::var(name).ok());
     let mut notices = settings.notices;
     let process = Process {
-        given: given_attributes(),
+        attributes: user_attributes(),
         // Process ids are not unique across containers, and host names not across machines.
         instance_id: uuid::Uuid::new_v4().to_string(),
         local_rank,
@@ -108,9 +108,9 @@ where
 }
 
 /// The launcher's span. If it cannot be parsed, a notice reports it, and the run starts its own trace.
-fn read_parent(given: Option<String>, notices: &mut Vec<Notice>) -> Option<Parent> {
-    let given = given.filter(|text| !text.trim().is_empty())?;
-    match given.trim().parse() {
+fn read_parent(variable: Option<String>, notices: &mut Vec<Notice>) -> Option<Parent> {
+    let text = variable.filter(|text| !text.trim().is_empty())?;
+    match text.trim().parse() {
         Ok(parent) => Some(parent),
         Err(problem) => {
             notices.push(Notice::SettingRefused {
@@ -123,7 +123,7 @@ fn read_parent(given: Option<String>, notices: &mut Vec<Notice>) -> Option<Paren
 }
 
 /// The attributes in `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_SERVICE_NAME`. The latter takes precedence.
-fn given_attributes() -> Vec<(String, String)> {
+fn user_attributes() -> Vec<(String, String)> {
     let detected = Resource::builder_empty()
         .with_detector(Box::new(EnvResourceDetector::new()))
         .build();

@@ -42,17 +42,17 @@ impl Answered {
             return plain(StatusCode::MISDIRECTED_REQUEST, ELSEWHERE);
         }
         match request.uri().path() {
-            "/metrics" => metrics(request.headers(), &self.shared.stands()),
+            "/metrics" => metrics(request.headers(), &self.shared.current()),
             "/" => plain(StatusCode::OK, WHERE),
             _ => plain(StatusCode::NOT_FOUND, WHERE),
         }
     }
 }
 
-fn metrics(asked: &HeaderMap, stands: &Snapshot) -> Response<Full<Bytes>> {
-    let form = Form::accepted(&all(asked, &ACCEPT));
-    let text = prometheus::encode([stands], form);
-    let zipped = takes_gzip(&all(asked, &ACCEPT_ENCODING))
+fn metrics(request_headers: &HeaderMap, snapshot: &Snapshot) -> Response<Full<Bytes>> {
+    let form = Form::accepted(&all(request_headers, &ACCEPT));
+    let text = prometheus::encode([snapshot], form);
+    let zipped = takes_gzip(&all(request_headers, &ACCEPT_ENCODING))
         .then(|| gzip(text.as_bytes()).ok())
         .flatten();
     let encoded = zipped.is_some();
