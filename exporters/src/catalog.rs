@@ -1,4 +1,5 @@
-//! The only list of destinations besides the run folder: their names, and how to open them.
+//! Lists the destinations besides the run folder, parses their options, and opens them. There is no other
+//! list.
 //!
 //! A destination is selected by a kind and options. Both are text, so the environment, the Python
 //! classes and the command line all use the same code. The run folder is not in the list: it is always

@@ -1,4 +1,4 @@
-//! The committed JSON Schemas are the ones that the types make.
+//! Checks that the committed JSON Schemas match the types.
 //!
 //! `make schema` runs this test with `HEADSPACE_WRITE_SCHEMA=1`, which writes the files first.
 

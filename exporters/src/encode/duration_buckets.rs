@@ -1,5 +1,5 @@
-//! Durations counted since the start of a run, in the form that destinations need: exponential buckets
-//! for OpenTelemetry, fixed boundaries for Prometheus.
+//! Counts durations since the start of a run, in exponential buckets for OpenTelemetry and with fixed
+//! boundaries for Prometheus.
 //!
 //! The counts come from the records' histograms, whose buckets are at most 0.8 % wide. Empty buckets
 //! use no memory.

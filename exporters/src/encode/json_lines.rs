@@ -175,9 +175,9 @@ pub(super) struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     /// Checks the fields, and returns the envelope of `line`.
-    pub(super) fn of(self, line: &'a str) -> Result<Envelope<'a>, LineError> {
+    pub(super) fn into_envelope(self, line: &'a str) -> Result<Envelope<'a>, LineError> {
         if self.schema != SCHEMA {
-            return Err(of_schema(&self.schema));
+            return Err(error_for_schema(&self.schema));
         }
         Ok(Envelope {
             kind: Kind::parse(&self.kind).ok_or(LineError::UnknownKind)?,
@@ -200,7 +200,7 @@ impl<'a> Envelope<'a> {
         }
         let fields: Fields<'a> =
             serde_json::from_str(text).map_err(|error| refused(text, &error))?;
-        fields.of(text)
+        fields.into_envelope(text)
     }
 
     /// Reads the rest of the record.
@@ -252,14 +252,14 @@ fn refused(text: &str, error: &serde_json::Error) -> LineError {
     match serde_json::from_str::<Named<'_>>(text) {
         Ok(Named {
             schema: Some(schema),
-        }) => of_schema(&schema),
+        }) => error_for_schema(&schema),
         Ok(Named { schema: None }) => LineError::Foreign,
         Err(_) => stray(text),
     }
 }
 
 /// Why a line with a `schema` field is not a record of this version.
-fn of_schema(schema: &str) -> LineError {
+fn error_for_schema(schema: &str) -> LineError {
     if schema == SCHEMA {
         LineError::Damaged
     } else if schema.starts_with("headspace/") {

@@ -156,11 +156,11 @@ impl<R: Read> Records<R> {
             if bytes.is_empty() {
                 continue;
             }
-            let mut take = |line| {
+            let mut read = |line| {
                 let on_tick = on_tick.as_mut().map(|on_tick| &mut **on_tick as _);
-                take(line, self.wanted, &mut self.tally, on_tick)
+                read_line(line, self.wanted, &mut self.tally, on_tick)
             };
-            let trouble = match take(bytes) {
+            let trouble = match read(bytes) {
                 Ok(Some(record)) => return Ok(Some(record)),
                 Ok(None) => continue,
                 Err(trouble) => trouble,
@@ -168,7 +168,7 @@ impl<R: Read> Records<R> {
             // A record that was appended after a truncated one is complete.
             let behind = memmem::rfind(bytes, BEGINNING.as_bytes())
                 .filter(|at| *at > 0)
-                .and_then(|at| take(bytes.get(at..)?).ok().flatten());
+                .and_then(|at| read(bytes.get(at..)?).ok().flatten());
             // The end of a file that is still being written, or whose writer was killed.
             let cut_short = !terminated && trouble == LineError::Damaged;
             self.tally
@@ -191,7 +191,7 @@ impl<R: Read> Iterator for Records<R> {
 
 /// Reads a line, counts it if it is a record, and keeps it if it is wanted. Ticks are not kept but
 /// passed to the callback, if there is one.
-fn take(
+fn read_line(
     line: &[u8],
     wanted: &'static [Kind],
     tally: &mut Tally,

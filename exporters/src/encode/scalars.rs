@@ -1,4 +1,4 @@
-//! Records as named scalars at a step, for experiment trackers.
+//! Converts records to named scalars at a step, for experiment trackers.
 //!
 //! Means and percentiles cover one tick, so a curve follows the training. Results of the whole run are
 //! under `run/`. The step is that of the main loop.

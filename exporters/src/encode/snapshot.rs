@@ -1,4 +1,4 @@
-//! The current state of a run: the latest value of every series, from its records.
+//! Keeps the current state of a run: the latest value of every series, from its records.
 //!
 //! OpenTelemetry and Prometheus export this state, from the training process or from a process that
 //! reads its file. Totals are cumulative and carry a start time, so the next export makes up for a

@@ -1,4 +1,4 @@
-//! Text in lines and columns of a terminal.
+//! Wraps, truncates and aligns text in columns of a terminal.
 //!
 //! Width is counted in columns: a Chinese character or an emoji takes two, a combining mark none.
 //! Names, paths and reasons are untrusted, so [`plain`] removes characters that would move the cursor.

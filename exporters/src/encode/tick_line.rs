@@ -100,7 +100,7 @@ pub(super) fn series_tick(line: &[u8]) -> Option<(Envelope<'_>, SeriesTick<'_>)>
         rank: tick.rank,
         pid: tick.pid,
     };
-    let envelope = fields.of(text).ok()?;
+    let envelope = fields.into_envelope(text).ok()?;
     let loops = tick.loops.into_iter().map(Loop::series);
     let stages = tick.stages.into_iter().map(|stage| SeriesStage {
         name: stage.name,

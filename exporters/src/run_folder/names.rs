@@ -1,4 +1,4 @@
-//! Names of folders and files, and functions that create and find them.
+//! Names, creates and finds the folders and files of runs.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! The combined content of a run's files.
+//! Reads the combined content of a run's files.
 //!
 //! Only what is needed of a finished run is kept: its `run` record, its last summary, its probes and
 //! its notices. Ticks are checked and counted but not kept, so a folder of a gigabyte is read in
@@ -137,7 +137,7 @@ impl Run {
         let folder = parent(path);
         let rank = match RankFile::parse(path) {
             Some(file) if file.is_active() => {
-                RankRun::read_files(folder, &of_rank(folder, file.rank)?, watch)?
+                RankRun::read_files(folder, &list_rank(folder, file.rank)?, watch)?
             }
             file => {
                 let mut rank = RankRun {
@@ -270,7 +270,7 @@ pub(super) fn cannot_read(path: &Path) -> impl FnOnce(io::Error) -> ReadError {
     }
 }
 
-fn of_rank(folder: &Path, rank: u32) -> Result<Vec<RankFile>, ReadError> {
+fn list_rank(folder: &Path, rank: u32) -> Result<Vec<RankFile>, ReadError> {
     let mut files = list(folder)?;
     files.retain(|file| file.rank == rank);
     Ok(files)
@@ -299,7 +299,7 @@ fn opened(
             files.extend(active.transpose()?);
             return Ok(files);
         }
-        listed = of_rank(folder, rank)?;
+        listed = list_rank(folder, rank)?;
     }
     Ok(Vec::new())
 }

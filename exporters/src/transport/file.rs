@@ -1,4 +1,4 @@
-//! Records in a run's folder, as `rank<r>.jsonl`.
+//! Writes records to a run's folder, as `rank<r>.jsonl`.
 //!
 //! Each delivery is one `write` of whole lines to a file opened for appending. A kill at any moment
 //! therefore loses at most the interval that was not delivered yet. If the disk is full, the partial

@@ -1,4 +1,4 @@
-//! Host check for HTTP servers: a request must name the server to which it was sent.
+//! Checks the `Host` header of HTTP requests: a request must name the server to which it was sent.
 //!
 //! Without this check, a page of another site could let its own host name resolve to this server, and a
 //! browser would let that page read the answers (DNS rebinding). The port is not compared, because a

@@ -1,4 +1,4 @@
-//! Records as lines, and back.
+//! Tests that records are encoded as lines and decoded again.
 
 use headspace_agent::model::record::{
     FloorRecord, OtherLoop, ProbeRecord, RunRecord, SummaryRecord,

@@ -1,4 +1,4 @@
-//! The current state of a run, as a request to OpenTelemetry's metrics service.
+//! Converts the current state of a run to a request to OpenTelemetry's metrics service.
 //!
 //! Totals are cumulative, so the next export makes up for a missed one. Each total has a start time.
 //! The start of some totals is unknown because it lies before the run (for example, the energy a GPU

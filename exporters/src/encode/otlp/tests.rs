@@ -40,7 +40,7 @@ fn metric<'a>(request: &'a ExportMetricsServiceRequest, name: &str) -> &'a Metri
     metrics.iter().find(|metric| metric.name == name).unwrap()
 }
 
-fn said(attributes: &[KeyValue], key: &str) -> Option<String> {
+fn attribute_text(attributes: &[KeyValue], key: &str) -> Option<String> {
     let found = attributes.iter().find(|known| known.key == key)?;
     match found.value.as_ref()?.value.as_ref()? {
         Value::StringValue(text) => Some(text.clone()),
@@ -59,7 +59,7 @@ fn points(request: &ExportMetricsServiceRequest, name: &str, of: (&str, &str)) -
     let point = sum
         .data_points
         .iter()
-        .find(|point| said(&point.attributes, of.0).as_deref() == Some(of.1))
+        .find(|point| attribute_text(&point.attributes, of.0).as_deref() == Some(of.1))
         .unwrap();
     let Some(number_data_point::Value::AsDouble(value)) = point.value else {
         panic!("{point:?}")
@@ -78,10 +78,13 @@ fn a_total_is_cumulative_and_names_its_run_and_rank() {
     };
     let point = &sum.data_points[0];
     assert_eq!(
-        said(&point.attributes, "run").as_deref(),
+        attribute_text(&point.attributes, "run").as_deref(),
         Some("2026-11-21T09-30-12-4711")
     );
-    assert_eq!(said(&point.attributes, "rank").as_deref(), Some("0"));
+    assert_eq!(
+        attribute_text(&point.attributes, "rank").as_deref(),
+        Some("0")
+    );
     let (value, start, at) = points(&request, "headspace.loop.steps", ("phase", "live"));
     assert_eq!((value, at), (300.0, 7 * SECOND));
     // The run began before the first tick.
@@ -140,7 +143,7 @@ fn durations_are_exponential_histograms_with_the_counts_of_the_records() {
     let live = histogram
         .data_points
         .iter()
-        .find(|point| said(&point.attributes, "phase").as_deref() == Some("live"))
+        .find(|point| attribute_text(&point.attributes, "phase").as_deref() == Some("live"))
         .unwrap();
     let (mut count, mut sum_ms) = (0, 0.0);
     for record in &records {
@@ -210,7 +213,7 @@ fn user_attributes_override_detected_ones_but_instance_ids_of_ranks_differ() {
     };
     let found = resource(&process, &origin).attributes;
 
-    let tells = |key| said(&found, key).unwrap();
+    let tells = |key| attribute_text(&found, key).unwrap();
     assert_eq!(tells("service.name"), "trainer");
     assert_eq!(tells("service.instance.id"), "mine-3");
     assert_eq!(tells("team"), "vision");
@@ -256,7 +259,10 @@ fn interval_spans_are_children_of_their_epoch_and_epochs_of_the_run() {
     assert!(epoch.start_time_unix_nano < 5 * SECOND);
     let steps = named(&found, "steps");
     assert_eq!(steps.parent_span_id, epoch.span_id);
-    assert_eq!(said(&steps.attributes, "steps").as_deref(), Some("100"));
+    assert_eq!(
+        attribute_text(&steps.attributes, "steps").as_deref(),
+        Some("100")
+    );
     assert!(found.iter().all(|span| span.trace_id == run.trace_id));
     let mut ids: Vec<_> = found.iter().map(|span| span.span_id.clone()).collect();
     ids.sort();
@@ -363,7 +369,10 @@ fn single_steps_have_their_true_times_even_if_the_tick_was_written_late() {
     let millis = |ms: u64| 100 * SECOND + ms * 1_000_000;
     assert_eq!(ends, [millis(500), millis(1_500), millis(1_750)]);
     assert_eq!(steps[0].start_time_unix_nano, millis(490));
-    assert_eq!(said(&steps[0].attributes, "step").as_deref(), Some("70"));
+    assert_eq!(
+        attribute_text(&steps[0].attributes, "step").as_deref(),
+        Some("70")
+    );
     assert_eq!(steps[0].parent_span_id, steps[1].parent_span_id);
     assert_ne!(steps[1].parent_span_id, steps[2].parent_span_id);
 }

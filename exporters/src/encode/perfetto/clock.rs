@@ -36,7 +36,7 @@ impl Times {
     }
 
     /// Time of another record: the time of the last tick, plus the wall-clock time since that tick.
-    pub(super) fn of(&self, time_unix_nano: u64) -> u64 {
+    pub(super) fn trace_time(&self, time_unix_nano: u64) -> u64 {
         self.at
             .saturating_add(time_unix_nano.saturating_sub(self.at_unix_nano))
     }
@@ -64,12 +64,12 @@ mod tests {
             (100_000_000_000, 101_000_000_000)
         );
         // The wall clock was set back by an hour.
-        assert_eq!(times.of(1_000_000_000), 101_000_000_000);
+        assert_eq!(times.trace_time(1_000_000_000), 101_000_000_000);
         assert_eq!(
             times.tick(1_000_000_000, 2.0, 1.0),
             (101_000_000_000, 102_000_000_000)
         );
-        assert_eq!(times.of(1_500_000_000), 102_500_000_000);
+        assert_eq!(times.trace_time(1_500_000_000), 102_500_000_000);
     }
 
     #[test]

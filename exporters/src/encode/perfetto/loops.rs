@@ -1,4 +1,4 @@
-//! A loop's tracks: epochs, phases with their ticks, the probe's windows, and times.
+//! Writes a loop's tracks: epochs, phases with their ticks, the probe's windows, and times.
 //!
 //! Records contain histograms and not single steps, so the finest slice is a tick with its counts. If a
 //! tick contains several phases, they divide it in the order of their steps, in proportion to their

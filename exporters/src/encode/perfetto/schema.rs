@@ -1,4 +1,4 @@
-//! The part of Perfetto's schema that a trace of a run needs, with the field numbers of
+//! Defines the part of Perfetto's schema that a trace of a run needs, with the field numbers of
 //! `protos/perfetto/trace/perfetto_trace.proto`.
 //!
 //! A crate with the whole schema would require the protobuf compiler on every machine that builds

@@ -1,5 +1,5 @@
-//! Metric names according to OpenTelemetry's translation to Prometheus. A scraped metric and the same
-//! metric over OTLP therefore have the same name.
+//! Translates metric names to Prometheus by OpenTelemetry's rules. A scraped metric and the same metric
+//! over OTLP therefore have the same name.
 //!
 //! The rules are those of "Prometheus and OpenMetrics Compatibility" in OpenTelemetry's specification,
 //! section "OTLP Metric points to Prometheus". Characters other than letters and digits become one

@@ -30,12 +30,12 @@ const MOST_LEFT_OUT: usize = 65_536;
 /// epoch or calibration stays valid until there is a new one.
 pub(super) fn ends(metric: &Metric) -> bool {
     match metric.kind {
-        MetricKind::Counter | MetricKind::Histogram => of_pipeline(metric),
+        MetricKind::Counter | MetricKind::Histogram => belongs_to_pipeline(metric),
         _ => !has_scope(metric, &["loop", "run", "agent"]),
     }
 }
 
-fn of_pipeline(metric: &Metric) -> bool {
+fn belongs_to_pipeline(metric: &Metric) -> bool {
     has_scope(metric, &["stage", "queue"])
 }
 
@@ -44,7 +44,7 @@ fn has_scope(metric: &Metric, scopes: &[&str]) -> bool {
     metric.scopes.iter().any(|scope| scopes.contains(scope))
 }
 
-fn of_worker(attributes: &[Attribute]) -> bool {
+fn belongs_to_worker(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|(name, _)| name == "worker")
 }
 
@@ -69,7 +69,9 @@ impl Snapshot {
         let full = self.series.len() >= MOST_SERIES;
         let before = self.series.len();
         self.series.retain(|(_, attributes), series| {
-            series.at_s >= oldest || !of_pipeline(series.metric) || !(full || of_worker(attributes))
+            series.at_s >= oldest
+                || !belongs_to_pipeline(series.metric)
+                || !(full || belongs_to_worker(attributes))
         });
         if self.series.len() < before {
             self.swept_unix_nano = self.at_unix_nano;

@@ -1,4 +1,4 @@
-//! Series of the run as a whole: its environment, its settings and its results.
+//! Sets the series of the run as a whole: its environment, its settings and its results.
 
 use headspace_agent::model::metric::{self, Metric};
 use headspace_agent::model::record::{NoticeRecord, RunRecord, Severity, SummaryRecord};

@@ -45,7 +45,7 @@ impl Snapshot {
     }
 
     fn take_stage(&mut self, entry: &StageTick) {
-        let of = || of_process("stage", &entry.name, entry.worker.as_ref());
+        let of = || process_attributes("stage", &entry.name, entry.worker.as_ref());
         let calls = entry.time.count;
         self.add_times(&metric::STAGE_TIME, of(), &entry.time);
         let done = calls.saturating_sub(entry.failures);
@@ -65,7 +65,7 @@ impl Snapshot {
     }
 
     fn take_queue(&mut self, entry: &QueueTick) {
-        let of = || of_process("queue", &entry.name, entry.worker.as_ref());
+        let of = || process_attributes("queue", &entry.name, entry.worker.as_ref());
         self.set(&metric::QUEUE_DEPTH, of(), entry.depth);
         let capacity = entry.capacity.map(f64::from);
         self.set(&metric::QUEUE_CAPACITY, of(), capacity);
@@ -95,7 +95,7 @@ impl Snapshot {
     }
 }
 
-fn of_process(what: &'static str, name: &str, worker: Option<&String>) -> Vec<Attribute> {
+fn process_attributes(what: &'static str, name: &str, worker: Option<&String>) -> Vec<Attribute> {
     let mut attributes = vec![named(what, name)];
     attributes.extend(worker.map(|worker| named("worker", worker)));
     attributes

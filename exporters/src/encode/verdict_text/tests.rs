@@ -1,4 +1,4 @@
-//! Whole verdicts, as the user reads them.
+//! Tests whole verdicts as the user reads them.
 
 use headspace_agent::model::Mode;
 use headspace_agent::model::OptionsFrom;

@@ -1,4 +1,4 @@
-//! A file to which whole lines are appended, even if the disk is full or the host program closes it.
+//! Appends whole lines to a file, even if the disk is full or the host program closes the file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! The file exporter against a real file system.
+//! Tests the file exporter on a real file system.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 

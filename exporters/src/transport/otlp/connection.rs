@@ -1,4 +1,4 @@
-//! The connection for one signal (HTTP or gRPC), and what a service reports as refused.
+//! Sends the requests of one signal over HTTP or gRPC, and reads what the service refused.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ use opentelemetry_proto::tonic::collector::trace::v1::{
 use headspace_agent::notice::Notice;
 
 use super::super::background::Failure;
-use super::grpc::GrpcLine;
-use super::http::HttpLine;
-use super::settings::{Line, Protocol};
+use super::grpc::Grpc;
+use super::http::Http;
+use super::settings::{Protocol, Target};
 
 /// The outcome of a request.
 pub(super) type Sent = Result<(), Failure>;
@@ -26,36 +26,36 @@ pub(super) type Sent = Result<(), Failure>;
 /// The connection to one service of a collector.
 #[derive(Debug)]
 pub(super) enum Connection {
-    Http(HttpLine),
-    Grpc(GrpcLine),
+    Http(Http),
+    Grpc(Grpc),
 }
 
 impl Connection {
-    pub(super) fn open(line: Line) -> Result<Self, Notice> {
-        match line.protocol {
-            Protocol::Grpc => GrpcLine::new(line).map(Self::Grpc),
-            Protocol::HttpProtobuf | Protocol::HttpJson => HttpLine::new(line).map(Self::Http),
+    pub(super) fn open(target: Target) -> Result<Self, Notice> {
+        match target.protocol {
+            Protocol::Grpc => Grpc::new(target).map(Self::Grpc),
+            Protocol::HttpProtobuf | Protocol::HttpJson => Http::new(target).map(Self::Http),
         }
     }
 
     pub(super) fn metrics(&self, message: ExportMetricsServiceRequest, limit: Duration) -> Sent {
         match self {
-            Self::Http(line) => line.send(&message, limit, of_metrics),
-            Self::Grpc(line) => line.metrics(message, limit),
+            Self::Http(http) => http.send(&message, limit, refused_data_points),
+            Self::Grpc(grpc) => grpc.metrics(message, limit),
         }
     }
 
     pub(super) fn traces(&self, message: ExportTraceServiceRequest, limit: Duration) -> Sent {
         match self {
-            Self::Http(line) => line.send(&message, limit, of_traces),
-            Self::Grpc(line) => line.traces(message, limit),
+            Self::Http(http) => http.send(&message, limit, refused_spans),
+            Self::Grpc(grpc) => grpc.traces(message, limit),
         }
     }
 
     pub(super) fn logs(&self, message: ExportLogsServiceRequest, limit: Duration) -> Sent {
         match self {
-            Self::Http(line) => line.send(&message, limit, of_logs),
-            Self::Grpc(line) => line.logs(message, limit),
+            Self::Http(http) => http.send(&message, limit, refused_log_records),
+            Self::Grpc(grpc) => grpc.logs(message, limit),
         }
     }
 }
@@ -64,27 +64,27 @@ impl Connection {
 pub(super) type Refused = (i64, String);
 
 /// What the metrics service refused.
-pub(super) fn of_metrics(answer: ExportMetricsServiceResponse) -> Option<Refused> {
+pub(super) fn refused_data_points(answer: ExportMetricsServiceResponse) -> Option<Refused> {
     let partial = answer.partial_success?;
     let count = partial.rejected_data_points;
     (count > 0).then(|| (count, format!("data points: {}", partial.error_message)))
 }
 
 /// What the trace service refused.
-pub(super) fn of_traces(answer: ExportTraceServiceResponse) -> Option<Refused> {
+pub(super) fn refused_spans(answer: ExportTraceServiceResponse) -> Option<Refused> {
     let partial = answer.partial_success?;
     let count = partial.rejected_spans;
     (count > 0).then(|| (count, format!("spans: {}", partial.error_message)))
 }
 
 /// What the logs service refused.
-pub(super) fn of_logs(answer: ExportLogsServiceResponse) -> Option<Refused> {
+pub(super) fn refused_log_records(answer: ExportLogsServiceResponse) -> Option<Refused> {
     let partial = answer.partial_success?;
     let count = partial.rejected_log_records;
     (count > 0).then(|| (count, format!("log records: {}", partial.error_message)))
 }
 
-pub(super) fn rejected(to: &str, (count, what): &Refused) -> Failure {
+pub(super) fn partial_failure(to: &str, (count, what): &Refused) -> Failure {
     Failure {
         refused: u64::try_from(*count).ok(),
         ..Failure::lasting(format!("`{to}` rejected {count} {what}"))
@@ -92,7 +92,7 @@ pub(super) fn rejected(to: &str, (count, what): &Refused) -> Failure {
 }
 
 /// An address without the parts that may be secret.
-pub(super) fn place(uri: &Uri) -> String {
+pub(super) fn public_address(uri: &Uri) -> String {
     let host = uri.host().unwrap_or_default();
     let port = uri
         .port()

@@ -1,4 +1,4 @@
-//! Requests over gRPC, with tonic's generated clients.
+//! Sends requests over gRPC, with tonic's generated clients.
 //!
 //! The clients need an async runtime. This runtime has no thread except the destination's own, and runs
 //! only during a request.
@@ -24,35 +24,38 @@ use tonic::{Code, Request, Response, Status};
 use tonic_types::StatusExt;
 
 use super::super::background::{Failure, Retry};
-use super::connection::{Refused, Sent, of_logs, of_metrics, of_traces, place, rejected};
-use super::settings::Line;
+use super::connection::{
+    Refused, Sent, partial_failure, public_address, refused_data_points, refused_log_records,
+    refused_spans,
+};
+use super::settings::Target;
 
 /// The gRPC connection to one address.
 #[derive(Debug)]
-pub(super) struct GrpcLine {
+pub(super) struct Grpc {
     // Declared before the runtime, because the channel's tasks run in it and must be dropped first.
     channel: Channel,
     runtime: Runtime,
-    line: Line,
+    target: Target,
 }
 
-impl GrpcLine {
+impl Grpc {
     /// Prepares the channel without connecting.
-    pub(super) fn new(line: Line) -> Result<Self, Notice> {
+    pub(super) fn new(target: Target) -> Result<Self, Notice> {
         let refused = |problem: String| Notice::SettingRefused {
             setting: "OTEL_EXPORTER_OTLP_ENDPOINT".to_owned(),
-            problem: format!("`{}`: {problem}", place(&line.endpoint)),
+            problem: format!("`{}`: {problem}", public_address(&target.endpoint)),
         };
         let runtime = Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| refused(error.to_string()))?;
-        let mut endpoint = Endpoint::from(line.endpoint.clone())
+        let mut endpoint = Endpoint::from(target.endpoint.clone())
             .user_agent(concat!("headspace/", env!("CARGO_PKG_VERSION")))
             .map_err(|error| refused(error.to_string()))?
-            .connect_timeout(line.timeout);
-        if line.endpoint.scheme_str() == Some("https") {
-            let tls = match &line.certificate {
+            .connect_timeout(target.timeout);
+        if target.endpoint.scheme_str() == Some("https") {
+            let tls = match &target.certificate {
                 Some(path) => {
                     let pem = std::fs::read(path).map_err(|error| refused(error.to_string()))?;
                     ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem))
@@ -70,37 +73,40 @@ impl GrpcLine {
         Ok(Self {
             channel,
             runtime,
-            line,
+            target,
         })
     }
 
     pub(super) fn metrics(&self, message: ExportMetricsServiceRequest, limit: Duration) -> Sent {
         let mut client = MetricsServiceClient::new(self.channel.clone());
-        if self.line.gzip {
+        if self.target.gzip {
             client = client.send_compressed(CompressionEncoding::Gzip);
         }
-        self.wait_for(limit, client.export(self.request(message)), of_metrics)
+        let answer = client.export(self.request(message));
+        self.wait_for(limit, answer, refused_data_points)
     }
 
     pub(super) fn traces(&self, message: ExportTraceServiceRequest, limit: Duration) -> Sent {
         let mut client = TraceServiceClient::new(self.channel.clone());
-        if self.line.gzip {
+        if self.target.gzip {
             client = client.send_compressed(CompressionEncoding::Gzip);
         }
-        self.wait_for(limit, client.export(self.request(message)), of_traces)
+        let answer = client.export(self.request(message));
+        self.wait_for(limit, answer, refused_spans)
     }
 
     pub(super) fn logs(&self, message: ExportLogsServiceRequest, limit: Duration) -> Sent {
         let mut client = LogsServiceClient::new(self.channel.clone());
-        if self.line.gzip {
+        if self.target.gzip {
             client = client.send_compressed(CompressionEncoding::Gzip);
         }
-        self.wait_for(limit, client.export(self.request(message)), of_logs)
+        let answer = client.export(self.request(message));
+        self.wait_for(limit, answer, refused_log_records)
     }
 
     fn request<M>(&self, message: M) -> Request<M> {
         let mut request = Request::new(message);
-        let headers = self.line.headers.iter().cloned().collect();
+        let headers = self.target.headers.iter().cloned().collect();
         *request.metadata_mut() = MetadataMap::from_headers(headers);
         request
     }
@@ -111,8 +117,8 @@ impl GrpcLine {
         answer: impl Future<Output = Result<Response<A>, Status>>,
         refused: impl Fn(A) -> Option<Refused>,
     ) -> Sent {
-        let to = place(&self.line.endpoint);
-        let limit = limit.min(self.line.timeout);
+        let to = public_address(&self.target.endpoint);
+        let limit = limit.min(self.target.timeout);
         let answer = self
             .runtime
             .block_on(async { tokio::time::timeout(limit, answer).await });
@@ -130,7 +136,7 @@ impl GrpcLine {
                 retry_of(&status),
             )),
             Ok(Ok(answer)) => match refused(answer.into_inner()) {
-                Some(problem) => Err(rejected(&to, &problem)),
+                Some(problem) => Err(partial_failure(&to, &problem)),
                 None => Ok(()),
             },
         }

@@ -1,4 +1,4 @@
-//! Requests over HTTP, as protobuf or JSON, with a blocking client.
+//! Sends requests over HTTP, as protobuf or JSON, with a blocking client.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -14,22 +14,22 @@ use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 use super::super::background::{Failure, Retry};
 use super::super::gzip;
-use super::connection::{Refused, Sent, place, rejected};
-use super::settings::{Line, Protocol};
+use super::connection::{Refused, Sent, partial_failure, public_address};
+use super::settings::{Protocol, Target};
 
 /// Maximum number of bytes read from an answer, which contains only what was refused.
 const MOST_ANSWER: u64 = 64 << 10;
 
 /// The HTTP connection to one address.
 #[derive(Debug)]
-pub(super) struct HttpLine {
+pub(super) struct Http {
     agent: Agent,
-    line: Line,
+    target: Target,
 }
 
-impl HttpLine {
-    pub(super) fn new(line: Line) -> Result<Self, Notice> {
-        let roots = match &line.certificate {
+impl Http {
+    pub(super) fn new(target: Target) -> Result<Self, Notice> {
+        let roots = match &target.certificate {
             Some(path) => RootCerts::Specific(Arc::new(certificates(path)?)),
             None => RootCerts::PlatformVerifier,
         };
@@ -41,7 +41,7 @@ impl HttpLine {
             .build();
         Ok(Self {
             agent: config.into(),
-            line,
+            target,
         })
     }
 
@@ -56,28 +56,28 @@ impl HttpLine {
         M: Message + Serialize,
         A: Message + Default,
     {
-        let json = self.line.protocol == Protocol::HttpJson;
+        let json = self.target.protocol == Protocol::HttpJson;
         let (body, kind) = if json {
             let body = serde_json::to_vec(message).map_err(|e| Failure::lasting(e.to_string()))?;
             (body, "application/json")
         } else {
             (message.encode_to_vec(), "application/x-protobuf")
         };
-        let mut request = self.agent.post(&self.line.endpoint);
-        for (name, value) in &self.line.headers {
+        let mut request = self.agent.post(&self.target.endpoint);
+        for (name, value) in &self.target.headers {
             request = request.header(name, value);
         }
         request = request.header(CONTENT_TYPE, kind);
-        let body = if self.line.gzip {
+        let body = if self.target.gzip {
             request = request.header(CONTENT_ENCODING, "gzip");
             gzip(&body).map_err(|error| Failure::lasting(error.to_string()))?
         } else {
             body
         };
-        let to = place(&self.line.endpoint);
+        let to = public_address(&self.target.endpoint);
         let answer = request
             .config()
-            .timeout_global(Some(limit.min(self.line.timeout)))
+            .timeout_global(Some(limit.min(self.target.timeout)))
             .build()
             .send(&body[..])
             .map_err(|error| {
@@ -97,7 +97,7 @@ impl HttpLine {
                 }
             });
             return match problem {
-                Some(problem) => Err(rejected(&to, &problem)),
+                Some(problem) => Err(partial_failure(&to, &problem)),
                 None => Ok(()),
             };
         }

@@ -1,4 +1,4 @@
-//! Export to an OpenTelemetry collector: metrics and logs, and spans on request.
+//! Exports to an OpenTelemetry collector: metrics and logs, and spans on request.
 //!
 //! Each signal is a separate destination with its own thread ([`background`](super::background)). A collector
 //! that is slow, unreachable or faulty therefore does not delay the training. A signal that is refused
@@ -18,7 +18,7 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::resource::EnvResourceDetector;
 
 use self::connection::Connection;
-use self::settings::{Arguments, Line, Settings};
+use self::settings::{Arguments, Settings, Target};
 use self::signals::{Items, Metrics, Sender};
 use super::background::{BackgroundExporter, Deliver, Pace, State};
 use crate::encode::otlp::logs::{Context, Logs};
@@ -51,7 +51,7 @@ pub fn open(arguments: &Arguments, local_rank: u32, world_size: u32) -> std::io:
         local_rank,
         world_size,
     };
-    let mut connect = |line: Option<Line>| match line.map(Connection::open).transpose() {
+    let mut connect = |target: Option<Target>| match target.map(Connection::open).transpose() {
         Ok(connection) => connection,
         Err(notice) => {
             notices.push(notice);

@@ -1,4 +1,4 @@
-//! The settings of the OTLP export, from OpenTelemetry's own variables and from the user's arguments.
+//! Reads the settings of the OTLP export from OpenTelemetry's own variables and the user's arguments.
 //!
 //! `OTEL_EXPORTER_OTLP_*` and the variants for each signal (`OTEL_EXPORTER_OTLP_METRICS_*`) work as
 //! OpenTelemetry specifies them. One default differs: `OTEL_METRIC_EXPORT_INTERVAL` is 10 s here,
@@ -36,7 +36,7 @@ pub enum Protocol {
 
 /// The endpoint of one signal, and how to reach it.
 #[derive(Debug, Clone)]
-pub struct Line {
+pub struct Target {
     /// The full URL for HTTP; scheme and host for gRPC.
     pub endpoint: Uri,
     /// The protocol and encoding of messages.
@@ -55,11 +55,11 @@ pub struct Line {
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Where metrics are sent; absent if disabled.
-    pub metrics: Option<Line>,
+    pub metrics: Option<Target>,
     /// Where spans are sent; absent if not requested.
-    pub traces: Option<Line>,
+    pub traces: Option<Target>,
     /// Where log records are sent; absent if disabled.
-    pub logs: Option<Line>,
+    pub logs: Option<Target>,
     /// Interval and time limit of exports.
     pub pace: Pace,
     /// One notice for each refused setting.
@@ -118,10 +118,11 @@ impl Settings {
             let exporter = lookup(&format!("OTEL_{signal}_EXPORTER"));
             on && exporter.is_none_or(|exporter| exporter.trim() != "none")
         };
-        let metrics = exported("METRICS").then(|| reader.line("METRICS", "v1/metrics", arguments));
+        let metrics =
+            exported("METRICS").then(|| reader.target("METRICS", "v1/metrics", arguments));
         let wants_spans = arguments.spans && exported("TRACES");
-        let traces = wants_spans.then(|| reader.line("TRACES", "v1/traces", arguments));
-        let logs = exported("LOGS").then(|| reader.line("LOGS", "v1/logs", arguments));
+        let traces = wants_spans.then(|| reader.target("TRACES", "v1/traces", arguments));
+        let logs = exported("LOGS").then(|| reader.target("LOGS", "v1/logs", arguments));
         let of_environment = reader.read("OTEL_METRIC_EXPORT_INTERVAL", millis);
         let export_timeout = reader.read("OTEL_METRIC_EXPORT_TIMEOUT", millis);
         Self {
@@ -169,8 +170,8 @@ impl Reader<'_> {
         }
     }
 
-    /// The signal's own variable, or else the general one.
-    fn of<T>(
+    /// Reads the signal's own variable, or else the general one.
+    fn read_own<T>(
         &mut self,
         signal: &str,
         what: &str,
@@ -180,10 +181,10 @@ impl Reader<'_> {
             .or_else(|| self.read(&format!("OTEL_EXPORTER_OTLP_{what}"), &parse))
     }
 
-    fn line(&mut self, signal: &str, path: &str, arguments: &Arguments) -> Line {
+    fn target(&mut self, signal: &str, path: &str, arguments: &Arguments) -> Target {
         let protocol = arguments
             .protocol
-            .or_else(|| self.of(signal, "PROTOCOL", protocol))
+            .or_else(|| self.read_own(signal, "PROTOCOL", protocol))
             .unwrap_or(Protocol::HttpProtobuf);
         let own = format!("OTEL_EXPORTER_OTLP_{signal}_ENDPOINT");
         let verbatim = match arguments.endpoint {
@@ -213,17 +214,17 @@ impl Reader<'_> {
         let headers = arguments
             .headers
             .clone()
-            .or_else(|| self.of(signal, "HEADERS", headers));
-        Line {
+            .or_else(|| self.read_own(signal, "HEADERS", headers));
+        Target {
             endpoint,
             protocol,
             headers: headers.unwrap_or_default(),
             timeout: arguments
                 .timeout
-                .or_else(|| self.of(signal, "TIMEOUT", millis))
+                .or_else(|| self.read_own(signal, "TIMEOUT", millis))
                 .unwrap_or(TIMEOUT),
-            gzip: self.of(signal, "COMPRESSION", gzip).unwrap_or(false),
-            certificate: self.of(signal, "CERTIFICATE", certificate),
+            gzip: self.read_own(signal, "COMPRESSION", gzip).unwrap_or(false),
+            certificate: self.read_own(signal, "CERTIFICATE", certificate),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What each signal keeps of the records, and how it is delivered.
+//! Keeps the state of each OpenTelemetry signal, and delivers it.
 //!
 //! Metrics are a state: each export sends all current values. Spans and log records are items: each is
 //! sent once, and waits in a queue until then.

@@ -8,7 +8,7 @@ use headspace_agent::model::{Record, RecordBody};
 use headspace_agent::port::Lost;
 
 use super::super::background::Pace;
-use super::http::HttpLine;
+use super::http::Http;
 use super::settings::Protocol;
 use super::*;
 use crate::encode::test_records;
@@ -53,7 +53,7 @@ fn nobody() -> Uri {
 }
 
 fn sender(endpoint: Uri) -> Sender {
-    let line = Line {
+    let target = Target {
         endpoint,
         protocol: Protocol::HttpProtobuf,
         headers: Vec::new(),
@@ -62,7 +62,7 @@ fn sender(endpoint: Uri) -> Sender {
         certificate: None,
     };
     Sender {
-        connection: Connection::Http(HttpLine::new(line).unwrap()),
+        connection: Connection::Http(Http::new(target).unwrap()),
         process: Process::default(),
     }
 }

@@ -1,4 +1,4 @@
-//! The pipe against real readers.
+//! Tests the pipe with real readers.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read};

@@ -50,9 +50,9 @@ impl Answered {
 }
 
 fn metrics(request_headers: &HeaderMap, snapshot: &Snapshot) -> Response<Full<Bytes>> {
-    let form = Form::accepted(&all(request_headers, &ACCEPT));
+    let form = Form::accepted(&header_values(request_headers, &ACCEPT));
     let text = prometheus::encode([snapshot], form);
-    let zipped = takes_gzip(&all(request_headers, &ACCEPT_ENCODING))
+    let zipped = takes_gzip(&header_values(request_headers, &ACCEPT_ENCODING))
         .then(|| gzip(text.as_bytes()).ok())
         .flatten();
     let encoded = zipped.is_some();
@@ -85,7 +85,7 @@ fn guard(headers: &mut HeaderMap) {
 }
 
 /// All values of a header, joined into one list.
-fn all(headers: &HeaderMap, name: &HeaderName) -> String {
+fn header_values(headers: &HeaderMap, name: &HeaderName) -> String {
     let values = headers.get_all(name).iter();
     let texts: Vec<&str> = values.filter_map(|value| value.to_str().ok()).collect();
     texts.join(",")

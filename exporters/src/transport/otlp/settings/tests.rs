@@ -13,7 +13,7 @@ fn read(given: &[(&str, &str)], environment: &[(&str, &str)]) -> Settings {
     })
 }
 
-fn endpoint_of(line: Option<Line>) -> String {
+fn endpoint_of(target: Option<Target>) -> String {
     line.unwrap().endpoint.to_string()
 }
 
