@@ -121,7 +121,7 @@ impl FileExporter {
         if standing == Standing::NotOurs {
             old.forget();
         }
-        if self.file.is_empty() {
+        if self.file.len() == 0 {
             self.parts.find_again();
             if !self.buffer.starts_with(&self.run_line) {
                 self.buffer.splice(0..0, self.run_line.iter().copied());

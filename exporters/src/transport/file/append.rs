@@ -108,10 +108,6 @@ impl<F: Sink> AppendFile<F> {
         self.len
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// Makes the next delivery open the path again.
     pub(super) fn lose(&mut self) {
         self.lost = true;
@@ -125,15 +121,15 @@ impl<F: Sink> AppendFile<F> {
         }
         let mut written = 0;
         while let Some(rest) = lines.get(written..).filter(|rest| !rest.is_empty()) {
-            match self.file.write(rest) {
-                Ok(0) => {
-                    self.take_back(before, written);
-                    return Err(io::ErrorKind::WriteZero.into());
-                }
+            let accepted = match self.file.write(rest) {
+                Ok(0) => Err(io::ErrorKind::WriteZero.into()),
+                accepted => accepted,
+            };
+            match accepted {
                 Ok(n) => written += n,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    self.take_back(before, written);
+                    self.remove_partial(before, written);
                     return Err(error);
                 }
             }
@@ -145,7 +141,7 @@ impl<F: Sink> AppendFile<F> {
 
     /// Removes the partial delivery that did not fit, unless another process has appended after it. If
     /// it cannot be removed, the next append ends the partial line.
-    fn take_back(&mut self, before: u64, written: usize) {
+    fn remove_partial(&mut self, before: u64, written: usize) {
         if written == 0 {
             return;
         }

@@ -40,7 +40,7 @@ impl Connection {
 
     pub(super) fn metrics(&self, message: ExportMetricsServiceRequest, limit: Duration) -> Sent {
         match self {
-            Self::Http(http) => http.send(&message, limit, refused_data_points),
+            Self::Http(http) => http.send(&message, limit, refused_points),
             Self::Grpc(grpc) => grpc.metrics(message, limit),
         }
     }
@@ -54,40 +54,43 @@ impl Connection {
 
     pub(super) fn logs(&self, message: ExportLogsServiceRequest, limit: Duration) -> Sent {
         match self {
-            Self::Http(http) => http.send(&message, limit, refused_log_records),
+            Self::Http(http) => http.send(&message, limit, refused_logs),
             Self::Grpc(grpc) => grpc.logs(message, limit),
         }
     }
 }
 
-/// What a service refused: the number of items, and a message that says which and why.
-pub(super) type Refused = (i64, String);
+/// What a service refused: the number of items, their kind, and a message that says which and why.
+pub(super) type Refused = (i64, &'static str, String);
 
 /// What the metrics service refused.
-pub(super) fn refused_data_points(answer: ExportMetricsServiceResponse) -> Option<Refused> {
+pub(super) fn refused_points(answer: ExportMetricsServiceResponse) -> Option<Refused> {
     let partial = answer.partial_success?;
     let count = partial.rejected_data_points;
-    (count > 0).then(|| (count, format!("data points: {}", partial.error_message)))
+    Some((count, "data points", partial.error_message))
 }
 
 /// What the trace service refused.
 pub(super) fn refused_spans(answer: ExportTraceServiceResponse) -> Option<Refused> {
     let partial = answer.partial_success?;
-    let count = partial.rejected_spans;
-    (count > 0).then(|| (count, format!("spans: {}", partial.error_message)))
+    Some((partial.rejected_spans, "spans", partial.error_message))
 }
 
 /// What the logs service refused.
-pub(super) fn refused_log_records(answer: ExportLogsServiceResponse) -> Option<Refused> {
+pub(super) fn refused_logs(answer: ExportLogsServiceResponse) -> Option<Refused> {
     let partial = answer.partial_success?;
     let count = partial.rejected_log_records;
-    (count > 0).then(|| (count, format!("log records: {}", partial.error_message)))
+    Some((count, "log records", partial.error_message))
 }
 
-pub(super) fn partial_failure(to: &str, (count, what): &Refused) -> Failure {
-    Failure {
-        refused: u64::try_from(*count).ok(),
-        ..Failure::lasting(format!("`{to}` rejected {count} {what}"))
+/// The outcome of a request that the service answered.
+pub(super) fn outcome(to: &str, refused: Option<Refused>) -> Sent {
+    match refused {
+        Some((count, what, message)) if count > 0 => Err(Failure {
+            refused: u64::try_from(count).ok(),
+            ..Failure::lasting(format!("`{to}` rejected {count} {what}: {message}"))
+        }),
+        _ => Ok(()),
     }
 }
 

@@ -25,8 +25,7 @@ use tonic_types::StatusExt;
 
 use super::super::background::{Failure, Retry};
 use super::connection::{
-    Refused, Sent, partial_failure, public_address, refused_data_points, refused_log_records,
-    refused_spans,
+    Refused, Sent, outcome, public_address, refused_logs, refused_points, refused_spans,
 };
 use super::settings::Target;
 
@@ -83,7 +82,7 @@ impl Grpc {
             client = client.send_compressed(CompressionEncoding::Gzip);
         }
         let answer = client.export(self.request(message));
-        self.wait_for(limit, answer, refused_data_points)
+        self.wait_for(limit, answer, refused_points)
     }
 
     pub(super) fn traces(&self, message: ExportTraceServiceRequest, limit: Duration) -> Sent {
@@ -101,7 +100,7 @@ impl Grpc {
             client = client.send_compressed(CompressionEncoding::Gzip);
         }
         let answer = client.export(self.request(message));
-        self.wait_for(limit, answer, refused_log_records)
+        self.wait_for(limit, answer, refused_logs)
     }
 
     fn request<M>(&self, message: M) -> Request<M> {
@@ -135,10 +134,7 @@ impl Grpc {
                 ),
                 retry_of(&status),
             )),
-            Ok(Ok(answer)) => match refused(answer.into_inner()) {
-                Some(problem) => Err(partial_failure(&to, &problem)),
-                None => Ok(()),
-            },
+            Ok(Ok(answer)) => outcome(&to, refused(answer.into_inner())),
         }
     }
 }

@@ -14,7 +14,7 @@ use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 use super::super::background::{Failure, Retry};
 use super::super::gzip;
-use super::connection::{Refused, Sent, partial_failure, public_address};
+use super::connection::{Refused, Sent, outcome, public_address};
 use super::settings::{Protocol, Target};
 
 /// Maximum number of bytes read from an answer, which contains only what was refused.
@@ -89,17 +89,14 @@ impl Http {
             let mut body = answer.into_body();
             // An answer that cannot be read still means that the request was accepted.
             let read = body.with_config().limit(MOST_ANSWER).read_to_vec();
-            let problem = read.ok().and_then(|bytes| {
+            let refused = read.ok().and_then(|bytes| {
                 if json {
                     refused_in_json(&bytes)
                 } else {
                     A::decode(&bytes[..]).ok().and_then(refused)
                 }
             });
-            return match problem {
-                Some(problem) => Err(partial_failure(&to, &problem)),
-                None => Ok(()),
-            };
+            return outcome(&to, refused);
         }
         let retry_after = answer
             .headers()
@@ -120,6 +117,7 @@ fn refused_in_json(answer: &[u8]) -> Option<Refused> {
     let answer: Value = serde_json::from_slice(answer).ok()?;
     let partial = answer.get("partialSuccess")?;
     let message = partial.get("errorMessage").and_then(Value::as_str);
+    let message = message.unwrap_or_default();
     [
         ("rejectedDataPoints", "data points"),
         ("rejectedSpans", "spans"),
@@ -131,7 +129,7 @@ fn refused_in_json(answer: &[u8]) -> Option<Refused> {
         let count = count
             .as_i64()
             .or_else(|| count.as_str().and_then(|text| text.parse().ok()))?;
-        (count > 0).then(|| (count, format!("{what}: {}", message.unwrap_or_default())))
+        (count > 0).then(|| (count, what, message.to_owned()))
     })
 }
 
@@ -186,7 +184,7 @@ mod tests {
                 r#"{{"partialSuccess": {{"rejectedSpans": {count}, "errorMessage": "too old"}}}}"#
             );
             let found = refused_in_json(answer.as_bytes());
-            assert_eq!(found, Some((3, "spans: too old".to_owned())));
+            assert_eq!(found, Some((3, "spans", "too old".to_owned())));
         }
         assert_eq!(refused_in_json(br#"{"partialSuccess": {}}"#), None);
         assert_eq!(refused_in_json(b"{}"), None);

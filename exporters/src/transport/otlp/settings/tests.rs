@@ -14,7 +14,7 @@ fn read(given: &[(&str, &str)], environment: &[(&str, &str)]) -> Settings {
 }
 
 fn endpoint_of(target: Option<Target>) -> String {
-    line.unwrap().endpoint.to_string()
+    target.unwrap().endpoint.to_string()
 }
 
 #[test]
