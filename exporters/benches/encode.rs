@@ -1,4 +1,4 @@
-//! What a tick costs on its way to the disk, and what merging old ones costs.
+//! Measures the cost to write a tick to the disk, and the cost to merge old ticks.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark stops where it fails")]
 

@@ -1,7 +1,7 @@
-//! OpenTelemetry's own SDK with as many instruments as the run of the benchmark, all told as often:
-//! what it takes to gather them and to make the same message of them.
+//! Measures OpenTelemetry's own SDK with as many instruments as the run of the benchmark, all updated as
+//! often: the time to collect them and to build the same message.
 //!
-//! Its reader gathers on a thread of its own, so its time holds two switches of threads.
+//! Its reader collects on a separate thread, so its time includes two thread switches.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,9 +1,8 @@
-//! What the export of one interval's metrics to a collector costs: the hand-over, which the export
-//! thread pays each tick, and the encoding, which the destination's own thread pays each interval;
-//! beside the latter, what OpenTelemetry's SDK takes for as many instruments of its own.
+//! Measures the cost to export one interval's metrics to a collector. The export thread pays for the
+//! hand-over at each tick. The destination's own thread pays for the encoding at each interval. The
+//! reference for the encoding is OpenTelemetry's SDK with as many instruments.
 //!
-//! The run has a loop, 10 stages, 8 GPUs and what is read of a process, and has gone on for ten
-//! minutes.
+//! The run has a loop, 10 stages, 8 GPUs and the readings of a process, and is ten minutes old.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark stops where it fails")]
 

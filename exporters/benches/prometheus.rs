@@ -1,6 +1,6 @@
-//! What a scrape costs: the text of a run, by how many stages it has, beside what `prometheus-client`,
-//! the official library, takes for as many histograms. The export thread waits for it at most once a
-//! scrape; training never does.
+//! Measures the cost of a scrape: the text of a run, by its number of stages. The reference is
+//! `prometheus-client`, the official library, with as many histograms. The export thread waits for it at
+//! most once per scrape; training never does.
 
 use divan::Bencher;
 use divan::counter::BytesCount;

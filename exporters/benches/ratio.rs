@@ -1,4 +1,4 @@
-//! Two ways to do the same, in turns, so that what else the machine does slows both.
+//! Measures two ways to do the same in turns, so that other load on the machine slows both.
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,7 @@
-//! How fast a large run is read, of one rank and of several, whose ticks are compared. `HEADSPACE_BENCH_MIB` sets its size (128; 1024 is the target's).
+//! Measures how fast a large run is read: one rank, and several ranks whose ticks are compared.
+//! `HEADSPACE_BENCH_MIB` sets its size (default 128; the target is stated for 1024).
 //!
-//! The last line tells the most memory that the process held, which the target bounds as well.
+//! The last line has the peak memory of the process, which the target also limits.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark stops where it fails")]
 

@@ -1,4 +1,4 @@
-//! Ticks like those of a real run, for the benchmarks.
+//! Creates ticks like those of a real run, for the benchmarks.
 
 use std::collections::BTreeMap;
 

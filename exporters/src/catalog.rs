@@ -1,11 +1,10 @@
-//! The only list of destinations besides the run folder: their names, and how to open them.
+//! Lists the destinations besides the run folder, parses their options, and opens them. There is no other
+//! list.
 //!
 //! A destination is selected by a kind and options. Both are text, so the environment, the Python
 //! classes and the command line all use the same code. The run folder is not in the list: it is always
 //! written, and all other outputs can be recreated from it.
 
-#[cfg(feature = "otlp")]
-mod otlp;
 mod prometheus;
 
 use std::collections::BTreeMap;
@@ -15,7 +14,7 @@ use headspace_agent::notice::Notice;
 use headspace_agent::port::Exporter;
 
 #[cfg(feature = "otlp")]
-use crate::transport::otlp::settings::Given;
+use crate::transport::otlp::{self, settings::Arguments};
 use crate::transport::pipe::{Address, PipeExporter};
 
 /// Options by name. `at` is the text after the colon in `HEADSPACE_EXPORT`.
@@ -26,7 +25,7 @@ pub type Options = BTreeMap<String, String>;
 pub enum Destination {
     /// An OpenTelemetry collector, with the user's settings.
     #[cfg(feature = "otlp")]
-    Otlp(Box<Given>),
+    Otlp(Box<Arguments>),
     /// Lines to the readers of a named pipe or, with `unix:` before the path, of a socket.
     Pipe(String),
     /// An HTTP endpoint that Prometheus scrapes.
@@ -60,6 +59,15 @@ pub struct Opened {
     pub notices: Vec<Notice>,
 }
 
+impl Opened {
+    fn only(exporter: impl Exporter) -> Self {
+        Self {
+            exporters: vec![Box::new(exporter)],
+            notices: Vec::new(),
+        }
+    }
+}
+
 /// Why a destination cannot be used. Training is not affected.
 #[derive(Debug, thiserror::Error)]
 pub enum DestinationError {
@@ -87,8 +95,24 @@ pub enum DestinationError {
     },
 }
 
+impl DestinationError {
+    fn invalid(kind: &'static str, problem: impl Into<String>) -> Self {
+        Self::Option {
+            kind,
+            problem: problem.into(),
+        }
+    }
+
+    fn closed(kind: &'static str, problem: impl Into<String>) -> Self {
+        Self::Closed {
+            kind,
+            problem: problem.into(),
+        }
+    }
+}
+
 /// The names of all destinations.
-pub const KINDS: &[&str] = &[
+const KINDS: &[&str] = &[
     #[cfg(feature = "otlp")]
     "otlp",
     "pipe",
@@ -105,7 +129,7 @@ impl Destination {
     pub fn parse(kind: &str, options: &Options) -> Result<Self, DestinationError> {
         match kind {
             #[cfg(feature = "otlp")]
-            "otlp" => otlp::parse(options),
+            "otlp" => parse_otlp(options),
             "pipe" => parse_pipe(options),
             "prometheus" => prometheus::parse(options),
             "textfile" => prometheus::parse_textfile(options),
@@ -123,7 +147,7 @@ impl Destination {
     pub fn open(&self, place: &Place) -> Result<Opened, DestinationError> {
         match self {
             #[cfg(feature = "otlp")]
-            Self::Otlp(given) => otlp::open(given, place),
+            Self::Otlp(arguments) => open_otlp(arguments, place),
             Self::Pipe(at) => open_pipe(at, place),
             Self::Prometheus { host, port } => prometheus::open(host, *port, place),
             Self::Textfile(folder) => prometheus::open_textfile(folder),
@@ -131,33 +155,42 @@ impl Destination {
     }
 }
 
+#[cfg(feature = "otlp")]
+fn parse_otlp(options: &Options) -> Result<Destination, DestinationError> {
+    match Arguments::parse(options) {
+        Ok(arguments) => Ok(Destination::Otlp(Box::new(arguments))),
+        Err(problem) => Err(DestinationError::invalid("otlp", problem)),
+    }
+}
+
+#[cfg(feature = "otlp")]
+fn open_otlp(arguments: &Arguments, place: &Place) -> Result<Opened, DestinationError> {
+    match otlp::open(arguments, place.local_rank, place.world_size) {
+        Ok((exporters, notices)) => Ok(Opened { exporters, notices }),
+        Err(error) => {
+            let problem = format!("the system gives no thread for it: {error}");
+            Err(DestinationError::closed("otlp", problem))
+        }
+    }
+}
+
 fn parse_pipe(options: &Options) -> Result<Destination, DestinationError> {
-    let refused = |problem: String| DestinationError::Option {
-        kind: "pipe",
-        problem,
-    };
     if let Some(other) = options.keys().find(|name| *name != "at") {
-        return Err(refused(format!(
-            "`{other}` is not an option (there is: `at`)"
-        )));
+        let problem = format!("`{other}` is not an option (there is: `at`)");
+        return Err(DestinationError::invalid("pipe", problem));
     }
     match options.get("at").map(|at| at.trim()) {
-        None | Some("" | "unix:") => Err(refused(
-            "it needs a path (write `pipe:PATH`, or `pipe:unix:PATH` for a socket)".to_owned(),
-        )),
+        None | Some("" | "unix:") => {
+            let problem = "it needs a path (write `pipe:PATH`, or `pipe:unix:PATH` for a socket)";
+            Err(DestinationError::invalid("pipe", problem))
+        }
         Some(at) => Ok(Destination::Pipe(at.to_owned())),
     }
 }
 
 fn open_pipe(at: &str, place: &Place) -> Result<Opened, DestinationError> {
-    let pipe = PipeExporter::open(&Address::of(at, place.rank)).map_err(|error| {
-        DestinationError::Closed {
-            kind: "pipe",
-            problem: error.to_string(),
-        }
-    })?;
-    Ok(Opened {
-        exporters: vec![Box::new(pipe)],
-        notices: Vec::new(),
-    })
+    match PipeExporter::open(&Address::of(at, place.rank)) {
+        Ok(pipe) => Ok(Opened::only(pipe)),
+        Err(error) => Err(DestinationError::closed("pipe", error.to_string())),
+    }
 }

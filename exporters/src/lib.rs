@@ -1,4 +1,4 @@
-//! Destinations of records: how records are encoded as bytes, and how the bytes are delivered.
+//! Encodes records as bytes, and delivers the bytes to destinations.
 //!
 //! [`encode`] converts records to bytes and back, without access to files or sockets. [`transport`]
 //! delivers the bytes, with one module per destination. [`run_folder`] defines the layout of a run on

@@ -1,4 +1,4 @@
-//! The committed JSON Schemas are the ones that the types make.
+//! Checks that the committed JSON Schemas match the types.
 //!
 //! `make schema` runs this test with `HEADSPACE_WRITE_SCHEMA=1`, which writes the files first.
 
@@ -7,7 +7,7 @@ use std::path::Path;
 use headspace_exporters::encode::schema::{comparison_json_schema, json_schema, schema_text};
 
 #[test]
-fn the_committed_schemas_are_the_ones_of_the_types() {
+fn the_committed_schemas_match_the_types() {
     for (name, schema) in [
         ("headspace-1.schema.json", json_schema()),
         ("headspace-compare-1.schema.json", comparison_json_schema()),

@@ -28,7 +28,7 @@ impl FoundRun {
         if !path.is_dir() {
             return Ok(Self {
                 path: path.to_path_buf(),
-                run: Run::read_file(path)?,
+                run: Run::read(path)?,
                 ranks: None,
             });
         }

@@ -1,4 +1,4 @@
-//! Parses the Prometheus destinations: an endpoint, or a file.
+//! Parses and opens the Prometheus destinations: an endpoint, or a file.
 
 use std::path::{Path, PathBuf};
 
@@ -28,12 +28,12 @@ pub(super) fn parse(options: &Options) -> Result<Destination, DestinationError> 
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let port = match port {
         "" => PORT,
-        port => port.parse().map_err(|_| DestinationError::Option {
-            kind: "prometheus",
-            problem: format!(
+        port => port.parse().map_err(|_| {
+            let problem = format!(
                 "`{port}` is not a port from 0 to 65535 (write `prometheus:{PORT}` or \
                  `prometheus:HOST:{PORT}`)"
-            ),
+            );
+            DestinationError::invalid("prometheus", problem)
         })?,
     };
     Ok(Destination::Prometheus {
@@ -43,64 +43,59 @@ pub(super) fn parse(options: &Options) -> Result<Destination, DestinationError> 
 }
 
 pub(super) fn open(host: &str, port: u16, place: &Place) -> Result<Opened, DestinationError> {
+    let local_rank = place.local_rank;
     let own = match port {
         0 => Some(0),
-        port => u16::try_from(place.local_rank)
+        port => u16::try_from(local_rank)
             .ok()
             .and_then(|rank| port.checked_add(rank)),
     };
-    let own = own.ok_or_else(|| DestinationError::Option {
-        kind: "prometheus",
-        problem: format!(
-            "port {port} and local rank {} are more than 65535 together (choose a lower port)",
-            place.local_rank
-        ),
+    let own = own.ok_or_else(|| {
+        let problem = format!(
+            "port {port} and local rank {local_rank} are more than 65535 together (choose a lower port)"
+        );
+        DestinationError::invalid("prometheus", problem)
     })?;
-    let exporter =
-        PrometheusExporter::open(host, own).map_err(|error| DestinationError::Closed {
-            kind: "prometheus",
-            problem: format!("cannot listen at port {own} of `{host}`: {error} (choose another)"),
-        })?;
-    let told = Notice::Serving {
+    let exporter = PrometheusExporter::open(host, own).map_err(|error| {
+        let problem = format!("cannot listen at port {own} of `{host}`: {error} (choose another)");
+        DestinationError::closed("prometheus", problem)
+    })?;
+    let serving = Notice::Serving {
         exporter: "prometheus",
         at: format!("http://{}/metrics", exporter.address()),
     };
     Ok(Opened {
         exporters: vec![Box::new(exporter)],
-        notices: vec![told],
+        notices: vec![serving],
     })
 }
 
 pub(super) fn parse_textfile(options: &Options) -> Result<Destination, DestinationError> {
     let folder = options.get("at").filter(|folder| !folder.is_empty());
-    let folder = folder.ok_or_else(|| DestinationError::Option {
-        kind: "textfile",
-        problem: "the folder is missing (write `textfile:/var/lib/node_exporter`)".to_owned(),
-    })?;
-    Ok(Destination::Textfile(PathBuf::from(folder)))
+    let missing = "the folder is missing (write `textfile:/var/lib/node_exporter`)";
+    folder
+        .map(|folder| Destination::Textfile(PathBuf::from(folder)))
+        .ok_or_else(|| DestinationError::invalid("textfile", missing))
 }
 
 pub(super) fn open_textfile(folder: &Path) -> Result<Opened, DestinationError> {
-    let exporter = textfile::open(folder).map_err(|error| DestinationError::Closed {
-        kind: "textfile",
-        problem: format!("cannot make `{}`: {error}", folder.display()),
+    let exporter = textfile::open(folder).map_err(|error| {
+        let problem = format!("cannot make `{}`: {error}", folder.display());
+        DestinationError::closed("textfile", problem)
     })?;
-    Ok(Opened {
-        exporters: vec![Box::new(exporter)],
-        notices: Vec::new(),
-    })
+    Ok(Opened::only(exporter))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn asked(kind: &str, at: &str) -> Result<Destination, DestinationError> {
+    fn parsed(kind: &str, at: &str) -> Result<Destination, DestinationError> {
         Destination::parse(kind, &Options::from([("at".to_owned(), at.to_owned())]))
     }
 
     #[test]
-    fn prometheus_listens_at_loopback_unless_told_otherwise() {
+    fn prometheus_listens_on_loopback_by_default() {
         for (at, host, port) in [
             ("", "127.0.0.1", 9464),
             ("9500", "127.0.0.1", 9500),
@@ -111,43 +106,43 @@ mod tests {
         ] {
             let host = host.to_owned();
             let expected = Destination::Prometheus { host, port };
-            assert_eq!(asked("prometheus", at).unwrap(), expected, "{at}");
+            assert_eq!(parsed("prometheus", at).unwrap(), expected, "{at}");
         }
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_the_way_out() {
+    fn errors_for_invalid_options_say_what_to_write() {
         for (kind, at, said) in [
             ("prometheus", "node7:high", "`high` is not a port"),
             ("prometheus", "70000", "`70000` is not a port"),
             ("textfile", "", "the folder is missing"),
         ] {
-            let error = asked(kind, at).unwrap_err().to_string();
+            let error = parsed(kind, at).unwrap_err().to_string();
             assert!(error.contains(said), "{error}");
         }
     }
 
     #[test]
-    fn each_process_of_a_machine_has_a_port_of_its_own_and_says_which() {
+    fn each_process_of_a_machine_has_its_own_port_and_reports_it() {
         let place = |local_rank| Place {
             rank: 5,
             local_rank,
             world_size: 8,
         };
-        let last = asked("prometheus", "65535").unwrap();
+        let last = parsed("prometheus", "65535").unwrap();
         let error = last.open(&place(1)).err().unwrap();
         assert!(error.to_string().contains("local rank 1"), "{error}");
 
-        let first = asked("prometheus", "0").unwrap().open(&place(0)).unwrap();
-        let told = first.notices[0].to_string();
-        let port = told.rsplit(['/', ':']).nth(1).unwrap();
+        let first = parsed("prometheus", "0").unwrap().open(&place(0)).unwrap();
+        let notice = first.notices[0].to_string();
+        let port = notice.rsplit(['/', ':']).nth(1).unwrap();
         let port: u16 = port.parse().unwrap();
         // With any port other than the next one, this would fail because the address is in use.
-        let taken = Destination::Prometheus {
+        let in_use = Destination::Prometheus {
             host: "127.0.0.1".to_owned(),
             port: port - 1,
         };
-        let error = taken.open(&place(1)).err().unwrap().to_string();
+        let error = in_use.open(&place(1)).err().unwrap().to_string();
         assert!(error.contains(&format!("port {port}")), "{error}");
     }
 }

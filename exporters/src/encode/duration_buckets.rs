@@ -1,5 +1,5 @@
-//! Durations counted since the start of a run, in the form that destinations need: exponential buckets
-//! for OpenTelemetry, fixed boundaries for Prometheus.
+//! Counts durations since the start of a run, in exponential buckets for OpenTelemetry and with fixed
+//! boundaries for Prometheus.
 //!
 //! The counts come from the records' histograms, whose buckets are at most 0.8 % wide. Empty buckets
 //! use no memory.
@@ -13,10 +13,14 @@ use headspace_agent::model::distribution::{DistributionRecord, bucket_bounds};
 pub struct Times {
     /// Counts by bucket index of the records' histograms.
     counts: BTreeMap<u64, u64>,
-    count: u64,
-    sum_s: f64,
-    min_s: f64,
-    max_s: f64,
+    /// Number of durations.
+    pub(super) count: u64,
+    /// Sum of the durations, in seconds.
+    pub(super) sum_s: f64,
+    /// The shortest duration in seconds; 0 if there is none.
+    pub(super) min_s: f64,
+    /// The longest duration in seconds.
+    pub(super) max_s: f64,
 }
 
 /// Counts of adjacent exponential buckets. Bucket `i` contains durations in seconds greater than
@@ -56,26 +60,6 @@ impl Times {
         self.max_s = self.max_s.max(max_s);
         self.count += added;
         self.sum_s += record.sum_ms / 1e3;
-    }
-
-    /// Number of durations.
-    pub fn count(&self) -> u64 {
-        self.count
-    }
-
-    /// Sum of the durations, in seconds.
-    pub fn sum_s(&self) -> f64 {
-        self.sum_s
-    }
-
-    /// The shortest duration in seconds; 0 if there is none.
-    pub fn min_s(&self) -> f64 {
-        self.min_s
-    }
-
-    /// The longest duration in seconds.
-    pub fn max_s(&self) -> f64 {
-        self.max_s
     }
 
     /// For each boundary, the number of durations that do not exceed it. Boundaries are in seconds and
@@ -165,26 +149,26 @@ mod tests {
     }
 
     #[test]
-    fn records_add_up_with_their_sum_and_their_ends() {
+    fn counts_sums_and_extremes_add_up_over_records() {
         let mut times = of(&[10, 20]);
         let mut d = Distribution::default();
         d.record(1_000_000);
         times.add(&DistributionRecord::from(&d));
         times.add(&DistributionRecord::default());
 
-        assert_eq!(times.count(), 3);
-        assert!((times.sum_s() - 0.031).abs() < 1e-12);
-        assert!((times.min_s() - 0.001).abs() < 1e-12 && (times.max_s() - 0.02).abs() < 1e-12);
+        assert_eq!(times.count, 3);
+        assert!((times.sum_s - 0.031).abs() < 1e-12);
+        assert!((times.min_s - 0.001).abs() < 1e-12 && (times.max_s - 0.02).abs() < 1e-12);
     }
 
     #[test]
-    fn fixed_boundaries_count_what_is_at_most_as_long() {
+    fn each_fixed_boundary_counts_the_durations_up_to_it() {
         let times = of(&[1, 4, 9, 400, 20_000]);
         assert_eq!(times.up_to(&[0.005, 0.05, 1.0]), [2, 3, 4]);
     }
 
     #[test]
-    fn exponential_buckets_hold_every_duration_within_their_bounds() {
+    fn every_duration_lies_within_the_bounds_of_its_exponential_bucket() {
         let times = of(&[1, 4, 4, 9, 400]);
         let found = times.exponential(4, 160);
         assert_eq!(found.scale, 4);
@@ -197,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_far_apart_take_a_coarser_scale_and_no_more_buckets() {
+    fn widely_spread_durations_use_a_coarser_scale_instead_of_more_buckets() {
         let found = of(&[1, 3_600_000]).exponential(6, 160);
         assert!(found.counts.len() <= 160 && found.scale < 6, "{found:?}");
         assert_eq!(Times::default().exponential(6, 160).counts, [0_u64; 0]);

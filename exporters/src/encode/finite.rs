@@ -1,6 +1,6 @@
-//! Numbers that JSON cannot represent: infinity and NaN.
+//! Omits numbers that JSON cannot represent: infinity and NaN.
 //!
-//! Serde writes them as `null`. An optional number is then read as absent, which is correct. If the
+//! Serde writes such a number as `null`. An optional number is then read as absent, which is correct. If the
 //! number is required, the record cannot be read at all. In that case the smallest optional part that
 //! contains the number is omitted: a reading, an item of a list, or an optional field. One bad number
 //! therefore never costs the whole record, and never appears as another number.

@@ -9,6 +9,8 @@ use std::io;
 
 use headspace_agent::model::record::SCHEMA;
 use headspace_agent::model::{Record, RecordBody};
+use serde::de::IntoDeserializer;
+use serde::de::value::{self, StrDeserializer};
 use serde::{Deserialize, Serialize};
 use serde_json::ser::{CompactFormatter, Formatter};
 
@@ -18,7 +20,8 @@ use super::finite;
 pub(super) const BEGINNING: &str = r#"{"schema":"headspace/"#;
 
 /// The kind of a record: the `kind` field of the schema.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// A description of the process and its environment.
     Run,
@@ -46,15 +49,8 @@ impl Kind {
     ];
 
     fn parse(name: &str) -> Option<Self> {
-        Some(match name {
-            "run" => Self::Run,
-            "tick" => Self::Tick,
-            "epoch" => Self::Epoch,
-            "probe" => Self::Probe,
-            "notice" => Self::Notice,
-            "summary" => Self::Summary,
-            _ => return None,
-        })
+        let name: StrDeserializer<'_, value::Error> = name.into_deserializer();
+        Self::deserialize(name).ok()
     }
 }
 
@@ -99,20 +95,26 @@ impl LineError {
 /// is then unchanged.
 pub fn encode(record: &Record, out: &mut Vec<u8>) -> io::Result<()> {
     let start = out.len();
-    let mut nulls = write(record, out);
+    let written = write_readable(record, out);
+    match written {
+        Ok(()) => out.push(b'\n'),
+        Err(_) => out.truncate(start),
+    }
+    Ok(written?)
+}
+
+/// Writes the record so that [`decode`] can read it back.
+fn write_readable(record: &Record, out: &mut Vec<u8>) -> serde_json::Result<()> {
+    let start = out.len();
+    let nulls = write(record, out)?;
     // A null is an absent value, or a number that JSON cannot represent. If the number is required, the
     // record cannot be read back.
-    if matches!(nulls, Ok(1..)) && decode(&out[start..]).is_err() {
+    if nulls > 0 && decode(&out[start..]).is_err() {
         out.truncate(start);
         let mut readable = record.clone();
         finite::leave_out_unreadable(&mut readable);
-        nulls = write(&readable, out);
+        write(&readable, out)?;
     }
-    if let Err(error) = nulls {
-        out.truncate(start);
-        return Err(error.into());
-    }
-    out.push(b'\n');
     Ok(())
 }
 
@@ -161,19 +163,14 @@ pub fn decode(line: &[u8]) -> Result<Record, LineError> {
     Envelope::parse(line)?.decode()
 }
 
-/// The fields that every record has, from a line that is valid JSON throughout.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Envelope<'a> {
-    /// The record's kind.
-    pub kind: Kind,
-    /// Wall-clock time of writing, nanoseconds since 1970-01-01 UTC.
-    pub time_unix_nano: u64,
-    run_id: Cow<'a, str>,
-    rank: u32,
-    pid: u32,
+/// A line that is valid JSON throughout, and the fields that every record has.
+pub(super) struct Envelope<'a> {
+    pub(super) kind: Kind,
+    pub(super) fields: Fields<'a>,
     line: &'a str,
 }
 
+/// The fields that every record has.
 #[derive(Deserialize)]
 pub(super) struct Fields<'a> {
     #[serde(borrow)]
@@ -189,16 +186,13 @@ pub(super) struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     /// Checks the fields, and returns the envelope of `line`.
-    pub(super) fn of(self, line: &'a str) -> Result<Envelope<'a>, LineError> {
+    pub(super) fn into_envelope(self, line: &'a str) -> Result<Envelope<'a>, LineError> {
         if self.schema != SCHEMA {
-            return Err(of_schema(&self.schema));
+            return Err(error_for_schema(&self.schema));
         }
         Ok(Envelope {
             kind: Kind::parse(&self.kind).ok_or(LineError::UnknownKind)?,
-            time_unix_nano: self.time_unix_nano,
-            run_id: self.run_id,
-            rank: self.rank,
-            pid: self.pid,
+            fields: self,
             line,
         })
     }
@@ -210,14 +204,14 @@ impl<'a> Envelope<'a> {
     /// # Errors
     ///
     /// Returns [`LineError`] with the reason why the line is not a record.
-    pub fn parse(line: &'a [u8]) -> Result<Self, LineError> {
+    pub(super) fn parse(line: &'a [u8]) -> Result<Self, LineError> {
         let text = std::str::from_utf8(line).map_err(|_| LineError::Damaged)?;
         if !text.starts_with('{') {
             return Err(stray(text));
         }
         let fields: Fields<'a> =
             serde_json::from_str(text).map_err(|error| refused(text, &error))?;
-        fields.of(text)
+        fields.into_envelope(text)
     }
 
     /// Reads the rest of the record.
@@ -225,7 +219,7 @@ impl<'a> Envelope<'a> {
     /// # Errors
     ///
     /// Returns [`LineError::Damaged`] if the line is JSON but not a record of its kind.
-    pub fn decode(self) -> Result<Record, LineError> {
+    pub(super) fn decode(self) -> Result<Record, LineError> {
         let body = match self.kind {
             Kind::Run => self.body().map(RecordBody::Run),
             Kind::Tick => self.body().map(RecordBody::Tick),
@@ -236,10 +230,10 @@ impl<'a> Envelope<'a> {
         };
         Ok(Record {
             schema: SCHEMA.to_owned(),
-            time_unix_nano: self.time_unix_nano,
-            run_id: self.run_id.into_owned(),
-            rank: self.rank,
-            pid: self.pid,
+            time_unix_nano: self.fields.time_unix_nano,
+            run_id: self.fields.run_id.into_owned(),
+            rank: self.fields.rank,
+            pid: self.fields.pid,
             body: body.map_err(|_| LineError::Damaged)?,
         })
     }
@@ -269,14 +263,14 @@ fn refused(text: &str, error: &serde_json::Error) -> LineError {
     match serde_json::from_str::<Named<'_>>(text) {
         Ok(Named {
             schema: Some(schema),
-        }) => of_schema(&schema),
+        }) => error_for_schema(&schema),
         Ok(Named { schema: None }) => LineError::Foreign,
         Err(_) => stray(text),
     }
 }
 
 /// Why a line with a `schema` field is not a record of this version.
-fn of_schema(schema: &str) -> LineError {
+fn error_for_schema(schema: &str) -> LineError {
     if schema == SCHEMA {
         LineError::Damaged
     } else if schema.starts_with("headspace/") {

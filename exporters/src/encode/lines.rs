@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_is_passed_over_in_bounded_memory() {
+    fn an_endless_line_is_skipped_in_bounded_memory() {
         let endless = io::repeat(b'x').take(200 << 20);
         let mut lines = Lines::new(endless.chain(&b"\nafter\n"[..]));
 
@@ -125,7 +125,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lines_do_not_depend_on_how_the_bytes_arrive(
+        fn lines_do_not_depend_on_the_sizes_of_reads(
             text in prop::collection::vec(prop_oneof![Just(b'\n'), any::<u8>()], 0..300),
             step in 1usize..20,
         ) {

@@ -29,10 +29,10 @@ pub struct Compactor {
 struct Pending {
     /// Number of ticks so far.
     held: u32,
-    /// The last tick. Its header, number, time and counters apply to the merged tick.
-    last: Record,
-    merged: u32,
-    interval_s: f64,
+    /// The first tick's record, with the time of the last tick. Its body is replaced at the end.
+    record: Record,
+    /// The number, time and counters of the last tick, and the total interval.
+    tick: TickRecord,
     loops: Vec<MergedLoop>,
     stages: Vec<StageSample>,
     queues: Vec<QueueSample>,
@@ -69,18 +69,16 @@ impl Compactor {
     }
 
     /// Adds a record. Returns a record that is complete, if any.
-    pub fn push(&mut self, record: Record) -> Option<Record> {
-        match &record.body {
-            RecordBody::Tick(_) => {
-                let pending = match self.pending.take() {
-                    Some(pending) => pending.add(record),
-                    None => Pending::of(record),
-                }?;
+    pub fn push(&mut self, mut record: Record) -> Option<Record> {
+        match &mut record.body {
+            RecordBody::Tick(tick) => {
+                let (tick, time_unix_nano) = (std::mem::take(tick), record.time_unix_nano);
+                let pending = self.pending.get_or_insert_with(|| Pending::new(record));
+                pending.add(tick, time_unix_nano);
                 if pending.held < self.merge {
-                    self.pending = Some(pending);
                     return None;
                 }
-                Some(pending.finish())
+                self.pending.take().map(Pending::finish)
             }
             RecordBody::Summary(_) => {
                 self.summary = Some(record);
@@ -92,65 +90,45 @@ impl Compactor {
     }
 
     /// The records still held, in order: fewer than `merge` ticks as one, and the last summary.
-    pub fn finish(self) -> impl Iterator<Item = Record> {
-        self.pending
-            .map(Pending::finish)
-            .into_iter()
-            .chain(self.summary)
+    pub fn finish(&mut self) -> impl Iterator<Item = Record> {
+        let tick = self.pending.take().map(Pending::finish);
+        tick.into_iter().chain(self.summary.take())
     }
 }
 
 impl Pending {
-    /// Returns `None` if `record` is not a tick, which the caller rules out.
-    fn of(mut record: Record) -> Option<Self> {
-        let tick = tick_mut(&mut record)?;
-        let empty = TickRecord {
-            tick: tick.tick,
-            at_s: tick.at_s,
-            dropped: tick.dropped,
-            ..TickRecord::default()
-        };
-        let tick = std::mem::replace(tick, empty);
-        let mut pending = Self {
+    fn new(record: Record) -> Self {
+        Self {
             held: 0,
-            last: record,
-            merged: 0,
-            interval_s: 0.0,
+            record,
+            tick: TickRecord::default(),
             loops: Vec::new(),
             stages: Vec::new(),
             queues: Vec::new(),
             readings: BTreeMap::new(),
-        };
-        pending.absorb(tick);
-        Some(pending)
+        }
     }
 
-    fn add(mut self, mut record: Record) -> Option<Self> {
-        let tick = std::mem::take(tick_mut(&mut record)?);
-        self.last.time_unix_nano = record.time_unix_nano;
-        self.absorb(tick);
-        Some(self)
-    }
-
-    fn absorb(&mut self, tick: TickRecord) {
+    fn add(&mut self, tick: TickRecord, time_unix_nano: u64) {
         self.held = self.held.saturating_add(1);
-        self.merged = self.merged.saturating_add(tick.merged.max(1));
-        self.interval_s += tick.interval_s;
+        self.record.time_unix_nano = time_unix_nano;
+        self.tick = TickRecord {
+            tick: tick.tick,
+            at_s: tick.at_s,
+            dropped: tick.dropped,
+            interval_s: self.tick.interval_s + tick.interval_s,
+            merged: self.tick.merged.saturating_add(tick.merged.max(1)),
+            ..TickRecord::default()
+        };
         for entry in tick.loops {
-            self.absorb_loop(entry);
+            self.add_loop(entry);
         }
         for entry in &tick.stages {
-            self.absorb_stage(entry);
+            self.add_stage(entry);
         }
         for entry in &tick.queues {
-            self.absorb_queue(entry);
+            self.add_queue(entry);
         }
-        let Some(last) = tick_mut(&mut self.last) else {
-            return;
-        };
-        last.tick = tick.tick;
-        last.at_s = tick.at_s;
-        last.dropped = tick.dropped;
         for (scope, readings) in tick.readings {
             for (key, value) in readings {
                 let kind = kind(&key);
@@ -166,7 +144,7 @@ impl Pending {
         }
     }
 
-    fn absorb_loop(&mut self, entry: LoopTick) {
+    fn add_loop(&mut self, entry: LoopTick) {
         let same = |l: &&mut MergedLoop| l.entry.name == entry.name && l.entry.phase == entry.phase;
         let Some(merged) = self.loops.iter_mut().find(same) else {
             self.loops.push(MergedLoop {
@@ -177,9 +155,9 @@ impl Pending {
             });
             return;
         };
-        merged.wait.merge(&Distribution::from(&entry.wait));
-        merged.compute.merge(&Distribution::from(&entry.compute));
-        merged.step.merge(&Distribution::from(&entry.step));
+        merged.wait.merge_record(&entry.wait);
+        merged.compute.merge_record(&entry.compute);
+        merged.step.merge_record(&entry.step);
         merged.entry.steps = merged.entry.steps.saturating_add(entry.steps);
         merged.entry.samples = match (merged.entry.samples, entry.samples) {
             (Some(a), Some(b)) => Some(a.saturating_add(b)),
@@ -187,7 +165,7 @@ impl Pending {
         };
     }
 
-    fn absorb_stage(&mut self, entry: &StageTick) {
+    fn add_stage(&mut self, entry: &StageTick) {
         let sample = StageSample::from(entry);
         let same = |s: &&mut StageSample| s.name == entry.name && s.worker == entry.worker;
         match self.stages.iter_mut().find(same) {
@@ -196,7 +174,7 @@ impl Pending {
         }
     }
 
-    fn absorb_queue(&mut self, entry: &QueueTick) {
+    fn add_queue(&mut self, entry: &QueueTick) {
         let sample = QueueSample::from(entry);
         let same = |q: &&mut QueueSample| q.name == entry.name && q.worker == entry.worker;
         match self.queues.iter_mut().find(same) {
@@ -205,20 +183,23 @@ impl Pending {
         }
     }
 
-    fn finish(mut self) -> Record {
-        let Some(tick) = tick_mut(&mut self.last) else {
-            return self.last;
-        };
-        tick.interval_s = self.interval_s;
-        tick.merged = self.merged;
-        tick.loops = self.loops.into_iter().map(MergedLoop::finish).collect();
-        tick.stages = self.stages.iter().map(StageTick::from).collect();
-        tick.queues = self.queues.iter().map(QueueTick::from).collect();
+    fn finish(self) -> Record {
+        let mut readings = BTreeMap::<String, BTreeMap<String, f64>>::new();
         for ((scope, key), merged) in self.readings {
-            let readings = tick.readings.entry(scope).or_default();
-            readings.insert(key, merged.value);
+            let of_scope = readings.entry(scope).or_default();
+            of_scope.insert(key, merged.value);
         }
-        self.last
+        let tick = TickRecord {
+            loops: self.loops.into_iter().map(MergedLoop::finish).collect(),
+            stages: self.stages.iter().map(StageTick::from).collect(),
+            queues: self.queues.iter().map(QueueTick::from).collect(),
+            readings,
+            ..self.tick
+        };
+        Record {
+            body: RecordBody::Tick(tick),
+            ..self.record
+        }
     }
 }
 
@@ -231,13 +212,6 @@ impl MergedLoop {
             sampled: Vec::new(),
             ..self.entry
         }
-    }
-}
-
-fn tick_mut(record: &mut Record) -> Option<&mut TickRecord> {
-    match &mut record.body {
-        RecordBody::Tick(tick) => Some(tick),
-        _ => None,
     }
 }
 
@@ -286,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_ticks_become_one_and_the_rest_is_not_lost() {
+    fn ten_ticks_become_one_and_the_remainder_is_kept() {
         let out = compact(Compactor::new(10), ticks(25));
 
         let merged: Vec<u32> = only_ticks(&out).iter().map(|t| t.merged).collect();
@@ -294,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_merged_tick_is_known_by_its_last() {
+    fn a_merged_tick_has_the_number_and_time_of_its_last_tick() {
         let out = compact(Compactor::new(10), ticks(10));
         let tick = only_ticks(&out)[0];
 
@@ -306,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn histograms_merge_without_loss_also_when_merged_twice() {
+    fn histograms_merge_without_loss_even_twice() {
         let all = ticks(100).fold(Distribution::default(), |mut all, record| {
             let RecordBody::Tick(tick) = &record.body else {
                 panic!("not a tick")
@@ -328,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn stages_and_queues_merge_without_loss_process_by_process() {
+    fn stages_and_queues_merge_without_loss_for_each_process() {
         let staged =
             |n| test_records::record(n, RecordBody::Tick(test_records::tick_with_stages(n)));
         let (mut stage, mut queue) = (StageSample::default(), QueueSample::default());
@@ -402,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_summary_is_kept_and_epochs_go_only_into_a_digest() {
+    fn merging_keeps_only_the_last_summary_and_a_digest_drops_epochs() {
         let summary = |steps| {
             let body = SummaryRecord {
                 steps,
@@ -421,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_holds_one_tick() {
+    fn a_digest_contains_one_tick() {
         let out = compact(Compactor::digest(), ticks(300));
 
         assert_eq!(only_ticks(&out).len(), 1);
@@ -455,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ordinary_tick_fits_two_kibibytes_and_a_merged_one_is_hardly_larger() {
+    fn an_ordinary_tick_fits_two_kibibytes_and_a_merged_tick_is_hardly_larger() {
         let ordinary = |n| {
             let mut tick = test_records::tick(n);
             tick.loops.truncate(1);

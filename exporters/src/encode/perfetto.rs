@@ -1,5 +1,5 @@
-//! A run as a trace for Perfetto's viewer (`ui.perfetto.dev`). Each rank is a process, with slices for
-//! its loops, counters for its readings, and its notices.
+//! Converts a run to a trace for Perfetto's viewer (`ui.perfetto.dev`). Each rank is a process, with
+//! slices for its loops, counters for its readings, and its notices.
 //!
 //! Records are added one by one and return bytes, so a long run needs no more memory than the counts of
 //! its ticks. Ranks come one after the other. The records of a rank come in the order of their
@@ -131,7 +131,7 @@ impl Process {
             self.take_early(to);
         }
         let Some(mut times) = self.times else { return };
-        let at = times.of(record.time_unix_nano);
+        let at = times.trace_time(record.time_unix_nano);
         self.until = self.until.max(at);
         match &record.body {
             RecordBody::Tick(tick) => {

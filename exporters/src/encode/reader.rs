@@ -136,11 +136,11 @@ impl<R: Read> Records<R> {
             if bytes.is_empty() {
                 continue;
             }
-            let mut take = |line| {
+            let mut read = |line| {
                 let on_tick = on_tick.as_mut().map(|on_tick| &mut **on_tick as _);
-                take(line, self.wanted, &mut self.tally, on_tick)
+                read_line(line, self.wanted, &mut self.tally, on_tick)
             };
-            let trouble = match take(bytes) {
+            let trouble = match read(bytes) {
                 Ok(Some(record)) => return Ok(Some(record)),
                 Ok(None) => continue,
                 Err(trouble) => trouble,
@@ -148,7 +148,7 @@ impl<R: Read> Records<R> {
             // A record that was appended after a truncated one is complete.
             let behind = memmem::rfind(bytes, BEGINNING.as_bytes())
                 .filter(|at| *at > 0)
-                .and_then(|at| take(bytes.get(at..)?).ok().flatten());
+                .and_then(|at| read(bytes.get(at..)?).ok().flatten());
             // The end of a file that is still being written, or whose writer was killed.
             let cut_short = !terminated && trouble == LineError::Damaged;
             let reason = if cut_short { LineError::Cut } else { trouble };
@@ -170,7 +170,7 @@ impl<R: Read> Iterator for Records<R> {
 
 /// Reads a line, counts it if it is a record, and keeps it if it is wanted. Ticks are not kept but
 /// passed to the callback, if there is one.
-fn take(
+fn read_line(
     line: &[u8],
     wanted: &'static [Kind],
     tally: &mut Tally,
@@ -180,12 +180,12 @@ fn take(
         && begins_as_tick(line)
         && let Some((envelope, tick)) = series_tick(line)
     {
-        tally.count(Kind::Tick, envelope.time_unix_nano);
+        tally.count(Kind::Tick, envelope.fields.time_unix_nano);
         on_tick(&tick);
         return Ok(None);
     }
     let envelope = Envelope::parse(line)?;
-    let (kind, time) = (envelope.kind, envelope.time_unix_nano);
+    let (kind, time) = (envelope.kind, envelope.fields.time_unix_nano);
     let record = match (kind, on_tick) {
         // Written by another program with another field order, or not a tick.
         (Kind::Tick, Some(on_tick)) => {
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_last_line_is_counted_and_the_records_before_it_are_read() {
+    fn reader_counts_a_truncated_last_line_and_reads_the_records_before_it() {
         let whole = test_records::line(&notice("whole"));
         for length in 1..whole.len() - 1 {
             let text = format!("{whole}{}", &whole[..length]);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_last_record_that_lacks_only_its_newline_is_whole() {
+    fn reader_accepts_a_last_record_without_newline() {
         let whole = test_records::line(&notice("whole"));
         let (records, tally) = read(whole.trim_end().as_bytes(), Kind::ALL);
 
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_appended_behind_a_cut_one_is_read() {
+    fn reader_returns_a_record_appended_after_a_truncated_one() {
         let whole = test_records::line(&notice("behind"));
         let text = format!("{}{whole}", &whole[..40]);
         let (records, tally) = read(text.as_bytes(), Kind::ALL);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_not_asked_for_is_counted_and_its_damage_is_noticed() {
+    fn reader_counts_unwanted_records_and_detects_damaged_ones() {
         let tick = test_records::line(&test_records::record(
             9,
             RecordBody::Tick(test_records::tick(3)),
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_lines_and_other_versions_are_told_apart() {
+    fn reader_distinguishes_foreign_lines_from_other_versions() {
         let text = format!(
             "epoch 1\r\n\n  \n{{\"a\": 1}}\n{}{}{}",
             test_records::line(&notice("x")).replace("headspace/1", "headspace/9"),
@@ -341,7 +341,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn good_lines_are_read_whatever_lies_between_them(
+        fn reader_returns_all_good_lines_between_any_others(
             pairs in prop::collection::vec((test_records::any_record(), rubbish()), 0..6),
             end in rubbish(),
         ) {
@@ -365,7 +365,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_without_a_panic(
+        fn reading_any_bytes_does_not_panic(
             bytes in prop::collection::vec(any::<u8>(), 0..2000),
         ) {
             let (records, _) = read(&bytes, Kind::ALL);

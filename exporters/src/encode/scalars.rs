@@ -1,4 +1,4 @@
-//! Records as named scalars at a step, for experiment trackers.
+//! Converts records to named scalars at a step, for experiment trackers.
 //!
 //! Means and percentiles cover one tick, so a curve follows the training. Results of the whole run are
 //! under `run/`. The step is that of the main loop.
@@ -200,26 +200,29 @@ mod tests {
     }
 
     #[test]
-    fn the_main_loop_has_the_plain_names_and_its_steps_count() {
+    fn the_main_loop_has_names_without_prefix_and_determines_the_step() {
         let mut scalar = Scalar::default();
-        let told = scalar
+        let scalars = scalar
             .take(&tick(vec![
                 entry("train", Phase::Live, 0, 3),
                 entry("train", Phase::Replay, 3, 2),
                 entry("check", Phase::Live, 0, 9),
             ]))
             .unwrap();
-        assert_eq!((told.step, told.time_unix_nano), (5, 7));
-        assert!((told.values["step_ms"] - 20.0).abs() < 1e-9);
-        assert!((told.values["step_p95_ms"] - 40.0).abs() < 0.4);
-        assert!((told.values["samples_per_s"] - 48.0).abs() < 1e-9);
-        assert!((told.values["replay/steps_per_s"] - 4.0).abs() < 1e-9);
-        assert!((told.values["loop/check/steps_per_s"] - 18.0).abs() < 1e-9);
-        assert!(!told.values.contains_key("wait_ms"), "no wait was measured");
+        assert_eq!((scalars.step, scalars.time_unix_nano), (5, 7));
+        assert!((scalars.values["step_ms"] - 20.0).abs() < 1e-9);
+        assert!((scalars.values["step_p95_ms"] - 40.0).abs() < 0.4);
+        assert!((scalars.values["samples_per_s"] - 48.0).abs() < 1e-9);
+        assert!((scalars.values["replay/steps_per_s"] - 4.0).abs() < 1e-9);
+        assert!((scalars.values["loop/check/steps_per_s"] - 18.0).abs() < 1e-9);
+        assert!(
+            !scalars.values.contains_key("wait_ms"),
+            "no wait was measured"
+        );
     }
 
     #[test]
-    fn the_summary_says_which_loop_is_the_main_one_and_what_is_not_known_is_absent() {
+    fn the_summary_names_the_main_loop_and_unknown_values_are_absent() {
         let mut scalar = Scalar::default();
         scalar.take(&tick(vec![
             entry("check", Phase::Live, 0, 9),
@@ -232,9 +235,9 @@ mod tests {
             ..SummaryRecord::default()
         };
         let record = test_records::record(8, RecordBody::Summary(Box::new(summary)));
-        let told = scalar.take(&record).unwrap();
-        assert_eq!(told.step, 3);
-        let names: Vec<_> = told.values.keys().map(String::as_str).collect();
+        let scalars = scalar.take(&record).unwrap();
+        assert_eq!(scalars.step, 3);
+        let names: Vec<_> = scalars.values.keys().map(String::as_str).collect();
         assert_eq!(
             names,
             [
@@ -246,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_of_a_stage_are_one_curve_and_readings_keep_their_device() {
+    fn workers_of_a_stage_share_one_curve_and_readings_keep_their_device() {
         let stage = |worker: &str, millis: &[u64]| StageTick {
             name: "decode".into(),
             worker: Some(worker.into()),
@@ -265,11 +268,11 @@ mod tests {
             ]),
             ..TickRecord::default()
         });
-        let told = Scalar::default()
+        let scalars = Scalar::default()
             .take(&test_records::record(1, body))
             .unwrap();
-        assert!((told.values["stage/decode/mean_ms"] - 30.0).abs() < 1e-9);
-        assert!((told.values["gpu/1/nvdec0_pct"] - 50.0).abs() < 1e-9);
-        assert!((told.values["tree/memory_bytes"] - 9.0).abs() < 1e-9);
+        assert!((scalars.values["stage/decode/mean_ms"] - 30.0).abs() < 1e-9);
+        assert!((scalars.values["gpu/1/nvdec0_pct"] - 50.0).abs() < 1e-9);
+        assert!((scalars.values["tree/memory_bytes"] - 9.0).abs() < 1e-9);
     }
 }

@@ -1,4 +1,4 @@
-//! The JSON Schemas of a record and of a comparison, generated from the Rust types.
+//! Generates the JSON Schemas of a record and of a comparison from the Rust types.
 //!
 //! A schema describes the output: a field that is always present is required, and one that may be
 //! absent or null is marked as such. Programs outside the project validate their input with it.

@@ -1,4 +1,4 @@
-//! The current state of a run: the latest value of every series, from its records.
+//! Keeps the current state of a run: the latest value of every series, from its records.
 //!
 //! OpenTelemetry and Prometheus export this state, from the training process or from a process that
 //! reads its file. Totals are cumulative and carry a start time, so the next export makes up for a
@@ -151,11 +151,6 @@ impl Snapshot {
         self.run.as_deref()
     }
 
-    /// The start of the run, in nanoseconds since 1970-01-01 UTC; 0 before the first record.
-    pub fn began_unix_nano(&self) -> u64 {
-        self.began_unix_nano
-    }
-
     /// The time of the last record, in nanoseconds since 1970-01-01 UTC; 0 before the first record.
     pub fn at_unix_nano(&self) -> u64 {
         self.at_unix_nano
@@ -175,9 +170,17 @@ impl Snapshot {
             })
     }
 
-    /// Sets a level, or a total that is counted elsewhere since the start of the run.
-    fn set(&mut self, metric: &'static Metric, attributes: Vec<Attribute>, value: f64) {
-        self.read(metric, "", attributes, value);
+    /// Sets a level, or a total that is counted elsewhere since the start of the run. Does nothing if
+    /// the value was not measured.
+    fn set(
+        &mut self,
+        metric: &'static Metric,
+        attributes: Vec<Attribute>,
+        value: impl Into<Option<f64>>,
+    ) {
+        if let Some(value) = value.into() {
+            self.read(metric, "", attributes, value);
+        }
     }
 
     /// Sets the value of a reading. The scope determines whether its total may have begun before the
@@ -229,9 +232,15 @@ impl Snapshot {
         }
     }
 
-    /// Adds to a total.
-    fn add(&mut self, metric: &'static Metric, attributes: Vec<Attribute>, more: f64) {
-        if let Some((series, _)) = self.series_of(metric, attributes)
+    /// Adds to a total. Does nothing if the increase was not measured.
+    fn add(
+        &mut self,
+        metric: &'static Metric,
+        attributes: Vec<Attribute>,
+        more: impl Into<Option<f64>>,
+    ) {
+        if let Some(more) = more.into()
+            && let Some((series, _)) = self.series_of(metric, attributes)
             && let Value::Number(total) = &mut series.value
             && more.is_finite()
         {
@@ -241,16 +250,18 @@ impl Snapshot {
 
     /// Removes all series of a metric, before all its values are set again.
     fn clear(&mut self, metric: &'static Metric) {
-        let first = (metric.name, Vec::new());
-        let told = self.series.range(first..);
-        let old: Vec<Key> = told
-            .map(|(key, _)| key)
-            .take_while(|(name, _)| *name == metric.name)
-            .cloned()
-            .collect();
+        let old: Vec<Key> = self.keys_of(metric).cloned().collect();
         for key in &old {
             self.series.remove(key);
         }
+    }
+
+    /// The keys of all series of a metric, which are adjacent.
+    fn keys_of(&self, metric: &'static Metric) -> impl Iterator<Item = &Key> {
+        let from_first = self.series.range((metric.name, Vec::new())..);
+        from_first
+            .map(|(key, _)| key)
+            .take_while(|(name, _)| *name == metric.name)
     }
 
     /// The series, and whether it is new; `None` if there is no room for it.

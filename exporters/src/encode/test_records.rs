@@ -1,4 +1,4 @@
-//! Records for this crate's tests: realistic ticks, and arbitrary records.
+//! Creates records for this crate's tests: realistic ticks, and arbitrary records.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Text in lines and columns of a terminal.
+//! Wraps, truncates and aligns text in columns of a terminal.
 //!
 //! Width is counted in columns: a Chinese character or an emoji takes two, a combining mark none.
 //! Names, paths and reasons are untrusted, so [`plain`] removes characters that would move the cursor.
@@ -94,6 +94,15 @@ pub fn paragraph(head: &str, words: &str, columns: usize) -> String {
 /// Formats rows as a table with two spaces between columns. The first `left_columns` columns are
 /// left-aligned, the others right-aligned.
 pub fn table(rows: &[Vec<String>], left_columns: usize) -> String {
+    let lines = aligned(rows, left_columns, "  ").into_iter();
+    lines
+        .map(|line| line.trim_end().to_owned() + "\n")
+        .collect()
+}
+
+/// Aligns the columns of rows. Returns a line for each row, with `gap` between columns. The first
+/// `left_columns` columns are left-aligned, the others right-aligned.
+pub(super) fn aligned(rows: &[Vec<String>], left_columns: usize, gap: &str) -> Vec<String> {
     let mut widths = vec![0; rows.iter().map(Vec::len).max().unwrap_or(0)];
     for row in rows {
         for (widest, cell) in widths.iter_mut().zip(row) {
@@ -109,7 +118,7 @@ pub fn table(rows: &[Vec<String>], left_columns: usize) -> String {
                 right(cell, *columns)
             }
         });
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+        cells.collect::<Vec<_>>().join(gap)
     };
     rows.iter().map(line).collect()
 }
@@ -119,20 +128,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_moves_the_cursor_becomes_a_space() {
+    fn control_characters_become_spaces() {
         assert_eq!(plain("a\x1b[2Jb\nc\u{9b}d"), "a [2Jb c d");
         assert_eq!(wrap("", "a\x1b[2Jb\nc", 80), ["a [2Jb c"]);
     }
 
     #[test]
-    fn width_is_that_of_the_terminal() {
+    fn width_is_the_number_of_terminal_columns() {
         for (text, columns) in [("解码", 4), ("e\u{301}", 1), ("👩‍🔬", 2), ("≤ 67", 4)] {
             assert_eq!(width(text), columns, "{text}");
         }
     }
 
     #[test]
-    fn words_stand_below_each_other_within_the_width() {
+    fn words_are_wrapped_and_aligned_within_the_width() {
         assert_eq!(
             wrap("slowest  ", "rank 3, because\nof its data", 22),
             [
@@ -148,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_never_fits_stands_alone_and_whole() {
+    fn a_word_wider_than_the_line_gets_its_own_line_unbroken() {
         let path = "/".repeat(100);
         let lines = wrap("gpu  ", &format!("no {path} there"), 20);
 
@@ -157,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn without_words_there_is_the_head() {
+    fn without_words_the_result_is_the_head() {
         assert_eq!(wrap("gpu  on  ", "", 80), ["gpu  on"]);
         assert_eq!(wrap("", "", 80), [""]);
     }
@@ -171,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_too_long_is_cut_within_its_columns() {
+    fn text_that_is_too_wide_is_truncated_to_its_columns() {
         assert_eq!(keep_beginning("解码解码", 6), "解码…");
         assert_eq!(keep_beginning("解码解码", 5), "解码…");
         assert_eq!(keep_end("解码解码", 6), "…解码");
@@ -193,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_aligned_by_what_is_seen() {
+    fn columns_are_aligned_by_display_width() {
         let rows = [["run", "headspace"], ["解码", "≤ 67.0 %"], ["longer", "-"]]
             .map(|row| row.map(ToOwned::to_owned).to_vec());
 

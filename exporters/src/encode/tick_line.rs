@@ -100,8 +100,8 @@ pub(super) fn series_tick(line: &[u8]) -> Option<(Envelope<'_>, SeriesTick<'_>)>
         rank: tick.rank,
         pid: tick.pid,
     };
-    let envelope = fields.of(text).ok()?;
-    let loops = tick.loops.into_iter().map(Loop::told);
+    let envelope = fields.into_envelope(text).ok()?;
+    let loops = tick.loops.into_iter().map(Loop::series);
     let stages = tick.stages.into_iter().map(|stage| SeriesStage {
         name: stage.name,
         calls: stage.time.count,
@@ -117,21 +117,21 @@ pub(super) fn series_tick(line: &[u8]) -> Option<(Envelope<'_>, SeriesTick<'_>)>
 }
 
 impl<'a> Loop<'a> {
-    fn told(self) -> Option<SeriesLoop<'a>> {
+    fn series(self) -> Option<SeriesLoop<'a>> {
         Some(SeriesLoop {
             name: self.name,
             phase: self.phase,
             steps: self.steps,
             samples: self.samples,
-            wait: self.wait.told()?,
-            compute: self.compute.told()?,
-            step: self.step.told()?,
+            wait: self.wait.distribution()?,
+            compute: self.compute.distribution()?,
+            step: self.step.distribution()?,
         })
     }
 }
 
 impl Durations<'_> {
-    fn told(&self) -> Option<Cow<'static, DistributionRecord>> {
+    fn distribution(&self) -> Option<Cow<'static, DistributionRecord>> {
         Some(Cow::Owned(DistributionRecord {
             count: self.count,
             sum_ms: self.sum_ms,
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_of_a_tick_is_what_its_record_says() {
+    fn a_tick_line_reads_the_same_values_as_its_record() {
         let mut tick = test_records::tick(3);
         let consumer = Scope::Thread(attributes::CONSUMER.into()).to_string();
         let waited = (THREAD_RUN_QUEUE_TIME.name.to_owned(), 1.25);
@@ -191,13 +191,13 @@ mod tests {
 
         let (envelope, read) = series_tick(line.trim_end().as_bytes()).unwrap();
 
-        assert_eq!(envelope.time_unix_nano, 9);
+        assert_eq!(envelope.fields.time_unix_nano, 9);
         assert_eq!(read, SeriesTick::from(&tick));
         assert_eq!(read.waited_for_core_s, Some(1.25));
     }
 
     #[test]
-    fn what_is_no_list_of_whole_numbers_is_none() {
+    fn anything_but_a_list_of_whole_numbers_is_none() {
         for list in [
             "[1.5]",
             "[1,null]",
@@ -213,7 +213,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whole_numbers_are_read_as_they_were_written(
+        fn whole_numbers_can_be_read_back_unchanged(
             numbers in prop::collection::vec(-(1_i64 << 53)..1 << 53, 0..20),
         ) {
             let text = serde_json::to_string(&numbers).unwrap();

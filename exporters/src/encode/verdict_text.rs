@@ -3,7 +3,7 @@
 use headspace_agent::wording::section::{Block, Entry, Fact, Section, Table};
 use headspace_agent::wording::verdict::{Detail, Verdict};
 
-use super::text::{keep_beginning, keep_end, left, plain, right, width};
+use super::text::{aligned, keep_beginning, keep_end, left, width};
 
 /// Widest line of text, in columns.
 const COLUMNS: usize = 100;
@@ -99,34 +99,17 @@ fn layout_entries(entries: &[Entry], room: usize) -> Vec<String> {
 
 /// Formats a table. The first column is left-aligned and has no heading; numbers are right-aligned.
 fn layout_table(table: &Table) -> Vec<String> {
-    let head = table.columns.iter().enumerate();
-    let head = head.map(|(at, column)| if at == 0 { "" } else { column.name }.to_owned());
-    let rows = table.rows.iter().map(|row| {
-        let cells = row.cells.iter().enumerate();
-        let cells = cells.map(|(at, cell)| {
-            if at == 0 {
-                keep_beginning(cell, LONGEST_NAME)
-            } else {
-                plain(cell)
-            }
-        });
-        cells.collect::<Vec<String>>()
-    });
-    let cells: Vec<Vec<String>> = std::iter::once(head.collect()).chain(rows).collect();
-    let widest = |column: usize| {
-        let cells = cells.iter().filter_map(|row| row.get(column));
-        cells.map(|cell| width(cell)).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..table.columns.len()).map(widest).collect();
-    let line = |row: &Vec<String>| {
-        let cells = row.iter().zip(&widths).enumerate();
-        let aligned = cells.map(|(column, (cell, &width))| match column {
-            0 => left(cell, width),
-            _ => right(cell, width),
-        });
-        aligned.collect::<Vec<_>>().join("   ")
-    };
-    let mut lines: Vec<String> = cells.iter().map(line).collect();
+    let names = table.columns.iter().skip(1);
+    let names = names.map(|column| column.name.to_owned());
+    let mut rows: Vec<Vec<String>> = vec![std::iter::once(String::new()).chain(names).collect()];
+    for row in &table.rows {
+        let mut cells = row.cells.clone();
+        if let Some(first) = cells.first_mut() {
+            *first = keep_beginning(first, LONGEST_NAME);
+        }
+        rows.push(cells);
+    }
+    let mut lines = aligned(&rows, 1, "   ");
     if table.more > 0 {
         lines.push(format!("and {} more, in the records", table.more));
     }

@@ -55,15 +55,13 @@ impl Open {
 impl Tail {
     /// Starts at the oldest part of a rank of the run in `folder`.
     pub(super) fn of_rank(folder: &Path, rank: u32) -> io::Result<Self> {
-        let mut tail = Self {
+        Ok(Self {
             rank,
             folder: Some(folder.to_path_buf()),
             at: None,
-            part: first_part(folder, rank)?.unwrap_or(1),
+            part: parts(folder, rank)?.first().map_or(1, |first| *first),
             tally: Tally::default(),
-        };
-        tail.at = tail.next_file()?;
-        Ok(tail)
+        })
     }
 
     /// Reads one file with any name.
@@ -98,7 +96,7 @@ impl Tail {
             };
             // Checked before reading: anything appended after the replacement belongs to another file.
             let replaced = match &self.folder {
-                Some(folder) => !open.complete && !leads_to(folder, self.rank, open.identity),
+                Some(folder) => !open.complete && !is_active_file(folder, self.rank, open.identity),
                 None => false,
             };
             let ended = open.complete || replaced;
@@ -135,7 +133,8 @@ impl Tail {
         };
         if replaced && !part_path(folder, self.rank, self.part).exists() {
             // The file was deleted instead of becoming a part, and perhaps its parts too.
-            self.part = last_part(folder, self.rank)?.map_or(1, |last| last.saturating_add(1));
+            let last = parts(folder, self.rank)?.last().copied();
+            self.part = last.map_or(1, |last| last.saturating_add(1));
         } else {
             self.part = self.part.saturating_add(1);
         }
@@ -186,18 +185,11 @@ fn chunk(open: &mut Open, room: usize, ended: bool) -> io::Result<(Vec<u8>, bool
 }
 
 /// Whether the rank's newest file has that identity.
-fn leads_to(folder: &Path, rank: u32, identity: (u64, u64)) -> bool {
+fn is_active_file(folder: &Path, rank: u32, identity: (u64, u64)) -> bool {
     fs::metadata(rank_path(folder, rank)).is_ok_and(|meta| (meta.dev(), meta.ino()) == identity)
 }
 
-fn first_part(folder: &Path, rank: u32) -> io::Result<Option<u32>> {
-    Ok(parts(folder, rank)?.first().copied())
-}
-
-fn last_part(folder: &Path, rank: u32) -> io::Result<Option<u32>> {
-    Ok(parts(folder, rank)?.last().copied())
-}
-
+/// The numbers of a rank's parts, oldest first.
 fn parts(folder: &Path, rank: u32) -> io::Result<Vec<u32>> {
     let listed = found(files(folder))?.unwrap_or_default();
     let of_rank = listed.iter().filter(|f| f.rank == rank && !f.is_active());

@@ -16,7 +16,7 @@ use headspace_agent::model::Record;
 use super::follow_rotation::{Tail, found};
 use super::names::{RankFile, files, parent};
 use super::resolve_path::{Place, newest};
-use super::run::ReadError;
+use super::run::{ReadError, cannot_read};
 use crate::encode::reader::Tally;
 
 /// Bytes of records per poll, over all ranks; each rank reads at least 64 KiB.
@@ -70,7 +70,7 @@ impl Follower {
     ///
     /// Returns [`ReadError`] if nothing is there or it cannot be read.
     pub fn open(path: &Path) -> Result<Self, ReadError> {
-        let place = Place::of(path).map_err(|source| ReadError::io(path, source))?;
+        let place = Place::of(path).map_err(cannot_read(path))?;
         Ok(Self::at(path, place))
     }
 
@@ -118,7 +118,7 @@ impl Follower {
     /// Returns [`ReadError`] if something cannot be read; the next poll tries again. It is no error if
     /// a run does not exist yet or was removed.
     pub fn poll(&mut self) -> Result<Polled, ReadError> {
-        if self.choose().map_err(|e| ReadError::io(&self.path, e))? {
+        if self.choose().map_err(cannot_read(&self.path))? {
             self.pending = Polled {
                 another_run: true,
                 ..Polled::default()
@@ -128,11 +128,11 @@ impl Follower {
             return Ok(Polled::default());
         };
         self.pending.more = false;
-        self.find_ranks(&run).map_err(|e| ReadError::io(&run, e))?;
+        self.find_ranks(&run).map_err(cannot_read(&run))?;
         let share = (POLL_BYTES / self.tails.len().max(1)).max(64 << 10);
         for tail in self.tails.values_mut() {
             let more = tail.read(share, &mut self.pending.records);
-            self.pending.more |= more.map_err(|e| ReadError::io(&run, e))?;
+            self.pending.more |= more.map_err(cannot_read(&run))?;
         }
         Ok(std::mem::take(&mut self.pending))
     }

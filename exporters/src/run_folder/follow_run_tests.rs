@@ -35,7 +35,7 @@ fn ticks(follower: &mut Follower) -> Vec<(u32, u64)> {
 }
 
 #[test]
-fn each_poll_gives_what_was_appended_since_and_a_line_only_when_it_is_whole() {
+fn each_poll_returns_the_complete_lines_appended_since_the_last_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = rank_path(folder.path(), 0);
     append(&path, &line(0));
@@ -53,7 +53,7 @@ fn each_poll_gives_what_was_appended_since_and_a_line_only_when_it_is_whole() {
 }
 
 #[test]
-fn a_line_that_the_writer_took_back_is_not_seen() {
+fn follower_does_not_return_a_line_that_the_writer_removed() {
     let folder = tempfile::tempdir().unwrap();
     let path = rank_path(folder.path(), 0);
     append(&path, &line(0));
@@ -75,7 +75,7 @@ fn a_line_that_the_writer_took_back_is_not_seen() {
 }
 
 #[test]
-fn files_that_become_parts_between_polls_are_read_once_and_in_order() {
+fn follower_reads_files_that_become_parts_between_polls_once_and_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let path = rank_path(folder, 0);
@@ -99,7 +99,7 @@ fn files_that_become_parts_between_polls_are_read_once_and_in_order() {
 
 #[cfg(unix)]
 #[test]
-fn a_link_to_a_run_is_a_run_of_the_base() {
+fn follower_treats_a_link_to_a_run_as_a_run_of_the_base() {
     let folder = tempfile::tempdir().unwrap();
     let base = folder.path().join("links");
     fs::create_dir(&base).unwrap();
@@ -119,7 +119,7 @@ fn a_link_to_a_run_is_a_run_of_the_base() {
 }
 
 #[test]
-fn ranks_appear_while_others_go_on() {
+fn follower_finds_ranks_that_appear_later() {
     let folder = tempfile::tempdir().unwrap();
     append(&rank_path(folder.path(), 0), &line(0));
     let mut follower = Follower::open(folder.path()).unwrap();
@@ -132,7 +132,7 @@ fn ranks_appear_while_others_go_on() {
 }
 
 #[test]
-fn a_base_that_is_not_there_yet_is_waited_for_and_a_later_run_is_gone_over_to() {
+fn follower_waits_for_a_missing_base_and_switches_to_a_later_run() {
     let base = tempfile::tempdir().unwrap();
     let base = base.path().join("runs");
     let mut follower = Follower::of_base(&base);
@@ -161,7 +161,7 @@ fn a_base_that_is_not_there_yet_is_waited_for_and_a_later_run_is_gone_over_to() 
 }
 
 #[test]
-fn a_folder_made_anew_is_read_from_its_beginning() {
+fn follower_reads_a_recreated_folder_from_its_beginning() {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run");
     fs::create_dir(&run).unwrap();
@@ -178,7 +178,7 @@ fn a_folder_made_anew_is_read_from_its_beginning() {
 }
 
 #[test]
-fn a_long_history_comes_in_pieces() {
+fn several_polls_return_a_long_history() {
     let folder = tempfile::tempdir().unwrap();
     let path = rank_path(folder.path(), 0);
     let many = POLL_BYTES / line(1000).len() * 2;
@@ -201,7 +201,7 @@ fn a_long_history_comes_in_pieces() {
 }
 
 #[test]
-fn a_copy_of_a_file_is_followed_under_any_name() {
+fn follower_reads_a_copy_of_a_file_under_any_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("saved.txt");
     append(&path, &format!("noise\n{}", line(3)));

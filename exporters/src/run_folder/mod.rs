@@ -1,4 +1,4 @@
-//! The layout of a run on disk.
+//! Defines the layout of a run on disk, and reads and follows runs.
 //!
 //! ```text
 //! headspace-runs/                      the base, HEADSPACE_DIR
@@ -16,6 +16,6 @@ mod resolve_path;
 mod run;
 
 pub use follow_run::{Follower, Polled};
-pub use names::{FolderError, RankFile, create, files, part_path, rank_path, run_id, runs};
+pub use names::{FolderError, RankFile, create, files, part_path, rank_path, runs};
 pub use resolve_path::{Place, newest};
 pub use run::{RankRun, ReadError, Run, Seen};

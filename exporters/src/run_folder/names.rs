@@ -1,4 +1,4 @@
-//! Names of folders and files, and functions that create and find them.
+//! Names, creates and finds the folders and files of runs.
 
 use std::fs;
 use std::io;
@@ -20,7 +20,7 @@ pub struct FolderError {
 
 /// The name of a run that began at `unix_nanos` (nanoseconds since 1970-01-01 UTC):
 /// `2026-11-21T09-30-12-4711`.
-pub fn run_id(unix_nanos: u64, pid: u32) -> String {
+fn run_id(unix_nanos: u64, pid: u32) -> String {
     let time = jiff::Timestamp::from_nanosecond(i128::from(unix_nanos)).unwrap_or_default();
     format!("{}-{pid}", time.strftime("%Y-%m-%dT%H-%M-%S"))
 }
@@ -96,19 +96,19 @@ impl RankFile {
     }
 }
 
-fn number(digits: &str) -> Option<u32> {
-    digits
-        .bytes()
-        .all(|b| b.is_ascii_digit())
-        .then(|| digits.parse().ok())?
-}
-
-/// The folder that contains `path`.
+/// The folder of a file; `.` for a bare file name.
 pub(super) fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     }
+}
+
+fn number(digits: &str) -> Option<u32> {
+    digits
+        .bytes()
+        .all(|b| b.is_ascii_digit())
+        .then(|| digits.parse().ok())?
 }
 
 /// The files of a run, sorted by rank, with the oldest records of a rank first.
@@ -152,13 +152,13 @@ mod tests {
     const TIME: u64 = 1_795_253_412_345_678_901;
 
     #[test]
-    fn a_run_is_named_by_its_start_in_utc_and_its_process() {
+    fn the_name_of_a_run_has_its_start_in_utc_and_its_process_id() {
         assert_eq!(run_id(TIME, 4711), "2026-11-21T09-30-12-4711");
         assert_eq!(run_id(0, 1), "1970-01-01T00-00-00-1");
     }
 
     #[test]
-    fn two_runs_of_one_process_in_one_second_have_two_folders() {
+    fn each_run_that_one_process_starts_in_one_second_has_its_own_folder() {
         let base = tempfile::tempdir().unwrap();
         let base = base.path().join("deep/inside");
 
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_base_that_cannot_be_made_is_named_with_the_way_out() {
+    fn the_error_for_a_base_that_cannot_be_created_names_the_variable_to_set() {
         let base = tempfile::tempdir().unwrap();
         let file = base.path().join("file");
         fs::write(&file, "").unwrap();
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn files_come_by_rank_and_the_one_appended_to_last() {
+    fn files_are_sorted_by_rank_with_the_active_file_last() {
         let folder = tempfile::tempdir().unwrap();
         let names = [
             "rank1.jsonl",
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_come_oldest_first_and_other_folders_are_passed_over() {
+    fn runs_are_sorted_oldest_first_and_other_folders_are_skipped() {
         let base = tempfile::tempdir().unwrap();
         for (name, age) in [("b", 30), ("a", 20), ("c", 10)] {
             let folder = base.path().join(name);

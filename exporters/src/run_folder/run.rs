@@ -1,4 +1,4 @@
-//! The combined content of a run's files.
+//! Reads the combined content of a run's files.
 //!
 //! Only what is needed of a finished run is kept: its `run` record, its last summary, its probes and
 //! its notices. Ticks are checked and counted but not kept, so a folder of a gigabyte is read in
@@ -47,15 +47,6 @@ pub enum ReadError {
     },
 }
 
-impl ReadError {
-    pub(super) fn io(path: &Path, source: io::Error) -> Self {
-        Self::Io {
-            path: path.to_path_buf(),
-            source,
-        }
-    }
-}
-
 /// A run, as read from its files.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
@@ -97,39 +88,35 @@ pub enum Seen<'a> {
 type Watch<'a> = Option<&'a mut dyn FnMut(Seen<'_>)>;
 
 impl Run {
-    /// Reads the run in `folder`.
+    /// Reads a run's folder, or one file of it. For a rank's newest file, the rank's older parts are
+    /// read too.
     ///
     /// # Errors
     ///
-    /// Returns [`ReadError`] if the folder or one of its files cannot be read, or if there is no file.
-    pub fn read(folder: &Path) -> Result<Self, ReadError> {
-        Self::read_folder(folder, None)
+    /// Returns [`ReadError`] if the folder or a file cannot be read, or if the folder has no rank's file.
+    pub fn read(path: &Path) -> Result<Self, ReadError> {
+        Self::read_path(path, None)
     }
 
-    /// Reads one file. For a rank's newest file, the rank's older parts are read too.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`ReadError`] if a file cannot be read.
-    pub fn read_file(path: &Path) -> Result<Self, ReadError> {
-        Self::read_one(path, None)
-    }
-
-    /// Reads a run's folder, or one file of it, and passes its ticks to `seen`. This takes about 1.5
+    /// Reads a run as [`read`](Self::read) does, and passes its ticks to `seen`. This takes about 1.5
     /// times as long.
     ///
     /// # Errors
     ///
-    /// Returns [`ReadError`] as [`read`](Self::read) and [`read_file`](Self::read_file) do.
+    /// Returns [`ReadError`] as [`read`](Self::read) does.
     pub fn read_with(path: &Path, seen: &mut dyn FnMut(Seen<'_>)) -> Result<Self, ReadError> {
+        Self::read_path(path, Some(seen))
+    }
+
+    fn read_path(path: &Path, mut watch: Watch<'_>) -> Result<Self, ReadError> {
         if path.is_dir() {
-            Self::read_folder(path, Some(seen))
+            Self::read_folder(path, &mut watch)
         } else {
-            Self::read_one(path, Some(seen))
+            Self::read_file(path, &mut watch)
         }
     }
 
-    fn read_folder(folder: &Path, mut watch: Watch<'_>) -> Result<Self, ReadError> {
+    fn read_folder(folder: &Path, watch: &mut Watch<'_>) -> Result<Self, ReadError> {
         let all = list(folder)?;
         if all.is_empty() {
             return Err(ReadError::NoRanks {
@@ -138,10 +125,7 @@ impl Run {
         }
         let ranks = all
             .chunk_by(|a, b| a.rank == b.rank)
-            .map(|files| {
-                let watch = watch.as_mut().map(|watch| &mut **watch as _);
-                RankRun::read_files(folder, files, watch)
-            })
+            .map(|files| RankRun::read_files(folder, files, watch))
             .collect::<Result<_, _>>()?;
         Ok(Self {
             folder: folder.to_path_buf(),
@@ -149,20 +133,19 @@ impl Run {
         })
     }
 
-    fn read_one(path: &Path, mut watch: Watch<'_>) -> Result<Self, ReadError> {
+    fn read_file(path: &Path, watch: &mut Watch<'_>) -> Result<Self, ReadError> {
         let folder = parent(path);
         let rank = match RankFile::parse(path) {
             Some(file) if file.is_active() => {
-                RankRun::read_files(folder, &of_rank(folder, file.rank)?, watch)?
+                RankRun::read_files(folder, &list_rank(folder, file.rank)?, watch)?
             }
             file => {
                 let mut rank = RankRun {
                     rank: file.map_or(0, |f| f.rank),
                     ..RankRun::default()
                 };
-                let file = open(path)?;
-                rank.add(path, file, watch.as_mut().map(|watch| &mut **watch as _))?;
-                rank.tell(watch);
+                rank.add(path, open(path)?, watch)?;
+                rank.report_to(watch);
                 rank
             }
         };
@@ -183,20 +166,11 @@ impl Run {
 }
 
 impl RankRun {
-    /// Reads a rank of the run in `folder`.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`ReadError`] if one of its files cannot be read.
-    pub fn read(folder: &Path, rank: u32) -> Result<Self, ReadError> {
-        Self::read_files(folder, &of_rank(folder, rank)?, None)
-    }
-
     /// Reads a rank from its listed files.
     fn read_files(
         folder: &Path,
         listed: &[RankFile],
-        mut watch: Watch<'_>,
+        watch: &mut Watch<'_>,
     ) -> Result<Self, ReadError> {
         let mut run = Self {
             rank: listed.first().map_or(0, |file| file.rank),
@@ -207,13 +181,13 @@ impl RankRun {
                 Some(file) => file,
                 None => open(&path)?,
             };
-            run.add(&path, file, watch.as_mut().map(|watch| &mut **watch as _))?;
+            run.add(&path, file, watch)?;
         }
-        run.tell(watch);
+        run.report_to(watch);
         Ok(run)
     }
 
-    fn tell(&self, watch: Watch<'_>) {
+    fn report_to(&self, watch: &mut Watch<'_>) {
         if let Some(watch) = watch {
             watch(Seen::Rank(self));
         }
@@ -246,16 +220,16 @@ impl RankRun {
             .then(|| self.tally.last_unix_nano.saturating_sub(written) as f64 / 1e9)
     }
 
-    fn add(&mut self, path: &Path, file: File, mut watch: Watch<'_>) -> Result<(), ReadError> {
+    fn add(&mut self, path: &Path, file: File, watch: &mut Watch<'_>) -> Result<(), ReadError> {
         const WANTED: &[Kind] = &[Kind::Run, Kind::Probe, Kind::Notice, Kind::Summary];
         let mut records = Records::new(file, WANTED);
         loop {
-            let next = match &mut watch {
+            let next = match watch {
                 Some(watch) => records.next_after(&mut |tick| watch(Seen::Tick(tick))),
                 None => records.next(),
             };
             let Some(record) = next else { break };
-            self.take(record.map_err(|source| ReadError::io(path, source))?);
+            self.take(record.map_err(cannot_read(path))?);
         }
         self.tally += records.tally();
         self.files.push(path.to_path_buf());
@@ -277,14 +251,22 @@ impl RankRun {
 }
 
 fn list(folder: &Path) -> Result<Vec<RankFile>, ReadError> {
-    files(folder).map_err(|source| ReadError::io(folder, source))
+    files(folder).map_err(cannot_read(folder))
 }
 
 fn open(path: &Path) -> Result<File, ReadError> {
-    File::open(path).map_err(|source| ReadError::io(path, source))
+    File::open(path).map_err(cannot_read(path))
 }
 
-fn of_rank(folder: &Path, rank: u32) -> Result<Vec<RankFile>, ReadError> {
+/// Names the path in a system's error.
+pub(super) fn cannot_read(path: &Path) -> impl FnOnce(io::Error) -> ReadError {
+    |source| ReadError::Io {
+        path: path.to_path_buf(),
+        source,
+    }
+}
+
+fn list_rank(folder: &Path, rank: u32) -> Result<Vec<RankFile>, ReadError> {
     let mut files = list(folder)?;
     files.retain(|file| file.rank == rank);
     Ok(files)
@@ -313,7 +295,7 @@ fn opened(
             files.extend(active.transpose()?);
             return Ok(files);
         }
-        listed = of_rank(folder, rank)?;
+        listed = list_rank(folder, rank)?;
     }
     Ok(Vec::new())
 }
@@ -358,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_read_in_order_and_the_last_summary_counts() {
+    fn parts_are_read_in_order_and_the_last_summary_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
         fs::write(
@@ -401,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_killed_run_says_how_old_its_last_summary_is() {
+    fn a_killed_run_reports_the_age_of_its_last_summary() {
         let folder = tempfile::tempdir().unwrap();
         let text = summary(1_000_000_000, 3, RunState::Running) + &tick(3_500_000_000) + "{\"sch";
         fs::write(rank_path(folder.path(), 2), text).unwrap();
@@ -414,22 +396,22 @@ mod tests {
     }
 
     #[test]
-    fn a_newest_file_brings_its_parts_and_a_part_comes_alone() {
+    fn reading_the_newest_file_reads_its_parts_but_reading_a_part_reads_only_it() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
         fs::write(rank_path(folder, 0), notice("new")).unwrap();
         fs::write(part_path(folder, 0, 1), notice("old")).unwrap();
         fs::write(rank_path(folder, 1), notice("other")).unwrap();
 
-        let newest = Run::read_file(&rank_path(folder, 0)).unwrap();
-        let part = Run::read_file(&part_path(folder, 0, 1)).unwrap();
+        let newest = Run::read(&rank_path(folder, 0)).unwrap();
+        let part = Run::read(&part_path(folder, 0, 1)).unwrap();
 
         assert_eq!(newest.ranks[0].notices.len(), 2);
         assert_eq!(part.ranks[0].notices.len(), 1);
     }
 
     #[test]
-    fn a_folder_without_ranks_is_named() {
+    fn the_error_names_a_folder_without_ranks() {
         let folder = tempfile::tempdir().unwrap();
 
         let error = Run::read(folder.path()).unwrap_err().to_string();

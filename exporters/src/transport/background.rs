@@ -1,4 +1,4 @@
-//! A destination that may be slow: it has its own thread, which delivers the latest state.
+//! Delivers the latest state to a destination that may be slow, on a separate thread.
 //!
 //! The export thread only updates a state under a lock. The lock is never held while data is sent. The
 //! destination's thread delivers the state every interval. Missed deliveries are not queued, because
@@ -155,7 +155,7 @@ pub struct BackgroundExporter<S> {
     inner: Arc<Inner<S>>,
     owner: Owner,
     /// Whether lost items were reported.
-    told: bool,
+    reported_loss: bool,
     wants_steps: bool,
 }
 
@@ -198,7 +198,7 @@ impl<S: State> BackgroundExporter<S> {
         Ok(Self {
             inner,
             owner: Owner::here(),
-            told: false,
+            reported_loss: false,
             wants_steps,
         })
     }
@@ -233,7 +233,7 @@ impl<S: State> Exporter for BackgroundExporter<S> {
             (count, _) => Some(Notice::SpansDropped { exporter, count }),
         };
         if let Some(dropped) = dropped
-            && !std::mem::replace(&mut self.told, true)
+            && !std::mem::replace(&mut self.reported_loss, true)
         {
             notices.push(dropped);
         }
@@ -310,15 +310,15 @@ impl<S> Drop for BackgroundExporter<S> {
 
 /// The thread's body: delivers until the exporter is closed, and then once more.
 fn run<S: State>(inner: &Inner<S>, mut deliver: impl Deliver<S>, pace: Pace) {
-    let mut status = inner.status();
-    while !status.some && status.closing.is_none() {
-        status = wait(inner, status, None);
-    }
+    let nothing_to_do = |status: &mut Status| !status.some && status.closing.is_none();
+    let waited = inner.changed.wait_while(inner.status(), nothing_to_do);
+    let mut status = waited.unwrap_or_else(PoisonError::into_inner);
     let mut plan = Plan::new(Instant::now(), pace.interval);
     loop {
-        while status.closing.is_none() && Instant::now() < plan.next {
-            status = wait(inner, status, Some(plan.next));
-        }
+        let left = plan.next.saturating_duration_since(Instant::now());
+        let open = |status: &mut Status| status.closing.is_none();
+        let waited = inner.changed.wait_timeout_while(status, left, open);
+        status = waited.unwrap_or_else(PoisonError::into_inner).0;
         let closing = status.closing;
         if !status.some {
             return;
@@ -347,24 +347,6 @@ fn run<S: State>(inner: &Inner<S>, mut deliver: impl Deliver<S>, pace: Pace) {
         if closing.is_some() {
             return;
         }
-    }
-}
-
-fn wait<'a, S>(
-    inner: &'a Inner<S>,
-    status: MutexGuard<'a, Status>,
-    until: Option<Instant>,
-) -> MutexGuard<'a, Status> {
-    match until {
-        Some(until) => {
-            let left = until.saturating_duration_since(Instant::now());
-            let waited = inner.changed.wait_timeout(status, left);
-            waited.unwrap_or_else(PoisonError::into_inner).0
-        }
-        None => inner
-            .changed
-            .wait(status)
-            .unwrap_or_else(PoisonError::into_inner),
     }
 }
 
@@ -428,7 +410,7 @@ impl Plan {
         let pause = match failure.retry {
             Retry::No => None,
             Retry::Soon => Some(self.wait),
-            Retry::After(asked) => Some(asked.clamp(self.wait, LONGEST_RETRY)),
+            Retry::After(requested) => Some(requested.clamp(self.wait, LONGEST_RETRY)),
         };
         self.wait = (self.wait * 2).min(self.interval.max(FIRST_RETRY));
         match pause {

@@ -1,4 +1,4 @@
-//! Records in a run's folder, as `rank<r>.jsonl`.
+//! Writes records to a run's folder, as `rank<r>.jsonl`.
 //!
 //! Each delivery is one `write` of whole lines to a file opened for appending. A kill at any moment
 //! therefore loses at most the interval that was not delivered yet. If the disk is full, the partial
@@ -94,11 +94,6 @@ impl FileExporter {
         })
     }
 
-    /// The path of the file to which records are appended.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Writes `records` into the buffer, one line each.
     fn encode(&mut self, records: &[Record]) -> io::Result<()> {
         self.buffer.clear();
@@ -126,7 +121,7 @@ impl FileExporter {
         if standing == Standing::NotOurs {
             old.forget();
         }
-        if self.file.is_empty() {
+        if self.file.len() == 0 {
             self.parts.find_again();
             if !self.buffer.starts_with(&self.run_line) {
                 self.buffer.splice(0..0, self.run_line.iter().copied());

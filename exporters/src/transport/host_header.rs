@@ -1,4 +1,4 @@
-//! Host check for HTTP servers: a request must name the server to which it was sent.
+//! Checks the `Host` header of HTTP requests: a request must name the server to which it was sent.
 //!
 //! Without this check, a page of another site could let its own host name resolve to this server, and a
 //! browser would let that page read the answers (DNS rebinding). The port is not compared, because a
@@ -80,7 +80,7 @@ mod tests {
         ServedNames::new(host, address.parse().unwrap())
     }
 
-    fn asked(served: &ServedNames, uri: &str, hosts: &[&str]) -> bool {
+    fn accepts(served: &ServedNames, uri: &str, hosts: &[&str]) -> bool {
         let mut headers = HeaderMap::new();
         for host in hosts {
             headers.append(HOST, host.parse().unwrap());
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_of_this_server_are_answered() {
+    fn only_the_names_of_this_server_are_accepted() {
         let local = served("127.0.0.1", "127.0.0.1:8321");
         for good in [
             "localhost",
@@ -98,7 +98,7 @@ mod tests {
             "[::1]:8321",
             "localhost.",
         ] {
-            assert!(asked(&local, "/", &[good]), "{good}");
+            assert!(accepts(&local, "/", &[good]), "{good}");
         }
         for bad in [
             "evil.example",
@@ -107,25 +107,25 @@ mod tests {
             "localhost.evil.example",
             "",
         ] {
-            assert!(!asked(&local, "/", &[bad]), "{bad}");
+            assert!(!accepts(&local, "/", &[bad]), "{bad}");
         }
-        assert!(!asked(&local, "/", &[]));
-        assert!(!asked(&local, "/", &["localhost", "evil.example"]));
-        assert!(!asked(&local, "http://evil.example/", &["localhost"]));
+        assert!(!accepts(&local, "/", &[]));
+        assert!(!accepts(&local, "/", &["localhost", "evil.example"]));
+        assert!(!accepts(&local, "http://evil.example/", &["localhost"]));
     }
 
     #[test]
-    fn a_server_at_all_addresses_goes_by_any_of_them_but_by_no_other_name() {
+    fn a_server_on_all_addresses_accepts_any_address_but_no_other_name() {
         let all = served("0.0.0.0", "0.0.0.0:8321");
-        assert!(asked(&all, "/", &["10.1.2.3:8321"]));
-        assert!(asked(&all, "/", &["[fe80::1]:8321"]));
-        assert!(!asked(&all, "/", &["evil.example:8321"]));
+        assert!(accepts(&all, "/", &["10.1.2.3:8321"]));
+        assert!(accepts(&all, "/", &["[fe80::1]:8321"]));
+        assert!(!accepts(&all, "/", &["evil.example:8321"]));
     }
 
     #[test]
-    fn the_name_that_it_listens_at_is_one_of_its_names() {
+    fn the_server_accepts_the_host_name_on_which_it_listens() {
         let named = served("Node7.example.com", "10.1.2.3:9464");
-        assert!(asked(&named, "/metrics", &["node7.example.com:9464"]));
-        assert!(!asked(&named, "/metrics", &["node8.example.com:9464"]));
+        assert!(accepts(&named, "/metrics", &["node7.example.com:9464"]));
+        assert!(!accepts(&named, "/metrics", &["node8.example.com:9464"]));
     }
 }

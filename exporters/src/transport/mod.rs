@@ -1,5 +1,5 @@
-//! Destinations, one per module. Siblings do not import each other; `background` and `host_header` contain what
-//! several of them share.
+//! Delivers records to destinations, one per module. Siblings do not import each other. `background`,
+//! `host_header` and [`gzip`] are shared by several of them.
 
 pub mod background;
 pub mod file;
@@ -10,3 +10,15 @@ pub mod pipe;
 pub mod prometheus;
 pub mod scalars;
 pub mod textfile;
+
+use std::io::{self, Write};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+/// Compresses a message, quickly rather than tightly.
+fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 8), Compression::fast());
+    encoder.write_all(bytes)?;
+    encoder.finish()
+}

@@ -1,4 +1,4 @@
-//! Records as lines for readers in other processes, through a named pipe or a Unix socket.
+//! Sends records as lines to readers in other processes, through a named pipe or a Unix socket.
 //!
 //! Lines are written only while a reader is connected, and writing never blocks. Each reader has a
 //! bounded backlog for lines that it has not read yet. When the backlog is full, whole lines are
@@ -17,7 +17,8 @@ mod reader;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use headspace_agent::model::{Record, RecordBody};
@@ -57,10 +58,18 @@ pub enum PipeError {
 }
 
 impl PipeError {
-    fn io(path: &Path, error: impl Into<io::Error>) -> Self {
+    fn io(path: &Path, source: impl Into<io::Error>) -> Self {
         Self::Io {
             path: path.display().to_string(),
-            source: error.into(),
+            source: source.into(),
+        }
+    }
+
+    fn taken(path: &Path, found: impl Into<String>, way_out: &'static str) -> Self {
+        Self::Taken {
+            path: path.display().to_string(),
+            found: found.into(),
+            way_out,
         }
     }
 }
@@ -80,9 +89,12 @@ const MAX_READERS: usize = 16;
 /// Sends records to all connected readers.
 pub struct PipeExporter {
     shared: Arc<Shared>,
+    /// Disconnected when the thread ends.
+    ended: Receiver<()>,
     owner: Owner,
-    told: bool,
-    /// The lines of one delivery, with the kinds of their records.
+    /// Whether a failure was reported.
+    reported: bool,
+    /// The line that is being encoded.
     buffer: Vec<u8>,
 }
 
@@ -90,13 +102,11 @@ struct Shared {
     state: Mutex<State>,
     /// Wakes the thread.
     alarm: OwnedFd,
-    /// Whether the thread has ended.
-    ended: Mutex<bool>,
-    ending: Condvar,
     /// CPU time of the thread.
     cpu: ThreadTime,
 }
 
+#[derive(Default)]
 struct State {
     readers: Vec<Reader>,
     /// The `run` record, the first line for each reader.
@@ -124,42 +134,28 @@ impl PipeExporter {
     /// Starts the thread.
     fn start(work: impl FnOnce(&Shared) + Send + 'static) -> io::Result<Self> {
         let alarm = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let owner = Owner::here();
         let shared = Arc::new(Shared {
-            state: Mutex::new(State {
-                readers: Vec::new(),
-                run: Arc::default(),
-                summary: Arc::default(),
-                lost: 0,
-                trouble: None,
-                ends: None,
-            }),
+            state: Mutex::default(),
             alarm,
-            ended: Mutex::new(false),
-            ending: Condvar::new(),
             cpu: ThreadTime::default(),
         });
         let served = Arc::clone(&shared);
+        let (running, ended) = channel();
         std::thread::Builder::new()
             .name("headspace-pipe".to_owned())
             .stack_size(256 << 10)
             .spawn(move || {
-                // Set the flag even after a panic, so that nobody waits for a thread that has exited.
+                // Dropped even after a panic, so that nobody waits for a thread that has exited.
+                let _running: Sender<()> = running;
                 let _ = contain(|| work(&served));
-                *served.ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
-                served.ending.notify_all();
             })?;
         Ok(Self {
             shared,
-            owner,
-            told: false,
+            ended,
+            owner: Owner::here(),
+            reported: false,
             buffer: Vec::new(),
         })
-    }
-
-    /// The number of connected readers.
-    pub fn readers(&self) -> usize {
-        self.shared.lock().readers.len()
     }
 
     fn line(&mut self, record: &Record) -> Result<Arc<[u8]>, ExportError> {
@@ -220,7 +216,7 @@ impl Exporter for PipeExporter {
             trouble.or_else(|| (state.lost > 0).then(|| slow.to_owned()))
         };
         match reason {
-            Some(reason) if !std::mem::replace(&mut self.told, true) => {
+            Some(reason) if !std::mem::replace(&mut self.reported, true) => {
                 let exporter = "pipe";
                 vec![Notice::ExportFailing { exporter, reason }]
             }
@@ -249,18 +245,8 @@ impl Exporter for PipeExporter {
         let left = until.map_or(Duration::ZERO, |until| {
             until.saturating_duration_since(Instant::now())
         });
-        let ended = self.shared.ended.lock();
         // A thread that hangs is detached.
-        drop(
-            self.shared
-                .ending
-                .wait_timeout_while(
-                    ended.unwrap_or_else(PoisonError::into_inner),
-                    left,
-                    |ended| !*ended,
-                )
-                .unwrap_or_else(PoisonError::into_inner),
-        );
+        let _ = self.ended.recv_timeout(left);
     }
 }
 
@@ -287,7 +273,7 @@ impl Shared {
     }
 
     /// Removes readers that left, and accepts new ones.
-    fn let_in(&self, endpoint: &mut Endpoint) {
+    fn accept(&self, endpoint: &mut Endpoint) {
         let most = endpoint.most_readers(MAX_READERS);
         let room = || {
             let mut state = self.lock();
@@ -314,15 +300,15 @@ impl Shared {
     /// The thread's body: waits for readers and for room until the session ends.
     fn serve(&self, endpoint: &mut Endpoint) {
         never_signal();
-        // `asked`: a reader tries to connect but could not be accepted, for example because no
+        // `pending`: a reader tries to connect but could not be accepted, for example because no
         // descriptor is left. The pending connection stays readable, so polling again at once would be
         // a busy loop.
-        let (mut asked, mut before) = (false, 0);
+        let (mut pending, mut before) = (false, 0);
         loop {
-            self.let_in(endpoint);
+            self.accept(endpoint);
             let mut state = self.lock();
-            state.go_on();
-            let refused = asked && state.readers.len() <= before;
+            state.write_to_readers();
+            let refused = pending && state.readers.len() <= before;
             before = state.readers.len();
             let left = state
                 .ends
@@ -351,8 +337,8 @@ impl Shared {
                 (None, true) => Some(TRY_PIPE),
                 (left, false) => left,
             };
-            let (somebody_asks, gone) = self.wait(listener.as_deref(), &watched, wait);
-            asked = somebody_asks;
+            let (is_pending, gone) = self.wait(listener.as_deref(), &watched, wait);
+            pending = is_pending;
             let mut state = self.lock();
             for (reader, gone) in state.readers.iter_mut().zip(gone) {
                 if gone {
@@ -385,7 +371,7 @@ impl Shared {
         let answered = poll(&mut polled, wait.as_ref()).is_ok();
         let over = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
         let skipped = 1 + usize::from(listener.is_some());
-        let asked = listener.is_some() && answered && !polled[1].revents().is_empty();
+        let pending = listener.is_some() && answered && !polled[1].revents().is_empty();
         let gone = polled
             .iter()
             .skip(skipped)
@@ -394,13 +380,13 @@ impl Shared {
         let mut count = [0; 8];
         // If the alarm is not set, there is nothing to read.
         let _ = rustix::io::read(&self.alarm, &mut count);
-        (asked, gone)
+        (pending, gone)
     }
 }
 
 impl State {
     /// Removes readers that left, and writes as much as there is room for.
-    fn go_on(&mut self) {
+    fn write_to_readers(&mut self) {
         self.readers.retain(|reader| !reader.gone());
         for reader in &mut self.readers {
             reader.write();

@@ -1,4 +1,4 @@
-//! An HTTP endpoint in the training process, for Prometheus to scrape: `GET /metrics`.
+//! Serves metrics to Prometheus over HTTP, from the training process: `GET /metrics`.
 //!
 //! A separate thread with its own runtime answers, so a slow or silent client delays nobody else. A
 //! client has [`HEAD_TIMEOUT`] to send its request and [`CONNECTION_TIMEOUT`] to receive the answer.
@@ -53,7 +53,7 @@ struct Shared {
 
 impl Shared {
     /// The current state of the run. It does not change while the caller holds it.
-    fn stands(&self) -> Arc<Snapshot> {
+    fn current(&self) -> Arc<Snapshot> {
         Arc::clone(&self.lock())
     }
 
@@ -119,9 +119,9 @@ impl Exporter for PrometheusExporter {
     }
 
     fn export(&mut self, records: &[Record]) -> Result<(), ExportError> {
-        let mut stands = self.shared.lock();
+        let mut current = self.shared.lock();
         // This copies the snapshot only if a scrape still holds the last one.
-        let snapshot = Arc::make_mut(&mut stands);
+        let snapshot = Arc::make_mut(&mut current);
         for record in records {
             snapshot.take(record);
         }

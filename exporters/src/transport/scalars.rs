@@ -1,4 +1,4 @@
-//! Scalars for experiment trackers.
+//! Queues scalars for experiment trackers.
 //!
 //! Trackers are libraries in the training program's own language. They are called on threads of that
 //! language, never on the agent's threads. Each tracker has its own thread and its own queue, so a
@@ -89,14 +89,14 @@ impl Exporter for ScalarExporter {
     }
 
     fn export(&mut self, records: &[Record]) -> Result<(), ExportError> {
-        let told = records.iter().filter_map(|r| self.scalar.take(r));
-        let told: Vec<_> = told.map(Arc::new).collect();
+        let scalars = records.iter().filter_map(|r| self.scalar.take(r));
+        let scalars: Vec<_> = scalars.map(Arc::new).collect();
         for fetch in &self.fetches {
             let mut waiting = fetch.lock();
             if waiting.closed {
                 continue;
             }
-            waiting.scalars.extend(told.iter().cloned());
+            waiting.scalars.extend(scalars.iter().cloned());
             let over = waiting.scalars.len().saturating_sub(CAPACITY);
             waiting.scalars.drain(..over);
             waiting.lost += over as u64;
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_fetched_is_what_came_since_the_last_time() {
+    fn fetch_returns_the_entries_since_the_last_call() {
         let mut exporter = ScalarExporter::new(1);
         let fetch = exporter.fetches().remove(0);
         exporter.export(&[tick(1), tick(2)]).unwrap();
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn each_tracker_is_told_everything_however_slow_another_is() {
+    fn each_tracker_gets_all_scalars_even_if_another_is_slow() {
         let mut exporter = ScalarExporter::new(2);
         let [quick, slow] = <[Fetch; 2]>::try_from(exporter.fetches()).unwrap();
         exporter.export(&[tick(1)]).unwrap();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_fetches_makes_room_and_is_counted() {
+    fn a_full_queue_drops_the_oldest_scalars_and_counts_them() {
         let mut exporter = ScalarExporter::new(1);
         for number in 1..=CAPACITY as u64 + 3 {
             exporter.export(&[tick(number)]).unwrap();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn for_a_tracker_that_is_called_no_more_nothing_is_kept_or_counted() {
+    fn a_closed_queue_keeps_and_counts_nothing() {
         let mut exporter = ScalarExporter::new(1);
         let fetch = exporter.fetches().remove(0);
         fetch.close();
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_threads_that_fetch_cost_is_told() {
+    fn the_cpu_time_of_the_fetching_threads_is_reported() {
         let exporter = ScalarExporter::new(2);
         let work = |fetch: Fetch| move || drop(fetch.fetch());
         for fetch in exporter.fetches() {

@@ -1,12 +1,12 @@
-//! A file for `node_exporter`'s textfile collector: `headspace_<run>_rank<r>.prom`, replaced as a
-//! whole.
+//! Keeps a file for `node_exporter`'s textfile collector up to date: `headspace_<run>_rank<r>.prom`,
+//! replaced as a whole.
 //!
 //! Use it on machines where no process may listen on a port. A reader sees the old or the new file,
 //! never a partial one. The file is written at most once a second and when the run ends. It is not
 //! removed, because a scraper would otherwise miss the verdict of a short run. If the folder cannot be
 //! written, only the file is missing, and the next delivery tries again.
 //!
-//! A separate thread writes the file ([`apart`](super::apart)). The folder may be on a network file
+//! A separate thread writes the file ([`background`](super::background)). The folder may be on a network file
 //! system that hangs for minutes, and that must not delay the records in the run folder.
 
 use std::fs;
@@ -27,25 +27,18 @@ const PACE: Duration = Duration::from_secs(1);
 /// How long creating the folder may take. Training then starts without waiting further.
 const OPEN_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The current state of the run.
-#[derive(Debug, Default)]
-pub struct Latest(Snapshot);
-
-impl State for Latest {
+impl State for Snapshot {
     fn take(&mut self, record: &Record) {
-        self.0.take(record);
+        self.take(record);
     }
 }
-
-/// Keeps one file up to date.
-pub type TextfileExporter = BackgroundExporter<Latest>;
 
 /// Writes into `folder`, which is created if it does not exist.
 ///
 /// # Errors
 ///
 /// Returns the system's error if the folder or the thread cannot be created.
-pub fn open(folder: &Path) -> io::Result<TextfileExporter> {
+pub fn open(folder: &Path) -> io::Result<BackgroundExporter<Snapshot>> {
     let (made, answer) = channel();
     let path = folder.to_path_buf();
     std::thread::Builder::new()
@@ -64,7 +57,7 @@ pub fn open(folder: &Path) -> io::Result<TextfileExporter> {
         // A write cannot be interrupted; the wait for the last one has its own limit.
         timeout: PACE,
     };
-    BackgroundExporter::start("textfile", Latest::default(), file, pace)
+    BackgroundExporter::start("textfile", Snapshot::default(), file, pace)
 }
 
 /// The file that is kept up to date.
@@ -75,18 +68,18 @@ struct File {
     written_unix_nano: u64,
 }
 
-impl Deliver<Latest> for File {
+impl Deliver<Snapshot> for File {
     /// Replaces the file if there is a newer record.
-    fn deliver(&mut self, latest: &Shared<Latest>, _: Duration) -> Result<(), Failure> {
+    fn deliver(&mut self, latest: &Shared<Snapshot>, _: Duration) -> Result<(), Failure> {
         let (at, name, text) = {
-            let Latest(snapshot) = &*latest.lock();
+            let snapshot = latest.lock();
             let at = snapshot.at_unix_nano();
             if at == self.written_unix_nano {
                 return Ok(());
             }
             let who = snapshot.who();
             let name = format!("headspace_{}_rank{}.prom", who.run_id, who.rank);
-            (at, name, prometheus::encode([snapshot], Form::Text))
+            (at, name, prometheus::encode([&*snapshot], Form::Text))
         };
         replace(&self.folder, &name, text.as_bytes()).map_err(|error| {
             let path = self.folder.join(&name);
@@ -152,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_there_with_the_first_records_and_is_replaced_at_the_end() {
+    fn exporter_writes_the_file_at_the_first_records_and_replaces_it_at_the_end() {
         let folder = tempfile::tempdir().unwrap();
         let mut exporter = open(&folder.path().join("made")).unwrap();
         let file = folder.path().join("made").join(FILE);
@@ -180,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_gone_is_made_again() {
+    fn exporter_recreates_a_deleted_folder() {
         let folder = tempfile::tempdir().unwrap();
         let below = folder.path().join("metrics");
         let mut exporter = open(&below).unwrap();
@@ -193,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_written_is_told_of_once_and_when_it_can_be_again() {
+    fn exporter_reports_an_unwritable_folder_once_and_its_recovery() {
         let folder = tempfile::tempdir().unwrap();
         let below = folder.path().join("metrics");
         let mut exporter = open(&below).unwrap();
@@ -202,26 +195,26 @@ mod tests {
 
         exporter.export(&[tick(1_000)]).unwrap();
         until("two failures", || exporter.lost().exports >= 2);
-        let told = exporter.take_notices();
+        let notices = exporter.take_notices();
         assert!(
-            matches!(&told[..], [Notice::ExportFailing { .. }]),
-            "{told:?}"
+            matches!(&notices[..], [Notice::ExportFailing { .. }]),
+            "{notices:?}"
         );
 
         fs::remove_file(&below).unwrap();
-        let mut told = Vec::new();
+        let mut notices = Vec::new();
         until("a file", || {
-            told.extend(exporter.take_notices());
-            !told.is_empty()
+            notices.extend(exporter.take_notices());
+            !notices.is_empty()
         });
         assert!(
-            matches!(&told[..], [Notice::ExportResumed { lost: 2.., .. }]),
-            "{told:?}"
+            matches!(&notices[..], [Notice::ExportResumed { lost: 2.., .. }]),
+            "{notices:?}"
         );
     }
 
     #[test]
-    fn a_folder_that_hangs_holds_up_neither_the_records_nor_the_end() {
+    fn a_folder_that_hangs_delays_neither_the_records_nor_the_end() {
         let folder = tempfile::tempdir().unwrap();
         // Opening a pipe without a reader blocks, like a file server that does not answer.
         let hanging = beside(folder.path(), FILE);
@@ -240,9 +233,9 @@ mod tests {
         let passed = passed.recv_timeout(DEADLINE);
         // Unblock the thread, so that it can exit.
         let reader = fs::File::open(&hanging);
-        let (lost, told) = passed.expect("it waits for the folder");
+        let (lost, notices) = passed.expect("it waits for the folder");
         assert_eq!(lost, 1);
-        assert!(matches!(&told[..], [Notice::ExportFailing { .. }]));
+        assert!(matches!(&notices[..], [Notice::ExportFailing { .. }]));
         drop(reader);
     }
 }

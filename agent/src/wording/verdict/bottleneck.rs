@@ -42,7 +42,11 @@ fn bottleneck(summary: &SummaryRecord, detail: Detail) -> Option<Entry> {
         });
     };
     let evidence = match found.limit_ms.filter(|_| detail == Detail::Full) {
-        Some(ms) => format!("{}, so a step takes at least {}", found.evidence, duration_ms(ms)),
+        Some(ms) => format!(
+            "{}, so a step takes at least {}",
+            found.evidence,
+            duration_ms(ms)
+        ),
         None => found.evidence.clone(),
     };
     Some(Entry::new(name(found), evidence))

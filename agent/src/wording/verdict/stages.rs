@@ -40,7 +40,10 @@ const CPU: Column = Column::new(
     "Share of a call's time in which a core worked for it",
 );
 const CALLS: Column = Column::new("calls/batch", "Calls for one batch of the loop");
-const LIMIT: Column = Column::new("min step", "Shortest step that it allows at this concurrency");
+const LIMIT: Column = Column::new(
+    "min step",
+    "Shortest step that it allows at this concurrency",
+);
 const FAILED: Column = Column::new("failed", "Calls that ended in an exception");
 
 const QUEUE: Column = Column::new("queue", "What the queue is called");

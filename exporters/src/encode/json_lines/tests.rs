@@ -1,4 +1,4 @@
-//! Records as lines, and back.
+//! Tests that records are encoded as lines and decoded again.
 
 use headspace_agent::model::record::{
     FloorRecord, OtherLoop, ProbeRecord, RunRecord, SummaryRecord,
@@ -37,7 +37,7 @@ fn a_record_is_one_line() {
 }
 
 #[test]
-fn a_reading_that_is_not_finite_is_left_out_and_the_others_stay() {
+fn encoding_omits_only_the_readings_that_are_not_finite() {
     let mut tick = test_records::tick(0);
     tick.readings
         .get_mut("process")
@@ -54,7 +54,7 @@ fn a_reading_that_is_not_finite_is_left_out_and_the_others_stay() {
 }
 
 #[test]
-fn a_summary_keeps_its_nulls_and_loses_what_is_not_finite() {
+fn a_summary_keeps_its_nulls_and_omits_values_that_are_not_finite() {
     let summary = SummaryRecord {
         step_time_ms: Some(30.0),
         max_speedup: Some(f64::INFINITY),
@@ -80,7 +80,7 @@ fn a_summary_keeps_its_nulls_and_loses_what_is_not_finite() {
 }
 
 #[test]
-fn an_item_whose_required_number_is_not_finite_is_left_out_alone() {
+fn encoding_omits_only_the_items_with_a_required_number_that_is_not_finite() {
     let other_loop = |name: &str, seconds| OtherLoop {
         name: name.to_owned(),
         seconds,
@@ -101,7 +101,7 @@ fn an_item_whose_required_number_is_not_finite_is_left_out_alone() {
 }
 
 #[test]
-fn a_floor_that_is_no_number_becomes_the_reason_why_there_is_none() {
+fn a_floor_that_is_not_finite_is_replaced_by_a_reason() {
     let mut probe = ProbeRecord {
         floor: Some(FloorRecord::default()),
         ..ProbeRecord::default()
@@ -120,7 +120,7 @@ fn a_floor_that_is_no_number_becomes_the_reason_why_there_is_none() {
 }
 
 #[test]
-fn each_kind_of_trouble_is_told_apart() {
+fn decode_distinguishes_the_reasons_why_a_line_is_no_record() {
     let whole = line(&test_records::record(
         0,
         RecordBody::Tick(test_records::tick(0)),
@@ -179,7 +179,7 @@ fn a_record_whose_field_has_another_type_is_damaged() {
 
 proptest! {
     #[test]
-    fn any_record_survives_being_written(record in test_records::any_record()) {
+    fn any_record_can_be_read_back_unchanged(record in test_records::any_record()) {
         let line = line(&record);
 
         prop_assert_eq!(decode(&line), Ok(record.clone()));
@@ -188,14 +188,14 @@ proptest! {
     }
 
     #[test]
-    fn any_number_leaves_a_line_that_can_be_read(
+    fn a_record_with_any_number_can_be_read_back(
         record in test_records::any_record_with(any::<f64>().boxed()),
     ) {
         prop_assert!(decode(&line(&record)).is_ok());
     }
 
     #[test]
-    fn any_bytes_are_refused_or_read_without_a_panic(
+    fn decoding_any_bytes_does_not_panic(
         bytes in prop::collection::vec(any::<u8>(), 0..200),
     ) {
         let _ = decode(&bytes);

@@ -1,4 +1,4 @@
-//! Messages to the user as log records: notices, findings, the verdict and its remedies.
+//! Converts messages to the user to log records: notices, findings, the verdict and its remedies.
 //!
 //! All are events with a name, as OpenTelemetry's conventions require. The body is text for people, the
 //! attributes are values for programs. A notice is sent when it occurs. A finding is sent once, with
@@ -60,7 +60,7 @@ impl Logs {
     pub fn take(&mut self, record: &Record) {
         match &record.body {
             RecordBody::Run(run) => self.run = Some(Box::new(run.clone())),
-            RecordBody::Notice(notice) => self.push(record, of_notice(notice)),
+            RecordBody::Notice(notice) => self.push(record, notice_event(notice)),
             RecordBody::Probe(probe) => {
                 self.probes.insert(probe.loop_name.clone(), probe.clone());
             }
@@ -87,7 +87,7 @@ impl Logs {
         }
         if finished {
             for remedy in &summary.remedies {
-                self.push(record, of_remedy(remedy));
+                self.push(record, remedy_event(remedy));
             }
             let verdict = self.verdict(summary);
             self.push(record, verdict);
@@ -104,7 +104,7 @@ impl Logs {
         event(
             "headspace.verdict",
             verdict_text(&verdict).trim_end(),
-            of_summary(summary),
+            verdict_attributes(summary),
         )
     }
 
@@ -160,7 +160,7 @@ fn event(name: &str, body: &str, attributes: Vec<KeyValue>) -> LogRecord {
     }
 }
 
-fn of_notice(notice: &NoticeRecord) -> LogRecord {
+fn notice_event(notice: &NoticeRecord) -> LogRecord {
     let code = text("headspace.notice.code", &notice.code);
     let mut log = event("headspace.notice", &notice.text, vec![code]);
     if notice.severity == Severity::Warning {
@@ -170,7 +170,7 @@ fn of_notice(notice: &NoticeRecord) -> LogRecord {
     log
 }
 
-fn of_remedy(remedy: &RemedyRecord) -> LogRecord {
+fn remedy_event(remedy: &RemedyRecord) -> LogRecord {
     let mut attributes = vec![
         text("headspace.remedy.code", &remedy.code),
         number(
@@ -198,7 +198,7 @@ fn of_remedy(remedy: &RemedyRecord) -> LogRecord {
 }
 
 /// The numbers of the verdict. Numbers that were not measured are absent.
-fn of_summary(summary: &SummaryRecord) -> Vec<KeyValue> {
+fn verdict_attributes(summary: &SummaryRecord) -> Vec<KeyValue> {
     let mut attributes = vec![count("headspace.verdict.steps", summary.steps)];
     let mut named = |what: &str, name: Option<&str>| {
         attributes.extend(name.map(|name| text(format!("headspace.verdict.{what}"), name)));

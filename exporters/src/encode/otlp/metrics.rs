@@ -1,4 +1,4 @@
-//! The current state of a run, as a request to OpenTelemetry's metrics service.
+//! Converts the current state of a run to a request to OpenTelemetry's metrics service.
 //!
 //! Totals are cumulative, so the next export makes up for a missed one. Each total has a start time.
 //! The start of some totals is unknown because it lies before the run (for example, the energy a GPU
@@ -114,20 +114,20 @@ fn durations(
     snapshot: &Snapshot,
 ) -> ExponentialHistogramDataPoint {
     let buckets = times.exponential(FINEST_SCALE, MOST_BUCKETS);
-    let some = times.count() > 0;
+    let some = times.count > 0;
     ExponentialHistogramDataPoint {
         attributes: attributes(point, snapshot),
         start_time_unix_nano: point.start.unix_nano,
         time_unix_nano: snapshot.at_unix_nano(),
-        count: times.count(),
-        sum: Some(times.sum_s()),
+        count: times.count,
+        sum: Some(times.sum_s),
         scale: buckets.scale,
         positive: Some(Buckets {
             offset: buckets.offset,
             bucket_counts: buckets.counts,
         }),
-        min: some.then(|| times.min_s()),
-        max: some.then(|| times.max_s()),
+        min: some.then_some(times.min_s),
+        max: some.then_some(times.max_s),
         ..ExponentialHistogramDataPoint::default()
     }
 }

@@ -1,4 +1,4 @@
-//! A run as OpenTelemetry protocol (OTLP) messages, made from the records.
+//! Converts the records of a run to OpenTelemetry protocol (OTLP) messages.
 //!
 //! The messages are built from [`Snapshot`](super::snapshot::Snapshot), not with OpenTelemetry's SDK
 //! (docs/adr/0008). The records already contain exact histograms and totals, but an SDK accepts only

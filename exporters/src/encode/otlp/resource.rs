@@ -1,4 +1,4 @@
-//! The measured process, as an OpenTelemetry resource.
+//! Describes the measured process as an OpenTelemetry resource.
 //!
 //! The user's attributes (`OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`) override the detected ones,
 //! except the instance id. Ranks share an environment, so a common id would mix their series.
@@ -17,7 +17,7 @@ const SERVICE: &str = "headspace";
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Process {
     /// The user's attributes. The last one with a name takes effect.
-    pub given: Vec<(String, String)>,
+    pub attributes: Vec<(String, String)>,
     /// A globally unique id of this process.
     pub instance_id: String,
     /// The rank among the processes of its machine.
@@ -61,7 +61,7 @@ pub fn resource(process: &Process, origin: &Origin) -> Resource {
     if let Some(host) = &origin.host {
         attributes.push(text("host.name", host));
     }
-    for (key, value) in &process.given {
+    for (key, value) in &process.attributes {
         let value = if key == "service.instance.id" && process.world_size > 1 {
             format!("{value}-{}", who.rank)
         } else {

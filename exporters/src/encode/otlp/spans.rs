@@ -1,4 +1,4 @@
-//! The spans of a run, made from its records.
+//! Converts the records of a run to OpenTelemetry spans.
 //!
 //! A span for every step and call would cost more than the steps themselves. So a span of a loop or a
 //! stage covers an interval in which it was active, and carries totals. For example, `steps loader` has
@@ -100,7 +100,7 @@ impl Spans {
 
     fn take_tick(&mut self, record: &Record, tick: &TickRecord) {
         let nanos = tick.interval_s.max(0.0) * 1e9;
-        let from = record.time_unix_nano - whole(nanos).min(record.time_unix_nano);
+        let from = record.time_unix_nano - to_u64(nanos).min(record.time_unix_nano);
         self.last_tick = record.time_unix_nano;
         for entry in &tick.loops {
             // If an epoch ended in this interval, its record came before the tick.
@@ -126,7 +126,7 @@ impl Spans {
                 record,
                 format!("steps {}", entry.name),
                 from,
-                of_loop(entry),
+                loop_attributes(entry),
             );
             span.parent_span_id = epoch_span(record, &entry.name, entry.epoch);
             self.push(span);
@@ -135,7 +135,7 @@ impl Spans {
         stages.sort_by(|a, b| b.time.sum_ms.total_cmp(&a.time.sum_ms));
         for entry in stages.into_iter().take(MOST_STAGES) {
             let name = format!("stage {}", entry.name);
-            self.push(span(record, name, from, of_stage(entry)));
+            self.push(span(record, name, from, stage_attributes(entry)));
         }
     }
 
@@ -143,17 +143,19 @@ impl Spans {
     fn take_steps(&mut self, record: &Record, tick: &TickRecord) {
         // A tick is written some milliseconds after its time. The smallest delay is closest to the true
         // origin, unless the clock was set.
-        let origin = record.time_unix_nano.saturating_sub(whole(tick.at_s * 1e9));
+        let origin = record
+            .time_unix_nano
+            .saturating_sub(to_u64(tick.at_s * 1e9));
         if origin < self.origin_unix_nano || origin - self.origin_unix_nano > CLOCK_SET_NANOS {
             self.origin_unix_nano = origin;
         }
         for entry in &tick.loops {
             for step in &entry.sampled {
-                let end = self.origin_unix_nano + whole(step.received_s * 1e9);
+                let end = self.origin_unix_nano + to_u64(step.received_s * 1e9);
                 let name = format!("step {}", entry.name);
-                let mut span = span(record, name, 0, of_step(entry, step));
+                let mut span = span(record, name, 0, step_attributes(entry, step));
                 span.parent_span_id = epoch_span(record, &entry.name, step.epoch);
-                span.start_time_unix_nano = end.saturating_sub(whole(step.step_ms * 1e6));
+                span.start_time_unix_nano = end.saturating_sub(to_u64(step.step_ms * 1e6));
                 span.end_time_unix_nano = end;
                 self.push(span);
             }
@@ -233,7 +235,7 @@ pub fn request(spans: Vec<Span>, resource: Resource) -> ExportTraceServiceReques
     }
 }
 
-fn of_loop(entry: &LoopTick) -> Vec<KeyValue> {
+fn loop_attributes(entry: &LoopTick) -> Vec<KeyValue> {
     let mut attributes = vec![
         text("loop", &entry.name),
         text("phase", entry.phase.name()),
@@ -251,7 +253,7 @@ fn of_loop(entry: &LoopTick) -> Vec<KeyValue> {
     attributes
 }
 
-fn of_step(entry: &LoopTick, step: &StepRecord) -> Vec<KeyValue> {
+fn step_attributes(entry: &LoopTick, step: &StepRecord) -> Vec<KeyValue> {
     let mut attributes = vec![
         text("loop", &entry.name),
         text("phase", entry.phase.name()),
@@ -262,7 +264,7 @@ fn of_step(entry: &LoopTick, step: &StepRecord) -> Vec<KeyValue> {
     attributes
 }
 
-fn of_stage(entry: &StageTick) -> Vec<KeyValue> {
+fn stage_attributes(entry: &StageTick) -> Vec<KeyValue> {
     let mut attributes = vec![
         text("stage", &entry.name),
         count("calls", entry.time.count),
@@ -303,6 +305,6 @@ fn span(record: &Record, name: impl Into<String>, from: u64, attributes: Vec<Key
     clippy::cast_sign_loss,
     reason = "`as` saturates, and durations are not negative"
 )]
-fn whole(nanos: f64) -> u64 {
+fn to_u64(nanos: f64) -> u64 {
     nanos as u64
 }

@@ -40,7 +40,7 @@ fn metric<'a>(request: &'a ExportMetricsServiceRequest, name: &str) -> &'a Metri
     metrics.iter().find(|metric| metric.name == name).unwrap()
 }
 
-fn said(attributes: &[KeyValue], key: &str) -> Option<String> {
+fn attribute_text(attributes: &[KeyValue], key: &str) -> Option<String> {
     let found = attributes.iter().find(|known| known.key == key)?;
     match found.value.as_ref()?.value.as_ref()? {
         Value::StringValue(text) => Some(text.clone()),
@@ -49,7 +49,7 @@ fn said(attributes: &[KeyValue], key: &str) -> Option<String> {
     }
 }
 
-/// A counter's points, told apart by one attribute: value, start and time.
+/// A counter's point with this attribute: value, start and time.
 fn points(request: &ExportMetricsServiceRequest, name: &str, of: (&str, &str)) -> (f64, u64, u64) {
     let metric = metric(request, name);
     let Some(Data::Sum(sum)) = &metric.data else {
@@ -59,7 +59,7 @@ fn points(request: &ExportMetricsServiceRequest, name: &str, of: (&str, &str)) -
     let point = sum
         .data_points
         .iter()
-        .find(|point| said(&point.attributes, of.0).as_deref() == Some(of.1))
+        .find(|point| attribute_text(&point.attributes, of.0).as_deref() == Some(of.1))
         .unwrap();
     let Some(number_data_point::Value::AsDouble(value)) = point.value else {
         panic!("{point:?}")
@@ -78,10 +78,13 @@ fn a_total_is_cumulative_and_names_its_run_and_rank() {
     };
     let point = &sum.data_points[0];
     assert_eq!(
-        said(&point.attributes, "run").as_deref(),
+        attribute_text(&point.attributes, "run").as_deref(),
         Some("2026-11-21T09-30-12-4711")
     );
-    assert_eq!(said(&point.attributes, "rank").as_deref(), Some("0"));
+    assert_eq!(
+        attribute_text(&point.attributes, "rank").as_deref(),
+        Some("0")
+    );
     let (value, start, at) = points(&request, "headspace.loop.steps", ("phase", "live"));
     assert_eq!((value, at), (300.0, 7 * SECOND));
     // The run began before the first tick.
@@ -99,7 +102,7 @@ fn nanos(seconds: f64) -> u64 {
 }
 
 #[test]
-fn a_total_that_began_before_the_run_is_sent_with_its_beginning_or_since_its_first_reading() {
+fn a_total_from_before_the_run_starts_at_its_known_start_or_its_first_reading() {
     let user = ("cpu.mode", "user");
     let mut records = ticks(3);
     for (number, record) in (0..).zip(&mut records) {
@@ -140,7 +143,7 @@ fn durations_are_exponential_histograms_with_the_counts_of_the_records() {
     let live = histogram
         .data_points
         .iter()
-        .find(|point| said(&point.attributes, "phase").as_deref() == Some("live"))
+        .find(|point| attribute_text(&point.attributes, "phase").as_deref() == Some("live"))
         .unwrap();
     let (mut count, mut sum_ms) = (0, 0.0);
     for record in &records {
@@ -158,7 +161,7 @@ fn durations_are_exponential_histograms_with_the_counts_of_the_records() {
 }
 
 #[test]
-fn each_metric_is_there_once_with_all_its_points() {
+fn each_metric_occurs_once_with_all_its_points() {
     let request = request(&ticks(2));
     let metrics = &request.resource_metrics[0].scope_metrics[0].metrics;
     let mut names: Vec<_> = metrics.iter().map(|metric| &metric.name).collect();
@@ -192,7 +195,7 @@ fn json_writes_enums_as_numbers_and_large_integers_and_ids_as_text() {
 }
 
 #[test]
-fn what_the_user_says_of_the_resource_holds_but_ranks_stay_apart() {
+fn user_attributes_override_detected_ones_but_instance_ids_of_ranks_differ() {
     let mut origin = Origin::default();
     let mut record = ticks(1).remove(0);
     record.rank = 3;
@@ -203,14 +206,14 @@ fn what_the_user_says_of_the_resource_holds_but_ranks_stay_apart() {
         ("team", "vision"),
     ];
     let process = Process {
-        given: given.map(|(k, v)| (k.to_owned(), v.to_owned())).to_vec(),
+        attributes: given.map(|(k, v)| (k.to_owned(), v.to_owned())).to_vec(),
         instance_id: "unused".to_owned(),
         local_rank: 1,
         world_size: 8,
     };
     let found = resource(&process, &origin).attributes;
 
-    let tells = |key| said(&found, key).unwrap();
+    let tells = |key| attribute_text(&found, key).unwrap();
     assert_eq!(tells("service.name"), "trainer");
     assert_eq!(tells("service.instance.id"), "mine-3");
     assert_eq!(tells("team"), "vision");
@@ -223,7 +226,7 @@ fn what_the_user_says_of_the_resource_holds_but_ranks_stay_apart() {
 }
 
 #[test]
-fn spans_of_intervals_lie_in_their_epoch_and_the_epoch_in_the_run() {
+fn interval_spans_are_children_of_their_epoch_and_epochs_of_the_run() {
     let mut records = ticks(3);
     for record in &mut records {
         if let RecordBody::Tick(tick) = &mut record.body {
@@ -256,16 +259,19 @@ fn spans_of_intervals_lie_in_their_epoch_and_the_epoch_in_the_run() {
     assert!(epoch.start_time_unix_nano < 5 * SECOND);
     let steps = named(&found, "steps");
     assert_eq!(steps.parent_span_id, epoch.span_id);
-    assert_eq!(said(&steps.attributes, "steps").as_deref(), Some("100"));
+    assert_eq!(
+        attribute_text(&steps.attributes, "steps").as_deref(),
+        Some("100")
+    );
     assert!(found.iter().all(|span| span.trace_id == run.trace_id));
     let mut ids: Vec<_> = found.iter().map(|span| span.span_id.clone()).collect();
     ids.sort();
     ids.dedup();
-    assert_eq!(ids.len(), found.len(), "an id is taken twice");
+    assert_eq!(ids.len(), found.len(), "two spans have the same id");
 }
 
 #[test]
-fn ticks_faster_than_a_tenth_of_a_second_are_sampled() {
+fn ticks_shorter_than_a_tenth_of_a_second_are_sampled() {
     let mut records = ticks(20);
     for (number, record) in records.iter_mut().enumerate() {
         if let RecordBody::Tick(tick) = &mut record.body {
@@ -279,7 +285,7 @@ fn ticks_faster_than_a_tenth_of_a_second_are_sampled() {
 }
 
 #[test]
-fn a_message_of_a_tick_survives_its_encoding() {
+fn a_metrics_message_survives_encoding_and_decoding() {
     let request = request(&ticks(2));
     let bytes = request.encode_to_vec();
     assert_eq!(
@@ -312,7 +318,7 @@ fn named<'a>(spans: &'a [Span], start: &str) -> &'a Span {
 }
 
 #[test]
-fn short_epochs_leave_nothing_behind_and_begin_after_the_tick_before() {
+fn short_epochs_leave_no_state_and_begin_after_the_previous_tick() {
     let mut spans = Spans::default();
     for number in 0..50 {
         let mut tick = test_records::tick(number);
@@ -338,7 +344,7 @@ fn short_epochs_leave_nothing_behind_and_begin_after_the_tick_before() {
 }
 
 #[test]
-fn single_steps_lie_where_they_were_in_their_epoch_however_late_the_tick_was_written() {
+fn single_steps_have_their_true_times_even_if_the_tick_was_written_late() {
     let step = |step, epoch, received_s| StepRecord {
         step,
         epoch,
@@ -363,13 +369,16 @@ fn single_steps_lie_where_they_were_in_their_epoch_however_late_the_tick_was_wri
     let millis = |ms: u64| 100 * SECOND + ms * 1_000_000;
     assert_eq!(ends, [millis(500), millis(1_500), millis(1_750)]);
     assert_eq!(steps[0].start_time_unix_nano, millis(490));
-    assert_eq!(said(&steps[0].attributes, "step").as_deref(), Some("70"));
+    assert_eq!(
+        attribute_text(&steps[0].attributes, "step").as_deref(),
+        Some("70")
+    );
     assert_eq!(steps[0].parent_span_id, steps[1].parent_span_id);
     assert_ne!(steps[1].parent_span_id, steps[2].parent_span_id);
 }
 
 #[test]
-fn below_a_launchers_span_all_ranks_are_in_its_trace_and_only_the_run_is_its_child() {
+fn all_ranks_join_the_launchers_trace_and_only_the_run_span_is_its_child() {
     let launcher = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let launcher: Parent = launcher.parse().unwrap();
     let summary = SummaryRecord {

@@ -1,4 +1,4 @@
-//! A queue of items that are each sent once: spans and log records.
+//! Queues items that are each sent once: spans and log records.
 //!
 //! The queue is bounded. When it is full, the newest item is dropped and counted, so a slow collector
 //! does not cost memory.
@@ -9,19 +9,10 @@ use std::collections::VecDeque;
 const MOST_WAITING: usize = 4096;
 
 /// Items in the order of their creation.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Waiting<T> {
     items: VecDeque<T>,
     dropped: u64,
-}
-
-impl<T> Default for Waiting<T> {
-    fn default() -> Self {
-        Self {
-            items: VecDeque::new(),
-            dropped: 0,
-        }
-    }
 }
 
 impl<T: Clone> Waiting<T> {
@@ -62,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_room_drops_the_newest_and_counts_it() {
+    fn a_full_queue_drops_the_newest_item_and_counts_it() {
         let mut waiting = Waiting::default();
         (0..MOST_WAITING + 3).for_each(|number| waiting.push(number));
         assert_eq!(waiting.dropped(), 3);

@@ -36,7 +36,7 @@ impl Times {
     }
 
     /// Time of another record: the time of the last tick, plus the wall-clock time since that tick.
-    pub(super) fn of(&self, time_unix_nano: u64) -> u64 {
+    pub(super) fn trace_time(&self, time_unix_nano: u64) -> u64 {
         self.at
             .saturating_add(time_unix_nano.saturating_sub(self.at_unix_nano))
     }
@@ -56,7 +56,7 @@ mod tests {
     use super::Times;
 
     #[test]
-    fn a_wall_clock_that_is_set_moves_no_tick() {
+    fn setting_the_wall_clock_moves_no_tick() {
         let mut times = Times::new(101_000_000_000, 1.0);
         assert_eq!(times.began, 100_000_000_000);
         assert_eq!(
@@ -64,16 +64,16 @@ mod tests {
             (100_000_000_000, 101_000_000_000)
         );
         // The wall clock was set back by an hour.
-        assert_eq!(times.of(1_000_000_000), 101_000_000_000);
+        assert_eq!(times.trace_time(1_000_000_000), 101_000_000_000);
         assert_eq!(
             times.tick(1_000_000_000, 2.0, 1.0),
             (101_000_000_000, 102_000_000_000)
         );
-        assert_eq!(times.of(1_500_000_000), 102_500_000_000);
+        assert_eq!(times.trace_time(1_500_000_000), 102_500_000_000);
     }
 
     #[test]
-    fn ticks_that_are_missing_leave_a_gap_and_none_reaches_into_another() {
+    fn missing_ticks_leave_a_gap_and_ticks_do_not_overlap() {
         let mut times = Times::new(1_000_000_000, 1.0);
         times.tick(1_000_000_000, 1.0, 1.0);
         assert_eq!(times.tick(4_000_000_000, 4.0, 1.0).0, 3_000_000_000);

@@ -1,4 +1,4 @@
-//! A loop's tracks: epochs, phases with their ticks, the probe's windows, and times.
+//! Writes a loop's tracks: epochs, phases with their ticks, the probe's windows, and times.
 //!
 //! Records contain histograms and not single steps, so the finest slice is a tick with its counts. If a
 //! tick contains several phases, they divide it in the order of their steps, in proportion to their
@@ -176,8 +176,8 @@ impl Loop {
         };
         let is_replay = |window: &&WindowRecord| window.phase == Phase::Replay;
         let in_probe = probe.windows.iter().filter(is_replay).count();
-        let are_told_apart = self.replays().count() == in_probe;
-        let mut replays = self.replays().take_while(|_| are_told_apart).peekable();
+        let are_distinct = self.replays().count() == in_probe;
+        let mut replays = self.replays().take_while(|_| are_distinct).peekable();
         // A window of n steps takes n + 1 batches.
         let batches = |window: &WindowRecord| u64::from(window.steps) + 1;
         let live = probe.windows.iter().take_while(|window| !is_replay(window));

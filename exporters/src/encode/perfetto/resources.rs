@@ -1,4 +1,4 @@
-//! Stages, queues and readings as counters.
+//! Writes stages, queues and readings as counters.
 //!
 //! A mean over an interval is drawn over that interval. A level is drawn from the time of its reading.
 //! A total is drawn as its increase per second. Names, units and descriptions come from the
@@ -47,7 +47,7 @@ impl Resources {
         (from, until): (u64, u64),
         to: &mut Writer,
     ) {
-        let name = of_process(&stage.name, stage.worker.as_deref());
+        let name = name_with_worker(&stage.name, stage.worker.as_deref());
         let since = self.stages.insert(name.clone(), until).unwrap_or(from);
         let group = to.below(process, "stages");
         let ms = until.saturating_sub(since) as f64 / 1e6;
@@ -97,7 +97,7 @@ impl Resources {
 }
 
 fn take_queue(queue: &QueueTick, process: Track, until: u64, to: &mut Writer) {
-    let name = of_process(&queue.name, queue.worker.as_deref());
+    let name = name_with_worker(&queue.name, queue.worker.as_deref());
     let group = to.below(process, "queues");
     let from = until.saturating_sub(nanos(queue.seen_ms));
     let help = match queue.capacity {
@@ -115,7 +115,7 @@ fn take_queue(queue: &QueueTick, process: Track, until: u64, to: &mut Writer) {
     }
 }
 
-fn of_process(name: &str, worker: Option<&str>) -> String {
+fn name_with_worker(name: &str, worker: Option<&str>) -> String {
     match worker {
         Some(worker) => format!("{name} ({worker})"),
         None => name.to_owned(),

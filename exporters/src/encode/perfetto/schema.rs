@@ -1,4 +1,4 @@
-//! The part of Perfetto's schema that a trace of a run needs, with the field numbers of
+//! Defines the part of Perfetto's schema that a trace of a run needs, with the field numbers of
 //! `protos/perfetto/trace/perfetto_trace.proto`.
 //!
 //! A crate with the whole schema would require the protobuf compiler on every machine that builds
@@ -90,9 +90,6 @@ pub struct TrackDescriptor {
     /// The order of the child tracks.
     #[prost(enumeration = "ChildOrder", optional, tag = "11")]
     pub child_ordering: Option<i32>,
-    /// The position among siblings, if their order is explicit.
-    #[prost(int32, optional, tag = "12")]
-    pub sibling_order_rank: Option<i32>,
     /// Text shown when the mouse hovers over the track.
     #[prost(string, optional, tag = "14")]
     pub description: Option<String>,
@@ -104,12 +101,8 @@ pub struct TrackDescriptor {
 pub enum ChildOrder {
     /// The viewer's choice.
     Unknown = 0,
-    /// By name.
-    Lexicographic = 1,
     /// In the order of their declarations.
     Chronological = 2,
-    /// By [`TrackDescriptor::sibling_order_rank`].
-    Explicit = 3,
 }
 
 /// A process.
@@ -149,9 +142,6 @@ pub struct TrackEvent {
     /// The id of the track that shows the event.
     #[prost(uint64, tag = "11")]
     pub track_uuid: u64,
-    /// The categories of the event.
-    #[prost(string, repeated, tag = "22")]
-    pub categories: Vec<String>,
     /// The name of the event.
     #[prost(string, optional, tag = "23")]
     pub name: Option<String>,

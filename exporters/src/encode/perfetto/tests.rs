@@ -106,7 +106,7 @@ fn tick(at: u64, edit: impl FnOnce(&mut TickRecord)) -> Record {
 }
 
 #[test]
-fn ticks_are_slices_within_their_phase_and_share_their_interval_by_what_steps_took() {
+fn ticks_are_slices_of_their_phase_and_loop_phases_divide_a_tick_by_duration() {
     let whole = written(&[
         tick(1, |t| t.loops = vec![steps(Live, 0, 10, 20, 10)]),
         tick(2, |t| {
@@ -153,7 +153,7 @@ fn epochs_begin_with_their_first_tick_and_end_with_their_record() {
 }
 
 #[test]
-fn windows_of_the_probe_are_placed_by_their_steps() {
+fn probe_windows_are_placed_by_their_steps() {
     let window = |phase, cycle, steps| WindowRecord {
         phase,
         cycle,
@@ -203,7 +203,7 @@ fn windows_of_the_probe_are_placed_by_their_steps() {
 }
 
 #[test]
-fn levels_stand_from_when_they_were_read_and_totals_are_what_they_grew_by_in_a_second() {
+fn levels_begin_at_their_reading_and_totals_are_increases_per_second() {
     let read = |at: u64, cpu: f64| {
         tick(at, |t| {
             t.readings = BTreeMap::from([
@@ -241,7 +241,7 @@ fn levels_stand_from_when_they_were_read_and_totals_are_what_they_grew_by_in_a_s
 }
 
 #[test]
-fn a_stage_told_of_in_turn_is_busy_over_the_time_since_it_was_told_of() {
+fn the_busy_counter_of_a_stage_covers_the_time_since_its_last_report() {
     let stage = StageTick {
         name: "decode".into(),
         worker: Some("worker 0".into()),
@@ -271,7 +271,7 @@ fn a_stage_told_of_in_turn_is_busy_over_the_time_since_it_was_told_of() {
 }
 
 #[test]
-fn notices_before_the_first_tick_lie_at_the_beginning_of_the_run() {
+fn notices_before_the_first_tick_are_drawn_at_the_start_of_the_run() {
     let notice = RecordBody::Notice(NoticeRecord {
         code: "source_off".into(),
         severity: Severity::Warning,
@@ -289,7 +289,7 @@ fn notices_before_the_first_tick_lie_at_the_beginning_of_the_run() {
 }
 
 #[test]
-fn ranks_with_one_process_id_are_processes_of_their_own() {
+fn ranks_with_the_same_process_id_are_separate_processes() {
     let other = Record {
         rank: 1,
         ..tick(1, |_| ())
@@ -310,7 +310,7 @@ fn ranks_with_one_process_id_are_processes_of_their_own() {
 
 proptest! {
     #[test]
-    fn any_records_make_a_trace_whose_slices_all_end(
+    fn all_slices_of_a_trace_of_any_records_end(
         records in prop::collection::vec(test_records::any_record(), 0..12),
     ) {
         slices(&written(&records));

@@ -1,4 +1,4 @@
-//! The tracks of a trace, and how events are added to them.
+//! Declares the tracks of a trace, and writes their events.
 //!
 //! A track is declared before its first event. It is identified by its parent and its name, so callers
 //! name the track of an event and need not keep ids.

@@ -1,5 +1,5 @@
-//! The current state of runs in the formats that Prometheus reads: OpenMetrics 1.0, or the older text
-//! format.
+//! Writes the current state of runs in the formats that Prometheus reads: OpenMetrics 1.0, or the older
+//! text format.
 //!
 //! Every series has the labels `run` and `rank`, so the ranks of a run may be served from one address
 //! (`headspace serve`) or from one each. Names are those of [`names`]. Durations are histograms with
@@ -136,9 +136,9 @@ fn family(writer: &mut Writer, points: &[(String, Point<'_>)]) {
                     writer.sample(&name, "_bucket", &labels, count);
                 }
                 let all = format!("{labels},le=\"+Inf\"");
-                writer.sample(&name, "_bucket", &all, times.count());
-                writer.sample(&name, "_sum", labels, times.sum_s());
-                writer.sample(&name, "_count", labels, times.count());
+                writer.sample(&name, "_bucket", &all, times.count);
+                writer.sample(&name, "_sum", labels, times.sum_s);
+                writer.sample(&name, "_count", labels, times.count);
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Metric names according to OpenTelemetry's translation to Prometheus. A scraped metric and the same
-//! metric over OTLP therefore have the same name.
+//! Translates metric names to Prometheus by OpenTelemetry's rules. A scraped metric and the same metric
+//! over OTLP therefore have the same name.
 //!
 //! The rules are those of "Prometheus and OpenMetrics Compatibility" in OpenTelemetry's specification,
 //! section "OTLP Metric points to Prometheus". Characters other than letters and digits become one
@@ -17,8 +17,8 @@ pub fn name(metric: &Metric) -> String {
     {
         tokens.push(unit);
     }
-    if let Some(per) = spelled_per(per) {
-        tokens.extend(["per", per]);
+    if per == "s" {
+        tokens.extend(["per", "second"]);
     }
     let last = match metric.kind {
         MetricKind::Counter => Some("total"),
@@ -60,36 +60,15 @@ fn tokens(name: &str) -> impl Iterator<Item = &str> {
         .filter(|token| !token.is_empty())
 }
 
-/// A UCUM unit in words. Counts of things have none.
+/// A UCUM unit in words: all units of the declared metrics. Ratios and counts of things have none.
 fn spelled(unit: &str) -> Option<&'static str> {
     Some(match unit {
         "s" => "seconds",
-        "ms" => "milliseconds",
-        "us" => "microseconds",
-        "ns" => "nanoseconds",
         "By" => "bytes",
         "J" => "joules",
         "W" => "watts",
-        "V" => "volts",
-        "A" => "amperes",
-        "m" => "meters",
-        "g" => "grams",
         "Cel" => "celsius",
         "Hz" => "hertz",
-        "%" => "percent",
-        "min" => "minutes",
-        "h" => "hours",
-        "d" => "days",
-        _ => return None,
-    })
-}
-
-fn spelled_per(unit: &str) -> Option<&'static str> {
-    Some(match unit {
-        "s" => "second",
-        "m" => "minute",
-        "h" => "hour",
-        "d" => "day",
         _ => return None,
     })
 }
@@ -103,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_that_opentelemetrys_translation_gives() {
+    fn names_follow_opentelemetrys_translation() {
         for (metric, expected) in [
             (&metric::PROCESS_CPU_TIME, "process_cpu_time_seconds_total"),
             (&metric::PROCESS_MEMORY_USAGE, "process_memory_usage_bytes"),
@@ -128,6 +107,16 @@ mod tests {
             ),
         ] {
             assert_eq!(name(metric), expected);
+        }
+    }
+
+    #[test]
+    fn every_declared_unit_has_words_or_counts_things() {
+        for metric in ALL {
+            let (unit, per) = metric.unit.split_once('/').unwrap_or((metric.unit, "s"));
+            let has_none = |unit: &str| unit == "1" || unit.starts_with('{');
+            assert!(spelled(unit).is_some() || has_none(unit), "{}", metric.name);
+            assert!(per == "s" || has_none(per), "{}", metric.name);
         }
     }
 

@@ -1,5 +1,4 @@
-//! `target_info`: describes each rank's process once, with the names that OpenTelemetry gives a
-//! resource.
+//! Describes each rank's process once, as `target_info`, with OpenTelemetry's names for a resource.
 
 use super::super::snapshot::Snapshot;
 

@@ -61,7 +61,7 @@ fn a_total_is_a_counter_of_each_rank() {
 }
 
 #[test]
-fn open_metrics_names_the_family_of_a_total_without_its_ending_and_ends_in_a_line_that_says_so() {
+fn open_metrics_names_the_family_without_total_and_ends_with_eof() {
     let text = encode([&rank(0)], Form::OpenMetrics);
     assert!(text.contains("# TYPE process_cpu_time_seconds counter\n# UNIT process_cpu_time_seconds seconds\n# HELP process_cpu_time_seconds CPU seconds"));
     assert!(text.contains("\nprocess_cpu_time_seconds_total{"));
@@ -71,7 +71,7 @@ fn open_metrics_names_the_family_of_a_total_without_its_ending_and_ends_in_a_lin
 }
 
 #[test]
-fn buckets_are_cumulative_and_end_with_all() {
+fn buckets_are_cumulative_and_the_last_has_the_total() {
     let text = encode([&rank(0)], Form::Text);
     let found = lines(&text, "headspace_loop_step_time_seconds_bucket{");
     let live: Vec<u64> = found
@@ -88,14 +88,14 @@ fn buckets_are_cumulative_and_end_with_all() {
 }
 
 #[test]
-fn what_a_user_named_is_quoted() {
+fn names_from_the_user_are_quoted() {
     let text = encode([&rank(0)], Form::Text);
     let found = lines(&text, "headspace_run_bottleneck_ratio{");
     assert!(found[0].contains(r#"name="de\"code\\\n""#), "{found:?}");
 }
 
 #[test]
-fn a_level_with_a_histograms_ending_is_told_without_a_type() {
+fn a_level_with_a_histogram_suffix_has_no_type() {
     let text = encode([&rank(0)], Form::Text);
     assert!(text.contains("# TYPE process_thread_count untyped\n"));
     let text = encode([&rank(0)], Form::OpenMetrics);
@@ -103,13 +103,13 @@ fn a_level_with_a_histograms_ending_is_told_without_a_type() {
 }
 
 #[test]
-fn a_run_of_which_nothing_was_heard_is_an_empty_text() {
+fn a_snapshot_without_records_is_an_empty_text() {
     assert_eq!(encode([&Snapshot::default()], Form::Text), "");
     assert_eq!(encode([], Form::OpenMetrics), "# EOF\n");
 }
 
 #[test]
-fn open_metrics_goes_to_those_who_ask_for_it() {
+fn only_clients_that_prefer_open_metrics_get_it() {
     let prometheus = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;\
                       version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
     assert_eq!(Form::accepted(prometheus), Form::OpenMetrics);

@@ -1,4 +1,4 @@
-//! Writes the text: families, samples, and quoted names and values.
+//! Writes the parts of the text: families, samples, and quoted names and values.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! When a series ends, and the maximum number of series.
+//! Decides when a series ends, and limits the number of series.
 //!
 //! A pool that creates new worker processes every epoch would create series without limit. Series of
 //! stages and queues therefore end when they have not been reported for a long time, and those of
@@ -14,7 +14,7 @@ pub(super) const STANDS_S: f64 = 600.0;
 
 /// Number of ticks in which every total is reported once, if there are few stages and queues: the agent
 /// writes an unchanged total in every 60th tick.
-const TOLD_IN_TICKS: f64 = 60.0;
+const REPORTED_IN_TICKS: f64 = 60.0;
 
 /// Interval between two checks for series that have ended, in seconds.
 const SWEPT_S: f64 = 10.0;
@@ -29,26 +29,22 @@ const MOST_LEFT_OUT: usize = 65_536;
 /// Whether old series of the metric end. Those of loops, of the run and of the agent do not: the last
 /// epoch or calibration stays valid until there is a new one.
 pub(super) fn ends(metric: &Metric) -> bool {
-    let total = matches!(metric.kind, MetricKind::Counter | MetricKind::Histogram);
-    if total {
-        of_pipeline(metric)
-    } else {
-        !metric.scopes.iter().any(|scope| lasts(scope))
+    match metric.kind {
+        MetricKind::Counter | MetricKind::Histogram => belongs_to_pipeline(metric),
+        _ => !has_scope(metric, &["loop", "run", "agent"]),
     }
 }
 
-fn lasts(scope: &str) -> bool {
-    matches!(scope, "loop" | "run" | "agent")
+fn belongs_to_pipeline(metric: &Metric) -> bool {
+    has_scope(metric, &["stage", "queue"])
 }
 
-fn of_pipeline(metric: &Metric) -> bool {
-    metric
-        .scopes
-        .iter()
-        .any(|scope| matches!(*scope, "stage" | "queue"))
+/// Whether the metric has one of these scopes.
+fn has_scope(metric: &Metric, scopes: &[&str]) -> bool {
+    metric.scopes.iter().any(|scope| scopes.contains(scope))
 }
 
-fn of_worker(attributes: &[Attribute]) -> bool {
+fn belongs_to_worker(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|(name, _)| name == "worker")
 }
 
@@ -56,17 +52,10 @@ impl Snapshot {
     /// Series last reported before this time are old, in seconds since the start of the run. A run with
     /// many stages and queues reports a few of them per tick in turn, at least three.
     pub(super) fn oldest_s(&self) -> f64 {
-        let told_of = self.count(&metric::STAGE_TIME) + self.count(&metric::QUEUE_TIME);
-        let turn_s = self.interval_s * (TOLD_IN_TICKS + told_of as f64);
+        let stages = self.keys_of(&metric::STAGE_TIME).count();
+        let queues = self.keys_of(&metric::QUEUE_TIME).count();
+        let turn_s = self.interval_s * (REPORTED_IN_TICKS + (stages + queues) as f64);
         self.at_s - STANDS_S.max(turn_s)
-    }
-
-    fn count(&self, metric: &'static Metric) -> usize {
-        let first = (metric.name, Vec::new());
-        self.series
-            .range(first..)
-            .take_while(|((name, _), _)| *name == metric.name)
-            .count()
     }
 
     /// Removes series that have ended: those of workers, and for lack of room those of all stages and
@@ -80,7 +69,9 @@ impl Snapshot {
         let full = self.series.len() >= MOST_SERIES;
         let before = self.series.len();
         self.series.retain(|(_, attributes), series| {
-            series.at_s >= oldest || !of_pipeline(series.metric) || !(full || of_worker(attributes))
+            series.at_s >= oldest
+                || !belongs_to_pipeline(series.metric)
+                || !(full || belongs_to_worker(attributes))
         });
         if self.series.len() < before {
             self.swept_unix_nano = self.at_unix_nano;
@@ -93,11 +84,7 @@ impl Snapshot {
     }
 
     pub(super) fn has_room(&self, metric: &Metric) -> bool {
-        self.series.len() < MOST_SERIES
-            || metric
-                .scopes
-                .iter()
-                .any(|scope| matches!(*scope, "run" | "agent"))
+        self.series.len() < MOST_SERIES || has_scope(metric, &["run", "agent"])
     }
 
     pub(super) fn leave_out(&mut self, key: &Key) {

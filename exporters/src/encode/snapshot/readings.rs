@@ -1,4 +1,4 @@
-//! A tick's readings as series: their scope and key become attributes.
+//! Converts a tick's readings to series: their scope and key become attributes.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ impl Snapshot {
     /// Adds a reading, for example `process.cpu.time{cpu.mode=user}` in the scope `process`.
     pub(super) fn take_reading(&mut self, key: &ReadingKey<'_>, value: f64) {
         let metric = key.metric;
-        let mut attributes = self.of_scope(key);
+        let mut attributes = self.scope_attributes(key);
         attributes.extend(key.attributes().map(|(name, value)| {
             match metric.attributes.iter().find(|known| **known == name) {
                 Some(known) => named(known, value),
@@ -22,7 +22,7 @@ impl Snapshot {
 
     /// The attributes from the scope: which GPU, disk or thread. For metrics of several scopes, also
     /// the kind.
-    fn of_scope(&self, key: &ReadingKey<'_>) -> Vec<Attribute> {
+    fn scope_attributes(&self, key: &ReadingKey<'_>) -> Vec<Attribute> {
         let mut attributes = Vec::new();
         if key.metric.scopes.len() > 1 {
             attributes.push(named("scope", key.scope.kind()));

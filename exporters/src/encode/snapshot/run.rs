@@ -1,4 +1,4 @@
-//! Series of the run as a whole: its environment, its settings and its results.
+//! Sets the series of the run as a whole: its environment, its settings and its results.
 
 use headspace_agent::model::metric::{self, Metric};
 use headspace_agent::model::record::{NoticeRecord, RunRecord, Severity, SummaryRecord};
@@ -26,30 +26,30 @@ impl Snapshot {
     /// Removes the values that the summary does not contain or no longer contains.
     pub(super) fn take_summary(&mut self, summary: &SummaryRecord) {
         let (ms, pct) = (1e-3, 1e-2);
-        self.tell(
+        self.replace(
             &metric::RUN_HEADSPACE_BOUND,
             summary.headspace_upper_bound_pct,
             pct,
         );
-        self.tell(
+        self.replace(
             &metric::RUN_STEADY_STEP_TIME,
             summary.steady_step_mean_ms,
             ms,
         );
-        self.tell(
+        self.replace(
             &metric::RUN_THROUGHPUT,
             summary.throughput_samples_per_s,
             1.0,
         );
-        self.tell(&metric::RUN_DATA_READINESS, summary.data_readiness_pct, pct);
-        self.tell(&metric::RUN_OVERHEAD, summary.overhead_pct, pct);
-        self.estimate(
+        self.replace(&metric::RUN_DATA_READINESS, summary.data_readiness_pct, pct);
+        self.replace(&metric::RUN_OVERHEAD, summary.overhead_pct, pct);
+        self.replace_estimate(
             &metric::RUN_FLOOR_TIME,
             summary.floor_step_ms,
             summary.floor_ci_ms,
             ms,
         );
-        self.estimate(
+        self.replace_estimate(
             &metric::RUN_HEADSPACE,
             summary.headspace_pct,
             summary.headspace_ci_pct,
@@ -64,22 +64,17 @@ impl Snapshot {
         self.clear(&metric::RUN_REMEDY_STEP_TIME);
         for remedy in &summary.remedies {
             let attributes = vec![named("remedy", &remedy.code), named("what", &remedy.what)];
-            self.set(
-                &metric::RUN_REMEDY_STEP_TIME,
-                attributes,
-                remedy.predicted_step_ms * ms,
-            );
+            let step = remedy.predicted_step_ms * ms;
+            self.set(&metric::RUN_REMEDY_STEP_TIME, attributes, step);
         }
     }
 
-    fn tell(&mut self, metric: &'static Metric, value: Option<f64>, unit: f64) {
+    fn replace(&mut self, metric: &'static Metric, value: Option<f64>, unit: f64) {
         self.clear(metric);
-        if let Some(value) = value {
-            self.set(metric, Vec::new(), value * unit);
-        }
+        self.set(metric, Vec::new(), value.map(|value| value * unit));
     }
 
-    fn estimate(
+    fn replace_estimate(
         &mut self,
         metric: &'static Metric,
         value: Option<f64>,
@@ -87,15 +82,10 @@ impl Snapshot {
         unit: f64,
     ) {
         self.clear(metric);
-        let all = [
-            ("value", value),
-            ("low", ends.map(|ends| ends.0)),
-            ("high", ends.map(|ends| ends.1)),
-        ];
-        for (which, value) in all {
-            if let Some(value) = value {
-                self.set(metric, vec![named("estimate", which)], value * unit);
-            }
+        let (low, high) = ends.unzip();
+        for (which, value) in [("value", value), ("low", low), ("high", high)] {
+            let value = value.map(|value| value * unit);
+            self.set(metric, vec![named("estimate", which)], value);
         }
     }
 }

@@ -25,7 +25,7 @@ fn tick(at_s: f64) -> TickRecord {
     }
 }
 
-fn taken(bodies: impl IntoIterator<Item = RecordBody>) -> Snapshot {
+fn snapshot_of(bodies: impl IntoIterator<Item = RecordBody>) -> Snapshot {
     let mut snapshot = Snapshot::default();
     for (number, body) in (1..).zip(bodies) {
         snapshot.take(&test_records::record(number * 1_000_000_000, body));
@@ -53,7 +53,7 @@ fn numbers(snapshot: &Snapshot) -> BTreeMap<String, f64> {
 }
 
 #[test]
-fn steps_of_several_ticks_add_up_and_phases_stay_apart() {
+fn steps_add_up_over_ticks_for_each_phase() {
     let entry = |phase, steps, millis: &[u64]| LoopTick {
         name: "train".into(),
         phase,
@@ -68,7 +68,7 @@ fn steps_of_several_ticks_add_up_and_phases_stay_apart() {
             ..tick(at_s)
         })
     };
-    let snapshot = taken([
+    let snapshot = snapshot_of([
         of(1.0, entry(Live, 2, &[10, 20])),
         of(2.0, entry(Live, 1, &[30])),
         of(3.0, entry(Replay, 4, &[5, 5, 5, 5])),
@@ -89,8 +89,8 @@ fn steps_of_several_ticks_add_up_and_phases_stay_apart() {
     let Some(Value::Times(times)) = live.map(|point| point.value) else {
         panic!("no durations")
     };
-    assert_eq!(times.count(), 3);
-    assert!((times.sum_s() - 0.06).abs() < 1e-9);
+    assert_eq!(times.count, 3);
+    assert!((times.sum_s - 0.06).abs() < 1e-9);
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn readings_keep_their_scope_and_their_attributes() {
         }],
         ..RunRecord::default()
     };
-    let found = numbers(&taken([RecordBody::Run(run), RecordBody::Tick(all)]));
+    let found = numbers(&snapshot_of([RecordBody::Run(run), RecordBody::Tick(all)]));
 
     assert_eq!(
         found.get("process.cpu.time{scope=process,cpu.mode=user}"),
@@ -137,7 +137,7 @@ fn readings_keep_their_scope_and_their_attributes() {
 }
 
 #[test]
-fn a_stage_counts_one_item_a_call_where_it_says_nothing_else() {
+fn a_stage_without_item_counts_has_one_item_per_call() {
     let stage = StageTick {
         name: "decode".into(),
         worker: Some("worker 0".into()),
@@ -150,7 +150,7 @@ fn a_stage_counts_one_item_a_call_where_it_says_nothing_else() {
         stages: vec![stage],
         ..tick(1.0)
     });
-    let found = numbers(&taken([body]));
+    let found = numbers(&snapshot_of([body]));
 
     let of = |rest: &str| found.get(&format!("{rest}}}")).copied();
     assert_eq!(
@@ -186,7 +186,7 @@ fn queues(at_s: f64, queues: Vec<QueueTick>) -> RecordBody {
 }
 
 #[test]
-fn a_queue_nobody_speaks_of_any_more_goes_and_comes_back_with_its_total() {
+fn a_queue_that_is_no_longer_reported_ends_and_returns_with_its_total() {
     let (depth, time) = (
         "headspace.queue.depth{queue=decoded}",
         "headspace.queue.time{queue=decoded}",
@@ -195,16 +195,16 @@ fn a_queue_nobody_speaks_of_any_more_goes_and_comes_back_with_its_total() {
         queues(1.0, vec![queue_of(None)]),
         queues(2.0 + STANDS_S, Vec::new()),
     ];
-    let found = numbers(&taken(silent.clone()));
+    let found = numbers(&snapshot_of(silent.clone()));
     assert_eq!((found.get(depth), found.get(time)), (None, None));
 
     let again = queues(3.0 + STANDS_S, vec![queue_of(None)]);
-    let found = numbers(&taken(silent.into_iter().chain([again])));
+    let found = numbers(&snapshot_of(silent.into_iter().chain([again])));
     assert_eq!(found.get(time), Some(&1.8));
 }
 
 #[test]
-fn workers_without_end_are_forgotten_and_one_that_comes_back_counts_from_then() {
+fn series_of_old_workers_end_and_a_returning_worker_starts_a_new_count() {
     let mut snapshot = Snapshot::default();
     for number in 0..3_000_u64 {
         let worker = format!("pid {number}");
@@ -226,7 +226,7 @@ fn workers_without_end_are_forgotten_and_one_that_comes_back_counts_from_then() 
 }
 
 #[test]
-fn stages_that_are_told_of_in_turn_do_not_end_however_long_a_turn_takes() {
+fn stages_reported_in_rotation_do_not_end_during_a_long_rotation() {
     let mut snapshot = Snapshot::default();
     for number in 0..40_u64 {
         // One tick per minute: each is reported every twenty minutes.
@@ -245,7 +245,7 @@ fn stages_that_are_told_of_in_turn_do_not_end_however_long_a_turn_takes() {
 }
 
 #[test]
-fn series_beyond_the_limit_are_left_out_and_counted_and_the_run_has_room() {
+fn series_beyond_the_limit_are_counted_but_those_of_the_run_always_fit() {
     let many = |at_s: f64| {
         let worker = |n: usize| queue_of(Some(&format!("pid {n}")));
         queues(at_s, (0..MOST_SERIES).map(worker).collect())
@@ -255,7 +255,7 @@ fn series_beyond_the_limit_are_left_out_and_counted_and_the_run_has_room() {
         severity: Severity::Warning,
         text: String::new(),
     });
-    let snapshot = taken([many(0.0), many(20.0), notice]);
+    let snapshot = snapshot_of([many(0.0), many(20.0), notice]);
     let found = numbers(&snapshot);
 
     // Four series each: the second tick finds the same ones beyond the limit.
@@ -264,12 +264,15 @@ fn series_beyond_the_limit_are_left_out_and_counted_and_the_run_has_room() {
     assert!(found.contains_key("headspace.run.notices{severity=warning}"));
     assert!(found.len() < MOST_SERIES + 10);
 
-    let later = numbers(&taken([many(0.0), queues(20.0 + STANDS_S, Vec::new())]));
+    let later = numbers(&snapshot_of([
+        many(0.0),
+        queues(20.0 + STANDS_S, Vec::new()),
+    ]));
     assert!(!later.contains_key("headspace.agent.dropped.series{}"));
 }
 
 #[test]
-fn what_was_calibrated_or_is_of_the_last_epoch_stands_however_long_ago() {
+fn calibrations_and_values_of_the_last_epoch_do_not_end() {
     let mut first = tick(0.0);
     let own = first.readings.entry("agent".into()).or_default();
     own.insert("headspace.agent.step.cost".into(), 5e-8);
@@ -278,7 +281,7 @@ fn what_was_calibrated_or_is_of_the_last_epoch_stands_however_long_ago() {
         ttfb_s: Some(2.5),
         ..EpochRecord::default()
     };
-    let found = numbers(&taken([
+    let found = numbers(&snapshot_of([
         RecordBody::Tick(first),
         RecordBody::Epoch(epoch),
         RecordBody::Tick(tick(10.0 * STANDS_S)),
@@ -308,14 +311,14 @@ fn only(snapshot: &Snapshot, metric: &str) -> (f64, Start) {
 }
 
 #[test]
-fn a_total_says_since_when_it_counts() {
+fn a_total_has_the_start_of_its_count() {
     let second = 1_000_000_000;
     let run = RunRecord {
         process_started_unix_nano: Some(7),
         ..RunRecord::default()
     };
     let cpu = "process.cpu.time{cpu.mode=user}";
-    let of_process = taken([RecordBody::Run(run), read(1.0, "process", cpu, 30.0)]);
+    let of_process = snapshot_of([RecordBody::Run(run), read(1.0, "process", cpu, 30.0)]);
     let (value, start) = only(&of_process, "process.cpu.time");
     assert_eq!((value, start.unix_nano, start.base), (30.0, 7, 0.0));
 
@@ -324,7 +327,7 @@ fn a_total_says_since_when_it_counts() {
         ("process", cpu, "process.cpu.time"),
         ("gpu:0", "hw.energy", "hw.energy"),
     ] {
-        let snapshot = taken([read(1.0, scope, key, 30.0), read(2.0, scope, key, 34.0)]);
+        let snapshot = snapshot_of([read(1.0, scope, key, 30.0), read(2.0, scope, key, 34.0)]);
         let (value, start) = only(&snapshot, name);
         assert_eq!((value, start.unix_nano, start.base), (34.0, second, 30.0));
     }
@@ -332,26 +335,26 @@ fn a_total_says_since_when_it_counts() {
     // The driver was loaded again.
     let energy = |at_s, value| read(at_s, "gpu:0", "hw.energy", value);
     let (value, start) = only(
-        &taken([energy(1.0, 30.0), energy(2.0, 2.0), energy(3.0, 5.0)]),
+        &snapshot_of([energy(1.0, 30.0), energy(2.0, 2.0), energy(3.0, 5.0)]),
         "hw.energy",
     );
     assert_eq!((value, start.unix_nano, start.base), (5.0, 2 * second, 2.0));
 
     // A count of our own began with the run, before the first tick.
     let waits = read(0.25, "process", "headspace.gil.waits", 3.0);
-    let (value, start) = only(&taken([waits]), "headspace.gil.waits");
+    let (value, start) = only(&snapshot_of([waits]), "headspace.gil.waits");
     assert_eq!(
         (value, start.unix_nano, start.base),
         (3.0, second * 3 / 4, 0.0)
     );
 
     let level = read(1.0, "process", "process.thread.count", 3.0);
-    let (_, start) = only(&taken([level]), "process.thread.count");
+    let (_, start) = only(&snapshot_of([level]), "process.thread.count");
     assert_eq!(start, Start::default());
 }
 
 #[test]
-fn what_a_later_summary_does_not_know_is_forgotten() {
+fn a_later_summary_removes_the_values_that_it_lacks() {
     let bottleneck = |name: &str| BottleneckRecord {
         kind: headspace_agent::model::record::BottleneckKind::Stage,
         name: Some(name.into()),
@@ -365,7 +368,7 @@ fn what_a_later_summary_does_not_know_is_forgotten() {
             ..SummaryRecord::default()
         }))
     };
-    let found = numbers(&taken([
+    let found = numbers(&snapshot_of([
         summary("read", Some(10.0)),
         summary("decode", None),
     ]));
@@ -382,7 +385,7 @@ fn what_a_later_summary_does_not_know_is_forgotten() {
 }
 
 #[test]
-fn any_record_is_taken_and_makes_finite_numbers() {
+fn any_record_gives_finite_values() {
     use proptest::prelude::*;
     proptest!(|(records in proptest::collection::vec(test_records::any_record(), 0..8))| {
         let mut snapshot = Snapshot::default();

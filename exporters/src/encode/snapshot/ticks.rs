@@ -1,4 +1,4 @@
-//! Series of loops, stages and queues, added up over ticks and epochs.
+//! Adds up the series of loops, stages and queues over ticks and epochs.
 
 use headspace_agent::model::distribution::DistributionRecord;
 use headspace_agent::model::metric::{self, Metric};
@@ -22,17 +22,10 @@ impl Snapshot {
         for (key, value) in tick.known_readings() {
             self.take_reading(&key, value);
         }
-        let dropped = tick.dropped;
-        self.set(
-            &metric::AGENT_DROPPED_STEPS,
-            Vec::new(),
-            dropped.steps as f64,
-        );
-        self.set(
-            &metric::AGENT_DROPPED_RECORDS,
-            Vec::new(),
-            dropped.records as f64,
-        );
+        let steps = tick.dropped.steps as f64;
+        self.set(&metric::AGENT_DROPPED_STEPS, Vec::new(), steps);
+        let records = tick.dropped.records as f64;
+        self.set(&metric::AGENT_DROPPED_RECORDS, Vec::new(), records);
         self.sweep();
     }
 
@@ -47,13 +40,12 @@ impl Snapshot {
         self.add_times(&metric::LOOP_WAIT_TIME, of(), &entry.wait);
         self.add_times(&metric::LOOP_COMPUTE_TIME, of(), &entry.compute);
         self.add(&metric::LOOP_STEPS, of(), entry.steps as f64);
-        if let Some(samples) = entry.samples {
-            self.add(&metric::LOOP_SAMPLES, of(), samples as f64);
-        }
+        let samples = entry.samples.map(|samples| samples as f64);
+        self.add(&metric::LOOP_SAMPLES, of(), samples);
     }
 
     fn take_stage(&mut self, entry: &StageTick) {
-        let of = || of_process("stage", &entry.name, entry.worker.as_ref());
+        let of = || process_attributes("stage", &entry.name, entry.worker.as_ref());
         let calls = entry.time.count;
         self.add_times(&metric::STAGE_TIME, of(), &entry.time);
         let done = calls.saturating_sub(entry.failures);
@@ -66,19 +58,17 @@ impl Snapshot {
             self.add(&metric::STAGE_ITEMS, attributes, items as f64);
         }
         self.add(&metric::STAGE_FAILURES, of(), entry.failures as f64);
-        if let Some(bytes) = entry.bytes {
-            self.add(&metric::STAGE_IO, of(), bytes as f64);
-        }
-        let places = entry.concurrency.unwrap_or(entry.peak);
-        self.set(&metric::STAGE_CONCURRENCY, of(), f64::from(places));
+        let bytes = entry.bytes.map(|bytes| bytes as f64);
+        self.add(&metric::STAGE_IO, of(), bytes);
+        let concurrency = entry.concurrency.unwrap_or(entry.peak);
+        self.set(&metric::STAGE_CONCURRENCY, of(), f64::from(concurrency));
     }
 
     fn take_queue(&mut self, entry: &QueueTick) {
-        let of = || of_process("queue", &entry.name, entry.worker.as_ref());
+        let of = || process_attributes("queue", &entry.name, entry.worker.as_ref());
         self.set(&metric::QUEUE_DEPTH, of(), entry.depth);
-        if let Some(capacity) = entry.capacity {
-            self.set(&metric::QUEUE_CAPACITY, of(), f64::from(capacity));
-        }
+        let capacity = entry.capacity.map(f64::from);
+        self.set(&metric::QUEUE_CAPACITY, of(), capacity);
         self.add(&metric::QUEUE_TIME, of(), entry.seen_ms / 1e3);
         self.add(&metric::QUEUE_EMPTY_TIME, of(), entry.empty_ms / 1e3);
         self.add(&metric::QUEUE_FULL_TIME, of(), entry.full_ms / 1e3);
@@ -87,12 +77,8 @@ impl Snapshot {
     pub(super) fn take_epoch(&mut self, epoch: &EpochRecord) {
         let of = || vec![named("loop", &epoch.loop_name)];
         self.add(&metric::LOOP_EPOCHS, of(), 1.0);
-        if let Some(seconds) = epoch.ttfb_s {
-            self.set(&metric::LOOP_FIRST_BATCH_TIME, of(), seconds);
-        }
-        if let Some(seconds) = epoch.boundary_s {
-            self.set(&metric::LOOP_BOUNDARY_TIME, of(), seconds);
-        }
+        self.set(&metric::LOOP_FIRST_BATCH_TIME, of(), epoch.ttfb_s);
+        self.set(&metric::LOOP_BOUNDARY_TIME, of(), epoch.boundary_s);
     }
 
     fn add_times(
@@ -109,7 +95,7 @@ impl Snapshot {
     }
 }
 
-fn of_process(what: &'static str, name: &str, worker: Option<&String>) -> Vec<Attribute> {
+fn process_attributes(what: &'static str, name: &str, worker: Option<&String>) -> Vec<Attribute> {
     let mut attributes = vec![named(what, name)];
     attributes.extend(worker.map(|worker| named("worker", worker)));
     attributes

@@ -1,4 +1,4 @@
-//! Whole verdicts, as the user reads them.
+//! Tests whole verdicts as the user reads them.
 
 use headspace_agent::model::Mode;
 use headspace_agent::model::OptionsFrom;
@@ -45,7 +45,7 @@ fn probed() -> SummaryRecord {
     }
 }
 
-fn told(summary: &SummaryRecord) -> String {
+fn verdict_of(summary: &SummaryRecord) -> String {
     verdict_text(&Verdict {
         location: Some(PLACE),
         ..Verdict::new(summary)
@@ -53,9 +53,9 @@ fn told(summary: &SummaryRecord) -> String {
 }
 
 #[test]
-fn measuring_gives_an_upper_bound_and_the_way_to_settle_it() {
+fn verdict_without_a_probe_has_an_upper_bound_and_suggests_a_probe() {
     assert_eq!(
-        told(&measured()),
+        verdict_of(&measured()),
         "\
 headspace  640 steps, 620 in steady state      headspace-runs/2026-11-21T09-30-12-4711
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
@@ -69,7 +69,7 @@ cost       0.02 % of the run went to measuring
 }
 
 #[test]
-fn a_loop_that_hardly_waits_is_not_told_that_its_loader_costs_nothing() {
+fn verdict_of_a_loop_that_hardly_waits_does_not_say_that_its_loader_costs_nothing() {
     let waiting = |pct: f64| SummaryRecord {
         wait_ms: Some(0.3 * pct),
         compute_ms: Some(30.0 - 0.3 * pct),
@@ -79,7 +79,7 @@ fn a_loop_that_hardly_waits_is_not_told_that_its_loader_costs_nothing() {
     };
 
     assert_eq!(
-        told(&waiting(0.4)),
+        verdict_of(&waiting(0.4)),
         "\
 headspace  640 steps, 620 in steady state      headspace-runs/2026-11-21T09-30-12-4711
 step       30.0 ms   waiting for data 120 µs (0.4 %)   compute 29.9 ms
@@ -89,7 +89,7 @@ floor      unknown   less waiting saves at most 0.4 % of the step
 cost       0.02 % of the run went to measuring
 "
     );
-    let text = told(&waiting(1.0));
+    let text = verdict_of(&waiting(1.0));
     assert!(
         text.contains("This is an upper bound on the waiting only."),
         "{text}"
@@ -97,7 +97,7 @@ cost       0.02 % of the run went to measuring
 }
 
 #[test]
-fn the_way_to_a_probe_is_named_as_the_user_has_it_at_hand() {
+fn verdict_suggests_a_probe_by_the_users_own_interface() {
     for (from, way) in [
         (None, "`HEADSPACE_MODE=probe`"),
         (Some(OptionsFrom::Run), "`headspace run --mode probe`"),
@@ -121,7 +121,7 @@ fn the_way_to_a_probe_is_named_as_the_user_has_it_at_hand() {
 }
 
 #[test]
-fn repeated_batches_are_counted_and_what_ended_the_run_is_named() {
+fn verdict_counts_repeated_batches_and_names_what_ended_the_run() {
     let summary = SummaryRecord {
         replayed_steps: 104,
         ended_by: Some(EndRecord {
@@ -132,7 +132,7 @@ fn repeated_batches_are_counted_and_what_ended_the_run_is_named() {
     };
 
     assert_eq!(
-        told(&summary),
+        verdict_of(&summary),
         "\
 headspace  640 steps, 620 in steady state      headspace-runs/2026-11-21T09-30-12-4711
 ended      An uncaught ValueError ended the run.
@@ -146,7 +146,7 @@ cost       0.02 % of the run went to measuring
 }
 
 #[test]
-fn workers_of_a_remedy_are_those_of_each_rank() {
+fn a_remedy_counts_the_workers_of_each_rank() {
     let summary = SummaryRecord {
         remedies: vec![RemedyRecord {
             what: "Load in 4 worker processes instead of 2.".to_owned(),
@@ -185,9 +185,9 @@ fn workers_of_a_remedy_are_those_of_each_rank() {
 }
 
 #[test]
-fn a_probe_gives_the_floor_the_headspace_and_its_split() {
+fn verdict_of_a_probe_has_the_floor_the_headspace_and_its_two_parts() {
     assert_eq!(
-        told(&probed()),
+        verdict_of(&probed()),
         "\
 headspace  640 steps, 620 in steady state      headspace-runs/2026-11-21T09-30-12-4711
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
@@ -199,7 +199,7 @@ cost       0.02 % of the run went to measuring
 }
 
 #[test]
-fn a_headspace_whose_interval_reaches_zero_promises_nothing() {
+fn verdict_promises_no_gain_if_the_interval_of_the_headspace_includes_zero() {
     let summary = SummaryRecord {
         floor_step_ms: Some(30.1),
         headspace_pct: Some(-0.3),
@@ -211,7 +211,7 @@ fn a_headspace_whose_interval_reaches_zero_promises_nothing() {
     };
 
     assert_eq!(
-        told(&summary),
+        verdict_of(&summary),
         "\
 headspace  640 steps, 620 in steady state      headspace-runs/2026-11-21T09-30-12-4711
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
@@ -224,7 +224,7 @@ cost       0.02 % of the run went to measuring
 }
 
 #[test]
-fn a_refused_probe_says_why_and_keeps_the_upper_bound() {
+fn verdict_of_a_refused_probe_has_the_reason_and_the_upper_bound() {
     let refused = "Live windows disagree: 28.1, 44.0 and 30.2 ms a step, so the floor has no \
                    number. Something else used the machine; probe again when it is quiet.";
     let summary = SummaryRecord {
@@ -250,7 +250,7 @@ floor      Not measured: Live windows disagree: 28.1, 44.0 and 30.2 ms a step, s
 cost       0.02 % of the run went to measuring
 ";
 
-    assert_eq!(told(&summary), expected);
+    assert_eq!(verdict_of(&summary), expected);
     let with_probe = Verdict {
         location: Some(PLACE),
         probe: Some(&probe),
@@ -260,13 +260,13 @@ cost       0.02 % of the run went to measuring
 }
 
 #[test]
-fn a_probe_that_did_not_end_says_that_it_needs_more_steps() {
+fn verdict_of_an_unfinished_probe_asks_for_more_steps() {
     let summary = SummaryRecord {
         mode: Some(Mode::Probe),
         ..measured()
     };
 
-    let text = told(&summary);
+    let text = verdict_of(&summary);
     assert!(
         text.contains("Not measured: the probe needs more steps than the loop took."),
         "{text}"
@@ -274,7 +274,7 @@ fn a_probe_that_did_not_end_says_that_it_needs_more_steps() {
 }
 
 #[test]
-fn replay_says_that_the_step_is_the_floor() {
+fn verdict_of_a_replay_says_that_the_step_is_the_floor() {
     let summary = SummaryRecord {
         mode: Some(Mode::Replay),
         steady_step_mean_ms: Some(10.0),
@@ -286,7 +286,7 @@ fn replay_says_that_the_step_is_the_floor() {
     };
 
     assert_eq!(
-        told(&summary),
+        verdict_of(&summary),
         "\
 headspace  640 steps, 620 in steady state      headspace-runs/2026-11-21T09-30-12-4711
 step       10.0 ms   waiting for data 1.0 µs (0 %)   compute 10.0 ms
@@ -309,7 +309,7 @@ fn too_few_steps_give_no_number() {
     };
 
     assert_eq!(
-        told(&summary),
+        verdict_of(&summary),
         "\
 headspace  12 steps, no steady state      headspace-runs/2026-11-21T09-30-12-4711
 step       Too few for a number: 12 steps, of which the first 20 or more are warm-up. A run of 31
@@ -320,7 +320,7 @@ cost       less than 0.01 % of the run went to measuring
 }
 
 #[test]
-fn a_run_without_a_step_says_just_that() {
+fn verdict_of_a_run_without_steps_says_only_that() {
     assert_eq!(
         verdict_text(&Verdict::new(&SummaryRecord::default())),
         "headspace  no step was taken\n"
@@ -328,7 +328,7 @@ fn a_run_without_a_step_says_just_that() {
 }
 
 #[test]
-fn a_killed_run_says_that_it_did_not_end_and_how_old_its_numbers_are() {
+fn verdict_of_a_killed_run_says_that_it_did_not_end_and_the_age_of_its_numbers() {
     let summary = SummaryRecord {
         dropped: Dropped {
             steps: 1,
@@ -372,7 +372,7 @@ cost       0.02 % of the run went to measuring
 }
 
 #[test]
-fn a_loop_whose_wait_is_not_seen_has_no_upper_bound() {
+fn verdict_has_no_upper_bound_if_the_wait_was_not_measured() {
     let summary = SummaryRecord {
         wait_ms: None,
         compute_ms: None,
@@ -417,7 +417,7 @@ fn no_line_is_longer_than_a_hundred_columns_and_none_moves_the_cursor() {
 }
 
 #[test]
-fn of_several_gpus_a_rank_is_told_of_its_own() {
+fn verdict_of_a_rank_shows_its_own_gpu() {
     let gpu = |ordinal| GpuUse {
         ordinal,
         sm_pct: Some(10.0 + f64::from(ordinal)),
@@ -452,7 +452,7 @@ fn of_several_gpus_a_rank_is_told_of_its_own() {
 }
 
 #[test]
-fn what_was_used_has_a_row_a_kind_and_what_was_not_read_has_none() {
+fn the_usage_table_has_a_row_for_each_kind_that_was_measured() {
     let summary = SummaryRecord {
         resources: ResourcesRecord {
             gpus: vec![GpuUse {
@@ -481,7 +481,7 @@ fn what_was_used_has_a_row_a_kind_and_what_was_not_read_has_none() {
     };
 
     assert_eq!(
-        told(&summary),
+        verdict_of(&summary),
         "\
 headspace  640 steps, 620 in steady state      headspace-runs/2026-11-21T09-30-12-4711
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
@@ -498,7 +498,7 @@ cost       0.02 % of the run went to measuring
 }
 
 #[test]
-fn each_of_several_gpus_has_its_number_and_a_kernel_running_is_not_sm_activity() {
+fn each_gpu_has_its_number_and_kernel_activity_is_not_shown_as_sm_activity() {
     let gpu = |ordinal| GpuUse {
         ordinal,
         any_kernel_pct: Some(98.0),
@@ -514,7 +514,7 @@ fn each_of_several_gpus_has_its_number_and_a_kernel_running_is_not_sm_activity()
         ..measured()
     };
 
-    let text = told(&summary);
+    let text = verdict_of(&summary);
 
     assert!(
         text.contains(
@@ -621,8 +621,8 @@ fn queue(name: &str, capacity: Option<u32>, depth: f64, empty_pct: f64) -> Queue
 }
 
 #[test]
-fn the_bottleneck_the_best_remedies_and_the_stages_are_told() {
-    let text = told(&with_pipeline());
+fn verdict_shows_the_bottleneck_the_best_remedies_and_the_stages() {
+    let text = verdict_of(&with_pipeline());
     let from = text.find("bottleneck").unwrap();
 
     assert_eq!(
@@ -649,7 +649,7 @@ cost       0.02 % of the run went to measuring
 }
 
 #[test]
-fn a_remedy_that_is_not_about_the_bottleneck_gives_its_reason() {
+fn a_remedy_that_does_not_address_the_bottleneck_has_its_reason() {
     let mut summary = with_pipeline();
     let other = RemedyRecord {
         code: "more_workers".to_owned(),
@@ -661,19 +661,19 @@ fn a_remedy_that_is_not_about_the_bottleneck_gives_its_reason() {
     summary.remedies = vec![other];
     let advice = "Run `read` 2 at a time instead of 1 (likely; busy 40 %).";
     let text = |summary: &SummaryRecord| {
-        told(summary)
+        verdict_of(summary)
             .split_whitespace()
             .collect::<Vec<_>>()
             .join(" ")
     };
 
-    assert!(text(&summary).contains(advice), "{}", told(&summary));
+    assert!(text(&summary).contains(advice), "{}", verdict_of(&summary));
     summary.bottleneck = None;
-    assert!(text(&summary).contains(advice), "{}", told(&summary));
+    assert!(text(&summary).contains(advice), "{}", verdict_of(&summary));
 }
 
 #[test]
-fn where_compute_binds_the_advice_is_to_stop() {
+fn verdict_of_a_compute_bound_loop_advises_to_stop() {
     let summary = SummaryRecord {
         bottleneck: Some(BottleneckRecord {
             kind: BottleneckKind::Compute,
@@ -687,7 +687,7 @@ fn where_compute_binds_the_advice_is_to_stop() {
         ..probed()
     };
 
-    let text = told(&summary);
+    let text = verdict_of(&summary);
 
     assert!(
         text.contains(
@@ -701,14 +701,14 @@ remedies   compute-bound   Stop here: look at the model.
 }
 
 #[test]
-fn of_many_stages_those_with_the_highest_limits_are_told() {
+fn verdict_shows_the_stages_with_the_highest_limits() {
     let numbers = (1..=30).map(|n| stage(&format!("stage {n}"), 1.0, 1.0, f64::from(n), 1.0));
     let mut summary = with_pipeline();
     summary.stages = numbers.collect();
     summary.stages[29].name = "x".repeat(200);
     summary.stages[29].failures = 12;
 
-    let text = told(&summary);
+    let text = verdict_of(&summary);
 
     assert_eq!(text.matches("stage 2").count(), 7, "{text}");
     assert!(
@@ -723,7 +723,7 @@ fn of_many_stages_those_with_the_highest_limits_are_told() {
 }
 
 #[test]
-fn of_many_queues_the_last_those_around_the_bottleneck_and_those_of_pools_are_told() {
+fn verdict_shows_the_last_queue_those_around_the_bottleneck_and_those_of_pools() {
     let mut summary = with_pipeline();
     summary.stages = ["read", "decode", "join"]
         .map(|name| stage(name, 1.0, 1.0, 1.0, 1.0))
@@ -739,7 +739,7 @@ fn of_many_queues_the_last_those_around_the_bottleneck_and_those_of_pools_are_to
         summary.queues[pool].places = Some(1);
     }
 
-    let told = |summary: &SummaryRecord| -> Vec<String> {
+    let verdict_of = |summary: &SummaryRecord| -> Vec<String> {
         let sections = Verdict::new(summary).sections(Detail::Brief);
         let queues = sections
             .iter()
@@ -753,15 +753,15 @@ fn of_many_queues_the_last_those_around_the_bottleneck_and_those_of_pools_are_to
     };
     let expected = ["after read", "after decode", "queue 5", "queue 8"];
 
-    assert_eq!(told(&summary), expected);
+    assert_eq!(verdict_of(&summary), expected);
     // Without a stage that binds, those around the slowest.
     summary.bottleneck_stage = None;
     summary.stages[1].limit_ms = Some(30.0);
-    assert_eq!(told(&summary), expected);
+    assert_eq!(verdict_of(&summary), expected);
 }
 
 #[test]
-fn a_start_of_workers_is_told_and_a_delay_that_is_short_for_a_step_is_not() {
+fn verdict_has_the_start_of_workers_but_no_delay_shorter_than_a_step() {
     let aside = |name: &str, mean_ms: f64| StageSummary {
         concurrency: None,
         busy_pct: None,
@@ -777,7 +777,7 @@ fn a_start_of_workers_is_told_and_a_delay_that_is_short_for_a_step_is_not() {
         aside("reorder delay", 2.9),
     ];
 
-    let text = told(&summary);
+    let text = verdict_of(&summary);
 
     assert!(
         text.contains(

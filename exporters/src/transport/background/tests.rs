@@ -16,13 +16,13 @@ impl State for Count {
     }
 }
 
-/// Says what it was given and answers as it is told.
-struct Told {
+/// Sends the number of records that it received, and returns prepared outcomes.
+struct Scripted {
     seen: Sender<usize>,
     answers: Receiver<Result<(), Failure>>,
 }
 
-impl Deliver<Count> for Told {
+impl Deliver<Count> for Scripted {
     fn deliver(&mut self, state: &Shared<Count>, _: Duration) -> Result<(), Failure> {
         let count = state.lock().0;
         let _ = self.seen.send(count);
@@ -30,22 +30,22 @@ impl Deliver<Count> for Told {
     }
 }
 
-type Ends = (
+type Started = (
     BackgroundExporter<Count>,
     Receiver<usize>,
     Sender<Result<(), Failure>>,
 );
 
-fn start(interval: Duration) -> Ends {
+fn start(interval: Duration) -> Started {
     let (seen, counts) = channel();
     let (answer, answers) = channel();
     let pace = Pace {
         interval,
         timeout: DEADLINE,
     };
-    let told = Told { seen, answers };
+    let deliver = Scripted { seen, answers };
     (
-        BackgroundExporter::start("told", Count(0), told, pace).unwrap(),
+        BackgroundExporter::start("scripted", Count(0), deliver, pace).unwrap(),
         counts,
         answer,
     )
@@ -64,30 +64,30 @@ fn until(condition: impl Fn() -> bool) {
 }
 
 #[test]
-fn the_first_records_are_delivered_at_once_and_the_last_at_the_end() {
-    let (mut apart, counts, answer) = start(Duration::from_secs(3600));
-    apart.export(&[record(0)]).unwrap();
+fn the_first_records_are_delivered_at_once_and_the_last_ones_at_the_end() {
+    let (mut exporter, counts, answer) = start(Duration::from_secs(3600));
+    exporter.export(&[record(0)]).unwrap();
     assert_eq!(counts.recv_timeout(DEADLINE), Ok(1));
     answer.send(Ok(())).unwrap();
 
-    apart.export(&[record(1), record(2)]).unwrap();
+    exporter.export(&[record(1), record(2)]).unwrap();
     answer.send(Ok(())).unwrap();
-    apart.close();
-    apart.finish();
+    exporter.close();
+    exporter.finish();
     assert_eq!(counts.recv_timeout(DEADLINE), Ok(3));
     assert_eq!(
-        (apart.lost(), apart.take_notices().len()),
+        (exporter.lost(), exporter.take_notices().len()),
         (Lost::default(), 0)
     );
 }
 
 #[test]
-fn a_slow_delivery_holds_nobody_up_and_the_next_one_says_all() {
-    let (mut apart, counts, answer) = start(Duration::from_millis(1));
-    apart.export(&[record(0)]).unwrap();
+fn a_slow_delivery_delays_nothing_and_the_next_one_has_all_records() {
+    let (mut exporter, counts, answer) = start(Duration::from_millis(1));
+    exporter.export(&[record(0)]).unwrap();
     assert_eq!(counts.recv_timeout(DEADLINE), Ok(1));
     for time in 1..100 {
-        apart.export(&[record(time)]).unwrap(); // Returns, though the delivery goes on.
+        exporter.export(&[record(time)]).unwrap(); // Returns, though the delivery goes on.
     }
     answer.send(Ok(())).unwrap();
     assert_eq!(counts.recv_timeout(DEADLINE), Ok(100));
@@ -95,9 +95,9 @@ fn a_slow_delivery_holds_nobody_up_and_the_next_one_says_all() {
 }
 
 #[test]
-fn failing_is_told_once_and_so_is_recovery_with_what_was_given_up() {
-    let (mut apart, counts, answer) = start(Duration::from_millis(1));
-    apart.export(&[record(0)]).unwrap();
+fn one_notice_reports_failing_deliveries_and_one_their_recovery_and_loss() {
+    let (mut exporter, counts, answer) = start(Duration::from_millis(1));
+    exporter.export(&[record(0)]).unwrap();
     for _ in 0..3 {
         counts.recv_timeout(DEADLINE).unwrap();
         answer.send(Err(refused(Retry::No))).unwrap();
@@ -106,17 +106,17 @@ fn failing_is_told_once_and_so_is_recovery_with_what_was_given_up() {
     answer.send(Ok(())).unwrap();
     counts.recv_timeout(DEADLINE).unwrap();
 
-    let told = apart.take_notices();
-    assert_eq!(apart.lost().exports, 3);
+    let notices = exporter.take_notices();
+    assert_eq!(exporter.lost().exports, 3);
     assert_eq!(
-        told,
+        notices,
         [
             Notice::ExportFailing {
-                exporter: "told",
+                exporter: "scripted",
                 reason: "it is closed".to_owned()
             },
             Notice::ExportResumed {
-                exporter: "told",
+                exporter: "scripted",
                 lost: 3
             }
         ]
@@ -125,22 +125,22 @@ fn failing_is_told_once_and_so_is_recovery_with_what_was_given_up() {
 }
 
 #[test]
-fn an_end_does_not_wait_for_one_that_never_answers() {
-    let (mut apart, counts, answer) = start(Duration::from_secs(3600));
-    apart.export(&[record(0)]).unwrap();
+fn finish_does_not_wait_for_a_destination_that_never_answers() {
+    let (mut exporter, counts, answer) = start(Duration::from_secs(3600));
+    exporter.export(&[record(0)]).unwrap();
     counts.recv_timeout(DEADLINE).unwrap();
-    apart.close();
-    apart.finish(); // The answer has not come, and is not waited for any longer.
-    assert_eq!(apart.lost().exports, 1);
+    exporter.close();
+    exporter.finish(); // The answer has not come, and is not waited for any longer.
+    assert_eq!(exporter.lost().exports, 1);
     assert!(matches!(
-        apart.take_notices()[..],
+        exporter.take_notices()[..],
         [Notice::ExportFailing { .. }]
     ));
     drop(answer);
 }
 
 #[test]
-fn a_panic_ends_the_destination_and_is_told() {
+fn a_panic_ends_the_destination_and_is_reported() {
     struct Panics;
     impl Deliver<Count> for Panics {
         fn deliver(&mut self, _: &Shared<Count>, _: Duration) -> Result<(), Failure> {
@@ -151,19 +151,19 @@ fn a_panic_ends_the_destination_and_is_told() {
         interval: DEADLINE,
         timeout: DEADLINE,
     };
-    let mut apart = BackgroundExporter::start("panics", Count(0), Panics, pace).unwrap();
-    apart.export(&[record(0)]).unwrap();
-    until(|| apart.inner.status().ended);
+    let mut exporter = BackgroundExporter::start("panics", Count(0), Panics, pace).unwrap();
+    exporter.export(&[record(0)]).unwrap();
+    until(|| exporter.inner.status().ended);
     assert!(matches!(
-        apart.take_notices()[..],
+        exporter.take_notices()[..],
         [Notice::ExporterOff { .. }]
     ));
-    apart.close();
-    apart.finish();
+    exporter.close();
+    exporter.finish();
 }
 
 #[test]
-fn a_retry_comes_before_the_next_delivery_or_counts_as_given_up() {
+fn a_retry_precedes_the_next_regular_delivery_or_the_delivery_is_given_up() {
     let now = Instant::now();
     let mut plan = Plan::new(now, Duration::from_secs(10));
     assert!(!plan.after(&Err(refused(Retry::Soon)), now));
@@ -171,7 +171,7 @@ fn a_retry_comes_before_the_next_delivery_or_counts_as_given_up() {
     // Doubled each time.
     assert!(!plan.after(&Err(refused(Retry::Soon)), now));
     assert_eq!(plan.next, now + FIRST_RETRY * 2);
-    // As long as it was asked for, and no longer than five minutes.
+    // The destination requests a wait; the longest wait is five minutes.
     assert!(!plan.after(&Err(refused(Retry::After(Duration::from_secs(7)))), now));
     assert_eq!(plan.next, now + Duration::from_secs(7));
     assert!(plan.after(&Err(refused(Retry::After(Duration::MAX))), now));

@@ -1,4 +1,4 @@
-//! A file to which whole lines are appended, even if the disk is full or the host program closes it.
+//! Appends whole lines to a file, even if the disk is full or the host program closes the file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -108,10 +108,6 @@ impl<F: Sink> AppendFile<F> {
         self.len
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// Makes the next delivery open the path again.
     pub(super) fn lose(&mut self) {
         self.lost = true;
@@ -125,15 +121,15 @@ impl<F: Sink> AppendFile<F> {
         }
         let mut written = 0;
         while let Some(rest) = lines.get(written..).filter(|rest| !rest.is_empty()) {
-            match self.file.write(rest) {
-                Ok(0) => {
-                    self.take_back(before, written);
-                    return Err(io::ErrorKind::WriteZero.into());
-                }
+            let accepted = match self.file.write(rest) {
+                Ok(0) => Err(io::ErrorKind::WriteZero.into()),
+                accepted => accepted,
+            };
+            match accepted {
                 Ok(n) => written += n,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    self.take_back(before, written);
+                    self.remove_partial(before, written);
                     return Err(error);
                 }
             }
@@ -145,7 +141,7 @@ impl<F: Sink> AppendFile<F> {
 
     /// Removes the partial delivery that did not fit, unless another process has appended after it. If
     /// it cannot be removed, the next append ends the partial line.
-    fn take_back(&mut self, before: u64, written: usize) {
+    fn remove_partial(&mut self, before: u64, written: usize) {
         if written == 0 {
             return;
         }
@@ -233,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_takes_less_is_continued() {
+    fn append_continues_after_a_partial_write() {
         let mut file = disk(1000);
         file.file.at_once = 3;
 
@@ -242,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_taken_back_and_later_deliveries_arrive() {
+    fn append_removes_a_delivery_that_does_not_fit_and_later_ones_arrive() {
         let mut file = disk(10);
 
         assert!(append(&mut file, "one\n"));
@@ -254,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_taken_back_is_ended_before_the_next_line() {
+    fn append_ends_a_partial_line_that_it_could_not_remove() {
         let mut file = disk(10);
         file.file.truncates = false;
 
@@ -268,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_left_without_end_by_another_process_is_ended_first() {
+    fn append_ends_a_line_that_another_process_left_without_newline() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, "one\ntw").unwrap();

@@ -1,4 +1,4 @@
-//! The older parts of a rank's file, and how they shrink.
+//! Manages the older parts of a rank's file, and merges their ticks to save space.
 //!
 //! When the file reaches its size limit, one rename turns it into a part. A kill at that moment neither
 //! loses nor duplicates a record. The part's ticks are then merged into a temporary file, one slice per
@@ -125,14 +125,11 @@ impl Parts {
                 None => return Ok(()),
             },
         };
-        match merging.slice()? {
-            Progress::Unfinished => self.running = Some(merging),
-            Progress::Finished { bytes } => {
-                if let Some(part) = self.kept.iter_mut().find(|p| p.number == merging.number) {
-                    part.bytes = bytes;
-                    part.level = merging.level;
-                }
-            }
+        if !merging.slice()? {
+            self.running = Some(merging);
+        } else if let Some(part) = self.kept.iter_mut().find(|p| p.number == merging.number) {
+            part.bytes = merging.bytes;
+            part.level = merging.level;
         }
         Ok(())
     }
@@ -150,7 +147,10 @@ impl Parts {
 
     fn begin(&self, number: u32, level: Level) -> io::Result<Merging> {
         let target = part_path(&self.folder, self.rank, number);
-        let temporary = Temporary::new(target.with_extension("jsonl.tmp"));
+        let temporary = Temporary {
+            path: target.with_extension("jsonl.tmp"),
+            owner: Owner::here(),
+        };
         Ok(Merging {
             number,
             level,
@@ -158,10 +158,10 @@ impl Parts {
             out: File::create(&temporary.path)?,
             target,
             temporary,
-            compactor: Some(match level {
+            compactor: match level {
                 Level::Digest => Compactor::digest(),
                 _ => Compactor::new(self.limits.merge),
-            }),
+            },
             bytes: 0,
         })
     }
@@ -175,19 +175,15 @@ struct Merging {
     out: File,
     target: PathBuf,
     temporary: Temporary,
-    compactor: Option<Compactor>,
+    compactor: Compactor,
     /// Bytes written so far.
     bytes: u64,
 }
 
-enum Progress {
-    Unfinished,
-    Finished { bytes: u64 },
-}
-
 impl Merging {
-    /// Merges the next [`SLICE`] bytes. Lines that are not records are skipped.
-    fn slice(&mut self) -> io::Result<Progress> {
+    /// Merges the next [`SLICE`] bytes. Lines that are not records are skipped. Returns whether the
+    /// merged file has replaced the part.
+    fn slice(&mut self) -> io::Result<bool> {
         let until = self.source.tally().bytes + SLICE;
         let mut lines = Vec::new();
         let mut ended = false;
@@ -196,30 +192,24 @@ impl Merging {
                 ended = true;
                 break;
             };
-            let ready = self.compactor.as_mut().and_then(|c| c.push(record));
-            if let Some(record) = ready {
+            if let Some(record) = self.compactor.push(record) {
                 json_lines::encode(&record, &mut lines)?;
             }
         }
         if ended {
-            for record in self
-                .compactor
-                .take()
-                .into_iter()
-                .flat_map(Compactor::finish)
-            {
+            for record in self.compactor.finish() {
                 json_lines::encode(&record, &mut lines)?;
             }
         }
         self.out.write_all(&lines)?;
         self.bytes += lines.len() as u64;
         if !ended {
-            return Ok(Progress::Unfinished);
+            return Ok(false);
         }
         // The new file must be on disk before it replaces the old one.
         self.out.sync_data()?;
         fs::rename(&self.temporary.path, &self.target)?;
-        Ok(Progress::Finished { bytes: self.bytes })
+        Ok(true)
     }
 }
 
@@ -228,15 +218,6 @@ impl Merging {
 struct Temporary {
     path: PathBuf,
     owner: Owner,
-}
-
-impl Temporary {
-    fn new(path: PathBuf) -> Self {
-        Self {
-            path,
-            owner: Owner::here(),
-        }
-    }
 }
 
 impl Drop for Temporary {

@@ -1,4 +1,4 @@
-//! The file exporter against a real file system.
+//! Tests the file exporter on a real file system.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -59,12 +59,12 @@ fn records_are_appended_as_lines() {
     exporter.export(&[run_record(), tick(0)]).unwrap();
     exporter.export(&[tick(1)]).unwrap();
 
-    assert_eq!(exporter.path(), folder.path().join("rank3.jsonl"));
-    assert_eq!(kinds(exporter.path()), ["run", "tick", "tick"]);
+    assert_eq!(exporter.path, folder.path().join("rank3.jsonl"));
+    assert_eq!(kinds(&exporter.path), ["run", "tick", "tick"]);
 }
 
 #[test]
-fn a_folder_deleted_while_running_is_made_again_and_begins_with_the_run() {
+fn exporter_recreates_a_deleted_folder_and_begins_it_with_the_run_record() {
     let base = tempfile::tempdir().unwrap();
     let folder = base.path().join("runs/one");
     let mut exporter = FileExporter::create(&folder, 0, FileLimits::default()).unwrap();
@@ -74,11 +74,11 @@ fn a_folder_deleted_while_running_is_made_again_and_begins_with_the_run() {
     exporter.export(&[tick(1)]).unwrap();
     exporter.export(&[tick(2)]).unwrap();
 
-    assert_eq!(kinds(exporter.path()), ["run", "tick", "tick"]);
+    assert_eq!(kinds(&exporter.path), ["run", "tick", "tick"]);
 }
 
 #[test]
-fn a_file_deleted_beside_its_parts_leaves_the_parts_alone() {
+fn exporter_keeps_the_parts_if_only_the_active_file_was_deleted() {
     let folder = tempfile::tempdir().unwrap();
     let mut exporter = FileExporter::create(folder.path(), 0, small()).unwrap();
     exporter.export(&[run_record()]).unwrap();
@@ -87,7 +87,7 @@ fn a_file_deleted_beside_its_parts_leaves_the_parts_alone() {
     }
     let before: u32 = merged(folder.path()).iter().sum();
 
-    fs::remove_file(exporter.path()).unwrap();
+    fs::remove_file(&exporter.path).unwrap();
     while !part_path(folder.path(), 0, 2).exists() {
         exporter.export(&[tick(1)]).unwrap();
     }
@@ -97,7 +97,7 @@ fn a_file_deleted_beside_its_parts_leaves_the_parts_alone() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_made_again_closes_the_exporter() {
+fn a_folder_that_cannot_be_recreated_closes_the_exporter() {
     let base = tempfile::tempdir().unwrap();
     let folder = base.path().join("runs");
     let mut exporter = FileExporter::create(&folder, 0, FileLimits::default()).unwrap();
@@ -112,7 +112,7 @@ fn a_folder_that_cannot_be_made_again_closes_the_exporter() {
 }
 
 #[test]
-fn a_folder_that_was_moved_is_still_written_to() {
+fn exporter_still_writes_to_a_folder_that_was_moved() {
     let base = tempfile::tempdir().unwrap();
     let (before, after) = (base.path().join("before"), base.path().join("after"));
     let mut exporter = FileExporter::create(&before, 0, FileLimits::default()).unwrap();
@@ -125,7 +125,7 @@ fn a_folder_that_was_moved_is_still_written_to() {
 }
 
 #[test]
-fn a_descriptor_closed_by_the_host_program_is_opened_again_and_its_new_file_left_alone() {
+fn exporter_reopens_a_closed_descriptor_and_does_not_write_to_its_new_file() {
     let folder = tempfile::tempdir().unwrap();
     let mut exporter = FileExporter::create(folder.path(), 0, FileLimits::default()).unwrap();
     exporter.export(&[tick(0)]).unwrap();
@@ -138,7 +138,7 @@ fn a_descriptor_closed_by_the_host_program_is_opened_again_and_its_new_file_left
     let file = fs::File::create(&theirs).unwrap();
     exporter.export(&[tick(1)]).unwrap();
 
-    assert_eq!(kinds(exporter.path()), ["tick", "tick"]);
+    assert_eq!(kinds(&exporter.path), ["tick", "tick"]);
     assert_eq!(fs::read(&theirs).unwrap(), b"");
     assert!(
         file.metadata().is_ok(),
@@ -148,7 +148,7 @@ fn a_descriptor_closed_by_the_host_program_is_opened_again_and_its_new_file_left
 }
 
 #[test]
-fn a_full_disk_costs_the_records_and_not_the_exporter() {
+fn a_full_disk_loses_records_but_does_not_close_the_exporter() {
     let folder = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink("/dev/full", folder.path().join("rank0.jsonl")).unwrap();
     let mut exporter = FileExporter::create(folder.path(), 0, FileLimits::default()).unwrap();
@@ -160,7 +160,7 @@ fn a_full_disk_costs_the_records_and_not_the_exporter() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_opened_is_refused_at_once() {
+fn create_fails_if_the_folder_cannot_be_opened() {
     let base = tempfile::tempdir().unwrap();
     fs::write(base.path().join("file"), "").unwrap();
 
@@ -178,7 +178,7 @@ fn small() -> FileLimits {
 }
 
 #[test]
-fn no_tick_is_lost_or_doubled_at_any_moment_of_rotation_and_merging() {
+fn rotation_and_merging_never_lose_or_duplicate_a_tick() {
     let folder = tempfile::tempdir().unwrap();
     let mut exporter = FileExporter::create(folder.path(), 0, small()).unwrap();
     exporter.export(&[run_record()]).unwrap();
@@ -200,7 +200,7 @@ fn no_tick_is_lost_or_doubled_at_any_moment_of_rotation_and_merging() {
 }
 
 #[test]
-fn a_reader_that_follows_sees_every_tick_once_while_parts_are_made_and_merged() {
+fn follower_returns_every_tick_once_during_rotation_and_merging() {
     let folder = tempfile::tempdir().unwrap();
     let mut exporter = FileExporter::create(folder.path(), 0, small()).unwrap();
     exporter.export(&[tick(0)]).unwrap();
@@ -244,7 +244,7 @@ fn a_kill_between_renaming_and_opening_loses_nothing() {
 }
 
 #[test]
-fn merging_that_finds_no_room_leaves_the_part_as_it_is() {
+fn a_part_stays_unchanged_if_there_is_no_room_to_merge_it() {
     let folder = tempfile::tempdir().unwrap();
     // A folder in the place of the temporary file stands for a disk that refuses it.
     fs::create_dir(folder.path().join("rank0.001.jsonl.tmp")).unwrap();
@@ -304,7 +304,7 @@ fn a_week_of_ticks_stays_within_a_gibibyte() {
 }
 
 #[test]
-fn beyond_the_total_the_oldest_parts_are_merged_again_and_no_tick_goes_missing() {
+fn above_the_total_size_the_oldest_parts_are_merged_again_without_losing_ticks() {
     let folder = tempfile::tempdir().unwrap();
     let limits = FileLimits {
         rotate_bytes: 64 << 10,

@@ -1,4 +1,4 @@
-//! Requests over gRPC, with tonic's generated clients.
+//! Sends requests over gRPC, with tonic's generated clients.
 //!
 //! The clients need an async runtime. This runtime has no thread except the destination's own, and runs
 //! only during a request.
@@ -24,35 +24,37 @@ use tonic::{Code, Request, Response, Status};
 use tonic_types::StatusExt;
 
 use super::super::background::{Failure, Retry};
-use super::connection::{Refused, of_logs, of_metrics, of_traces, place, rejected};
-use super::settings::Line;
+use super::connection::{
+    Refused, Sent, outcome, public_address, refused_logs, refused_points, refused_spans,
+};
+use super::settings::Target;
 
 /// The gRPC connection to one address.
 #[derive(Debug)]
-pub(super) struct GrpcLine {
+pub(super) struct Grpc {
     // Declared before the runtime, because the channel's tasks run in it and must be dropped first.
     channel: Channel,
     runtime: Runtime,
-    line: Line,
+    target: Target,
 }
 
-impl GrpcLine {
+impl Grpc {
     /// Prepares the channel without connecting.
-    pub(super) fn new(line: Line) -> Result<Self, Notice> {
+    pub(super) fn new(target: Target) -> Result<Self, Notice> {
         let refused = |problem: String| Notice::SettingRefused {
             setting: "OTEL_EXPORTER_OTLP_ENDPOINT".to_owned(),
-            problem: format!("`{}`: {problem}", place(&line.endpoint)),
+            problem: format!("`{}`: {problem}", public_address(&target.endpoint)),
         };
         let runtime = Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| refused(error.to_string()))?;
-        let mut endpoint = Endpoint::from(line.endpoint.clone())
+        let mut endpoint = Endpoint::from(target.endpoint.clone())
             .user_agent(concat!("headspace/", env!("CARGO_PKG_VERSION")))
             .map_err(|error| refused(error.to_string()))?
-            .connect_timeout(line.timeout);
-        if line.endpoint.scheme_str() == Some("https") {
-            let tls = match &line.certificate {
+            .connect_timeout(target.timeout);
+        if target.endpoint.scheme_str() == Some("https") {
+            let tls = match &target.certificate {
                 Some(path) => {
                     let pem = std::fs::read(path).map_err(|error| refused(error.to_string()))?;
                     ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem))
@@ -70,52 +72,40 @@ impl GrpcLine {
         Ok(Self {
             channel,
             runtime,
-            line,
+            target,
         })
     }
 
-    pub(super) fn metrics(
-        &self,
-        message: ExportMetricsServiceRequest,
-        limit: Duration,
-    ) -> Result<(), Failure> {
+    pub(super) fn metrics(&self, message: ExportMetricsServiceRequest, limit: Duration) -> Sent {
         let mut client = MetricsServiceClient::new(self.channel.clone());
-        if self.line.gzip {
+        if self.target.gzip {
             client = client.send_compressed(CompressionEncoding::Gzip);
         }
-        let request = self.request(message);
-        self.wait_for(limit, client.export(request), of_metrics)
+        let answer = client.export(self.request(message));
+        self.wait_for(limit, answer, refused_points)
     }
 
-    pub(super) fn traces(
-        &self,
-        message: ExportTraceServiceRequest,
-        limit: Duration,
-    ) -> Result<(), Failure> {
+    pub(super) fn traces(&self, message: ExportTraceServiceRequest, limit: Duration) -> Sent {
         let mut client = TraceServiceClient::new(self.channel.clone());
-        if self.line.gzip {
+        if self.target.gzip {
             client = client.send_compressed(CompressionEncoding::Gzip);
         }
-        let request = self.request(message);
-        self.wait_for(limit, client.export(request), of_traces)
+        let answer = client.export(self.request(message));
+        self.wait_for(limit, answer, refused_spans)
     }
 
-    pub(super) fn logs(
-        &self,
-        message: ExportLogsServiceRequest,
-        limit: Duration,
-    ) -> Result<(), Failure> {
+    pub(super) fn logs(&self, message: ExportLogsServiceRequest, limit: Duration) -> Sent {
         let mut client = LogsServiceClient::new(self.channel.clone());
-        if self.line.gzip {
+        if self.target.gzip {
             client = client.send_compressed(CompressionEncoding::Gzip);
         }
-        let request = self.request(message);
-        self.wait_for(limit, client.export(request), of_logs)
+        let answer = client.export(self.request(message));
+        self.wait_for(limit, answer, refused_logs)
     }
 
     fn request<M>(&self, message: M) -> Request<M> {
         let mut request = Request::new(message);
-        let headers = self.line.headers.iter().cloned().collect();
+        let headers = self.target.headers.iter().cloned().collect();
         *request.metadata_mut() = MetadataMap::from_headers(headers);
         request
     }
@@ -125,9 +115,9 @@ impl GrpcLine {
         limit: Duration,
         answer: impl Future<Output = Result<Response<A>, Status>>,
         refused: impl Fn(A) -> Option<Refused>,
-    ) -> Result<(), Failure> {
-        let to = place(&self.line.endpoint);
-        let limit = limit.min(self.line.timeout);
+    ) -> Sent {
+        let to = public_address(&self.target.endpoint);
+        let limit = limit.min(self.target.timeout);
         let answer = self
             .runtime
             .block_on(async { tokio::time::timeout(limit, answer).await });
@@ -144,10 +134,7 @@ impl GrpcLine {
                 ),
                 retry_of(&status),
             )),
-            Ok(Ok(answer)) => match refused(answer.into_inner()) {
-                Some(problem) => Err(rejected(&to, &problem)),
-                None => Ok(()),
-            },
+            Ok(Ok(answer)) => outcome(&to, refused(answer.into_inner())),
         }
     }
 }
@@ -155,7 +142,7 @@ impl GrpcLine {
 /// Whether to retry, by OpenTelemetry's list of retryable codes. `RESOURCE_EXHAUSTED` is retryable only
 /// if the answer says when to retry, because a request that is too large has the same code.
 fn retry_of(status: &Status) -> Retry {
-    let asked = status
+    let delay = status
         .get_details_retry_info()
         .and_then(|info| info.retry_delay);
     match status.code() {
@@ -164,8 +151,8 @@ fn retry_of(status: &Status) -> Retry {
         | Code::DeadlineExceeded
         | Code::Aborted
         | Code::OutOfRange
-        | Code::DataLoss => asked.map_or(Retry::Soon, Retry::After),
-        Code::ResourceExhausted => asked.map_or(Retry::No, Retry::After),
+        | Code::DataLoss => delay.map_or(Retry::Soon, Retry::After),
+        Code::ResourceExhausted => delay.map_or(Retry::No, Retry::After),
         _ => Retry::No,
     }
 }
@@ -182,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exhausted_resources_are_tried_again_only_where_the_server_says_when() {
+    fn resource_exhausted_is_retried_only_if_the_server_names_a_delay() {
         let details = ErrorDetails::with_retry_info(Some(Duration::from_secs(3)));
         let says_when = |code| Status::with_error_details(code, "full", details.clone());
         let after = Retry::After(Duration::from_secs(3));

@@ -1,11 +1,8 @@
-//! Requests over HTTP, as protobuf or JSON, with a blocking client.
+//! Sends requests over HTTP, as protobuf or JSON, with a blocking client.
 
-use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use headspace_agent::notice::Notice;
 use jiff::fmt::rfc2822::DateTimeParser;
 use prost::Message;
@@ -16,22 +13,23 @@ use ureq::http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 use super::super::background::{Failure, Retry};
-use super::connection::{Refused, place, rejected};
-use super::settings::{Line, Protocol};
+use super::super::gzip;
+use super::connection::{Refused, Sent, outcome, public_address};
+use super::settings::{Protocol, Target};
 
 /// Maximum number of bytes read from an answer, which contains only what was refused.
 const MOST_ANSWER: u64 = 64 << 10;
 
 /// The HTTP connection to one address.
 #[derive(Debug)]
-pub(super) struct HttpLine {
+pub(super) struct Http {
     agent: Agent,
-    line: Line,
+    target: Target,
 }
 
-impl HttpLine {
-    pub(super) fn new(line: Line) -> Result<Self, Notice> {
-        let roots = match &line.certificate {
+impl Http {
+    pub(super) fn new(target: Target) -> Result<Self, Notice> {
+        let roots = match &target.certificate {
             Some(path) => RootCerts::Specific(Arc::new(certificates(path)?)),
             None => RootCerts::PlatformVerifier,
         };
@@ -43,7 +41,7 @@ impl HttpLine {
             .build();
         Ok(Self {
             agent: config.into(),
-            line,
+            target,
         })
     }
 
@@ -53,33 +51,33 @@ impl HttpLine {
         message: &M,
         limit: Duration,
         refused: impl Fn(A) -> Option<Refused>,
-    ) -> Result<(), Failure>
+    ) -> Sent
     where
         M: Message + Serialize,
         A: Message + Default,
     {
-        let json = self.line.protocol == Protocol::HttpJson;
+        let json = self.target.protocol == Protocol::HttpJson;
         let (body, kind) = if json {
             let body = serde_json::to_vec(message).map_err(|e| Failure::lasting(e.to_string()))?;
             (body, "application/json")
         } else {
             (message.encode_to_vec(), "application/x-protobuf")
         };
-        let mut request = self.agent.post(&self.line.endpoint);
-        for (name, value) in &self.line.headers {
+        let mut request = self.agent.post(&self.target.endpoint);
+        for (name, value) in &self.target.headers {
             request = request.header(name, value);
         }
         request = request.header(CONTENT_TYPE, kind);
-        let body = if self.line.gzip {
+        let body = if self.target.gzip {
             request = request.header(CONTENT_ENCODING, "gzip");
-            compressed(&body).map_err(|error| Failure::lasting(error.to_string()))?
+            gzip(&body).map_err(|error| Failure::lasting(error.to_string()))?
         } else {
             body
         };
-        let to = place(&self.line.endpoint);
+        let to = public_address(&self.target.endpoint);
         let answer = request
             .config()
-            .timeout_global(Some(limit.min(self.line.timeout)))
+            .timeout_global(Some(limit.min(self.target.timeout)))
             .build()
             .send(&body[..])
             .map_err(|error| {
@@ -91,24 +89,21 @@ impl HttpLine {
             let mut body = answer.into_body();
             // An answer that cannot be read still means that the request was accepted.
             let read = body.with_config().limit(MOST_ANSWER).read_to_vec();
-            let problem = read.ok().and_then(|bytes| {
+            let refused = read.ok().and_then(|bytes| {
                 if json {
                     refused_in_json(&bytes)
                 } else {
                     A::decode(&bytes[..]).ok().and_then(refused)
                 }
             });
-            return match problem {
-                Some(problem) => Err(rejected(&to, &problem)),
-                None => Ok(()),
-            };
+            return outcome(&to, refused);
         }
-        let asked = answer
+        let retry_after = answer
             .headers()
             .get(RETRY_AFTER)
             .and_then(|value| value.to_str().ok());
         let retry = match status.as_u16() {
-            429 | 502 | 503 | 504 => after(asked, SystemTime::now()),
+            429 | 502 | 503 | 504 => after(retry_after, SystemTime::now()),
             _ => Retry::No,
         };
         let reason = format!("`{to}` answered with status {status}");
@@ -121,7 +116,8 @@ impl HttpLine {
 fn refused_in_json(answer: &[u8]) -> Option<Refused> {
     let answer: Value = serde_json::from_slice(answer).ok()?;
     let partial = answer.get("partialSuccess")?;
-    let told = partial.get("errorMessage").and_then(Value::as_str);
+    let message = partial.get("errorMessage").and_then(Value::as_str);
+    let message = message.unwrap_or_default();
     [
         ("rejectedDataPoints", "data points"),
         ("rejectedSpans", "spans"),
@@ -133,7 +129,7 @@ fn refused_in_json(answer: &[u8]) -> Option<Refused> {
         let count = count
             .as_i64()
             .or_else(|| count.as_str().and_then(|text| text.parse().ok()))?;
-        (count > 0).then(|| (count, format!("{what}: {}", told.unwrap_or_default())))
+        (count > 0).then(|| (count, what, message.to_owned()))
     })
 }
 
@@ -147,8 +143,8 @@ fn retry_of(error: &ureq::Error) -> Retry {
 }
 
 /// Parses `Retry-After`, which is in seconds or a date.
-fn after(asked: Option<&str>, now: SystemTime) -> Retry {
-    let wait = asked.and_then(|text| {
+fn after(retry_after: Option<&str>, now: SystemTime) -> Retry {
+    let wait = retry_after.and_then(|text| {
         let text = text.trim();
         if let Ok(seconds) = text.parse() {
             return Some(Duration::from_secs(seconds));
@@ -157,12 +153,6 @@ fn after(asked: Option<&str>, now: SystemTime) -> Retry {
         SystemTime::from(date).duration_since(now).ok()
     });
     wait.map_or(Retry::Soon, Retry::After)
-}
-
-fn compressed(body: &[u8]) -> std::io::Result<Vec<u8>> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    encoder.write_all(body)?;
-    encoder.finish()
 }
 
 fn certificates(path: &str) -> Result<Vec<ureq::tls::Certificate<'static>>, Notice> {
@@ -188,13 +178,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_partial_success_in_json_is_read_with_its_count_as_number_or_text() {
+    fn a_partial_success_in_json_may_have_its_count_as_number_or_string() {
         for count in ["3", "\"3\""] {
             let answer = format!(
                 r#"{{"partialSuccess": {{"rejectedSpans": {count}, "errorMessage": "too old"}}}}"#
             );
             let found = refused_in_json(answer.as_bytes());
-            assert_eq!(found, Some((3, "spans: too old".to_owned())));
+            assert_eq!(found, Some((3, "spans", "too old".to_owned())));
         }
         assert_eq!(refused_in_json(br#"{"partialSuccess": {}}"#), None);
         assert_eq!(refused_in_json(b"{}"), None);
@@ -202,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_left_alone_as_long_as_it_asks_in_seconds_or_by_a_date() {
+    fn retry_after_is_parsed_as_seconds_or_as_a_date() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_294_800);
         let for_s = |seconds| Retry::After(Duration::from_secs(seconds));
         assert_eq!(after(Some("7"), now), for_s(7));

@@ -1,6 +1,6 @@
-//! Export to an OpenTelemetry collector: metrics and logs, and spans on request.
+//! Exports to an OpenTelemetry collector: metrics and logs, and spans on request.
 //!
-//! Each signal is a separate destination with its own thread ([`apart`](super::apart)). A collector
+//! Each signal is a separate destination with its own thread ([`background`](super::background)). A collector
 //! that is slow, unreachable or faulty therefore does not delay the training. A signal that is refused
 //! or throttled does not delay the others. Metrics are exported every interval as the current state of
 //! the run. They are cumulative, so the next export makes up for a missed one. Spans and log records
@@ -12,24 +12,19 @@ mod http;
 pub mod settings;
 mod signals;
 
-use std::collections::BTreeMap;
-
 use headspace_agent::notice::Notice;
 use headspace_agent::port::Exporter;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::resource::EnvResourceDetector;
 
 use self::connection::Connection;
-use self::settings::{Given, Line, Settings};
-use self::signals::{Items, Metrics, MetricsWay, QueueWay};
-use super::background::BackgroundExporter;
+use self::settings::{Arguments, Settings, Target};
+use self::signals::{Items, Metrics, Sender};
+use super::background::{BackgroundExporter, Deliver, Pace, State};
 use crate::encode::otlp::logs::{Context, Logs};
 use crate::encode::otlp::resource::Process;
 use crate::encode::otlp::spans::Spans;
 use crate::encode::otlp::trace_ids::Parent;
-
-/// Arguments by name.
-type Options = BTreeMap<String, String>;
 
 /// An exporter for each signal, and a notice for each setting that could not be read.
 pub type Opened = (Vec<Box<dyn Exporter>>, Vec<Notice>);
@@ -46,27 +41,26 @@ const PARENT: &str = "TRACEPARENT";
 /// # Errors
 ///
 /// Returns an error if the system cannot create a thread.
-pub fn open(given: &Given, local_rank: u32, world_size: u32) -> std::io::Result<Opened> {
-    let settings = Settings::read(given, &|name| std::env::var(name).ok());
+pub fn open(arguments: &Arguments, local_rank: u32, world_size: u32) -> std::io::Result<Opened> {
+    let settings = Settings::read(arguments, &|name| std::env::var(name).ok());
     let mut notices = settings.notices;
     let process = Process {
-        given: given_attributes(),
-        instance_id: instance_id(),
+        attributes: user_attributes(),
+        // Process ids are not unique across containers, and host names not across machines.
+        instance_id: uuid::Uuid::new_v4().to_string(),
         local_rank,
         world_size,
     };
-    let mut way = |line: Option<Line>| match line.map(Connection::open).transpose() {
-        Ok(way) => way,
+    let mut connect = |target: Option<Target>| match target.map(Connection::open).transpose() {
+        Ok(connection) => connection,
         Err(notice) => {
             notices.push(notice);
             None
         }
     };
-    let (metrics, traces, logs) = (
-        way(settings.metrics),
-        way(settings.traces),
-        way(settings.logs),
-    );
+    let metrics = connect(settings.metrics);
+    let traces = connect(settings.traces);
+    let logs = connect(settings.logs);
     let parent = if traces.is_some() || logs.is_some() {
         read_parent(std::env::var(PARENT).ok(), &mut notices)
     } else {
@@ -79,34 +73,44 @@ pub fn open(given: &Given, local_rank: u32, world_size: u32) -> std::io::Result<
     };
     let pace = settings.pace;
     let mut exporters: Vec<Box<dyn Exporter>> = Vec::new();
-    if let Some(way) = metrics {
-        let deliver = MetricsWay::new(way, process.clone());
-        let state = Metrics::default();
-        exporters.push(Box::new(BackgroundExporter::start(
-            NAME, state, deliver, pace,
-        )?));
+    if let Some(connection) = metrics {
+        exporters.push(start(Metrics::default(), connection, &process, pace)?);
     }
-    if let Some(way) = traces {
-        let deliver = QueueWay::new(way, process.clone(), Connection::traces);
-        let state = Items::new(Spans::new(parent));
-        exporters.push(Box::new(BackgroundExporter::start(
-            NAME, state, deliver, pace,
-        )?));
+    if let Some(connection) = traces {
+        let spans = Items::new(Spans::new(parent));
+        exporters.push(start(spans, connection, &process, pace)?);
     }
-    if let Some(way) = logs {
-        let deliver = QueueWay::new(way, process, Connection::logs);
-        let state = Items::new(Logs::new(context));
-        exporters.push(Box::new(BackgroundExporter::start(
-            NAME, state, deliver, pace,
-        )?));
+    if let Some(connection) = logs {
+        let logs = Items::new(Logs::new(context));
+        exporters.push(start(logs, connection, &process, pace)?);
     }
     Ok((exporters, notices))
 }
 
+/// Starts the thread of one signal.
+fn start<S: State>(
+    state: S,
+    connection: Connection,
+    process: &Process,
+    pace: Pace,
+) -> std::io::Result<Box<dyn Exporter>>
+where
+    Sender: Deliver<S>,
+{
+    let process = process.clone();
+    let sender = Sender {
+        connection,
+        process,
+    };
+    Ok(Box::new(BackgroundExporter::start(
+        NAME, state, sender, pace,
+    )?))
+}
+
 /// The launcher's span. If it cannot be parsed, a notice reports it, and the run starts its own trace.
-fn read_parent(given: Option<String>, notices: &mut Vec<Notice>) -> Option<Parent> {
-    let given = given.filter(|text| !text.trim().is_empty())?;
-    match given.trim().parse() {
+fn read_parent(variable: Option<String>, notices: &mut Vec<Notice>) -> Option<Parent> {
+    let text = variable.filter(|text| !text.trim().is_empty())?;
+    match text.trim().parse() {
         Ok(parent) => Some(parent),
         Err(problem) => {
             notices.push(Notice::SettingRefused {
@@ -119,7 +123,7 @@ fn read_parent(given: Option<String>, notices: &mut Vec<Notice>) -> Option<Paren
 }
 
 /// The attributes in `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_SERVICE_NAME`. The latter takes precedence.
-fn given_attributes() -> Vec<(String, String)> {
+fn user_attributes() -> Vec<(String, String)> {
     let detected = Resource::builder_empty()
         .with_detector(Box::new(EnvResourceDetector::new()))
         .build();
@@ -132,11 +136,6 @@ fn given_attributes() -> Vec<(String, String)> {
         found.push(("service.name".to_owned(), service));
     }
     found
-}
-
-/// A random UUID. Process ids are not unique across containers, and host names not across machines.
-fn instance_id() -> String {
-    uuid::Uuid::new_v4().to_string()
 }
 
 #[cfg(test)]

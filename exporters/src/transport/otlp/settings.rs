@@ -1,4 +1,4 @@
-//! The settings of the OTLP export, from OpenTelemetry's own variables and from the user's arguments.
+//! Reads the settings of the OTLP export from OpenTelemetry's own variables and the user's arguments.
 //!
 //! `OTEL_EXPORTER_OTLP_*` and the variants for each signal (`OTEL_EXPORTER_OTLP_METRICS_*`) work as
 //! OpenTelemetry specifies them. One default differs: `OTEL_METRIC_EXPORT_INTERVAL` is 10 s here,
@@ -12,7 +12,7 @@ use headspace_agent::notice::Notice;
 use http::{HeaderName, HeaderValue, Uri};
 
 use super::super::background::Pace;
-use super::Options;
+use crate::catalog::Options;
 
 /// Default interval between two exports.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -36,7 +36,7 @@ pub enum Protocol {
 
 /// The endpoint of one signal, and how to reach it.
 #[derive(Debug, Clone)]
-pub struct Line {
+pub struct Target {
     /// The full URL for HTTP; scheme and host for gRPC.
     pub endpoint: Uri,
     /// The protocol and encoding of messages.
@@ -55,11 +55,11 @@ pub struct Line {
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Where metrics are sent; absent if disabled.
-    pub metrics: Option<Line>,
+    pub metrics: Option<Target>,
     /// Where spans are sent; absent if not requested.
-    pub traces: Option<Line>,
+    pub traces: Option<Target>,
     /// Where log records are sent; absent if disabled.
-    pub logs: Option<Line>,
+    pub logs: Option<Target>,
     /// Interval and time limit of exports.
     pub pace: Pace,
     /// One notice for each refused setting.
@@ -71,7 +71,7 @@ pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// The user's arguments, after validation.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Given {
+pub struct Arguments {
     endpoint: Option<Uri>,
     protocol: Option<Protocol>,
     headers: Option<Vec<(HeaderName, HeaderValue)>>,
@@ -80,7 +80,7 @@ pub struct Given {
     spans: bool,
 }
 
-impl Given {
+impl Arguments {
     /// Validates the arguments: `endpoint` (or `at`), `protocol`, `headers`, `interval` and `timeout`
     /// in seconds, `spans`.
     ///
@@ -88,26 +88,26 @@ impl Given {
     ///
     /// Returns a message that names the invalid argument, the problem, and how to fix it.
     pub fn parse(options: &Options) -> Result<Self, String> {
-        let mut given = Self::default();
+        let mut arguments = Self::default();
         for (name, value) in options {
             let wrong = |problem: String| format!("`{name}`: {problem}");
             match name.as_str() {
-                "endpoint" | "at" => given.endpoint = Some(endpoint(value).map_err(wrong)?),
-                "protocol" => given.protocol = Some(protocol(value).map_err(wrong)?),
-                "headers" => given.headers = Some(headers(value).map_err(wrong)?),
-                "interval" => given.interval = Some(seconds(value).map_err(wrong)?),
-                "timeout" => given.timeout = Some(seconds(value).map_err(wrong)?),
-                "spans" => given.spans = flag(value).map_err(wrong)?,
+                "endpoint" | "at" => arguments.endpoint = Some(endpoint(value).map_err(wrong)?),
+                "protocol" => arguments.protocol = Some(protocol(value).map_err(wrong)?),
+                "headers" => arguments.headers = Some(headers(value).map_err(wrong)?),
+                "interval" => arguments.interval = Some(seconds(value).map_err(wrong)?),
+                "timeout" => arguments.timeout = Some(seconds(value).map_err(wrong)?),
+                "spans" => arguments.spans = flag(value).map_err(wrong)?,
                 _ => return Err(format!("there is no option `{name}`")),
             }
         }
-        Ok(given)
+        Ok(arguments)
     }
 }
 
 impl Settings {
     /// The effective settings: arguments take precedence, then the environment, then the defaults.
-    pub fn read(given: &Given, lookup: Lookup<'_>) -> Self {
+    pub fn read(arguments: &Arguments, lookup: Lookup<'_>) -> Self {
         let mut reader = Reader {
             lookup,
             notices: Vec::new(),
@@ -117,10 +117,11 @@ impl Settings {
             let exporter = lookup(&format!("OTEL_{signal}_EXPORTER"));
             on && exporter.is_none_or(|exporter| exporter.trim() != "none")
         };
-        let metrics = exported("METRICS").then(|| reader.line("METRICS", "v1/metrics", given));
-        let wants_spans = given.spans && exported("TRACES");
-        let traces = wants_spans.then(|| reader.line("TRACES", "v1/traces", given));
-        let logs = exported("LOGS").then(|| reader.line("LOGS", "v1/logs", given));
+        let metrics =
+            exported("METRICS").then(|| reader.target("METRICS", "v1/metrics", arguments));
+        let wants_spans = arguments.spans && exported("TRACES");
+        let traces = wants_spans.then(|| reader.target("TRACES", "v1/traces", arguments));
+        let logs = exported("LOGS").then(|| reader.target("LOGS", "v1/logs", arguments));
         let of_environment = reader.read("OTEL_METRIC_EXPORT_INTERVAL", millis);
         let export_timeout = reader.read("OTEL_METRIC_EXPORT_TIMEOUT", millis);
         Self {
@@ -128,8 +129,11 @@ impl Settings {
             traces,
             logs,
             pace: Pace {
-                interval: given.interval.or(of_environment).unwrap_or(INTERVAL),
-                timeout: given.timeout.or(export_timeout).unwrap_or(EXPORT_TIMEOUT),
+                interval: arguments.interval.or(of_environment).unwrap_or(INTERVAL),
+                timeout: arguments
+                    .timeout
+                    .or(export_timeout)
+                    .unwrap_or(EXPORT_TIMEOUT),
             },
             notices: reader.notices,
         }
@@ -165,8 +169,8 @@ impl Reader<'_> {
         }
     }
 
-    /// The signal's own variable, or else the general one.
-    fn of<T>(
+    /// Reads the signal's own variable, or else the general one.
+    fn read_own<T>(
         &mut self,
         signal: &str,
         what: &str,
@@ -176,18 +180,18 @@ impl Reader<'_> {
             .or_else(|| self.read(&format!("OTEL_EXPORTER_OTLP_{what}"), &parse))
     }
 
-    fn line(&mut self, signal: &str, path: &str, given: &Given) -> Line {
-        let protocol = given
+    fn target(&mut self, signal: &str, path: &str, arguments: &Arguments) -> Target {
+        let protocol = arguments
             .protocol
-            .or_else(|| self.of(signal, "PROTOCOL", protocol))
+            .or_else(|| self.read_own(signal, "PROTOCOL", protocol))
             .unwrap_or(Protocol::HttpProtobuf);
         let own = format!("OTEL_EXPORTER_OTLP_{signal}_ENDPOINT");
-        let verbatim = match given.endpoint {
+        let verbatim = match arguments.endpoint {
             Some(_) => None,
             None => self.read(&own, endpoint),
         };
         let endpoint = verbatim.unwrap_or_else(|| {
-            let general = given
+            let general = arguments
                 .endpoint
                 .clone()
                 .or_else(|| self.read("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint));
@@ -206,20 +210,20 @@ impl Reader<'_> {
             };
             whole.parse().unwrap_or_default()
         });
-        let headers = given
+        let headers = arguments
             .headers
             .clone()
-            .or_else(|| self.of(signal, "HEADERS", headers));
-        Line {
+            .or_else(|| self.read_own(signal, "HEADERS", headers));
+        Target {
             endpoint,
             protocol,
             headers: headers.unwrap_or_default(),
-            timeout: given
+            timeout: arguments
                 .timeout
-                .or_else(|| self.of(signal, "TIMEOUT", millis))
+                .or_else(|| self.read_own(signal, "TIMEOUT", millis))
                 .unwrap_or(TIMEOUT),
-            gzip: self.of(signal, "COMPRESSION", gzip).unwrap_or(false),
-            certificate: self.of(signal, "CERTIFICATE", certificate),
+            gzip: self.read_own(signal, "COMPRESSION", gzip).unwrap_or(false),
+            certificate: self.read_own(signal, "CERTIFICATE", certificate),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What each signal keeps of the records, and how it is delivered.
+//! Keeps the state of each OpenTelemetry signal, and delivers it.
 //!
 //! Metrics are a state: each export sends all current values. Spans and log records are items: each is
 //! sent once, and waits in a queue until then.
@@ -7,8 +7,6 @@ use std::time::{Duration, Instant};
 
 use headspace_agent::model::Record;
 use headspace_agent::port::Lost;
-use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::logs::v1::LogRecord;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::Span;
@@ -39,27 +37,21 @@ impl State for Metrics {
     }
 }
 
-/// Delivers metrics to a collector.
+/// Delivers one signal to a collector.
 #[derive(Debug)]
-pub(super) struct MetricsWay {
-    way: Connection,
-    process: Process,
+pub(super) struct Sender {
+    pub(super) connection: Connection,
+    pub(super) process: Process,
 }
 
-impl MetricsWay {
-    pub(super) fn new(way: Connection, process: Process) -> Self {
-        Self { way, process }
-    }
-}
-
-impl Deliver<Metrics> for MetricsWay {
+impl Deliver<Metrics> for Sender {
     fn deliver(&mut self, state: &Shared<Metrics>, limit: Duration) -> Sent {
         let message = {
             let state = state.lock();
-            let of = resource(&self.process, &state.origin);
-            metrics::request(&state.snapshot, of)
+            let resource = resource(&self.process, &state.origin);
+            metrics::request(&state.snapshot, resource)
         };
-        self.way.metrics(message, limit)
+        self.connection.metrics(message, limit)
     }
 }
 
@@ -67,38 +59,28 @@ impl Deliver<Metrics> for MetricsWay {
 pub(super) trait Itemize: Send + 'static {
     /// The item, sent once.
     type Item: Clone;
-    /// The request, which carries several items.
-    type Request;
-
-    fn take(&mut self, record: &Record);
-    fn waiting(&self) -> &Waiting<Self::Item>;
-    fn waiting_mut(&mut self) -> &mut Waiting<Self::Item>;
-    fn request(items: Vec<Self::Item>, resource: Resource) -> Self::Request;
-    fn lost(&self) -> Lost;
 
     /// Whether the signal contains single steps.
     const WANTS_STEPS: bool;
+
+    fn take(&mut self, record: &Record);
+    fn waiting(&mut self) -> &mut Waiting<Self::Item>;
+    fn lost(&self) -> Lost;
+
+    /// Sends several items in one request.
+    fn send(to: &Connection, items: Vec<Self::Item>, resource: Resource, limit: Duration) -> Sent;
 }
 
 impl Itemize for Spans {
     type Item = Span;
-    type Request = ExportTraceServiceRequest;
     const WANTS_STEPS: bool = true;
 
     fn take(&mut self, record: &Record) {
         self.take(record);
     }
 
-    fn waiting(&self) -> &Waiting<Span> {
-        &self.waiting
-    }
-
-    fn waiting_mut(&mut self) -> &mut Waiting<Span> {
+    fn waiting(&mut self) -> &mut Waiting<Span> {
         &mut self.waiting
-    }
-
-    fn request(spans: Vec<Span>, resource: Resource) -> ExportTraceServiceRequest {
-        spans::request(spans, resource)
     }
 
     fn lost(&self) -> Lost {
@@ -107,27 +89,22 @@ impl Itemize for Spans {
             ..Lost::default()
         }
     }
+
+    fn send(to: &Connection, items: Vec<Span>, resource: Resource, limit: Duration) -> Sent {
+        to.traces(spans::request(items, resource), limit)
+    }
 }
 
 impl Itemize for Logs {
     type Item = LogRecord;
-    type Request = ExportLogsServiceRequest;
     const WANTS_STEPS: bool = false;
 
     fn take(&mut self, record: &Record) {
         self.take(record);
     }
 
-    fn waiting(&self) -> &Waiting<LogRecord> {
-        &self.waiting
-    }
-
-    fn waiting_mut(&mut self) -> &mut Waiting<LogRecord> {
+    fn waiting(&mut self) -> &mut Waiting<LogRecord> {
         &mut self.waiting
-    }
-
-    fn request(log_records: Vec<LogRecord>, resource: Resource) -> ExportLogsServiceRequest {
-        logs::request(log_records, resource)
     }
 
     fn lost(&self) -> Lost {
@@ -135,6 +112,10 @@ impl Itemize for Logs {
             log_records: self.waiting.dropped(),
             ..Lost::default()
         }
+    }
+
+    fn send(to: &Connection, items: Vec<LogRecord>, resource: Resource, limit: Duration) -> Sent {
+        to.logs(logs::request(items, resource), limit)
     }
 }
 
@@ -165,7 +146,7 @@ impl<T: Itemize> State for Items<T> {
     }
 
     fn end(&mut self) {
-        self.items.waiting_mut().give_up(usize::MAX);
+        self.items.waiting().give_up(usize::MAX);
     }
 
     fn wants_steps(&self) -> bool {
@@ -173,31 +154,14 @@ impl<T: Itemize> State for Items<T> {
     }
 }
 
-/// A function that sends a request of type `M`.
-type SendRequest<M> = fn(&Connection, M, Duration) -> Sent;
-
-/// Delivers queued items to a collector.
-#[derive(Debug)]
-pub(super) struct QueueWay<M> {
-    way: Connection,
-    process: Process,
-    send: SendRequest<M>,
-}
-
-impl<M> QueueWay<M> {
-    pub(super) fn new(way: Connection, process: Process, send: SendRequest<M>) -> Self {
-        Self { way, process, send }
-    }
-}
-
-impl<T: Itemize<Request = M>, M: 'static> Deliver<Items<T>> for QueueWay<M> {
+impl<T: Itemize> Deliver<Items<T>> for Sender {
     /// Items that were permanently refused are dropped. The others wait for the next attempt.
     fn deliver(&mut self, state: &Shared<Items<T>>, limit: Duration) -> Sent {
         let until = Instant::now() + limit;
         let mut first = Ok(());
         loop {
-            let (items, of) = {
-                let state = state.lock();
+            let (items, resource) = {
+                let mut state = state.lock();
                 let items = state.items.waiting().first(ITEMS_A_REQUEST);
                 (items, resource(&self.process, &state.origin))
             };
@@ -206,15 +170,15 @@ impl<T: Itemize<Request = M>, M: 'static> Deliver<Items<T>> for QueueWay<M> {
                 return first;
             }
             let left = until.saturating_duration_since(Instant::now());
-            let outcome = (self.send)(&self.way, T::request(items, of), left);
-            match outcome {
+            match T::send(&self.connection, items, resource, left) {
                 Err(failure) if failure.retry != Retry::No => return first.and(Err(failure)),
                 outcome => {
-                    let failure = outcome.as_ref().err();
-                    let lost = failure.map(|failure| failure.refused.map_or(sent, saturated));
-                    let lost = lost.unwrap_or(0).min(sent);
+                    let lost = match &outcome {
+                        Ok(()) => 0,
+                        Err(failure) => failure.refused.map_or(sent, saturated).min(sent),
+                    };
                     let mut state = state.lock();
-                    let waiting = state.items.waiting_mut();
+                    let waiting = state.items.waiting();
                     waiting.done(sent - lost);
                     waiting.give_up(lost);
                     first = first.and(outcome);

@@ -8,7 +8,7 @@ use headspace_agent::model::{Record, RecordBody};
 use headspace_agent::port::Lost;
 
 use super::super::background::Pace;
-use super::http::HttpLine;
+use super::http::Http;
 use super::settings::Protocol;
 use super::*;
 use crate::encode::test_records;
@@ -52,8 +52,8 @@ fn nobody() -> Uri {
     format!("http://{address}/v1").parse().unwrap()
 }
 
-fn way(endpoint: Uri) -> Connection {
-    let line = Line {
+fn sender(endpoint: Uri) -> Sender {
+    let target = Target {
         endpoint,
         protocol: Protocol::HttpProtobuf,
         headers: Vec::new(),
@@ -61,7 +61,10 @@ fn way(endpoint: Uri) -> Connection {
         gzip: false,
         certificate: None,
     };
-    Connection::Http(HttpLine::new(line).unwrap())
+    Sender {
+        connection: Connection::Http(Http::new(target).unwrap()),
+        process: Process::default(),
+    }
 }
 
 /// Delivered with the first records, and at the end.
@@ -71,13 +74,13 @@ const PACE: Pace = Pace {
 };
 
 fn spans_to(endpoint: Uri) -> BackgroundExporter<Items<Spans>> {
-    let deliver = QueueWay::new(way(endpoint), Process::default(), Connection::traces);
-    BackgroundExporter::start(NAME, Items::new(Spans::default()), deliver, PACE).unwrap()
+    let sender = sender(endpoint);
+    BackgroundExporter::start(NAME, Items::new(Spans::default()), sender, PACE).unwrap()
 }
 
 fn logs_to(endpoint: Uri) -> BackgroundExporter<Items<Logs>> {
-    let deliver = QueueWay::new(way(endpoint), Process::default(), Connection::logs);
-    BackgroundExporter::start(NAME, Items::new(Logs::default()), deliver, PACE).unwrap()
+    let sender = sender(endpoint);
+    BackgroundExporter::start(NAME, Items::new(Logs::default()), sender, PACE).unwrap()
 }
 
 fn tick() -> Record {
@@ -106,7 +109,7 @@ fn dropped(exporter: &mut impl Exporter) -> Option<u64> {
 }
 
 #[test]
-fn spans_and_log_records_that_are_taken_are_not_counted_as_lost() {
+fn accepted_spans_and_log_records_are_not_counted_as_lost() {
     let (endpoint, requests) = server("200 OK");
     let (mut spans, mut logs) = (spans_to(endpoint.clone()), logs_to(endpoint));
     spans.export(&[tick()]).unwrap();
@@ -122,7 +125,7 @@ fn spans_and_log_records_that_are_taken_are_not_counted_as_lost() {
 }
 
 #[test]
-fn spans_that_are_refused_are_counted_and_told_of() {
+fn refused_spans_are_counted_and_reported() {
     let (traces, requests) = server("400 Bad Request");
     let mut exporter = spans_to(traces);
     exporter.export(&[tick()]).unwrap();
@@ -135,7 +138,7 @@ fn spans_that_are_refused_are_counted_and_told_of() {
 }
 
 #[test]
-fn spans_that_nobody_took_by_the_end_are_counted_and_told_of() {
+fn spans_that_are_undelivered_at_the_end_are_counted_and_reported() {
     let mut exporter = spans_to(nobody());
     exporter.export(&[tick()]).unwrap();
     exporter.close();
@@ -146,7 +149,7 @@ fn spans_that_nobody_took_by_the_end_are_counted_and_told_of() {
 }
 
 #[test]
-fn log_records_that_are_refused_or_that_nobody_took_are_counted_and_told_of() {
+fn refused_and_undelivered_log_records_are_counted_and_reported() {
     // What Prometheus answers at the path of logs, which it does not know.
     let (endpoint, _requests) = server("404 Not Found");
     for endpoint in [endpoint, nobody()] {
@@ -161,7 +164,7 @@ fn log_records_that_are_refused_or_that_nobody_took_are_counted_and_told_of() {
 }
 
 #[test]
-fn a_launchers_trace_that_cannot_be_read_is_refused_once_and_none_is_silent() {
+fn an_invalid_traceparent_is_reported_once_and_a_missing_one_is_not() {
     let mut notices = Vec::new();
     assert_eq!(read_parent(None, &mut notices), None);
     assert_eq!(read_parent(Some(String::new()), &mut notices), None);

@@ -1,4 +1,4 @@
-//! The user's text that names a pipe or a socket.
+//! Parses the user's text that names a pipe or a socket.
 
 use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The endpoint to which readers connect: a named pipe, or a listening socket.
+//! Creates the endpoint to which readers connect (a named pipe or a socket), and accepts readers.
 
 use std::fs;
 use std::io;
@@ -101,7 +101,7 @@ impl Endpoint {
     /// Removes the socket's file. A pipe stays, so that its reader can wait for the next run.
     pub(super) fn close(&mut self) {
         if let Self::Socket { path, identity, .. } = self
-            && of(path).is_ok_and(|found| found == *identity)
+            && identity_of(path).is_ok_and(|found| found == *identity)
         {
             // The file may already be deleted, or we may lack permission. Both are harmless.
             let _ = fs::remove_file(path);
@@ -109,7 +109,8 @@ impl Endpoint {
     }
 }
 
-fn of(path: &Path) -> io::Result<(u64, u64)> {
+/// Device and inode of a file.
+fn identity_of(path: &Path) -> io::Result<(u64, u64)> {
     let meta = fs::symlink_metadata(path)?;
     Ok((meta.dev(), meta.ino()))
 }
@@ -122,18 +123,14 @@ fn fifo(path: &Path) -> Result<Endpoint, PipeError> {
     match make_fifo(path) {
         Ok(()) => {}
         Err(Errno::EXIST) => {
-            let taken = |found: String, way_out| PipeError::Taken {
-                path: path.display().to_string(),
-                found,
-                way_out,
-            };
             let found = fs::metadata(path).ok();
             let Some(meta) = found.filter(|meta| meta.file_type().is_fifo()) else {
-                let found = "there and not a named pipe".to_owned();
-                return Err(taken(found, "write `unix:PATH` for a socket"));
+                let found = "there and not a named pipe";
+                let way_out = "write `unix:PATH` for a socket";
+                return Err(PipeError::taken(path, found, way_out));
             };
             if let Some((found, way_out)) = foreign(meta.uid(), meta.mode()) {
-                return Err(taken(found, way_out));
+                return Err(PipeError::taken(path, found, way_out));
             }
         }
         Err(error) => return Err(PipeError::io(path, error)),
@@ -167,21 +164,15 @@ fn socket(path: &Path) -> Result<Endpoint, PipeError> {
             match connect(&probe, &address) {
                 // A killed process left this socket.
                 Err(Errno::CONNREFUSED) => None,
-                _ => Some("a socket that another process listens at".to_owned()),
+                _ => Some("a socket that another process listens at"),
             }
         } else {
-            Some("there and not a socket".to_owned())
+            Some("there and not a socket")
         };
-        match found {
-            None => fs::remove_file(path).map_err(|error| PipeError::io(path, error))?,
-            Some(found) => {
-                return Err(PipeError::Taken {
-                    path: path.display().to_string(),
-                    found,
-                    way_out: "end what is there",
-                });
-            }
+        if let Some(found) = found {
+            return Err(PipeError::taken(path, found, "end what is there"));
         }
+        fs::remove_file(path).map_err(|error| PipeError::io(path, error))?;
     }
     let listener = stream_socket().map_err(refused)?;
     bind(&listener, &address).map_err(refused)?;
@@ -194,7 +185,7 @@ fn socket(path: &Path) -> Result<Endpoint, PipeError> {
     )
     .map_err(refused)?;
     listen(&listener, 16).map_err(refused)?;
-    let identity = of(path).map_err(|error| PipeError::io(path, error))?;
+    let identity = identity_of(path).map_err(|error| PipeError::io(path, error))?;
     Ok(Endpoint::Socket {
         path: path.to_path_buf(),
         identity,

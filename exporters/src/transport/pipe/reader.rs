@@ -1,4 +1,4 @@
-//! A connected reader, and the lines that wait for it.
+//! Writes lines to a connected reader, and keeps those for which there is no room yet.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;

@@ -1,4 +1,4 @@
-//! The pipe against real readers.
+//! Tests the pipe with real readers.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read};
@@ -39,8 +39,12 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+fn readers(pipe: &PipeExporter) -> usize {
+    pipe.shared.lock().readers.len()
+}
+
 /// `run`, `summary 3`, `tick 7`.
-fn told(record: &Record) -> String {
+fn label(record: &Record) -> String {
     match &record.body {
         RecordBody::Run(_) => "run".to_owned(),
         RecordBody::Summary(summary) => format!("summary {}", summary.steps),
@@ -56,7 +60,7 @@ fn lines(stream: &mut impl BufRead, count: usize) -> Vec<String> {
         let mut line = String::new();
         stream.read_line(&mut line).unwrap();
         assert!(line.ends_with('\n'), "cut: {line:?}");
-        all.push(told(&json_lines::decode(line.as_bytes()).unwrap()));
+        all.push(label(&json_lines::decode(line.as_bytes()).unwrap()));
     }
     all
 }
@@ -74,7 +78,7 @@ fn socket(folder: &Path) -> (PipeExporter, PathBuf) {
 }
 
 #[test]
-fn a_pipe_is_made_for_the_user_alone_and_nothing_is_written_while_nobody_reads() {
+fn a_pipe_belongs_to_the_user_only_and_gets_no_lines_without_a_reader() {
     let folder = tempfile::tempdir().unwrap();
     let (mut pipe, path) = fifo(folder.path());
     let meta = fs::metadata(&path).unwrap();
@@ -83,19 +87,19 @@ fn a_pipe_is_made_for_the_user_alone_and_nothing_is_written_while_nobody_reads()
     pipe.export(&[run(), tick(0), summary(1)]).unwrap();
     pipe.export(&[tick(1), summary(2)]).unwrap();
 
-    assert_eq!((pipe.readers(), pipe.lost()), (0, Lost::default()));
+    assert_eq!((readers(&pipe), pipe.lost()), (0, Lost::default()));
     assert!(pipe.take_notices().is_empty());
 }
 
 #[test]
-fn each_reader_of_a_pipe_begins_with_the_run_and_the_last_summary() {
+fn each_reader_of_a_pipe_first_receives_the_run_and_the_last_summary() {
     let folder = tempfile::tempdir().unwrap();
     let (mut pipe, path) = fifo(folder.path());
     pipe.export(&[run(), tick(0), summary(1)]).unwrap();
     for round in 0..3 {
         // Opening waits until the other end is open too.
         let mut reader = BufReader::new(File::open(&path).unwrap());
-        wait_until("it reads", || pipe.readers() == 1);
+        wait_until("it reads", || readers(&pipe) == 1);
         let steps = 1 + round;
         pipe.export(&[tick(round + 1), summary(steps + 1)]).unwrap();
 
@@ -109,13 +113,13 @@ fn each_reader_of_a_pipe_begins_with_the_run_and_the_last_summary() {
             ]
         );
         drop(reader);
-        wait_until("it left", || pipe.readers() == 0);
+        wait_until("it left", || readers(&pipe) == 0);
     }
     assert_eq!(pipe.lost(), Lost::default());
 }
 
 #[test]
-fn two_readers_of_a_socket_each_have_a_stream_of_their_own() {
+fn each_reader_of_a_socket_has_its_own_stream() {
     let folder = tempfile::tempdir().unwrap();
     let (mut pipe, path) = socket(folder.path());
     assert_eq!(
@@ -124,10 +128,10 @@ fn two_readers_of_a_socket_each_have_a_stream_of_their_own() {
     );
     pipe.export(&[run(), summary(1)]).unwrap();
     let mut one = BufReader::new(UnixStream::connect(&path).unwrap());
-    wait_until("one reads", || pipe.readers() == 1);
+    wait_until("one reads", || readers(&pipe) == 1);
     pipe.export(&[tick(0), summary(2)]).unwrap();
     let mut two = BufReader::new(UnixStream::connect(&path).unwrap());
-    wait_until("two read", || pipe.readers() == 2);
+    wait_until("two read", || readers(&pipe) == 2);
     pipe.export(&[tick(1)]).unwrap();
 
     assert_eq!(
@@ -136,7 +140,7 @@ fn two_readers_of_a_socket_each_have_a_stream_of_their_own() {
     );
     assert_eq!(lines(&mut two, 3), ["run", "summary 2", "tick 1"]);
     drop(one);
-    wait_until("one left", || pipe.readers() == 1);
+    wait_until("one left", || readers(&pipe) == 1);
     pipe.export(&[tick(2)]).unwrap();
     assert_eq!(lines(&mut two, 1), ["tick 2"]);
     drop(pipe);
@@ -145,13 +149,13 @@ fn two_readers_of_a_socket_each_have_a_stream_of_their_own() {
 }
 
 #[test]
-fn a_reader_that_stops_loses_whole_records_that_are_counted_and_delays_nobody() {
+fn a_reader_that_stops_loses_whole_counted_records_and_delays_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let (mut pipe, path) = socket(folder.path());
     pipe.export(&[run()]).unwrap();
     let mut stopped = UnixStream::connect(&path).unwrap();
     let quick = UnixStream::connect(&path).unwrap();
-    wait_until("both read", || pipe.readers() == 2);
+    wait_until("both read", || readers(&pipe) == 2);
     let read = std::thread::spawn(move || {
         Records::new(quick, Kind::ALL)
             .map(Result::unwrap)
@@ -181,7 +185,7 @@ fn a_reader_that_stops_loses_whole_records_that_are_counted_and_delays_nobody() 
     stopped.read_to_end(&mut behind).unwrap();
 
     let mut records = Records::new(&behind[..], Kind::ALL);
-    let seen: Vec<_> = records.by_ref().map(|r| told(&r.unwrap())).collect();
+    let seen: Vec<_> = records.by_ref().map(|r| label(&r.unwrap())).collect();
     assert_eq!(records.tally().skipped.total(), 0);
     assert_eq!(seen.last().unwrap(), "summary 9");
     let got = seen.len() + read.join().unwrap();
@@ -189,28 +193,28 @@ fn a_reader_that_stops_loses_whole_records_that_are_counted_and_delays_nobody() 
 }
 
 #[test]
-fn a_reader_of_a_pipe_that_leaves_in_the_middle_of_a_full_one_takes_nothing_along() {
+fn a_reader_that_leaves_a_full_pipe_costs_the_next_reader_no_line() {
     let folder = tempfile::tempdir().unwrap();
     let (mut pipe, path) = fifo(folder.path());
     pipe.export(&[run()]).unwrap();
     let mut first = File::open(&path).unwrap();
-    wait_until("it reads", || pipe.readers() == 1);
+    wait_until("it reads", || readers(&pipe) == 1);
     for number in 0..200 {
         pipe.export(&[tick(number)]).unwrap();
     }
     first.read_exact(&mut [0; 100]).unwrap();
     drop(first);
-    wait_until("it left", || pipe.readers() == 0);
+    wait_until("it left", || readers(&pipe) == 0);
 
     let mut second = BufReader::new(File::open(&path).unwrap());
-    wait_until("another reads", || pipe.readers() == 1);
+    wait_until("another reads", || readers(&pipe) == 1);
     pipe.export(&[tick(200)]).unwrap();
 
     assert_eq!(lines(&mut second, 2), ["run", "tick 200"]);
 }
 
 #[test]
-fn a_line_larger_than_a_pipe_arrives_whole() {
+fn a_line_larger_than_the_pipe_buffer_arrives_complete() {
     let folder = tempfile::tempdir().unwrap();
     let (mut pipe, path) = fifo(folder.path());
     let large = RunRecord {
@@ -225,12 +229,12 @@ fn a_line_larger_than_a_pipe_arrives_whole() {
 }
 
 #[test]
-fn what_is_left_at_the_end_is_delivered_and_a_stopped_reader_is_not_waited_for() {
+fn finish_delivers_the_remaining_lines_but_does_not_wait_for_a_stopped_reader() {
     let folder = tempfile::tempdir().unwrap();
     let (mut pipe, path) = fifo(folder.path());
     pipe.export(&[run()]).unwrap();
     let stopped = File::open(&path).unwrap();
-    wait_until("it reads", || pipe.readers() == 1);
+    wait_until("it reads", || readers(&pipe) == 1);
     for number in 0..200 {
         pipe.export(&[tick(number)]).unwrap();
     }
@@ -242,7 +246,7 @@ fn what_is_left_at_the_end_is_delivered_and_a_stopped_reader_is_not_waited_for()
 }
 
 #[test]
-fn a_thread_that_hangs_is_not_waited_for_at_the_end() {
+fn finish_does_not_wait_for_a_thread_that_hangs() {
     let (release, held) = std::sync::mpsc::channel::<()>();
     let pipe = PipeExporter::start(move |_| {
         let _ = held.recv();
@@ -255,14 +259,14 @@ fn a_thread_that_hangs_is_not_waited_for_at_the_end() {
 }
 
 #[test]
-fn what_its_thread_costs_is_told() {
+fn the_cpu_time_of_the_thread_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let (pipe, _) = fifo(folder.path());
     wait_until("CPU time is counted", || !pipe.cpu_time().is_zero());
 }
 
 #[test]
-fn a_named_pipe_that_others_may_write_to_is_refused_and_one_that_they_may_read_is_not() {
+fn open_refuses_a_named_pipe_that_others_may_write_but_not_one_that_they_may_read() {
     let folder = tempfile::tempdir().unwrap();
     let (first, path) = fifo(folder.path());
     drop(first);
@@ -276,7 +280,7 @@ fn a_named_pipe_that_others_may_write_to_is_refused_and_one_that_they_may_read_i
 }
 
 #[test]
-fn a_named_pipe_of_another_user_is_refused() {
+fn open_refuses_a_named_pipe_of_another_user() {
     let folder = tempfile::tempdir().unwrap();
     let (first, path) = fifo(folder.path());
     drop(first);
@@ -292,7 +296,7 @@ fn a_named_pipe_of_another_user_is_refused() {
 }
 
 #[test]
-fn what_is_in_the_way_is_named_and_a_dead_socket_is_replaced() {
+fn open_names_a_file_in_the_way_and_replaces_a_dead_socket() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("records");
     fs::write(&path, "mine").unwrap();
@@ -317,14 +321,14 @@ fn what_is_in_the_way_is_named_and_a_dead_socket_is_replaced() {
 }
 
 #[test]
-fn what_somebody_puts_in_the_place_of_a_pipe_is_not_written_to_and_told_of_once() {
+fn a_file_that_replaced_the_pipe_is_not_written_and_is_reported_once() {
     let folder = tempfile::tempdir().unwrap();
     let (mut pipe, path) = fifo(folder.path());
     let theirs = folder.path().join("theirs");
     fs::write(&theirs, "").unwrap();
     fs::rename(&theirs, &path).unwrap();
     let mut notices = Vec::new();
-    wait_until("it is told of", || {
+    wait_until("a notice reports it", || {
         pipe.export(&[run(), tick(1)]).unwrap();
         notices.extend(pipe.take_notices());
         !notices.is_empty()
@@ -338,7 +342,7 @@ fn what_somebody_puts_in_the_place_of_a_pipe_is_not_written_to_and_told_of_once(
 }
 
 #[test]
-fn a_pipe_that_somebody_removed_is_made_again() {
+fn exporter_recreates_a_removed_pipe() {
     let folder = tempfile::tempdir().unwrap();
     let (mut pipe, path) = fifo(folder.path());
     pipe.export(&[run()]).unwrap();
@@ -355,7 +359,7 @@ fn a_pipe_that_somebody_removed_is_made_again() {
 }
 
 #[test]
-fn ranks_have_a_path_each() {
+fn each_rank_has_its_own_path() {
     assert_eq!(Address::of("/run/x", 0), Address::Fifo("/run/x".into()));
     assert_eq!(
         Address::of("unix:/run/x", 3),

@@ -1,11 +1,8 @@
-//! The response to a request.
+//! Builds the HTTP response to a scrape.
 
-use std::io::Write;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use http_body_util::Full;
 use hyper::header::{
     ACCEPT, ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName,
@@ -13,6 +10,7 @@ use hyper::header::{
 };
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 
+use super::super::gzip;
 use super::super::host_header::ServedNames;
 use super::Shared;
 use crate::encode::prometheus::{self, Form};
@@ -44,18 +42,18 @@ impl Answered {
             return plain(StatusCode::MISDIRECTED_REQUEST, ELSEWHERE);
         }
         match request.uri().path() {
-            "/metrics" => metrics(request.headers(), &self.shared.stands()),
+            "/metrics" => metrics(request.headers(), &self.shared.current()),
             "/" => plain(StatusCode::OK, WHERE),
             _ => plain(StatusCode::NOT_FOUND, WHERE),
         }
     }
 }
 
-fn metrics(asked: &HeaderMap, stands: &Snapshot) -> Response<Full<Bytes>> {
-    let form = Form::accepted(&all(asked, &ACCEPT));
-    let text = prometheus::encode([stands], form);
-    let zipped = takes_gzip(&all(asked, &ACCEPT_ENCODING))
-        .then(|| gzip(text.as_bytes()))
+fn metrics(request_headers: &HeaderMap, snapshot: &Snapshot) -> Response<Full<Bytes>> {
+    let form = Form::accepted(&header_values(request_headers, &ACCEPT));
+    let text = prometheus::encode([snapshot], form);
+    let zipped = takes_gzip(&header_values(request_headers, &ACCEPT_ENCODING))
+        .then(|| gzip(text.as_bytes()).ok())
         .flatten();
     let encoded = zipped.is_some();
     let mut answer = Response::new(Full::from(zipped.unwrap_or_else(|| text.into_bytes())));
@@ -87,7 +85,7 @@ fn guard(headers: &mut HeaderMap) {
 }
 
 /// All values of a header, joined into one list.
-fn all(headers: &HeaderMap, name: &HeaderName) -> String {
+fn header_values(headers: &HeaderMap, name: &HeaderName) -> String {
     let values = headers.get_all(name).iter();
     let texts: Vec<&str> = values.filter_map(|value| value.to_str().ok()).collect();
     texts.join(",")
@@ -103,10 +101,4 @@ fn takes_gzip(accept: &str) -> bool {
         });
         named && !refused
     })
-}
-
-fn gzip(text: &[u8]) -> Option<Vec<u8>> {
-    let mut encoder = GzEncoder::new(Vec::with_capacity(text.len() / 8), Compression::fast());
-    encoder.write_all(text).ok()?;
-    encoder.finish().ok()
 }

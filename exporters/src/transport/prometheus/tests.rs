@@ -44,7 +44,7 @@ fn ask_by(
 }
 
 #[test]
-fn the_run_as_it_stands_is_answered_in_the_form_asked_for() {
+fn a_scrape_gets_the_current_state_in_the_requested_format() {
     let exporter = open();
 
     let (head, body) = ask(&exporter, "GET /metrics", "");
@@ -60,7 +60,7 @@ fn the_run_as_it_stands_is_answered_in_the_form_asked_for() {
 }
 
 #[test]
-fn gzip_goes_to_those_who_take_it() {
+fn only_clients_that_accept_gzip_get_it() {
     let exporter = open();
     let (head, body) = ask(&exporter, "GET /metrics", "Accept-Encoding: br, gzip\r\n");
     assert!(head.contains("content-encoding: gzip"), "{head}");
@@ -75,7 +75,7 @@ fn gzip_goes_to_those_who_take_it() {
 }
 
 #[test]
-fn nothing_else_is_answered() {
+fn other_paths_and_methods_get_an_error() {
     let exporter = open();
     for (line, status) in [
         ("GET /../etc/passwd", "404"),
@@ -95,7 +95,7 @@ fn nothing_else_is_answered() {
 }
 
 #[test]
-fn a_page_that_calls_it_by_another_name_reads_nothing() {
+fn a_request_with_a_foreign_host_name_gets_no_metrics() {
     let exporter = open();
     let port = exporter.address().port();
     for good in [format!("127.0.0.1:{port}"), format!("LocalHost:{port}")] {
@@ -115,19 +115,19 @@ fn a_page_that_calls_it_by_another_name_reads_nothing() {
 }
 
 #[test]
-fn a_scrape_that_is_under_way_does_not_hold_up_the_export_thread() {
+fn a_scrape_in_progress_does_not_delay_the_export_thread() {
     let mut exporter = open();
-    let under_way = exporter.shared.stands();
+    let under_way = exporter.shared.current();
 
     let tick = RecordBody::Tick(test_records::tick(2));
     exporter.export(&[test_records::record(2, tick)]).unwrap();
 
     assert_eq!(under_way.at_unix_nano(), 1, "it stays as it was");
-    assert_eq!(exporter.shared.stands().at_unix_nano(), 2);
+    assert_eq!(exporter.shared.current().at_unix_nano(), 2);
 }
 
 #[test]
-fn what_answering_costs_is_told() {
+fn the_cpu_time_of_answers_is_reported() {
     let exporter = open();
     let before = exporter.cpu_time();
     let end = Instant::now() + DEADLINE;
@@ -138,7 +138,7 @@ fn what_answering_costs_is_told() {
 }
 
 #[test]
-fn silent_clients_are_cut_off_and_others_answered_after_them() {
+fn silent_clients_are_disconnected_and_later_clients_get_an_answer() {
     let exporter = open();
     // They take every place, and one has asked half a question.
     let mut silent: Vec<TcpStream> = (0..CONNECTIONS).map(|_| connect(&exporter)).collect();
@@ -158,7 +158,7 @@ fn silent_clients_are_cut_off_and_others_answered_after_them() {
 }
 
 #[test]
-fn an_address_is_free_again_when_the_session_ends_even_where_a_forked_child_holds_the_socket() {
+fn the_end_of_the_session_frees_the_address_even_if_a_forked_child_holds_the_socket() {
     let exporter = open();
     let address = exporter.address();
     let of_a_child = exporter.socket.try_clone().unwrap();
@@ -171,7 +171,7 @@ fn an_address_is_free_again_when_the_session_ends_even_where_a_forked_child_hold
 }
 
 #[test]
-fn an_address_that_is_taken_is_an_error() {
+fn open_fails_if_the_address_is_in_use() {
     let exporter = open();
     let port = exporter.address().port();
     let error = PrometheusExporter::open("127.0.0.1", port).err().unwrap();

@@ -82,7 +82,7 @@ fn a_notice_is_an_event_with_its_code_its_text_and_its_severity() {
 }
 
 #[test]
-fn a_finding_is_sent_once_and_not_before_there_is_a_steady_state() {
+fn a_finding_is_sent_once_after_the_steady_state_begins() {
     let findings = || {
         vec![
             finding("gpu_shared", "GPU 0: 30 % is of others."),
@@ -110,7 +110,7 @@ fn a_finding_is_sent_once_and_not_before_there_is_a_steady_state() {
 }
 
 #[test]
-fn the_end_of_a_run_is_its_verdict_with_its_numbers_and_a_record_for_each_remedy() {
+fn the_end_of_a_run_sends_its_verdict_and_a_log_record_for_each_remedy() {
     let end = SummaryRecord {
         state: RunState::Finished,
         loop_name: Some("train".to_owned()),
@@ -163,7 +163,7 @@ fn the_end_of_a_run_is_its_verdict_with_its_numbers_and_a_record_for_each_remedy
 }
 
 #[test]
-fn log_records_are_in_the_runs_span_where_it_is_sent_and_else_in_the_launchers() {
+fn log_records_belong_to_the_runs_span_if_sent_or_else_to_the_launchers_span() {
     let launcher: Parent = LAUNCHER.parse().unwrap();
     let notice = || {
         let notice = Notice::StepsDropped { count: 7 };
@@ -185,7 +185,7 @@ fn log_records_are_in_the_runs_span_where_it_is_sent_and_else_in_the_launchers()
 }
 
 #[test]
-fn json_writes_log_records_as_the_protocol_has_it() {
+fn json_log_records_follow_the_protocol() {
     let parent: Parent = LAUNCHER.parse().unwrap();
     let notice = Notice::StepsDropped { count: 7 };
     let found = logs_of(

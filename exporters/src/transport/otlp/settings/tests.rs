@@ -5,7 +5,7 @@ fn read(given: &[(&str, &str)], environment: &[(&str, &str)]) -> Settings {
         .iter()
         .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
         .collect();
-    Settings::read(&Given::parse(&options).unwrap(), &|name| {
+    Settings::read(&Arguments::parse(&options).unwrap(), &|name| {
         environment
             .iter()
             .find(|(known, _)| *known == name)
@@ -13,12 +13,12 @@ fn read(given: &[(&str, &str)], environment: &[(&str, &str)]) -> Settings {
     })
 }
 
-fn endpoint_of(line: Option<Line>) -> String {
-    line.unwrap().endpoint.to_string()
+fn endpoint_of(target: Option<Target>) -> String {
+    target.unwrap().endpoint.to_string()
 }
 
 #[test]
-fn the_general_endpoint_gets_the_signals_path_and_its_own_is_taken_as_it_is() {
+fn the_general_endpoint_gets_a_path_and_a_signals_own_endpoint_is_used_verbatim() {
     let general = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:9/base/");
     let settings = read(&[("spans", "true")], &[general]);
     assert_eq!(
@@ -44,7 +44,7 @@ fn the_general_endpoint_gets_the_signals_path_and_its_own_is_taken_as_it_is() {
 }
 
 #[test]
-fn without_a_word_it_is_this_machine_every_ten_seconds() {
+fn the_default_is_this_machine_every_ten_seconds() {
     let settings = read(&[], &[]);
     assert_eq!(settings.pace.interval, Duration::from_secs(10));
     assert_eq!(
@@ -57,7 +57,7 @@ fn without_a_word_it_is_this_machine_every_ten_seconds() {
 }
 
 #[test]
-fn arguments_go_before_the_environment() {
+fn arguments_take_precedence_over_the_environment() {
     let environment = [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://a:1"),
         ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://b:2"),
@@ -75,7 +75,7 @@ fn arguments_go_before_the_environment() {
 }
 
 #[test]
-fn what_cannot_be_read_is_refused_once_and_the_default_holds() {
+fn an_invalid_variable_is_reported_once_and_the_default_applies() {
     let environment = [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317"),
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "smoke"),
@@ -105,7 +105,7 @@ fn what_cannot_be_read_is_refused_once_and_the_default_holds() {
 }
 
 #[test]
-fn headers_are_decoded_and_a_wrong_one_is_named_by_its_place_and_not_repeated() {
+fn headers_are_decoded_and_an_error_gives_the_position_but_not_the_value() {
     let settings = read(
         &[],
         &[(
@@ -127,7 +127,7 @@ fn headers_are_decoded_and_a_wrong_one_is_named_by_its_place_and_not_repeated() 
 }
 
 #[test]
-fn opentelemetrys_own_switches_hold() {
+fn opentelemetrys_switches_disable_the_signals() {
     assert!(
         read(&[], &[("OTEL_SDK_DISABLED", "true")])
             .metrics
@@ -145,7 +145,7 @@ fn opentelemetrys_own_switches_hold() {
 }
 
 #[test]
-fn a_signals_own_variables_are_of_that_signal_alone() {
+fn variables_of_one_signal_do_not_affect_the_others() {
     let settings = read(
         &[],
         &[
@@ -170,7 +170,7 @@ fn a_signals_own_variables_are_of_that_signal_alone() {
 }
 
 #[test]
-fn an_argument_that_makes_no_sense_is_an_error_that_names_it() {
+fn the_error_for_an_invalid_argument_names_it() {
     for (name, value) in [
         ("endpoint", "localhost:4318"),
         ("protocol", "udp"),
@@ -179,7 +179,7 @@ fn an_argument_that_makes_no_sense_is_an_error_that_names_it() {
         ("colour", "red"),
     ] {
         let options = [(name.to_owned(), value.to_owned())].into();
-        let problem = Given::parse(&options).unwrap_err();
+        let problem = Arguments::parse(&options).unwrap_err();
         assert!(problem.contains(name), "{problem}");
     }
 }
