@@ -6,13 +6,13 @@
 //! reports it and the default applies. An invalid argument is an error.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use headspace_agent::notice::Notice;
 use http::{HeaderName, HeaderValue, Uri};
 
 use super::super::background::Pace;
-use crate::catalog::Options;
 
 /// Default interval between two exports.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -87,7 +87,7 @@ impl Arguments {
     /// # Errors
     ///
     /// Returns a message that names the invalid argument, the problem, and how to fix it.
-    pub fn parse(options: &Options) -> Result<Self, String> {
+    pub fn parse(options: &BTreeMap<String, String>) -> Result<Self, String> {
         let mut arguments = Self::default();
         for (name, value) in options {
             let wrong = |problem: String| format!("`{name}`: {problem}");
