@@ -63,10 +63,8 @@ impl Compactor {
     #[must_use]
     pub fn digest() -> Self {
         Self {
-            merge: u32::MAX,
             keep_epochs: false,
-            pending: None,
-            summary: None,
+            ..Self::new(u32::MAX)
         }
     }
 
