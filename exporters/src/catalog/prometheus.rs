@@ -71,13 +71,12 @@ pub(super) fn open(host: &str, port: u16, place: &Place) -> Result<Opened, Desti
 }
 
 pub(super) fn parse_textfile(options: &Options) -> Result<Destination, DestinationError> {
-    match options.get("at").filter(|folder| !folder.is_empty()) {
-        Some(folder) => Ok(Destination::Textfile(PathBuf::from(folder))),
-        None => {
-            let problem = "the folder is missing (write `textfile:/var/lib/node_exporter`)";
-            Err(DestinationError::invalid("textfile", problem))
-        }
-    }
+    let folder = options.get("at").filter(|folder| !folder.is_empty());
+    let folder = folder.ok_or_else(|| {
+        let problem = "the folder is missing (write `textfile:/var/lib/node_exporter`)";
+        DestinationError::invalid("textfile", problem)
+    })?;
+    Ok(Destination::Textfile(PathBuf::from(folder)))
 }
 
 pub(super) fn open_textfile(folder: &Path) -> Result<Opened, DestinationError> {

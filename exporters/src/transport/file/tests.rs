@@ -1,6 +1,5 @@
 //! Tests the file exporter on a real file system.
 
-use std::os::fd::AsRawFd;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use headspace_agent::model::record::RunRecord;
