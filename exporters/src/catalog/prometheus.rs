@@ -72,10 +72,11 @@ pub(super) fn open(host: &str, port: u16, place: &Place) -> Result<Opened, Desti
 
 pub(super) fn parse_textfile(options: &Options) -> Result<Destination, DestinationError> {
     let folder = options.get("at").filter(|folder| !folder.is_empty());
-    let missing = "the folder is missing (write `textfile:/var/lib/node_exporter`)";
-    folder
-        .map(|folder| Destination::Textfile(PathBuf::from(folder)))
-        .ok_or_else(|| DestinationError::invalid("textfile", missing))
+    let folder = folder.ok_or_else(|| {
+        let problem = "the folder is missing (write `textfile:/var/lib/node_exporter`)";
+        DestinationError::invalid("textfile", problem)
+    })?;
+    Ok(Destination::Textfile(PathBuf::from(folder)))
 }
 
 pub(super) fn open_textfile(folder: &Path) -> Result<Opened, DestinationError> {

@@ -61,10 +61,8 @@ impl Compactor {
     /// Keeps the minimum that describes the run: all ticks become one, and epoch records are dropped.
     pub fn digest() -> Self {
         Self {
-            merge: u32::MAX,
             keep_epochs: false,
-            pending: None,
-            summary: None,
+            ..Self::new(u32::MAX)
         }
     }
 

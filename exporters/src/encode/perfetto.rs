@@ -141,8 +141,8 @@ impl Process {
                 self.tick(tick, span, to);
             }
             RecordBody::Epoch(epoch) => {
-                self.loop_of(&epoch.loop_name, to)
-                    .epoch(epoch, at, times.at, to);
+                let entry = self.loop_of(&epoch.loop_name, to);
+                entry.epoch(epoch, at, times.at, to);
             }
             RecordBody::Probe(probe) => self.loop_of(&probe.loop_name, to).probe(probe, to),
             RecordBody::Notice(notice) => self.notice(notice, at, to),

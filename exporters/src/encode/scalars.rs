@@ -52,9 +52,7 @@ impl Scalar {
         self.main_loop.add_record(&record.body);
         match &record.body {
             RecordBody::Tick(tick) => self.tick(tick, &mut values),
-            RecordBody::Summary(summary) => {
-                concluded(summary, &mut values);
-            }
+            RecordBody::Summary(summary) => concluded(summary, &mut values),
             _ => {}
         }
         values.retain(|_, value| value.is_finite());
@@ -93,11 +91,8 @@ impl Scalar {
         for queue in &tick.queues {
             let of = queue.worker.as_ref().map(|worker| format!("/{worker}"));
             let of = of.unwrap_or_default();
-            put(
-                to,
-                format!("queue/{}{of}/depth", queue.name),
-                Some(queue.depth),
-            );
+            let name = format!("queue/{}{of}/depth", queue.name);
+            put(to, name, Some(queue.depth));
         }
         for (key, value) in tick.known_readings() {
             take_reading(&key, value, to);

@@ -77,10 +77,8 @@ impl Logs {
                 let number = numbers.entry(&finding.code).or_default();
                 if self.found.insert((finding.code.clone(), *number)) {
                     let code = text("headspace.finding.code", &finding.code);
-                    self.push(
-                        record,
-                        event("headspace.finding", &finding.text, vec![code]),
-                    );
+                    let event = event("headspace.finding", &finding.text, vec![code]);
+                    self.push(record, event);
                 }
                 *number += 1;
             }
@@ -101,9 +99,10 @@ impl Logs {
             probe: main.and_then(|name| self.probes.get(name)),
             ..Verdict::new(summary)
         };
+        let text = verdict_text(&verdict);
         event(
             "headspace.verdict",
-            verdict_text(&verdict).trim_end(),
+            text.trim_end(),
             verdict_attributes(summary),
         )
     }
@@ -209,10 +208,8 @@ fn verdict_attributes(summary: &SummaryRecord) -> Vec<KeyValue> {
     if let Some(bottleneck) = &summary.bottleneck {
         named("bottleneck.kind", Some(bottleneck.kind.as_str()));
         named("bottleneck.name", bottleneck.name.as_deref());
-        attributes.push(number(
-            "headspace.verdict.bottleneck.confidence",
-            bottleneck.confidence,
-        ));
+        let confidence = "headspace.verdict.bottleneck.confidence";
+        attributes.push(number(confidence, bottleneck.confidence));
     }
     for (what, value) in [
         ("step_ms", summary.steady_step_mean_ms),

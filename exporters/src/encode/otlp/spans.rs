@@ -43,7 +43,7 @@ pub struct Spans {
     parent: Option<Parent>,
     began_unix_nano: u64,
     /// When each running epoch was first reported, by loop and number.
-    epochs: BTreeMap<(String, u64), u64>,
+    pub(super) epochs: BTreeMap<(String, u64), u64>,
     /// When the first replayed steps of a loop were reported, which is when the probe began.
     replays: BTreeMap<String, u64>,
     sampled_at_s: f64,
@@ -85,12 +85,6 @@ impl Spans {
         }
     }
 
-    /// Number of running epochs, for tests.
-    #[cfg(test)]
-    pub(super) fn going_on(&self) -> usize {
-        self.epochs.len()
-    }
-
     fn push(&mut self, mut span: Span) {
         if let Some(parent) = &self.parent {
             parent.adopt(&mut span);
@@ -104,11 +98,8 @@ impl Spans {
         self.last_tick = record.time_unix_nano;
         for entry in &tick.loops {
             // If an epoch ended in this interval, its record came before the tick.
-            if self
-                .ended
-                .get(&entry.name)
-                .is_none_or(|ended| *ended < entry.epoch)
-            {
+            let ended = self.ended.get(&entry.name);
+            if ended.is_none_or(|ended| *ended < entry.epoch) {
                 let epoch = (entry.name.clone(), entry.epoch);
                 self.epochs.entry(epoch).or_insert(from);
             }
@@ -122,12 +113,8 @@ impl Spans {
         }
         self.sampled_at_s = tick.at_s;
         for entry in tick.loops.iter().filter(|entry| entry.steps > 0) {
-            let mut span = span(
-                record,
-                format!("steps {}", entry.name),
-                from,
-                loop_attributes(entry),
-            );
+            let name = format!("steps {}", entry.name);
+            let mut span = span(record, name, from, loop_attributes(entry));
             span.parent_span_id = epoch_span(record, &entry.name, entry.epoch);
             self.push(span);
         }
@@ -185,6 +172,7 @@ impl Spans {
 
     fn take_probe(&mut self, record: &Record, probe: &ProbeRecord) {
         let from = self.replays.remove(&probe.loop_name);
+        let from = from.unwrap_or(record.time_unix_nano);
         let mut attributes = vec![
             text("loop", &probe.loop_name),
             count("steps.replayed", probe.replayed_steps),
@@ -209,12 +197,7 @@ impl Spans {
             ..Event::default()
         });
         let name = format!("probe {}", probe.loop_name);
-        let mut span = span(
-            record,
-            name,
-            from.unwrap_or(record.time_unix_nano),
-            attributes,
-        );
+        let mut span = span(record, name, from, attributes);
         span.events = events.collect();
         self.push(span);
     }
@@ -277,15 +260,15 @@ fn stage_attributes(entry: &StageTick) -> Vec<KeyValue> {
 }
 
 /// A child span of the run's span. It ends at the record's time.
-fn span(record: &Record, name: impl Into<String>, from: u64, attributes: Vec<KeyValue>) -> Span {
+fn span(
+    record: &Record,
+    name: impl Into<String>,
+    from: u64,
+    mut attributes: Vec<KeyValue>,
+) -> Span {
     let name = name.into();
-    let at = (
-        name.as_str(),
-        record.time_unix_nano,
-        format!("{attributes:?}"),
-    );
-    let own = span_id(record, &at);
-    let mut attributes = attributes;
+    let content = format!("{attributes:?}");
+    let own = span_id(record, &(name.as_str(), record.time_unix_nano, content));
     attributes.push(integer("rank", record.rank));
     Span {
         trace_id: trace_id(record),

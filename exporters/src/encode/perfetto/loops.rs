@@ -102,23 +102,14 @@ impl Loop {
             ),
         ] {
             let times = Distribution::from(times);
-            let found = [
-                times.mean_ms(),
-                times.quantile_ms(0.5),
-                times.quantile_ms(0.95),
-            ];
-            for (name, value) in names.into_iter().zip(found) {
+            let (p50, p95) = (times.quantile_ms(0.5), times.quantile_ms(0.95));
+            for (name, value) in names.into_iter().zip([times.mean_ms(), p50, p95]) {
                 notes.extend(value.map(|value| (name, Known::Number(value))));
             }
         }
         let plural = if entry.steps == 1 { "" } else { "s" };
-        to.slice(
-            track,
-            from,
-            until,
-            &format!("{} step{plural}", entry.steps),
-            notes,
-        );
+        let name = format!("{} step{plural}", entry.steps);
+        to.slice(track, from, until, &name, notes);
         self.intervals.push(PhaseInterval {
             phase: entry.phase,
             first_step: entry.first_step,
@@ -155,11 +146,8 @@ impl Loop {
             ("exhausted", Known::Flag(epoch.exhausted)),
         ];
         notes.extend(epoch.samples.map(|n| ("samples", Known::Count(n))));
-        notes.extend(
-            epoch
-                .ttfb_s
-                .map(|s| ("first batch after s", Known::Number(s))),
-        );
+        let ttfb = epoch.ttfb_s.map(Known::Number);
+        notes.extend(ttfb.map(|ttfb| ("first batch after s", ttfb)));
         notes.extend(epoch.boundary_s.map(|s| ("boundary s", Known::Number(s))));
         let track = to.below(self.group, "epochs");
         let began = began.max(self.ended_at);
@@ -226,13 +214,8 @@ impl Loop {
         if let Some((number, began)) = self.epoch.take() {
             let track = to.below(self.group, "epochs");
             let notes = vec![("ended", Known::Flag(false))];
-            to.slice(
-                track,
-                began.max(self.ended_at),
-                at,
-                &format!("epoch {number}"),
-                notes,
-            );
+            let began = began.max(self.ended_at);
+            to.slice(track, began, at, &format!("epoch {number}"), notes);
         }
     }
 

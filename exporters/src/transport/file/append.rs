@@ -44,7 +44,7 @@ pub(super) enum Standing {
 
 /// A file opened for appending.
 pub(super) struct AppendFile<F = File> {
-    file: F,
+    pub(super) file: F,
     /// Device and inode, which identify the file.
     identity: (u64, u64),
     /// Size in bytes after the last append.
@@ -88,12 +88,6 @@ impl AppendFile {
             // still ours, and it is harmless to leave it open.
             Err(_) => Standing::NotOurs,
         }
-    }
-
-    /// The file descriptor's number.
-    #[cfg(test)]
-    pub(super) fn file_descriptor(&self) -> std::os::fd::RawFd {
-        std::os::fd::AsRawFd::as_raw_fd(&self.file)
     }
 
     /// Drops the descriptor without closing it.

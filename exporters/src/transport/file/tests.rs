@@ -129,7 +129,7 @@ fn exporter_reopens_a_closed_descriptor_and_does_not_write_to_its_new_file() {
     let folder = tempfile::tempdir().unwrap();
     let mut exporter = FileExporter::create(folder.path(), 0, FileLimits::default()).unwrap();
     exporter.export(&[tick(0)]).unwrap();
-    let number = exporter.file.file_descriptor();
+    let number = exporter.file.file.as_raw_fd();
 
     // SAFETY: the descriptor is open, and the exporter is the one user of it besides: that it is
     // closed behind the exporter's back is what this test is about.

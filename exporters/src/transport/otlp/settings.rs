@@ -195,15 +195,12 @@ impl Reader<'_> {
                 .endpoint
                 .clone()
                 .or_else(|| self.read("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint));
-            let port = if protocol == Protocol::Grpc {
-                4317
-            } else {
-                4318
-            };
+            let is_grpc = protocol == Protocol::Grpc;
+            let port = if is_grpc { 4317 } else { 4318 };
             let base =
                 general.map_or_else(|| format!("http://localhost:{port}"), |uri| uri.to_string());
             let base = base.trim_end_matches('/');
-            let whole = if protocol == Protocol::Grpc || base.ends_with(path) {
+            let whole = if is_grpc || base.ends_with(path) {
                 base.to_owned()
             } else {
                 format!("{base}/{path}")
