@@ -79,12 +79,12 @@ impl AddAssign for Tally {
 /// Reads records one by one. Memory is bounded by the longest line kept, 8 MiB.
 ///
 /// ```
-/// use headspace_exporters::encode::json_lines::Kind;
+/// use headspace_exporters::encode::json_lines::{Kind, LineError};
 /// use headspace_exporters::encode::reader::Records;
 ///
 /// let mut records = Records::new(&b"not a record\n"[..], Kind::ALL);
 /// assert!(records.next().is_none());
-/// assert_eq!(records.tally().skipped.foreign, 1);
+/// assert_eq!(records.tally().skipped.count(LineError::Foreign), 1);
 /// ```
 pub struct Records<R> {
     lines: Lines<R>,

@@ -74,7 +74,7 @@ pub(super) fn chain<'a>(facts: &'a PipelineFacts, t: &Thresholds) -> (Vec<Node<'
         };
         let busy_ms = mean_ms * calls;
         let at_once = busy_ms / facts.step_ms;
-        let more = at_once.is_finite() && at_once > t.max_over_declared * declared;
+        let more = at_once.is_finite() && at_once > (1.0 + t.max_over_declared) * declared;
         let concurrency = if more && is_of_threads(facts, stage) {
             at_once.ceil()
         } else {

@@ -156,9 +156,9 @@ thresholds! {
 
     // The stages and their order.
 
-    /// The concurrent calls of a stage, compared with its declared concurrency. Above this, the declaration
-    /// is too low. Source: SPDL's ordered stages start up to two extra calls; the value is chosen.
-    max_over_declared: 1.25, "ratio";
+    /// The concurrent calls of a stage above its declared concurrency. Above this, the declaration is too
+    /// low. Source: SPDL's ordered stages start up to two extra calls; the value is chosen.
+    max_over_declared: 0.25, "share of the declaration";
 
     /// The items that make a batch, as counted. Below this, the first stage takes several items per call.
     min_whole_item: 0.99, "items";
