@@ -207,7 +207,7 @@ def test_a_thousand_stages_and_two_hundred_queues_arrive_everywhere_and_no_step_
         env["HEADSPACE_EXPORT"] = f"otlp,prometheus:0,pipe:unix:{path},textfile:{tmp_path}/text"
         pair = side_by_side(
             program,
-            *("crowd.py", "--steps", 400),
+            *("many_stages.py", "--steps", 400),
             last="steps 400",
             env=env,
             meanwhile=scrape_it,
@@ -246,7 +246,7 @@ def test_readers_that_stop_midway_of_a_crowd_cost_no_step(
     with http_collector(lambda _: Answer(503, {"Retry-After": "60"})) as received:
         env = to_collector(received.port, HEADSPACE_INTERVAL="0.05", **PATIENT)
         env["HEADSPACE_EXPORT"] = f"otlp,pipe:unix:{path},pipe:{pipe}"
-        pair = side_by_side(program, *("crowd.py", "--steps", 400), last="steps 400", env=env)
+        pair = side_by_side(program, *("many_stages.py", "--steps", 400), last="steps 400", env=env)
     untouched(pair)
     for reader in readers:
         assert len(reader.all()) == 10

@@ -163,7 +163,7 @@ def test_a_program_ends_as_it_would_and_says_the_same(
 
 
 def test_a_signal_to_the_command_reaches_the_program_itself(program: Programs) -> None:
-    started = start(program, "waits.py")
+    started = start(program, "prints_signals.py")
     started.wait_for("waiting")
     started.send(signal.SIGUSR1)
     started.wait_for("SIGUSR1")

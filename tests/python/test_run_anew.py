@@ -55,7 +55,7 @@ def check(ran: Ran, training: tuple[str, int, int], evaluation: tuple[str, int, 
 
 def test_loaders_that_are_made_anew_and_kept_are_one_loop_each(program: Programs) -> None:
     pytest.importorskip("torch")
-    ran = run(program, "anew.py", "loaders")
+    ran = run(program, "new_loaders_and_pools.py", "loaders")
 
     assert ran.stdout == f"{6 * (80 + 160)}\n"
     check(ran, ("DataLoader", 6, 240), ("DataLoader (evaluation)", 60, 480))
@@ -67,7 +67,7 @@ def test_hugging_faces_trainer_trains_and_its_evaluations_are_one_row(
     program: Programs, workers: int
 ) -> None:
     pytest.importorskip("transformers")
-    ran = run(program, "hugging.py", "--workers", workers, timeout=240.0)
+    ran = run(program, "hf_trainer.py", "--workers", workers, timeout=240.0)
 
     assert (ran.exit_code, ran.stdout.splitlines()[-1]) == (0, "120"), ran.stderr
     shard = "DataLoaderShard"
@@ -81,7 +81,7 @@ def test_hugging_faces_trainer_trains_and_its_evaluations_are_one_row(
 
 
 def test_the_workers_of_pools_that_are_made_anew_are_those_of_one(program: Programs) -> None:
-    ran = program("anew.py", "pools")
+    ran = program("new_loaders_and_pools.py", "pools")
 
     assert ran.stdout == f"{6 * 20540}\n", ran.stderr
     (stage,) = (stage for stage in ran.summary()["stages"] if stage["name"] == "square")

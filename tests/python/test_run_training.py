@@ -50,7 +50,7 @@ def test_a_mode_that_is_set_once_there_is_a_batch_still_tells(program: Programs)
 
 def test_lightnings_validation_is_kept_apart(program: Programs) -> None:
     pytest.importorskip("lightning")
-    ran = run(program, "fits.py")
+    ran = run(program, "lightning_fit.py")
     summary = ran.summary()
 
     assert ran.exit_code == 0, ran.stderr
@@ -60,7 +60,7 @@ def test_lightnings_validation_is_kept_apart(program: Programs) -> None:
 
 def test_a_loader_that_accelerate_prepared_is_watched_as_it_is_iterated(program: Programs) -> None:
     pytest.importorskip("accelerate")
-    summary = run(program, "prepares.py").summary()
+    summary = run(program, "accelerate_prepare.py").summary()
 
     assert (summary["loop"], summary["loop_role"]) == ("DataLoaderShard", "training")
     assert (summary["steps"], summary.get("other_loops", [])) == (200, [])

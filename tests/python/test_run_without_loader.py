@@ -126,7 +126,7 @@ def test_only_the_process_that_the_user_started_says_so(program: Programs, tmp_p
 def drawn(program: Programs, kind: str, count: int = 100, *options: str, **how: Any) -> Ran:
     target = how.pop("target", "draws:get_batch")
     watched = run(
-        program, "draws.py", kind, count, options=("--batch-from", target, *options), **how
+        program, "batch_function.py", kind, count, options=("--batch-from", target, *options), **how
     )
     assert watched.exit_code == 0, watched.stderr
     assert "not everything is measured" not in watched.stderr
@@ -136,7 +136,7 @@ def drawn(program: Programs, kind: str, count: int = 100, *options: str, **how: 
 def same(program: Programs, kind: str, count: int = 100, **how: Any) -> Ran:
     """The batches are those that the program has without headspace."""
     watched = drawn(program, kind, count, **how)
-    assert watched.stdout == program("draws.py", kind, count, timeout=120.0).stdout
+    assert watched.stdout == program("batch_function.py", kind, count, timeout=120.0).stdout
     return watched
 
 

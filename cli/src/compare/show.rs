@@ -7,7 +7,7 @@ use headspace_agent::model::comparison::{
 use headspace_agent::model::record::Estimate;
 use headspace_agent::wording::units::{duration_ms, duration_s, percent};
 
-use headspace_exporters::encode::text::{keep_end, paragraph, table};
+use headspace_exporters::encode::terminal_text::{keep_end, paragraph, table};
 
 /// Widest line.
 const COLUMNS: usize = 80;

@@ -1,6 +1,6 @@
 //! Lays out text in a column next to a name and a state, for a narrow terminal.
 
-use headspace_exporters::encode::text::{left, paragraph, width};
+use headspace_exporters::encode::terminal_text::{left, paragraph, width};
 
 /// Widest line of text, in columns.
 const COLUMNS: usize = 80;

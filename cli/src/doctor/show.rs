@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use headspace_agent::model::record::SourceState;
 use headspace_agent::wording::units::duration_ms;
-use headspace_exporters::encode::text::width;
+use headspace_exporters::encode::terminal_text::width;
 use serde::Serialize;
 
 use super::examine::Examined;

@@ -6,7 +6,7 @@ use headspace_agent::model::Mode;
 use headspace_agent::model::ranks::{RankSummary, RanksRecord};
 use headspace_agent::model::record::SummaryRecord;
 use headspace_agent::wording::units::{duration_ms, percent};
-use headspace_exporters::encode::text::{keep_end, table};
+use headspace_exporters::encode::terminal_text::{keep_end, table};
 use headspace_exporters::run_folder::RankRun;
 
 use super::Reported;

@@ -3,7 +3,6 @@
 pub mod duration_buckets;
 mod finite;
 pub mod json_lines;
-mod lines;
 pub mod merge_ticks;
 #[cfg(feature = "otlp")]
 pub mod otlp;
@@ -14,7 +13,8 @@ pub mod scalars;
 #[cfg(feature = "schema")]
 pub mod schema;
 pub mod snapshot;
-pub mod text;
+mod split_lines;
+pub mod terminal_text;
 mod tick_line;
 pub mod verdict_text;
 

@@ -13,7 +13,7 @@ use headspace_agent::model::Record;
 use memchr::memmem;
 
 use super::json_lines::{BEGINNING, Envelope, Kind, LineError};
-use super::lines::{Line, Lines};
+use super::split_lines::{Line, Lines};
 use super::tick_line::series_tick;
 
 /// Skipped lines, counted by reason. A line that is too long counts as damaged.

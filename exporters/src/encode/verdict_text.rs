@@ -3,7 +3,7 @@
 use headspace_agent::wording::section::{Block, Entry, Fact, Section, Table};
 use headspace_agent::wording::verdict::{Detail, Verdict};
 
-use super::text::{aligned, keep_beginning, keep_end, left, width};
+use super::terminal_text::{aligned, keep_beginning, keep_end, left, width};
 
 /// Widest line of text, in columns.
 const COLUMNS: usize = 100;

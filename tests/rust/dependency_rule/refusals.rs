@@ -106,10 +106,10 @@ fn forbidden_imports_are_each_refused() {
         ("collectors/src/process/mod.rs", "use super::host::cores;"),
         ("collectors/src/host/mod.rs", "use std::net::TcpStream;"),
         (
-            "exporters/src/encode/lines.rs",
+            "exporters/src/encode/split_lines.rs",
             "use crate::transport::File;",
         ),
-        ("exporters/src/encode/lines.rs", "use std::fs::File;"),
+        ("exporters/src/encode/split_lines.rs", "use std::fs::File;"),
         ("cli/src/lib.rs", "use pyo3::prelude::*;"),
         ("agent/src/model/record.rs", "fn f( {"),
     ] {

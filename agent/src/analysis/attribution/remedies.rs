@@ -7,7 +7,7 @@ pub(super) mod action;
 mod buffers;
 mod concurrency;
 mod load_in_workers;
-mod others;
+mod work_and_resources;
 
 use self::action::Action;
 use super::bottleneck::{Binding, Term};
@@ -54,7 +54,7 @@ pub(super) fn remedies(
     let mut remedies: Vec<Remedy> = concurrency::drafts(&context)
         .into_iter()
         .chain(buffers::drafts(&context))
-        .chain(others::drafts(&context))
+        .chain(work_and_resources::drafts(&context))
         .filter_map(|draft| context.predict(draft))
         .collect();
     remedies.sort_by(|a, b| score(b).total_cmp(&score(a)));

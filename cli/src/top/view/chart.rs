@@ -3,7 +3,7 @@
 
 use headspace_agent::model::record::Phase;
 use headspace_agent::wording::units::{duration_ms, duration_s};
-use headspace_exporters::encode::text::{keep_beginning, right};
+use headspace_exporters::encode::terminal_text::{keep_beginning, right};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};

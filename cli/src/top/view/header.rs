@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use headspace_agent::wording::units::{duration_ms, duration_s};
-use headspace_exporters::encode::text::{self, keep_beginning};
+use headspace_exporters::encode::terminal_text::{self as text, keep_beginning};
 use ratatui::text::{Line, Span};
 
 use super::super::state::{Life, Rank};

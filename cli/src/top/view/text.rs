@@ -1,7 +1,7 @@
 //! Formats cells, bars and lines of text with a fixed width.
 
 use headspace_agent::wording::units::{duration_ms, percent};
-use headspace_exporters::encode::text::{self, keep_beginning};
+use headspace_exporters::encode::terminal_text::{self as text, keep_beginning};
 use ratatui::text::Span;
 
 use super::Palette;

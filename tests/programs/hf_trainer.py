@@ -1,5 +1,5 @@
 """Trains by Hugging Face's Trainer, which makes a loader for each evaluation and keeps it:
-`hugging.py [--workers N]`. It knows nothing of headspace."""
+`hf_trainer.py [--workers N]`. It knows nothing of headspace."""
 
 import sys
 

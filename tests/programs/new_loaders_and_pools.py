@@ -1,4 +1,4 @@
-"""Makes loaders and pools anew, and keeps what it made: `anew.py KIND`. Prints the sum of what came."""
+"""Makes loaders and pools anew, and keeps what it made: `new_loaders_and_pools.py KIND`. Prints the sum of what came."""
 
 import multiprocessing
 import sys

@@ -1,4 +1,4 @@
-"""Trains with a function that returns a batch: `draws.py KIND STEPS`. It knows nothing of headspace.
+"""Trains with a function that returns a batch: `batch_function.py KIND STEPS`. It knows nothing of headspace.
 
 Prints how many batches it had, and their sum."""
 
