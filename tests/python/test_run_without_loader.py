@@ -124,7 +124,7 @@ def test_only_the_process_that_the_user_started_says_so(program: Programs, tmp_p
 
 
 def drawn(program: Programs, kind: str, count: int = 100, *options: str, **how: Any) -> Ran:
-    target = how.pop("target", "draws:get_batch")
+    target = how.pop("target", "batch_function:get_batch")
     watched = run(
         program, "batch_function.py", kind, count, options=("--batch-from", target, *options), **how
     )
@@ -149,7 +149,7 @@ def test_the_calls_of_a_function_that_is_named_are_timed(program: Programs) -> N
     assert 90 <= summary["steps"] <= 100
     assert summary["wait_ms"] >= 4.0
     assert summary["compute_ms"] >= 2.0
-    assert ran.kind("run")[0]["loader"]["type"] == "draws.get_batch"
+    assert ran.kind("run")[0]["loader"]["type"] == "batch_function.get_batch"
 
 
 def test_a_function_of_a_module_that_is_imported_is_found_before_it_is_called(
@@ -189,11 +189,11 @@ def test_what_the_function_raises_is_raised(program: Programs, kind: str) -> Non
 
 
 def test_a_function_may_be_a_classs(program: Programs) -> None:
-    assert same(program, "static", target="draws:Data.next").summary()["loop"] == "next"
+    assert same(program, "static", target="batch_function:Data.next").summary()["loop"] == "next"
 
 
 def test_what_yields_batches_is_a_loader(program: Programs) -> None:
-    summary = same(program, "generator", target="draws:stream").summary()
+    summary = same(program, "generator", target="batch_function:stream").summary()
 
     # The first epoch may have begun before the function was found.
     assert summary["epochs"] in (2, 3)
@@ -212,7 +212,7 @@ def test_a_probe_returns_cached_batches_of_the_function(program: Programs) -> No
 def test_a_probe_cannot_end_a_loop_that_calls_a_function(program: Programs) -> None:
     probed = drawn(program, "plain", 2600, "--mode", "probe", "--stop-after-probe")
 
-    assert "`draws:get_batch` returns batches, so its loop goes on" in " ".join(
+    assert "`batch_function:get_batch` returns batches, so its loop goes on" in " ".join(
         probed.stderr.split()
     )
     (begins,) = [n for n in probed.kind("notice") if n["code"] == "probe_begins"]
@@ -222,8 +222,8 @@ def test_a_probe_cannot_end_a_loop_that_calls_a_function(program: Programs) -> N
 @pytest.mark.parametrize(
     ("target", "kind", "why"),
     [
-        ("draws:no_such", "plain", "`draws` has no function `no_such`"),
-        ("draws:get_batch", "never", "was never called by that name"),
+        ("batch_function:no_such", "plain", "`batch_function` has no function `no_such`"),
+        ("batch_function:get_batch", "never", "was never called by that name"),
         ("nowhere:get_batch", "plain", "no module `nowhere` was imported"),
     ],
 )
