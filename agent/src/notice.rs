@@ -89,7 +89,7 @@ pub enum Notice {
         /// Number of batches of the source.
         delivered: u64,
         /// Number of live batches that should come before replay.
-        asked: u64,
+        expected: u64,
         /// Where the user sets the options.
         from: OptionsFrom,
     },
@@ -302,21 +302,21 @@ impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {
             Self::SourceOff { source, reason } => {
-                format!("`{source}` is off for this run: {reason}. The other sources go on.")
+                format!("`{source}` is off for this run: {reason}. The other sources continue.")
             }
             Self::SourceSilent { source, seconds } => format!(
                 "`{source}` has not answered for {seconds} s: what it reads (a driver, a file \
-                 system) is stuck. Its readings are missing until it does."
+                 system) is stuck. Its readings are missing until it answers."
             ),
             Self::ExporterOff { exporter, reason } => format!(
-                "`{exporter}` is off for this run: {reason}. Training goes on; what it did not \
-                 deliver is counted as dropped."
+                "`{exporter}` is off for this run: {reason}. Training continues. Records that it \
+                 did not deliver are counted as dropped."
             ),
             Self::IntegrationOff {
                 integration,
                 reason,
             } => format!(
-                "`{integration}` is off for this run: {reason}. Training and the run folder go on \
+                "`{integration}` is off for this run: {reason}. Training and the run folder continue \
                  without it."
             ),
             Self::RecordsDropped { count, reason } => format!(
@@ -324,16 +324,16 @@ impl fmt::Display for Notice {
                  --interval`, `HEADSPACE_INTERVAL`), or write to a faster disk."
             ),
             Self::ExportFailing { exporter, reason } => format!(
-                "`{exporter}` does not deliver: {reason}. It is tried again; training and the run \
-                 folder go on without it."
+                "`{exporter}` does not deliver: {reason}. headspace tries again; training and the \
+                 run folder continue without it."
             ),
             Self::ExportResumed { exporter, lost } => format!(
-                "`{exporter}` delivers again, after {lost} that were given up. Totals are whole; \
-                 levels in between are missing there."
+                "`{exporter}` delivers again. {lost} deliveries were given up: totals are complete, but \
+                 levels of that time are missing there."
             ),
             Self::SpansDropped { exporter, count } => format!(
                 "`{exporter}` dropped {count} spans: the collector refused them, or does not take \
-                 them fast enough. What they told is in the run folder."
+                 them fast enough. The run folder has the same data."
             ),
             Self::LogRecordsDropped { exporter, count } => format!(
                 "`{exporter}` dropped {count} log records: the collector refused them, or does not \
@@ -369,10 +369,10 @@ impl fmt::Display for Notice {
             Self::SourceEndedEarly {
                 loop_name,
                 delivered,
-                asked,
+                expected,
                 from,
             } => format!(
-                "`{loop_name}` ended after {delivered} batches, before the {asked} that should \
+                "`{loop_name}` ended after {delivered} batches, before the {expected} that should \
                  come before replay. Set `{}`, or use a longer source.",
                 from.with(LoopOption::ReturnCachesAfter, &delivered.to_string())
             ),

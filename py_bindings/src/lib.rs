@@ -12,6 +12,7 @@
     reason = "PyO3 makes arguments by value"
 )]
 
+mod clock;
 mod command;
 mod follower;
 mod interpreter;
@@ -29,11 +30,12 @@ mod _native {
 
     #[pymodule_export]
     use super::{
+        clock::ticks,
         command::run_command,
         follower::Follower,
         interpreter::busy_threads::threads_beyond,
         loops::{iterator::LoopIterator, wrapped_loader::Loop},
-        session::{Session, ticks},
+        session::Session,
         stages::call_across_frames::Task,
         stages::process_slots::{finish_worker, works_for_another},
         stages::queue_depths::{observe_queue, watch_queue},

@@ -5,13 +5,12 @@ pub(crate) mod start_agent;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use headspace_agent::model::record::{ProbeRecord, RunRecord, SummaryRecord};
 use headspace_agent::notice::Notice;
-use headspace_agent::port::MonotonicClock;
 use headspace_agent::runtime::Agent;
 use headspace_agent::wording::verdict::Verdict;
 use headspace_collectors::workers::Marker;
@@ -23,18 +22,6 @@ use pyo3::prelude::*;
 use crate::interpreter::Interpreter;
 use crate::session::start_agent::{Configuration, Surroundings};
 use crate::stages::process_slots;
-
-/// The clock of the process, so that a time stamp from before a session can be the session's origin.
-pub(crate) fn clock() -> &'static MonotonicClock {
-    static CLOCK: OnceLock<MonotonicClock> = OnceLock::new();
-    CLOCK.get_or_init(MonotonicClock::new)
-}
-
-/// A time stamp of the process's clock, for `origin`.
-#[pyfunction]
-pub(crate) fn ticks() -> u64 {
-    clock().ticks()
-}
 
 /// A started run. Private: `headspace.start` returns the public `Session`.
 #[pyclass(module = "headspace._native", frozen)]

@@ -24,7 +24,7 @@ PATIENT = {
 
 
 @dataclass(frozen=True)
-class Course:
+class Progress:
     """How a training went, as its records say."""
 
     steps: int
@@ -33,13 +33,13 @@ class Course:
     longest_ms: float
 
     @staticmethod
-    def of(records: list[Record]) -> Course:
+    def of(records: list[Record]) -> Progress:
         summary = of_kind(records, "summary")[-1]
         assert summary["state"] == "finished"
         assert summary["dropped"]["steps"] == 0
         assert steps_in_ticks(records) == summary["steps"]
         entries = [entry for tick in of_kind(records, "tick") for entry in tick["loops"]]
-        return Course(
+        return Progress(
             summary["steps"],
             summary["steady_step_time_ms"],
             summary["step_p95_ms"],
@@ -92,8 +92,8 @@ def untouched(
     """
     troubled, calm = pair.troubled, pair.calm
     assert (troubled.exit_code, troubled.stdout) == (calm.exit_code, calm.stdout), troubled.stderr
-    went = Course.of(troubled.records() if records is None else records)
-    would = Course.of(calm.records())
+    went = Progress.of(troubled.records() if records is None else records)
+    would = Progress.of(calm.records())
     assert went.steps == would.steps
     assert went.median_ms < 1.5 * would.median_ms + 1, (went, would)
     assert went.p95_ms < 2 * would.p95_ms + 50, (went, would)

@@ -1,4 +1,4 @@
-"""Documents and comments name files that exist."""
+"""Documents and comments name files that exist, and links lead to headings that exist."""
 
 from __future__ import annotations
 
@@ -35,3 +35,22 @@ def test_every_named_source_file_exists() -> None:
                     if path not in ends
                 ]
     assert not missing
+
+
+def test_every_link_to_a_heading_has_one() -> None:
+    def anchors(path: Path) -> set[str]:
+        headings = re.findall(r"(?m)^#+ (.*)$", path.read_text())
+        plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+        return {heading.replace(" ", "-") for heading in plain}
+
+    listed = subprocess.run(
+        ["git", "ls-files", "*.md"], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    wrong = []
+    for name in listed.stdout.split():
+        page = ROOT / name
+        for path, anchor in re.findall(r"\]\(([\w./-]*)#([\w-]+)\)", page.read_text()):
+            target = (page.parent / path).resolve() if path else page
+            if not target.is_file() or anchor not in anchors(target):
+                wrong.append(f"{name}: {path}#{anchor}")
+    assert not wrong

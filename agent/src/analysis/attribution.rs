@@ -21,6 +21,7 @@ mod queueing_model;
 mod remedies;
 mod simulation;
 mod stage_order;
+mod term;
 pub mod thresholds;
 
 pub use self::conclusion::{Attribution, Bottleneck, Limit, Remedy};
@@ -48,8 +49,14 @@ pub fn attribute_with(pipeline: &PipelineFacts, thresholds: &Thresholds) -> Attr
     };
     let predictor = Predictor::of(&model);
     let binding = binding(&predictor);
+    let bottleneck = binding.map(|found| conclude(&model, found));
+    let mut remedies = remedies(&model, &predictor, binding);
+    for remedy in &mut remedies {
+        remedy.concerns_bottleneck =
+            (bottleneck.as_ref()).is_some_and(|found| found.is_changed_by(remedy));
+    }
     Attribution {
-        bottleneck: binding.map(|found| conclude(&model, found)),
-        remedies: remedies(&model, &predictor, binding),
+        bottleneck,
+        remedies,
     }
 }

@@ -55,6 +55,7 @@ mod between_windows;
 mod core_waits;
 mod drift;
 mod intervals;
+mod kept_steps;
 mod probe_windows;
 #[cfg(test)]
 mod tests;
@@ -66,7 +67,7 @@ use self::between_windows::Between;
 use self::core_waits::Undisturbed;
 use self::drift::Levels;
 use self::intervals::{Draw, intervals};
-use self::probe_windows::Kept;
+use self::kept_steps::Kept;
 pub use self::probe_windows::{Unused, WindowAnalysis};
 use super::resources::CoresInUse;
 use super::statistics::bootstrap::Blocks;
@@ -87,7 +88,7 @@ const DISAGREE: f64 = 8.0;
 /// random steady pipelines meets both conditions.
 const SPREAD_PCT: f64 = 10.0;
 /// The verdict warns if the loop's thread waited for a core during at least this share of the probe.
-const CROWDED: f64 = 0.2;
+const OVERSUBSCRIBED: f64 = 0.2;
 /// Largest half-width of an interval that is still reported, in percentage points.
 const WIDEST: f64 = 25.0;
 /// Below this share of the live step, a step in replay may be only a launch on a device.
@@ -316,7 +317,7 @@ fn evaluate(undisturbed: &Undisturbed, kept: &[Kept<'_>]) -> Result<Found, NoFlo
     let share = undisturbed.share;
     let warnings = [
         disagree.then_some(FloorWarning::WindowsDiffer { spread_pct }),
-        (share > CROWDED).then_some(FloorWarning::Oversubscribed { share }),
+        (share > OVERSUBSCRIBED).then_some(FloorWarning::Oversubscribed { share }),
         (idle && !disagree).then_some(FloorWarning::NextToNothing {
             floor_ms: means.floor,
         }),

@@ -13,7 +13,7 @@
 //! linear in the number of ranks.
 
 use super::statistics::precision::Known;
-use super::tick_series::{Asked, Quantity, TickSeries};
+use super::tick_series::{Quantity, StepSelection, TickSeries};
 use crate::model::Distribution;
 use crate::model::ranks::{RankCause, RankSummary, RanksRecord, SpreadRecord};
 use crate::model::record::{Estimate, RunState, SummaryRecord};
@@ -114,7 +114,7 @@ impl Ranks {
         if summary.state == RunState::Running {
             self.unfinished.push(rank);
         }
-        let steady = series.steady(&Asked::of(summary));
+        let steady = series.steady(&StepSelection::of(summary));
         let mean = |of| steady.as_ref().and_then(|steady| steady.mean_ms(of));
         let ms = |known: Option<Known>| known.map(|known| known.mean);
         let [step, wait, compute] = [Quantity::Step, Quantity::Wait, Quantity::Compute].map(mean);

@@ -131,7 +131,7 @@ struct StagePart {
 
 /// Selects steps of a series.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Asked<'a> {
+pub struct StepSelection<'a> {
     /// The loop; `None` if no summary names one.
     pub loop_name: Option<&'a str>,
     /// Whether to select steps from the cache instead of steps from the source.
@@ -144,7 +144,7 @@ pub struct Asked<'a> {
     pub waiting_s: Option<f64>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> StepSelection<'a> {
     /// Selects the steps that a run's last summary is about.
     ///
     /// If a run did not finish normally, its last summary is older than its last ticks. The summary then
@@ -205,13 +205,13 @@ impl TickSeries {
     }
 
     /// The selected loop's steps in steady state; `None` if it has none.
-    pub fn steady<'a>(&'a self, asked: &Asked<'a>) -> Option<Steady<'a>> {
-        let name = asked.loop_name.or_else(|| self.main_loop.name())?;
-        let part = |bucket: &'a Bucket| Some(bucket.loops.get(name)?.part(asked.replay));
+    pub fn steady<'a>(&'a self, selection: &StepSelection<'a>) -> Option<Steady<'a>> {
+        let name = selection.loop_name.or_else(|| self.main_loop.name())?;
+        let part = |bucket: &'a Bucket| Some(bucket.loops.get(name)?.part(selection.replay));
         let count = |bucket: &'a Bucket| part(bucket).map_or(0, |part| part.step.count());
         let all = self.buckets.buckets();
         let total: u64 = all.iter().map(count).sum();
-        let warmup = asked
+        let warmup = selection
             .steady_steps
             .map_or(LEAST_WARMUP as u64, |steps| total.saturating_sub(steps));
         let mut left = total.saturating_sub(warmup);
@@ -230,7 +230,7 @@ impl TickSeries {
             begun: None,
             looked_before: before.iter().rev().find_map(|bucket| bucket.looked),
             name,
-            replay: asked.replay,
+            replay: selection.replay,
         };
         let begun = before.last().and_then(part).filter(|_| left > 0);
         let rest = |of: Quantity, seconds: Option<f64>| {
@@ -238,8 +238,8 @@ impl TickSeries {
         };
         Some(Steady {
             begun: begun.map(|part| {
-                let step = rest(Quantity::Step, asked.steady_s);
-                part.last_of(left, step, rest(Quantity::Wait, asked.waiting_s))
+                let step = rest(Quantity::Step, selection.steady_s);
+                part.last_of(left, step, rest(Quantity::Wait, selection.waiting_s))
             }),
             ..steady
         })
@@ -511,7 +511,7 @@ mod tests {
             ..SummaryRecord::default()
         };
 
-        let steady = series.steady(&Asked::of(&summary)).unwrap();
+        let steady = series.steady(&StepSelection::of(&summary)).unwrap();
 
         let of = |quantity| steady.distribution(quantity);
         assert_eq!(of(Quantity::Step).count(), 45);
@@ -534,21 +534,21 @@ mod tests {
             ..summary.clone()
         };
 
-        let killed = series.steady(&Asked::of(&summary)).unwrap();
+        let killed = series.steady(&StepSelection::of(&summary)).unwrap();
 
         assert_eq!(killed.distribution(Quantity::Step).count(), 80);
-        assert!(series.steady(&Asked::of(&finished)).is_none());
+        assert!(series.steady(&StepSelection::of(&finished)).is_none());
     }
 
     #[test]
     fn warmup_is_determined_by_the_summary_or_else_by_the_convention() {
         let series = series((0..40).map(|i| tick(10, if i < 10 { 90 } else { 10 })));
         let mean = |steady_steps| {
-            let asked = Asked {
+            let selection = StepSelection {
                 steady_steps,
-                ..Asked::default()
+                ..StepSelection::default()
             };
-            let steady = series.steady(&asked).unwrap();
+            let steady = series.steady(&selection).unwrap();
             steady.mean_ms(Quantity::Step).unwrap().mean
         };
 
@@ -560,7 +560,7 @@ mod tests {
     fn a_long_run_keeps_every_step_in_few_buckets() {
         let series = series((0..5000).map(|_| tick(10, 10)));
 
-        let steady = series.steady(&Asked::default()).unwrap();
+        let steady = series.steady(&StepSelection::default()).unwrap();
 
         let buckets = series.buckets.buckets();
         assert!(buckets.len() <= DEFAULT_CAPACITY);
@@ -582,10 +582,10 @@ mod tests {
         let mixed = (0..20).flat_map(|_| [tick(10, 10), replayed.clone()]);
         let series = series(mixed);
 
-        let live = series.steady(&Asked::default()).unwrap();
-        let replay = series.steady(&Asked {
+        let live = series.steady(&StepSelection::default()).unwrap();
+        let replay = series.steady(&StepSelection {
             replay: true,
-            ..Asked::default()
+            ..StepSelection::default()
         });
 
         assert!((live.mean_ms(Quantity::Step).unwrap().mean - 10.0).abs() < 1e-6);
@@ -609,11 +609,11 @@ mod tests {
         });
         let series = series(ticks);
         let share = |steady_steps| {
-            let asked = Asked {
+            let selection = StepSelection {
                 steady_steps: Some(steady_steps),
-                ..Asked::default()
+                ..StepSelection::default()
             };
-            series.steady(&asked).unwrap().waiting_for_core()
+            series.steady(&selection).unwrap().waiting_for_core()
         };
 
         // From the reading at 4 s (1 s of waiting so far) to the reading at 8 s (4 s of waiting).
@@ -624,11 +624,15 @@ mod tests {
 
     #[test]
     fn a_loop_without_steps_has_no_steady_state() {
-        assert!(TickSeries::default().steady(&Asked::default()).is_none());
-        let asked = Asked {
+        assert!(
+            TickSeries::default()
+                .steady(&StepSelection::default())
+                .is_none()
+        );
+        let selection = StepSelection {
             loop_name: Some("other"),
-            ..Asked::default()
+            ..StepSelection::default()
         };
-        assert!(series([tick(100, 10)]).steady(&asked).is_none());
+        assert!(series([tick(100, 10)]).steady(&selection).is_none());
     }
 }

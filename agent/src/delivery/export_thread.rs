@@ -36,14 +36,14 @@ pub(crate) fn run(
             let outcome = contain(|| exporter.export(&batch));
             match outcome {
                 Ok(Ok(())) => {
-                    tracing::trace!(target: log_target::EXPORT, to = name, "taken");
+                    tracing::trace!(target: log_target::EXPORT, to = name, "delivered");
                     for notice in contain(|| exporter.take_notices()).unwrap_or_default() {
                         notice_log.post(&notice);
                     }
                 }
                 Ok(Err(ExportError::Transient(reason))) => {
                     queue.count_dropped(batch.len());
-                    tracing::debug!(target: log_target::EXPORT, to = name, reason, "not taken");
+                    tracing::debug!(target: log_target::EXPORT, to = name, reason, "not delivered");
                     let count = queue.dropped();
                     notice_log.post(&Notice::RecordsDropped { count, reason });
                 }

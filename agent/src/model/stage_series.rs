@@ -183,7 +183,7 @@ impl StageSeries {
                 self.loops.push(name.clone());
                 self.loops.len() - 1
             });
-            *at(&mut point.batches, place) += batches;
+            *entry_at(&mut point.batches, place) += batches;
         }
         self.add_stages(tick.stages, &mut point.stages);
         self.add_queues(tick.queues, &mut point.queues);
@@ -212,7 +212,7 @@ impl StageSeries {
             let own = stage
                 .worker(sample.worker.as_deref())
                 .map_or(0, |w| w.calls);
-            let totals = at(out, place);
+            let totals = entry_at(out, place);
             totals.calls += sample.time.count();
             totals.busy_ns += sample.time.sum_nanos();
             totals.items_in += sample.items_in;
@@ -272,9 +272,9 @@ impl StageSeries {
                 self.queues.len() - 1
             });
             self.queues[place].last |= sample.last;
-            let first = *at(&mut processes, place) == 0;
+            let first = *entry_at(&mut processes, place) == 0;
             processes[place] += 1;
-            let totals = at(out, place);
+            let totals = entry_at(out, place);
             totals.weight_ns += sample.weight_ns;
             totals.empty_ns += sample.empty_ns;
             totals.full_ns += sample.full_ns;
@@ -361,13 +361,13 @@ impl Point {
         self.interval_s += later.interval_s;
         self.replayed |= later.replayed;
         for (place, batches) in later.batches.iter().enumerate() {
-            *at(&mut self.batches, place) += batches;
+            *entry_at(&mut self.batches, place) += batches;
         }
         for (place, totals) in later.stages.iter().enumerate() {
-            at(&mut self.stages, place).merge(totals);
+            entry_at(&mut self.stages, place).merge(totals);
         }
         for (place, totals) in later.queues.iter().enumerate() {
-            at(&mut self.queues, place).merge(totals);
+            entry_at(&mut self.queues, place).merge(totals);
         }
     }
 }
@@ -490,7 +490,7 @@ fn add_known(sum: u32, first: bool, number: Option<u32>) -> u32 {
 }
 
 /// The item at that index. Missing items are added.
-fn at<T: Clone + Default>(list: &mut Vec<T>, place: usize) -> &mut T {
+fn entry_at<T: Clone + Default>(list: &mut Vec<T>, place: usize) -> &mut T {
     if list.len() <= place {
         list.resize(place + 1, T::default());
     }

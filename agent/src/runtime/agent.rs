@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::builder::Limits;
 use super::fork::Owner;
+use super::limits::Limits;
 use super::signal::{self, SignalEffect};
 use super::signal_chain::end_process;
 use super::wake::Waker;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::agent::{Agent, Inner};
 use super::fork::Owner;
+use super::limits::Limits;
 use super::signal;
 use super::wake::Waker;
 use crate::delivery::{RecordQueue, export_thread};
@@ -19,32 +20,11 @@ use crate::record::recorder;
 use crate::record::stage::{Region, Workers};
 use crate::sampling::RankGpu;
 use crate::sampling::background_source::background_source;
-use crate::sampling::sampler::Identity;
+use crate::sampling::sampler::{Identity, Inputs};
 use crate::sampling::{LiveRun, Sampler, Source, Sources, StageReader};
 
 /// Stack size of the agent's threads. They have no deep recursion, and save address space for the user.
 const STACK: usize = 512 * 1024;
-
-/// Limits of the agent: its interval, its memory while an exporter is slow, and its time to stop.
-#[derive(Debug, Clone)]
-pub struct Limits {
-    /// Time between two ticks. At least 1 ms.
-    pub interval: Duration,
-    /// Maximum number of ticks whose records wait for an exporter, in `[1, 4096]`.
-    pub queue_capacity: usize,
-    /// How long `stop` waits for the last records. Records that still wait then are lost.
-    pub stop_timeout: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            interval: Duration::from_secs(1),
-            queue_capacity: 64,
-            stop_timeout: Duration::from_secs(2),
-        }
-    }
-}
 
 /// Why the agent did not start. Training is not affected.
 #[derive(Debug, thiserror::Error)]
@@ -140,8 +120,10 @@ impl AgentBuilder {
             Arc::new(clock.clone()),
             self.identity,
             run,
-            open_sources(self.collectors, &clock, &inner.live_run.notice_log),
-            StageReader::new(self.stages, self.workers),
+            Inputs {
+                sources: open_sources(self.collectors, &clock, &inner.live_run.notice_log),
+                stages: StageReader::new(self.stages, self.workers),
+            },
         );
         let agent = Agent(inner);
         if let Err(error) = start_threads(&agent, sampler, self.exporters, self.on_terminate) {

@@ -41,6 +41,14 @@ pub struct Identity {
     pub pid: u32,
 }
 
+/// What the sampler reads besides the loops.
+pub struct Inputs {
+    /// The sources of readings.
+    pub sources: Sources,
+    /// The stages and queues of all processes.
+    pub stages: StageReader,
+}
+
 /// Makes the records. The sampler's thread owns it.
 pub struct Sampler {
     live_run: Arc<LiveRun>,
@@ -69,10 +77,10 @@ impl Sampler {
         clock: Arc<dyn Clock>,
         identity: Identity,
         run: RunRecord,
-        sources: Sources,
-        stages: StageReader,
+        inputs: Inputs,
     ) -> Self {
         let last_at = clock.now();
+        let Inputs { sources, stages } = inputs;
         Self {
             live_run,
             queue,

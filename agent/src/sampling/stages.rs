@@ -109,7 +109,7 @@ impl StageReader {
         let Some(workers) = &mut self.finder else {
             return Vec::new();
         };
-        match contain(|| workers.look()) {
+        match contain(|| workers.find()) {
             Ok(workers) => workers,
             Err(reason) => {
                 notice_log.post(&Notice::SourceOff {

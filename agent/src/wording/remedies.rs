@@ -16,6 +16,7 @@ pub fn remedy_record(remedy: &Remedy) -> RemedyRecord {
         predicted_step_ms: remedy.predicted_step_ms,
         predicted_gain_pct: remedy.predicted_gain_pct,
         at_least: remedy.at_least,
+        concerns_bottleneck: remedy.concerns_bottleneck,
         evidence: evidence_text(&remedy.evidence),
         confidence: remedy.confidence,
     }

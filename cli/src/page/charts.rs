@@ -18,24 +18,6 @@ const MOST_QUEUES: usize = 8;
 /// Maximum number of GPUs drawn.
 const MOST_GPUS: usize = 8;
 
-/// The readings in charts, by kind of scope.
-pub(super) const READINGS: &[(&str, &Metric)] = &[
-    ("gpu", &metric::GPU_SM_UTILIZATION),
-    ("gpu", &metric::GPU_UTILIZATION),
-    ("gpu", &metric::GPU_ENGINE_UTILIZATION),
-    ("tree", &metric::PROCESS_CPU_TIME),
-    ("process", &metric::PROCESS_CPU_TIME),
-    ("host", &metric::HOST_CPU_UTILIZATION),
-    ("thread", &metric::THREAD_RUN_QUEUE_TIME),
-    ("cgroup", &metric::CGROUP_CPU_PERIODS),
-    ("cgroup", &metric::CGROUP_CPU_THROTTLED_PERIODS),
-    ("host", &metric::PRESSURE_TIME),
-    ("cgroup", &metric::PRESSURE_TIME),
-    ("process", &metric::GIL_WAITS),
-    ("process", &metric::GIL_WAIT_TIME),
-    ("process", &metric::GC_PAUSE_TIME),
-];
-
 /// One chart.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Chart {

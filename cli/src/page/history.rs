@@ -12,6 +12,7 @@ use headspace_agent::model::reading::ReadingKey;
 use headspace_agent::model::record::{LoopTick, Phase, QueueTick, TickRecord};
 
 use super::duration_chart::Spread;
+use super::shown_readings::is_shown;
 
 /// Maximum number of loops of a rank, and of its queues and series of readings. A larger pipeline is
 /// too big for a person to inspect.
@@ -36,7 +37,7 @@ pub(crate) struct Point {
     /// By index of the loop.
     loops: BTreeMap<usize, Phases>,
     /// By index of the queue.
-    queues: BTreeMap<usize, Looks>,
+    queues: BTreeMap<usize, DepthSums>,
     /// By index of the series.
     values: BTreeMap<usize, (MetricKind, TimedValue)>,
 }
@@ -58,7 +59,7 @@ pub(crate) struct Steps {
 
 /// Depth samples of a queue in one process.
 #[derive(Debug, Clone, Copy, Default)]
-struct Looks {
+struct DepthSums {
     seen_ms: f64,
     depth_ms: f64,
 }
@@ -140,7 +141,7 @@ impl History {
         let depth = |point: &Point| {
             let mut seen = false;
             for number in &numbers {
-                if let Some(depth) = point.queues.get(number).and_then(Looks::depth) {
+                if let Some(depth) = point.queues.get(number).and_then(DepthSums::depth) {
                     last.insert(*number, depth);
                     seen = true;
                 }
@@ -237,7 +238,7 @@ impl Phases {
     }
 }
 
-impl Looks {
+impl DepthSums {
     fn take(&mut self, entry: &QueueTick) {
         self.seen_ms += entry.seen_ms;
         self.depth_ms += entry.depth * entry.seen_ms;
@@ -246,12 +247,6 @@ impl Looks {
     fn depth(&self) -> Option<f64> {
         (self.seen_ms > 0.0).then(|| self.depth_ms / self.seen_ms)
     }
-}
-
-/// Whether the page shows a reading.
-fn is_shown(key: &ReadingKey<'_>) -> bool {
-    let shown = (key.scope.kind(), key.metric);
-    super::charts::READINGS.contains(&shown)
 }
 
 /// The index of the entry that `is_same` finds. If there is none, it is added if there is room.

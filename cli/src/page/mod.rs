@@ -16,6 +16,7 @@ mod document;
 mod duration_chart;
 mod history;
 mod html;
+mod shown_readings;
 mod state;
 mod static_parts;
 

@@ -126,7 +126,7 @@ pub(super) fn ranks(ranks: &[RankRun], together: &RanksRecord) -> String {
     }
     let mut text = table(&rows, 1);
     if more > 0 {
-        let _ = writeln!(text, "… and {more} more ranks (`--json` tells of each)");
+        let _ = writeln!(text, "… and {more} more ranks (`--json` has all of them)");
     }
     text + &marks.footnotes()
 }

@@ -4,61 +4,13 @@
 //! each request must contain it: in `Authorization: Bearer`, or in the cookie that the server sets in
 //! response to `?token=`.
 
-use std::fmt;
 use std::net::SocketAddr;
-use std::str::FromStr;
 
 use axum::http::header::{AUTHORIZATION, COOKIE};
 use axum::http::{HeaderMap, Method, Uri};
 use headspace_exporters::transport::host_header::ServedNames;
-use subtle::ConstantTimeEq as _;
 
-/// Minimum length of a token, which makes guessing infeasible.
-const LEAST_TOKEN: usize = 16;
-
-/// The cookie that contains the token.
-pub(super) const COOKIE_NAME: &str = "headspace_token";
-
-/// A secret that clients on other machines need. Never printed.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Token(String);
-
-impl FromStr for Token {
-    type Err = String;
-
-    /// Parses a token: at least 16 characters that need no escapes in URLs and cookies.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
-        if text.chars().all(plain) && text.len() >= LEAST_TOKEN {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err(format!(
-                "a token has at least {LEAST_TOKEN} letters, digits, `-`, `.`, `_` or `~`, such as \
-                 `openssl rand -hex 16` makes"
-            ))
-        }
-    }
-}
-
-impl Token {
-    /// Compares in constant time, so that timing reveals only the length.
-    fn matches(&self, candidate: &str) -> bool {
-        self.0.as_bytes().ct_eq(candidate.as_bytes()).into()
-    }
-
-    pub(super) fn cookie(&self) -> String {
-        format!(
-            "{COOKIE_NAME}={}; HttpOnly; SameSite=Strict; Path=/",
-            self.0
-        )
-    }
-}
-
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(..)")
-    }
-}
+use super::token::{COOKIE_NAME, Token};
 
 /// The host names of the server, and its token.
 #[derive(Debug, Clone)]
@@ -137,6 +89,8 @@ fn tokens_in(headers: &HeaderMap) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
+    use std::str::FromStr as _;
+
     use super::*;
 
     const TOKEN: &str = "0123456789abcdef";

@@ -11,6 +11,7 @@ mod listen;
 mod live;
 mod routes;
 mod search_page;
+mod token;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
@@ -19,9 +20,9 @@ use std::sync::Arc;
 use headspace_exporters::run_folder::Follower;
 
 use self::access::Access;
-pub(crate) use self::access::Token;
 use self::live::Live;
 use self::search_page::Tuning;
+pub(crate) use self::token::Token;
 use crate::args::ServeArgs;
 use crate::{Context, EXIT_OK, EXIT_UNREADABLE, EXIT_USAGE};
 

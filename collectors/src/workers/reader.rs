@@ -172,7 +172,7 @@ impl Seen {
 }
 
 impl Workers for FoundWorkers {
-    fn look(&mut self) -> Vec<Worker> {
+    fn find(&mut self) -> Vec<Worker> {
         for file in std::mem::take(&mut self.ended) {
             self.free.extend(mapping::empty(file));
         }

@@ -97,7 +97,7 @@ fn the_trainer_reads_the_counts_of_a_worker() {
     slots.queue("decoded", 8).unwrap().observe(3, 1_000_000);
 
     decode.record(5_000, Outcome::default());
-    let seen = trainer.found.look().remove(0);
+    let seen = trainer.found.find().remove(0);
     decode.record(5_000, Outcome::default());
 
     assert_eq!(
@@ -125,7 +125,7 @@ fn every_slot_of_a_file_has_its_room() {
         slot.record(u64::MAX, Outcome::default());
     }
 
-    let seen = trainer.found.look().remove(0);
+    let seen = trainer.found.find().remove(0);
     assert_eq!(seen.label, format!("pid {}", seen.pid));
     let counted = seen
         .region
@@ -147,12 +147,12 @@ fn a_worker_that_ends_without_a_mark_is_reported_once_as_lost_with_its_counts() 
         .record(7, Outcome::default());
     trainer.hand_to(ended());
 
-    let last = trainer.found.look().remove(0);
+    let last = trainer.found.find().remove(0);
 
     assert_eq!(last.state, WorkerState::Lost);
     assert_eq!(last.region.stages[0].busy.load(Relaxed), 7);
     assert_eq!(trainer.files(), 0);
-    assert_eq!(trainer.found.look().len(), 0);
+    assert_eq!(trainer.found.find().len(), 0);
     // A holder of the old reference reads zeros, and never unmapped memory.
     assert_eq!(last.region.stages[0].busy.load(Relaxed), 0);
 }
@@ -162,13 +162,13 @@ fn a_worker_that_marked_its_end_is_finished_once_it_has_ended() {
     let mut trainer = trainer();
     trainer.worker(None).finish();
     // Only the memory stays, so values that the worker counts meanwhile still arrive.
-    assert_eq!(trainer.found.look()[0].state, WorkerState::Running);
+    assert_eq!(trainer.found.find()[0].state, WorkerState::Running);
 
     let gone = trainer.worker(None);
     gone.finish();
     trainer.hand_over(1, ended().0);
 
-    assert_eq!(told(&trainer.found.look())[0].1, WorkerState::Finished);
+    assert_eq!(told(&trainer.found.find())[0].1, WorkerState::Finished);
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn one_that_is_ended_while_it_waits_is_lost_only_amidst_a_stage() {
         }
         trainer.hand_to(ended());
 
-        assert_eq!(trainer.found.look()[0].state, state);
+        assert_eq!(trainer.found.find()[0].state, state);
     }
 }
 
@@ -199,7 +199,7 @@ fn a_kill_is_found_within_a_few_polls_for_any_number_of_workers() {
     trainer.hand_to(Ended(identity_of(&child)));
 
     // The pids of the hundred workers are unused, which is inexpensive to detect.
-    let first = trainer.found.look();
+    let first = trainer.found.find();
     assert_eq!(
         first
             .iter()
@@ -211,7 +211,7 @@ fn a_kill_is_found_within_a_few_polls_for_any_number_of_workers() {
     child.kill().unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
     // The child remains a zombie that waits for its parent: only its state shows that it has ended.
-    while trainer.found.look()[0].state == WorkerState::Running {
+    while trainer.found.find()[0].state == WorkerState::Running {
         assert!(Instant::now() < deadline, "never told as lost");
     }
     child.wait().unwrap();
@@ -225,7 +225,7 @@ fn two_that_live_never_have_one_label() {
     trainer.hand_to(Ended(identity_of(&child)));
     let own = trainer.worker(Some("worker 0"));
 
-    let mut labels = told(&trainer.found.look());
+    let mut labels = told(&trainer.found.find());
     labels.sort_by(|a, b| a.0.cmp(&b.0));
     let running = WorkerState::Running;
     assert_eq!(
@@ -258,10 +258,10 @@ fn incomplete_and_foreign_files_are_not_read() {
         let path = path.unwrap().unwrap().path();
         damage(&OpenOptions::new().write(true).open(&path).unwrap());
 
-        assert_eq!(trainer.found.look().len(), 0, "{number}");
+        assert_eq!(trainer.found.find().len(), 0, "{number}");
         assert_eq!(trainer.files(), 1, "{number}: its process lives");
         fs::rename(path, trainer.marker.folder().join("1-1-0")).unwrap();
-        assert_eq!(trainer.found.look().len(), 0, "{number}");
+        assert_eq!(trainer.found.find().len(), 0, "{number}");
         assert_eq!(trainer.files(), 0, "{number}: its process is gone");
     }
 }
@@ -278,7 +278,7 @@ fn foreign_files_are_left_alone_until_the_end() {
     )
     .unwrap();
 
-    assert_eq!(trainer.found.look().len(), 0);
+    assert_eq!(trainer.found.find().len(), 0);
     assert_eq!(trainer.files(), 3);
     trainer.marker.remove();
     assert!(!trainer.marker.folder().exists());
@@ -310,7 +310,7 @@ fn a_process_that_replaced_its_program_has_one_more_file() {
     trainer.worker(None);
     trainer.worker(None);
 
-    assert_eq!(trainer.found.look().len(), 2);
+    assert_eq!(trainer.found.find().len(), 2);
     for _ in 2..16 {
         trainer.worker(None);
     }
@@ -324,7 +324,7 @@ fn thousands_of_workers_one_after_another_share_the_memory_of_a_few() {
     for _ in 0..50 {
         trainer.worker(None);
         trainer.hand_to(Ended(Identity { pid: 1, started: 1 }));
-        let told = trainer.found.look();
+        let told = trainer.found.find();
         assert_eq!(told.len(), 1);
         places.insert(std::ptr::from_ref(told[0].region) as usize);
     }
@@ -342,7 +342,7 @@ fn a_pool_recreated_between_two_polls_reuses_its_names() {
         trainer.hand_over(0, Identity { pid, started });
     }
 
-    let mut labels: Vec<String> = trainer.found.look().into_iter().map(|w| w.label).collect();
+    let mut labels: Vec<String> = trainer.found.find().into_iter().map(|w| w.label).collect();
     labels.sort_unstable();
 
     let twice = [
@@ -365,7 +365,7 @@ fn a_worker_that_worked_on_while_another_began_has_a_name_of_its_own() {
         trainer.hand_over(0, Identity { pid, started });
     }
 
-    let mut labels: Vec<String> = trainer.found.look().into_iter().map(|w| w.label).collect();
+    let mut labels: Vec<String> = trainer.found.find().into_iter().map(|w| w.label).collect();
     labels.sort_unstable();
 
     assert_eq!(labels, ["pool worker", "pool worker #2"]);

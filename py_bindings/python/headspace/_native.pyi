@@ -102,11 +102,10 @@ class Follower:
         """
 
 def works_for_another() -> bool:
-    """Whether a process that this one descends from trains, and has it make batches as far as that
-    can be told."""
+    """Whether this process descends from a trainer and seems to make batches for it."""
 
 def finish_worker() -> None:
-    """The process ends in order. Nothing where it counts for nobody."""
+    """The process exits normally. No effect in a process without a trainer."""
 
 def ticks() -> int:
     """A time stamp of the process's clock, for `origin`."""

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class JsonLines:
-    """JSON lines in a folder, one folder a run, one file a rank.
+    """JSON lines in a folder: one folder per run, one file per rank.
 
         headspace.start(to=JsonLines("/data/runs"))
 
     Args:
-        path: The folder that holds the run folders; made where it is missing. By default
+        path: The folder for run folders. It is created if it does not exist. By default
             ``HEADSPACE_DIR``, else ``headspace-runs`` in the working directory.
     """
 
@@ -30,26 +30,26 @@ class JsonLines:
 
 @dataclass(frozen=True)
 class OpenTelemetry:
-    """An OpenTelemetry collector: the run's metrics over OTLP, and spans on request.
+    """An OpenTelemetry collector: metrics and logs over OTLP, and spans on request.
 
         headspace.start(to=OpenTelemetry())                          # http://localhost:4318
         headspace.start(to=OpenTelemetry("http://collector:4317", protocol="grpc", spans=True))
 
-    A thread of its own sends the run as it stands; a collector that is slow or gone costs the
-    training nothing. What is not given comes from OpenTelemetry's own variables, ``OTEL_*``.
+    Separate threads send the data, so a slow or unreachable collector does not slow down training.
+    Values that are not given come from OpenTelemetry's own variables, ``OTEL_*``.
 
     Args:
-        endpoint: The collector's address. Over HTTP ``/v1/metrics`` and ``/v1/traces`` are appended.
-            By default ``OTEL_EXPORTER_OTLP_ENDPOINT``, else this machine.
+        endpoint: Address of the collector. Over HTTP, ``/v1/metrics``, ``/v1/traces`` and ``/v1/logs``
+            are appended. By default ``OTEL_EXPORTER_OTLP_ENDPOINT``, else this machine.
         protocol: ``grpc``, ``http/protobuf`` or ``http/json``. By default
             ``OTEL_EXPORTER_OTLP_PROTOCOL``, else ``http/protobuf``.
-        headers: Sent with every request. By default ``OTEL_EXPORTER_OTLP_HEADERS``.
-        interval: Seconds between two exports, at least 0.001. Shorter shows more and sends more. By
-            default ``OTEL_METRIC_EXPORT_INTERVAL``, else 10.
-        timeout: Seconds that an export may take. By default ``OTEL_METRIC_EXPORT_TIMEOUT`` and
-            ``OTEL_EXPORTER_OTLP_TIMEOUT``, else 10 a request.
-        spans: Send spans as well: the run, its epochs and the probe, for each interval what loops and
-            stages did in it, and of single steps a sample of at most ten a second.
+        headers: Headers of every request. By default ``OTEL_EXPORTER_OTLP_HEADERS``.
+        interval: Seconds between two exports, at least 0.001. By default
+            ``OTEL_METRIC_EXPORT_INTERVAL``, else 10.
+        timeout: Maximum seconds of an export. By default ``OTEL_METRIC_EXPORT_TIMEOUT`` (else 30), and
+            ``OTEL_EXPORTER_OTLP_TIMEOUT`` (else 10) for each request.
+        spans: Whether spans are sent as well: the run, its epochs, the probe, the activity of loops and
+            stages in each tick, and a sample of at most ten single steps per second.
     """
 
     endpoint: str | None = None
@@ -75,19 +75,20 @@ class OpenTelemetry:
 
 @dataclass(frozen=True)
 class Pipe:
-    """The records as lines to whoever reads, in another process, besides the run folder.
+    """Sends the records as lines to readers in other processes, besides the run folder.
 
         headspace.start(to=Pipe("/tmp/headspace"))              # a named pipe: one reader
         headspace.start(to=Pipe("/tmp/headspace", socket=True)) # a Unix socket: several readers
 
-    Written only while somebody reads, and never waiting: what a reader does not take in time is
-    dropped, by whole lines, and counted. Each reader begins with the `run` record and the last
-    summary. Ranks other than 0 have their number appended to the path.
+    Records are sent only while there is a reader, and headspace never waits for a reader. Whole records
+    that a slow reader does not accept are dropped and counted. Each reader first receives the `run`
+    record and the last summary. Ranks other than 0 append their number to the path.
 
     Args:
-        path: The named pipe, made where it is missing and left there, and refused where it is
-            another user's or others may write to it; or the socket, made for the session.
-        socket: Listen at a Unix socket instead.
+        path: The named pipe or the socket. A missing named pipe is created, and stays after the run. An
+            existing pipe of another user, or one that others may write to, is refused. A socket exists
+            only during the session.
+        socket: Whether to listen at a Unix socket.
     """
 
     path: str | os.PathLike[str]
@@ -105,14 +106,14 @@ class Prometheus:
         headspace.start(to=Prometheus())                        # http://127.0.0.1:9464/metrics
         headspace.start(to=Prometheus(host="0.0.0.0", port=9500))
 
-    Anyone who reaches the address can read the metrics, and nobody can change anything through it. A
-    request must call the machine by a name or an address that it listens at, so that no page of
-    another site reads them through a browser.
-    Of several processes on a machine each has a port of its own: `port` and its local rank.
+    Anyone who can reach the address can read the metrics; nothing can be changed. A request must name the
+    machine by a name or address at which the endpoint listens, so that pages of other sites cannot read
+    the metrics through a browser. If a machine has several processes, each uses its own port: `port` plus
+    its local rank.
 
     Args:
-        host: The address to listen at, or the name by which Prometheus finds this machine.
-        port: The port of the machine's first process; 0 is any that is free. A notice says which.
+        host: The address to listen at, or the name of this machine that Prometheus uses.
+        port: Port of the machine's first process; 0 selects any free port. A notice prints the address.
     """
 
     host: str = "127.0.0.1"
@@ -124,13 +125,13 @@ class Prometheus:
 
 @dataclass(frozen=True)
 class Textfile:
-    """A file for node_exporter's textfile collector, replaced about once a second.
+    """A file for node_exporter's textfile collector, replaced about once per second.
 
         headspace.start(to=Textfile("/var/lib/node_exporter"))
 
     Args:
-        path: The folder that the collector looks at; made where it is missing. The file is
-            ``headspace_<run>_rank<rank>.prom``. It stays there when the run has ended.
+        path: The folder that the collector reads. It is created if it does not exist. The file is
+            ``headspace_<run>_rank<rank>.prom``. It stays after the end of the run.
     """
 
     path: str | os.PathLike[str]
@@ -139,7 +140,7 @@ class Textfile:
         return "textfile", {"at": os.path.abspath(os.fspath(self.path))}
 
 
-#: What `headspace.start(to=)` takes.
+#: The type of `to` in `headspace.start(to=)`.
 Destination: TypeAlias = (
     "JsonLines | OpenTelemetry | Pipe | Prometheus | Sink | Textfile | str | os.PathLike[str]"
 )

@@ -23,7 +23,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
-use crate::session::clock;
+use crate::clock::clock;
 
 const GENERATIONS: [Attributes; 3] = [
     &[("cpython.gc.generation", "0")],

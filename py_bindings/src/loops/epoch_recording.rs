@@ -16,7 +16,7 @@ use headspace_agent::runtime::Agent;
 use headspace_agent::runtime::fork::Owner;
 use headspace_agent::sampling::LoopEntry;
 
-use crate::session::clock;
+use crate::clock::clock;
 
 /// One loop of the records.
 #[derive(Clone)]

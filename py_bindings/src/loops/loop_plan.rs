@@ -73,9 +73,9 @@ impl Plan {
     ///
     /// `ValueError` if `mode` is not one of the three modes, or the numbers contradict each other.
     pub(crate) fn new(options: PlanOptions, prefetch_depth: Option<u32>) -> PyResult<Self> {
-        let kind = match options.mode.as_str() {
-            "measure" => Kind::Measure,
-            "replay" => {
+        let kind = match Mode::named(&options.mode) {
+            Some(Mode::Measure) => Kind::Measure,
+            Some(Mode::Replay) => {
                 let plan = ReplayPlan::new(
                     options.num_caches,
                     options.return_caches_after,
@@ -83,7 +83,7 @@ impl Plan {
                 );
                 Kind::Replay(plan.map_err(value_error)?)
             }
-            "probe" => {
+            Some(Mode::Probe) => {
                 let caches = u64::try_from(options.num_caches).unwrap_or_default();
                 let plan = ProbePlan::for_loader(prefetch_depth, options.world_size);
                 let plan = plan.with_caches(caches);
@@ -92,7 +92,8 @@ impl Plan {
                     Some(steps) => plan.with_total(steps).map_err(value_error)?,
                 })
             }
-            other => {
+            None => {
+                let other = &options.mode;
                 return Err(PyValueError::new_err(format!(
                     "`mode` is not a mode: `{other}` (write `measure`, `probe` or `replay`)"
                 )));

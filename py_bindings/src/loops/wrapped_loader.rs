@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyWeakrefReference;
 use pyo3::{PyTraverseError, PyVisit};
 
+use crate::clock::clock;
 use crate::loops::batch_cache::BatchCache;
 use crate::loops::batch_size::{SampleCounter, Samples};
 use crate::loops::epoch_recording::{Epoch, RecordedLoops, RecordingSession};
@@ -20,7 +21,7 @@ use crate::loops::iterator::LoopIterator;
 use crate::loops::loader_facts::{LoaderFacts, LoopLabels};
 use crate::loops::loop_plan::{Plan, PlanOptions};
 use crate::loops::wrapped_iterator::WrappedIterator;
-use crate::session::{Session, clock};
+use crate::session::Session;
 use crate::stages::process_slots;
 
 /// The loop over a wrapped loader.

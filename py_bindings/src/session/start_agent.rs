@@ -26,7 +26,8 @@ use headspace_exporters::transport::scalars::{Fetch, ScalarExporter};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::session::{clock, render};
+use crate::clock::clock;
+use crate::session::render;
 
 /// How long the start of a session waits for the GPU's driver. An active driver answers in milliseconds. The
 /// readings of a slower one begin when it has opened.

@@ -9,10 +9,10 @@ use headspace_agent::record::stage::slot::Outcome;
 use headspace_agent::record::stage::{Entered, Writers};
 use pyo3::prelude::*;
 
-use crate::session::clock;
+use crate::clock::clock;
+use crate::stages::how_ended::how_ended;
 use crate::stages::open_calls::{End, LocalSlot};
 use crate::stages::process_slots;
-use crate::stages::stage::how_ended;
 
 /// A call in progress. If it is dropped before [`end`](Task::end), it is not counted.
 #[pyclass(module = "headspace._native", frozen)]

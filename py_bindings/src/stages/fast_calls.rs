@@ -17,8 +17,9 @@ use pyo3::types::{PyModule, PyString};
 use pyo3::{Borrowed, PyTypeInfo, ffi};
 
 use crate::interpreter::types::type_with_slot;
+use crate::stages::how_ended::how_ended;
 use crate::stages::open_calls::End;
-use crate::stages::stage::{self, Stage, how_ended};
+use crate::stages::stage::{self, Stage};
 
 /// An entry of a method table. Python only reads it.
 pub(crate) struct Method(pub(crate) ffi::PyMethodDef);

@@ -2,6 +2,7 @@
 
 pub(crate) mod call_across_frames;
 pub(crate) mod fast_calls;
+pub(crate) mod how_ended;
 pub(crate) mod open_calls;
 pub(crate) mod process_slots;
 pub(crate) mod queue_depths;

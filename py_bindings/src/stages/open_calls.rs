@@ -23,7 +23,7 @@ use headspace_agent::record::stage::{Entered, StageSlot, Writers};
 use headspace_agent::runtime::fork::Owner;
 use pyo3::ffi;
 
-use crate::session::clock;
+use crate::clock::clock;
 use crate::stages::process_slots::{self, Tenure};
 
 /// A stage's slot in one process.

@@ -19,7 +19,7 @@ use headspace_agent::runtime::fork::Owner;
 use headspace_collectors::workers::{Folders, Marker, WorkerFile};
 use pyo3::prelude::*;
 
-use crate::session::clock;
+use crate::clock::clock;
 
 /// A process and its slots at some time. A call that began in another process, or in other slots, must not be
 /// ended here.

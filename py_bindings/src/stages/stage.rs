@@ -7,15 +7,15 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use headspace_agent::record::stage::Writers;
-use pyo3::exceptions::{PyGeneratorExit, PyStopAsyncIteration, PyStopIteration, PyValueError};
+use pyo3::exceptions::{PyStopIteration, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyString, PyTuple, PyType};
-use pyo3::{PyTypeInfo, intern};
+use pyo3::types::{PyDict, PyString, PyTuple};
 
 use crate::interpreter::gil_probe::has_gil;
 use crate::stages::call_across_frames::Task;
 use crate::stages::fast_calls::Methods;
+use crate::stages::how_ended::how_ended;
 use crate::stages::open_calls::{self, End, Handle, Items, LocalSlot};
 use crate::stages::process_slots::{Tenure, slots};
 
@@ -357,41 +357,6 @@ fn items(inputs: Option<i64>, outputs: Option<i64>, bytes: Option<i64>) -> Items
         outputs: outputs.map(count),
         bytes: bytes.map_or(0, count),
     }
-}
-
-/// How a call ended, by the type of the exception that leaves it, or None.
-#[inline]
-pub(crate) fn how_ended(kind: &Bound<'_, PyAny>) -> End {
-    if kind.is_none() {
-        return End::Done;
-    }
-    how_failed(kind).unwrap_or(End::Failed)
-}
-
-#[cold]
-fn how_failed(kind: &Bound<'_, PyAny>) -> PyResult<End> {
-    let py = kind.py();
-    let kind = kind.cast::<PyType>()?;
-    if kind.is_subclass(&PyStopIteration::type_object(py))?
-        || kind.is_subclass(&PyStopAsyncIteration::type_object(py))?
-    {
-        return Ok(End::Nothing);
-    }
-    // A closed generator has yielded its current item.
-    if kind.is_subclass(&PyGeneratorExit::type_object(py))? {
-        return Ok(End::Done);
-    }
-    // Without asyncio, no task was cancelled.
-    let asyncio = py
-        .import(intern!(py, "sys"))?
-        .getattr(intern!(py, "modules"))?
-        .get_item(intern!(py, "asyncio.exceptions"));
-    if let Ok(asyncio) = asyncio
-        && kind.is_subclass(&asyncio.getattr(intern!(py, "CancelledError"))?)?
-    {
-        return Ok(End::Cancelled);
-    }
-    Ok(End::Failed)
 }
 
 /// An awaitable that is already complete.

@@ -9,24 +9,8 @@ use super::evidence::evidence;
 use super::prediction::Predictor;
 use super::queueing_model::Model;
 use super::simulation::{SimulatedPipeline, Supply};
+use super::term::{Term, at_least};
 use crate::analysis::attribution::thresholds::{confidence, counts};
-use crate::model::record::Resource;
-
-/// Something that can limit throughput.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Term {
-    Stage(usize),
-    Pool(usize),
-    Cores,
-    Quota,
-    Gil,
-    Gc,
-    Disk,
-    Engines,
-    Memory,
-    Jitter,
-    Compute,
-}
 
 /// The bottleneck, the confidence in it, and the step that it allows.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -91,11 +75,6 @@ pub(super) fn lock_contended(model: &Model<'_>) -> bool {
     let (r, t) = (&model.facts.resources, model.thresholds);
     let long_ms = (t.long_gil_wait_ms).max(t.long_gil_wait * model.facts.step_ms);
     at_least(r.other_threads_cores, t.min_gil_threads) && at_least(r.gil_wait_ms, long_ms)
-}
-
-/// Whether the value is known and not below `least`.
-pub(super) fn at_least(value: Option<f64>, least: f64) -> bool {
-    value.is_some_and(|value| value >= least)
 }
 
 /// Whether a stage of this process has a low CPU share while the interpreter lock is contended.
@@ -425,21 +404,5 @@ pub(super) fn conclude(model: &Model<'_>, found: Binding) -> Bottleneck {
         limit_ms: (found.limit_ms > 0.0).then_some(found.limit_ms),
         evidence: evidence(model, found.term),
         confidence: found.confidence,
-    }
-}
-
-impl Term {
-    /// The resource of this term; `None` if it is not a resource.
-    pub(super) fn resource(self) -> Option<Resource> {
-        Some(match self {
-            Self::Cores => Resource::Cores,
-            Self::Quota => Resource::Quota,
-            Self::Gil => Resource::Gil,
-            Self::Gc => Resource::Gc,
-            Self::Disk => Resource::Disk,
-            Self::Engines => Resource::Nvdec,
-            Self::Memory => Resource::Memory,
-            Self::Stage(_) | Self::Pool(_) | Self::Jitter | Self::Compute => return None,
-        })
     }
 }

@@ -26,6 +26,21 @@ pub struct Bottleneck {
     pub confidence: f64,
 }
 
+impl Bottleneck {
+    /// Whether a remedy changes the bottleneck, or a stage that its evidence names.
+    pub(super) fn is_changed_by(&self, remedy: &Remedy) -> bool {
+        let names = |name: &str| match &self.limit {
+            Limit::Stage(limit) | Limit::Pool(limit) => limit == name,
+            Limit::Resource(_) | Limit::Jitter | Limit::Compute => false,
+        };
+        let is_named = |stage: &str| names(stage) || self.evidence.stages().contains(&stage);
+        let resource = remedy.resource.map(Limit::Resource);
+        resource.as_ref() == Some(&self.limit)
+            || remedy.stage.as_deref().is_some_and(is_named)
+            || remedy.evidence == self.evidence
+    }
+}
+
 /// What can limit throughput.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Limit {
@@ -58,6 +73,8 @@ pub struct Remedy {
     pub predicted_gain_pct: f64,
     /// Whether the predicted gain is a lower bound.
     pub at_least: bool,
+    /// Whether it changes the bottleneck, or a stage that the bottleneck's evidence names.
+    pub concerns_bottleneck: bool,
     /// The measurements behind the prediction.
     pub evidence: Evidence,
     /// From 0 (a guess) to 1 (measured).

@@ -1,9 +1,9 @@
 //! The measurements that a conclusion is based on.
 
-use super::bottleneck::Term;
 use super::handover_cost::Price;
 use super::queueing_model::Model;
 use super::stage_order::Node;
+use super::term::Term;
 use crate::analysis::attribution::thresholds::counts;
 
 /// The measurements behind a conclusion. Shares are from 0 to 1, percentages (`_pct`) from 0 to 100.
@@ -93,6 +93,18 @@ pub enum Evidence {
         /// The whole step.
         step_ms: f64,
     },
+}
+
+impl Evidence {
+    /// The stages that it names, besides the one that it describes.
+    pub(super) fn stages(&self) -> Vec<&str> {
+        match self {
+            Self::Stage(stage) => stage.inner.iter().map(|(name, _)| &**name).collect(),
+            Self::Pool { stages, .. } => stages.iter().map(|name| &**name).collect(),
+            Self::Cores(cores) => cores.most.iter().map(|(name, _)| &**name).collect(),
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// How busy a stage and its neighbouring queues are.

@@ -3,10 +3,10 @@
 //! A call's measured time includes its waiting for cores, decoders, the disk or the interpreter lock. If
 //! one of these is busy, that waiting is subtracted, because a remedy changes it.
 
-use super::bottleneck::at_least;
 use super::call_times::Times;
 use super::simulation::{SimulatedPipeline, Station, Supply};
 use super::stage_order::{Node, chain};
+use super::term::at_least;
 use crate::analysis::attribution::facts::PipelineFacts;
 use crate::analysis::attribution::thresholds::{Thresholds, counts};
 use crate::model::record::QueueSummary;

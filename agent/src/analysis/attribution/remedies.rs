@@ -10,12 +10,13 @@ mod load_in_workers;
 mod work_and_resources;
 
 use self::action::Action;
-use super::bottleneck::{Binding, Term};
+use super::bottleneck::Binding;
 use super::conclusion::Remedy;
 use super::evidence::evidence;
 use super::prediction::Predictor;
 use super::queueing_model::Model;
 use super::simulation::SimulatedPipeline;
+use super::term::Term;
 use crate::analysis::attribution::thresholds::{confidence, counts};
 use crate::model::record::ChangeRecord;
 
@@ -119,6 +120,7 @@ impl Context<'_> {
             predicted_step_ms: predicted,
             predicted_gain_pct: 100.0 * gain,
             at_least,
+            concerns_bottleneck: false,
             evidence: evidence(self.model, draft.term),
             confidence: confidence::of_prediction(draft.confidence, self.predictor.error()),
         })
@@ -142,6 +144,7 @@ fn stop(model: &Model<'_>, found: Binding) -> Remedy {
         predicted_step_ms: model.facts.step_ms,
         predicted_gain_pct: 0.0,
         at_least: false,
+        concerns_bottleneck: false,
         evidence: evidence(model, Term::Compute),
         confidence: found.confidence,
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::statistics::standard_error;
-use super::super::tick_series::{Asked, Quantity, Steady, TickSeries};
+use super::super::tick_series::{Quantity, Steady, StepSelection, TickSeries};
 use crate::analysis::statistics::precision::Known;
 use crate::model::comparison::ComparedRun;
 use crate::model::record::{RunState, SummaryRecord};
@@ -53,7 +53,7 @@ struct Others {
     /// Share of the usable cores that processes outside the run used.
     cores: f64,
     /// Share of the machine's runnable threads that waited for a core: 0 if some cores were idle.
-    crowd: f64,
+    oversubscription: f64,
     /// Share of time that the thread that receives the batches waited for a core that other programs used;
     /// `None` if not known.
     waiting: Option<f64>,
@@ -108,7 +108,7 @@ impl Measured {
         }
         let mode = summary.and_then(|summary| summary.mode);
         self.mode = self.mode.or(mode);
-        let steady = series.steady(&summary.map(Asked::of).unwrap_or_default());
+        let steady = series.steady(&summary.map(StepSelection::of).unwrap_or_default());
         if let Some(steady) = &steady {
             self.add(steady);
         }
@@ -175,7 +175,7 @@ impl Measured {
         let others = self.others;
         let longer = others
             .waiting
-            .map_or(others.cores * others.crowd, |waiting| {
+            .map_or(others.cores * others.oversubscription, |waiting| {
                 waiting.max(self.waiting_of_helpers())
             });
         Known {
@@ -212,7 +212,7 @@ impl Measured {
                 .map_or(0.0, |known| known.mean)
         };
         let wait = mean(Quantity::Wait) / mean(Quantity::Step).max(f64::MIN_POSITIVE);
-        others.cores * others.crowd * others.helpers * wait.min(1.0)
+        others.cores * others.oversubscription * others.helpers * wait.min(1.0)
     }
 
     /// Share of the usable cores that other programs used, in `[0, 1]`; 0 if not known.
@@ -268,7 +268,7 @@ impl Others {
         let cores = (all - used / usable).clamp(0.0, 1.0);
         // Pressure is the share of time in which at least one thread waited.
         let pressure = r.cpu_pressure_pct.map_or(1.0, |pct| pct / 100.0);
-        let crowd = r.runnable_threads.map_or(1.0, |threads| {
+        let oversubscription = r.runnable_threads.map_or(1.0, |threads| {
             (1.0 - usable / threads.max(usable)).min(pressure)
         });
         // A short run has only one reading in its steady state, which gives no share.
@@ -283,7 +283,7 @@ impl Others {
         let blame = cores * usable / (cores * usable + helpers).max(f64::MIN_POSITIVE);
         Some(Self {
             cores,
-            crowd: crowd.clamp(0.0, 1.0),
+            oversubscription: oversubscription.clamp(0.0, 1.0),
             waiting: waiting.map(|waiting| waiting * blame),
             helpers: helpers / used.max(f64::MIN_POSITIVE),
         })

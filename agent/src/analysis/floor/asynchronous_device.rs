@@ -17,7 +17,7 @@
 //! One case leaves no trace in the steps: a device faster than the loader, with an unbounded queue, that
 //! the loop never waits for. If a step in replay takes almost no time, a warning says so.
 
-use super::probe_windows::{Kept, long_replay, ms, times_ms};
+use super::kept_steps::{Kept, long_replay, ms, times_ms};
 use crate::analysis::statistics::steady_state::change_point;
 use crate::analysis::statistics::{block_means, mean, variance};
 use crate::model::record::Phase;

@@ -6,7 +6,7 @@
 //! (double sampling: Cochran, Sampling Techniques, 1977, ch. 12). If batches make no difference, the floor
 //! is not shifted.
 
-use super::probe_windows::{Kept, ms};
+use super::kept_steps::{Kept, ms};
 use crate::analysis::statistics::{mean, variance};
 use crate::model::Window;
 use crate::model::record::Phase;

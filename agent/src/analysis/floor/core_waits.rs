@@ -18,7 +18,7 @@
 //! the share of waiting by more than their windows differ among each other, other programs cause none of
 //! it; otherwise they cause all.
 
-use super::probe_windows::{ms, times_ms};
+use super::kept_steps::{ms, times_ms};
 use crate::analysis::resources::CoresInUse;
 use crate::analysis::statistics::{mean, variance};
 use crate::model::record::Phase;

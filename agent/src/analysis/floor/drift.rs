@@ -18,7 +18,7 @@ mod tests;
 
 use self::fit::{Fit, Piece, Wandering, fit};
 use super::between_windows::pieces_of;
-use super::probe_windows::Kept;
+use super::kept_steps::Kept;
 use crate::analysis::statistics::bootstrap::Rng;
 use crate::analysis::statistics::{block_means, mean};
 use crate::model::record::Phase;

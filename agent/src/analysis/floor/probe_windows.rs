@@ -6,6 +6,7 @@
 use super::asynchronous_device::whole_periods;
 use super::between_windows::Between;
 use super::core_waits;
+use super::kept_steps::{Kept, long_replay, ms, times_ms};
 use crate::analysis::statistics::steady_state::change_point;
 use crate::analysis::statistics::{block_means, mean, variance};
 use crate::model::record::Phase;
@@ -32,65 +33,6 @@ const LAUNCHED: f64 = 0.5;
 /// Share of the step below which the loop does not wait, and share above which it does.
 const NO_WAIT: f64 = 0.005;
 const SOME_WAIT: f64 = 0.05;
-
-/// The steps of a window that count.
-#[derive(Debug, Clone)]
-pub(super) struct Kept<'a> {
-    /// Index among all windows.
-    pub(super) index: usize,
-    pub(super) phase: Phase,
-    /// Whether it is the long replay.
-    long: bool,
-    pub(super) cycle: u32,
-    pub(super) steps: &'a [WindowStep],
-    /// Time from the start of the probe to the first step that counts, in milliseconds.
-    pub(super) begins_ms: f64,
-    /// Steps from one wait for the device to the next, if the loop waits rarely. The kept steps are then
-    /// whole periods.
-    pub(super) period: Option<usize>,
-}
-
-impl Kept<'_> {
-    /// Step times in milliseconds.
-    pub(super) fn step_ms(&self) -> Vec<f64> {
-        times_ms(self.steps, WindowStep::step_ns)
-    }
-
-    /// Mean step of each cached batch, in milliseconds.
-    fn means_by_slot(&self) -> Vec<f64> {
-        let slots = self.steps.iter().filter_map(|step| step.slot).max();
-        let slots = slots.map_or(0, |slot| slot + 1);
-        (0..slots)
-            .map(|slot| {
-                let of_slot = self.steps.iter().filter(|step| step.slot == Some(slot));
-                mean(&of_slot.map(|step| ms(step.step_ns())).collect::<Vec<_>>())
-            })
-            .filter(|mean| *mean > 0.0)
-            .collect()
-    }
-
-    pub(super) fn mean_step_ms(&self) -> f64 {
-        mean(&self.step_ms())
-    }
-
-    pub(super) fn mean_wait_ms(&self) -> f64 {
-        mean(&times_ms(self.steps, |step| step.wait_ns))
-    }
-
-    pub(super) fn mean_compute_ms(&self) -> f64 {
-        mean(&times_ms(self.steps, |step| step.compute_ns))
-    }
-}
-
-/// Nanoseconds as milliseconds.
-pub(super) fn ms(ns: u64) -> f64 {
-    ns as f64 * 1e-6
-}
-
-/// A time of each step, in milliseconds.
-pub(super) fn times_ms(steps: &[WindowStep], time_ns: fn(WindowStep) -> u64) -> Vec<f64> {
-    steps.iter().map(|step| ms(time_ns(*step))).collect()
-}
 
 /// Why a window is not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -268,12 +210,6 @@ fn settled_from(window: &Window, is_long_replay: bool) -> Option<usize> {
         cut += more;
     }
     Some(from + cut * BLOCK)
-}
-
-/// The replay window that the others are compared with: the long one, or else the last.
-pub(super) fn long_replay<'a, 'b>(kept: &'a [Kept<'b>]) -> Option<&'a Kept<'b>> {
-    let long = kept.iter().find(|window| window.long);
-    long.or_else(|| kept.iter().rfind(|window| window.phase == Phase::Replay))
 }
 
 /// Removes incomplete periods if the loop waits for its device once in many steps, because only whole

@@ -224,10 +224,20 @@ pub struct RemedyRecord {
     /// the gain is.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub at_least: bool,
+    /// Whether the remedy changes the bottleneck, or a stage that the evidence of the bottleneck names.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub concerns_bottleneck: bool,
     /// Evidence for the prediction.
     pub evidence: String,
     /// Confidence, from 0 (a guess) to 1 (measured).
     pub confidence: f64,
+}
+
+impl RemedyRecord {
+    /// Whether it says that the training is compute-bound.
+    pub fn is_stop(&self) -> bool {
+        self.code == "stop"
+    }
 }
 
 /// A knob, with its current and its proposed value.

@@ -32,5 +32,5 @@ pub enum WorkerState {
 /// Called from the sampler's thread at every tick, so it takes microseconds and never blocks.
 pub trait Workers: Send + 'static {
     /// All running workers, and each worker that ended since the last call.
-    fn look(&mut self) -> Vec<Worker>;
+    fn find(&mut self) -> Vec<Worker>;
 }

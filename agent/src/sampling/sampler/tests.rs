@@ -30,8 +30,10 @@ fn sampler(collectors: Vec<Box<dyn Collector>>) -> (Sampler, ManualClock, Arc<Re
         Arc::new(clock.clone()),
         identity,
         RunRecord::default(),
-        Sources::new(collectors.into_iter().map(Source::Inline).collect()),
-        StageReader::new(None, None),
+        Inputs {
+            sources: Sources::new(collectors.into_iter().map(Source::Inline).collect()),
+            stages: StageReader::new(None, None),
+        },
     );
     (sampler, clock, queue)
 }

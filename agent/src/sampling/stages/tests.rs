@@ -50,7 +50,7 @@ impl Listed {
 }
 
 impl Workers for Listed {
-    fn look(&mut self) -> Vec<Worker> {
+    fn find(&mut self) -> Vec<Worker> {
         self.0.lock().unwrap().clone()
     }
 }
@@ -372,7 +372,7 @@ fn a_replacement_worker_adds_to_the_same_label() {
 fn a_worker_finder_that_panics_is_retired_with_one_notice() {
     struct Broken;
     impl Workers for Broken {
-        fn look(&mut self) -> Vec<Worker> {
+        fn find(&mut self) -> Vec<Worker> {
             panic!("no")
         }
     }

@@ -86,7 +86,7 @@ fn resource(resource: Resource) -> &'static str {
 /// A remedy: its predicted step time, the action, and the confidence.
 fn entry(summary: &SummaryRecord, remedy: &RemedyRecord, ranks: u32, detail: Detail) -> Entry {
     let outcome = outcome(remedy);
-    if remedy.code == "stop" && detail == Detail::Brief {
+    if remedy.is_stop() && detail == Detail::Brief {
         return Entry::new(outcome, &*remedy.what);
     }
     let action = action(remedy, ranks);
@@ -94,7 +94,7 @@ fn entry(summary: &SummaryRecord, remedy: &RemedyRecord, ranks: u32, detail: Det
     match detail {
         Detail::Brief => {
             let action = action.trim_end_matches('.');
-            let why = if concerns_bottleneck(summary, remedy) || remedy.evidence.is_empty() {
+            let why = if remedy.concerns_bottleneck || remedy.evidence.is_empty() {
                 String::new()
             } else {
                 format!("; {}", remedy.evidence)
@@ -120,8 +120,8 @@ fn entry(summary: &SummaryRecord, remedy: &RemedyRecord, ranks: u32, detail: Det
 /// The predicted step time with a remedy, and its gain.
 fn outcome(remedy: &RemedyRecord) -> String {
     let gain = remedy.predicted_gain_pct;
-    match (remedy.code.as_str(), remedy.at_least) {
-        ("stop", _) => "compute-bound".to_owned(),
+    match (remedy.is_stop(), remedy.at_least) {
+        (true, _) => "compute-bound".to_owned(),
         (_, true) if gain < LEAST_GAIN_PCT => "gain unknown".to_owned(),
         (_, at_least) => format!(
             "{}{} (−{} %)",
@@ -130,19 +130,6 @@ fn outcome(remedy: &RemedyRecord) -> String {
             percent(gain, 0)
         ),
     }
-}
-
-/// Whether a remedy concerns the bottleneck, or a stage that the bottleneck's evidence names.
-fn concerns_bottleneck(summary: &SummaryRecord, remedy: &RemedyRecord) -> bool {
-    let Some(found) = &summary.bottleneck else {
-        return false;
-    };
-    let named = |name: &str| {
-        found.name.as_deref() == Some(name) || found.evidence.contains(&format!("`{name}`"))
-    };
-    (remedy.resource).is_some_and(|resource| named(resource.as_str()))
-        || remedy.stage.as_deref().is_some_and(named)
-        || remedy.evidence == found.evidence
 }
 
 /// The action, in a run of `ranks` ranks.

@@ -70,7 +70,7 @@ fn describe_other(other: &OtherLoop) -> String {
     let mut about = Vec::new();
     match other.role {
         Some(Role::Evaluation) => {
-            if !other.name.contains("evaluation") {
+            if !other.name.ends_with("(evaluation)") {
                 about.push("evaluation".to_owned());
             }
             if other.epochs > 1 {

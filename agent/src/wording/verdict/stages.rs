@@ -200,11 +200,11 @@ fn queue_table(summary: &SummaryRecord, detail: Detail) -> Table {
     let rows = shown.iter().map(|queue| {
         let mut cells = vec![
             queue.name.clone(),
-            of(queue.depth, queue.capacity),
+            part_of_most(queue.depth, queue.capacity),
             share(queue.empty_pct, 0),
         ];
         cells.extend(has_end.then(|| share(queue.full_pct, 0)));
-        cells.extend(has_workers.then(|| of(queue.active, queue.places)));
+        cells.extend(has_workers.then(|| part_of_most(queue.active, queue.places)));
         Row::new(cells).marked_if(queue.last, "before the loop")
     });
     let rows: Vec<Row> = rows.collect();
@@ -216,7 +216,7 @@ fn queue_table(summary: &SummaryRecord, detail: Detail) -> Table {
 }
 
 /// `3 of 8`.
-fn of(count: Option<f64>, most: Option<u32>) -> String {
+fn part_of_most(count: Option<f64>, most: Option<u32>) -> String {
     match (count, most) {
         (Some(count), Some(most)) => format!("{} of {most}", amount(count)),
         (Some(count), None) => amount(count),

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use headspace_agent::model::Distribution;
 use headspace_agent::model::record::{QueueTick, StageTick, TickRecord};
 
-use super::rank::push;
+use super::bounded::push;
 
 /// Minimum number of entries reported per tick (the first ticks report more).
 const TOLD_AT_ONCE: usize = 3;
@@ -22,7 +22,7 @@ const LOOKS: usize = 256;
 /// An entry of one process, and the time of its last report.
 #[derive(Debug, Clone)]
 struct Entry<T> {
-    told: T,
+    latest: T,
     at_s: f64,
     /// Length of the entry's interval, in seconds.
     span_s: f64,
@@ -121,7 +121,7 @@ impl Parts {
         let rests = self.rests(self.stages.len());
         for ((name, worker), entry) in &self.stages {
             if let (Some(worker), true) = (worker, self.at_s - entry.at_s <= rests)
-                && entry.told.within.is_none()
+                && entry.latest.within.is_none()
             {
                 let stages = workers.entry(worker).or_default();
                 stages.push(stage(name, std::iter::once(entry)));
@@ -157,15 +157,15 @@ impl Parts {
                 if self.at_s - entry.at_s > rests {
                     continue;
                 }
-                let told = &entry.told;
-                queue.last |= told.last;
-                queue.depth += told.depth;
-                if let Some(capacity) = told.capacity {
+                let latest = &entry.latest;
+                queue.last |= latest.last;
+                queue.depth += latest.depth;
+                if let Some(capacity) = latest.capacity {
                     *queue.capacity.get_or_insert(0) += u64::from(capacity);
                 }
-                seen += told.seen_ms;
-                empty += told.empty_ms;
-                full += told.full_ms;
+                seen += latest.seen_ms;
+                empty += latest.empty_ms;
+                full += latest.full_ms;
             }
             if seen > 0.0 {
                 (queue.empty, queue.full) = (empty / seen, full / seen);
@@ -199,12 +199,17 @@ fn remember(names: &mut Vec<String>, name: &str) {
     }
 }
 
-fn update<T: Clone>(entries: &mut BTreeMap<Key, Entry<T>>, key: Key, told: &T, tick: &TickRecord) {
+fn update<T: Clone>(
+    entries: &mut BTreeMap<Key, Entry<T>>,
+    key: Key,
+    latest: &T,
+    tick: &TickRecord,
+) {
     let before = entries
         .get(&key)
         .map_or(tick.at_s - tick.interval_s, |e| e.at_s);
     let entry = Entry {
-        told: told.clone(),
+        latest: latest.clone(),
         at_s: tick.at_s,
         span_s: (tick.at_s - before).max(1e-9),
     };
@@ -218,16 +223,16 @@ fn stage<'a>(name: &str, entries: impl Iterator<Item = &'a Entry<StageTick>>) ->
     };
     let mut time = Distribution::default();
     let (mut busy_s, mut offered_s) = (0.0, 0.0);
-    for Entry { told, span_s, .. } in entries {
-        let concurrency = told.concurrency.unwrap_or(told.peak.max(1));
-        now.within = now.within.or_else(|| told.within.clone());
+    for Entry { latest, span_s, .. } in entries {
+        let concurrency = latest.concurrency.unwrap_or(latest.peak.max(1));
+        now.within = now.within.or_else(|| latest.within.clone());
         now.processes += 1;
         now.concurrency += u64::from(concurrency);
-        now.calls_per_s += told.time.count as f64 / span_s;
-        now.failures += told.failures;
-        busy_s += told.time.sum_ms / 1e3;
+        now.calls_per_s += latest.time.count as f64 / span_s;
+        now.failures += latest.failures;
+        busy_s += latest.time.sum_ms / 1e3;
         offered_s += span_s * f64::from(concurrency);
-        time.merge_record(&told.time);
+        time.merge_record(&latest.time);
     }
     if offered_s > 0.0 {
         now.busy = (busy_s / offered_s).min(1.0);

@@ -9,6 +9,7 @@ use headspace_agent::model::record::{
 };
 use headspace_agent::model::{ReadingKey, Scope};
 
+use super::bounded::push;
 use super::pipeline::Parts;
 use super::step_series::{Moment, StepSeries};
 
@@ -36,7 +37,7 @@ pub(crate) enum Life {
 
 /// A notice and the time of its record.
 #[derive(Debug, Clone)]
-pub(crate) struct Told {
+pub(crate) struct TimedNotice {
     /// Nanoseconds since 1970-01-01 UTC.
     pub(crate) at_unix_nano: u64,
     pub(crate) notice: NoticeRecord,
@@ -48,7 +49,7 @@ pub(crate) struct Rank {
     pub(crate) run: Option<RunRecord>,
     pub(crate) summary: Option<Box<SummaryRecord>>,
     probes: VecDeque<ProbeRecord>,
-    pub(crate) notices: VecDeque<Told>,
+    pub(crate) notices: VecDeque<TimedNotice>,
     main_loop: MainLoop,
     pub(crate) step_series: StepSeries,
     /// The last interval in which the main loop had steps.
@@ -94,11 +95,11 @@ impl Rank {
             RecordBody::Epoch(_) => {}
             RecordBody::Probe(probe) => push(&mut self.probes, probe, PROBES),
             RecordBody::Notice(notice) => {
-                let told = Told {
+                let notice = TimedNotice {
                     at_unix_nano: record.time_unix_nano,
                     notice,
                 };
-                push(&mut self.notices, told, NOTICES);
+                push(&mut self.notices, notice, NOTICES);
             }
             RecordBody::Summary(summary) => self.summary = Some(summary),
         }
@@ -164,12 +165,4 @@ impl Rank {
         gpus.dedup();
         gpus
     }
-}
-
-/// Appends an item, and removes the oldest one if there are already `most`.
-pub(super) fn push<T>(all: &mut VecDeque<T>, one: T, most: usize) {
-    if all.len() >= most {
-        all.pop_front();
-    }
-    all.push_back(one);
 }

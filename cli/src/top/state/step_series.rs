@@ -6,7 +6,7 @@ use headspace_agent::model::BoundedSeries;
 use headspace_agent::model::distribution::DistributionRecord;
 use headspace_agent::model::record::{LoopTick, Phase, TickRecord};
 
-use super::rank::push;
+use super::bounded::push;
 
 /// Number of points kept for the last minutes, and for the whole run.
 const POINTS: usize = 512;

@@ -244,13 +244,13 @@ fn notices(rank: &Rank, scene: &Scene<'_>, width: usize) -> Vec<Line<'static>> {
         return Vec::new();
     }
     let mut lines = vec![head(scene, " notices, the newest first (UTC)")];
-    for told in rank.notices.iter().rev() {
-        let (style, mut mark) = match told.notice.severity {
+    for timed in rank.notices.iter().rev() {
+        let (style, mut mark) = match timed.notice.severity {
             Severity::Warning => (scene.palette.warning(), "!"),
             Severity::Info => (scene.palette.plain(), " "),
         };
-        let mut clock = time_of_day(told.at_unix_nano);
-        for line in wrapped(&told.notice.text, width.saturating_sub(14).max(20)) {
+        let mut clock = time_of_day(timed.at_unix_nano);
+        for line in wrapped(&timed.notice.text, width.saturating_sub(14).max(20)) {
             lines.push(Line::from(vec![
                 Span::styled(format!("   {clock:8} "), scene.palette.label()),
                 Span::styled(format!("{mark} "), style),

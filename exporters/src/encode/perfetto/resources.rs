@@ -52,12 +52,12 @@ impl Resources {
         let group = to.below(process, "stages");
         let ms = until.saturating_sub(since) as f64 / 1e6;
         if ms > 0.0 {
-            let help = "Calls at once, a mean since it was last told of";
+            let help = "Mean number of concurrent calls since the previous sample";
             let busy = to.counter(group, &format!("{name} busy"), "calls", Some(help));
             to.count(busy, since, stage.time.sum_ms / ms);
         }
         if stage.time.count > 0 {
-            let help = "Time of a call, a mean since it was last told of";
+            let help = "Mean time of a call since the previous sample";
             let time = to.counter(group, &format!("{name} time"), "ms", Some(help));
             to.count(time, since, stage.time.sum_ms / stage.time.count as f64);
         }
@@ -102,14 +102,14 @@ fn take_queue(queue: &QueueTick, process: Track, until: u64, to: &mut Writer) {
     let from = until.saturating_sub(nanos(queue.seen_ms));
     let help = match queue.capacity {
         Some(capacity) => {
-            format!("Items in it, a mean since it was last told of; room for {capacity}")
+            format!("Mean number of items since the previous sample, of at most {capacity}")
         }
-        None => "Items in it, a mean since it was last told of".to_owned(),
+        None => "Mean number of items since the previous sample".to_owned(),
     };
     let depth = to.counter(group, &format!("{name} depth"), "items", Some(&help));
     to.count(depth, from, queue.depth);
     if let Some(active) = queue.active {
-        let help = "Workers of the pool that had an item in hand, a mean";
+        let help = "Mean number of busy workers of the pool";
         let track = to.counter(group, &format!("{name} active"), "workers", Some(help));
         to.count(track, from, active);
     }

@@ -1,27 +1,16 @@
-//! Sends the requests of one signal over HTTP or gRPC, and reads what the service refused.
+//! Sends the requests of one signal over HTTP or gRPC.
 
 use std::time::Duration;
 
-use ::http::Uri;
-use opentelemetry_proto::tonic::collector::logs::v1::{
-    ExportLogsServiceRequest, ExportLogsServiceResponse,
-};
-use opentelemetry_proto::tonic::collector::metrics::v1::{
-    ExportMetricsServiceRequest, ExportMetricsServiceResponse,
-};
-use opentelemetry_proto::tonic::collector::trace::v1::{
-    ExportTraceServiceRequest, ExportTraceServiceResponse,
-};
-
 use headspace_agent::notice::Notice;
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 
-use super::super::background::Failure;
 use super::grpc::Grpc;
 use super::http::Http;
+use super::outcome::{Sent, refused_logs, refused_points, refused_spans};
 use super::settings::{Protocol, Target};
-
-/// The outcome of a request.
-pub(super) type Sent = Result<(), Failure>;
 
 /// The connection to one service of a collector.
 #[derive(Debug)]
@@ -58,49 +47,4 @@ impl Connection {
             Self::Grpc(grpc) => grpc.logs(message, limit),
         }
     }
-}
-
-/// What a service refused: the number of items, their kind, and a message that says which and why.
-pub(super) type Refused = (i64, &'static str, String);
-
-/// What the metrics service refused.
-pub(super) fn refused_points(answer: ExportMetricsServiceResponse) -> Option<Refused> {
-    let partial = answer.partial_success?;
-    let count = partial.rejected_data_points;
-    Some((count, "data points", partial.error_message))
-}
-
-/// What the trace service refused.
-pub(super) fn refused_spans(answer: ExportTraceServiceResponse) -> Option<Refused> {
-    let partial = answer.partial_success?;
-    Some((partial.rejected_spans, "spans", partial.error_message))
-}
-
-/// What the logs service refused.
-pub(super) fn refused_logs(answer: ExportLogsServiceResponse) -> Option<Refused> {
-    let partial = answer.partial_success?;
-    let count = partial.rejected_log_records;
-    Some((count, "log records", partial.error_message))
-}
-
-/// The outcome of a request that the service answered.
-pub(super) fn outcome(to: &str, refused: Option<Refused>) -> Sent {
-    match refused {
-        Some((count, what, message)) if count > 0 => Err(Failure {
-            refused: u64::try_from(count).ok(),
-            ..Failure::lasting(format!("`{to}` rejected {count} {what}: {message}"))
-        }),
-        _ => Ok(()),
-    }
-}
-
-/// An address without the parts that may be secret.
-pub(super) fn public_address(uri: &Uri) -> String {
-    let host = uri.host().unwrap_or_default();
-    let port = uri
-        .port()
-        .map(|port| format!(":{port}"))
-        .unwrap_or_default();
-    let scheme = uri.scheme_str().unwrap_or("http");
-    format!("{scheme}://{host}{port}{}", uri.path())
 }

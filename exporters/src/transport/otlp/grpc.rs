@@ -24,7 +24,7 @@ use tonic::{Code, Request, Response, Status};
 use tonic_types::StatusExt;
 
 use super::super::background::{Failure, Retry};
-use super::connection::{
+use super::outcome::{
     Refused, Sent, outcome, public_address, refused_logs, refused_points, refused_spans,
 };
 use super::settings::Target;

@@ -9,6 +9,7 @@
 mod connection;
 mod grpc;
 mod http;
+mod outcome;
 pub mod settings;
 mod signals;
 

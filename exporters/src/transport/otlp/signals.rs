@@ -12,7 +12,8 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::Span;
 
 use super::super::background::{Deliver, Retry, Shared, State};
-use super::connection::{Connection, Sent};
+use super::connection::Connection;
+use super::outcome::Sent;
 use crate::encode::otlp::logs::{self, Logs};
 use crate::encode::otlp::metrics;
 use crate::encode::otlp::resource::{Origin, Process, resource};

@@ -34,39 +34,41 @@ def wrap(
     stop_after_probe: bool | None = None,
     exactly_once: bool | None = None,
 ) -> T:
-    """Time an iterable of batches without changing it.
+    """Times an iterable of batches without changing it.
 
         loader = headspace.wrap(loader)
 
-    The result behaves as what it wraps: same batches, same order, same attributes, same type to
-    ``isinstance``. With ``HEADSPACE=0`` it *is* what it wraps.
+    The result behaves like the iterable: same batches, same order, same attributes, same type for
+    ``isinstance``. With ``HEADSPACE=0``, the result *is* the iterable.
 
     Args:
         iterable: A torch ``DataLoader``, an SPDL pipeline, a generator, a list.
-        mode: ``"measure"`` watches. ``"probe"`` also alternates windows of live and cached
-            batches until it knows the floor, then goes on live. ``"replay"`` goes over to cached
-            batches for good. By default ``HEADSPACE_MODE``, else ``"measure"``.
-        name: The loop's name in the records. By default the type's. What is wrapped by one name
-            after another, as a generator is for each epoch, is one loop.
-        batch_size: Samples a batch, for throughput. By default the loader's own ``batch_size``.
-        num_caches: Batches that a probe or a replay repeats. By default ``HEADSPACE_NUM_CACHES``, else 10.
-        return_caches_after: Live batches before a replay. By default
+        mode: ``"measure"`` times the steps. ``"probe"`` also alternates windows of live and cached
+            batches until the floor is known, then continues with live batches. ``"replay"`` switches
+            to cached batches until the end. By default ``HEADSPACE_MODE``, else ``"measure"``.
+        name: Name of the loop in the records. By default the name of the type. Iterables that are
+            wrapped one after another with the same name, such as a generator for each epoch, are one
+            loop.
+        batch_size: Samples per batch, for throughput. By default the loader's own ``batch_size``.
+        num_caches: Number of batches that a probe or a replay repeats. By default
+            ``HEADSPACE_NUM_CACHES``, else 10.
+        return_caches_after: Number of live batches before a replay. By default
             ``HEADSPACE_RETURN_CACHES_AFTER``, else 100.
-        stop_after: Batches after which an epoch of a replay ends. By default the source's length,
-            where it has one. By default ``HEADSPACE_STOP_AFTER``.
-        probe_steps: Most steps that a probe may take. Fewer give a wider interval, or no number. By
-            default ``HEADSPACE_PROBE_STEPS``, else at most 2400.
-        stop_after_probe: End the epoch, and every later one, once the probe is done. By default
-            ``HEADSPACE_STOP_AFTER_PROBE``, else no.
-        exactly_once: In a probe, deliver every batch of the source once and in order, so that an epoch
-            with repeated batches is longer than ``len(loader)``. By default
-            ``HEADSPACE_EXACTLY_ONCE``, else no: an epoch keeps its length, repeated batches take the
-            place of live ones, and the source's last batches are left out. A loader without a length
-            always delivers all.
+        stop_after: Number of batches after which an epoch of a replay ends. By default
+            ``HEADSPACE_STOP_AFTER``, else the length of the source, if it has one.
+        probe_steps: Maximum number of steps of a probe. Fewer steps give a wider interval, or no
+            number. By default ``HEADSPACE_PROBE_STEPS``, else at most 2400.
+        stop_after_probe: Whether the epoch, and every later epoch, ends when the probe is done. By
+            default ``HEADSPACE_STOP_AFTER_PROBE``, else no.
+        exactly_once: Whether a probed epoch delivers every batch of the source once and in order. It
+            is then longer than ``len(loader)`` by the repeated batches. By default
+            ``HEADSPACE_EXACTLY_ONCE``, else no: an epoch keeps its length, repeated batches replace
+            live ones, and the last batches of the source are left out. A loader without a length
+            always delivers all batches.
 
     Raises:
-        TypeError: If ``iterable`` cannot be iterated, or a number is not a whole one.
-        ValueError: If ``mode`` is none of the three, or the numbers make no sense together.
+        TypeError: If ``iterable`` cannot be iterated, or a number is not a whole number.
+        ValueError: If ``mode`` is not one of the three modes, or the numbers contradict each other.
     """
     if not _settings.enabled():
         return iterable

@@ -246,11 +246,11 @@ impl LoopIterator {
     }
 
     fn notify_early_end(&self, cache: &BatchCache) {
-        if let Some((delivered, asked)) = cache.replay_progress() {
+        if let Some((delivered, expected)) = cache.replay_progress() {
             self.notice(&Notice::SourceEndedEarly {
                 loop_name: self.epoch.loop_name(),
                 delivered,
-                asked,
+                expected,
                 from: self.epoch.options_from(),
             });
         }

@@ -1,6 +1,6 @@
 //! Proposes larger buffers. They help only if call times vary.
 
-use super::super::bottleneck::Term;
+use super::super::term::Term;
 use super::action::Action;
 use super::{Context, Draft, change};
 use crate::analysis::attribution::thresholds::{confidence, counts};

@@ -1,8 +1,9 @@
 //! Proposes more concurrent calls of a stage, or fewer if they slow each other.
 
-use super::super::bottleneck::{Term, at_least, limit_ms, memory_suspect, waits_for_lock};
+use super::super::bottleneck::{limit_ms, memory_suspect, waits_for_lock};
 use super::super::queueing_model::{Model, whole};
 use super::super::stage_order::Node;
+use super::super::term::{Term, at_least};
 use super::action::{Action, Shared};
 use super::{Context, Draft, change, load_in_workers};
 use crate::analysis::attribution::thresholds::{confidence, counts};

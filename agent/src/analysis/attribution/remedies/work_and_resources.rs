@@ -1,9 +1,10 @@
 //! Proposes the remedies that change neither concurrency nor buffers: cheaper calls, other processes, cores,
 //! the disk, garbage collection, page-locked memory.
 
-use super::super::bottleneck::{Term, at_least, limit_ms, lock_contended, relieve};
+use super::super::bottleneck::{limit_ms, lock_contended, relieve};
 use super::super::evidence::inner;
 use super::super::queueing_model::{Model, whole};
+use super::super::term::{Term, at_least};
 use super::action::{Action, Work};
 use super::{Context, Draft, change};
 use crate::analysis::attribution::thresholds::confidence;

@@ -1,0 +1,11 @@
+//! Appends to a list of bounded length.
+
+use std::collections::VecDeque;
+
+/// Appends an item, and removes the oldest one if there are already `most`.
+pub(super) fn push<T>(all: &mut VecDeque<T>, one: T, most: usize) {
+    if all.len() >= most {
+        all.pop_front();
+    }
+    all.push_back(one);
+}
