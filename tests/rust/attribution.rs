@@ -645,6 +645,55 @@ fn of_two_stages_alike_the_one_with_the_full_queue_before_it_binds() {
     assert_eq!(binds(&concluded(&line)), Some(stage_limit("decode")));
 }
 
+/// A queue behind a stage, and the shares of time that it is empty and full.
+fn after(stage: &str, last: bool, (empty_pct, full_pct): (f64, f64)) -> QueueSummary {
+    QueueSummary {
+        name: format!("after {stage}"),
+        capacity: Some(if last { 3 } else { 4 }),
+        last,
+        empty_pct: Some(empty_pct),
+        full_pct: Some(full_pct),
+        ..QueueSummary::default()
+    }
+}
+
+#[test]
+fn a_stage_between_a_full_and_an_empty_queue_binds_before_cores_that_are_not_exhausted() {
+    // Measured with `make demo` on two cores.
+    let found = attribute(&PipelineFacts {
+        stages: vec![
+            told("fetch", 1.0, 3.0, 1.17, 23.5),
+            told("demux", 1.0, 3.0, 4.08, 45.0),
+            told("decode", 1.0, 3.0, 19.65, 91.2),
+            told("resize", 1.0, 3.0, 4.92, 19.6),
+            told("collate", 1.0, 1.0, 0.11, 91.7),
+        ],
+        queues: vec![
+            after("fetch", false, (0.0, 99.1)),
+            after("demux", false, (0.0, 99.0)),
+            after("decode", false, (100.0, 0.0)),
+            after("resize", false, (96.1, 0.0)),
+            after("collate", true, (95.4, 4.2)),
+        ],
+        step_ms: 62.2,
+        wait_ms: 19.7,
+        floor_ms: Some(about(28.3)),
+        resources: ResourcesRecord {
+            cores_used: Some(1.682),
+            cores_usable: Some(2.0),
+            others_cores: Some(0.02),
+            runnable_threads: Some(3.97),
+            consumer_run_queue_pct: Some(7.9),
+            cpu_pressure_pct: Some(25.5),
+            gil_wait_ms: Some(0.08),
+            other_threads_cores: Some(0.96),
+            ..ResourcesRecord::default()
+        },
+        ..PipelineFacts::default()
+    });
+    assert_eq!(binds(&found), Some(stage_limit("decode")), "{found:?}");
+}
+
 #[test]
 fn facts_that_do_not_explain_the_step_name_no_stage() {
     let mut facts = nvdec(4, 245.0);

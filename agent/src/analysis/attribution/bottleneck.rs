@@ -128,6 +128,7 @@ fn relieved(predictor: &Predictor<'_>, confidence: f64) -> Option<Binding> {
     let best = longest(model, &gains, best);
     let found = replace_by_cores(model, &gains).unwrap_or(best);
     let found = replace_loop(model, &gains, found);
+    let found = replace_cores(model, &gains, found);
     let (term, gain) = replace_by_jitter(model, &gains, found);
     let second = gains.iter().find(|(other, _)| *other != term);
     let confidence = match second {
@@ -186,6 +187,30 @@ fn find_gain(gains: &[Gain], least: f64, is_one: impl Fn(Term) -> bool) -> Optio
         .iter()
         .filter(|(term, gain)| is_one(*term) && *gain >= least);
     found.next().copied()
+}
+
+/// While cores are left, a busy stage between a full and an empty queue limits the pipeline, even if more cores
+/// would gain more: the others wait for this stage.
+fn replace_cores(model: &Model<'_>, gains: &[Gain], found: Gain) -> Gain {
+    let t = model.thresholds;
+    let is_exhausted = at_least(model.uses.cores, t.exhausted_core_utilization);
+    if !matches!(found.0, Term::Cores | Term::Quota) || is_exhausted {
+        return found;
+    }
+    let holds_up = |stage: usize| {
+        let node = &model.nodes[stage];
+        let full = node.before.and_then(|queue| queue.full_pct);
+        let empty = node.after.and_then(|queue| queue.empty_pct);
+        node.limit_ms >= t.min_binding_limit * model.facts.step_ms
+            && at_least(full, t.bound_stage_queue_pct)
+            && at_least(empty, t.bound_stage_queue_pct)
+    };
+    find_gain(
+        gains,
+        0.0,
+        |term| matches!(term, Term::Stage(stage) if holds_up(stage)),
+    )
+    .unwrap_or(found)
 }
 
 /// Replaces the loop's own part by a term that removes the waiting, if the loop's own part gains more but

@@ -86,6 +86,10 @@ thresholds! {
     /// is not the bottleneck.
     always_full_queue_pct: 95.0, "% of time";
 
+    /// The time that the queue before a stage is full, and that the queue after it is empty. From this on, the
+    /// stage limits the pipeline, and not the cores, while cores are left.
+    bound_stage_queue_pct: 85.0, "% of time";
+
     /// The training thread's wait for a core. From this on, its own part only appears slow. For comparison:
     /// two busy threads on one core wait half of the time, three on two cores a third.
     starved_thread_pct: 15.0, "% of time";
