@@ -1,51 +1,67 @@
-//! Conclusions are data (ARCHITECTURE.md, "Layers"): `agent/src/analysis` has no sentences. They are in
-//! `agent/src/wording`.
+//! Conclusions are data (ARCHITECTURE.md, "Layers"): `agent/src/analysis` has no sentences, and neither has
+//! `cli/src/compare`, which lays out a comparison. They are in `agent/src/wording`.
 
 #![allow(clippy::expect_used, reason = "all of it is test code")]
 
 use std::fs;
 use std::path::Path;
 
-/// Words from which on a literal is a sentence, and not a name.
+/// Words from which on a literal of the analysis is a sentence, and not a name.
 const SENTENCE: usize = 3;
 
-/// Literals of a source that are sentences, outside comments, attributes and unit tests.
-fn sentences(source: &str) -> Vec<&str> {
+/// The same for a literal of a renderer, whose tables have headings such as `a call of the stage`.
+const SENTENCE_OF_RENDERER: usize = 6;
+
+/// Literals of a source with at least `words` words, outside comments, attributes and unit tests.
+fn sentences(source: &str, words: usize) -> Vec<&str> {
     let code = source.split("#[cfg(test)]\nmod tests {").next();
     let lines = code.unwrap_or_default().lines().map(str::trim);
     lines
         .filter(|line| !line.starts_with("//") && !line.contains("reason = "))
         .flat_map(|line| line.split('"').skip(1).step_by(2))
-        .filter(|literal| literal.split_whitespace().count() >= SENTENCE)
+        .filter(|literal| literal.split_whitespace().count() >= words)
         .collect()
 }
 
-fn collect(folder: &Path, found: &mut Vec<String>) {
+fn collect(folder: &Path, words: usize, found: &mut Vec<String>) {
     for entry in fs::read_dir(folder).expect("the sources are here") {
         let path = entry.expect("it can be listed").path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if path.is_dir() {
-            collect(&path, found);
+            collect(&path, words, found);
         } else if !name.ends_with("tests.rs") {
             let source = fs::read_to_string(&path).expect("sources are text");
-            let here = sentences(&source).into_iter();
+            let here = sentences(&source, words).into_iter();
             found.extend(here.map(|sentence| format!("{}: {sentence}", path.display())));
         }
     }
 }
 
+fn sentences_in(folder: &str, words: usize) -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("..")
+        .join(folder);
+    let mut found = Vec::new();
+    collect(&root, words, &mut found);
+    found
+}
+
 #[test]
 fn the_analysis_has_no_sentences() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../agent/src/analysis");
-    let mut found = Vec::new();
-    collect(&root, &mut found);
+    let mut found = sentences_in("agent/src/analysis", SENTENCE);
     // Units of the table that `make study` prints.
     found.retain(|one| !one.contains("thresholds.rs"));
     assert_eq!(found, [""; 0]);
 }
 
 #[test]
+fn the_renderer_of_a_comparison_has_no_sentences() {
+    let found = sentences_in("cli/src/compare", SENTENCE_OF_RENDERER);
+    assert_eq!(found, [""; 0]);
+}
+
+#[test]
 fn a_sentence_is_found_and_a_name_is_not() {
     let source = "//! \"one two three\"\nlet a = (\"cores\", \"CPU quota\");\nlet b = \"It waits for data\";\n";
-    assert_eq!(sentences(source), ["It waits for data"]);
+    assert_eq!(sentences(source, SENTENCE), ["It waits for data"]);
 }

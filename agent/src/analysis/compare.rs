@@ -8,8 +8,12 @@
 //! than the loop. The kernel counts how long the loop's thread waited for a core. In that case the sides
 //! are compared by the step without this wait. Waits that the run's own threads cause are not subtracted.
 
+mod conclusion;
 mod measured;
 
+pub use self::conclusion::{
+    Conclusion, Difference, LimitConclusion, Remedy, conclude, conclude_limit,
+};
 pub use self::measured::Measured;
 use super::statistics::precision::{
     Allowance, Known, RUN_TO_RUN, difference, relative_difference, runs_needed,

@@ -1,13 +1,147 @@
-//! Texts of the notes of a comparison.
+//! Texts of a comparison: its verdict, its limit, its sides and its notes.
 
-use crate::analysis::compare::{Comparison, Note};
-use crate::model::comparison::ComparisonRecord;
+use super::units::{duration_s, percent, signed_range};
+use crate::analysis::compare::{
+    Comparison, Conclusion, Difference, LimitConclusion, Note, Remedy, conclude, conclude_limit,
+};
+use crate::analysis::statistics::steady_state::LEAST_WARMUP;
+use crate::model::Mode;
+use crate::model::comparison::{ComparisonRecord, JudgedBy, SideRecord};
 
 /// The record of a comparison with the texts of its notes.
 pub fn comparison_record(comparison: Comparison) -> ComparisonRecord {
     ComparisonRecord {
         notes: comparison.notes.iter().map(text).collect(),
         ..comparison.record
+    }
+}
+
+/// Whether B is slower than A, and whether B is within the limit if there is one.
+pub fn verdict_sentences(record: &ComparisonRecord) -> Vec<String> {
+    let limit = conclude_limit(record).map(|(limit_pct, found)| limit_sentence(limit_pct, found));
+    std::iter::once(verdict_sentence(conclude(record)))
+        .chain(limit)
+        .collect()
+}
+
+/// Why a comparison with a limit has no result.
+pub fn not_judged(record: &ComparisonRecord) -> String {
+    let why = record.notes.first();
+    let why = why.map_or("there is no interval", String::as_str);
+    format!("whether B is slower cannot be judged: {why}")
+}
+
+/// Why the run at `path` is not compared.
+pub fn too_short_to_compare(path: &str) -> String {
+    format!(
+        "`{path}` has no step in steady state to compare (the first {LEAST_WARMUP} are warm-up): \
+         train longer"
+    )
+}
+
+/// How much of a side is compared: `2 runs, 640 steps in steady state, 19.2 s`.
+pub fn side_description(side: &SideRecord) -> String {
+    let steps: u64 = side.runs.iter().map(|run| run.steady_steps).sum();
+    let seconds: f64 = side.runs.iter().map(|run| run.steady_s).sum();
+    let mut facts = Vec::new();
+    if side.runs.len() > 1 {
+        facts.push(format!("{} runs", side.runs.len()));
+    }
+    let ranks = side.runs.iter().map(|run| run.ranks).max();
+    if let Some(ranks) = ranks.filter(|ranks| *ranks > 1) {
+        facts.push(format!("{ranks} ranks"));
+    }
+    let mode = side.runs.first().map(|run| run.mode);
+    if let Some(mode) = mode.filter(|mode| *mode != Mode::Measure) {
+        facts.push(format!("mode {}", mode.as_str()));
+    }
+    facts.push(format!(
+        "{steps} steps in steady state, {}",
+        duration_s(seconds)
+    ));
+    facts.join(", ")
+}
+
+fn verdict_sentence(conclusion: Conclusion) -> String {
+    let (word, difference, low, high) = match conclusion {
+        Conclusion::NoInterval => {
+            return "Inconclusive: there is no interval for the difference between A and B."
+                .to_owned();
+        }
+        Conclusion::NoDifference(difference) => {
+            return format!(
+                "No measurable difference: B's {} (95 % interval {} %).",
+                change_phrase(difference),
+                signed_range(difference.pct, 1)
+            );
+        }
+        Conclusion::Slower(difference) => (
+            "slower",
+            difference,
+            difference.pct.low,
+            difference.pct.high,
+        ),
+        Conclusion::Faster(difference) => (
+            "faster",
+            difference,
+            -difference.pct.high,
+            -difference.pct.low,
+        ),
+    };
+    format!(
+        "B is {word} than A: its {} (95 % interval {} to {} %).",
+        change_phrase(difference),
+        percent(low, 1),
+        percent(high, 1)
+    )
+}
+
+/// `step is 10.2 % longer`.
+fn change_phrase(Difference { judged_by, pct }: Difference) -> String {
+    let what = match judged_by {
+        JudgedBy::Step => "step",
+        JudgedBy::Sample => "step a sample",
+        JudgedBy::UndisturbedStep => "step given a core",
+        JudgedBy::UndisturbedSample => "step a sample given a core",
+    };
+    let how = if pct.value < 0.0 { "shorter" } else { "longer" };
+    format!("{what} is {} % {how}", percent(pct.value.abs(), 1))
+}
+
+fn limit_sentence(limit_pct: f64, conclusion: LimitConclusion) -> String {
+    let limit = percent(limit_pct, 1);
+    let limit = limit.strip_suffix(".0").unwrap_or(&limit);
+    match conclusion {
+        LimitConclusion::NotSlower => {
+            format!("Passed: it is not slower, {limit} % are allowed.")
+        }
+        LimitConclusion::SlowerByAtMost(pct) => format!(
+            "Passed: it is slower by {} % at most, {limit} % are allowed.",
+            percent(pct, 1)
+        ),
+        LimitConclusion::SlowerByAtLeast(pct) => format!(
+            "FAILED: it is slower by {} % at least, {limit} % are allowed.",
+            percent(pct, 1)
+        ),
+        LimitConclusion::Inconclusive(remedy) => format!(
+            "Inconclusive, so no alarm: the limit of {limit} % lies inside the 95 % interval. {}",
+            remedy_sentence(remedy, limit)
+        ),
+        LimitConclusion::NoInterval => {
+            format!("Not judged: there is no interval to compare with the limit of {limit} %.")
+        }
+    }
+}
+
+fn remedy_sentence(remedy: Remedy, limit: &str) -> String {
+    match remedy {
+        Remedy::Runs { needed, present } => format!(
+            "About {needed} runs a side would show a difference of {limit} %, if runs vary as \
+             these do; here are {present}."
+        ),
+        Remedy::NarrowerInterval => {
+            "Longer runs, or more of them, give a narrower interval.".to_owned()
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Formats numbers with units for people.
 
-use crate::model::record::{EndCause, EndRecord};
+use crate::model::record::{EndCause, EndRecord, Estimate};
 
 /// Formats a duration in milliseconds, in a suitable unit: `850 µs`, `30.0 ms`, `1.52 s`.
 pub fn duration_ms(ms: f64) -> String {
@@ -58,6 +58,24 @@ pub fn percent(pct: f64, decimals: usize) -> String {
     } else {
         shown
     }
+}
+
+/// Formats a number with its sign, even if it is positive: `+1.2`, `−3.4`, `0.0`.
+pub fn signed(value: f64, decimals: usize) -> String {
+    let shown = format!("{:.decimals$}", value.abs());
+    if shown.bytes().all(|b| b == b'0' || b == b'.') {
+        shown
+    } else if value < 0.0 {
+        format!("−{shown}")
+    } else {
+        format!("+{shown}")
+    }
+}
+
+/// Formats an interval: `−0.4 to +1.2`.
+pub fn signed_range(interval: Estimate, decimals: usize) -> String {
+    let [low, high] = [interval.low, interval.high].map(|end| signed(end, decimals));
+    format!("{low} to {high}")
 }
 
 /// Formats a number of bytes: `0 B`, `812 KiB`, `10.0 MiB`, `1.25 GiB`.
@@ -137,6 +155,16 @@ mod tests {
         assert_eq!(percent(0.0, 0), "0");
         assert_eq!(percent(-0.04, 1), "0.0");
         assert_eq!(percent(-1.26, 1), "−1.3");
+    }
+
+    #[test]
+    fn a_signed_number_has_a_sign_unless_it_rounds_to_zero() {
+        let (value, low, high) = (0.4, -0.44, 1.25);
+        assert_eq!(
+            signed_range(Estimate { value, low, high }, 1),
+            "−0.4 to +1.2"
+        );
+        assert_eq!(signed(-0.04, 1), "0.0");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use headspace_agent::analysis::compare::{Measured, Side, compare as analyse};
 use headspace_agent::analysis::tick_series::TickSeries;
 use headspace_agent::model::comparison::{ComparisonRecord, Gate};
 use headspace_agent::model::record::RunRecord;
-use headspace_agent::wording::comparison::comparison_record;
+use headspace_agent::wording::comparison::{comparison_record, not_judged, too_short_to_compare};
 use headspace_exporters::run_folder::{ReadError, Run, Seen};
 
 use crate::args::CompareArgs;
@@ -77,10 +77,7 @@ pub(crate) fn compare(args: &CompareArgs, context: &mut Context<'_>) -> io::Resu
         Ok(()) => {}
     }
     if code == EXIT_USAGE {
-        let why = found.notes.first();
-        let why = why.map_or("there is no interval", String::as_str);
-        let message = format!("whether B is slower cannot be judged: {why}");
-        return context.fail(message, code);
+        return context.fail(not_judged(&found), code);
     }
     Ok(code)
 }
@@ -104,12 +101,8 @@ fn side(path: &Path, context: &mut Context<'_>) -> io::Result<Option<Vec<Read>>>
                 if read.measured.has_steps() {
                     runs.push(read);
                 } else {
-                    writeln!(
-                        context.err,
-                        "headspace: `{}` has no step in steady state to compare (the first 20 are \
-                         warm-up): train longer",
-                        read.run.folder.display()
-                    )?;
+                    let reason = too_short_to_compare(&read.run.folder.display().to_string());
+                    writeln!(context.err, "headspace: {reason}")?;
                 }
             }
             Err(error) => writeln!(context.err, "headspace: {error}")?,

@@ -1,11 +1,9 @@
-//! Formats a comparison as text for a terminal of 80 columns.
+//! Lays out a comparison as text for a terminal of 80 columns. Its sentences are in `wording/comparison.rs`.
 
-use headspace_agent::model::Mode;
-use headspace_agent::model::comparison::{
-    Change, ComparisonRecord, ComparisonVerdict, Gate, JudgedBy, SideRecord,
-};
+use headspace_agent::model::comparison::{Change, ComparisonRecord, JudgedBy, SideRecord};
 use headspace_agent::model::record::Estimate;
-use headspace_agent::wording::units::{duration_ms, duration_s, percent};
+use headspace_agent::wording::comparison::{side_description, verdict_sentences};
+use headspace_agent::wording::units::{duration_ms, signed, signed_range};
 
 use headspace_exporters::encode::terminal_text::{keep_end, paragraph, table};
 
@@ -35,9 +33,8 @@ pub(super) fn text(found: &ComparisonRecord) -> String {
         text += &settings(found);
     }
     text.push('\n');
-    text += &paragraph("", &verdict(found), COLUMNS);
-    if let Some(gate) = gate(found) {
-        text += &paragraph("", &gate, COLUMNS);
+    for sentence in verdict_sentences(found) {
+        text += &paragraph("", &sentence, COLUMNS);
     }
     for note in &found.notes {
         text += &paragraph("note: ", note, COLUMNS);
@@ -47,26 +44,8 @@ pub(super) fn text(found: &ComparisonRecord) -> String {
 
 /// The description of a side: `A`, `headspace-runs/a` and `640 steps in steady state, 19.2 s`.
 fn describe(letter: &str, side: &SideRecord) -> Vec<String> {
-    let steps: u64 = side.runs.iter().map(|run| run.steady_steps).sum();
-    let seconds: f64 = side.runs.iter().map(|run| run.steady_s).sum();
-    let mut facts = Vec::new();
-    if side.runs.len() > 1 {
-        facts.push(format!("{} runs", side.runs.len()));
-    }
-    let ranks = side.runs.iter().map(|run| run.ranks).max();
-    if let Some(ranks) = ranks.filter(|ranks| *ranks > 1) {
-        facts.push(format!("{ranks} ranks"));
-    }
-    let mode = side.runs.first().map(|run| run.mode);
-    if let Some(mode) = mode.filter(|mode| *mode != Mode::Measure) {
-        facts.push(format!("mode {}", mode.as_str()));
-    }
-    facts.push(format!(
-        "{steps} steps in steady state, {}",
-        duration_s(seconds)
-    ));
     let path = keep_end(&side.path, PATH);
-    vec![letter.to_owned(), path, facts.join(", ")]
+    vec![letter.to_owned(), path, side_description(side)]
 }
 
 /// The rows of the table.
@@ -154,7 +133,7 @@ fn in_percent(name: &str, change: &Change) -> Vec<String> {
 fn in_ms(name: &str, change: &Change) -> Vec<String> {
     let difference = change.difference;
     let shift = difference.map(|d| format!("{} ms", signed(d.value, decimals(d))));
-    let interval = difference.map(|d| format!("{} ms", range(d, decimals(d))));
+    let interval = difference.map(|d| format!("{} ms", signed_range(d, decimals(d))));
     row(name, change, duration_ms, [shift, interval])
 }
 
@@ -170,7 +149,7 @@ fn pct(value: f64) -> String {
 }
 
 fn pct_range(interval: Estimate) -> String {
-    format!("{} %", range(interval, 1))
+    format!("{} %", signed_range(interval, 1))
 }
 
 /// The number of decimals with which half the interval has one significant digit.
@@ -179,23 +158,6 @@ fn decimals(d: Estimate) -> usize {
         width if width >= 2.0 => 1,
         width if width >= 0.2 => 2,
         _ => 3,
-    }
-}
-
-fn range(interval: Estimate, decimals: usize) -> String {
-    let [low, high] = [interval.low, interval.high].map(|end| signed(end, decimals));
-    format!("{low} to {high}")
-}
-
-/// Formats a number with its sign, even if it is positive: `+1.2`, `−3.4`, `0.0`.
-fn signed(value: f64, decimals: usize) -> String {
-    let shown = format!("{:.decimals$}", value.abs());
-    if shown.bytes().all(|b| b == b'0' || b == b'.') {
-        shown
-    } else if value < 0.0 {
-        format!("−{shown}")
-    } else {
-        format!("+{shown}")
     }
 }
 
@@ -210,77 +172,4 @@ fn settings(found: &ComparisonRecord) -> String {
         ]);
     }
     table(&rows, 3)
-}
-
-fn judged(found: &ComparisonRecord) -> (&'static str, Option<Estimate>) {
-    match found.judged_by {
-        JudgedBy::Step => ("step", found.step_ms.difference_pct),
-        JudgedBy::Sample => ("step a sample", found.sample_ms.difference_pct),
-        JudgedBy::UndisturbedStep => ("step given a core", found.undisturbed_ms.difference_pct),
-        JudgedBy::UndisturbedSample => {
-            let pct = found.undisturbed_ms.difference_pct;
-            ("step a sample given a core", pct)
-        }
-    }
-}
-
-fn verdict(found: &ComparisonRecord) -> String {
-    let (what, Some(pct)) = judged(found) else {
-        return "Inconclusive: there is no interval for the difference between A and B.".to_owned();
-    };
-    let how = |value: f64| if value < 0.0 { "shorter" } else { "longer" };
-    let by = percent(pct.value.abs(), 1);
-    let change = format!("its {what} is {by} % {}", how(pct.value));
-    let (word, low, high) = match found.verdict {
-        ComparisonVerdict::Slower => ("slower", pct.low, pct.high),
-        ComparisonVerdict::Faster => ("faster", -pct.high, -pct.low),
-        _ => {
-            return format!(
-                "No measurable difference: B's {what} is {by} % {} (95 % interval {} %).",
-                how(pct.value),
-                range(pct, 1)
-            );
-        }
-    };
-    format!(
-        "B is {word} than A: {change} (95 % interval {} to {} %).",
-        percent(low, 1),
-        percent(high, 1)
-    )
-}
-
-fn gate(found: &ComparisonRecord) -> Option<String> {
-    let limit = percent(found.limit_pct?, 1);
-    let limit = limit.strip_suffix(".0").unwrap_or(&limit);
-    let pct = judged(found).1;
-    Some(match (found.gate?, pct) {
-        (Gate::Passed, Some(pct)) if pct.high <= 0.0 => {
-            format!("Passed: it is not slower, {limit} % are allowed.")
-        }
-        (Gate::Passed, Some(pct)) => format!(
-            "Passed: it is slower by {} % at most, {limit} % are allowed.",
-            percent(pct.high, 1)
-        ),
-        (Gate::Failed, Some(pct)) => format!(
-            "FAILED: it is slower by {} % at least, {limit} % are allowed.",
-            percent(pct.low, 1)
-        ),
-        (Gate::Open, _) => format!(
-            "Inconclusive, so no alarm: the limit of {limit} % lies inside the 95 % interval. {}",
-            remedy(found, limit)
-        ),
-        _ => format!("Not judged: there is no interval to compare with the limit of {limit} %."),
-    })
-}
-
-/// How to make an inconclusive comparison conclusive.
-fn remedy(found: &ComparisonRecord, limit: &str) -> String {
-    let runs = found.a.runs.len().max(found.b.runs.len());
-    match found.runs_needed {
-        Some(needed) => format!(
-            "About {needed} runs a side would show a difference of {limit} %, if runs vary as \
-             these do; here are {runs}."
-        ),
-        None => "Longer runs, or more of them, give a narrower interval.".to_owned(),
-    }
 }
