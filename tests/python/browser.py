@@ -31,6 +31,9 @@ OPTIONS = [
     "--hide-scrollbars",
 ]
 
+#: Widths of windows, from a small phone to a large screen, with both sides of each bound in the style sheet.
+WIDTHS = (320, 390, 400, 620, 621, 700, 1000, 1099, 1100, 1200, 1440, 1600, 1920)
+
 #: Names pairs of texts that overlap, and texts that stick out of the page.
 GEOMETRY = """
 const shown = [];
@@ -64,23 +67,30 @@ for (const [at, a] of shown.entries()) {
 return bad;
 """
 
-#: Names words that are broken within, for want of room. Paths and identifiers may be.
+#: Names words that are broken although they would fit: an element is narrower than its longest word.
+#: Only a word that is wider than its block, and than about 24 letters, may be broken: a path, an identifier.
 BROKEN_WORDS = """
-const longest = 24, broken = [];
+const broken = [];
+const inner = (element) => {
+  while (getComputedStyle(element).display.startsWith('inline')) element = element.parentElement;
+  const style = getComputedStyle(element);
+  const room = element.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+  return Math.max(room, 12 * parseFloat(style.fontSize));
+};
 const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
 while (walk.nextNode()) {
   const node = walk.currentNode, parent = node.parentElement;
-  if (parent.closest('script, style, noscript, h2.quiet, .tip, pre, code')) continue;
+  if (parent.closest('script, style, noscript, .tip')) continue;
   if (!parent.checkVisibility({visibilityProperty: true})) continue;
-  for (const text of node.textContent.matchAll(/\\S+/g)) {
-    if (text[0].includes('/') || text[0].length > longest) continue;
-    for (const word of text[0].matchAll(/[^-]+/g)) {
-      const range = document.createRange();
-      range.setStart(node, text.index + word.index);
-      range.setEnd(node, text.index + word.index + word[0].length);
-      const lines = new Set([...range.getClientRects()].map((box) => Math.round(box.top)));
-      if (lines.size > 1) broken.push(`broken: ${word[0]}`);
-    }
+  // A line may end behind a hyphen.
+  for (const word of node.textContent.matchAll(/[^\\s-]+/g)) {
+    const range = document.createRange();
+    range.setStart(node, word.index);
+    range.setEnd(node, word.index + word[0].length);
+    const boxes = [...range.getClientRects()];
+    const lines = new Set(boxes.map((box) => Math.round(box.top)));
+    const wide = boxes.reduce((sum, box) => sum + box.width, 0);
+    if (lines.size > 1 && wide < inner(parent)) broken.push(`broken: ${word[0]}`);
   }
 }
 return broken;
@@ -179,6 +189,19 @@ class Browser:
         if contrast < 4.5:
             found.append(f"contrast {contrast:.2f}: {text}")
         return found
+
+    def faults_by_width(
+        self, url: str, is_drawn: Callable[[], object], *, dark: bool
+    ) -> dict[int, list[str]]:
+        """Faults of a page at each of `WIDTHS` that has any."""
+        faults = {}
+        for width in WIDTHS:
+            self.look(width, 900, dark=dark)
+            self.open(url)
+            self.wait(is_drawn, "the page is drawn")
+            if found := self.faults() + self.errors():
+                faults[width] = found
+        return faults
 
     def picture(self, path: Path, height: int | None = None) -> None:
         """A picture of the page, from its top."""

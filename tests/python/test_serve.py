@@ -18,6 +18,11 @@ from urllib.parse import urlsplit
 import pytest
 from running import Programs, Started
 
+from headspace.tune import results
+from headspace.tune.experiment import Experiment, Kind, Outcome, Proposal, State, Trial
+from headspace.tune.knobs import Space, parse_knob
+from headspace.tune.objective import Objective
+
 if TYPE_CHECKING:
     from browser import Browser
 
@@ -57,6 +62,32 @@ def training(program: Programs, tmp_path: Path) -> Iterator[Started]:
     yield run
     stop.touch()
     assert run.finish().exit_code == 0
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> Path:
+    """The results of a search that has ended."""
+    space = Space((parse_knob("decode_threads=1,2,4"), parse_knob("multithreaded_prefetch=no,yes")))
+    proposals = [
+        Proposal(Kind.BASELINE, space.baseline, "What is now."),
+        Proposal(Kind.PROBE, space.baseline, "How fast it would be if data were free.", 0),
+    ]
+    for threads in (2, 4):
+        knobs = {**space.baseline, "decode_threads": threads}
+        proposals.append(Proposal(Kind.REMEDY, knobs, "More threads.", 0, 0.7 * 93))
+    summary = {"steady_step_mean_ms": 93.0, "floor_step_ms": 9.0, "floor_ci_ms": [8.5, 9.5]}
+    outcomes = [Outcome(State.FINISHED, 93.0, (92.0, 94.0), 100, 9.0, summary=summary)] * 3
+    detail = "exit code 1\nFileNotFoundError: /data/imagenet/train/n01440764/n01440764_10026.jpeg"
+    outcomes.append(Outcome(State.CRASHED, detail=detail, exit_code=1))
+    trials = [
+        Trial(Experiment(number, proposal), outcome)
+        for number, (proposal, outcome) in enumerate(zip(proposals, outcomes, strict=True))
+    ]
+    folder = tmp_path / "a-folder-with-the-results-of-a-search"
+    (folder / "experiments").mkdir(parents=True)
+    (folder / "runs").mkdir()
+    results.write(folder, trials, space, Objective.STEP)
+    return folder
 
 
 def get(url: str, **headers: str) -> tuple[int, str]:
@@ -125,17 +156,25 @@ def test_what_is_shown_is_what_the_records_say(
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize(("width", "height"), [(390, 844), (1600, 900)])
-def test_nothing_overlaps_while_it_goes_on(
-    training: Started, serve: Serve, browser: Browser, width: int, height: int, dark: bool
+def test_at_every_width_the_live_page_has_no_fault_of_layout(
+    training: Started, serve: Serve, browser: Browser, dark: bool
 ) -> None:
-    url = serve(training.path)
-    browser.look(width, height, dark=dark)
-    browser.open(url)
-    browser.wait(lambda: "decode" in browser.text("#part-stages"), "the stages are told")
-    browser.wait(lambda: points(browser) > 0, "the steps are drawn")
-    assert browser.faults() == []
-    assert browser.errors() == []
+    def is_drawn() -> bool:
+        return "decode" in browser.text("#part-stages") and points(browser) > 0
+
+    assert browser.faults_by_width(serve(training.path), is_drawn, dark=dark) == {}
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_at_every_width_the_search_page_has_no_fault_of_layout(
+    found: Path, serve: Serve, browser: Browser, dark: bool
+) -> None:
+    def is_drawn() -> bool:
+        sizes: list[int] = browser.run("return [...document.images].map((one) => one.naturalWidth)")
+        return len(sizes) == 2 and all(sizes)
+
+    url = f"{serve(found)}tuning"
+    assert browser.faults_by_width(url, is_drawn, dark=dark) == {}
 
 
 def test_the_next_run_is_shown_when_it_begins(

@@ -81,6 +81,7 @@ impl Tuning {
                     meta name="viewport" content="width=device-width";
                     meta http-equiv="refresh" content="15";
                     title { "headspace tune" }
+                    link rel="icon" href="data:,";
                     link rel="stylesheet" href="/assets/page.css";
                 }
                 body {
@@ -96,7 +97,9 @@ impl Tuning {
                         }
                     } }
                     main {
-                        section { img src="/tuning/progress.svg" alt="The step of each experiment"; }
+                        section { div.scroll {
+                            img src="/tuning/progress.svg" alt="The step of each experiment";
+                        } }
                         section { div.scroll {
                             img src="/tuning/tree.svg" alt="Which experiment led to which";
                         } }
