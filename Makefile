@@ -103,7 +103,7 @@ gpu-check: $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/build ## Compare the GPU rea
 	$(PY) tests/gpu/check.py $(GPU_CHECK_ARGS)
 
 .PHONY: lint
-lint: lint-rust lint-python lint-types lint-generated ## Run every check that runs no test. `make -k lint` names all faults.
+lint: lint-rust msrv lint-python lint-types lint-generated ## Run every check that runs no test. `make -k lint` names all faults.
 
 PACKAGES := -p headspace-agent -p headspace-collectors -p headspace-exporters -p headspace
 
@@ -116,12 +116,16 @@ lint-rust: tools $(PY)
 	$(call say,"packages for crates.io$(comma) without publishing them")
 	cargo package --locked --no-verify --allow-dirty --quiet $(PACKAGES)
 
-MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
-
+# `rustup` installs the toolchain if it is missing. Without `rustup`, the installed Rust is the only one.
 .PHONY: msrv
-msrv: ## Check that the oldest supported Rust builds it (needs rustup).
-	rustup toolchain install $(MSRV) --profile minimal
-	CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/msrv cargo +$(MSRV) check --locked --workspace --exclude headspace-py
+msrv: tools ## Check that the oldest supported Rust builds the libraries and the command (needs rustup).
+	$(call say,"oldest supported Rust: $(RUST_VERSION)")
+	@if ! command -v rustup >/dev/null; then echo "msrv: skipped, no rustup"; exit 0; fi; \
+	set -x; \
+	rustup toolchain list | grep '^$(RUST_VERSION)-' >/dev/null || \
+	  rustup toolchain install $(RUST_VERSION) --profile minimal; \
+	CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/msrv \
+	  rustup run $(RUST_VERSION) cargo check --locked --all-features $(PACKAGES)
 
 .PHONY: lint-python
 lint-python: $(STAMPS)/lint
