@@ -83,16 +83,14 @@ def wrap(
         raise TypeError(
             f"`wrap` takes something that can be iterated, not `{type(wrapped).__name__}`"
         )
-    for what, count in (("batch_size", batch_size), ("probe_steps", probe_steps)):
-        if count is not None and (type(count) is not int or count < 1):
-            raise ValueError(f"`{what}` is not a positive whole number: {count!r}")
-    for what, number in (
-        ("num_caches", num_caches),
-        ("return_caches_after", return_caches_after),
-        ("stop_after", stop_after),
-    ):
-        if number is not None and not hasattr(type(number), "__index__"):
-            raise TypeError(f"`{what}` is not a whole number: {number!r}")
+    _check_numbers(
+        positive={"batch_size": batch_size, "probe_steps": probe_steps},
+        whole={
+            "num_caches": num_caches,
+            "return_caches_after": return_caches_after,
+            "stop_after": stop_after,
+        },
+    )
     # A setting never contradicts an argument: only arguments may be refused.
     if return_caches_after is None:
         return_caches_after = _settings.return_caches_after()
@@ -118,6 +116,16 @@ def wrap(
     }
     proxy: T = _proxy_for(wrapped, options, has_name=name is not None)
     return proxy
+
+
+def _check_numbers(*, positive: dict[str, int | None], whole: dict[str, int | None]) -> None:
+    """Raises if a number that was passed is not of its kind."""
+    for what, count in positive.items():
+        if count is not None and (type(count) is not int or count < 1):
+            raise ValueError(f"`{what}` is not a positive whole number: {count!r}")
+    for what, number in whole.items():
+        if number is not None and not hasattr(type(number), "__index__"):
+            raise TypeError(f"`{what}` is not a whole number: {number!r}")
 
 
 def _proxy_for(wrapped: Any, options: dict[str, Any], *, has_name: bool) -> Any:

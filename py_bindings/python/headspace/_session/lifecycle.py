@@ -193,6 +193,13 @@ def _start(
     quiet: bool | None = None,
     origin: int | None = None,
 ) -> Session:
+    """Starts a session, as `start` does. The caller holds `_starting`.
+
+    Args:
+        to: As for `start`, like the other arguments without a description.
+        origin: Reading of the clock (`_native.ticks`) at which the session's time begins: that of the
+            first iteration or step. None means now.
+    """
     global current, has_begun
     if current is not None and current._native.is_here:
         raise RuntimeError(
@@ -206,16 +213,9 @@ def _start(
     silent = silent or sys.__stderr__ is None
     seconds = _settings.interval() if interval is None else _seconds(interval)
     rank = _settings.rank()
-    sinks: list[Sink] = []
+    sinks = _open_sinks(asked, rank)
     try:
-        for sink in asked:
-            if sink.open(rank):
-                sinks.append(sink)  # noqa: PERF401 - if the next one raises, these are closed.
-        feed = None
-        if sinks:
-            from headspace.integrations._sink import Feed
-
-            feed = Feed(sinks, seconds, silent)
+        feed = _feed_of(sinks, seconds, silent)
         base = base or _settings.directory()
         kinds = {kind for kind, _, _ in exports}
         native = _native.Session(
@@ -241,11 +241,7 @@ def _start(
             }
         )
     except BaseException:
-        for sink in sinks:
-            try:
-                sink.close()
-            except Exception:  # The first error is the one that the caller must see.
-                pass
+        _close_sinks(sinks)
         raise
     session = Session(native, quiet=silent, rank=rank, feed=feed)
     _record_refused_settings(native)
@@ -256,6 +252,37 @@ def _start(
     if feed is not None:
         feed.start(native)
     return session
+
+
+def _open_sinks(asked: Iterable[Sink], rank: int) -> list[Sink]:
+    """Opens sinks and returns those that log in this process. If one raises, the others are closed."""
+    opened: list[Sink] = []
+    try:
+        for sink in asked:
+            if sink.open(rank):
+                opened.append(sink)  # noqa: PERF401 - if the next one raises, these are closed.
+    except BaseException:
+        _close_sinks(opened)
+        raise
+    return opened
+
+
+def _close_sinks(sinks: Iterable[Sink]) -> None:
+    """Closes sinks after an error."""
+    for sink in sinks:
+        try:
+            sink.close()
+        except Exception:  # The first error is the one that the caller must see.
+            pass
+
+
+def _feed_of(sinks: list[Sink], interval: float, quiet: bool) -> Feed | None:
+    """The threads that send metrics to the sinks. None without sinks, so that nothing is imported."""
+    if not sinks:
+        return None
+    from headspace.integrations._sink import Feed
+
+    return Feed(sinks, interval, quiet)
 
 
 def _record_refused_settings(native: _native.Session) -> None:
