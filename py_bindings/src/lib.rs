@@ -53,6 +53,9 @@ mod _native {
     const FREEDOM: f64 = headspace_agent::analysis::statistics::FREEDOM;
 
     #[pymodule_export]
+    const LEAST_WARMUP: usize = headspace_agent::analysis::statistics::steady_state::LEAST_WARMUP;
+
+    #[pymodule_export]
     const RUN_TO_RUN: f64 = headspace_agent::analysis::statistics::precision::RUN_TO_RUN;
 
     /// The version of the wheel.

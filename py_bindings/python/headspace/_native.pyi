@@ -10,6 +10,7 @@ from typing_extensions import Required, disjoint_base
 
 __all__ = [
     "FREEDOM",
+    "LEAST_WARMUP",
     "RUN_TO_RUN",
     "Follower",
     "Loop",
@@ -36,6 +37,9 @@ __version__: str
 
 FREEDOM: float
 """Degrees of freedom of the errors that `mean_and_error` gives."""
+
+LEAST_WARMUP: int
+"""Minimum number of steps at the start of a loop that are dropped as warm-up."""
 
 RUN_TO_RUN: float
 """Standard deviation of a mean from run to run, as a share of it: the same program started again does not

@@ -11,13 +11,17 @@ import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headspace._native import FREEDOM, RUN_TO_RUN, Follower, mean_and_error, t_quantile
+from headspace._native import (
+    FREEDOM,
+    LEAST_WARMUP,
+    RUN_TO_RUN,
+    Follower,
+    mean_and_error,
+    t_quantile,
+)
 from headspace.tune.objective import run_half
 
-#: Steps at the start that are dropped as warm-up, as in `analysis/statistics/steady_state.rs`.
-WARM_UP = 20
-
-#: Fewest steady steps for a mean.
+#: Fewest steady steps for a mean that two experiments are compared by. The verdict of one run needs fewer.
 LEAST_STEPS = 30
 
 #: Fewest ticks for an error estimate. Fewer hardly show how much ticks differ.
@@ -152,7 +156,7 @@ class LiveRun:
         self._steps[name] = seen + steps
         self._samples[name] = self._samples.get(name, 0) + int(loop.get("samples") or 0)
         step = loop["step"]
-        if seen >= WARM_UP and loop["phase"] == "live" and step["count"]:
+        if seen >= LEAST_WARMUP and loop["phase"] == "live" and step["count"]:
             self._ticks.setdefault(name, StepTimes()).add(int(step["count"]), float(step["sum_ms"]))
 
     @property
