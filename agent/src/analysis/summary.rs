@@ -18,6 +18,7 @@ use crate::model::record::{
     ComputeGpu, Dropped, EndRecord, FloorRecord, GpuRecord, LoaderRecord, OtherLoop, ProbeRecord,
     Role, RunState, SummaryRecord,
 };
+use crate::model::stack::StackTimes;
 use crate::model::step_series::{StepSeries, Totals};
 use crate::model::{Mode, ReadingSeries, Scope, StageSeries};
 
@@ -75,6 +76,8 @@ pub struct RunFacts<'a> {
     pub history: Option<&'a ReadingSeries>,
     /// Totals of stages and queues.
     pub stages: Option<&'a StageSeries>,
+    /// Sampled stacks.
+    pub stacks: Option<&'a StackTimes>,
     /// The GPUs that the process may use.
     pub gpus: &'a [GpuRecord],
     /// The GPU that this rank computes on.
@@ -270,9 +273,10 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
         .map(|other| other.name.as_str())
         .collect();
     findings.extend(fill_stages(&mut summary, run, part, &others));
-    let attribution = run
-        .concluded
-        .map_or_else(|| attribute_run(&summary, main), Attribution::clone);
+    let attribution = run.concluded.map_or_else(
+        || attribute_run(&summary, main, run.stacks),
+        Attribution::clone,
+    );
     Summary {
         record: summary,
         findings,

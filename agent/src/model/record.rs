@@ -11,8 +11,8 @@ mod summary;
 mod tick;
 
 pub use self::attribution::{
-    BottleneckKind, BottleneckRecord, ChangeRecord, FindingRecord, QueueSummary, RemedyRecord,
-    Resource, StageSummary, StageWorker,
+    BottleneckKind, BottleneckRecord, ChangeRecord, FindingRecord, LineKind, LineRecord,
+    QueueSummary, RemedyRecord, Resource, StageSummary, StageWorker,
 };
 pub use self::probe::{FloorRecord, ProbeRecord, WindowRecord};
 pub use self::run::{

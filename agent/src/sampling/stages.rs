@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use self::difference::RegionSnapshot;
 use self::lost::LostWorkers;
+use super::stacks::StackTarget;
 use crate::model::{QueueSample, StageSample};
 use crate::notice::Notice;
 use crate::notice::log::NoticeLog;
@@ -103,6 +104,19 @@ impl StageReader {
         if let Some(notice) = self.lost.notice(at, ends) {
             notice_log.post(&notice);
         }
+    }
+
+    /// The processes whose stacks can be read: this one, with its ID, and the workers of the last read.
+    pub(super) fn targets(&self, own_pid: u32) -> Vec<StackTarget> {
+        let own = self.own.iter().map(|(region, _)| StackTarget {
+            pid: own_pid,
+            region,
+        });
+        let workers = self.workers.iter().map(|worker| StackTarget {
+            pid: worker.pid,
+            region: worker.region,
+        });
+        own.chain(workers).collect()
     }
 
     fn find_workers(&mut self, notice_log: &NoticeLog) -> Vec<Worker> {

@@ -2,8 +2,10 @@
 
 use super::findings::finding_record;
 use super::{bottleneck_record, remedy_record};
+use crate::analysis::attribution::LineGain;
 use crate::analysis::summary::Summary;
-use crate::model::record::{BottleneckKind, SummaryRecord};
+use crate::model::record::{BottleneckKind, LineKind, LineRecord, SummaryRecord};
+use crate::model::stack::Activity;
 
 /// The record of a summary with the texts of its conclusions.
 pub fn summary_record(summary: &Summary) -> SummaryRecord {
@@ -16,7 +18,25 @@ pub fn summary_record(summary: &Summary) -> SummaryRecord {
         bottleneck_stage: stage.and_then(|found| found.name.clone()),
         bottleneck,
         remedies: attribution.remedies.iter().map(remedy_record).collect(),
+        lines: attribution.lines.iter().map(line_record).collect(),
         findings: summary.findings.iter().map(finding_record).collect(),
         ..summary.record.clone()
+    }
+}
+
+fn line_record(gain: &LineGain) -> LineRecord {
+    let line = &gain.line;
+    LineRecord {
+        stage: line.stage.clone(),
+        file: line.frame.file.to_string(),
+        line: line.frame.line,
+        function: line.frame.function.to_string(),
+        share_pct: 100.0 * line.share,
+        kind: match line.activity {
+            Activity::Python => LineKind::Python,
+            Activity::Native => LineKind::Native,
+            Activity::Wait => LineKind::Wait,
+        },
+        predicted_step_ms: gain.predicted_step_ms,
     }
 }

@@ -11,12 +11,13 @@ use headspace_agent::model::Mode;
 use headspace_agent::model::record::{ProbeRecord, RunRecord, SummaryRecord};
 use headspace_agent::notice::Notice;
 use headspace_agent::notice::log::PrintNotice;
-use headspace_agent::port::{Exporter, MonotonicClock};
+use headspace_agent::port::{Exporter, MonotonicClock, StackReader};
 use headspace_agent::record::stage::{Slots, Workers};
 use headspace_agent::runtime::{Agent, AgentBuilder, Limits};
 use headspace_agent::sampling::RankGpu;
 use headspace_agent::sampling::sampler::Identity;
 use headspace_collectors::catalog::{Catalog, Entry, Settings};
+use headspace_collectors::stacks::PythonStacks;
 use headspace_collectors::workers::{FoundWorkers, Marker};
 use headspace_collectors::{host, process};
 use headspace_exporters::catalog::{Destination, DestinationError, Options, Place};
@@ -65,6 +66,8 @@ pub(crate) struct Configuration {
     exports: Vec<Export>,
     /// How many integrations fetch numbers with `scalars()`.
     scalars: usize,
+    /// Folders of the standard library and of installed packages; None to sample no stacks.
+    libraries: Option<Vec<String>>,
 }
 
 /// A destination as Python passes it: its kind, its options, and whether a failure to open it is an error.
@@ -257,6 +260,8 @@ impl Configuration {
             rank_gpu: settings.rank_gpu,
             stages: surroundings.slots.map(Slots::region),
             workers: marker.map(|marker| Box::new(FoundWorkers::below(marker)) as Box<dyn Workers>),
+            stacks: (self.libraries)
+                .map(|libraries| Box::new(PythonStacks::new(libraries)) as Box<dyn StackReader>),
         }
     }
 }

@@ -8,10 +8,18 @@ use crate::analysis::statistics::{mean, variance};
 use crate::analysis::summary::{LoopFacts, warmup};
 use crate::model::Mode;
 use crate::model::record::SummaryRecord;
+use crate::model::stack::StackTimes;
+
+/// A line with a smaller share of its stage is not considered.
+const LEAST_SHARE: f64 = 0.03;
 
 /// Finds what limits the main loop, and what would help. The result is empty if the loop's waiting is not
 /// known, or if its batches come from a cache.
-pub(in crate::analysis) fn attribute_run(summary: &SummaryRecord, main: &LoopFacts) -> Attribution {
+pub(in crate::analysis) fn attribute_run(
+    summary: &SummaryRecord,
+    main: &LoopFacts,
+    stacks: Option<&StackTimes>,
+) -> Attribution {
     if main.mode == Mode::Replay || main.concurrent {
         return Attribution::default();
     }
@@ -41,6 +49,9 @@ pub(in crate::analysis) fn attribute_run(summary: &SummaryRecord, main: &LoopFac
         resources: summary.resources.clone(),
         loader: main.loader.clone(),
         shared_mib_ms: main.shared_mib_ms,
+        lines: stacks
+            .map(|stacks| stacks.lines(LEAST_SHARE))
+            .unwrap_or_default(),
     })
 }
 

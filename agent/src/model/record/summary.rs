@@ -7,7 +7,7 @@ use super::super::options::OptionsFrom;
 use super::super::ranks::RanksRecord;
 use super::Estimate;
 use super::attribution::{
-    BottleneckRecord, FindingRecord, QueueSummary, RemedyRecord, StageSummary,
+    BottleneckRecord, FindingRecord, LineRecord, QueueSummary, RemedyRecord, StageSummary,
 };
 use super::run::Role;
 use super::tick::Dropped;
@@ -163,6 +163,9 @@ pub struct SummaryRecord {
     pub resources: ResourcesRecord,
     /// Proposed remedies, the best first.
     pub remedies: Vec<RemedyRecord>,
+    /// Lines of stages, the largest gain first. Absent without samples of stacks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<LineRecord>,
     /// Findings, in words.
     pub findings: Vec<FindingRecord>,
     /// CPU time of the agent's threads and of recording, as a share of the elapsed time.
