@@ -4,19 +4,29 @@
 //! and its descendants, which Linux allows without privileges. A thread that changes its stack during the
 //! reading may give a mixed stack; its innermost frame is still one that the thread was in.
 
+mod waits;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use headspace_agent::model::stack::{Activity, Frame, ThreadStack};
+use headspace_agent::port::thread::ThreadId;
 use headspace_agent::port::{CollectError, StackReader};
 use py_spy::config::{Config, LockingStrategy};
 use py_spy::{PythonSpy, StackTrace};
+
+use self::waits::InterpreterMemory;
 
 /// Attempts to attach to a process: a worker needs some time until its interpreter runs.
 const ATTEMPTS: u32 = 20;
 
 /// Maximum depth of a stack that is kept.
 const MAX_DEPTH: usize = 64;
+
+struct Attached {
+    spy: PythonSpy,
+    memory: InterpreterMemory,
+}
 
 /// Reads the stacks of Python processes.
 pub struct PythonStacks {
@@ -29,7 +39,7 @@ pub struct PythonStacks {
 }
 
 enum Process {
-    Attached(Box<PythonSpy>),
+    Attached(Box<Attached>),
     Starting { attempts: u32 },
 }
 
@@ -49,13 +59,16 @@ impl PythonStacks {
         }
     }
 
-    fn attach(&mut self, pid: u32) -> Result<&mut PythonSpy, CollectError> {
+    fn attach(&mut self, pid: u32) -> Result<&mut Attached, CollectError> {
         let process = (self.processes.entry(pid)).or_insert(Process::Starting { attempts: 0 });
         if let Process::Starting { attempts } = process {
             *attempts += 1;
             let number = i32::try_from(pid).unwrap_or(i32::MAX);
             match PythonSpy::new(number, &self.config) {
-                Ok(spy) => *process = Process::Attached(Box::new(spy)),
+                Ok(spy) => {
+                    let memory = InterpreterMemory::of(pid);
+                    *process = Process::Attached(Box::new(Attached { spy, memory }));
+                }
                 Err(error) if *attempts >= ATTEMPTS => {
                     return Err(CollectError::unsupported(format!(
                         "the stacks of process {pid} cannot be read: {error:#}"
@@ -65,22 +78,16 @@ impl PythonStacks {
             }
         }
         match process {
-            Process::Attached(spy) => Ok(spy),
+            Process::Attached(attached) => Ok(attached),
             Process::Starting { .. } => Err(CollectError::Transient("starting".to_owned())),
         }
     }
 
-    fn thread(&mut self, trace: &StackTrace) -> Option<ThreadStack> {
-        let tid = u32::try_from(trace.os_thread_id?).ok()?;
+    fn thread(&mut self, trace: &StackTrace, tid: u32, activity: Activity) -> Option<ThreadStack> {
         let frames: Vec<Frame> = (trace.frames.iter())
             .take(MAX_DEPTH)
             .map(|frame| self.frame(frame))
             .collect();
-        let activity = match (trace.active, trace.owns_gil) {
-            (false, _) => Activity::Wait,
-            (true, true) => Activity::Python,
-            (true, false) => Activity::Native,
-        };
         (!frames.is_empty()).then_some(ThreadStack {
             tid,
             activity,
@@ -111,11 +118,31 @@ impl PythonStacks {
 }
 
 impl StackReader for PythonStacks {
-    fn read(&mut self, pid: u32, out: &mut Vec<ThreadStack>) -> Result<(), CollectError> {
-        let traces = (self.attach(pid)?.get_stack_traces())
+    fn read(
+        &mut self,
+        pid: u32,
+        threads: &[ThreadId],
+        out: &mut Vec<ThreadStack>,
+    ) -> Result<(), CollectError> {
+        let attached = self.attach(pid)?;
+        let traces = (attached.spy.get_stack_traces())
             .map_err(|error| CollectError::Transient(error.to_string()))?;
-        for trace in &traces {
-            out.extend(self.thread(trace));
+        let wanted = traces.iter().filter_map(|trace| {
+            let known = find(trace, threads);
+            let native = trace.os_thread_id.and_then(|tid| u32::try_from(tid).ok());
+            let tid = known.map(|thread| thread.tid).or(native)?;
+            let activity = match (trace.owns_gil, known) {
+                (true, _) => Activity::Python,
+                (false, Some(_)) => attached
+                    .memory
+                    .activity(pid, tid)
+                    .unwrap_or(Activity::Native),
+                (false, None) => return None,
+            };
+            Some((trace, tid, activity))
+        });
+        for (trace, tid, activity) in wanted.collect::<Vec<_>>() {
+            out.extend(self.thread(trace, tid, activity));
         }
         Ok(())
     }
@@ -123,4 +150,13 @@ impl StackReader for PythonStacks {
     fn forget(&mut self, pid: u32) {
         self.processes.remove(&pid);
     }
+}
+
+/// The thread of interest that has this stack. Up to Python 3.10 only its handle is known.
+fn find(trace: &StackTrace, threads: &[ThreadId]) -> Option<ThreadId> {
+    let is_it = |thread: &&ThreadId| match trace.os_thread_id {
+        Some(tid) => tid == u64::from(thread.tid),
+        None => trace.thread_id == thread.handle,
+    };
+    threads.iter().find(is_it).copied()
 }

@@ -9,6 +9,7 @@ use super::attribution::attribute_run;
 use super::findings::{Finding, findings};
 use super::main_loop::{Candidate, select_main_loop};
 use super::resources::{Part, resources, sm_utilization_pct};
+use super::stacks::{gil_holders, stage_work};
 use super::stages::{data_readiness_pct, failures, stages};
 use super::statistics::precision::{Known, interval, ratio};
 use super::statistics::standard_error;
@@ -273,6 +274,10 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
         .map(|other| other.name.as_str())
         .collect();
     findings.extend(fill_stages(&mut summary, run, part, &others));
+    if let Some(stacks) = run.stacks {
+        summary.gil_holders = gil_holders(stacks);
+        summary.stage_work = stage_work(stacks);
+    }
     let attribution = run.concluded.map_or_else(
         || attribute_run(&summary, main, run.stacks),
         Attribution::clone,

@@ -6,6 +6,7 @@ pub mod collector;
 pub mod consumer;
 pub mod exporter;
 pub mod stacks;
+pub mod thread;
 
 pub use clock::{Clock, MonotonicClock};
 pub use collector::{CollectError, Collector, Pace};

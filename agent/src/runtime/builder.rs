@@ -21,7 +21,7 @@ use crate::record::stage::{Region, Workers};
 use crate::sampling::RankGpu;
 use crate::sampling::background_source::background_source;
 use crate::sampling::sampler::{Identity, Inputs};
-use crate::sampling::stacks::stack_sampling;
+use crate::sampling::stacks::{self, stack_sampling};
 use crate::sampling::{LiveRun, Sampler, Source, Sources, StageReader};
 
 /// Stack size of the agent's threads. They have no deep recursion, and save address space for the user.
@@ -145,12 +145,18 @@ impl AgentBuilder {
 /// Starts the thread that reads stacks. Without a thread, there are no stacks.
 fn sample_stacks(agent: &Agent, sampler: Sampler, reader: Option<Box<dyn StackReader>>) -> Sampler {
     let Some(reader) = reader else { return sampler };
-    let (sampling, thread) = stack_sampling(reader);
+    let (sampling, thread) = stack_sampling(reader, agent.0.consumer.clone());
     let live_run = Arc::clone(&agent.0.live_run);
     let work = Box::new(move || thread.run(&live_run.notice_log));
     match spawn("headspace-stack", work) {
         Ok(_) => sampler.with_stacks(sampling),
-        Err(_) => sampler,
+        Err(error) => {
+            agent.0.live_run.notice_log.post(&Notice::SourceOff {
+                source: stacks::NAME,
+                reason: error.to_string(),
+            });
+            sampler
+        }
     }
 }
 

@@ -8,11 +8,12 @@ use std::time::Duration;
 use super::loops::LoopEntry;
 use crate::analysis::attribution::Attribution;
 use crate::analysis::resources::{CoresInUse, cores_in_use};
+use crate::analysis::stacks::stacks_record;
 use crate::analysis::summary::{LoopFacts, RunFacts, summarise};
 use crate::model::record::{
-    BatchRecord, Dropped, EndRecord, GpuRecord, ProbeRecord, RunState, SummaryRecord,
+    BatchRecord, Dropped, EndRecord, GpuRecord, ProbeRecord, RunState, StacksRecord, SummaryRecord,
 };
-use crate::model::stack::{StackSample, StackTimes};
+use crate::model::stack::{StackReading, StackTimes};
 use crate::model::stage_series::StageTicks;
 use crate::model::{Reading, ReadingSeries, StageSeries};
 use crate::notice::log::NoticeLog;
@@ -147,12 +148,17 @@ impl LiveRun {
         lock(&self.stages).push(tick);
     }
 
-    /// Keeps samples of stacks for the summary.
-    pub(super) fn keep_stacks(&self, samples: Vec<StackSample>) {
+    /// Keeps readings of stacks for the summary.
+    pub(super) fn keep_stacks(&self, readings: Vec<StackReading>) {
         let mut stacks = lock(&self.stacks);
-        for sample in samples {
-            stacks.add(sample);
+        for reading in readings {
+            stacks.add(reading);
         }
+    }
+
+    /// The record of the stacks so far. `None` without any.
+    pub(super) fn stacks_record(&self) -> Option<StacksRecord> {
+        stacks_record(&lock(&self.stacks))
     }
 
     /// Stores the cost of the agent so far.

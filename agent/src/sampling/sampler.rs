@@ -25,6 +25,9 @@ use crate::notice::Notice;
 use crate::port::Clock;
 use crate::port::clock::thread_cpu_time;
 
+/// Number of ticks between two records of stacks.
+const STACKS_EVERY: u64 = 60;
+
 /// CPU time of the agent, in percent of a core, above which it posts a notice.
 const BUDGET_PCT: f64 = 1.0;
 
@@ -167,6 +170,10 @@ impl Sampler {
         if last || self.summary_is_due() {
             bodies.push(self.summary(at, last));
         }
+        if last || self.tick.is_multiple_of(STACKS_EVERY) {
+            let stacks = self.live_run.stacks_record();
+            bodies.extend(stacks.map(|stacks| RecordBody::Stacks(Box::new(stacks))));
+        }
         self.tick += 1;
         let records: Vec<_> = bodies.into_iter().map(|body| self.record(body)).collect();
         let took = self.clock.now().saturating_sub(at);
@@ -233,9 +240,10 @@ impl Sampler {
     /// Keeps the stacks that were sampled since the last tick, unless steps were replayed meanwhile.
     fn take_stacks(&self, replayed: bool) {
         let Some(stacks) = &self.stacks else { return };
-        let samples = stacks.exchange(self.stages.targets(self.identity.pid));
+        let trainer = stacks.trainer(self.live_run.loops());
+        let readings = stacks.exchange(self.stages.targets(self.identity.pid, trainer));
         if !replayed {
-            self.live_run.keep_stacks(samples);
+            self.live_run.keep_stacks(readings);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Samples the stacks of threads that are in a stage, on a thread of its own.
+//! Samples the stacks of threads that are in a stage or in the training loop, on a thread of its own.
 //!
 //! The sampler passes the processes at each tick, and takes the samples since the tick before. Samples of a
 //! tick with replayed steps are not used: the loader works differently then.
@@ -10,15 +10,18 @@ use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::model::stack::{StackSample, ThreadStack};
+use crate::model::stack::{Place, StackReading, StackSample, ThreadStack};
 use crate::notice::Notice;
 use crate::notice::log::NoticeLog;
 use crate::port::CollectError;
+use crate::port::ConsumerThread;
 use crate::port::catch_panics::contain;
 use crate::port::clock::{ThreadTime, thread_cpu_time};
 use crate::port::stacks::StackReader;
+use crate::port::thread::ThreadId;
 use crate::record::stage::Region;
-use crate::record::stage::thread::stage_of;
+
+use super::loops::LoopEntry;
 
 /// Pause after a reading, as a multiple of its CPU time: 0.4 % of a core for each process.
 const CPU_REST: u32 = 250;
@@ -30,20 +33,50 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_s
 const MAX_SECONDS: f64 = 2.0;
 
 /// Name of this source in notices.
-const NAME: &str = "stacks";
+pub(crate) const NAME: &str = "stacks";
 
 /// A process whose stacks are read.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct StackTarget {
     /// ID of the process.
     pub pid: u32,
     /// Where its threads show which stage they are in.
-    pub region: &'static Region,
+    pub region: Option<&'static Region>,
+    /// The training loops, if this process runs them.
+    pub trainer: Option<Trainer>,
+}
+
+/// The loops of the training process, and the thread that iterates them.
+#[derive(Debug, Clone)]
+pub struct Trainer {
+    /// The thread.
+    pub consumer: ConsumerThread,
+    /// The loops.
+    pub loops: Vec<Arc<LoopEntry>>,
+}
+
+impl Trainer {
+    /// The place of the thread outside stages: the loop that began last, unless a loop waits for a batch.
+    fn place(&self) -> Place {
+        let recorders = || self.loops.iter().map(|entry| (entry, &entry.recorder));
+        if recorders().any(|(_, recorder)| recorder.is_waiting()) {
+            return Place::Elsewhere;
+        }
+        recorders()
+            .filter_map(|(entry, recorder)| Some((entry, recorder.epoch_begun()?)))
+            .max_by_key(|(_, begun)| *begun)
+            .map_or(Place::Elsewhere, |(entry, _)| {
+                Place::Loop(entry.loader.name.clone())
+            })
+    }
 }
 
 /// The sampler's side.
 #[derive(Debug, Clone)]
-pub struct StackSampling(Arc<Shared>);
+pub struct StackSampling {
+    shared: Arc<Shared>,
+    consumer: ConsumerThread,
+}
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -55,7 +88,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     targets: Vec<StackTarget>,
-    samples: Vec<StackSample>,
+    readings: Vec<StackReading>,
     closed: bool,
 }
 
@@ -75,8 +108,11 @@ pub struct StackThread {
     random: u64,
 }
 
-/// Both sides of a reader of stacks.
-pub fn stack_sampling(reader: Box<dyn StackReader>) -> (StackSampling, StackThread) {
+/// Both sides of a reader of stacks. `consumer` is the thread that iterates the training loop.
+pub fn stack_sampling(
+    reader: Box<dyn StackReader>,
+    consumer: ConsumerThread,
+) -> (StackSampling, StackThread) {
     let shared = Arc::<Shared>::default();
     let thread = StackThread {
         shared: Arc::clone(&shared),
@@ -84,26 +120,32 @@ pub fn stack_sampling(reader: Box<dyn StackReader>) -> (StackSampling, StackThre
         read_at: HashMap::new(),
         random: 0x9e37_79b9_7f4a_7c15,
     };
-    (StackSampling(shared), thread)
+    (StackSampling { shared, consumer }, thread)
 }
 
 impl StackSampling {
-    /// Sets the processes to read, and returns the samples since the previous call.
-    pub(crate) fn exchange(&self, targets: Vec<StackTarget>) -> Vec<StackSample> {
-        let mut state = self.0.lock();
+    /// Sets the processes to read, and returns the readings since the previous call.
+    pub(crate) fn exchange(&self, targets: Vec<StackTarget>) -> Vec<StackReading> {
+        let mut state = self.shared.lock();
         state.targets = targets;
-        std::mem::take(&mut state.samples)
+        std::mem::take(&mut state.readings)
+    }
+
+    /// The training process's part of a target.
+    pub(crate) fn trainer(&self, loops: Vec<Arc<LoopEntry>>) -> Trainer {
+        let consumer = self.consumer.clone();
+        Trainer { consumer, loops }
     }
 
     /// CPU time of the thread that reads.
     pub(crate) fn cpu_time(&self) -> Duration {
-        self.0.cpu.get()
+        self.shared.cpu.get()
     }
 
     /// Ends the thread.
     pub(crate) fn close(&self) {
-        self.0.lock().closed = true;
-        self.0.closed.notify_all();
+        self.shared.lock().closed = true;
+        self.shared.closed.notify_all();
     }
 }
 
@@ -161,7 +203,10 @@ impl StackThread {
             return;
         }
         let mut stacks = Vec::new();
-        match self.reader.read(target.pid, &mut stacks) {
+        // Before the reading and after it: only threads that stayed where they were are used.
+        let places = places(target);
+        let threads: Vec<ThreadId> = places.iter().map(|(thread, _)| *thread).collect();
+        match self.reader.read(target.pid, &threads, &mut stacks) {
             Ok(()) => {}
             Err(CollectError::Transient(_)) => return,
             Err(error @ CollectError::Unsupported { .. }) => {
@@ -177,11 +222,12 @@ impl StackThread {
         // The first reading only attaches.
         let Some(Some(before)) = before else { return };
         let seconds = (now - before).as_secs_f64().min(MAX_SECONDS);
-        let samples = stacks
-            .into_iter()
-            .filter_map(|stack| in_stage(target, stack, seconds));
-        let samples: Vec<_> = samples.collect();
-        self.shared.lock().samples.extend(samples);
+        let reading = StackReading {
+            seconds,
+            is_trainer: target.trainer.is_some(),
+            samples: join(stacks, &places, &self::places(target)),
+        };
+        self.shared.lock().readings.push(reading);
     }
 
     fn forget_all_but(&mut self, targets: &[StackTarget]) {
@@ -196,13 +242,51 @@ impl StackThread {
     }
 }
 
-/// The sample of a thread that is in a stage.
-fn in_stage(target: &StackTarget, stack: ThreadStack, seconds: f64) -> Option<StackSample> {
-    let number = stage_of(&target.region.threads, stack.tid)?;
-    Some(StackSample {
-        stage: target.region.stages.get(number)?.name.get()?,
-        frames: stack.frames,
-        activity: stack.activity,
-        seconds,
-    })
+/// The threads of interest of a process, and the place of each.
+fn places(target: &StackTarget) -> Vec<(ThreadId, Place)> {
+    let slots = target.region.map_or(&[][..], |region| &region.threads[..]);
+    let mut places: Vec<_> = (slots.iter())
+        .filter_map(|slot| slot.get())
+        .map(|(thread, number)| (thread, stage_place(target, number)))
+        .collect();
+    if let Some(trainer) = &target.trainer
+        && let Some(consumer) = trainer.consumer.thread()
+    {
+        match places.iter_mut().find(|(thread, _)| *thread == consumer) {
+            Some((_, place @ Place::Elsewhere)) => *place = trainer.place(),
+            Some(_) => {}
+            None => places.push((consumer, trainer.place())),
+        }
+    }
+    places
+}
+
+/// The stage with this slot number.
+fn stage_place(target: &StackTarget, number: Option<usize>) -> Place {
+    let slot = number.and_then(|number| target.region?.stages.get(number));
+    let name = slot.and_then(|slot| slot.name.get());
+    name.map_or(Place::Elsewhere, Place::Stage)
+}
+
+/// The samples of the stacks. A thread that changed its place during the reading is left out, because its stack
+/// may belong to either place.
+fn join(
+    stacks: Vec<ThreadStack>,
+    before: &[(ThreadId, Place)],
+    after: &[(ThreadId, Place)],
+) -> Vec<StackSample> {
+    let place = |places: &[(ThreadId, Place)], tid| {
+        let found = places.iter().find(|(thread, _)| thread.tid == tid);
+        found.map_or(Place::Elsewhere, |(_, place)| place.clone())
+    };
+    let sample = |stack: ThreadStack| {
+        let here = place(before, stack.tid);
+        (here == place(after, stack.tid)).then_some(StackSample {
+            place: here,
+            frames: stack.frames,
+            activity: stack.activity,
+            holds_gil: stack.holds_gil,
+        })
+    };
+    stacks.into_iter().filter_map(sample).collect()
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use self::difference::RegionSnapshot;
 use self::lost::LostWorkers;
-use super::stacks::StackTarget;
+use super::stacks::{StackTarget, Trainer};
 use crate::model::{QueueSample, StageSample};
 use crate::notice::Notice;
 use crate::notice::log::NoticeLog;
@@ -107,16 +107,18 @@ impl StageReader {
     }
 
     /// The processes whose stacks can be read: this one, with its ID, and the workers of the last read.
-    pub(super) fn targets(&self, own_pid: u32) -> Vec<StackTarget> {
-        let own = self.own.iter().map(|(region, _)| StackTarget {
+    pub(super) fn targets(&self, own_pid: u32, trainer: Trainer) -> Vec<StackTarget> {
+        let own = StackTarget {
             pid: own_pid,
-            region,
-        });
+            region: self.own.as_ref().map(|(region, _)| *region),
+            trainer: Some(trainer),
+        };
         let workers = self.workers.iter().map(|worker| StackTarget {
             pid: worker.pid,
-            region: worker.region,
+            region: Some(worker.region),
+            trainer: None,
         });
-        own.chain(workers).collect()
+        std::iter::once(own).chain(workers).collect()
     }
 
     fn find_workers(&mut self, notice_log: &NoticeLog) -> Vec<Worker> {

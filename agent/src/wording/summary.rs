@@ -5,7 +5,7 @@ use super::{bottleneck_record, remedy_record};
 use crate::analysis::attribution::LineGain;
 use crate::analysis::summary::Summary;
 use crate::model::record::{BottleneckKind, LineKind, LineRecord, SummaryRecord};
-use crate::model::stack::Activity;
+use crate::model::stack::Place;
 
 /// The record of a summary with the texts of its conclusions.
 pub fn summary_record(summary: &Summary) -> SummaryRecord {
@@ -26,17 +26,18 @@ pub fn summary_record(summary: &Summary) -> SummaryRecord {
 
 fn line_record(gain: &LineGain) -> LineRecord {
     let line = &gain.line;
+    let (kind, waits_for) = LineKind::of(line.activity);
     LineRecord {
-        stage: line.stage.clone(),
+        stage: match &line.place {
+            Place::Stage(name) => Some(name.clone()),
+            Place::Loop(_) | Place::Elsewhere => None,
+        },
         file: line.frame.file.to_string(),
         line: line.frame.line,
         function: line.frame.function.to_string(),
         share_pct: 100.0 * line.share,
-        kind: match line.activity {
-            Activity::Python => LineKind::Python,
-            Activity::Native => LineKind::Native,
-            Activity::Wait => LineKind::Wait,
-        },
+        kind,
+        waits_for,
         predicted_step_ms: gain.predicted_step_ms,
     }
 }

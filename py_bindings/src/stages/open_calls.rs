@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use headspace_agent::record::stage::slot::{Outcome, WITHIN_SEVERAL, WITHIN_UNKNOWN};
-use headspace_agent::record::stage::{Entered, StageSlot, ThreadSlot, Writers};
+use headspace_agent::record::stage::{Entered, StageSlot, ThreadId, ThreadSlot, Writers};
 use headspace_agent::runtime::fork::Owner;
 use pyo3::ffi;
 
@@ -209,11 +209,7 @@ impl OfThread {
 
     #[cold]
     fn claim(&self, slots: Option<&'static [ThreadSlot]>) -> Option<&'static ThreadSlot> {
-        // SAFETY: `gettid` takes no arguments and always succeeds.
-        let tid = u32::try_from(unsafe { libc::gettid() }).ok();
-        let slot = tid
-            .zip(slots)
-            .and_then(|(tid, slots)| ThreadSlot::claim(slots, tid));
+        let slot = slots.and_then(|slots| ThreadSlot::claim(slots, ThreadId::here()));
         self.shown.set((slots, slot));
         slot
     }

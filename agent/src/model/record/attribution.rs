@@ -155,41 +155,6 @@ pub struct StageSummary {
     pub workers: Vec<StageWorker>,
 }
 
-/// A line of a stage, and what would be gained if it took half its time.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(default)]
-pub struct LineRecord {
-    /// Name of the stage.
-    pub stage: String,
-    /// Path of the file.
-    pub file: String,
-    /// Number of the line.
-    pub line: u32,
-    /// Name of the function that contains the line.
-    pub function: String,
-    /// Share of the time of the stage's calls.
-    pub share_pct: f64,
-    /// What the threads did most of that time: `python`, `native` or `wait`.
-    pub kind: LineKind,
-    /// Predicted step time if the line took half its time.
-    pub predicted_step_ms: f64,
-}
-
-/// What threads do in a line.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum LineKind {
-    /// They run the interpreter.
-    #[default]
-    Python,
-    /// They run native code without the interpreter lock.
-    Native,
-    /// They wait for a file, a lock or a timer.
-    Wait,
-}
-
 /// A stage in one process, over the run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
