@@ -18,8 +18,9 @@ use std::ops::ControlFlow::{Break, Continue};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use headspace_agent::port::thread::ThreadId;
 use headspace_agent::record::stage::slot::{Outcome, WITHIN_SEVERAL, WITHIN_UNKNOWN};
-use headspace_agent::record::stage::{Entered, StageSlot, ThreadId, ThreadSlot, Writers};
+use headspace_agent::record::stage::{Entered, StageSlot, ThreadSlot, Writers};
 use headspace_agent::runtime::fork::Owner;
 use pyo3::ffi;
 

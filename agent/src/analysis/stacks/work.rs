@@ -5,8 +5,8 @@
 use crate::model::record::Work;
 use crate::model::stack::{Activity, Frame, WaitFor};
 
-/// Packages by the work that their functions do. A package is a folder in the path of a file.
-const PACKAGES: [(&str, Work); 21] = [
+/// Packages and modules by the work that their functions do: a folder or a file in the path.
+const PACKAGES: [(&str, Work); 24] = [
     ("PIL", Work::Decoding),
     ("av", Work::Decoding),
     ("decord", Work::Decoding),
@@ -27,7 +27,10 @@ const PACKAGES: [(&str, Work); 21] = [
     ("torchvision", Work::Transforming),
     ("fsspec", Work::Reading),
     ("s3fs", Work::Reading),
-    ("multiprocessing", Work::HandingOver),
+    ("connection.py", Work::HandingOver),
+    ("queues.py", Work::HandingOver),
+    ("reduction.py", Work::HandingOver),
+    ("reductions.py", Work::HandingOver),
 ];
 
 /// Parts of names of the user's functions. The first that matches counts.
@@ -119,6 +122,7 @@ mod tests {
                 wait(WaitFor::Connection),
                 Work::HandingOver,
             ),
+            (vec![item(), library("multiprocessing/process.py", "run")], Activity::Python, Work::Other),
             (vec![item()], wait(WaitFor::File), Work::Reading),
             (vec![item()], wait(WaitFor::Connection), Work::Reading),
             (
