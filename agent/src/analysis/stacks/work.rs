@@ -122,7 +122,11 @@ mod tests {
                 wait(WaitFor::Connection),
                 Work::HandingOver,
             ),
-            (vec![item(), library("multiprocessing/process.py", "run")], Activity::Python, Work::Other),
+            (
+                vec![item(), library("multiprocessing/process.py", "run")],
+                Activity::Python,
+                Work::Other,
+            ),
             (vec![item()], wait(WaitFor::File), Work::Reading),
             (vec![item()], wait(WaitFor::Connection), Work::Reading),
             (
