@@ -8,6 +8,12 @@ use serde::{Deserialize, Serialize};
 /// Maximum number of different stacks that are kept. The time of further ones counts for their place only.
 const MAX_STACKS: usize = 4096;
 
+/// Minimum number of samples of a place. With fewer, the shares of its lines are too uncertain.
+const MIN_SAMPLES: u32 = 30;
+
+/// Minimum number of samples of a line.
+const MIN_LINE_SAMPLES: u32 = 3;
+
 /// A line of a program, and the function that contains it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Frame {
@@ -114,7 +120,22 @@ pub struct StackTimes {
 #[derive(Debug, Clone, Default)]
 struct PlaceStacks {
     seconds: f64,
-    stacks: HashMap<(Vec<Frame>, Activity), f64>,
+    samples: u32,
+    stacks: HashMap<(Vec<Frame>, Activity), Seen>,
+}
+
+/// How often and how long a stack was seen.
+#[derive(Debug, Clone, Copy, Default)]
+struct Seen {
+    samples: u32,
+    seconds: f64,
+}
+
+impl Seen {
+    fn add(&mut self, seconds: f64) {
+        self.samples += 1;
+        self.seconds += seconds;
+    }
 }
 
 /// Who held the interpreter lock of the training process.
@@ -173,12 +194,12 @@ impl StackTimes {
     fn add_sample(&mut self, sample: StackSample, seconds: f64) {
         let place = self.places.entry(sample.place).or_default();
         place.seconds += seconds;
+        place.samples += 1;
         let key = (sample.frames, sample.activity);
-        if let Some(total) = place.stacks.get_mut(&key) {
-            *total += seconds;
-        } else if self.count < MAX_STACKS {
-            self.count += 1;
-            place.stacks.insert(key, seconds);
+        let known = place.stacks.len();
+        if self.count < MAX_STACKS || place.stacks.contains_key(&key) {
+            place.stacks.entry(key).or_default().add(seconds);
+            self.count += place.stacks.len() - known;
         }
     }
 
@@ -193,26 +214,25 @@ impl StackTimes {
         ran_share: impl Fn(&Place) -> Option<f64>,
     ) -> Vec<LineShare> {
         let mut lines = Vec::new();
-        for (place, stacks) in &self.places {
+        let sampled = |(_, stacks): &(&Place, &PlaceStacks)| stacks.samples >= MIN_SAMPLES;
+        for (place, stacks) in self.places.iter().filter(sampled) {
             let weights = stacks.weights(ran_share(place));
-            let mut times: HashMap<&Frame, HashMap<Activity, f64>> = HashMap::new();
-            for ((frames, activity), seconds) in &stacks.stacks {
+            let mut found: HashMap<(&str, u32), LineTimes<'_>> = HashMap::new();
+            for ((frames, activity), seen) in &stacks.stacks {
                 let Some(frame) = own_line(frames) else {
                     continue;
                 };
-                let time = times
-                    .entry(frame)
-                    .or_default()
-                    .entry(*activity)
-                    .or_default();
-                *time += weights.of(*activity) * seconds;
+                let line = found.entry((&frame.file, frame.line));
+                let line = line.or_insert_with(|| LineTimes::new(frame));
+                line.add(frame, *activity, seen, weights.of(*activity));
             }
-            lines.extend(times.into_iter().filter_map(|(frame, times)| {
-                let share = times.values().sum::<f64>() / stacks.seconds;
-                (share >= min_share).then(|| LineShare {
+            lines.extend(found.into_values().filter_map(|line| {
+                let share = line.times.values().sum::<f64>() / stacks.seconds;
+                let is_known = line.samples >= MIN_LINE_SAMPLES && share >= min_share;
+                is_known.then(|| LineShare {
                     place: place.clone(),
-                    frame: frame.clone(),
-                    activity: longest(&times),
+                    frame: line.frame.clone(),
+                    activity: longest(&line.times),
                     share,
                 })
             }));
@@ -238,13 +258,40 @@ impl StackTimes {
     pub fn stacks(&self) -> impl Iterator<Item = StackTime<'_>> {
         self.places.iter().flat_map(|(place, stacks)| {
             let all = stacks.stacks.iter();
-            all.map(move |((frames, activity), seconds)| StackTime {
+            all.map(move |((frames, activity), seen)| StackTime {
                 place,
                 frames,
                 activity: *activity,
-                seconds: *seconds,
+                seconds: seen.seconds,
             })
         })
+    }
+}
+
+/// The time of a line, by activity.
+struct LineTimes<'a> {
+    frame: &'a Frame,
+    samples: u32,
+    times: HashMap<Activity, f64>,
+}
+
+impl<'a> LineTimes<'a> {
+    fn new(frame: &'a Frame) -> Self {
+        Self {
+            frame,
+            samples: 0,
+            times: HashMap::new(),
+        }
+    }
+
+    /// A line may be in several functions: a generator expression is one of its own. The outermost, which has
+    /// the shortest name, stands for all.
+    fn add(&mut self, frame: &'a Frame, activity: Activity, seen: &Seen, weight: f64) {
+        if frame.function.len() < self.frame.function.len() {
+            self.frame = frame;
+        }
+        self.samples += seen.samples;
+        *self.times.entry(activity).or_default() += weight * seen.seconds;
     }
 }
 
@@ -274,7 +321,7 @@ impl PlaceStacks {
         };
         let ran: f64 = (self.stacks.iter())
             .filter(|((_, activity), _)| !matches!(activity, Activity::Wait(_)))
-            .map(|(_, seconds)| seconds)
+            .map(|(_, seen)| seen.seconds)
             .sum();
         let (seen, waited) = (ran / self.seconds, self.seconds - ran);
         match ran_share {
@@ -341,6 +388,13 @@ mod tests {
         }
     }
 
+    /// Adds ten readings that stand for `seconds` together.
+    fn add(times: &mut StackTimes, frames: &[Frame], activity: Activity, seconds: f64) {
+        for _ in 0..10 {
+            times.add(reading(frames, activity, seconds / 10.0));
+        }
+    }
+
     fn unknown(_: &Place) -> Option<f64> {
         None
     }
@@ -349,10 +403,11 @@ mod tests {
     fn a_stack_counts_for_its_innermost_line_of_the_users_code() {
         let mut times = StackTimes::default();
         let (library, own) = (frame("numpy.py", 7, false), frame("data.py", 41, true));
-        times.add(reading(&[library, own.clone()], Activity::Native, 0.3));
-        times.add(reading(&[own.clone()], Activity::Python, 0.1));
+        add(&mut times, &[library, own.clone()], Activity::Native, 0.3);
+        add(&mut times, &[own.clone()], Activity::Python, 0.1);
+        assert!(times.lines(0.5, unknown).is_empty(), "too few samples");
         let wait = Activity::Wait(WaitFor::File);
-        times.add(reading(&[frame("data.py", 9, true)], wait, 0.1));
+        add(&mut times, &[frame("data.py", 9, true)], wait, 0.1);
 
         let lines = times.lines(0.5, unknown);
 
@@ -373,7 +428,7 @@ mod tests {
         let mut times = StackTimes::default();
         for line in 0..2 * MAX_STACKS as u32 {
             let frames = [frame("data.py", line, true)];
-            times.add(reading(&frames, Activity::Python, 1.0));
+            add(&mut times, &frames, Activity::Python, 1.0);
         }
 
         let lines = times.lines(0.0, unknown);
@@ -386,8 +441,11 @@ mod tests {
     fn waits_that_are_seen_too_often_are_weighted_down_to_what_the_cpu_time_leaves() {
         let mut times = StackTimes::default();
         let (work, wait) = (frame("data.py", 1, true), frame("data.py", 2, true));
-        times.add(reading(&[work.clone()], Activity::Python, 1.0));
-        times.add(reading(&[wait], Activity::Wait(WaitFor::Timer), 3.0));
+        add(&mut times, &[work.clone()], Activity::Python, 1.0);
+        for _ in 0..3 {
+            let activity = Activity::Wait(WaitFor::Timer);
+            add(&mut times, &[wait.clone()], activity, 1.0);
+        }
 
         let lines = times.lines(0.0, |_| Some(0.5));
 

@@ -3,8 +3,9 @@
 //! The sampler passes the processes at each tick, and takes the samples since the tick before. Samples of a
 //! tick with replayed steps are not used: the loader works differently then.
 //!
-//! The pause after a reading is a multiple of its CPU time, so the cost per process is bounded whatever the
-//! number of threads. Pauses vary, so that no period of the program coincides with them.
+//! Each process has a pace of its own: the pause after a reading is a multiple of its CPU time, so the cost per
+//! process is bounded whatever the number of threads. Pauses vary, so that no period of the program coincides
+//! with them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -23,11 +24,14 @@ use crate::record::stage::Region;
 
 use super::loops::LoopEntry;
 
-/// Pause after a reading, as a multiple of its CPU time: 0.4 % of a core for each process.
-const CPU_REST: u32 = 250;
+/// Pause after a reading, as a multiple of its CPU time: 0.45 % of a core for each process.
+const CPU_REST: u32 = 220;
 
-/// Shortest and longest pause between two readings of all processes.
+/// Shortest and longest pause between two readings of a process.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
+
+/// Wait for the first processes, and for new ones.
+const IDLE: Duration = Duration::from_millis(200);
 
 /// Maximum time that one sample stands for, in seconds.
 const MAX_SECONDS: f64 = 2.0;
@@ -102,10 +106,23 @@ impl Shared {
 pub struct StackThread {
     shared: Arc<Shared>,
     reader: Box<dyn StackReader>,
-    /// When each process was read last. Processes that cannot be read have no time.
-    read_at: HashMap<u32, Option<Instant>>,
+    /// The processes that were read, or tried, by ID.
+    processes: HashMap<u32, Progress>,
     /// State of the generator of pauses.
     random: u64,
+}
+
+/// Progress with one process.
+#[derive(Debug, Clone, Copy)]
+enum Progress {
+    /// It is read again at this time.
+    Due {
+        at: Instant,
+        /// Time of the last reading that succeeded. None before the first, which only attaches.
+        last: Option<Instant>,
+    },
+    /// It cannot be read.
+    Off,
 }
 
 /// Both sides of a reader of stacks. `consumer` is the thread that iterates the training loop.
@@ -117,7 +134,7 @@ pub fn stack_sampling(
     let thread = StackThread {
         shared: Arc::clone(&shared),
         reader,
-        read_at: HashMap::new(),
+        processes: HashMap::new(),
         random: 0x9e37_79b9_7f4a_7c15,
     };
     (StackSampling { shared, consumer }, thread)
@@ -152,9 +169,8 @@ impl StackSampling {
 impl StackThread {
     /// Reads until the sampler's side closes it.
     pub fn run(mut self, notice_log: &NoticeLog) {
-        let mut pause = PAUSE.0;
         loop {
-            let wait = self.vary(pause);
+            let wait = self.until_due();
             let state = self.shared.lock();
             let (state, _) = (self.shared.closed)
                 .wait_timeout_while(state, wait, |state| !state.closed)
@@ -164,25 +180,41 @@ impl StackThread {
             }
             let targets = state.targets.clone();
             drop(state);
-            let mut longest = Duration::ZERO;
             for target in &targets {
-                let before = thread_cpu_time().unwrap_or_default();
-                match contain(|| self.sample(target, notice_log)) {
-                    Ok(()) => {}
-                    Err(reason) => {
-                        notice_log.post(&Notice::SourceOff {
-                            source: NAME,
-                            reason,
-                        });
-                        return;
-                    }
+                if !self.is_due(target.pid) {
+                    continue;
                 }
-                let used = thread_cpu_time().unwrap_or_default().saturating_sub(before);
-                longest = longest.max(used);
+                if let Err(reason) = contain(|| self.sample(target, notice_log)) {
+                    notice_log.post(&Notice::SourceOff {
+                        source: NAME,
+                        reason,
+                    });
+                    return;
+                }
             }
             self.forget_all_but(&targets);
             self.shared.cpu.note();
-            pause = (longest * CPU_REST).clamp(PAUSE.0, PAUSE.1);
+        }
+    }
+
+    /// Time until the next process is due.
+    fn until_due(&self) -> Duration {
+        let now = Instant::now();
+        let due = self
+            .processes
+            .values()
+            .filter_map(|progress| match progress {
+                Progress::Due { at, .. } => Some(at.saturating_duration_since(now)),
+                Progress::Off => None,
+            });
+        due.min().unwrap_or(IDLE).min(IDLE)
+    }
+
+    fn is_due(&self, pid: u32) -> bool {
+        match self.processes.get(&pid) {
+            Some(Progress::Due { at, .. }) => *at <= Instant::now(),
+            Some(Progress::Off) => false,
+            None => true,
         }
     }
 
@@ -197,33 +229,44 @@ impl StackThread {
     }
 
     fn sample(&mut self, target: &StackTarget, notice_log: &NoticeLog) {
-        let now = Instant::now();
-        let before = self.read_at.get(&target.pid).copied();
-        if before == Some(None) {
-            return;
-        }
+        let (now, before) = (Instant::now(), thread_cpu_time().unwrap_or_default());
+        let last = match self.processes.get(&target.pid) {
+            Some(Progress::Due { last, .. }) => *last,
+            Some(Progress::Off) | None => None,
+        };
         let mut stacks = Vec::new();
         // Before the reading and after it: only threads that stayed where they were are used.
         let places = places(target);
         let threads: Vec<ThreadId> = places.iter().map(|(thread, _)| *thread).collect();
-        match self.reader.read(target.pid, &threads, &mut stacks) {
-            Ok(()) => {}
-            Err(CollectError::Transient(_)) => return,
+        let outcome = self.reader.read(target.pid, &threads, &mut stacks);
+        // Attaching costs as much as many readings, and happens once.
+        let used = thread_cpu_time().unwrap_or_default().saturating_sub(before);
+        let pause = if last.is_some() {
+            used * CPU_REST
+        } else {
+            IDLE
+        };
+        let at = now + self.vary(pause.clamp(PAUSE.0, PAUSE.1));
+        let progress = match outcome {
+            Ok(()) => Progress::Due {
+                at,
+                last: Some(now),
+            },
+            Err(CollectError::Transient(_)) => Progress::Due { at, last },
             Err(error @ CollectError::Unsupported { .. }) => {
-                self.read_at.insert(target.pid, None);
                 notice_log.post(&Notice::SourceOff {
                     source: NAME,
                     reason: error.to_string(),
                 });
-                return;
+                Progress::Off
             }
-        }
-        self.read_at.insert(target.pid, Some(now));
-        // The first reading only attaches.
-        let Some(Some(before)) = before else { return };
-        let seconds = (now - before).as_secs_f64().min(MAX_SECONDS);
+        };
+        self.processes.insert(target.pid, progress);
+        let (Some(last), false) = (last, stacks.is_empty()) else {
+            return;
+        };
         let reading = StackReading {
-            seconds,
+            seconds: (now - last).as_secs_f64().min(MAX_SECONDS),
             is_trainer: target.trainer.is_some(),
             samples: join(stacks, &places, &self::places(target)),
         };
@@ -232,7 +275,7 @@ impl StackThread {
 
     fn forget_all_but(&mut self, targets: &[StackTarget]) {
         let reader = &mut self.reader;
-        self.read_at.retain(|pid, _| {
+        self.processes.retain(|pid, _| {
             let kept = targets.iter().any(|target| target.pid == *pid);
             if !kept {
                 reader.forget(*pid);
