@@ -18,7 +18,7 @@ use py_spy::{PythonSpy, StackTrace};
 use self::waits::InterpreterMemory;
 
 /// Attempts to attach to a process: a worker needs some time until its interpreter runs.
-const ATTEMPTS: u32 = 20;
+const ATTEMPTS: u32 = 12;
 
 /// Maximum depth of a stack that is kept.
 const MAX_DEPTH: usize = 64;
