@@ -22,16 +22,11 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import get_context
 from typing import Any
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
-import numpy as np
-
 try:
     import headspace
 except ImportError:
     headspace = None
 
-ARRAY = np.random.default_rng(0).random(4096)
 DOCUMENT = json.dumps([{"name": str(number), "values": [number] * 4} for number in range(40)])
 
 SPEC: dict[str, Any] = {}
@@ -62,6 +57,10 @@ def helpers() -> Any:
         LOCAL.lock, LOCAL.requests = threading.Lock(), queue.SimpleQueue()
         LOCAL.lock.acquire()
         threading.Thread(target=hold, args=(LOCAL.requests,), daemon=True).start()
+        if any("numpy" in SPEC.get(part, {}) for part in ("amounts", "compute")):
+            import numpy as np
+
+            LOCAL.array, LOCAL.sort = np.random.default_rng(0).random(4096), np.sort
     return LOCAL
 
 
@@ -72,7 +71,8 @@ def work(amounts: dict[str, float]) -> int:
     if amount := get("python"):
         total += sum(number % 7 for number in range(int(amount)))  # python
     if amount := get("numpy"):
-        _ = [np.sort(ARRAY) for _ in range(int(amount))]  # numpy
+        array, sort = own.array, own.sort
+        _ = [sort(array) for _ in range(int(amount))]  # numpy
     if amount := get("extension"):
         _ = hashlib.pbkdf2_hmac("sha256", b"password", b"salt", int(amount))  # extension
     if amount := get("parse"):

@@ -64,6 +64,7 @@ def calibrate(python: str) -> dict[str, float]:
     """Amount of each kind that takes a millisecond."""
     code = (
         "import sys, time, json; sys.path.insert(0, sys.argv[1]); import slow_line as s\n"
+        "s.SPEC['amounts'] = {'numpy': 1}\n"
         "for kind in ('python', 'numpy', 'extension', 'parse'):\n"
         "    times = []\n"
         "    for _ in range(9):\n"
@@ -180,7 +181,9 @@ def main() -> None:
     per_ms = {python: calibrate(python) for python in pythons}
     kinds = line_numbers()
     named, right, agreed, spied_on, errors = 0, 0, 0, 0, []
-    print(f"{'':4}{'python':8}{'layout':9}{'slow line':11}{'named':11}{'share':>6}{'step':>8}", end="")
+    print(
+        f"{'':4}{'python':8}{'layout':9}{'slow line':11}{'named':11}{'share':>6}{'step':>8}", end=""
+    )
     print(f"{'predicted':>11}{'measured':>10}{'error':>8}  py-spy", flush=True)
     for number in range(args.first, args.first + args.programs):
         python = pythons[number % len(pythons)]
