@@ -17,9 +17,15 @@ pub const GC: &str = "gc";
 pub const GC_READS: &str = "runs and pauses of Python's garbage collector, and the objects it \
                             freed, by generation";
 
+/// Name of the source that reads stacks.
+pub const STACKS: &str = "stacks";
+/// The values that it reads.
+pub const STACKS_READS: &str = "the lines that the training process and its workers execute, some \
+                                times a second";
+
 /// The Python sources of a program without Python: all disabled.
 pub fn absent() -> Vec<Entry> {
-    [(GIL, GIL_READS), (GC, GC_READS)]
+    [(GIL, GIL_READS), (GC, GC_READS), (STACKS, STACKS_READS)]
         .map(|(name, reads)| {
             let error = CollectError::remediable(
                 "this is the plain program: the source needs the Python package",

@@ -76,20 +76,25 @@ impl Entry {
 
     /// The record of this source.
     pub fn to_record(&self) -> SourceRecord {
-        let (state, reason, remedy) = match &self.opened {
-            Ok(_) => (SourceState::On, None, None),
-            Err(CollectError::Unsupported { reason, remedy }) => {
-                (SourceState::Off, Some(reason.clone()), remedy.clone())
-            }
-            Err(CollectError::Transient(reason)) => (SourceState::Off, Some(reason.clone()), None),
-        };
-        SourceRecord {
-            name: self.name.to_owned(),
-            state,
-            reads: self.reads.to_owned(),
-            reason,
-            remedy,
+        source_record(self.name, self.reads, self.opened.as_ref().err())
+    }
+}
+
+/// The record of a source. It is on unless there is an error.
+pub fn source_record(name: &str, reads: &str, error: Option<&CollectError>) -> SourceRecord {
+    let (state, reason, remedy) = match error {
+        None => (SourceState::On, None, None),
+        Some(CollectError::Unsupported { reason, remedy }) => {
+            (SourceState::Off, Some(reason.clone()), remedy.clone())
         }
+        Some(CollectError::Transient(reason)) => (SourceState::Off, Some(reason.clone()), None),
+    };
+    SourceRecord {
+        name: name.to_owned(),
+        state,
+        reads: reads.to_owned(),
+        reason,
+        remedy,
     }
 }
 

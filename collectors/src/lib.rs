@@ -61,6 +61,8 @@ pub mod process;
 )]
 mod procfs;
 pub mod shared_memory;
+#[cfg(feature = "stacks")]
+pub mod stacks;
 #[cfg(feature = "tracing")]
 pub mod tracing;
 #[cfg(feature = "tree")]

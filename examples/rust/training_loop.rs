@@ -106,6 +106,7 @@ fn start_agent(folder: &Path) -> Result<Agent, Box<dyn std::error::Error>> {
         consumer: settings.consumer,
         stages: None,
         workers: None,
+        stacks: None,
     }
     .start()?;
     Ok(agent)

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 
-use crate::interpreter::Interpreter;
+use crate::interpreter::{Interpreter, stacks};
 
 /// Runs the command. The first of `args` is the program's name, and `run` injects the folder `inject`.
 /// Returns the exit status.
@@ -16,7 +16,8 @@ pub(crate) fn run_command(py: Python<'_>, args: Vec<OsString>, inject: Option<Pa
     let code = py.detach(|| {
         // Only `doctor` needs them.
         let mut sources = || {
-            let (interpreter, entries) = Python::attach(Interpreter::open);
+            let (interpreter, mut entries) = Python::attach(Interpreter::open);
+            entries.push(Python::attach(stacks::entry));
             opened = Some(interpreter);
             entries
         };

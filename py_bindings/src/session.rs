@@ -19,7 +19,7 @@ use headspace_exporters::transport::scalars::Fetch;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-use crate::interpreter::Interpreter;
+use crate::interpreter::{Interpreter, stacks};
 use crate::session::start_agent::{Configuration, Surroundings};
 use crate::stages::process_slots;
 
@@ -73,6 +73,7 @@ impl Session {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let (rank, world_size) = (configuration.rank, configuration.world_size);
         let log = crate::session::log::begin();
+        let stacks = stacks::open(py, configuration.libraries.clone());
         let checked = configuration.check()?;
         let scalars = checked.scalar_fetches();
         let (mut interpreter, sources) = Interpreter::open(py);
@@ -81,6 +82,7 @@ impl Session {
         let marker = marker.flatten();
         let surroundings = Surroundings {
             sources,
+            stacks,
             slots,
             marker: marker.clone(),
         };

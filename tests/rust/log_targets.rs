@@ -103,6 +103,7 @@ fn run() {
         rank_gpu: RankGpu::default(),
         stages: None,
         workers: None,
+        stacks: None,
     }
     .start()
     .unwrap();

@@ -16,6 +16,7 @@ mod evidence;
 pub mod facts;
 mod from_summary;
 mod handover_cost;
+mod lines;
 mod prediction;
 mod queueing_model;
 mod remedies;
@@ -27,6 +28,7 @@ pub mod thresholds;
 pub use self::conclusion::{Attribution, Bottleneck, Limit, Remedy};
 pub use self::evidence::{CoresEvidence, Evidence, StageEvidence};
 pub(super) use self::from_summary::attribute_run;
+pub use self::lines::LineGain;
 pub use self::remedies::action::{Action, Shared, Work};
 pub(crate) use self::stage_order::queues_around;
 
@@ -58,5 +60,6 @@ pub fn attribute_with(pipeline: &PipelineFacts, thresholds: &Thresholds) -> Attr
     Attribution {
         bottleneck,
         remedies,
+        lines: lines::lines(&model, &predictor),
     }
 }

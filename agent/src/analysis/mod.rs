@@ -10,6 +10,7 @@ pub mod ranks;
 #[cfg(test)]
 mod ranks_tests;
 pub mod resources;
+pub(crate) mod stacks;
 pub mod stages;
 pub mod statistics;
 pub mod summary;

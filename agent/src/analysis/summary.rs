@@ -9,6 +9,7 @@ use super::attribution::attribute_run;
 use super::findings::{Finding, findings};
 use super::main_loop::{Candidate, select_main_loop};
 use super::resources::{Part, resources, sm_utilization_pct};
+use super::stacks::{gil_holders, stage_work};
 use super::stages::{data_readiness_pct, failures, stages};
 use super::statistics::precision::{Known, interval, ratio};
 use super::statistics::standard_error;
@@ -18,6 +19,7 @@ use crate::model::record::{
     ComputeGpu, Dropped, EndRecord, FloorRecord, GpuRecord, LoaderRecord, OtherLoop, ProbeRecord,
     Role, RunState, SummaryRecord,
 };
+use crate::model::stack::StackTimes;
 use crate::model::step_series::{StepSeries, Totals};
 use crate::model::{Mode, ReadingSeries, Scope, StageSeries};
 
@@ -75,6 +77,8 @@ pub struct RunFacts<'a> {
     pub history: Option<&'a ReadingSeries>,
     /// Totals of stages and queues.
     pub stages: Option<&'a StageSeries>,
+    /// Sampled stacks.
+    pub stacks: Option<&'a StackTimes>,
     /// The GPUs that the process may use.
     pub gpus: &'a [GpuRecord],
     /// The GPU that this rank computes on.
@@ -270,9 +274,14 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
         .map(|other| other.name.as_str())
         .collect();
     findings.extend(fill_stages(&mut summary, run, part, &others));
-    let attribution = run
-        .concluded
-        .map_or_else(|| attribute_run(&summary, main), Attribution::clone);
+    if let Some(stacks) = run.stacks {
+        summary.gil_holders = gil_holders(stacks);
+        summary.stage_work = stage_work(stacks);
+    }
+    let attribution = run.concluded.map_or_else(
+        || attribute_run(&summary, main, run.stacks),
+        Attribution::clone,
+    );
     Summary {
         record: summary,
         findings,

@@ -14,6 +14,7 @@ pub mod ranks;
 pub mod reading;
 pub mod reading_series;
 pub mod record;
+pub mod stack;
 pub mod stage;
 pub mod stage_series;
 pub mod step_series;

@@ -5,6 +5,7 @@
 //! (`null` in [`SummaryRecord`]). Zero means a measured zero.
 
 mod attribution;
+mod lines;
 mod probe;
 mod run;
 mod summary;
@@ -13,6 +14,10 @@ mod tick;
 pub use self::attribution::{
     BottleneckKind, BottleneckRecord, ChangeRecord, FindingRecord, QueueSummary, RemedyRecord,
     Resource, StageSummary, StageWorker,
+};
+pub use self::lines::{
+    FrameRecord, GilHolderRecord, LineKind, LineRecord, StackRecord, StacksRecord, StageWorkRecord,
+    Work,
 };
 pub use self::probe::{FloorRecord, ProbeRecord, WindowRecord};
 pub use self::run::{
@@ -75,6 +80,8 @@ pub enum RecordBody {
     Probe(ProbeRecord),
     /// A notice shown to the user.
     Notice(NoticeRecord),
+    /// The sampled stacks until now. The last such record replaces all earlier ones.
+    Stacks(Box<StacksRecord>),
     /// The run until now, or the whole run. The last summary replaces all earlier ones.
     Summary(Box<SummaryRecord>),
 }

@@ -1,25 +1,41 @@
 //! Stores which thread takes the batches, for sources that read single threads.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
+use super::thread::ThreadId;
 
 /// Thread ID of the thread that iterates the training loop. Clones share it: the loops write it when an
 /// epoch begins, sources read it.
 ///
 /// If several threads iterate several loops, it is the thread that began an epoch last.
 #[derive(Debug, Clone, Default)]
-pub struct ConsumerThread(Arc<AtomicI32>);
+pub struct ConsumerThread(Arc<Ids>);
+
+#[derive(Debug, Default)]
+struct Ids {
+    tid: AtomicI32,
+    handle: AtomicU64,
+}
 
 impl ConsumerThread {
     /// Stores the calling thread.
     pub fn set_here(&self) {
-        // SAFETY: `gettid` takes no arguments and always succeeds.
-        self.0.store(unsafe { libc::gettid() }, Ordering::Relaxed);
+        let ThreadId { tid, handle } = ThreadId::here();
+        self.0.handle.store(handle, Ordering::Relaxed);
+        self.0.tid.store(tid.cast_signed(), Ordering::Relaxed);
     }
 
     /// The thread ID; `None` before the first epoch.
     pub fn get(&self) -> Option<i32> {
-        Some(self.0.load(Ordering::Relaxed)).filter(|&tid| tid != 0)
+        Some(self.0.tid.load(Ordering::Relaxed)).filter(|&tid| tid != 0)
+    }
+
+    /// The thread ID with the C library's handle of the thread; `None` before the first epoch.
+    pub fn thread(&self) -> Option<ThreadId> {
+        let tid = self.get()?.unsigned_abs();
+        let handle = self.0.handle.load(Ordering::Relaxed);
+        Some(ThreadId { tid, handle })
     }
 }
 

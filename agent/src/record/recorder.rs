@@ -29,6 +29,10 @@ pub struct Recorder {
     watching: Arc<AtomicBool>,
     /// Set at the beginning of each epoch.
     consumer: ConsumerThread,
+    /// Whether the loop waits for a batch now. Only readers of stacks use it.
+    waiting: AtomicBool,
+    /// Start of the epoch in progress, or 0 between epochs. Only readers of stacks use it.
+    epoch_begun: AtomicU64,
     /// Whether batches were not recorded since the last event.
     gap: AtomicBool,
     dropped: AtomicU64,
@@ -68,6 +72,8 @@ impl Recorder {
             wake,
             watching,
             consumer,
+            waiting: AtomicBool::new(false),
+            epoch_begun: AtomicU64::new(0),
             gap: AtomicBool::new(false),
             dropped: AtomicU64::new(0),
         }
@@ -77,6 +83,23 @@ impl Recorder {
     #[inline]
     pub fn ticks(&self) -> u64 {
         self.clock.ticks()
+    }
+
+    /// Marks the loop as waiting for a batch, until the next event. Returns the time stamp of the request.
+    #[inline]
+    pub fn request(&self) -> u64 {
+        self.waiting.store(true, Ordering::Relaxed);
+        self.clock.ticks()
+    }
+
+    /// Whether the loop waits for a batch now.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Start of the epoch in progress, as a time stamp; `None` between epochs.
+    pub(crate) fn epoch_begun(&self) -> Option<u64> {
+        Some(self.epoch_begun.load(Ordering::Relaxed)).filter(|begun| *begun > 0)
     }
 
     /// Whether batches are recorded.
@@ -94,6 +117,7 @@ impl Recorder {
     pub fn lap(&self, request: u64, receive: u64) {
         let last = self.last.load(Ordering::Relaxed);
         self.last.store(receive, Ordering::Relaxed);
+        self.waiting.store(false, Ordering::Relaxed);
         match pack(last, request, receive) {
             Some(word) if self.watching.load(Ordering::Relaxed) => {
                 if !self.keep([word]) {
@@ -107,6 +131,18 @@ impl Recorder {
     /// Records an event that is no batch, or a batch that cannot be packed.
     #[cold]
     pub fn mark(&self, event: Event) {
+        self.waiting.store(false, Ordering::Relaxed);
+        match event {
+            Event::EpochBegin { at } => self.epoch_begun.store(at.max(1), Ordering::Relaxed),
+            Event::Step { at } => drop(self.epoch_begun.compare_exchange(
+                0,
+                at.max(1),
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            )),
+            Event::EpochEnd { .. } => self.epoch_begun.store(0, Ordering::Relaxed),
+            _ => {}
+        }
         let first = matches!(event, Event::Step { .. }) && self.consumer.get().is_none();
         if first || matches!(event, Event::EpochBegin { .. }) {
             self.consumer.set_here();

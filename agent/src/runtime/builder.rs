@@ -15,12 +15,13 @@ use crate::model::record::{GpuRecord, ProbeRecord, RunRecord, SummaryRecord};
 use crate::notice::Notice;
 use crate::notice::NoticeLog;
 use crate::notice::log::PrintNotice;
-use crate::port::{Clock, Collector, ConsumerThread, Exporter, MonotonicClock, Pace};
+use crate::port::{Clock, Collector, ConsumerThread, Exporter, MonotonicClock, Pace, StackReader};
 use crate::record::recorder;
 use crate::record::stage::{Region, Workers};
 use crate::sampling::RankGpu;
 use crate::sampling::background_source::background_source;
 use crate::sampling::sampler::{Identity, Inputs};
+use crate::sampling::stacks::{self, stack_sampling};
 use crate::sampling::{LiveRun, Sampler, Source, Sources, StageReader};
 
 /// Stack size of the agent's threads. They have no deep recursion, and save address space for the user.
@@ -74,6 +75,8 @@ pub struct AgentBuilder {
     pub stages: Option<&'static Region>,
     /// Finds the worker processes of this run.
     pub workers: Option<Box<dyn Workers>>,
+    /// Reads the stacks of this process and of its workers.
+    pub stacks: Option<Box<dyn StackReader>>,
 }
 
 impl AgentBuilder {
@@ -126,6 +129,7 @@ impl AgentBuilder {
             },
         );
         let agent = Agent(inner);
+        let sampler = sample_stacks(&agent, sampler, self.stacks);
         if let Err(error) = start_threads(&agent, sampler, self.exporters, self.on_terminate) {
             // Threads that did start end by themselves.
             agent.0.lock().stop = true;
@@ -135,6 +139,24 @@ impl AgentBuilder {
         }
         signal::listen(agent.0.terminator.descriptor());
         Ok(agent)
+    }
+}
+
+/// Starts the thread that reads stacks. Without a thread, there are no stacks.
+fn sample_stacks(agent: &Agent, sampler: Sampler, reader: Option<Box<dyn StackReader>>) -> Sampler {
+    let Some(reader) = reader else { return sampler };
+    let (sampling, thread) = stack_sampling(reader, agent.0.consumer.clone());
+    let live_run = Arc::clone(&agent.0.live_run);
+    let work = Box::new(move || thread.run(&live_run.notice_log));
+    match spawn("headspace-stack", work) {
+        Ok(_) => sampler.with_stacks(sampling),
+        Err(error) => {
+            agent.0.live_run.notice_log.post(&Notice::SourceOff {
+                source: stacks::NAME,
+                reason: error.to_string(),
+            });
+            sampler
+        }
     }
 }
 

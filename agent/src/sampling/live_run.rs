@@ -8,10 +8,12 @@ use std::time::Duration;
 use super::loops::LoopEntry;
 use crate::analysis::attribution::Attribution;
 use crate::analysis::resources::{CoresInUse, cores_in_use};
+use crate::analysis::stacks::stacks_record;
 use crate::analysis::summary::{LoopFacts, RunFacts, summarise};
 use crate::model::record::{
-    BatchRecord, Dropped, EndRecord, GpuRecord, ProbeRecord, RunState, SummaryRecord,
+    BatchRecord, Dropped, EndRecord, GpuRecord, ProbeRecord, RunState, StacksRecord, SummaryRecord,
 };
+use crate::model::stack::{StackReading, StackTimes};
 use crate::model::stage_series::StageTicks;
 use crate::model::{Reading, ReadingSeries, StageSeries};
 use crate::notice::log::NoticeLog;
@@ -26,6 +28,7 @@ pub struct LiveRun {
     loops: Mutex<Vec<Arc<LoopEntry>>>,
     history: Mutex<ReadingSeries>,
     stages: Mutex<StageSeries>,
+    stacks: Mutex<StackTimes>,
     pub(super) gpus: Arc<OnceLock<Vec<GpuRecord>>>,
     rank_gpu: RankGpu,
     shared_mib_ms: OnceLock<f64>,
@@ -70,6 +73,7 @@ impl LiveRun {
             loops: Mutex::default(),
             history: Mutex::default(),
             stages: Mutex::default(),
+            stacks: Mutex::default(),
             gpus,
             rank_gpu,
             shared_mib_ms: OnceLock::new(),
@@ -142,6 +146,19 @@ impl LiveRun {
     /// Keeps the activity of stages and queues in a tick for the summary.
     pub(super) fn keep_stages(&self, tick: StageTicks<'_>) {
         lock(&self.stages).push(tick);
+    }
+
+    /// Keeps readings of stacks for the summary.
+    pub(super) fn keep_stacks(&self, readings: Vec<StackReading>) {
+        let mut stacks = lock(&self.stacks);
+        for reading in readings {
+            stacks.add(reading);
+        }
+    }
+
+    /// The record of the stacks so far. `None` without any.
+    pub(super) fn stacks_record(&self) -> Option<StacksRecord> {
+        stacks_record(&lock(&self.stacks))
     }
 
     /// Stores the cost of the agent so far.
@@ -227,12 +244,14 @@ impl LiveRun {
         let dropped = self.dropped(costs.dropped_records);
         // Only the sampler writes the series, once a tick: a summary delays no other thread.
         let (history, stages) = (lock(&self.history), lock(&self.stages));
+        let stacks = lock(&self.stacks);
         let run = RunFacts {
             state,
             ended_by: lock(&self.ended_by).clone(),
             elapsed_s: at.as_secs_f64(),
             history: Some(&history),
             stages: Some(&stages),
+            stacks: Some(&stacks),
             concluded,
             gpus: self.gpus().unwrap_or_default(),
             compute_gpu: self.rank_gpu.get(),
@@ -240,7 +259,7 @@ impl LiveRun {
             dropped,
         };
         let summary = summarise(&run, &facts);
-        drop((history, stages));
+        drop((history, stages, stacks));
         if concluded.is_none() {
             let elapsed_s = at.as_secs_f64();
             let (least_s, share) = ATTRIBUTION_REUSE;

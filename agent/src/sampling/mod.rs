@@ -10,6 +10,7 @@ mod rank_gpu;
 pub mod sampler;
 pub mod schedule;
 pub mod sources;
+pub mod stacks;
 pub mod stages;
 mod thinning;
 
@@ -19,5 +20,6 @@ pub use rank_gpu::RankGpu;
 pub use sampler::Sampler;
 pub use schedule::Schedule;
 pub use sources::{Source, Sources};
+pub use stacks::StackSampling;
 pub use stages::StageReader;
 pub use thinning::{QUEUES_A_TICK, STAGES_A_TICK};

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::live_run::LiveRun;
 use super::loops::LoopEntry;
 use super::sources::Sources;
+use super::stacks::StackSampling;
 use super::stages::{PipelineDelta, StageReader};
 use super::thinning::{ALL_TOTALS_EVERY, Thinning, Turns};
 use crate::delivery::RecordQueue;
@@ -23,6 +24,9 @@ use crate::model::{Reading, Record, Scope, log_target};
 use crate::notice::Notice;
 use crate::port::Clock;
 use crate::port::clock::thread_cpu_time;
+
+/// Number of ticks between two records of stacks.
+const STACKS_EVERY: u64 = 60;
 
 /// CPU time of the agent, in percent of a core, above which it posts a notice.
 const BUDGET_PCT: f64 = 1.0;
@@ -60,6 +64,7 @@ pub struct Sampler {
     written_with: Option<(bool, bool)>,
     sources: Sources,
     stages: StageReader,
+    stacks: Option<StackSampling>,
     /// Time of the last read of `stages`.
     stages_at: Duration,
     readings: Vec<Reading>,
@@ -90,6 +95,7 @@ impl Sampler {
             written_with: None,
             sources,
             stages,
+            stacks: None,
             stages_at: last_at,
             readings: Vec::new(),
             thinning: Thinning::default(),
@@ -97,6 +103,13 @@ impl Sampler {
             tick: 0,
             last_at,
         }
+    }
+
+    /// Also samples stacks.
+    #[must_use]
+    pub fn with_stacks(mut self, stacks: StackSampling) -> Self {
+        self.stacks = Some(stacks);
+        self
     }
 
     /// Reads everything and passes the records to the queue. `late` is the delay of the tick. With `last`,
@@ -122,6 +135,7 @@ impl Sampler {
         // Right after the loops, so that calls and batches cover the same time.
         let replayed = ticks.iter().any(|entry| entry.phase == Phase::Replay);
         let delta = self.read_stages(&ticks, replayed);
+        self.take_stacks(replayed);
         self.stages
             .report_lost_workers(at, last, &self.live_run.notice_log);
         self.sources
@@ -155,6 +169,10 @@ impl Sampler {
         bodies.extend(notices.into_iter().map(RecordBody::Notice));
         if last || self.summary_is_due() {
             bodies.push(self.summary(at, last));
+        }
+        if last || self.tick.is_multiple_of(STACKS_EVERY) {
+            let stacks = self.live_run.stacks_record();
+            bodies.extend(stacks.map(|stacks| RecordBody::Stacks(Box::new(stacks))));
         }
         self.tick += 1;
         let records: Vec<_> = bodies.into_iter().map(|body| self.record(body)).collect();
@@ -219,6 +237,16 @@ impl Sampler {
         delta
     }
 
+    /// Keeps the stacks that were sampled since the last tick, unless steps were replayed meanwhile.
+    fn take_stacks(&self, replayed: bool) {
+        let Some(stacks) = &self.stacks else { return };
+        let trainer = stacks.trainer(self.live_run.loops());
+        let readings = stacks.exchange(self.stages.targets(self.identity.pid, trainer));
+        if !replayed {
+            self.live_run.keep_stacks(readings);
+        }
+    }
+
     /// Discards the activity of stages and queues while the agent was paused.
     pub fn forget(&mut self) {
         self.stages
@@ -247,6 +275,8 @@ impl Sampler {
         let dropped = self.live_run.dropped(self.queue.dropped());
         let cpu =
             thread_cpu_time().map(|cpu| cpu + self.queue.cpu_time() + self.sources.cpu_time());
+        let stacks = self.stacks.as_ref().map(StackSampling::cpu_time);
+        let cpu = cpu.map(|cpu| cpu + stacks.unwrap_or_default());
         self.live_run.set_costs(cpu, dropped.records);
         let mut own = |metric, value| {
             self.readings
@@ -294,6 +324,14 @@ impl Sampler {
                 .insert(reading.key(), reading.value);
         }
         scopes
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        if let Some(stacks) = &self.stacks {
+            stacks.close();
+        }
     }
 }
 

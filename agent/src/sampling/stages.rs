@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use self::difference::RegionSnapshot;
 use self::lost::LostWorkers;
+use super::stacks::{StackTarget, Trainer};
 use crate::model::{QueueSample, StageSample};
 use crate::notice::Notice;
 use crate::notice::log::NoticeLog;
@@ -103,6 +104,21 @@ impl StageReader {
         if let Some(notice) = self.lost.notice(at, ends) {
             notice_log.post(&notice);
         }
+    }
+
+    /// The processes whose stacks can be read: this one, with its ID, and the workers of the last read.
+    pub(super) fn targets(&self, own_pid: u32, trainer: Trainer) -> Vec<StackTarget> {
+        let own = StackTarget {
+            pid: own_pid,
+            region: self.own.as_ref().map(|(region, _)| *region),
+            trainer: Some(trainer),
+        };
+        let workers = self.workers.iter().map(|worker| StackTarget {
+            pid: worker.pid,
+            region: Some(worker.region),
+            trainer: None,
+        });
+        std::iter::once(own).chain(workers).collect()
     }
 
     fn find_workers(&mut self, notice_log: &NoticeLog) -> Vec<Worker> {

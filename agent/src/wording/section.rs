@@ -34,6 +34,12 @@ pub enum SectionId {
     Bottleneck,
     /// Remedies.
     Remedies,
+    /// Lines of the program.
+    Lines,
+    /// Lines that hold the interpreter lock.
+    Gil,
+    /// Kinds of work of the stages.
+    Work,
     /// Stages of the loader.
     Stages,
     /// Queues between stages.
@@ -153,6 +159,9 @@ impl SectionId {
             Self::Repeated => "repeated",
             Self::Bottleneck => "bottleneck",
             Self::Remedies => "remedies",
+            Self::Lines => "lines",
+            Self::Gil => "GIL",
+            Self::Work => "work",
             Self::Stages => "stages",
             Self::Queues => "queues",
             Self::Ready => "ready",
@@ -177,6 +186,9 @@ impl SectionId {
             Self::Bottleneck => "Bottleneck",
             Self::Remedies => "Remedies",
             Self::Loop => "Loops",
+            Self::Lines => "Lines",
+            Self::Gil => "Who holds the interpreter lock",
+            Self::Work => "Work of the stages",
             Self::Stages => "Stages",
             Self::Queues => "Queues",
             Self::Gpu => "GPUs",

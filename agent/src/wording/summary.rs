@@ -2,8 +2,10 @@
 
 use super::findings::finding_record;
 use super::{bottleneck_record, remedy_record};
+use crate::analysis::attribution::LineGain;
 use crate::analysis::summary::Summary;
-use crate::model::record::{BottleneckKind, SummaryRecord};
+use crate::model::record::{BottleneckKind, LineKind, LineRecord, SummaryRecord};
+use crate::model::stack::Place;
 
 /// The record of a summary with the texts of its conclusions.
 pub fn summary_record(summary: &Summary) -> SummaryRecord {
@@ -16,7 +18,26 @@ pub fn summary_record(summary: &Summary) -> SummaryRecord {
         bottleneck_stage: stage.and_then(|found| found.name.clone()),
         bottleneck,
         remedies: attribution.remedies.iter().map(remedy_record).collect(),
+        lines: attribution.lines.iter().map(line_record).collect(),
         findings: summary.findings.iter().map(finding_record).collect(),
         ..summary.record.clone()
+    }
+}
+
+fn line_record(gain: &LineGain) -> LineRecord {
+    let line = &gain.line;
+    let (kind, waits_for) = LineKind::of(line.activity);
+    LineRecord {
+        stage: match &line.place {
+            Place::Stage(name) => Some(name.clone()),
+            Place::Loop(_) | Place::Elsewhere => None,
+        },
+        file: line.frame.file.to_string(),
+        line: line.frame.line,
+        function: line.frame.function.to_string(),
+        share_pct: 100.0 * line.share,
+        kind,
+        waits_for,
+        predicted_step_ms: gain.predicted_step_ms,
     }
 }

@@ -5,6 +5,7 @@
 //! have no section.
 
 mod bottleneck;
+mod lines;
 mod loops;
 mod resources;
 mod run;
@@ -12,6 +13,7 @@ mod stages;
 mod step;
 
 pub use self::bottleneck::name as bottleneck_name;
+pub use self::lines::{does, line_table, place_in_file};
 
 use super::section::{Section, SectionId};
 use super::units::percent;
@@ -94,6 +96,7 @@ impl<'a> Verdict<'a> {
         sections.extend(self.savings());
         sections.extend(loops::repeated(s));
         sections.extend(bottleneck::sections(s, self.world_size(), detail));
+        sections.extend(lines::sections(s, detail));
         sections.extend(stages::sections(s, detail));
         sections.extend(resources::sections(&s.resources, detail));
         let findings = self.findings();

@@ -12,7 +12,7 @@ use headspace_agent::model::ranks::RanksRecord;
 use headspace_agent::model::record::SummaryRecord;
 use headspace_agent::model::{Record, RecordBody};
 use headspace_agent::wording::ranks::sections;
-use headspace_agent::wording::verdict::Verdict;
+use headspace_agent::wording::verdict::{Verdict, line_table};
 use headspace_exporters::encode::verdict_text::{text as section_text, verdict_text};
 use headspace_exporters::run_folder::{RankRun, Run};
 
@@ -132,6 +132,10 @@ fn verdict(one: &Reported<'_>) -> String {
         ..Verdict::new(one.summary)
     };
     let mut text = verdict_text(&verdict);
+    if let Some(lines) = line_table(one.summary) {
+        text.push('\n');
+        text.push_str(&section_text(&[lines]));
+    }
     if let Some(together) = one.ranks {
         text.push('\n');
         text.push_str(&section_text(&sections(together)));

@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use headspace_agent::record::stage::Slots;
-use headspace_agent::record::stage::table::first_names;
+use headspace_agent::record::stage::table::first_bytes;
 
 use super::layout::{File, REGION, SIZE};
 use super::{Identity, Marker, mapping, termination};
@@ -109,10 +109,10 @@ fn new_file(marker: &Marker, here: Identity) -> io::Result<(PathBuf, fs::File)> 
     }
 }
 
-/// Sets the file's size, and reserves the header and the names that a reader reads first.
+/// Sets the file's size, and reserves the header, the threads and the names that a reader reads first.
 fn make_room(handle: &fs::File) -> io::Result<()> {
     handle.set_len(SIZE as u64)?;
-    let [first_queue, first_stage] = first_names();
+    let [first_queue, first_stage] = first_bytes();
     mapping::reserve(handle, 0..REGION + first_queue.end)?;
     mapping::reserve(handle, REGION + first_stage.start..REGION + first_stage.end)
 }

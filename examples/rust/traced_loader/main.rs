@@ -116,6 +116,7 @@ fn start(runs: &Path, clock: MonotonicClock, stages: &'static Region) -> Outcome
         consumer: ConsumerThread::default(),
         stages: Some(stages),
         workers: None,
+        stacks: None,
     };
     Ok(agent.start()?)
 }

@@ -17,7 +17,10 @@ pub(super) fn leave_out_unreadable(record: &mut Record) {
         RecordBody::Tick(tick) => trim_tick(tick),
         RecordBody::Probe(probe) => trim_probe(probe),
         RecordBody::Summary(summary) => trim_summary(summary),
-        RecordBody::Run(_) | RecordBody::Epoch(_) | RecordBody::Notice(_) => {}
+        RecordBody::Run(_)
+        | RecordBody::Epoch(_)
+        | RecordBody::Notice(_)
+        | RecordBody::Stacks(_) => {}
     }
 }
 

@@ -33,6 +33,8 @@ pub enum Kind {
     Probe,
     /// A message that was shown to the user.
     Notice,
+    /// The sampled stacks so far.
+    Stacks,
     /// A summary of the run so far.
     Summary,
 }
@@ -45,6 +47,7 @@ impl Kind {
         Self::Epoch,
         Self::Probe,
         Self::Notice,
+        Self::Stacks,
         Self::Summary,
     ];
 
@@ -226,6 +229,7 @@ impl<'a> Envelope<'a> {
             Kind::Epoch => self.body().map(RecordBody::Epoch),
             Kind::Probe => self.body().map(RecordBody::Probe),
             Kind::Notice => self.body().map(RecordBody::Notice),
+            Kind::Stacks => self.body().map(RecordBody::Stacks),
             Kind::Summary => self.body().map(RecordBody::Summary),
         };
         Ok(Record {

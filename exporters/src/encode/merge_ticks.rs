@@ -3,8 +3,8 @@
 //! Ten old ticks become one. Histograms merge without loss, so every percentile over the run stays
 //! exact, for the loops and for every stage. Counters keep the last value and maxima the highest.
 //! Levels are averaged, weighted by the ticks' intervals. Only the resolution in time is lost. A
-//! summary replaces all earlier ones, so only the last is kept. Run, epoch, probe and notice records
-//! are not changed.
+//! summary replaces all earlier ones, so only the last is kept. The same holds for stacks. Run, epoch,
+//! probe and notice records are not changed.
 //!
 //! Records stream through: a fixed number of ticks become one, and only the unfinished tick is held in
 //! memory. For this reason [`BoundedSeries`](headspace_agent::model::BoundedSeries) is not used here.
@@ -23,6 +23,7 @@ pub struct Compactor {
     keep_epochs: bool,
     pending: Option<Pending>,
     summary: Option<Record>,
+    stacks: Option<Record>,
 }
 
 /// Ticks that are being merged into one.
@@ -55,6 +56,7 @@ impl Compactor {
             keep_epochs: true,
             pending: None,
             summary: None,
+            stacks: None,
         }
     }
 
@@ -82,15 +84,21 @@ impl Compactor {
                 self.summary = Some(record);
                 None
             }
+            RecordBody::Stacks(_) => {
+                self.stacks = Some(record);
+                None
+            }
             RecordBody::Epoch(_) if !self.keep_epochs => None,
             _ => Some(record),
         }
     }
 
-    /// The records still held, in order: fewer than `merge` ticks as one, and the last summary.
+    /// The records still held, in order: fewer than `merge` ticks as one, the last stacks and the last summary.
     pub fn finish(&mut self) -> impl Iterator<Item = Record> {
         let tick = self.pending.take().map(Pending::finish);
-        tick.into_iter().chain(self.summary.take())
+        (tick.into_iter())
+            .chain(self.stacks.take())
+            .chain(self.summary.take())
     }
 }
 

@@ -147,7 +147,7 @@ impl Process {
             RecordBody::Probe(probe) => self.loop_of(&probe.loop_name, to).probe(probe, to),
             RecordBody::Notice(notice) => self.notice(notice, at, to),
             RecordBody::Summary(summary) => self.summary = Some(summary.clone()),
-            RecordBody::Run(_) => {}
+            RecordBody::Run(_) | RecordBody::Stacks(_) => {}
         }
     }
 

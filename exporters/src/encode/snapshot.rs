@@ -138,6 +138,8 @@ impl Snapshot {
             RecordBody::Summary(summary) => self.take_summary(summary),
             // The summary repeats the probe's results.
             RecordBody::Probe(_) => {}
+            // Scrapers read numbers, not stacks.
+            RecordBody::Stacks(_) => {}
         }
     }
 

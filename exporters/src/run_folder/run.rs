@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use headspace_agent::analysis::tick_series::SeriesTick;
 use headspace_agent::model::record::{
-    NoticeRecord, ProbeRecord, RunRecord, RunState, SummaryRecord,
+    NoticeRecord, ProbeRecord, RunRecord, RunState, StacksRecord, SummaryRecord,
 };
 use headspace_agent::model::{Record, RecordBody};
 
@@ -67,6 +67,8 @@ pub struct RankRun {
     pub run: Option<RunRecord>,
     /// The last summary, with its time. Its body is a `summary`.
     pub summary: Option<Record>,
+    /// The last record of stacks.
+    pub stacks: Option<Box<StacksRecord>>,
     /// Its probes, at most 256.
     pub probes: Vec<ProbeRecord>,
     /// Its notices, at most 256.
@@ -221,7 +223,13 @@ impl RankRun {
     }
 
     fn add(&mut self, path: &Path, file: File, watch: &mut Watch<'_>) -> Result<(), ReadError> {
-        const WANTED: &[Kind] = &[Kind::Run, Kind::Probe, Kind::Notice, Kind::Summary];
+        const WANTED: &[Kind] = &[
+            Kind::Run,
+            Kind::Probe,
+            Kind::Notice,
+            Kind::Stacks,
+            Kind::Summary,
+        ];
         let mut records = Records::new(file, WANTED);
         loop {
             let next = match watch {
@@ -240,6 +248,7 @@ impl RankRun {
     pub fn take(&mut self, record: Record) {
         match record.body {
             RecordBody::Summary(_) => self.summary = Some(record),
+            RecordBody::Stacks(stacks) => self.stacks = Some(stacks),
             RecordBody::Run(run) => self.run = Some(run),
             RecordBody::Probe(probe) if self.probes.len() < MAX_PROBES => self.probes.push(probe),
             RecordBody::Notice(notice) if self.notices.len() < MAX_NOTICES => {

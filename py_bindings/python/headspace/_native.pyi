@@ -303,6 +303,7 @@ class _Configuration(TypedDict):
     origin: int | None
     exports: list[tuple[str, dict[str, str], bool]]
     scalars: int
+    libraries: list[str] | None
 
 @final
 class Session:

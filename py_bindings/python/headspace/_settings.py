@@ -172,6 +172,18 @@ def loop_options() -> dict[str, Any]:
     }
 
 
+def samples_stacks() -> bool:
+    """Whether the stacks of threads are sampled (``HEADSPACE_STACKS``, default yes)."""
+    return _switch("HEADSPACE_STACKS", "stacks are sampled", default=True)
+
+
+def libraries() -> list[str]:
+    """The folders of the standard library, of installed packages and of this package."""
+    own = os.path.dirname(os.path.abspath(__file__))
+    installed = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+    return [f"{path}{os.sep}" for path in (os.path.dirname(os.__file__), own, *installed)]
+
+
 def _switch(name: str, instead: str, *, default: bool = False) -> bool:
     """Whether a setting is on."""
     value = os.environ.get(name, "").strip().lower()

@@ -136,7 +136,7 @@ impl LoopIterator {
         }
         self.requested_by.store(this_thread(), Ordering::Relaxed);
         self.in_flight.store(true, Ordering::Relaxed);
-        let request = recorder.ticks();
+        let request = recorder.request();
         let outcome = call();
         let receive = recorder.ticks();
         self.in_flight.store(false, Ordering::Relaxed);
@@ -174,7 +174,7 @@ impl LoopIterator {
             return None;
         }
         self.in_flight.store(true, Ordering::Relaxed);
-        let request = recorder.ticks();
+        let request = recorder.request();
         // SAFETY: without a cache, only `__clear__` releases the source. Python calls it on objects that no
         // running frame can reach, so not on the one whose `__next__` runs. Our callers hold the
         // interpreter lock.

@@ -7,16 +7,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use headspace::python_sources;
 use headspace_agent::model::Mode;
 use headspace_agent::model::record::{ProbeRecord, RunRecord, SummaryRecord};
 use headspace_agent::notice::Notice;
 use headspace_agent::notice::log::PrintNotice;
-use headspace_agent::port::{Exporter, MonotonicClock};
+use headspace_agent::port::{CollectError, Exporter, MonotonicClock, StackReader};
 use headspace_agent::record::stage::{Slots, Workers};
 use headspace_agent::runtime::{Agent, AgentBuilder, Limits};
 use headspace_agent::sampling::RankGpu;
 use headspace_agent::sampling::sampler::Identity;
-use headspace_collectors::catalog::{Catalog, Entry, Settings};
+use headspace_collectors::catalog::{Catalog, Entry, Settings, source_record};
+use headspace_collectors::stacks::PythonStacks;
 use headspace_collectors::workers::{FoundWorkers, Marker};
 use headspace_collectors::{host, process};
 use headspace_exporters::catalog::{Destination, DestinationError, Options, Place};
@@ -65,6 +67,8 @@ pub(crate) struct Configuration {
     exports: Vec<Export>,
     /// How many integrations fetch numbers with `scalars()`.
     scalars: usize,
+    /// Folders of the standard library and of installed packages; None to sample no stacks.
+    pub(crate) libraries: Option<Vec<String>>,
 }
 
 /// A destination as Python passes it: its kind, its options, and whether a failure to open it is an error.
@@ -89,6 +93,8 @@ pub(crate) struct Checked {
 pub(crate) struct Surroundings {
     /// Sources of the interpreter.
     pub(crate) sources: Vec<Entry>,
+    /// The reader of stacks, or why it is off.
+    pub(crate) stacks: Result<PythonStacks, CollectError>,
     /// The memory in which this process counts its stages and queues.
     pub(crate) slots: Option<&'static Slots>,
     /// The file by which worker processes find the run.
@@ -211,6 +217,12 @@ impl Configuration {
         let mut catalog = Catalog::open(&settings);
         catalog.entries.extend(surroundings.sources);
         let marker = surroundings.marker;
+        let mut sources = catalog.records();
+        sources.push(source_record(
+            python_sources::STACKS,
+            python_sources::STACKS_READS,
+            surroundings.stacks.as_ref().err(),
+        ));
         let clock = (self.origin).map_or_else(MonotonicClock::new, |at| clock().starting_at(at));
         let since_origin = clock.nanos(clock.ticks()) as f64 / 1e9;
         let (quiet, rank, world_size) = (self.quiet, self.rank, self.world_size);
@@ -226,7 +238,7 @@ impl Configuration {
             gpus: Arc::clone(&catalog.gpus),
             run: RunRecord {
                 host: host::describe(),
-                sources: catalog.records(),
+                sources,
                 versions: self.versions,
                 argv: self.argv,
                 // Until a loop reports its own mode.
@@ -257,6 +269,8 @@ impl Configuration {
             rank_gpu: settings.rank_gpu,
             stages: surroundings.slots.map(Slots::region),
             workers: marker.map(|marker| Box::new(FoundWorkers::below(marker)) as Box<dyn Workers>),
+            stacks: (surroundings.stacks.ok())
+                .map(|reader| Box::new(reader) as Box<dyn StackReader>),
         }
     }
 }

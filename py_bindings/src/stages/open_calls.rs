@@ -13,13 +13,14 @@
 //! - Synchronous calls may end out of order (a `with` block across an `await` or a `yield`). They are no
 //!   longer nested from then on, and the stage's `within` is withdrawn.
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::ops::ControlFlow::{Break, Continue};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use headspace_agent::port::thread::ThreadId;
 use headspace_agent::record::stage::slot::{Outcome, WITHIN_SEVERAL, WITHIN_UNKNOWN};
-use headspace_agent::record::stage::{Entered, StageSlot, Writers};
+use headspace_agent::record::stage::{Entered, StageSlot, ThreadSlot, Writers};
 use headspace_agent::runtime::fork::Owner;
 use pyo3::ffi;
 
@@ -32,6 +33,8 @@ pub(crate) struct LocalSlot {
     pub(crate) slot: Option<&'static StageSlot>,
     /// The slot's number plus 1.
     pub(crate) number: u32,
+    /// Where threads show which stage they are in. None if readers do not see this slot.
+    pub(crate) threads: Option<&'static [ThreadSlot]>,
     pub(crate) owner: Tenure,
 }
 
@@ -71,6 +74,8 @@ struct Call {
     items: Items,
     /// Nanoseconds in calls that it contains.
     nested: u64,
+    /// Where its thread shows which stage it is in.
+    thread: Option<&'static ThreadSlot>,
 }
 
 /// The items and bytes of a call, as the user states them.
@@ -129,8 +134,18 @@ impl Stack {
 
     /// Pushes a call that begins.
     #[inline]
-    fn push(&self, handle: Handle, local: &'static LocalSlot, nests: bool, frame: usize) {
+    fn push(
+        &self,
+        handle: Handle,
+        local: &'static LocalSlot,
+        nests: bool,
+        frame: usize,
+        thread: Option<&'static ThreadSlot>,
+    ) {
         let Some(slot) = local.slot else { return };
+        if let (Some(thread), true) = (thread, nests) {
+            thread.set_stage(local.number);
+        }
         self.with(handle.writers, |calls| {
             if nests {
                 let within = calls.iter().rev().find(|call| call.nests);
@@ -144,6 +159,7 @@ impl Stack {
                 nests,
                 items: Items::default(),
                 nested: 0,
+                thread,
             });
         });
     }
@@ -154,6 +170,8 @@ static STACKS: Mutex<Vec<Arc<Stack>>> = Mutex::new(Vec::new());
 
 struct OfThread {
     stack: Arc<Stack>,
+    /// The thread's slot, and the slots that it is one of.
+    shown: Cell<(Option<&'static [ThreadSlot]>, Option<&'static ThreadSlot>)>,
     owner: Owner,
     /// Whether other threads can see the stack.
     is_listed: bool,
@@ -173,9 +191,28 @@ impl OfThread {
             .is_ok();
         Self {
             stack,
+            shown: Cell::default(),
             owner: Owner::here(),
             is_listed,
         }
+    }
+
+    /// Where this thread shows that it is in a stage with these slots.
+    #[inline]
+    fn thread(&self, local: &LocalSlot) -> Option<&'static ThreadSlot> {
+        let (of, slot) = self.shown.get();
+        let address = |slots: Option<&'static [ThreadSlot]>| slots.map(<[ThreadSlot]>::as_ptr);
+        if address(of) == address(local.threads) {
+            return slot;
+        }
+        self.claim(local.threads)
+    }
+
+    #[cold]
+    fn claim(&self, slots: Option<&'static [ThreadSlot]>) -> Option<&'static ThreadSlot> {
+        let slot = slots.and_then(|slots| ThreadSlot::claim(slots, ThreadId::here()));
+        self.shown.set((slots, slot));
+        slot
     }
 }
 
@@ -183,6 +220,9 @@ impl Drop for OfThread {
     fn drop(&mut self) {
         if !self.owner.is_here() {
             return;
+        }
+        if let (_, Some(slot)) = self.shown.get() {
+            slot.release();
         }
         if self.is_listed {
             let mut stacks = STACKS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -207,7 +247,7 @@ pub(crate) fn begin(handle: Handle, local: &'static LocalSlot, nests: bool) {
                 calls.iter().any(|call| call.handle == handle.key)
             });
         let frame = if is_other { frame() } else { 0 };
-        stack.push(handle, local, nests, frame);
+        stack.push(handle, local, nests, frame, of_thread.thread(local));
     });
 }
 
@@ -229,7 +269,10 @@ pub(crate) fn end(handle: Handle, how: End) {
 /// frame and no other open call has it.
 #[inline]
 pub(crate) fn begin_marked(handle: Handle, local: &'static LocalSlot, marker: usize) {
-    let _ = CALLS.try_with(|of_thread| of_thread.stack.push(handle, local, true, marker));
+    let _ = CALLS.try_with(|of_thread| {
+        let thread = of_thread.thread(local);
+        of_thread.stack.push(handle, local, true, marker, thread);
+    });
 }
 
 /// The call with that marker ends. It began on this thread.
@@ -297,6 +340,7 @@ fn close(writers: Writers, calls: &mut Vec<Call>, index: usize, how: End) -> u64
         return close_newest(writers, calls, index, how);
     }
     let call = calls.remove(index);
+    call.show_innermost(calls);
     let begun = call.entered.ticks();
     let mut nests = call.nests;
     for above in calls.iter_mut().skip(index).filter(|above| above.nests) {
@@ -323,6 +367,7 @@ fn close_newest(writers: Writers, calls: &mut Vec<Call>, index: usize, how: End)
     let mut begun = 0;
     if let (below, [call]) = calls.split_at_mut(index) {
         begun = call.entered.ticks();
+        call.show_innermost(below);
         if let Some(took) = call.finish(writers, how)
             && call.nests
             && let Some(below) = below.iter_mut().rev().find(|call| call.nests)
@@ -353,6 +398,15 @@ fn end_elsewhere(handle: Handle, how: End) {
 }
 
 impl Call {
+    /// After its end, its thread is in the innermost of these calls, if any.
+    #[inline]
+    fn show_innermost(&self, open: &[Self]) {
+        if let (Some(thread), true) = (self.thread, self.nests) {
+            let innermost = open.iter().rev().find(|call| call.nests);
+            thread.set_stage(innermost.map_or(0, |call| call.local.number));
+        }
+    }
+
     /// Counts the call and returns its nanoseconds. None if it is not counted.
     #[inline]
     fn finish(&self, writers: Writers, how: End) -> Option<u64> {

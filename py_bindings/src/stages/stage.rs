@@ -165,6 +165,7 @@ impl Stage {
             number: found
                 .and_then(|(number, _)| u32::try_from(number + 1).ok())
                 .unwrap_or(0),
+            threads: found.and_then(|(_, slot)| slots()?.threads_beside(slot)),
             owner: Tenure::here(),
         }));
         self.local.store(local, Ordering::Release);

@@ -1,6 +1,7 @@
 //! The conclusions of attribution as types. The texts are in the `wording` module.
 
 use super::evidence::Evidence;
+use super::lines::LineGain;
 use super::remedies::action::Action;
 use crate::model::record::{ChangeRecord, Resource};
 
@@ -11,6 +12,8 @@ pub struct Attribution {
     pub bottleneck: Option<Bottleneck>,
     /// What would help, best first.
     pub remedies: Vec<Remedy>,
+    /// Lines of stages that are worth less time, the largest gain first.
+    pub lines: Vec<LineGain>,
 }
 
 /// What limits throughput, with the confidence and the evidence.

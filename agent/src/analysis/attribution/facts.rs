@@ -4,6 +4,7 @@
 //! A running session, records or a simulator supply these facts.
 
 use crate::model::record::{Estimate, LoaderRecord, QueueSummary, ResourcesRecord, StageSummary};
+use crate::model::stack::LineShare;
 
 /// A loop, the pipeline that feeds it, and their resources, in the loop's steady state.
 #[derive(Debug, Clone, Default)]
@@ -29,4 +30,6 @@ pub struct PipelineFacts {
     /// CPU time to map a mebibyte of shared memory, to read a byte of each page for the first time and to
     /// free the memory, in milliseconds, if measured on this machine.
     pub shared_mib_ms: Option<f64>,
+    /// Lines of the stages, the largest share of a stage first.
+    pub lines: Vec<LineShare>,
 }

@@ -1,6 +1,8 @@
 //! Attributes a run: derives the facts for [`attribute`] from its summary and its steps.
 
 use super::facts::PipelineFacts;
+use super::lines::lines_of_loop;
+use super::thresholds::Thresholds;
 use super::{Attribution, attribute};
 use crate::analysis::stages::serves_another_loop;
 use crate::analysis::statistics::steady_state::LEAST_WARMUP;
@@ -8,15 +10,28 @@ use crate::analysis::statistics::{mean, variance};
 use crate::analysis::summary::{LoopFacts, warmup};
 use crate::model::Mode;
 use crate::model::record::SummaryRecord;
+use crate::model::stack::{LineShare, Place, StackTimes};
 
 /// Finds what limits the main loop, and what would help. The result is empty if the loop's waiting is not
 /// known, or if its batches come from a cache.
-pub(in crate::analysis) fn attribute_run(summary: &SummaryRecord, main: &LoopFacts) -> Attribution {
+pub(in crate::analysis) fn attribute_run(
+    summary: &SummaryRecord,
+    main: &LoopFacts,
+    stacks: Option<&StackTimes>,
+) -> Attribution {
     if main.mode == Mode::Replay || main.concurrent {
         return Attribution::default();
     }
-    let (Some(step_ms), Some(wait_ms)) = (summary.steady_step_mean_ms, summary.wait_ms) else {
+    let Some(step_ms) = summary.steady_step_mean_ms else {
         return Attribution::default();
+    };
+    let lines = stacks.map(|stacks| hot_lines(stacks, summary, &main.name));
+    let lines = lines.unwrap_or_default();
+    let Some(wait_ms) = summary.wait_ms else {
+        return Attribution {
+            lines: lines_of_loop(&lines, step_ms),
+            ..Attribution::default()
+        };
     };
     let floor = main.probe.as_ref().and_then(|probe| probe.floor);
     let early = main
@@ -41,7 +56,23 @@ pub(in crate::analysis) fn attribute_run(summary: &SummaryRecord, main: &LoopFac
         resources: summary.resources.clone(),
         loader: main.loader.clone(),
         shared_mib_ms: main.shared_mib_ms,
+        lines,
     })
+}
+
+/// The lines of the main loop and of the stages, with at least a small share of their place.
+fn hot_lines(stacks: &StackTimes, summary: &SummaryRecord, main_loop: &str) -> Vec<LineShare> {
+    let stage = |name: &str| summary.stages.iter().find(|stage| stage.name == name);
+    let ran_share = |place: &Place| match place {
+        Place::Stage(name) => Some(stage(name)?.cpu_pct? / 100.0),
+        Place::Loop(_) | Place::Elsewhere => None,
+    };
+    let mut lines = stacks.lines(Thresholds::default().min_line_share, ran_share);
+    lines.retain(|line| match &line.place {
+        Place::Loop(name) => name == main_loop,
+        Place::Stage(_) | Place::Elsewhere => true,
+    });
+    lines
 }
 
 /// Standard deviation over mean; `None` for fewer than two values.

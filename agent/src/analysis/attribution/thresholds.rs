@@ -237,6 +237,10 @@ thresholds! {
     /// The gain of a remedy. Below this, the remedy is not proposed.
     min_remedy_gain: 0.02, "share of the step";
 
+    /// The share of a line in its stage's calls or in the loop's own part. Below this, its gain is not
+    /// predicted.
+    min_line_share: 0.03, "share of the time";
+
     /// The gain of every remedy and of free data. Below this, a compute-bound loop is done.
     worth_tuning_pct: 5.0, "% of the step";
 

@@ -9,6 +9,7 @@ use super::Estimate;
 use super::attribution::{
     BottleneckRecord, FindingRecord, QueueSummary, RemedyRecord, StageSummary,
 };
+use super::lines::{GilHolderRecord, LineRecord, StageWorkRecord};
 use super::run::Role;
 use super::tick::Dropped;
 
@@ -163,6 +164,17 @@ pub struct SummaryRecord {
     pub resources: ResourcesRecord,
     /// Proposed remedies, the best first.
     pub remedies: Vec<RemedyRecord>,
+    /// Lines of the program, the largest gain first. Absent without samples of stacks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<LineRecord>,
+    /// Lines that hold the interpreter lock of the training process, the longest first. Absent without samples
+    /// of stacks, and if no line holds it for long.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gil_holders: Vec<GilHolderRecord>,
+    /// How the stages divide their time among reading, decoding, transforming, collating and handing over, by
+    /// stage. Absent for stages whose work is not recognised.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stage_work: Vec<StageWorkRecord>,
     /// Findings, in words.
     pub findings: Vec<FindingRecord>,
     /// CPU time of the agent's threads and of recording, as a share of the elapsed time.

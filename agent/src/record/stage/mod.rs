@@ -7,9 +7,11 @@
 pub mod queue;
 pub mod slot;
 pub mod table;
+pub mod thread;
 pub mod workers;
 
 pub use queue::QueueSlot;
 pub use slot::{Entered, StageSlot, Writers};
 pub use table::{Region, Slots};
+pub use thread::ThreadSlot;
 pub use workers::{Worker, WorkerState, Workers};

@@ -14,6 +14,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::queue::QueueSlot;
 use super::slot::{SlotName, StageSlot};
+use super::thread::{THREADS, ThreadSlot};
 
 /// Number of stages in a region.
 pub const STAGES: usize = 1024;
@@ -21,10 +22,12 @@ pub const STAGES: usize = 1024;
 /// Number of queues in a region.
 pub const QUEUES: usize = 256;
 
-/// Slots of stages and queues at fixed offsets. An empty region is all zeros.
+/// Slots of threads, queues and stages at fixed offsets. An empty region is all zeros.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Region {
+    /// The threads that call stages.
+    pub threads: [ThreadSlot; THREADS],
     /// The queues.
     pub queues: [QueueSlot; QUEUES],
     /// The stages.
@@ -62,10 +65,12 @@ impl Region {
 /// Reserves these bytes of a region, so that they can be written. Returns false if that fails.
 pub type Reserve = Box<dyn Fn(Range<usize>) -> bool + Send + Sync>;
 
-/// The bytes that must be reserved before any process reads a region: the names of its first slots.
-pub fn first_names() -> [Range<usize>; 2] {
-    [offset_of!(Region, queues), offset_of!(Region, stages)]
-        .map(|begin| begin..begin + size_of::<SlotName>())
+/// The bytes that must be reserved before any process reads a region: the threads, and the names of the first
+/// queue and the first stage.
+pub fn first_bytes() -> [Range<usize>; 2] {
+    let [queues, stages] = [offset_of!(Region, queues), offset_of!(Region, stages)]
+        .map(|begin| begin..begin + size_of::<SlotName>());
+    [offset_of!(Region, threads)..queues.end, stages]
 }
 
 /// Allocates the slots of a region by name.
@@ -113,6 +118,12 @@ impl Slots {
     /// The region.
     pub fn region(&self) -> &'static Region {
         self.region
+    }
+
+    /// The threads of the region that has this slot. `None` if the slot is in memory that no reader sees.
+    pub fn threads_beside(&self, slot: &'static StageSlot) -> Option<&'static [ThreadSlot]> {
+        let is_here = (self.region.stages.as_ptr_range()).contains(&std::ptr::from_ref(slot));
+        is_here.then_some(&self.region.threads)
     }
 
     /// The number and the slot of that stage. A new stage gets a free slot. `None` if there is none.
@@ -251,12 +262,12 @@ mod tests {
         assert_eq!(file.queues[0].name.get().as_deref(), Some("decoded"));
         assert_eq!(places[2].1.name.get().as_deref(), Some("c"));
         let reserved = reserved.lock().unwrap();
-        let [first_queue, first_stage] = first_names();
+        let [first_queue, first_stage] = first_bytes();
         assert_eq!(reserved.len(), 3, "`c` is not reserved for: {reserved:?}");
         assert_eq!(reserved[0].start, first_stage.start);
         assert_eq!(reserved[1].end - reserved[0].end, size_of::<StageSlot>());
-        assert_eq!(reserved[2].start, first_queue.start);
-        assert!(reserved[2].end > first_queue.start + size_of::<QueueSlot>());
+        assert_eq!(reserved[2].start, offset_of!(Region, queues));
+        assert!(reserved[2].end > first_queue.end);
     }
 
     #[test]

@@ -45,6 +45,7 @@ fn kinds(batch: &[Record]) -> Vec<&'static str> {
             RecordBody::Run(_) => "run",
             RecordBody::Tick(_) => "tick",
             RecordBody::Notice(_) => "notice",
+            RecordBody::Stacks(_) => "stacks",
             RecordBody::Summary(_) => "summary",
             RecordBody::Epoch(_) => "epoch",
             RecordBody::Probe(_) => "probe",

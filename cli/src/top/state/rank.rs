@@ -92,7 +92,7 @@ impl Rank {
                 self.readings
                     .extend(known.map(|(key, value)| (key.into_owned(), (value, tick.at_s))));
             }
-            RecordBody::Epoch(_) => {}
+            RecordBody::Epoch(_) | RecordBody::Stacks(_) => {}
             RecordBody::Probe(probe) => push(&mut self.probes, probe, PROBES),
             RecordBody::Notice(notice) => {
                 let notice = TimedNotice {

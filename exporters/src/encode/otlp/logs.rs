@@ -65,7 +65,7 @@ impl Logs {
                 self.probes.insert(probe.loop_name.clone(), probe.clone());
             }
             RecordBody::Summary(summary) => self.take_summary(record, summary),
-            RecordBody::Tick(_) | RecordBody::Epoch(_) => {}
+            RecordBody::Tick(_) | RecordBody::Epoch(_) | RecordBody::Stacks(_) => {}
         }
     }
 

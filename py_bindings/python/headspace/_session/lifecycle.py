@@ -238,6 +238,7 @@ def _start(
                 "origin": origin,
                 "exports": [*exports, *_settings.export(besides=kinds)],
                 "scalars": len(sinks),
+                "libraries": _settings.libraries() if _settings.samples_stacks() else None,
             }
         )
     except BaseException:

@@ -54,7 +54,7 @@ impl LoopIterator {
             }
             self.requested_by.store(this_thread(), Ordering::Relaxed);
             self.in_flight.store(true, Ordering::Relaxed);
-            let request = recorder.ticks();
+            let request = recorder.request();
             let outcome = match decision {
                 Decision::Source => self.source.next(py),
                 Decision::Cached(_) => Ok(answer.batch.map_or(Next::End(None), Next::Batch)),

@@ -46,6 +46,7 @@ pub(crate) fn facts(line: &Line, seen: &Seen, probed: bool, blind: Blind) -> Pip
             high: 1.02 * floor,
         }),
         contention_ms: probed.then_some((step_ms - wait_ms - floor).max(0.0)),
+        lines: Vec::new(),
         resources: resources(line, seen, blind.counters),
         loader: LoaderRecord {
             workers: workers

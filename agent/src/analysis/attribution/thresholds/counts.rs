@@ -17,6 +17,10 @@ pub(crate) const RELIEF_OF_BUFFERS: u32 = 16;
 
 // Remedies.
 
+/// Number of lines, those with the largest shares of their stages, whose gain is predicted …
+pub(crate) const TRIED_LINES: usize = 24;
+/// … and maximum number of lines with a gain.
+pub(crate) const MAX_LINES: usize = 8;
 /// Maximum number of remedies.
 pub(crate) const MAX_REMEDIES: usize = 6;
 /// Maximum factor of a stage's or pool's concurrency.

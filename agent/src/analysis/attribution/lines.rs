@@ -1,0 +1,147 @@
+//! Predicts the step if a line took half its time.
+//!
+//! The line's share of its stage's or its loop's time comes from samples of stacks. For a stage, the prediction
+//! changes the cost of the calls, as the remedy `cheaper_calls` does; for the loop, its own part. A line without
+//! a gain is left out, however hot it is.
+
+use super::prediction::Predictor;
+use super::queueing_model::Model;
+use super::simulation::{SimulatedPipeline, Supply};
+use super::thresholds::{Thresholds, counts};
+use crate::model::stack::{Activity, LineShare, Place, WaitFor};
+
+/// A line, and the step if it took half its time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LineGain {
+    /// The line, and its share of its place.
+    pub line: LineShare,
+    /// Predicted step time, in milliseconds.
+    pub predicted_step_ms: f64,
+}
+
+/// The lines with a gain, the largest gain first.
+pub(super) fn lines(model: &Model<'_>, predictor: &Predictor<'_>) -> Vec<LineGain> {
+    let saved = model.thresholds.cheaper_call_saving;
+    let predict = |line: &LineShare| {
+        let mut simulated = model.simulated.clone();
+        match &line.place {
+            Place::Stage(name) => {
+                let (stage, part) = find_stage(model, name)?;
+                let parts = &mut simulated.stations[stage].parts;
+                remove(parts, saved * part * line.share, line.activity);
+            }
+            Place::Loop(_) => shorten_loop(&mut simulated, saved * line.share),
+            Place::Elsewhere => return None,
+        }
+        Some(predictor.step_ms(&simulated))
+    };
+    let step_ms = model.facts.step_ms;
+    select(&model.facts.lines, step_ms, model.thresholds, predict)
+}
+
+/// The lines of a loop that iterates no loader: all of its step is its own part.
+pub(super) fn lines_of_loop(lines: &[LineShare], step_ms: f64) -> Vec<LineGain> {
+    let thresholds = Thresholds::default();
+    select(lines, step_ms, &thresholds, |line| {
+        let is_loop = matches!(line.place, Place::Loop(_));
+        is_loop.then(|| step_ms * (1.0 - thresholds.cheaper_call_saving * line.share))
+    })
+}
+
+/// The lines whose predicted step is shorter, the shortest step first.
+fn select(
+    lines: &[LineShare],
+    step_ms: f64,
+    thresholds: &Thresholds,
+    predict: impl Fn(&LineShare) -> Option<f64>,
+) -> Vec<LineGain> {
+    let most = step_ms * (1.0 - thresholds.min_remedy_gain);
+    let gain = |line: &LineShare| {
+        let predicted_step_ms = predict(line).filter(|ms| *ms <= most)?;
+        let line = line.clone();
+        Some(LineGain {
+            line,
+            predicted_step_ms,
+        })
+    };
+    let mut gains: Vec<LineGain> = (lines.iter().take(counts::TRIED_LINES))
+        .filter_map(gain)
+        .collect();
+    gains.sort_by(|a, b| a.predicted_step_ms.total_cmp(&b.predicted_step_ms));
+    gains.truncate(counts::MAX_LINES);
+    gains
+}
+
+/// Removes this share of a call's time: first from the parts that the line's activity is, then from the others.
+fn remove(parts: &mut [(Supply, f64)], share: f64, activity: Activity) {
+    let runs = !matches!(activity, Activity::Wait(wait) if wait != WaitFor::InterpreterLock);
+    let mut left = share.min(1.0) * parts.iter().map(|(_, ms)| ms).sum::<f64>();
+    for matching in [true, false] {
+        let is_chosen =
+            |supply| (matches!(supply, Supply::Cores | Supply::Gil) == runs) == matching;
+        let total: f64 = parts
+            .iter()
+            .filter(|part| is_chosen(part.0))
+            .map(|(_, ms)| ms)
+            .sum();
+        if total > 0.0 {
+            let kept = (1.0 - left / total).max(0.0);
+            left -= (1.0 - kept) * total;
+            for (_, ms) in parts.iter_mut().filter(|part| is_chosen(part.0)) {
+                *ms *= kept;
+            }
+        }
+    }
+}
+
+/// Removes this share of the loop's own part.
+fn shorten_loop(simulated: &mut SimulatedPipeline, share: f64) {
+    simulated.loop_ms *= 1.0 - share.min(1.0);
+}
+
+/// The stage of the model that contains the named stage, and the named stage's part of its time.
+fn find_stage(model: &Model<'_>, name: &str) -> Option<(usize, f64)> {
+    let (mut name, mut part) = (name, 1.0);
+    // Stages nest a few levels deep at most; the bound protects against a cycle in the records.
+    for _ in 0..8 {
+        if let Some(stage) = model.nodes.iter().position(|node| node.stage.name == name) {
+            return Some((stage, part));
+        }
+        let busy = |name: &str| {
+            let stage = model.facts.stages.iter().find(|stage| stage.name == name)?;
+            Some((stage, stage.mean_ms? * stage.calls_per_batch?))
+        };
+        let (inner, own) = busy(name)?;
+        let outer = inner.within.as_deref()?;
+        part *= own / busy(outer)?.1;
+        name = outer;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_removed_from_the_parts_that_wait_first() {
+        let parts = || [(Supply::Cores, 6.0), (Supply::Free, 4.0)];
+        let wait = Activity::Wait(WaitFor::File);
+        for (activity, share, left) in [
+            (wait, 0.2, [6.0, 2.0]),
+            (wait, 0.5, [5.0, 0.0]),
+            (Activity::Python, 0.3, [3.0, 4.0]),
+            (Activity::Wait(WaitFor::InterpreterLock), 0.3, [3.0, 4.0]),
+            (Activity::Native, 1.0, [0.0, 0.0]),
+        ] {
+            let mut parts = parts();
+            remove(&mut parts, share, activity);
+            for ((_, ms), expected) in parts.iter().zip(left) {
+                assert!(
+                    (ms - expected).abs() < 1e-9,
+                    "{activity:?} {share}: {parts:?}"
+                );
+            }
+        }
+    }
+}

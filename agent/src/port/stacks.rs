@@ -1,0 +1,29 @@
+//! The trait of a reader of stacks.
+
+use super::CollectError;
+use super::thread::ThreadId;
+use crate::model::stack::ThreadStack;
+
+/// Reads the stacks of the threads of a process, without stopping it.
+///
+/// The agent calls it from one thread, some times a second, and never while holding Python's interpreter lock.
+/// A panic turns the reader off for the run.
+pub trait StackReader: Send + 'static {
+    /// Appends the stacks of the threads of the process to `out`. `threads` are the threads that matter: for
+    /// these the reader also finds what they wait for. Other threads may be left out, unless they hold the
+    /// interpreter lock.
+    ///
+    /// # Errors
+    ///
+    /// [`CollectError::Unsupported`] turns the reader off for this process;
+    /// [`CollectError::Transient`] loses this reading: the process may just be starting or ending.
+    fn read(
+        &mut self,
+        pid: u32,
+        threads: &[ThreadId],
+        out: &mut Vec<ThreadStack>,
+    ) -> Result<(), CollectError>;
+
+    /// Frees what is kept of a process that is not read any more.
+    fn forget(&mut self, pid: u32);
+}

@@ -1,0 +1,335 @@
+//! Samples the stacks of threads that are in a stage or in the training loop, on a thread of its own.
+//!
+//! The sampler passes the processes at each tick, and takes the samples since the tick before. Samples of a
+//! tick with replayed steps are not used: the loader works differently then.
+//!
+//! Each process has a pace of its own: the pause after a reading is a multiple of its CPU time, so the cost per
+//! process is bounded whatever the number of threads. Pauses vary, so that no period of the program coincides
+//! with them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::model::stack::{Place, StackReading, StackSample, ThreadStack};
+use crate::notice::Notice;
+use crate::notice::log::NoticeLog;
+use crate::port::CollectError;
+use crate::port::ConsumerThread;
+use crate::port::catch_panics::contain;
+use crate::port::clock::{ThreadTime, thread_cpu_time};
+use crate::port::stacks::StackReader;
+use crate::port::thread::ThreadId;
+use crate::record::stage::Region;
+
+use super::loops::LoopEntry;
+
+/// Pause after a reading, as a multiple of its CPU time: 0.45 % of a core for each process.
+const CPU_REST: u32 = 220;
+
+/// Shortest and longest pause between two readings of a process.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
+
+/// Wait for the first processes, and for new ones.
+const IDLE: Duration = Duration::from_millis(200);
+
+/// Maximum time that one sample stands for, in seconds.
+const MAX_SECONDS: f64 = 2.0;
+
+/// Name of this source in notices.
+pub(crate) const NAME: &str = "stacks";
+
+/// A process whose stacks are read.
+#[derive(Debug, Clone)]
+pub struct StackTarget {
+    /// ID of the process.
+    pub pid: u32,
+    /// Where its threads show which stage they are in.
+    pub region: Option<&'static Region>,
+    /// The training loops, if this process runs them.
+    pub trainer: Option<Trainer>,
+}
+
+/// The loops of the training process, and the thread that iterates them.
+#[derive(Debug, Clone)]
+pub struct Trainer {
+    /// The thread.
+    pub consumer: ConsumerThread,
+    /// The loops.
+    pub loops: Vec<Arc<LoopEntry>>,
+}
+
+impl Trainer {
+    /// The place of the thread outside stages: the loop that began last, unless a loop waits for a batch.
+    fn place(&self) -> Place {
+        let recorders = || self.loops.iter().map(|entry| (entry, &entry.recorder));
+        if recorders().any(|(_, recorder)| recorder.is_waiting()) {
+            return Place::Elsewhere;
+        }
+        recorders()
+            .filter_map(|(entry, recorder)| Some((entry, recorder.epoch_begun()?)))
+            .max_by_key(|(_, begun)| *begun)
+            .map_or(Place::Elsewhere, |(entry, _)| {
+                Place::Loop(entry.loader.name.clone())
+            })
+    }
+}
+
+/// The sampler's side.
+#[derive(Debug, Clone)]
+pub struct StackSampling {
+    shared: Arc<Shared>,
+    consumer: ConsumerThread,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    closed: Condvar,
+    cpu: ThreadTime,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    targets: Vec<StackTarget>,
+    readings: Vec<StackReading>,
+    closed: bool,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The side of the thread that reads.
+pub struct StackThread {
+    shared: Arc<Shared>,
+    reader: Box<dyn StackReader>,
+    /// The processes that were read, or tried, by ID.
+    processes: HashMap<u32, Progress>,
+    /// State of the generator of pauses.
+    random: u64,
+}
+
+/// Progress with one process.
+#[derive(Debug, Clone, Copy)]
+enum Progress {
+    /// It is read again at this time.
+    Due {
+        at: Instant,
+        /// Time of the last reading that succeeded. None before the first, which only attaches.
+        last: Option<Instant>,
+    },
+    /// It cannot be read.
+    Off,
+}
+
+/// Both sides of a reader of stacks. `consumer` is the thread that iterates the training loop.
+pub fn stack_sampling(
+    reader: Box<dyn StackReader>,
+    consumer: ConsumerThread,
+) -> (StackSampling, StackThread) {
+    let shared = Arc::<Shared>::default();
+    let thread = StackThread {
+        shared: Arc::clone(&shared),
+        reader,
+        processes: HashMap::new(),
+        random: 0x9e37_79b9_7f4a_7c15,
+    };
+    (StackSampling { shared, consumer }, thread)
+}
+
+impl StackSampling {
+    /// Sets the processes to read, and returns the readings since the previous call.
+    pub(crate) fn exchange(&self, targets: Vec<StackTarget>) -> Vec<StackReading> {
+        let mut state = self.shared.lock();
+        state.targets = targets;
+        std::mem::take(&mut state.readings)
+    }
+
+    /// The training process's part of a target.
+    pub(crate) fn trainer(&self, loops: Vec<Arc<LoopEntry>>) -> Trainer {
+        let consumer = self.consumer.clone();
+        Trainer { consumer, loops }
+    }
+
+    /// CPU time of the thread that reads.
+    pub(crate) fn cpu_time(&self) -> Duration {
+        self.shared.cpu.get()
+    }
+
+    /// Ends the thread.
+    pub(crate) fn close(&self) {
+        self.shared.lock().closed = true;
+        self.shared.closed.notify_all();
+    }
+}
+
+impl StackThread {
+    /// Reads until the sampler's side closes it.
+    pub fn run(mut self, notice_log: &NoticeLog) {
+        loop {
+            let wait = self.until_due();
+            let state = self.shared.lock();
+            let (state, _) = (self.shared.closed)
+                .wait_timeout_while(state, wait, |state| !state.closed)
+                .unwrap_or_else(PoisonError::into_inner);
+            if state.closed {
+                return;
+            }
+            let targets = state.targets.clone();
+            drop(state);
+            for target in &targets {
+                if !self.is_due(target.pid) {
+                    continue;
+                }
+                if let Err(reason) = contain(|| self.sample(target, notice_log)) {
+                    notice_log.post(&Notice::SourceOff {
+                        source: NAME,
+                        reason,
+                    });
+                    return;
+                }
+            }
+            self.forget_all_but(&targets);
+            self.shared.cpu.note();
+        }
+    }
+
+    /// Time until the next process is due.
+    fn until_due(&self) -> Duration {
+        let now = Instant::now();
+        let due = self
+            .processes
+            .values()
+            .filter_map(|progress| match progress {
+                Progress::Due { at, .. } => Some(at.saturating_duration_since(now)),
+                Progress::Off => None,
+            });
+        due.min().unwrap_or(IDLE).min(IDLE)
+    }
+
+    fn is_due(&self, pid: u32) -> bool {
+        match self.processes.get(&pid) {
+            Some(Progress::Due { at, .. }) => *at <= Instant::now(),
+            Some(Progress::Off) => false,
+            None => true,
+        }
+    }
+
+    /// A pause of half to one and a half times this length.
+    fn vary(&mut self, pause: Duration) -> Duration {
+        // Xorshift (Marsaglia 2003): no statistical quality is needed.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        let share = (self.random >> 11) as f64 / (1_u64 << 53) as f64;
+        pause.mul_f64(0.5 + share)
+    }
+
+    fn sample(&mut self, target: &StackTarget, notice_log: &NoticeLog) {
+        let (now, before) = (Instant::now(), thread_cpu_time().unwrap_or_default());
+        let last = match self.processes.get(&target.pid) {
+            Some(Progress::Due { last, .. }) => *last,
+            Some(Progress::Off) | None => None,
+        };
+        let mut stacks = Vec::new();
+        // Before the reading and after it: only threads that stayed where they were are used.
+        let places = places(target);
+        let threads: Vec<ThreadId> = places.iter().map(|(thread, _)| *thread).collect();
+        let outcome = self.reader.read(target.pid, &threads, &mut stacks);
+        // Attaching costs as much as many readings, and happens once.
+        let used = thread_cpu_time().unwrap_or_default().saturating_sub(before);
+        let pause = if last.is_some() {
+            used * CPU_REST
+        } else {
+            IDLE
+        };
+        let at = now + self.vary(pause.clamp(PAUSE.0, PAUSE.1));
+        let progress = match outcome {
+            Ok(()) => Progress::Due {
+                at,
+                last: Some(now),
+            },
+            Err(CollectError::Transient(_)) => Progress::Due { at, last },
+            Err(error @ CollectError::Unsupported { .. }) => {
+                notice_log.post(&Notice::SourceOff {
+                    source: NAME,
+                    reason: error.to_string(),
+                });
+                Progress::Off
+            }
+        };
+        self.processes.insert(target.pid, progress);
+        let (Some(last), false) = (last, stacks.is_empty()) else {
+            return;
+        };
+        let reading = StackReading {
+            seconds: (now - last).as_secs_f64().min(MAX_SECONDS),
+            is_trainer: target.trainer.is_some(),
+            samples: join(stacks, &places, &self::places(target)),
+        };
+        self.shared.lock().readings.push(reading);
+    }
+
+    fn forget_all_but(&mut self, targets: &[StackTarget]) {
+        let reader = &mut self.reader;
+        self.processes.retain(|pid, _| {
+            let kept = targets.iter().any(|target| target.pid == *pid);
+            if !kept {
+                reader.forget(*pid);
+            }
+            kept
+        });
+    }
+}
+
+/// The threads of interest of a process, and the place of each.
+fn places(target: &StackTarget) -> Vec<(ThreadId, Place)> {
+    let slots = target.region.map_or(&[][..], |region| &region.threads[..]);
+    let mut places: Vec<_> = (slots.iter())
+        .filter_map(|slot| slot.get())
+        .map(|(thread, number)| (thread, stage_place(target, number)))
+        .collect();
+    if let Some(trainer) = &target.trainer
+        && let Some(consumer) = trainer.consumer.thread()
+    {
+        match places.iter_mut().find(|(thread, _)| *thread == consumer) {
+            Some((_, place @ Place::Elsewhere)) => *place = trainer.place(),
+            Some(_) => {}
+            None => places.push((consumer, trainer.place())),
+        }
+    }
+    places
+}
+
+/// The stage with this slot number.
+fn stage_place(target: &StackTarget, number: Option<usize>) -> Place {
+    let slot = number.and_then(|number| target.region?.stages.get(number));
+    let name = slot.and_then(|slot| slot.name.get());
+    name.map_or(Place::Elsewhere, Place::Stage)
+}
+
+/// The samples of the stacks. A thread that changed its place during the reading is left out, because its stack
+/// may belong to either place.
+fn join(
+    stacks: Vec<ThreadStack>,
+    before: &[(ThreadId, Place)],
+    after: &[(ThreadId, Place)],
+) -> Vec<StackSample> {
+    let place = |places: &[(ThreadId, Place)], tid| {
+        let found = places.iter().find(|(thread, _)| thread.tid == tid);
+        found.map_or(Place::Elsewhere, |(_, place)| place.clone())
+    };
+    let sample = |stack: ThreadStack| {
+        let here = place(before, stack.tid);
+        (here == place(after, stack.tid)).then_some(StackSample {
+            place: here,
+            frames: stack.frames,
+            activity: stack.activity,
+            holds_gil: stack.holds_gil,
+        })
+    };
+    stacks.into_iter().filter_map(sample).collect()
+}

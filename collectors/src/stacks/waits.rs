@@ -1,0 +1,190 @@
+//! Finds what a thread waits for, from the system call that it is in (`/proc/<pid>/task/<tid>/syscall`).
+//!
+//! A thread that waits for Python's interpreter lock is in `futex`, as one that waits for any other lock. The
+//! interpreter's lock is a static variable of the interpreter, so the address tells the two apart: others are in
+//! memory that was allocated.
+
+use std::fs;
+use std::ops::Range;
+
+use headspace_agent::model::stack::{Activity, WaitFor};
+
+/// Addresses of the interpreter's static variables in a process.
+pub(super) struct InterpreterMemory(Vec<Range<u64>>);
+
+impl InterpreterMemory {
+    /// Reads the memory map of the process. Without it, the interpreter lock counts as any other lock.
+    pub(super) fn of(pid: u32) -> Self {
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        Self(static_variables(&maps))
+    }
+
+    /// What the thread does. `None` if the system does not show it.
+    pub(super) fn activity(&self, pid: u32, tid: u32) -> Option<Activity> {
+        let call = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
+        let call = call.trim();
+        if call == "running" {
+            return Some(Activity::Native);
+        }
+        let mut words = call.split_whitespace();
+        let number: i64 = words.next()?.parse().ok()?;
+        let argument = words.next().and_then(hexadecimal).unwrap_or(0);
+        Some(Activity::Wait(self.waits_for(pid, number, argument)))
+    }
+
+    fn waits_for(&self, pid: u32, number: i64, argument: u64) -> WaitFor {
+        match number {
+            // Outside a system call, it waits for memory: a page that is read from its file.
+            -1 => WaitFor::File,
+            libc::SYS_futex if self.0.iter().any(|range| range.contains(&argument)) => {
+                WaitFor::InterpreterLock
+            }
+            libc::SYS_futex => WaitFor::Lock,
+            libc::SYS_read | libc::SYS_readv | libc::SYS_write | libc::SYS_writev => {
+                waits_for_file(pid, argument)
+            }
+            libc::SYS_pread64
+            | libc::SYS_preadv
+            | libc::SYS_pwrite64
+            | libc::SYS_pwritev
+            | libc::SYS_openat
+            | libc::SYS_newfstatat
+            | libc::SYS_fsync
+            | libc::SYS_fdatasync
+            | libc::SYS_getdents64
+            | libc::SYS_flock
+            | libc::SYS_close => WaitFor::File,
+            libc::SYS_ppoll
+            | libc::SYS_pselect6
+            | libc::SYS_epoll_pwait
+            | libc::SYS_recvfrom
+            | libc::SYS_recvmsg
+            | libc::SYS_sendto
+            | libc::SYS_sendmsg
+            | libc::SYS_accept4
+            | libc::SYS_connect => WaitFor::Connection,
+            libc::SYS_nanosleep | libc::SYS_clock_nanosleep => WaitFor::Timer,
+            libc::SYS_wait4 | libc::SYS_waitid => WaitFor::Process,
+            other => of_this_architecture(other),
+        }
+    }
+}
+
+/// System calls that not every architecture has.
+#[cfg(target_arch = "x86_64")]
+fn of_this_architecture(number: i64) -> WaitFor {
+    match number {
+        libc::SYS_poll | libc::SYS_select | libc::SYS_epoll_wait | libc::SYS_accept => {
+            WaitFor::Connection
+        }
+        libc::SYS_open | libc::SYS_stat | libc::SYS_lstat => WaitFor::File,
+        _ => WaitFor::Other,
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn of_this_architecture(_: i64) -> WaitFor {
+    WaitFor::Other
+}
+
+/// A descriptor is a file, or a pipe or socket.
+fn waits_for_file(pid: u32, descriptor: u64) -> WaitFor {
+    let target = fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).unwrap_or_default();
+    let target = target.to_string_lossy();
+    let is_stream = |kind: &str| target.starts_with(kind);
+    if is_stream("pipe:") || is_stream("socket:") {
+        WaitFor::Connection
+    } else {
+        WaitFor::File
+    }
+}
+
+fn hexadecimal(text: &str) -> Option<u64> {
+    u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
+}
+
+/// The writable mappings of the interpreter's file, and the zeroed memory that follows each.
+fn static_variables(maps: &str) -> Vec<Range<u64>> {
+    let mut found: Vec<Range<u64>> = Vec::new();
+    for line in maps.lines() {
+        let mut words = line.split_whitespace();
+        let (Some(range), Some(mode)) = (words.next(), words.next()) else {
+            continue;
+        };
+        let path = words.nth(3).unwrap_or_default();
+        let bounds = range.split_once('-').and_then(|(begin, end)| {
+            let address = |text| u64::from_str_radix(text, 16).ok();
+            Some(address(begin)?..address(end)?)
+        });
+        let Some(bounds) = bounds.filter(|_| mode.starts_with("rw")) else {
+            continue;
+        };
+        let name = path.rsplit('/').next().unwrap_or_default();
+        let is_interpreter = name.starts_with("python") || name.starts_with("libpython");
+        let follows = |last: &Range<u64>| last.end == bounds.start && path.is_empty();
+        match found.last_mut() {
+            Some(last) if follows(last) => last.end = bounds.end,
+            _ if is_interpreter => found.push(bounds),
+            _ => {}
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAPS: &str = "\
+00400000-00401000 r-xp 00000000 08:01 11 /usr/bin/python3.11
+00a00000-00a10000 rw-p 00600000 08:01 11 /usr/bin/python3.11
+00a10000-00a50000 rw-p 00000000 00:00 0
+01000000-01100000 rw-p 00000000 00:00 0 [heap]
+7f00a000-7f00b000 rw-p 00000000 08:01 12 /usr/lib/libc.so.6
+7f00b000-7f00d000 rw-p 00000000 00:00 0
+";
+
+    fn here() -> (u32, u32) {
+        let tid = rustix::thread::gettid().as_raw_nonzero().get();
+        (std::process::id(), tid.unsigned_abs())
+    }
+
+    #[test]
+    fn the_interpreters_variables_are_its_writable_mappings_and_what_follows() {
+        assert_eq!(static_variables(MAPS), [0x00a0_0000..0x00a5_0000]);
+    }
+
+    #[test]
+    fn a_lock_of_the_interpreter_is_told_from_others_by_its_address() {
+        let memory = InterpreterMemory(static_variables(MAPS));
+        let futex = |address| memory.waits_for(1, libc::SYS_futex, address);
+        assert_eq!(futex(0x00a2_0000), WaitFor::InterpreterLock);
+        assert_eq!(futex(0x0100_0040), WaitFor::Lock);
+    }
+
+    #[test]
+    fn a_running_thread_is_no_wait_and_a_blocked_one_says_for_what() {
+        let memory = InterpreterMemory(Vec::new());
+        let (pid, tid) = here();
+        assert_eq!(memory.activity(pid, tid), Some(Activity::Native));
+
+        let (reader, writer) = std::io::pipe().unwrap();
+        let (send, receive) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            send.send(here().1).unwrap();
+            std::io::Read::read(&mut { reader }, &mut [0]).unwrap()
+        });
+        let blocked = receive.recv().unwrap();
+        let expected = Some(Activity::Wait(WaitFor::Connection));
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while memory.activity(pid, blocked) != expected {
+            assert!(
+                std::time::Instant::now() < deadline,
+                "not seen to wait for the pipe"
+            );
+            std::thread::yield_now();
+        }
+        drop(writer);
+        assert_eq!(thread.join().unwrap(), 0);
+    }
+}

@@ -1,0 +1,221 @@
+"""Programs with a known slow line: does `summary.lines` name it, and is its gain right?
+
+    python tests/python/study_lines.py [--programs 100] [--seconds 15] [--py-spy PY_SPY] [--python P ...]
+
+Each program (`tests/programs/slow_line.py`) is drawn from its number: the kind of its slow line (Python,
+NumPy, a C extension with and without the interpreter lock, a blocking read, a lock, a sleep), who runs it
+(the training thread, threads, torch's workers, a pool of processes, the loop's own part), and what else it
+does. It runs once under headspace. Then it runs without headspace, as it is and with the slow line really
+halved, one after the other. The measured ratio of these two, times the step under headspace, is the truth.
+
+With `--py-spy`, every fifth program also runs under `py-spy record`, and both must name the same line.
+`--python` names interpreters besides this one; each needs NumPy, and headspace's folder is added to its path.
+A program and no test: it takes half an hour.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = ROOT / "tests" / "programs" / "slow_line.py"
+PACKAGE = ROOT / "py_bindings" / "python"
+
+KINDS = ["python", "numpy", "extension", "parse", "read", "lock", "sleep"]
+"""The kinds of work. Each is one line of the program."""
+
+COUNTED = ["python", "numpy", "extension", "parse"]
+"""Kinds whose amount is a number of repetitions, and not milliseconds."""
+
+LAYOUTS = ["inline", "threads", "workers", "pool", "compute"]
+
+Environment = dict[str, str]
+
+
+def line_numbers() -> dict[int, str]:
+    """The kind of each marked line of the program."""
+    lines = enumerate(PROGRAM.read_text().splitlines(), 1)
+    marked = ((number, text.rpartition("  # ")[2]) for number, text in lines if "  # " in text)
+    return {number: kind for number, kind in marked if kind in KINDS}
+
+
+def environment(*, watched: bool, folder: str = "") -> Environment:
+    ours = {key: value for key, value in os.environ.items() if not key.startswith("HEADSPACE")}
+    ours.pop("PYTHONPATH", None)
+    ours["OPENBLAS_NUM_THREADS"] = "1"
+    if watched:
+        ours |= {"PYTHONPATH": str(PACKAGE), "HEADSPACE_DIR": folder, "HEADSPACE_MODE": "measure"}
+    else:
+        ours["PYTHONPATH"] = str(PROGRAM.parent / "without_headspace")
+    return ours
+
+
+def calibrate(python: str) -> dict[str, float]:
+    """Amount of each kind that takes a millisecond."""
+    code = (
+        "import sys, time, json; sys.path.insert(0, sys.argv[1]); import slow_line as s\n"
+        "s.SPEC['amounts'] = {'numpy': 1}\n"
+        "for kind in ('python', 'numpy', 'extension', 'parse'):\n"
+        "    times = []\n"
+        "    for _ in range(9):\n"
+        "        begun = time.perf_counter(); s.work({kind: 100}); times.append(time.perf_counter() - begun)\n"
+        "    print(kind, 100 / (1e3 * min(times)))\n"
+    )
+    done = subprocess.run(
+        [python, "-c", code, str(PROGRAM.parent)],
+        env=environment(watched=False),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return {kind: float(value) for kind, value in map(str.split, done.stdout.splitlines())}
+
+
+def draw(number: int, per_ms: dict[str, float], *, torch: bool, seconds: float) -> dict[str, Any]:
+    """The program of this number."""
+    random_ = random.Random(number)
+    kind = KINDS[number % len(KINDS)]
+    layouts = LAYOUTS if torch else [name for name in LAYOUTS if name != "workers"]
+    layout = random_.choice(layouts)
+    total = random_.uniform(14.0, 30.0)
+    share = random_.uniform(0.45, 0.8)
+    others = random_.sample([other for other in KINDS if other != kind], 2)
+    split = random_.uniform(0.35, 0.65)
+    ms = {kind: share * total}
+    for other, part in zip(others, (split, 1.0 - split), strict=True):
+        ms[other] = min((1.0 - share) * part, 0.6 * share) * total
+    amounts = {name: value * per_ms.get(name, 1.0) for name, value in ms.items()}
+    concurrency = random_.choice([1, 2])
+    data_ms = total / (concurrency if layout in ("threads", "workers", "pool") else 1)
+    spec: dict[str, Any] = {
+        "layout": layout,
+        "slow": kind,
+        "amounts": amounts,
+        "concurrency": concurrency,
+        "compute_ms": random_.uniform(0.05, 0.3) * data_ms,
+        "steps": int(1e3 * seconds / data_ms),
+    }
+    if layout == "compute":
+        spec |= {"compute": amounts, "amounts": {"sleep": 1.0}}
+    return spec
+
+
+def halved(spec: dict[str, Any]) -> dict[str, Any]:
+    part = "compute" if spec["layout"] == "compute" else "amounts"
+    amounts = dict(spec[part])
+    amounts[spec["slow"]] /= 2
+    return spec | {part: amounts}
+
+
+def step_ms(python: str, spec: dict[str, Any]) -> float:
+    """Step of the program without headspace, from a third as many steps."""
+    spec = spec | {"steps": spec["steps"] // 3}
+    done = subprocess.run(
+        [python, str(PROGRAM), json.dumps(spec)],
+        env=environment(watched=False),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return float(done.stdout.split()[-1])
+
+
+def summary(python: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """What headspace says of the program."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(
+            [python, str(PROGRAM), json.dumps(spec)],
+            env=environment(watched=True, folder=folder),
+            capture_output=True,
+            check=True,
+        )
+        (records,) = Path(folder).glob("*/rank0.jsonl")
+        found = map(json.loads, records.read_text().splitlines())
+        return [record for record in found if record["kind"] == "summary"][-1]
+
+
+def spied(py_spy: str, python: str, spec: dict[str, Any], kinds: dict[int, str]) -> str:
+    """The kind of line that `py-spy record` sees most in the slow part."""
+    part = "main (" if spec["layout"] == "compute" else "load ("
+    with tempfile.TemporaryDirectory() as folder:
+        stacks = Path(folder) / "stacks"
+        command = [py_spy, "record", "--format", "raw", "--idle", "--nonblocking", "--subprocesses"]
+        command += ["--rate", "100", "--output", str(stacks), "--"]
+        subprocess.run(
+            [*command, python, str(PROGRAM), json.dumps(spec)],
+            env=environment(watched=False),
+            capture_output=True,
+            check=False,
+        )
+        seen: Counter[str] = Counter()
+        for text in stacks.read_text().splitlines():
+            stack, _, count = text.rpartition(" ")
+            frames = [frame for frame in stack.split(";") if PROGRAM.name in frame]
+            if frames and any(frame.startswith(part) for frame in frames):
+                number = frames[-1].rstrip(")").rpartition(":")[2]
+                seen[kinds.get(int(number), "other")] += int(count)
+    del seen["other"]
+    return seen.most_common(1)[0][0] if seen else "nothing"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--programs", type=int, default=100)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--py-spy")
+    parser.add_argument("--python", action="append", default=[])
+    args = parser.parse_args()
+
+    pythons = [sys.executable, *args.python]
+    per_ms = {python: calibrate(python) for python in pythons}
+    kinds = line_numbers()
+    named, right, agreed, spied_on, errors = 0, 0, 0, 0, []
+    print(
+        f"{'':4}{'python':8}{'layout':9}{'slow line':11}{'named':11}{'share':>6}{'step':>8}", end=""
+    )
+    print(f"{'predicted':>11}{'measured':>10}{'error':>8}  py-spy", flush=True)
+    for number in range(args.first, args.first + args.programs):
+        python = pythons[number % len(pythons)]
+        spec = draw(number, per_ms[python], torch=python == sys.executable, seconds=args.seconds)
+        found = summary(python, spec)
+        lines = [line for line in found.get("lines", []) if line["file"].endswith(PROGRAM.name)]
+        top = lines[0] if lines else None
+        name = kinds.get(top["line"], f"line {top['line']}") if top else "nothing"
+        before, after = step_ms(python, spec), step_ms(python, halved(spec))
+        step = found["steady_step_mean_ms"]
+        truth = step * after / before
+        named += name == spec["slow"]
+        text = f"{number:<4}{Path(python).parents[1].name[:7]:8}{spec['layout']:9}{spec['slow']:11}{name:11}"
+        if top and name == spec["slow"]:
+            error = 100 * (top["predicted_step_ms"] / truth - 1)
+            errors.append(abs(error))
+            right += abs(error) <= 10
+            text += f"{top['share_pct']:5.0f}%{step:8.1f}{top['predicted_step_ms']:11.1f}{truth:10.1f}{error:+7.1f}%"
+        else:
+            text += f"{'':6}{step:8.1f}{'':11}{truth:10.1f}{'':8}"
+        if args.py_spy and number % 5 == 0:
+            other = spied(args.py_spy, python, spec, kinds)
+            spied_on += 1
+            agreed += other == name
+            text += f"  {other}"
+        print(text, flush=True)
+    print(f"\nslow line named: {named} of {args.programs} (target 90 %)")
+    print(f"step with half of it within 10 %: {right} of {args.programs} (target 85 %)", end="")
+    if errors:
+        print(f", median error {statistics.median(errors):.1f} %", end="")
+    print(f"\npy-spy names the same line: {agreed} of {spied_on}" if spied_on else "")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""Lines of the program from sampled stacks: which are named, with what gain, and where the source is off."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running import PROGRAMS, Programs, Ran, Record
+
+SLOW = PROGRAMS / "slow_line.py"
+
+#: Amounts of `slow_line.py` that take 20 ms each on a machine of 2024.
+AMOUNTS = {"python": 500_000, "read": 20.0, "lock": 20.0, "sleep": 20.0}
+
+
+def line_of(kind: str) -> int:
+    """Number of the line of this kind of work."""
+    lines = enumerate(SLOW.read_text().splitlines(), 1)
+    (number,) = (number for number, text in lines if text.endswith(f"  # {kind}"))
+    return number
+
+
+def ran(program: Programs, layout: str, slow: str, steps: int = 300, **how: Any) -> Ran:
+    """A run whose slow line is of this kind. Another line takes a tenth of its time."""
+    other = "sleep" if slow != "sleep" else "lock"
+    spec: dict[str, Any] = {
+        "layout": layout,
+        "amounts": {slow: AMOUNTS[slow], other: 2.0},
+        "concurrency": 1,
+        "compute_ms": 1.0,
+        "steps": steps,
+    }
+    if layout == "compute":
+        spec |= {"compute": spec["amounts"], "amounts": {"sleep": 1.0}}
+    run = program(SLOW.name, json.dumps(spec), **how)
+    assert run.exit_code == 0, run.stderr
+    return run
+
+
+def top_line(run: Ran) -> Record:
+    summary = run.summary()
+    assert summary["lines"], (run.stderr, run.notices())
+    line = summary["lines"][0]
+    assert Path(line["file"]).name == SLOW.name
+    assert line["predicted_step_ms"] < 0.8 * summary["steady_step_mean_ms"]
+    return dict(line)
+
+
+@pytest.mark.parametrize(
+    ("layout", "slow", "kind", "waits_for"),
+    [
+        ("inline", "python", "python", None),
+        ("threads", "read", "wait", "connection"),
+        ("pool", "sleep", "wait", "timer"),
+        ("threads", "lock", "wait", "lock"),
+    ],
+)
+def test_the_slow_line_of_a_stage_is_named(
+    program: Programs, layout: str, slow: str, kind: str, waits_for: str | None
+) -> None:
+    line = top_line(ran(program, layout, slow))
+    assert (line["stage"], line["line"]) == ("load", line_of(slow))
+    assert (line["function"], line["kind"], line.get("waits_for")) == ("work", kind, waits_for)
+    assert line["share_pct"] > 60
+
+
+def test_the_slow_line_of_the_loop_itself_is_named(program: Programs) -> None:
+    run = ran(program, "compute", "sleep")
+    line = top_line(run)
+    assert (line["stage"], line["line"], line["kind"]) == (None, line_of("sleep"), "wait")
+    assert f"lines      `slow_line.py:{line_of('sleep')}` work: " in run.stderr
+    assert "% of compute (sleeps); twice as fast gives" in run.stderr
+
+
+def test_the_slow_line_of_torchs_workers_is_named(program: Programs) -> None:
+    pytest.importorskip("torch")
+    line = top_line(ran(program, "workers", "python"))
+    assert (line["stage"], line["line"]) == ("fetch", line_of("python"))
+
+
+def test_who_holds_the_interpreter_lock_is_recorded(program: Programs) -> None:
+    holders = ran(program, "threads", "python").summary()["gil_holders"]
+    assert holders[0]["stage"] == "load"
+    assert holders[0]["line"] == line_of("python")
+    assert holders[0]["share_pct"] > 50
+
+
+def test_report_prints_a_table_of_lines(program: Programs) -> None:
+    run = ran(program, "inline", "sleep")
+    text = subprocess.run(
+        [sys.executable, "-m", "headspace", "report", str(run.folder)],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    lines = (line for line in text.splitlines() if f" slow_line.py:{line_of('sleep')} " in line)
+    (row,) = (line for line in lines if "`" not in line)
+    assert row.split()[:3] == [f"slow_line.py:{line_of('sleep')}", "work", "load"]
+    assert "sleeps" in row
+
+
+def test_the_stacks_are_in_the_records(program: Programs) -> None:
+    stacks = ran(program, "inline", "sleep").kind("stacks")[-1]
+    longest = stacks["stacks"][0]
+    assert longest["stage"] == "load"
+    innermost = stacks["frames"][longest["frames"][-1]]
+    outermost = stacks["frames"][longest["frames"][0]]
+    assert (innermost["line"], innermost["function"]) == (line_of("sleep"), "work")
+    assert (outermost["function"], outermost["own"]) == ("<module>", True)
+
+
+def test_stacks_can_be_turned_off(program: Programs) -> None:
+    run = ran(program, "inline", "sleep", steps=60, env={"HEADSPACE_STACKS": "0"})
+    assert "lines" not in run.summary()
+    assert run.kind("stacks") == []
+    (source,) = (s for s in run.kind("run")[0]["sources"] if s["name"] == "stacks")
+    assert (source["state"], source["reason"]) == ("off", "`HEADSPACE_STACKS` turns it off")
+
+
+def pythons() -> list[str]:
+    """Other versions of Python on this machine."""
+    names = [f"python3.{minor}" for minor in range(10, 16)]
+    installed = Path.home() / ".pyenv" / "versions"
+    found = [shutil.which(name) for name in names]
+    found += [str(path) for name in names for path in sorted(installed.glob(f"*/bin/{name}"))]
+    own = f"python3.{sys.version_info.minor}"
+    return sorted(
+        {path for path in found if path and not path.endswith(own) and "shims" not in path}
+    )
+
+
+@pytest.mark.parametrize("layout", ["inline", "pool"])
+def test_every_version_of_python_names_the_line_or_says_why_not(
+    program: Programs, layout: str
+) -> None:
+    others = pythons()
+    if not others:
+        pytest.skip("platform: no other version of Python is installed")
+    package = str(Path(__import__("headspace").__file__).parents[1])
+    for python in others:
+        run = ran(program, layout, "sleep", python=[python], env={"PYTHONPATH": package})
+        (source,) = (s for s in run.kind("run")[0]["sources"] if s["name"] == "stacks")
+        if source["state"] == "off":
+            assert source["reason"], python
+            continue
+        line = top_line(run)
+        assert (line["stage"], line["line"]) == ("load", line_of("sleep")), python
