@@ -79,7 +79,7 @@ def test_the_slow_line_of_the_loop_itself_is_named(program: Programs) -> None:
 
 def test_the_slow_line_of_torchs_workers_is_named(program: Programs) -> None:
     pytest.importorskip("torch")
-    line = top_line(ran(program, "workers", "python"))
+    line = top_line(ran(program, "workers", "python", steps=600))
     assert (line["stage"], line["line"]) == ("fetch", line_of("python"))
 
 
