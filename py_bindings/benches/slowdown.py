@@ -27,6 +27,9 @@ from rows import Row, bootstrap
 BUSY_S = 0.005
 SLEEP_S = 0.005
 
+STACKS = "headspace-stack"
+"""Name of the thread that reads stacks."""
+
 
 def _spin(turns: int) -> int:
     x = 1
@@ -106,26 +109,32 @@ def _rows(what: str, pairs: list[tuple[list[float], list[float]]]) -> list[Row]:
     return rows
 
 
-def _accounted(seconds: float) -> Row:
+def _accounted(seconds: float) -> list[Row]:
     """The agent's CPU time and the cost of each batch, as a share of a loop of 10 ms steps."""
     import headspace
 
     steps = int(seconds / (BUSY_S + SLEEP_S))
-    session = headspace.start()
+    session, before = headspace.start(), _cpu_of_threads()
     wrapped = headspace.wrap([None] * 4000, mode="measure")
     try:
         others, begin = time.process_time() - time.thread_time(), time.perf_counter()
         for _ in headspace.wrap([None] * steps, mode="measure"):
             time.sleep(BUSY_S + SLEEP_S)
         agent_s = time.process_time() - time.thread_time() - others
-        share = agent_s / (time.perf_counter() - begin)
+        elapsed = time.perf_counter() - begin
+        share = agent_s / elapsed
+        stacks = (_cpu_of_threads()[STACKS] - before.get(STACKS, 0)) / 1e9 / elapsed
         per_batch = min(_drain(wrapped) for _ in range(20)) - min(
             _drain([None] * 4000) for _ in range(20)
         )
     finally:
         session.stop()
-    share += per_batch / 4000 / (BUSY_S + SLEEP_S)
-    return Row("10 ms loop", "agent's CPU time + batches, added up", share * 100, "%", 0.1)
+    share += per_batch / 4000 / (BUSY_S + SLEEP_S) - stacks
+    what = "agent's CPU time + batches, added up, without stacks"
+    return [
+        Row("10 ms loop", what, share * 100, "%", 0.1),
+        Row("stacks", "CPU time of a core, one process", stacks * 100, "%", 0.5),
+    ]
 
 
 def _by_thread(seconds: float) -> list[Row]:
@@ -157,8 +166,13 @@ def _by_thread(seconds: float) -> list[Row]:
         for name, share in sorted(shares.items(), key=lambda item: -item[1])
         if share >= 0.001
     ]
+    stacks = shares.pop(STACKS)
     total = sum(shares.values())
-    return [*rows, Row("10 ms loop", "torch, 2 workers: all of the agent's", total, "%", 0.1)]
+    return [
+        *rows,
+        Row("10 ms loop", "torch, 2 workers: all of the agent's, without stacks", total, "%", 0.1),
+        Row("stacks", "CPU time of a core for each of 3 processes", stacks / 3, "%", 0.5),
+    ]
 
 
 def _cpu_of_threads() -> dict[str, int]:
@@ -204,7 +218,7 @@ def run(quick: bool) -> list[Row]:
     return [
         *_rows("one process", within),
         *_rows("separate processes", apart),
-        accounted,
+        *accounted,
         *by_thread,
     ]
 

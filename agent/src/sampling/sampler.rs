@@ -273,10 +273,10 @@ impl Sampler {
 
     fn read_own_costs(&mut self, late: Duration, at: Duration, last: bool) {
         let dropped = self.live_run.dropped(self.queue.dropped());
-        let cpu =
-            thread_cpu_time().map(|cpu| cpu + self.queue.cpu_time() + self.sources.cpu_time());
         let stacks = self.stacks.as_ref().map(StackSampling::cpu_time);
-        let cpu = cpu.map(|cpu| cpu + stacks.unwrap_or_default());
+        let stacks = stacks.unwrap_or_default();
+        let others = self.queue.cpu_time() + self.sources.cpu_time();
+        let cpu = thread_cpu_time().map(|cpu| cpu + others + stacks);
         self.live_run.set_costs(cpu, dropped.records);
         let mut own = |metric, value| {
             self.readings
@@ -284,7 +284,8 @@ impl Sampler {
         };
         if let Some(cpu) = cpu {
             own(&AGENT_CPU_TIME, cpu.as_secs_f64());
-            let percent = 100.0 * cpu.as_secs_f64() / at.as_secs_f64();
+            // The pace of the stacks keeps to a budget of its own.
+            let percent = 100.0 * cpu.saturating_sub(stacks).as_secs_f64() / at.as_secs_f64();
             if at.as_secs_f64() > BUDGET_AFTER_S && percent > BUDGET_PCT {
                 self.live_run
                     .notice_log

@@ -25,7 +25,11 @@ use crate::record::stage::Region;
 use super::loops::LoopEntry;
 
 /// Pause after a reading, as a multiple of its CPU time: 0.45 % of a core for each process.
-const CPU_REST: u32 = 220;
+const CPU_REST: f64 = 220.0;
+
+/// Number of processes that are read at this pace. More processes share their budget, 0.9 % of a core: workers
+/// that do the same work need fewer readings each.
+const FULL_PACE: f64 = 2.0;
 
 /// Shortest and longest pause between two readings of a process.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
@@ -184,7 +188,8 @@ impl StackThread {
                 if !self.is_due(target.pid) {
                     continue;
                 }
-                if let Err(reason) = contain(|| self.sample(target, notice_log)) {
+                let rest = CPU_REST * (targets.len() as f64 / FULL_PACE).max(1.0);
+                if let Err(reason) = contain(|| self.sample(target, rest, notice_log)) {
                     notice_log.post(&Notice::SourceOff {
                         source: NAME,
                         reason,
@@ -228,7 +233,8 @@ impl StackThread {
         pause.mul_f64(0.5 + share)
     }
 
-    fn sample(&mut self, target: &StackTarget, notice_log: &NoticeLog) {
+    /// Reads a process. The pause afterwards is `rest` times the CPU time of the reading.
+    fn sample(&mut self, target: &StackTarget, rest: f64, notice_log: &NoticeLog) {
         let (now, before) = (Instant::now(), thread_cpu_time().unwrap_or_default());
         let last = match self.processes.get(&target.pid) {
             Some(Progress::Due { last, .. }) => *last,
@@ -241,11 +247,7 @@ impl StackThread {
         let outcome = self.reader.read(target.pid, &threads, &mut stacks);
         // Attaching costs as much as many readings, and happens once.
         let used = thread_cpu_time().unwrap_or_default().saturating_sub(before);
-        let pause = if last.is_some() {
-            used * CPU_REST
-        } else {
-            IDLE
-        };
+        let pause = last.map_or(IDLE, |_| used.mul_f64(rest));
         let at = now + self.vary(pause.clamp(PAUSE.0, PAUSE.1));
         let progress = match outcome {
             Ok(()) => Progress::Due {
