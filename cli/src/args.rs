@@ -156,6 +156,15 @@ pub(crate) struct ReportArgs {
     /// counters of every rank
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "html"])]
     pub(crate) perfetto: Option<PathBuf>,
+
+    /// Write the sampled stacks of one run to FILE for speedscope.app: a profile for each stage and for the
+    /// loop's own part
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "html", "perfetto"])]
+    pub(crate) speedscope: Option<PathBuf>,
+
+    /// Write the sampled stacks of one run to FILE as collapsed stacks, for scripts that draw flame graphs
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "html", "perfetto", "speedscope"])]
+    pub(crate) collapsed: Option<PathBuf>,
 }
 
 /// Compare two runs: what changed, and whether the change is larger than the noise.

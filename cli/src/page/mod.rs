@@ -14,6 +14,7 @@ mod charts;
 mod data;
 mod document;
 mod duration_chart;
+mod flame_graph;
 mod history;
 mod html;
 mod shown_readings;
@@ -40,6 +41,7 @@ pub fn notebook(verdict: Verdict<'_>) -> String {
         main_rank: 0,
         ranks: None,
         summaries: Vec::new(),
+        stacks: None,
         notices: Vec::new(),
         trouble: None,
         skipped: None,

@@ -186,6 +186,7 @@ impl PageState {
             summaries: runs()
                 .filter_map(|run| Some((run.rank, run.last_summary()?)))
                 .collect(),
+            stacks: rank_run.and_then(|run| run.stacks.as_deref()),
             notices: notices.collect(),
             trouble: self.trouble.as_deref(),
             skipped: runs()

@@ -3,7 +3,7 @@
 
 use headspace_agent::model::Mode;
 use headspace_agent::model::ranks::RanksRecord;
-use headspace_agent::model::record::{NoticeRecord, Severity, SummaryRecord};
+use headspace_agent::model::record::{NoticeRecord, Severity, StacksRecord, SummaryRecord};
 use headspace_agent::wording::ranks;
 use headspace_agent::wording::section::{Block, Section, SectionId};
 use headspace_agent::wording::units::duration_ms;
@@ -12,6 +12,7 @@ use headspace_exporters::encode::verdict_text::verdict_text;
 use maud::{Markup, html};
 
 use super::data::Part;
+use super::flame_graph::flame_graphs;
 use super::html::{Text, blocks, capitalized, cards, entries, prose, table, terms};
 
 /// Maximum number of notices shown.
@@ -32,6 +33,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) ranks: Option<&'a RanksRecord>,
     /// The last summary of each rank that has one.
     pub(crate) summaries: Vec<(u32, &'a SummaryRecord)>,
+    /// The sampled stacks of that rank.
+    pub(crate) stacks: Option<&'a StacksRecord>,
     /// The notices to the user, by rank.
     pub(crate) notices: Vec<(u32, &'a NoticeRecord)>,
     /// Why no more records can be read at the moment.
@@ -73,7 +76,7 @@ impl Facts<'_> {
             part("head", self.head()),
             part("verdict", self.verdict(&verdict)),
             part("way", way(&advice)),
-            part("lines", titled(&[SectionId::Lines])),
+            part("lines", self.lines(&of(&[SectionId::Lines]))),
             part("gil", titled(&[SectionId::Gil])),
             part("stages", titled(&[SectionId::Stages, SectionId::Work])),
             part("queues", titled(&[SectionId::Queues, SectionId::Ready])),
@@ -84,6 +87,16 @@ impl Facts<'_> {
             part("told", self.notes(&notes)),
             part("about", self.about(&of(&[SectionId::Cost, SectionId::Run]))),
         ]
+    }
+
+    /// The table of lines, and the flame graphs.
+    fn lines(&self, sections: &[&Section]) -> Markup {
+        let graphs = flame_graphs(self.stacks, self.verdict.summary);
+        html! {
+            @if sections.is_empty() && !graphs.0.is_empty() { h2 { (SectionId::Lines.title()) } }
+            (titled(sections))
+            (graphs)
+        }
     }
 
     fn head(&self) -> Markup {

@@ -3,6 +3,7 @@
 mod html;
 mod perfetto;
 pub(crate) mod ranks;
+mod stacks;
 mod table;
 
 use std::io;
@@ -68,6 +69,12 @@ pub(crate) fn report(args: &ReportArgs, context: &mut Context<'_>) -> io::Result
     }
     if let Some(file) = &args.perfetto {
         return perfetto::write(args, file, context);
+    }
+    if let Some(file) = &args.speedscope {
+        return stacks::write(args, stacks::Format::Speedscope, file, context);
+    }
+    if let Some(file) = &args.collapsed {
+        return stacks::write(args, stacks::Format::Collapsed, file, context);
     }
     let mut code = EXIT_OK;
     let mut runs = Vec::new();

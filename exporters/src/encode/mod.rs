@@ -14,6 +14,7 @@ pub mod scalars;
 pub mod schema;
 pub mod snapshot;
 mod split_lines;
+pub mod stacks;
 pub mod terminal_text;
 mod tick_line;
 pub mod verdict_text;

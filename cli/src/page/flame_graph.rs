@@ -1,0 +1,378 @@
+//! Draws sampled stacks as flame graphs: one for each stage, and one for the loop's own part.
+//!
+//! The outermost call is at the top. The width of a call is its share of the samples, and its colour is the gain
+//! in the step if its line took half its time. Calls of libraries around all of the user's code are one call.
+
+use headspace_agent::model::record::{
+    FrameRecord, LineRecord, StackRecord, StacksRecord, SummaryRecord,
+};
+use headspace_agent::wording::units::{duration_ms, duration_s, percent};
+use headspace_agent::wording::verdict::{does, place_in_file};
+use maud::{Markup, html};
+
+/// Maximum number of graphs: those with the longest time.
+const MOST_PLACES: usize = 4;
+
+/// Calls with a smaller share of their graph are not drawn.
+const LEAST_SHARE: f64 = 0.005;
+
+/// Maximum depth of a graph.
+const MOST_ROWS: usize = 32;
+
+/// Number of colours of gains. The largest gain has the last.
+const TONES: f64 = 5.0;
+
+/// Height of a row, in pixels.
+const ROW: usize = 23;
+
+/// Calls with a smaller share of their graph have no text.
+const LEAST_TEXT: f64 = 0.06;
+
+/// All stacks of a stage, or of the loop's own part.
+struct Place<'a> {
+    stage: Option<&'a str>,
+    seconds: f64,
+    stacks: Vec<&'a StackRecord>,
+}
+
+/// A call with the calls that it makes.
+#[derive(Debug, Default, PartialEq)]
+struct Call {
+    /// Number of its frame.
+    frame: u32,
+    seconds: f64,
+    /// What the thread does in the call itself.
+    does: Option<&'static str>,
+    calls: Vec<Call>,
+}
+
+impl Call {
+    /// Adds a stack below this call.
+    fn add(&mut self, frames: &[u32], stack: &StackRecord) {
+        self.seconds += stack.seconds;
+        let Some((first, rest)) = frames.split_first() else {
+            self.does = Some(does(stack.kind, stack.waits_for));
+            return;
+        };
+        let known = self.calls.iter().position(|call| call.frame == *first);
+        let index = known.unwrap_or_else(|| {
+            self.calls.push(Self {
+                frame: *first,
+                ..Self::default()
+            });
+            self.calls.len() - 1
+        });
+        self.calls[index].add(rest, stack);
+    }
+
+    /// Orders the calls by time, the longest first.
+    fn sort(&mut self) {
+        self.calls.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+        self.calls.iter_mut().for_each(Self::sort);
+    }
+
+    fn depth(&self) -> usize {
+        1 + self.calls.iter().map(Self::depth).max().unwrap_or(0)
+    }
+}
+
+/// The graphs of a rank. Empty without stacks.
+pub(super) fn flame_graphs(stacks: Option<&StacksRecord>, summary: &SummaryRecord) -> Markup {
+    let Some(stacks) = stacks else {
+        return html! {};
+    };
+    let mut places = places(&stacks.stacks);
+    places.truncate(MOST_PLACES);
+    let best = summary
+        .lines
+        .iter()
+        .filter_map(|line| gain_pct(summary, line));
+    let best = best.fold(0.0, f64::max);
+    html! {
+        @if !places.is_empty() {
+            p.legend {
+                "Width: share of the samples. Colour: gain in the step if the line took half its time, up to "
+                (percent(best, 0)) " %. Grey: no gain."
+            }
+        }
+        @for place in &places {
+            h3 {
+                (place.stage.unwrap_or("compute"))
+                small { " " (duration_s(place.seconds)) " of samples" }
+            }
+            (Graph { stacks, summary, place, best }.draw())
+        }
+    }
+}
+
+/// The places with stacks, those with the longest time first.
+fn places(stacks: &[StackRecord]) -> Vec<Place<'_>> {
+    let mut places: Vec<Place<'_>> = Vec::new();
+    for stack in stacks {
+        let stage = stack.stage.as_deref();
+        let known = places.iter().position(|place| place.stage == stage);
+        let index = known.unwrap_or_else(|| {
+            places.push(Place {
+                stage,
+                seconds: 0.0,
+                stacks: Vec::new(),
+            });
+            places.len() - 1
+        });
+        places[index].seconds += stack.seconds;
+        places[index].stacks.push(stack);
+    }
+    places.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    places
+}
+
+/// Gain of a line, in percent of the step.
+fn gain_pct(summary: &SummaryRecord, line: &LineRecord) -> Option<f64> {
+    let step_ms = summary.steady_step_mean_ms?;
+    Some(100.0 * (1.0 - line.predicted_step_ms / step_ms))
+}
+
+/// A flame graph.
+struct Graph<'a> {
+    stacks: &'a StacksRecord,
+    summary: &'a SummaryRecord,
+    place: &'a Place<'a>,
+    /// The largest gain of all lines, which has the strongest colour.
+    best: f64,
+}
+
+/// A rectangle of a graph.
+struct Bar<'a> {
+    call: &'a Call,
+    row: usize,
+    /// Left edge and width, as shares of the graph.
+    left: f64,
+    width: f64,
+    /// The line whose gain colours it: its own, or that of a call around it.
+    line: Option<&'a LineRecord>,
+}
+
+impl Graph<'_> {
+    fn draw(&self) -> Markup {
+        let (outer, root) = fold(tree(self.place), &self.stacks.frames);
+        let mut bars = Vec::new();
+        self.place_calls(&root.calls, 0, 0.0, None, &mut bars);
+        let top = usize::from(outer > 0);
+        let rows = top + root.depth().saturating_sub(1).min(MOST_ROWS);
+        let label = format!("Flame graph of {}", self.place.stage.unwrap_or("compute"));
+        html! {
+            svg.flame role="img" aria-label=(label) width="100%" height=(rows * ROW) {
+                @if outer > 0 {
+                    rect.outer width="100%" height=(ROW - 1) rx="3" {}
+                    text x="6" y="16" { (outer) " calls of libraries around the code" }
+                }
+                @for bar in &bars { (self.bar(bar, top)) }
+            }
+        }
+    }
+
+    fn place_calls<'b>(
+        &'b self,
+        calls: &'b [Call],
+        row: usize,
+        left: f64,
+        around: Option<&'b LineRecord>,
+        bars: &mut Vec<Bar<'b>>,
+    ) {
+        let mut left = left;
+        for call in calls {
+            let width = call.seconds / self.place.seconds;
+            if width >= LEAST_SHARE && row < MOST_ROWS {
+                let line = self.line(call.frame).or(around);
+                bars.push(Bar {
+                    call,
+                    row,
+                    left,
+                    width,
+                    line,
+                });
+                self.place_calls(&call.calls, row + 1, left, line, bars);
+            }
+            left += width;
+        }
+    }
+
+    /// The line of this frame, if it has a gain.
+    fn line(&self, frame: u32) -> Option<&LineRecord> {
+        let frame = self.stacks.frames.get(frame as usize)?;
+        let mut lines = self.summary.lines.iter();
+        lines.find(|line| {
+            line.stage.as_deref() == self.place.stage
+                && line.file == frame.file
+                && line.line == frame.line
+        })
+    }
+
+    fn bar(&self, bar: &Bar<'_>, top: usize) -> Markup {
+        let unknown = FrameRecord::default();
+        let frame = (self.stacks.frames.get(bar.call.frame as usize)).unwrap_or(&unknown);
+        let gain = bar.line.and_then(|line| gain_pct(self.summary, line));
+        let tone = gain.map(|gain| (TONES * gain / self.best).ceil().clamp(1.0, TONES));
+        let class = match tone {
+            Some(tone) => format!("gain-{tone}"),
+            None if frame.own => "own".to_owned(),
+            None => "library".to_owned(),
+        };
+        let name = place_in_file(&frame.file, frame.line);
+        let mut title = format!(
+            "{}:{} {}\n{} % of the samples, {}",
+            frame.file,
+            frame.line,
+            frame.function,
+            percent(100.0 * bar.width, 1),
+            duration_s(bar.call.seconds),
+        );
+        if let Some(does) = bar.call.does {
+            title += &format!("\n{does}");
+        }
+        if let Some((line, gain)) = bar.line.zip(gain) {
+            title += &format!(
+                "\n{} twice as fast: a step of {} (−{} %)",
+                place_in_file(&line.file, line.line),
+                duration_ms(line.predicted_step_ms),
+                percent(gain, 0),
+            );
+        }
+        let share = |share: f64| format!("{:.2}%", 100.0 * share);
+        let y = (bar.row + top) * ROW;
+        html! {
+            svg x=(share(bar.left)) y=(y) width=(share(bar.width)) height=(ROW - 1) {
+                title { (title) }
+                rect.(class) width="100%" height="100%" rx="3" {}
+                @if bar.width >= LEAST_TEXT {
+                    text x="6" y="16" { (frame.function) " " tspan { (name) } }
+                }
+            }
+        }
+    }
+}
+
+/// The calls of a place, below a call without a frame.
+fn tree(place: &Place<'_>) -> Call {
+    let mut root = Call::default();
+    for stack in &place.stacks {
+        root.add(&stack.frames, stack);
+    }
+    root.sort();
+    root
+}
+
+/// Removes the outermost calls if all stacks have them and none is the user's. Returns their number.
+fn fold(mut root: Call, frames: &[FrameRecord]) -> (usize, Call) {
+    let mut outer = 0;
+    loop {
+        let is_library = |call: &Call| {
+            let frame = frames.get(call.frame as usize);
+            frame.is_some_and(|frame| !frame.own) && !call.calls.is_empty()
+        };
+        match &mut root.calls[..] {
+            [only] if is_library(only) => {
+                root = std::mem::take(only);
+                outer += 1;
+            }
+            _ => return (outer, root),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(function: &str, line: u32, own: bool) -> FrameRecord {
+        FrameRecord {
+            file: "/home/me/data.py".to_owned(),
+            line,
+            function: function.to_owned(),
+            own,
+        }
+    }
+
+    fn stack(stage: Option<&str>, seconds: f64, frames: &[u32]) -> StackRecord {
+        StackRecord {
+            stage: stage.map(ToOwned::to_owned),
+            seconds,
+            frames: frames.to_vec(),
+            ..StackRecord::default()
+        }
+    }
+
+    fn stacks() -> StacksRecord {
+        StacksRecord {
+            frames: vec![
+                frame("bootstrap", 1, false),
+                frame("load", 2, true),
+                frame("resize", 41, true),
+                frame("<script>alert(1)</script>", 9, true),
+            ],
+            stacks: vec![
+                stack(Some("fetch"), 3.0, &[0, 1, 2]),
+                stack(Some("fetch"), 1.0, &[0, 1, 3]),
+                stack(None, 2.0, &[1]),
+            ],
+            left_out_s: 0.0,
+        }
+    }
+
+    fn summary() -> SummaryRecord {
+        SummaryRecord {
+            steady_step_mean_ms: Some(100.0),
+            lines: vec![LineRecord {
+                stage: Some("fetch".to_owned()),
+                file: "/home/me/data.py".to_owned(),
+                line: 41,
+                predicted_step_ms: 70.0,
+                ..LineRecord::default()
+            }],
+            ..SummaryRecord::default()
+        }
+    }
+
+    #[test]
+    fn stacks_with_the_same_calls_share_them_and_outer_calls_of_libraries_are_folded() {
+        let stacks = stacks();
+        let places = places(&stacks.stacks);
+        assert_eq!(places[0].stage, Some("fetch"));
+
+        let (outer, root) = fold(tree(&places[0]), &stacks.frames);
+
+        assert_eq!(outer, 1);
+        assert_eq!(root.calls.len(), 1, "both stacks are in `load`");
+        let load = &root.calls[0];
+        assert_eq!((load.frame, load.seconds), (1, 4.0));
+        let inner: Vec<_> = load
+            .calls
+            .iter()
+            .map(|call| (call.frame, call.seconds))
+            .collect();
+        assert_eq!(inner, [(2, 3.0), (3, 1.0)], "the longest first");
+    }
+
+    #[test]
+    fn a_graph_shows_widths_gains_and_no_markup_of_a_hostile_name() {
+        let html = flame_graphs(Some(&stacks()), &summary()).into_string();
+        assert!(html.contains("up to 30 %"), "{html}");
+        assert!(
+            html.contains(r#"<svg x="0.00%" y="46" width="75.00%" height="22">"#),
+            "{html}"
+        );
+        assert!(
+            html.contains("data.py:41 twice as fast: a step of 70.0 ms (−30 %)"),
+            "{html}"
+        );
+        assert!(html.contains("1 calls of libraries around"), "{html}");
+        assert!(html.contains(r#"class="gain-5""#), "{html}");
+        assert!(!html.contains("<script>"), "{html}");
+        assert!(html.contains("<h3>compute"), "{html}");
+    }
+
+    #[test]
+    fn without_stacks_there_is_nothing() {
+        assert_eq!(flame_graphs(None, &summary()).into_string(), "");
+    }
+}
