@@ -119,8 +119,12 @@ fn the_plain_program_lists_the_sources_that_need_python() {
     let json: Value = serde_json::from_slice(&done.stdout).unwrap();
 
     assert_eq!(done.status.code(), Some(EXIT_OK));
-    assert!(names(&json).ends_with(&[python_sources::GIL, python_sources::GC]));
-    for source in json["sources"].as_array().unwrap().iter().rev().take(2) {
+    assert!(names(&json).ends_with(&[
+        python_sources::GIL,
+        python_sources::GC,
+        python_sources::STACKS
+    ]));
+    for source in json["sources"].as_array().unwrap().iter().rev().take(3) {
         assert_eq!(source["state"], "off");
         assert!(
             source["reason"]

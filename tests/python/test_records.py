@@ -102,6 +102,7 @@ def test_the_run_says_what_ran_where(everything: list[Record]) -> None:
     assert [source["name"] for source in run["sources"]] == [
         *("process", "host", "pressure", "cgroup", "tree", "tree_memory", "disk", "network"),
         *("threads", "perf", "perf_hardware", "gpu", "gpu_gpm", "gpu_processes", "gil", "gc"),
+        "stacks",
     ]
     for source in run["sources"]:
         assert source["reads"]

@@ -119,6 +119,7 @@ const COLLECTOR_MODULES: &[(&str, &[&str])] = &[
     ("gpu", &["procfs"]),
     ("workers", &["procfs"]),
     ("shared_memory", &[]),
+    ("stacks", &[]),
     ("tracing", &[]),
     ("catalog", &["process", "host", "tree", "io", "perf", "gpu"]),
 ];

@@ -145,7 +145,8 @@ impl AgentBuilder {
 /// Starts the thread that reads stacks. Without a thread, there are no stacks.
 fn sample_stacks(agent: &Agent, sampler: Sampler, reader: Option<Box<dyn StackReader>>) -> Sampler {
     let Some(reader) = reader else { return sampler };
-    let (sampling, thread) = stack_sampling(reader, agent.0.consumer.clone());
+    let (sampling, thread) =
+        stack_sampling(reader, agent.0.consumer.clone(), agent.0.clock.clone());
     let live_run = Arc::clone(&agent.0.live_run);
     let work = Box::new(move || thread.run(&live_run.notice_log));
     match spawn("headspace-stack", work) {

@@ -167,12 +167,13 @@ impl Sampler {
         bodies.extend(probes.map(RecordBody::Probe));
         let notices = self.live_run.notice_log.take();
         bodies.extend(notices.into_iter().map(RecordBody::Notice));
-        if last || self.summary_is_due() {
-            bodies.push(self.summary(at, last));
-        }
         if last || self.tick.is_multiple_of(STACKS_EVERY) {
             let stacks = self.live_run.stacks_record();
             bodies.extend(stacks.map(|stacks| RecordBody::Stacks(Box::new(stacks))));
+        }
+        // The summary is the last record of a run.
+        if last || self.summary_is_due() {
+            bodies.push(self.summary(at, last));
         }
         self.tick += 1;
         let records: Vec<_> = bodies.into_iter().map(|body| self.record(body)).collect();

@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::model::stack::{Place, StackReading, StackSample, ThreadStack};
 use crate::notice::Notice;
@@ -17,7 +17,7 @@ use crate::notice::log::NoticeLog;
 use crate::port::CollectError;
 use crate::port::ConsumerThread;
 use crate::port::catch_panics::contain;
-use crate::port::clock::{ThreadTime, thread_cpu_time};
+use crate::port::clock::{Clock, MonotonicClock, ThreadTime, thread_cpu_time};
 use crate::port::stacks::StackReader;
 use crate::port::thread::ThreadId;
 use crate::record::stage::Region;
@@ -110,6 +110,7 @@ impl Shared {
 pub struct StackThread {
     shared: Arc<Shared>,
     reader: Box<dyn StackReader>,
+    clock: MonotonicClock,
     /// The processes that were read, or tried, by ID.
     processes: HashMap<u32, Progress>,
     /// State of the generator of pauses.
@@ -121,9 +122,9 @@ pub struct StackThread {
 enum Progress {
     /// It is read again at this time.
     Due {
-        at: Instant,
+        at: Duration,
         /// Time of the last reading that succeeded. None before the first, which only attaches.
-        last: Option<Instant>,
+        last: Option<Duration>,
     },
     /// It cannot be read.
     Off,
@@ -133,11 +134,13 @@ enum Progress {
 pub fn stack_sampling(
     reader: Box<dyn StackReader>,
     consumer: ConsumerThread,
+    clock: MonotonicClock,
 ) -> (StackSampling, StackThread) {
     let shared = Arc::<Shared>::default();
     let thread = StackThread {
         shared: Arc::clone(&shared),
         reader,
+        clock,
         processes: HashMap::new(),
         random: 0x9e37_79b9_7f4a_7c15,
     };
@@ -204,12 +207,12 @@ impl StackThread {
 
     /// Time until the next process is due.
     fn until_due(&self) -> Duration {
-        let now = Instant::now();
+        let now = self.clock.now();
         let due = self
             .processes
             .values()
             .filter_map(|progress| match progress {
-                Progress::Due { at, .. } => Some(at.saturating_duration_since(now)),
+                Progress::Due { at, .. } => Some(at.saturating_sub(now)),
                 Progress::Off => None,
             });
         due.min().unwrap_or(IDLE).min(IDLE)
@@ -217,7 +220,7 @@ impl StackThread {
 
     fn is_due(&self, pid: u32) -> bool {
         match self.processes.get(&pid) {
-            Some(Progress::Due { at, .. }) => *at <= Instant::now(),
+            Some(Progress::Due { at, .. }) => *at <= self.clock.now(),
             Some(Progress::Off) => false,
             None => true,
         }
@@ -235,7 +238,7 @@ impl StackThread {
 
     /// Reads a process. The pause afterwards is `rest` times the CPU time of the reading.
     fn sample(&mut self, target: &StackTarget, rest: f64, notice_log: &NoticeLog) {
-        let (now, before) = (Instant::now(), thread_cpu_time().unwrap_or_default());
+        let (now, before) = (self.clock.now(), thread_cpu_time().unwrap_or_default());
         let last = match self.processes.get(&target.pid) {
             Some(Progress::Due { last, .. }) => *last,
             Some(Progress::Off) | None => None,
@@ -268,7 +271,7 @@ impl StackThread {
             return;
         };
         let reading = StackReading {
-            seconds: (now - last).as_secs_f64().min(MAX_SECONDS),
+            seconds: now.saturating_sub(last).as_secs_f64().min(MAX_SECONDS),
             is_trainer: target.trainer.is_some(),
             samples: join(stacks, &places, &self::places(target)),
         };

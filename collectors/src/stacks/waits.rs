@@ -134,6 +134,9 @@ fn static_variables(maps: &str) -> Vec<Range<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Arc, mpsc};
+    use std::time::{Duration, Instant};
 
     const MAPS: &str = "\
 00400000-00401000 r-xp 00000000 08:01 11 /usr/bin/python3.11
@@ -149,13 +152,27 @@ mod tests {
         (std::process::id(), tid.unsigned_abs())
     }
 
+    /// Waits until this thread does `expected`.
+    fn becomes(tid: u32, expected: Activity) {
+        let memory = InterpreterMemory(Vec::new());
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            let activity = memory.activity(here().0, tid);
+            if activity == Some(expected) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{activity:?}, not {expected:?}");
+            std::thread::yield_now();
+        }
+    }
+
     #[test]
     fn the_interpreters_variables_are_its_writable_mappings_and_what_follows() {
         assert_eq!(static_variables(MAPS), [0x00a0_0000..0x00a5_0000]);
     }
 
     #[test]
-    fn a_lock_of_the_interpreter_is_told_from_others_by_its_address() {
+    fn the_address_of_a_lock_shows_whether_it_is_the_interpreters() {
         let memory = InterpreterMemory(static_variables(MAPS));
         let futex = |address| memory.waits_for(1, libc::SYS_futex, address);
         assert_eq!(futex(0x00a2_0000), WaitFor::InterpreterLock);
@@ -164,26 +181,25 @@ mod tests {
 
     #[test]
     fn a_running_thread_is_no_wait_and_a_blocked_one_says_for_what() {
-        let memory = InterpreterMemory(Vec::new());
-        let (pid, tid) = here();
-        assert_eq!(memory.activity(pid, tid), Some(Activity::Native));
-
         let (reader, writer) = std::io::pipe().unwrap();
-        let (send, receive) = std::sync::mpsc::channel();
-        let thread = std::thread::spawn(move || {
-            send.send(here().1).unwrap();
-            std::io::Read::read(&mut { reader }, &mut [0]).unwrap()
+        let runs = Arc::new(AtomicBool::new(true));
+        let (send, receive) = mpsc::channel();
+        let thread = std::thread::spawn({
+            let runs = Arc::clone(&runs);
+            move || {
+                send.send(here().1).unwrap();
+                while runs.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+                std::io::Read::read(&mut { reader }, &mut [0]).unwrap()
+            }
         });
-        let blocked = receive.recv().unwrap();
-        let expected = Some(Activity::Wait(WaitFor::Connection));
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-        while memory.activity(pid, blocked) != expected {
-            assert!(
-                std::time::Instant::now() < deadline,
-                "not seen to wait for the pipe"
-            );
-            std::thread::yield_now();
-        }
+        let tid = receive.recv().unwrap();
+
+        becomes(tid, Activity::Native);
+        runs.store(false, Ordering::Relaxed);
+        becomes(tid, Activity::Wait(WaitFor::Connection));
+
         drop(writer);
         assert_eq!(thread.join().unwrap(), 0);
     }

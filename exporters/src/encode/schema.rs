@@ -61,7 +61,9 @@ mod tests {
             .collect();
         assert_eq!(
             kinds,
-            ["run", "tick", "epoch", "probe", "notice", "summary"]
+            [
+                "run", "tick", "epoch", "probe", "notice", "stacks", "summary"
+            ]
         );
     }
 
