@@ -105,7 +105,8 @@ impl PythonStacks {
         }
         let (file, is_own) = &self.files[&frame.filename];
         if !self.functions.contains_key(&frame.name) {
-            let name = frame.name.as_str().into();
+            // Python's qualified names say `outer.<locals>.inner`.
+            let name = frame.name.replace(".<locals>", "").into();
             self.functions.insert(frame.name.clone(), name);
         }
         Frame {

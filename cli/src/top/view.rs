@@ -107,7 +107,8 @@ pub(crate) fn draw(frame: &mut Frame<'_>, scene: &Scene<'_>) -> usize {
     };
     let verdict = verdict::sections(rank, scene, middle.width);
     if scene.choice.verdict {
-        return list(frame, middle, verdict::lines(verdict), scroll);
+        let lines = verdict::in_full(verdict, rank, scene, middle.width);
+        return list(frame, middle, lines, scroll);
     }
     let height = middle.height;
     let told = if height < 18 { 3 } else { (height / 4).max(6) };

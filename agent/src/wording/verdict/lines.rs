@@ -30,16 +30,17 @@ const COMPUTE: &str = "compute";
 /// In brief: the best line, and where they explain the bottleneck, the holder of the interpreter lock and the
 /// work of the stage. In full: tables of all lines and holders, and the work of all stages.
 pub(super) fn sections(summary: &SummaryRecord, detail: Detail) -> Vec<Section> {
+    let bottleneck = summary.bottleneck_stage.as_deref();
     let all = match detail {
         Detail::Brief => [
             best_line(summary),
             holder(summary),
-            work(summary, bottleneck_stage(summary)),
+            work(summary, |stage| Some(stage) == bottleneck),
         ],
         Detail::Full => [
             line_table(summary),
             holder_table(summary),
-            work(summary, None),
+            work(summary, |_| true),
         ],
     };
     all.into_iter().flatten().collect()
@@ -50,18 +51,18 @@ pub fn line_table(summary: &SummaryRecord) -> Option<Section> {
     let row = |line: &LineRecord| Row {
         cells: vec![
             place_in_file(&line.file, line.line),
-            line.function.clone(),
             line.stage.as_deref().unwrap_or(COMPUTE).to_owned(),
             format!("{} %", percent(line.share_pct, 0)),
-            does(line.kind, line.waits_for).to_owned(),
             duration_ms(line.predicted_step_ms),
             gain(summary, line).map_or_else(String::new, |pct| format!("−{} %", percent(pct, 0))),
+            does(line.kind, line.waits_for).to_owned(),
+            line.function.clone(),
         ],
         mark: None,
     };
     table(
         SectionId::Lines,
-        vec![LINE, FUNCTION, PLACE, SHARE, DOES, HALF, GAIN],
+        vec![LINE, PLACE, SHARE, HALF, GAIN, DOES, FUNCTION],
         summary.lines.iter().map(row).collect(),
     )
 }
@@ -142,14 +143,11 @@ fn holder_place(holder: &GilHolderRecord) -> &str {
     }
 }
 
-fn bottleneck_stage(summary: &SummaryRecord) -> Option<&str> {
-    Some(summary.bottleneck_stage.as_deref().unwrap_or_default())
-}
-
-/// The kinds of work of one stage or of all.
-fn work(summary: &SummaryRecord, only: Option<&str>) -> Option<Section> {
-    let wanted = |record: &&StageWorkRecord| only.is_none_or(|name| record.stage == name);
-    let records: Vec<&StageWorkRecord> = summary.stage_work.iter().filter(wanted).collect();
+/// The kinds of work of the stages whose name `is_shown` accepts.
+fn work(summary: &SummaryRecord, is_shown: impl Fn(&str) -> bool) -> Option<Section> {
+    let records: Vec<&StageWorkRecord> = (summary.stage_work.iter())
+        .filter(|record| is_shown(&record.stage))
+        .collect();
     let entries = records.chunk_by(|a, b| a.stage == b.stage).map(|parts| {
         let parts_text: Vec<String> = (parts.iter())
             .map(|part| format!("{} {} %", work_name(part.work), percent(part.share_pct, 0)))

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use headspace_agent::model::Distribution;
 use headspace_agent::model::record::{
-    BottleneckRecord, GpuRecord, LoopTick, NoticeRecord, Phase, QueueTick, RecordBody,
+    BottleneckRecord, GpuRecord, LineRecord, LoopTick, NoticeRecord, Phase, QueueTick, RecordBody,
     RemedyRecord, RunRecord, Severity, StageTick, SummaryRecord, TickRecord,
 };
 use ratatui::Terminal;
@@ -169,6 +169,15 @@ fn summary(wait_ms: f64) -> SummaryRecord {
             predicted_gain_pct: 48.0,
             confidence: 0.8,
             ..RemedyRecord::default()
+        }],
+        lines: vec![LineRecord {
+            stage: Some("decode".into()),
+            file: "/home/me/clips.py".into(),
+            line: 83,
+            function: "decode".into(),
+            share_pct: 71.0,
+            predicted_step_ms: 18.2,
+            ..LineRecord::default()
         }],
         overhead_pct: Some(0.02),
         ..SummaryRecord::default()

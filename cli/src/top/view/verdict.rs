@@ -1,7 +1,7 @@
 //! Renders the verdict's sections, as `headspace report` prints them.
 
 use headspace_agent::wording::section::{Section, SectionId};
-use headspace_agent::wording::verdict::{Detail, NO_SUMMARY, Verdict};
+use headspace_agent::wording::verdict::{Detail, NO_SUMMARY, Verdict, line_table};
 use headspace_exporters::encode::verdict_text::{LABEL, section_lines};
 use ratatui::text::{Line, Span};
 
@@ -43,8 +43,26 @@ pub(super) fn sections(rank: &Rank, scene: &Scene<'_>, width: u16) -> Vec<Sectio
         .collect()
 }
 
-/// All lines of all sections.
-pub(super) fn lines(sections: Vec<SectionLines>) -> Vec<Line<'static>> {
+/// All lines of all sections, and the table of the program's lines.
+pub(super) fn in_full(
+    sections: Vec<SectionLines>,
+    rank: &Rank,
+    scene: &Scene<'_>,
+    width: u16,
+) -> Vec<Line<'static>> {
+    let mut all = lines(sections);
+    if let Some(table) = rank.summary.as_deref().and_then(line_table) {
+        all.push(Line::default());
+        all.extend(labelled(
+            &table,
+            scene,
+            usize::from(width).saturating_sub(1),
+        ));
+    }
+    all
+}
+
+fn lines(sections: Vec<SectionLines>) -> Vec<Line<'static>> {
     let sections = sections.into_iter();
     sections.flat_map(|section| section.lines).collect()
 }
