@@ -177,6 +177,13 @@ pub enum Notice {
         /// The exception.
         reason: String,
     },
+    /// The stacks of a process cannot be read.
+    StacksUnreadable {
+        /// ID of the process.
+        pid: u32,
+        /// Why.
+        reason: String,
+    },
     /// The agent used more CPU time than its budget.
     OverBudget {
         /// Its CPU time as a share of elapsed time, in percent.
@@ -214,6 +221,7 @@ impl Notice {
             Self::StepsDropped { .. } => "steps_dropped",
             Self::WorkersLost { .. } => "worker_lost",
             Self::QueueOff { .. } => "queue_off",
+            Self::StacksUnreadable { .. } => "stacks_unreadable",
             Self::OverBudget { .. } => "over_budget",
             Self::StopTimedOut { .. } => "stop_timed_out",
         }
@@ -245,6 +253,7 @@ impl Notice {
             Self::QueueOff { queue, .. } => queue.clone(),
             Self::RecordsDropped { .. }
             | Self::StepsDropped { .. }
+            | Self::StacksUnreadable { .. }
             | Self::OverBudget { .. }
             | Self::StopTimedOut { .. } => String::new(),
         };
@@ -408,6 +417,9 @@ impl fmt::Display for Notice {
                 "{} What the stages counted before is kept; calls that were in progress are lost. If \
                  the system ran out of memory, the kernel log (`dmesg`) says so.",
                 exited_workers(*count, named, *first_at_s)
+            ),
+            Self::StacksUnreadable { pid, reason } => format!(
+                "The stacks of process {pid} cannot be read: {reason}. The verdict names no lines of it."
             ),
             Self::QueueOff { queue, reason } => format!(
                 "the queue `{queue}` is not watched any more: its depth cannot be read \

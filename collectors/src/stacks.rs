@@ -70,8 +70,8 @@ impl PythonStacks {
                     *process = Process::Attached(Box::new(Attached { spy, memory }));
                 }
                 Err(error) if *attempts >= ATTEMPTS => {
-                    return Err(CollectError::unsupported(format!(
-                        "the stacks of process {pid} cannot be read: {error:#}"
+                    return Err(CollectError::unsupported(join(
+                        error.chain().map(ToString::to_string),
                     )));
                 }
                 Err(error) => return Err(CollectError::Transient(error.to_string())),
@@ -151,6 +151,19 @@ impl StackReader for PythonStacks {
     fn forget(&mut self, pid: u32) {
         self.processes.remove(&pid);
     }
+}
+
+/// The message of an error and those of its causes, without repetitions.
+fn join(causes: impl Iterator<Item = String>) -> String {
+    let mut text = String::new();
+    for cause in causes {
+        if !text.contains(&cause) {
+            let cause = cause.trim_end_matches('.');
+            text += if text.is_empty() { "" } else { ": " };
+            text += cause;
+        }
+    }
+    text
 }
 
 /// The thread of interest that has this stack. Up to Python 3.10 only its handle is known.

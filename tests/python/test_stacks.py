@@ -25,7 +25,14 @@ def line_of(kind: str) -> int:
     return number
 
 
-def ran(program: Programs, layout: str, slow: str, steps: int = 300, **how: Any) -> Ran:
+def ran(
+    program: Programs,
+    layout: str,
+    slow: str,
+    steps: int = 300,
+    name: str = SLOW.name,
+    **how: Any,
+) -> Ran:
     """A run whose slow line is of this kind. Another line takes a tenth of its time."""
     other = "sleep" if slow != "sleep" else "lock"
     spec: dict[str, Any] = {
@@ -37,7 +44,7 @@ def ran(program: Programs, layout: str, slow: str, steps: int = 300, **how: Any)
     }
     if layout == "compute":
         spec |= {"compute": spec["amounts"], "amounts": {"sleep": 1.0}}
-    run = program(SLOW.name, json.dumps(spec), **how)
+    run = program(name, json.dumps(spec), **how)
     assert run.exit_code == 0, run.stderr
     return run
 
@@ -100,8 +107,8 @@ def test_report_prints_a_table_of_lines(program: Programs) -> None:
     ).stdout
     lines = (line for line in text.splitlines() if f" slow_line.py:{line_of('sleep')} " in line)
     (row,) = (line for line in lines if "`" not in line)
-    assert row.split()[:3] == [f"slow_line.py:{line_of('sleep')}", "work", "load"]
-    assert "sleeps" in row
+    assert row.split()[:2] == [f"slow_line.py:{line_of('sleep')}", "load"]
+    assert row.split()[-2:] == ["sleeps", "work"]
 
 
 def test_the_stacks_are_in_the_records(program: Programs) -> None:
@@ -114,9 +121,42 @@ def test_the_stacks_are_in_the_records(program: Programs) -> None:
     assert (outermost["function"], outermost["own"]) == ("<module>", True)
 
 
+def test_report_writes_the_stacks_for_other_viewers(program: Programs, tmp_path: Path) -> None:
+    run = ran(program, "inline", "sleep")
+    speedscope, collapsed = tmp_path / "stacks.json", tmp_path / "stacks.txt"
+    for option, file in (("--speedscope", speedscope), ("--collapsed", collapsed)):
+        subprocess.run(
+            [sys.executable, "-m", "headspace", "report", option, str(file), str(run.folder)],
+            capture_output=True,
+            check=True,
+        )
+
+    written = json.loads(speedscope.read_text())
+    frames = written["shared"]["frames"]
+    (load,) = (profile for profile in written["profiles"] if profile["name"] == "load")
+    _, longest = max(zip(load["weights"], load["samples"], strict=True))
+    slow = [frame for frame in (frames[number] for number in longest) if frame["name"] == "work"]
+    assert [frame["line"] for frame in slow] == [line_of("sleep")]
+    assert frames[longest[-1]]["name"] == "(sleeps)"
+
+    rows = (row.rpartition(" ") for row in collapsed.read_text().splitlines())
+    counts = {stack: int(count) for stack, _, count in rows}
+    most = max(counts, key=counts.__getitem__).split(";")
+    assert (most[0], most[-1]) == ("load", "(sleeps)")
+    assert f"slow_line.py:{line_of('sleep')}" in most[-2]
+
+
+def test_workers_that_may_not_be_read_cause_one_notice(program: Programs) -> None:
+    run = ran(program, "pool", "sleep", steps=400, name="undumpable.py")
+    assert all(line["stage"] is None for line in run.summary()["lines"])
+    (text,) = (n["text"] for n in run.kind("notice") if n["code"] == "stacks_unreadable")
+    assert text.startswith("The stacks of process ")
+    assert text.count("Permission denied") == 1
+
+
 def test_stacks_can_be_turned_off(program: Programs) -> None:
     run = ran(program, "inline", "sleep", steps=60, env={"HEADSPACE_STACKS": "0"})
-    assert "lines" not in run.summary()
+    assert run.summary()["lines"] == []
     assert run.kind("stacks") == []
     (source,) = (s for s in run.kind("run")[0]["sources"] if s["name"] == "stacks")
     assert (source["state"], source["reason"]) == ("off", "`HEADSPACE_STACKS` turns it off")

@@ -89,7 +89,7 @@ pub(crate) fn stacks_record(stacks: &StackTimes) -> Option<StacksRecord> {
     };
     for stack in all {
         let frames = stack.frames.iter().rev().map(|frame| {
-            let next = record.frames.len() as u32;
+            let next = u32::try_from(record.frames.len()).unwrap_or(u32::MAX);
             *numbers.entry(frame).or_insert_with(|| {
                 record.frames.push(FrameRecord::from(frame));
                 next

@@ -250,18 +250,8 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
             ..Summary::default()
         };
     };
-    summary.mode = Some(main.mode);
-    summary.loop_name = Some(main.name.clone());
-    summary.loop_role = main.loader.role;
-    summary.loop_chosen = main.loader.chosen;
+    fill_loop(&mut summary, main);
     summary.other_loops = others(loops, main);
-    summary.options_from = main.loader.options_from;
-    summary.steps = main.steps;
-    summary.replayed_steps = main.replayed_steps;
-    summary.epochs = main.epochs;
-    summary.ttfb_s = main.ttfb_s;
-    summary.init_time_s = main.init_s;
-    summary.step_time_ms = main.live.totals_after(0).step_ms();
     findings.extend(fill_steady(&mut summary, main));
     match main.probe.as_ref() {
         Some(probe) => findings.extend(fill_probe(&mut summary, probe)),
@@ -287,6 +277,21 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
         findings,
         attribution,
     }
+}
+
+/// Sets what the main loop is, and its counts.
+fn fill_loop(summary: &mut SummaryRecord, main: &LoopFacts) {
+    summary.mode = Some(main.mode);
+    summary.loop_name = Some(main.name.clone());
+    summary.loop_role = main.loader.role;
+    summary.loop_chosen = main.loader.chosen;
+    summary.options_from = main.loader.options_from;
+    summary.steps = main.steps;
+    summary.replayed_steps = main.replayed_steps;
+    summary.epochs = main.epochs;
+    summary.ttfb_s = main.ttfb_s;
+    summary.init_time_s = main.init_s;
+    summary.step_time_ms = main.live.totals_after(0).step_ms();
 }
 
 /// The largest share of the step that less waiting can save, if the loop's waiting is known.

@@ -179,11 +179,12 @@ impl StackTimes {
             self.gil.seconds += reading.seconds;
         }
         for sample in reading.samples {
-            if sample.holds_gil && reading.is_trainer {
-                if let Some(frame) = own_line(&sample.frames) {
-                    let holder = (sample.place.clone(), frame.clone());
-                    *self.gil.holders.entry(holder).or_default() += reading.seconds;
-                }
+            if sample.holds_gil
+                && reading.is_trainer
+                && let Some(frame) = own_line(&sample.frames)
+            {
+                let holder = (sample.place.clone(), frame.clone());
+                *self.gil.holders.entry(holder).or_default() += reading.seconds;
             }
             if sample.place != Place::Elsewhere {
                 self.add_sample(sample, reading.seconds);
@@ -404,7 +405,12 @@ mod tests {
         let mut times = StackTimes::default();
         let (library, own) = (frame("numpy.py", 7, false), frame("data.py", 41, true));
         add(&mut times, &[library, own.clone()], Activity::Native, 0.3);
-        add(&mut times, &[own.clone()], Activity::Python, 0.1);
+        add(
+            &mut times,
+            std::slice::from_ref(&own),
+            Activity::Python,
+            0.1,
+        );
         assert!(times.lines(0.5, unknown).is_empty(), "too few samples");
         let wait = Activity::Wait(WaitFor::File);
         add(&mut times, &[frame("data.py", 9, true)], wait, 0.1);
@@ -426,7 +432,7 @@ mod tests {
     #[test]
     fn stacks_beyond_the_limit_count_for_their_place_only() {
         let mut times = StackTimes::default();
-        for line in 0..2 * MAX_STACKS as u32 {
+        for line in 0..2 * u32::try_from(MAX_STACKS).unwrap() {
             let frames = [frame("data.py", line, true)];
             add(&mut times, &frames, Activity::Python, 1.0);
         }
@@ -441,10 +447,15 @@ mod tests {
     fn waits_that_are_seen_too_often_are_weighted_down_to_what_the_cpu_time_leaves() {
         let mut times = StackTimes::default();
         let (work, wait) = (frame("data.py", 1, true), frame("data.py", 2, true));
-        add(&mut times, &[work.clone()], Activity::Python, 1.0);
+        add(
+            &mut times,
+            std::slice::from_ref(&work),
+            Activity::Python,
+            1.0,
+        );
         for _ in 0..3 {
             let activity = Activity::Wait(WaitFor::Timer);
-            add(&mut times, &[wait.clone()], activity, 1.0);
+            add(&mut times, std::slice::from_ref(&wait), activity, 1.0);
         }
 
         let lines = times.lines(0.0, |_| Some(0.5));

@@ -6,7 +6,7 @@ use crate::model::stack::ThreadStack;
 
 /// Reads the stacks of the threads of a process, without stopping it.
 ///
-/// The agent calls it from one thread, some times a second, and never while holding Python's interpreter lock.
+/// The agent calls it from one thread, several times a second, and never while holding Python's interpreter lock.
 /// A panic turns the reader off for the run.
 pub trait StackReader: Send + 'static {
     /// Appends the stacks of the threads of the process to `out`. `threads` are the threads that matter: for

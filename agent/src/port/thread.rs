@@ -16,7 +16,7 @@ impl ThreadId {
         let (tid, handle) = unsafe { (libc::gettid(), libc::pthread_self()) };
         Self {
             tid: tid.unsigned_abs(),
-            handle: handle as u64,
+            handle,
         }
     }
 }

@@ -167,10 +167,7 @@ impl Sampler {
         bodies.extend(probes.map(RecordBody::Probe));
         let notices = self.live_run.notice_log.take();
         bodies.extend(notices.into_iter().map(RecordBody::Notice));
-        if last || self.tick.is_multiple_of(STACKS_EVERY) {
-            let stacks = self.live_run.stacks_record();
-            bodies.extend(stacks.map(|stacks| RecordBody::Stacks(Box::new(stacks))));
-        }
+        bodies.extend(self.stacks_if_due(last));
         // The summary is the last record of a run.
         if last || self.summary_is_due() {
             bodies.push(self.summary(at, last));
@@ -180,6 +177,12 @@ impl Sampler {
         let took = self.clock.now().saturating_sub(at);
         tracing::debug!(target: log_target::TICK, records = records.len(), ?took, "done");
         self.queue.push(records);
+    }
+
+    fn stacks_if_due(&self, last: bool) -> Option<RecordBody> {
+        let is_due = last || self.tick.is_multiple_of(STACKS_EVERY);
+        let stacks = is_due.then(|| self.live_run.stacks_record())??;
+        Some(RecordBody::Stacks(Box::new(stacks)))
     }
 
     /// The summary of the run so far, or of the whole run.

@@ -20,7 +20,7 @@ use crate::port::catch_panics::contain;
 use crate::port::clock::{Clock, MonotonicClock, ThreadTime, thread_cpu_time};
 use crate::port::stacks::StackReader;
 use crate::port::thread::ThreadId;
-use crate::record::stage::Region;
+use crate::record::stage::{Region, ThreadSlot};
 
 use super::loops::LoopEntry;
 
@@ -259,8 +259,8 @@ impl StackThread {
             },
             Err(CollectError::Transient(_)) => Progress::Due { at, last },
             Err(error @ CollectError::Unsupported { .. }) => {
-                notice_log.post(&Notice::SourceOff {
-                    source: NAME,
+                notice_log.post(&Notice::StacksUnreadable {
+                    pid: target.pid,
                     reason: error.to_string(),
                 });
                 Progress::Off
@@ -294,7 +294,7 @@ impl StackThread {
 fn places(target: &StackTarget) -> Vec<(ThreadId, Place)> {
     let slots = target.region.map_or(&[][..], |region| &region.threads[..]);
     let mut places: Vec<_> = (slots.iter())
-        .filter_map(|slot| slot.get())
+        .filter_map(ThreadSlot::get)
         .map(|(thread, number)| (thread, stage_place(target, number)))
         .collect();
     if let Some(trainer) = &target.trainer

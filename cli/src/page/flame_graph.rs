@@ -208,6 +208,28 @@ impl Graph<'_> {
         })
     }
 
+    /// The text that a pointer on the bar shows.
+    fn title(bar: &Bar<'_>, frame: &FrameRecord, gain: Option<f64>) -> String {
+        let mut rows = vec![
+            format!("{}:{} {}", frame.file, frame.line, frame.function),
+            format!(
+                "{} % of the samples, {}",
+                percent(100.0 * bar.width, 1),
+                duration_s(bar.call.seconds)
+            ),
+        ];
+        rows.extend(bar.call.does.map(ToOwned::to_owned));
+        rows.extend(bar.line.zip(gain).map(|(line, gain)| {
+            format!(
+                "{} twice as fast: a step of {} (−{} %)",
+                place_in_file(&line.file, line.line),
+                duration_ms(line.predicted_step_ms),
+                percent(gain, 0),
+            )
+        }));
+        rows.join("\n")
+    }
+
     fn bar(&self, bar: &Bar<'_>, top: usize) -> Markup {
         let unknown = FrameRecord::default();
         let frame = (self.stacks.frames.get(bar.call.frame as usize)).unwrap_or(&unknown);
@@ -219,25 +241,7 @@ impl Graph<'_> {
             None => "library".to_owned(),
         };
         let name = place_in_file(&frame.file, frame.line);
-        let mut title = format!(
-            "{}:{} {}\n{} % of the samples, {}",
-            frame.file,
-            frame.line,
-            frame.function,
-            percent(100.0 * bar.width, 1),
-            duration_s(bar.call.seconds),
-        );
-        if let Some(does) = bar.call.does {
-            title += &format!("\n{does}");
-        }
-        if let Some((line, gain)) = bar.line.zip(gain) {
-            title += &format!(
-                "\n{} twice as fast: a step of {} (−{} %)",
-                place_in_file(&line.file, line.line),
-                duration_ms(line.predicted_step_ms),
-                percent(gain, 0),
-            );
-        }
+        let title = Self::title(bar, frame, gain);
         let share = |share: f64| format!("{:.2}%", 100.0 * share);
         let y = (bar.row + top) * ROW;
         html! {

@@ -34,8 +34,6 @@ impl InterpreterMemory {
 
     fn waits_for(&self, pid: u32, number: i64, argument: u64) -> WaitFor {
         match number {
-            // Outside a system call, it waits for memory: a page that is read from its file.
-            -1 => WaitFor::File,
             libc::SYS_futex if self.0.iter().any(|range| range.contains(&argument)) => {
                 WaitFor::InterpreterLock
             }
@@ -43,7 +41,9 @@ impl InterpreterMemory {
             libc::SYS_read | libc::SYS_readv | libc::SYS_write | libc::SYS_writev => {
                 waits_for_file(pid, argument)
             }
-            libc::SYS_pread64
+            // -1: outside a system call. It waits for memory, whose page is read from a file.
+            -1
+            | libc::SYS_pread64
             | libc::SYS_preadv
             | libc::SYS_pwrite64
             | libc::SYS_pwritev
@@ -168,7 +168,8 @@ mod tests {
 
     #[test]
     fn the_interpreters_variables_are_its_writable_mappings_and_what_follows() {
-        assert_eq!(static_variables(MAPS), [0x00a0_0000..0x00a5_0000]);
+        let expected = vec![0x00a0_0000..0x00a5_0000];
+        assert_eq!(static_variables(MAPS), expected);
     }
 
     #[test]

@@ -136,10 +136,8 @@ impl Snapshot {
             RecordBody::Epoch(epoch) => self.take_epoch(epoch),
             RecordBody::Notice(notice) => self.take_notice(notice),
             RecordBody::Summary(summary) => self.take_summary(summary),
-            // The summary repeats the probe's results.
-            RecordBody::Probe(_) => {}
-            // Scrapers read numbers, not stacks.
-            RecordBody::Stacks(_) => {}
+            // The summary repeats the probe's results. Scrapers read numbers, not stacks.
+            RecordBody::Probe(_) | RecordBody::Stacks(_) => {}
         }
     }
 

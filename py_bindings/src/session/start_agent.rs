@@ -199,6 +199,15 @@ impl Configuration {
         }
     }
 
+    fn source_settings(&self) -> Settings {
+        let rank_gpu = self.rank_on_node.map(RankGpu::of_rank);
+        Settings {
+            driver_patience: DRIVER_PATIENCE,
+            rank_gpu: rank_gpu.unwrap_or_default(),
+            ..headspace::source_settings()
+        }
+    }
+
     /// Describes the agent to start.
     fn builder(
         self,
@@ -207,13 +216,7 @@ impl Configuration {
         folder: &Path,
         surroundings: Surroundings,
     ) -> AgentBuilder {
-        let settings = Settings {
-            driver_patience: DRIVER_PATIENCE,
-            rank_gpu: self
-                .rank_on_node
-                .map_or_else(RankGpu::default, RankGpu::of_rank),
-            ..headspace::source_settings()
-        };
+        let settings = self.source_settings();
         let mut catalog = Catalog::open(&settings);
         catalog.entries.extend(surroundings.sources);
         let marker = surroundings.marker;

@@ -44,7 +44,7 @@ pub(super) fn lines_of_loop(lines: &[LineShare], step_ms: f64) -> Vec<LineGain> 
     let thresholds = Thresholds::default();
     select(lines, step_ms, &thresholds, |line| {
         let is_loop = matches!(line.place, Place::Loop(_));
-        is_loop.then(|| step_ms * (1.0 - thresholds.cheaper_call_saving * line.share))
+        is_loop.then_some(step_ms * (1.0 - thresholds.cheaper_call_saving * line.share))
     })
 }
 

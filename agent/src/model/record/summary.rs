@@ -164,8 +164,7 @@ pub struct SummaryRecord {
     pub resources: ResourcesRecord,
     /// Proposed remedies, the best first.
     pub remedies: Vec<RemedyRecord>,
-    /// Lines of the program, the largest gain first. Absent without samples of stacks.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    /// Lines of the program, the largest gain first. Empty without samples of stacks.
     pub lines: Vec<LineRecord>,
     /// Lines that hold the interpreter lock of the training process, the longest first. Absent without samples
     /// of stacks, and if no line holds it for long.

@@ -53,7 +53,7 @@ impl ThreadSlot {
         let word = self.word.load(Ordering::Relaxed);
         let tid = u32::try_from(word >> 32).ok().filter(|tid| *tid > 0)?;
         let handle = self.handle.load(Ordering::Relaxed);
-        let number = (word & u64::from(u32::MAX)) as usize;
+        let number = usize::try_from(word & u64::from(u32::MAX)).ok()?;
         Some((ThreadId { tid, handle }, number.checked_sub(1)))
     }
 }

@@ -1,6 +1,6 @@
 //! Collapsed stacks: one line for each stack, its calls separated by semicolons, and its milliseconds.
 //!
-//! The format is that of Brendan Gregg's FlameGraph scripts, which many viewers read.
+//! The format is that of Brendan Gregg's `FlameGraph` scripts, which many viewers read.
 
 use std::collections::BTreeMap;
 
@@ -23,11 +23,14 @@ pub fn collapsed(ranks: &[RankStacks<'_>]) -> String {
             *times.entry(names.join(";")).or_default() += stack.seconds;
         }
     }
-    let lines = times
-        .into_iter()
-        .map(|(names, seconds)| (names, (1e3 * seconds).round()));
-    let lines = lines.filter(|(_, ms)| *ms > 0.0);
-    lines.map(|(names, ms)| format!("{names} {ms}\n")).collect()
+    let mut text = String::new();
+    for (names, seconds) in times {
+        let ms = (1e3 * seconds).round();
+        if ms > 0.0 {
+            text.extend([&*names, " ", &ms.to_string(), "\n"]);
+        }
+    }
+    text
 }
 
 #[cfg(test)]
