@@ -227,7 +227,7 @@ pub(crate) struct ServeArgs {
         env = "HEADSPACE_TOKEN",
         hide_env_values = true
     )]
-    pub(crate) token: Option<crate::serve::Token>,
+    pub(crate) token: Option<crate::token::Token>,
 }
 
 fn mode(text: &str) -> Result<Mode, String> {

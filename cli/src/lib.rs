@@ -19,6 +19,7 @@ mod report;
 mod run;
 mod serve;
 mod skipped_lines;
+mod token;
 mod top;
 mod tune;
 

@@ -37,9 +37,10 @@ mod _native {
         loops::{iterator::LoopIterator, wrapped_loader::Loop},
         session::Session,
         stages::call_across_frames::Task,
+        stages::declare::{stage, stage_of_loop},
         stages::process_slots::{finish_worker, works_for_another},
         stages::queue_depths::{observe_queue, watch_queue},
-        stages::stage::{Stage, stage, stage_of_loop},
+        stages::stage::Stage,
         stages::timed_function::time_calls,
         statistics::{mean_and_error, t_quantile},
     };

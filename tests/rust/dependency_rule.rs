@@ -1,21 +1,24 @@
 //! Who may import whom (ARCHITECTURE.md, "Layers"), kept by machine.
 //!
-//! Two checks: crates, on what `cargo metadata` says, and modules, on the paths that the source
-//! names. Both are functions from text to violations, so that the tests in `refusals` can show each
+//! Three checks: crates, on what `cargo metadata` says; modules, on the paths that the source names; and
+//! files, which may not import each other in a circle. All are functions from text to violations, so that the tests in `refusals` can show each
 //! of them a fault and see it refused.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
 
+#[path = "dependency_rule/circles.rs"]
+mod circles;
 #[path = "dependency_rule/paths.rs"]
 mod paths;
 #[cfg(test)]
 #[path = "dependency_rule/refusals.rs"]
 mod refusals;
 
+use circles::circles;
 use paths::{module_of, paths};
 
 /// The crates of the workspace, each with the members it may depend on, in tests too.
@@ -338,4 +341,20 @@ fn no_module_imports_one_it_may_not() {
 
     assert_eq!(found, Vec::<String>::new());
     assert!(seen > 20, "only {seen} files were looked at");
+}
+
+#[test]
+fn no_files_of_a_crate_import_each_other_in_a_circle() {
+    for member in ["agent", "collectors", "exporters", "cli", "py_bindings"] {
+        let folder = root().join(member).join("src");
+        let mut files = Vec::new();
+        rust_files(&folder, &mut files).unwrap();
+        let sources: BTreeMap<_, _> = (files.iter())
+            .map(|file| {
+                let inner = file.strip_prefix(&folder).unwrap();
+                (module_of(inner), std::fs::read_to_string(file).unwrap())
+            })
+            .collect();
+        assert_eq!(circles(&sources), Vec::<String>::new(), "in `{member}`");
+    }
 }

@@ -10,7 +10,7 @@ use axum::http::header::{AUTHORIZATION, COOKIE};
 use axum::http::{HeaderMap, Method, Uri};
 use headspace_exporters::transport::host_header::ServedNames;
 
-use super::token::{COOKIE_NAME, Token};
+use crate::token::{COOKIE_NAME, Token};
 
 /// The host names of the server, and its token.
 #[derive(Debug, Clone)]

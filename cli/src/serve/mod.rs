@@ -11,7 +11,6 @@ mod listen;
 mod live;
 mod routes;
 mod search_page;
-mod token;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
@@ -22,7 +21,6 @@ use headspace_exporters::run_folder::Follower;
 use self::access::Access;
 use self::live::Live;
 use self::search_page::Tuning;
-pub(crate) use self::token::Token;
 use crate::args::ServeArgs;
 use crate::{Context, EXIT_OK, EXIT_UNREADABLE, EXIT_USAGE};
 

@@ -6,38 +6,25 @@
 //! cases but the two fast ones.
 
 use std::ffi::c_void;
-use std::sync::Mutex;
-use std::sync::PoisonError;
 
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use pyo3::{Borrowed, PyTypeInfo, ffi};
 
 use crate::interpreter::types::type_with_slot;
-use crate::loops::iterator::LoopIterator;
+use crate::loops::iterator::{LoopIterator, NewIterator};
 
 static TYPE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
 /// PyO3's `tp_iternext` of `LoopIterator`.
 static PYO3_NEXT: PyOnceLock<ffi::iternextfunc> = PyOnceLock::new();
 
-/// Carries a new iterator through Python's constructor.
-#[pyclass(module = "headspace._native", frozen)]
-pub(crate) struct Parts(Mutex<Option<LoopIterator>>);
-
-impl Parts {
-    pub(crate) fn take(&self) -> PyResult<LoopIterator> {
-        let taken = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        taken.ok_or_else(|| PyTypeError::new_err("`LoopIterator` is made by `headspace.wrap`"))
-    }
-}
-
 /// The iterator as a Python object of the fast subtype.
 pub(crate) fn into_python(py: Python<'_>, iterator: LoopIterator) -> PyResult<Bound<'_, PyAny>> {
     let kind = TYPE.get_or_try_init(py, || make_type(py))?;
-    kind.bind(py).call1((Parts(Mutex::new(Some(iterator))),))
+    kind.bind(py).call1((NewIterator::new(iterator),))
 }
 
 fn make_type(py: Python<'_>) -> PyResult<Py<PyType>> {

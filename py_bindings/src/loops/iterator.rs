@@ -7,11 +7,11 @@ mod probe_and_replay;
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use headspace_agent::notice::Notice;
 use headspace_agent::record::{Event, Recorder};
-use pyo3::exceptions::{PyAttributeError, PyStopIteration};
+use pyo3::exceptions::{PyAttributeError, PyStopIteration, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyWeakrefReference};
 use pyo3::{PyTraverseError, PyVisit, ffi};
@@ -20,7 +20,6 @@ use crate::interpreter::interrupts::unless_interrupted;
 use crate::loops::batch_cache::{BatchCache, NewEpoch, Progress};
 use crate::loops::batch_size::SampleCounter;
 use crate::loops::epoch_recording::Epoch;
-use crate::loops::fast_next::Parts;
 use crate::loops::rest_of_epoch::RestOfEpoch;
 use crate::loops::wrapped_iterator::{Next, WrappedIterator};
 
@@ -264,11 +263,26 @@ impl LoopIterator {
     }
 }
 
+/// Carries a new iterator through Python's constructor.
+#[pyclass(module = "headspace._native", frozen)]
+pub(crate) struct NewIterator(Mutex<Option<LoopIterator>>);
+
+impl NewIterator {
+    pub(crate) fn new(iterator: LoopIterator) -> Self {
+        Self(Mutex::new(Some(iterator)))
+    }
+
+    fn take(&self) -> PyResult<LoopIterator> {
+        let taken = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        taken.ok_or_else(|| PyTypeError::new_err("`LoopIterator` is made by `headspace.wrap`"))
+    }
+}
+
 #[pymethods]
 impl LoopIterator {
     #[new]
-    fn py_new(parts: &Bound<'_, Parts>) -> PyResult<Self> {
-        parts.get().take()
+    fn py_new(new: &Bound<'_, NewIterator>) -> PyResult<Self> {
+        new.get().take()
     }
 
     fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {

@@ -9,7 +9,7 @@
 use std::ffi::{CStr, CString};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::Ordering;
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -17,9 +17,10 @@ use pyo3::types::{PyModule, PyString};
 use pyo3::{Borrowed, PyTypeInfo, ffi};
 
 use crate::interpreter::types::type_with_slot;
+use crate::stages::handles_by_name::handles;
 use crate::stages::how_ended::how_ended;
 use crate::stages::open_calls::End;
-use crate::stages::stage::{self, Stage};
+use crate::stages::stage::Stage;
 
 /// An entry of a method table. Python only reads it.
 pub(crate) struct Method(pub(crate) ffi::PyMethodDef);
@@ -63,29 +64,21 @@ impl Method {
 /// The functions of the class itself, which take the handle as an argument.
 static OF_CLASS: [PyOnceLock<Py<PyAny>>; 2] = [PyOnceLock::new(), PyOnceLock::new()];
 
-/// The bound methods of a handle. Handles are never freed, and neither are these.
-pub(crate) struct Methods([AtomicPtr<ffi::PyObject>; 2]);
-
-impl Methods {
-    /// [`Methods::make`] must create the methods before other code can see the handle.
-    pub(crate) fn none() -> Self {
-        Self([null_mut(), null_mut()].map(AtomicPtr::new))
+/// Creates the bound methods of a handle.
+///
+/// # Errors
+///
+/// Python's, if memory is exhausted.
+pub(crate) fn make_methods(handle: &Bound<'_, Stage>) -> PyResult<()> {
+    for (place, method) in handle.get().methods().0.iter().zip([&ENTER, &EXIT]) {
+        // SAFETY: the entry is static, and the handle is alive.
+        let made = unsafe {
+            let made = ffi::PyCFunction_NewEx(method.entry(), handle.as_ptr(), null_mut());
+            Bound::from_owned_ptr_or_err(handle.py(), made)?
+        };
+        place.store(made.into_ptr(), Ordering::Release);
     }
-
-    /// # Errors
-    ///
-    /// Python's, if memory is exhausted.
-    pub(crate) fn make(handle: &Bound<'_, Stage>) -> PyResult<()> {
-        for (place, method) in handle.get().methods().0.iter().zip([&ENTER, &EXIT]) {
-            // SAFETY: the entry is static, and the handle is alive.
-            let made = unsafe {
-                let made = ffi::PyCFunction_NewEx(method.entry(), handle.as_ptr(), null_mut());
-                Bound::from_owned_ptr_or_err(handle.py(), made)?
-            };
-            place.store(made.into_ptr(), Ordering::Release);
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 /// Adds the methods to the class, and the fast `stage` to the module.
@@ -309,7 +302,7 @@ unsafe extern "C" fn known_stage(
         let py = Python::assume_attached();
         if count == 1
             && names.is_null()
-            && let Some(handles) = stage::handles(py)
+            && let Some(handles) = handles(py)
         {
             let found = ffi::PyDict_GetItemWithError(handles.as_ptr(), *arguments);
             if !found.is_null() {

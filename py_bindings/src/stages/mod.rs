@@ -1,7 +1,9 @@
 //! Stages and queues that Python code declares: calls of stages, counted on any thread, and depths of queues.
 
 pub(crate) mod call_across_frames;
+pub(crate) mod declare;
 pub(crate) mod fast_calls;
+pub(crate) mod handles_by_name;
 pub(crate) mod how_ended;
 pub(crate) mod open_calls;
 pub(crate) mod process_slots;

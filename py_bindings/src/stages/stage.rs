@@ -1,130 +1,33 @@
-//! `headspace.stage` and its handle, which counts the calls of a pipeline stage on any thread.
+//! The handle of a stage, which counts the stage's calls on any thread.
 //!
 //! A handle has a name and the slot in which its calls are counted. The slot is looked up once per process.
 //! Each call checks with two loads that the slot still belongs to this process.
 
+use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use headspace_agent::record::stage::Writers;
 use pyo3::exceptions::{PyStopIteration, PyValueError};
+use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyString, PyTuple};
+
+use pyo3::types::{PyString, PyTuple};
 
 use crate::interpreter::gil_probe::has_gil;
 use crate::stages::call_across_frames::Task;
-use crate::stages::fast_calls::Methods;
 use crate::stages::how_ended::how_ended;
 use crate::stages::open_calls::{self, End, Handle, Items, LocalSlot};
 use crate::stages::process_slots::{Tenure, slots};
 
-/// Handles by name. A name has one handle, so a repeated lookup is fast.
-static HANDLES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+/// The bound methods `__enter__` and `__exit__` of a handle. Handles are never freed, and neither are these.
+pub(crate) struct BoundMethods(pub(crate) [AtomicPtr<ffi::PyObject>; 2]);
 
-/// Around one unit of work of a pipeline stage.
-///
-///     decode = headspace.stage("decode")
-///
-///     with decode:                      # from any thread
-///         frames = decode_video(path)
-///
-///     with decode as work:              # where items in and out are not one each
-///         frames = decode_video(path)
-///         work.items(inputs=1, outputs=len(frames), bytes=size)
-///
-///     async with headspace.stage("fetch"):
-///         data = await fetch(url)
-///
-///     @headspace.stage("resize")        # functions, coroutine and generator functions, methods
-///     def resize(frame): ...
-///
-/// A handle may be kept and used by all threads and tasks at once, within itself, and in worker
-/// processes. An exception passes through and counts as a failure; `GeneratorExit` and
-/// `asyncio.CancelledError` do not, and `StopIteration` says that there was nothing to do: such a
-/// call is not counted. A stage called within another one counts as a part of it; in coroutines use
-/// `async with`, which knows tasks apart and takes no part in that. Every item that a generator
-/// gives out is one call. With `HEADSPACE=0` this does nothing, and a decorator returns its function.
-///
-/// Args:
-///     name: What the stage is called. One name is one stage, wherever it is used.
-///     concurrency: How many calls may go on at once in this process, such as the number of threads,
-///         where known.
-///
-/// Raises:
-///     ValueError: If `concurrency` is not a count of at least 1.
-#[pyfunction]
-#[pyo3(signature = (name, *, concurrency = None))]
-pub(crate) fn stage<'py>(
-    py: Python<'py>,
-    name: &Bound<'py, PyString>,
-    concurrency: Option<i64>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let handles = HANDLES
-        .get_or_init(py, || PyDict::new(py).unbind())
-        .bind(py);
-    let found = match handles.get_item(name)? {
-        Some(handle) => handle,
-        None => new(py, handles, name)?,
-    };
-    if let Some(concurrency) = concurrency {
-        found.cast::<Stage>()?.get().set_concurrency(concurrency)?;
+impl BoundMethods {
+    /// `fast_calls::make_methods` must create them before other code can see the handle.
+    fn none() -> Self {
+        Self([null_mut(), null_mut()].map(AtomicPtr::new))
     }
-    Ok(found)
-}
-
-/// The stage of one loop: [`stage`], whose batches are that loop's.
-///
-/// Args:
-///     name: What the stage is called. One name is one stage.
-///     loop_name: The loop's name in the records.
-///     concurrency: As of `stage`.
-#[pyfunction]
-#[pyo3(signature = (name, loop_name, *, concurrency = None))]
-pub(crate) fn stage_of_loop<'py>(
-    py: Python<'py>,
-    name: &Bound<'py, PyString>,
-    loop_name: String,
-    concurrency: Option<i64>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let found = stage(py, name, concurrency)?;
-    found.cast::<Stage>()?.get().set_loop(loop_name);
-    Ok(found)
-}
-
-/// The handles by name, or None before the first. Handles are never removed.
-pub(crate) fn handles(py: Python<'_>) -> Option<&Py<PyDict>> {
-    HANDLES.get(py)
-}
-
-#[cold]
-fn new<'py>(
-    py: Python<'py>,
-    handles: &Bound<'py, PyDict>,
-    name: &Bound<'py, PyString>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let enabled = py
-        .import("headspace._settings")?
-        .call_method0("enabled")?
-        .is_truthy()?;
-    let handle = Stage {
-        name: name.to_str()?.to_owned(),
-        enabled,
-        writers: if has_gil(py) {
-            Writers::One
-        } else {
-            Writers::Many
-        },
-        concurrency: AtomicU32::new(0),
-        loop_name: OnceLock::new(),
-        local: AtomicPtr::new(std::ptr::null_mut()),
-        methods: Methods::none(),
-    };
-    let handle = Bound::new(py, handle)?;
-    Methods::make(&handle)?;
-    let handle = handle.into_any();
-    handles.set_item(name, &handle)?;
-    Ok(handle)
 }
 
 /// A stage of the pipeline. Made by `headspace.stage`.
@@ -140,10 +43,30 @@ pub(crate) struct Stage {
     loop_name: OnceLock<String>,
     /// Null before the first lookup. Never freed, because open calls refer to it.
     local: AtomicPtr<LocalSlot>,
-    methods: Methods,
+    methods: BoundMethods,
 }
 
 impl Stage {
+    pub(crate) fn new(py: Python<'_>, name: &Bound<'_, PyString>) -> PyResult<Self> {
+        let enabled = py
+            .import("headspace._settings")?
+            .call_method0("enabled")?
+            .is_truthy()?;
+        Ok(Self {
+            name: name.to_str()?.to_owned(),
+            enabled,
+            writers: if has_gil(py) {
+                Writers::One
+            } else {
+                Writers::Many
+            },
+            concurrency: AtomicU32::new(0),
+            loop_name: OnceLock::new(),
+            local: AtomicPtr::new(null_mut()),
+            methods: BoundMethods::none(),
+        })
+    }
+
     /// The slot of this process.
     #[inline]
     fn local_slot(&self) -> &'static LocalSlot {
@@ -177,7 +100,7 @@ impl Stage {
         local
     }
 
-    fn set_loop(&self, loop_name: String) {
+    pub(crate) fn set_loop(&self, loop_name: String) {
         if self.loop_name.set(loop_name).is_ok() {
             self.write_loop(self.local_slot());
         }
@@ -189,7 +112,7 @@ impl Stage {
         }
     }
 
-    fn set_concurrency(&self, calls: i64) -> PyResult<()> {
+    pub(crate) fn set_concurrency(&self, calls: i64) -> PyResult<()> {
         let concurrency = u32::try_from(calls).ok().filter(|count| *count > 0);
         let concurrency = concurrency.ok_or_else(|| {
             PyValueError::new_err(format!(
@@ -203,7 +126,7 @@ impl Stage {
         Ok(())
     }
 
-    pub(crate) fn methods(&self) -> &Methods {
+    pub(crate) fn methods(&self) -> &BoundMethods {
         &self.methods
     }
 

@@ -9,7 +9,7 @@ use subtle::ConstantTimeEq as _;
 const LEAST_TOKEN: usize = 16;
 
 /// The cookie that contains the token.
-pub(super) const COOKIE_NAME: &str = "headspace_token";
+pub(crate) const COOKIE_NAME: &str = "headspace_token";
 
 /// A secret that clients on other machines need. Never printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -34,11 +34,11 @@ impl FromStr for Token {
 
 impl Token {
     /// Compares in constant time, so that timing reveals only the length.
-    pub(super) fn matches(&self, candidate: &str) -> bool {
+    pub(crate) fn matches(&self, candidate: &str) -> bool {
         self.0.as_bytes().ct_eq(candidate.as_bytes()).into()
     }
 
-    pub(super) fn cookie(&self) -> String {
+    pub(crate) fn cookie(&self) -> String {
         format!(
             "{COOKIE_NAME}={}; HttpOnly; SameSite=Strict; Path=/",
             self.0
