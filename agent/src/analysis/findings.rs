@@ -3,7 +3,8 @@
 //! A finding is a measurement above a threshold, from which it can affect the step time. Attribution
 //! determines which stage a finding slows and what a remedy would gain.
 
-use crate::model::record::{Estimate, GpuUse, ResourcesRecord};
+use crate::model::Scope;
+use crate::model::record::{Estimate, FindingCode, GpuUse, ResourcesRecord, ThrottleReason};
 
 /// Share of periods in which the quota ran out, or of time in which a GPU's clocks were reduced, in percent.
 const THROTTLED_PCT: f64 = 5.0;
@@ -135,8 +136,8 @@ pub enum GpuFinding {
     Throttled {
         /// Share of time.
         pct: f64,
-        /// The cause, as in the records.
-        by: String,
+        /// The cause.
+        by: ThrottleReason,
     },
     /// Memory errors that could not be corrected.
     MemoryErrors {
@@ -152,26 +153,26 @@ pub enum GpuFinding {
 
 impl Finding {
     /// Stable name for programs.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> FindingCode {
         match self {
-            Self::CpuThrottled { .. } => "cpu_throttled",
-            Self::Oversubscribed { .. } => "oversubscribed",
-            Self::GilContended { .. } => "gil_contended",
-            Self::GcPauses { .. } => "gc_pauses",
-            Self::IoPressure { .. } => "io_pressure",
-            Self::MemoryPressure { .. } => "memory_pressure",
-            Self::MemoryGrows { .. } => "memory_grows",
+            Self::CpuThrottled { .. } => FindingCode::CpuThrottled,
+            Self::Oversubscribed { .. } => FindingCode::Oversubscribed,
+            Self::GilContended { .. } => FindingCode::GilContended,
+            Self::GcPauses { .. } => FindingCode::GcPauses,
+            Self::IoPressure { .. } => FindingCode::IoPressure,
+            Self::MemoryPressure { .. } => FindingCode::MemoryPressure,
+            Self::MemoryGrows { .. } => FindingCode::MemoryGrows,
             Self::Gpu { finding, .. } => match finding {
-                GpuFinding::DecodersBusy { .. } => "decoders_busy",
-                GpuFinding::Throttled { .. } => "gpu_throttled",
-                GpuFinding::MemoryErrors { .. } => "gpu_memory_errors",
-                GpuFinding::Shared { .. } => "gpu_shared",
+                GpuFinding::DecodersBusy { .. } => FindingCode::DecodersBusy,
+                GpuFinding::Throttled { .. } => FindingCode::GpuThrottled,
+                GpuFinding::MemoryErrors { .. } => FindingCode::GpuMemoryErrors,
+                GpuFinding::Shared { .. } => FindingCode::GpuShared,
             },
-            Self::NoSteadyState { .. } => "no_steady_state",
-            Self::BatchesMutated { .. } => "batches_mutated",
-            Self::NoHeadspace { .. } => "no_headspace",
-            Self::UnsteadyProbe { .. } => "unsteady_probe",
-            Self::CallsFail { .. } => "calls_fail",
+            Self::NoSteadyState { .. } => FindingCode::NoSteadyState,
+            Self::BatchesMutated { .. } => FindingCode::BatchesMutated,
+            Self::NoHeadspace { .. } => FindingCode::NoHeadspace,
+            Self::UnsteadyProbe { .. } => FindingCode::UnsteadyProbe,
+            Self::CallsFail { .. } => FindingCode::CallsFail,
         }
     }
 }
@@ -231,7 +232,7 @@ fn gil(r: &ResourcesRecord) -> Option<Finding> {
 fn growth(r: &ResourcesRecord) -> Option<Finding> {
     Some(Finding::MemoryGrows {
         growth: r.memory_growth_per_step.filter(|growth| growth.low > 0.0)?,
-        with_children: r.memory_growth_of.as_deref() == Some("tree"),
+        with_children: r.memory_growth_of.as_deref() == Some(Scope::Tree.kind()),
     })
 }
 
@@ -251,7 +252,7 @@ fn decoders(gpu: &GpuUse) -> Option<GpuFinding> {
 fn clocks(gpu: &GpuUse) -> Option<GpuFinding> {
     Some(GpuFinding::Throttled {
         pct: above(gpu.throttled_pct, THROTTLED_PCT)?,
-        by: gpu.throttled_by.clone()?,
+        by: ThrottleReason::named(gpu.throttled_by.as_deref()?)?,
     })
 }
 
@@ -270,7 +271,10 @@ mod tests {
     use super::*;
 
     fn codes(resources: &ResourcesRecord) -> Vec<&'static str> {
-        findings(resources).iter().map(Finding::code).collect()
+        findings(resources)
+            .iter()
+            .map(|finding| finding.code().as_str())
+            .collect()
     }
 
     #[test]

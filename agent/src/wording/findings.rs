@@ -2,12 +2,12 @@
 
 use super::units::{amount, bytes, duration_ms, percent};
 use crate::analysis::findings::{Finding, GpuFinding};
-use crate::model::record::FindingRecord;
+use crate::model::record::{FindingRecord, ThrottleReason};
 
 /// The record of a finding.
 pub(super) fn finding_record(finding: &Finding) -> FindingRecord {
     FindingRecord {
-        code: finding.code().to_owned(),
+        code: finding.code().as_str().to_owned(),
         text: text(finding),
     }
 }
@@ -101,10 +101,12 @@ fn gpu(finding: &GpuFinding) -> String {
             percent(*pct, 0)
         ),
         GpuFinding::Throttled { pct, by } => {
-            let why = match by.as_str() {
-                "power" => "its power cap",
-                "thermal" => "its temperature",
-                _ => "the hardware (a brake signal, or a supply that is too weak)",
+            let why = match by {
+                ThrottleReason::Power => "its power cap",
+                ThrottleReason::Thermal => "its temperature",
+                ThrottleReason::Hardware => {
+                    "the hardware (a brake signal, or a supply that is too weak)"
+                }
             };
             let pct = percent(*pct, 0);
             format!("its clocks were held down in {pct} % of the time by {why}.")

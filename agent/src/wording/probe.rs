@@ -42,6 +42,7 @@ impl fmt::Display for NoHeadspace {
             ),
             Self::NoFloor(reason) => reason.to_string(),
             Self::EndedEarly(reason) => format!("the run ended before the probe did: {reason}"),
+            Self::NotFinite => String::from("the floor is not a finite number"),
             Self::NotDone => String::from("the probe is not done yet"),
         };
         f.write_str(&text)

@@ -19,14 +19,11 @@ use super::section::{Section, SectionId};
 use super::units::percent;
 use crate::model::Mode;
 use crate::model::record::{
-    BottleneckRecord, FindingRecord, ProbeRecord, Resource, RunRecord, SummaryRecord,
+    BottleneckRecord, FindingCode, FindingRecord, ProbeRecord, Resource, RunRecord, SummaryRecord,
 };
 
 /// Text before the first summary.
 pub const NO_SUMMARY: &str = "No summary yet: the first one comes soon after the run begins.";
-
-/// Code of the finding that repeats why a probe has no result.
-const REFUSED: &str = "no_headspace";
 
 /// The records of a run that the verdict uses.
 ///
@@ -120,13 +117,15 @@ impl<'a> Verdict<'a> {
     fn findings(&self) -> impl Iterator<Item = &'a FindingRecord> {
         let found = self.summary.bottleneck.as_ref();
         let resource = found.and_then(BottleneckRecord::resource);
-        let is_said = move |finding: &&FindingRecord| match finding.code.as_str() {
-            REFUSED => true,
-            "oversubscribed" => matches!(resource, Some(Resource::Cores | Resource::Quota)),
-            "cpu_throttled" => resource == Some(Resource::Quota),
-            "gil_contended" => resource == Some(Resource::Gil),
-            "gc_pauses" => resource == Some(Resource::Gc),
-            "decoders_busy" => resource == Some(Resource::Nvdec),
+        let is_said = move |finding: &&FindingRecord| match finding.code() {
+            Some(FindingCode::NoHeadspace) => true,
+            Some(FindingCode::Oversubscribed) => {
+                matches!(resource, Some(Resource::Cores | Resource::Quota))
+            }
+            Some(FindingCode::CpuThrottled) => resource == Some(Resource::Quota),
+            Some(FindingCode::GilContended) => resource == Some(Resource::Gil),
+            Some(FindingCode::GcPauses) => resource == Some(Resource::Gc),
+            Some(FindingCode::DecodersBusy) => resource == Some(Resource::Nvdec),
             _ => false,
         };
         (self.summary.findings.iter()).filter(move |finding| !is_said(finding))

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use headspace_agent::model::record::GpuRecord;
+use headspace_agent::model::record::{GpuRecord, SmSource};
 
 use super::device::Device;
 use super::gpm::{Gpm, MIN_GAP, Sample, decoders};
@@ -51,12 +51,12 @@ pub(super) fn describe(devices: &[Arc<Device>], gpm: Option<&Gpm>) -> Vec<GpuRec
             nvdec_engines: count.map(|(engines, _)| engines),
             nvdec_engines_from: count.map(|(_, from)| from.to_owned()),
             sm_source: gpm.filter(|gpm| gpm.watches(device.ordinal)).map(|_| {
-                if device.slice.is_some() {
-                    "gpm_mig"
+                let source = if device.slice.is_some() {
+                    SmSource::GpmMig
                 } else {
-                    "gpm"
-                }
-                .to_owned()
+                    SmSource::Gpm
+                };
+                source.as_str().to_owned()
             }),
         }
     });

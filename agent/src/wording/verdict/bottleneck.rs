@@ -3,8 +3,10 @@
 use super::super::section::{Block, Entry, Section, SectionId};
 use super::super::units::{duration_ms, percent};
 use super::Detail;
+use crate::analysis::attribution::thresholds::confidence::{LIKELY, PLAUSIBLE};
 use crate::model::record::{
-    BottleneckKind, BottleneckRecord, ChangeRecord, RemedyRecord, Resource, SummaryRecord,
+    BottleneckKind, BottleneckRecord, ChangeRecord, NUM_WORKERS, RemedyRecord, Resource,
+    SummaryRecord,
 };
 
 /// Maximum number of remedies, in brief and in full. The records hold all of them.
@@ -134,7 +136,7 @@ fn outcome(remedy: &RemedyRecord) -> String {
 
 /// The action, in a run of `ranks` ranks.
 fn action(remedy: &RemedyRecord, ranks: u32) -> String {
-    let workers = |change: &ChangeRecord| change.knob == "num_workers";
+    let workers = |change: &ChangeRecord| change.knob == NUM_WORKERS;
     if ranks > 1 && remedy.change.as_ref().is_some_and(workers) {
         format!("{} on each rank.", remedy.what.trim_end_matches('.'))
     } else {
@@ -145,8 +147,8 @@ fn action(remedy: &RemedyRecord, ranks: u32) -> String {
 /// Confidence in words.
 fn certainty(confidence: f64) -> &'static str {
     match confidence {
-        c if c >= 0.7 => "likely",
-        c if c >= 0.4 => "plausible",
+        c if c >= LIKELY => "likely",
+        c if c >= PLAUSIBLE => "plausible",
         _ => "a guess",
     }
 }

@@ -3,7 +3,7 @@
 use super::super::section::{Block, Column, Fact, Row, Section, SectionId, Table};
 use super::super::units::{amount, bytes, duration_ms, percent};
 use super::Detail;
-use crate::model::record::{GpuUse, ResourcesRecord};
+use crate::model::record::{GpuUse, ResourcesRecord, SmSource};
 
 /// Maximum number of GPUs, in brief and in full. The others are counted.
 const MOST_GPUS: (usize, usize) = (8, 64);
@@ -181,11 +181,9 @@ fn terms(r: &ResourcesRecord) -> Vec<(String, String)> {
 fn gpu_parts(gpu: &GpuUse, several: bool) -> Vec<String> {
     let mut parts = Vec::new();
     if let Some(pct) = gpu.sm_pct {
-        parts.push(match &gpu.sm_source {
-            Some(source) if source == "gpm_mig" => {
-                format!("SMs of the slice busy {} (GPM)", share(pct))
-            }
-            Some(source) => format!("SMs busy {} ({})", share(pct), source.to_uppercase()),
+        parts.push(match gpu.sm_source.as_deref().and_then(SmSource::named) {
+            Some(SmSource::GpmMig) => format!("SMs of the slice busy {} (GPM)", share(pct)),
+            Some(SmSource::Gpm) => format!("SMs busy {} (GPM)", share(pct)),
             None => format!("SMs busy {}", share(pct)),
         });
     } else if let Some(pct) = gpu.any_kernel_pct {

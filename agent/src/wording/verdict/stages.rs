@@ -204,7 +204,7 @@ fn queue_table(summary: &SummaryRecord, detail: Detail) -> Table {
             share(queue.empty_pct, 0),
         ];
         cells.extend(has_end.then(|| share(queue.full_pct, 0)));
-        cells.extend(has_workers.then(|| part_of_most(queue.active, queue.places)));
+        cells.extend(has_workers.then(|| part_of_most(queue.active, queue.concurrency)));
         Row::new(cells).marked_if(queue.last, "before the loop")
     });
     let rows: Vec<Row> = rows.collect();

@@ -2,10 +2,10 @@
 
 use super::super::section::{Block, Fact, Section, SectionId};
 use super::super::units::{duration_ms, percent, signed_ms, steps};
-use super::{REFUSED, Verdict};
+use super::Verdict;
 use crate::analysis::statistics::steady_state::{LEAST_STEADY, LEAST_WARMUP};
 use crate::model::Mode;
-use crate::model::record::Role;
+use crate::model::record::{FindingCode, Role};
 
 /// Below this share of the step, in percent, a loop hardly waits for data.
 const HARDLY_WAITS_PCT: f64 = 1.0;
@@ -160,7 +160,11 @@ impl Verdict<'_> {
 
     /// Why a probe has no result.
     fn refusal(&self) -> Option<String> {
-        let finding = self.summary.findings.iter().find(|f| f.code == REFUSED);
+        let finding = self
+            .summary
+            .findings
+            .iter()
+            .find(|f| f.code() == Some(FindingCode::NoHeadspace));
         let why = self
             .probe
             .and_then(|p| p.reason.as_deref())

@@ -1,5 +1,7 @@
 //! What a remedy asks the user to do.
 
+use crate::model::record::STOP;
+
 /// A change to the program, its loader or its machine.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
@@ -140,7 +142,7 @@ impl Action {
     /// Stable name for programs.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Stop => "stop",
+            Self::Stop => STOP,
             Self::MoreProcesses { .. } | Self::MoreCalls { .. } => "more_workers",
             Self::FewerCalls { .. } => "fewer_workers",
             Self::SubmitAhead { .. } => "submit_ahead",

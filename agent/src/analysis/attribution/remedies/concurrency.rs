@@ -7,7 +7,7 @@ use super::super::term::{Term, at_least};
 use super::action::{Action, Shared};
 use super::{Context, Draft, change, load_in_workers};
 use crate::analysis::attribution::thresholds::{confidence, counts};
-use crate::model::record::{ChangeRecord, QueueSummary};
+use crate::model::record::{ChangeRecord, NUM_WORKERS, QueueSummary};
 
 pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
     let model = context.model;
@@ -70,7 +70,7 @@ fn knob(context: &Context<'_>, stage: usize, to: u32) -> ChangeRecord {
     let node = &model.nodes[stage];
     let (from, to) = (declared(node, whole(node.concurrency)), declared(node, to));
     if model.workers == Some(stage) {
-        return change("num_workers", &from, &to);
+        return change(NUM_WORKERS, &from, &to);
     }
     let name = &node.stage.name;
     change(&format!("{name}.concurrency"), &from, &to)

@@ -9,6 +9,7 @@ use super::super::term::{Term, at_least};
 use super::action::Action;
 use super::{Context, Draft, change};
 use crate::analysis::attribution::thresholds::{confidence, counts};
+use crate::model::record::NUM_WORKERS;
 
 pub(super) fn draft(context: &Context<'_>, stage: usize) -> Option<Draft> {
     if context.model.facts.loader.workers == Some(0) {
@@ -60,7 +61,7 @@ fn in_workers(context: &Context<'_>, stage: usize) -> Option<Draft> {
         action: Action::MoreProcesses { from: 0, to },
         stage: Some(stage),
         term: Term::Stage(stage),
-        change: Some(change("num_workers", &0, &to)),
+        change: Some(change(NUM_WORKERS, &0, &to)),
         changed: Some(with_workers(model, stage, to, price)?),
         confidence,
     })

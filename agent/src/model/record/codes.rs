@@ -1,0 +1,91 @@
+//! Stable names in records, as enums.
+//!
+//! A record keeps the name as text. So a reader keeps a name that a newer writer added. Code compares the enums.
+
+/// Declares an enum, the name of each of its values, and the value of a name.
+macro_rules! codes {
+    ($(#[$doc:meta])+ $type:ident { $($(#[$of:meta])+ $code:ident = $name:literal,)+ }) => {
+        $(#[$doc])+
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum $type {
+            $($(#[$of])+ $code,)+
+        }
+
+        impl $type {
+            /// Its name in records.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$code => $name,)+
+                }
+            }
+
+            /// The value with this name. `None` if a newer version added it.
+            pub fn named(name: &str) -> Option<Self> {
+                match name {
+                    $($name => Some(Self::$code),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    /// What a finding is about.
+    FindingCode {
+        /// The CPU quota ran out.
+        CpuThrottled = "cpu_throttled",
+        /// More threads wanted to run than there are cores.
+        Oversubscribed = "oversubscribed",
+        /// Threads waited for the interpreter lock.
+        GilContended = "gil_contended",
+        /// The garbage collector stopped the process.
+        GcPauses = "gc_pauses",
+        /// Tasks waited for storage.
+        IoPressure = "io_pressure",
+        /// Tasks waited for memory.
+        MemoryPressure = "memory_pressure",
+        /// Memory grew with each step.
+        MemoryGrows = "memory_grows",
+        /// All video decoders of a GPU were busy.
+        DecodersBusy = "decoders_busy",
+        /// The clocks of a GPU were reduced.
+        GpuThrottled = "gpu_throttled",
+        /// A GPU had memory errors that it could not correct.
+        GpuMemoryErrors = "gpu_memory_errors",
+        /// Other processes hold memory of a GPU.
+        GpuShared = "gpu_shared",
+        /// The steps did not reach a steady state.
+        NoSteadyState = "no_steady_state",
+        /// The loop changed cached batches.
+        BatchesMutated = "batches_mutated",
+        /// A probe gave no result.
+        NoHeadspace = "no_headspace",
+        /// The windows of a probe differ.
+        UnsteadyProbe = "unsteady_probe",
+        /// Calls of a stage ended in exceptions.
+        CallsFail = "calls_fail",
+    }
+}
+
+codes! {
+    /// What the utilisation of a GPU's SMs was read from.
+    SmSource {
+        /// Samples of the whole GPU (GPM).
+        Gpm = "gpm",
+        /// Samples of a slice of the GPU (GPM and MIG).
+        GpmMig = "gpm_mig",
+    }
+}
+
+codes! {
+    /// Why the clocks of a GPU were reduced.
+    ThrottleReason {
+        /// The power cap.
+        Power = "power",
+        /// The temperature.
+        Thermal = "thermal",
+        /// A brake signal, or a weak supply.
+        Hardware = "hardware",
+    }
+}
