@@ -154,6 +154,8 @@ pub enum NoHeadspace {
     NoFloor(NoFloor),
     /// The windows gave no floor before the run ended.
     EndedEarly(NoFloor),
+    /// The floor is not a finite number.
+    NotFinite,
     /// The probe is still running.
     NotDone,
 }

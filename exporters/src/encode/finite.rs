@@ -5,7 +5,8 @@
 //! contains the number is omitted: a reading, an item of a list, or an optional field. One bad number
 //! therefore never costs the whole record, and never appears as another number.
 
-use headspace_agent::model::record::{ProbeRecord, SummaryRecord, TickRecord};
+use headspace_agent::analysis::floor::NoHeadspace;
+use headspace_agent::model::record::{ProbeRecord, StacksRecord, SummaryRecord, TickRecord};
 use headspace_agent::model::{Record, RecordBody};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -17,10 +18,8 @@ pub(super) fn leave_out_unreadable(record: &mut Record) {
         RecordBody::Tick(tick) => trim_tick(tick),
         RecordBody::Probe(probe) => trim_probe(probe),
         RecordBody::Summary(summary) => trim_summary(summary),
-        RecordBody::Run(_)
-        | RecordBody::Epoch(_)
-        | RecordBody::Notice(_)
-        | RecordBody::Stacks(_) => {}
+        RecordBody::Stacks(stacks) => trim_stacks(stacks),
+        RecordBody::Run(_) | RecordBody::Epoch(_) | RecordBody::Notice(_) => {}
     }
 }
 
@@ -48,7 +47,7 @@ fn trim_probe(probe: &mut ProbeRecord) {
         probe.floor = None;
         probe
             .reason
-            .get_or_insert_with(|| "the floor came out as no number".to_owned());
+            .get_or_insert_with(|| NoHeadspace::NotFinite.to_string());
     }
 }
 
@@ -62,7 +61,15 @@ fn trim_summary(summary: &mut SummaryRecord) {
     keep_readable(&mut summary.bottleneck);
     keep_readable(&mut summary.resources.memory_growth_per_step);
     summary.remedies.retain(is_readable);
+    summary.lines.retain(is_readable);
+    summary.gil_holders.retain(is_readable);
+    summary.stage_work.retain(is_readable);
     summary.other_loops.retain(is_readable);
+}
+
+fn trim_stacks(stacks: &mut StacksRecord) {
+    zero_unless_finite(&mut stacks.left_out_s);
+    stacks.stacks.retain(is_readable);
 }
 
 /// Whether serde can read back what it writes for `value`.

@@ -9,10 +9,6 @@ const Z75: f64 = 0.674;
 /// Width of a jump between quantiles.
 const JUMP: f64 = 1e-3;
 
-/// Two neighbouring percentiles are far apart if their ratio is above this. The known percentiles of a
-/// log-normal distribution are closer.
-const FAR: f64 = 3.0;
-
 /// Quantiles of a call's time divided by its mean, with linear interpolation.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Times {
@@ -43,8 +39,8 @@ impl Times {
     }
 
     /// The distribution with the percentiles of a stage. The part above the last one is chosen so that the
-    /// mean matches.
-    pub(super) fn of(stage: &StageSummary) -> Self {
+    /// mean matches. Percentiles with a ratio above `far_percentiles` are far apart.
+    pub(super) fn of(stage: &StageSummary, far_percentiles: f64) -> Self {
         let (Some(mean), Some(p50), Some(p95), Some(p99)) =
             (stage.mean_ms, stage.p50_ms, stage.p95_ms, stage.p99_ms)
         else {
@@ -73,7 +69,7 @@ impl Times {
             let below = knots.last().map_or(0.0, |(_, value)| *value);
             knots.push((p, value.max(below)));
         }
-        tail(&mut knots, stage.slow_pct, 3.0 * p50);
+        tail(&mut knots, stage.slow_pct, 3.0 * p50, far_percentiles);
         let missing = (mean - area(&knots) - 0.01 * p99).max(0.0);
         // A triangle over the last hundredth.
         knots.push((1.0, (p99 + missing / 0.005).min(100.0 * mean)));
@@ -112,7 +108,7 @@ impl Times {
 
 /// Adds the quantile at which slow calls begin: `slow_pct` of the calls take more than `slow_ms`. If the
 /// neighbouring percentiles are far apart, hardly any call lies between them, so the quantile jumps there.
-fn tail(knots: &mut Vec<(f64, f64)>, slow_pct: Option<f64>, slow_ms: f64) {
+fn tail(knots: &mut Vec<(f64, f64)>, slow_pct: Option<f64>, slow_ms: f64, far_percentiles: f64) {
     let Some(p) = slow_pct.map(|pct| 1.0 - pct / 100.0) else {
         return;
     };
@@ -124,7 +120,7 @@ fn tail(knots: &mut Vec<(f64, f64)>, slow_pct: Option<f64>, slow_ms: f64) {
     if p - before < JUMP || after - p < JUMP || low >= slow_ms || high <= slow_ms {
         return;
     }
-    if high > FAR * low {
+    if high > far_percentiles * low {
         knots.splice(at..at, [(p - JUMP / 2.0, low), (p + JUMP / 2.0, high)]);
     } else {
         knots.insert(at, (p, slow_ms));
@@ -152,7 +148,7 @@ mod tests {
             p99_ms: Some(60.0),
             ..StageSummary::default()
         };
-        let times = Times::of(&stage);
+        let times = Times::of(&stage, 3.0);
         let mut rng = Rng::new(1);
         let drawn = times.draw(20_000, &mut rng);
         let mut drawn: Vec<f64> = drawn.iter().map(|time| 12.0 * time).collect();
@@ -185,7 +181,7 @@ mod tests {
             slow_pct: Some(8.0),
             ..StageSummary::default()
         };
-        let times = Times::of(&stage);
+        let times = Times::of(&stage, 3.0);
         let mut rng = Rng::new(1);
         let drawn = times.draw(20_000, &mut rng);
         let drawn: Vec<f64> = drawn.iter().map(|time| 39.9 * time).collect();
@@ -198,6 +194,6 @@ mod tests {
 
     #[test]
     fn without_percentiles_all_calls_take_the_same_time() {
-        assert_eq!(Times::of(&StageSummary::default()), Times::constant());
+        assert_eq!(Times::of(&StageSummary::default(), 3.0), Times::constant());
     }
 }

@@ -21,6 +21,10 @@ pub(super) struct Uses {
     pub(super) gil: Option<f64>,
 }
 
+/// Parts of the names of stages that decode. If several stages may use the GPU's decoders, one of these is
+/// chosen.
+const DECODING_NAMES: [&str; 2] = ["dec", "video"];
+
 /// A pool of threads that calls of stages run on. Calls may have to wait for a thread.
 #[derive(Debug, Clone)]
 pub(super) struct Pool<'a> {
@@ -174,7 +178,7 @@ impl<'a> Model<'a> {
         Station {
             servers: whole(node.concurrency),
             parts: self.parts(stage, slowdown),
-            times: Times::of(node.stage),
+            times: Times::of(node.stage, self.thresholds.far_percentiles),
             takes: node.takes,
             gives: node.gives,
             room: node.room().max(1),
@@ -369,7 +373,7 @@ fn decoder(
     let candidates = || nodes.iter().enumerate().filter(|(_, node)| explains(node));
     let named = candidates().find(|(_, node)| {
         let name = node.stage.name.to_lowercase();
-        name.contains("dec") || name.contains("video")
+        DECODING_NAMES.iter().any(|part| name.contains(part))
     });
     // If no stage has a matching name, the stage with the closest number of calls is used.
     let nearest = || {
@@ -425,7 +429,7 @@ fn pools<'a>(
     let mut found = Vec::new();
     let mut shared = Vec::new();
     for queue in &facts.queues {
-        let (Some(threads), Some(at_work)) = (queue.places, queue.active) else {
+        let (Some(threads), Some(at_work)) = (queue.concurrency, queue.active) else {
             continue;
         };
         let off = |calls: f64| (calls - at_work).abs();

@@ -11,9 +11,7 @@ mod server;
 
 use self::event_loop::Run;
 use super::call_times::Times;
-
-/// Approximate number of calls in a run.
-const CALLS: f64 = 5_000.0;
+use super::thresholds::counts;
 
 /// The resource that serves a part of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,7 +147,9 @@ impl SimulatedPipeline {
             return self.inline_ms().max(self.device_ms.unwrap_or(0.0));
         }
         let calls: f64 = self.calls().iter().sum();
-        let batches = (CALLS / (calls + 1.0)).clamp(48.0, 500.0).round();
+        let (least, most) = counts::SIMULATED_BATCHES;
+        let batches = (counts::SIMULATED_CALLS / (calls + 1.0)).clamp(least, most);
+        let batches = batches.round();
         Run::new(self, batches).mean_step(batches)
     }
 }

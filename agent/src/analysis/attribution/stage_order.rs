@@ -180,7 +180,7 @@ fn queues_after<'a>(
     stages: &[&StageSummary],
     queues: &'a [QueueSummary],
 ) -> Vec<Option<&'a QueueSummary>> {
-    let queues: Vec<&QueueSummary> = queues.iter().filter(|q| q.places.is_none()).collect();
+    let queues: Vec<&QueueSummary> = queues.iter().filter(|q| q.concurrency.is_none()).collect();
     let last = queues.iter().copied().find(|queue| queue.last);
     if queues.len() == stages.len() || (queues.len() + 1 == stages.len() && last.is_none()) {
         return queues.into_iter().map(Some).collect();
@@ -288,7 +288,7 @@ mod tests {
     fn a_pools_queue_is_after_no_stage() {
         let stages = vec![stage("read", 1.0, 1.0), stage("decode", 1.0, 1.0)];
         let pool = QueueSummary {
-            places: Some(4),
+            concurrency: Some(4),
             ..queue("decoders", false)
         };
         let queues = vec![pool, queue("a", false), queue("b", true)];

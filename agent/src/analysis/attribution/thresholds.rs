@@ -5,7 +5,7 @@
 //! how many of its pipelines the bottleneck changes: no verdict should depend on one constant. Counts are
 //! whole numbers and are not varied. `thresholds/confidence.rs` has the confidence of each conclusion.
 
-pub(super) mod confidence;
+pub(crate) mod confidence;
 pub(super) mod counts;
 
 /// Declares the thresholds: their documentation, default and unit.
@@ -353,6 +353,12 @@ thresholds! {
     /// The mean wait for a thread that does not release the interpreter lock by itself. Source: half of
     /// Python's switch interval (`sys.getswitchinterval()`, 5 ms).
     worker_lock_wait_ms: 2.5, "ms";
+
+    // The simulation.
+
+    /// The ratio of two neighbouring percentiles of a stage's calls. Above this, hardly any call lies between
+    /// them. The known percentiles of a log-normal distribution are closer.
+    far_percentiles: 3.0, "ratio";
 
     // Evidence. From these values on, a measurement is part of the evidence. They change no bottleneck
     // either.

@@ -7,14 +7,10 @@ use super::server::Server;
 use super::{SimulatedPipeline, Supply};
 use crate::analysis::attribution::call_times::Times;
 use crate::analysis::attribution::queueing_model;
+use crate::analysis::attribution::thresholds::counts;
 use crate::analysis::statistics::bootstrap::Rng;
 
 const SUPPLIES: usize = 6;
-
-/// Minimum and maximum number of times that are drawn for the calls of a station. About as many are drawn as
-/// there are calls, so their mean is exact.
-const MIN_DRAWN: f64 = 64.0;
-const MAX_DRAWN: f64 = 4096.0;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Call {
@@ -56,7 +52,8 @@ struct Factors {
 
 impl Factors {
     fn new(times: &Times, calls: f64, seed: u64) -> Self {
-        let calls = queueing_model::whole(calls.clamp(MIN_DRAWN, MAX_DRAWN)) as usize;
+        let calls = queueing_model::whole(calls.clamp(counts::DRAWN_TIMES.0, counts::DRAWN_TIMES.1))
+            as usize;
         Self {
             drawn: times.draw(calls, &mut Rng::new(seed)),
             next: 0,

@@ -1,5 +1,9 @@
-//! Confidence in conclusions, from 0 to 1. All values are chosen: no study measures them. From 0.7 on the
-//! verdict says "likely".
+//! Confidence in conclusions, from 0 to 1. All values are chosen: no study measures them.
+
+/// From this on, the verdict says "likely" …
+pub(crate) const LIKELY: f64 = 0.7;
+/// … and from this on, "plausible".
+pub(crate) const PLAUSIBLE: f64 = 0.4;
 
 // The bottleneck.
 

@@ -15,6 +15,16 @@ pub(crate) const RELIEF: u32 = 4;
 /// Capacity of queues, to find out whether jitter is the bottleneck.
 pub(crate) const RELIEF_OF_BUFFERS: u32 = 16;
 
+// The simulation.
+
+/// Approximate number of calls in a simulated run …
+pub(crate) const SIMULATED_CALLS: f64 = 5_000.0;
+/// … and the bounds of its number of batches.
+pub(crate) const SIMULATED_BATCHES: (f64, f64) = (48.0, 500.0);
+/// Bounds of the number of times that are drawn for the calls of a station. About as many are drawn as there
+/// are calls, so their mean is exact.
+pub(crate) const DRAWN_TIMES: (f64, f64) = (64.0, 4096.0);
+
 // Remedies.
 
 /// Number of lines, those with the largest shares of their stages, whose gain is predicted …
