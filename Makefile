@@ -167,6 +167,7 @@ study: tools $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/build ## Run the long stud
 	$(PY) tests/python/study_compare.py
 	$(PY) tests/python/study_tune.py
 	$(PY) tests/python/study_remedies.py
+	$(PY) tests/python/study_lines.py $(LINES_ARGS)
 	-REAL_BUSY=2 REAL_CASES=accelerate,datasets,lightning,monai,spdl,torchdata,trainer,webdataset $(PY) tests/real
 
 ##@ Housekeeping

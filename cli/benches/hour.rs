@@ -91,8 +91,8 @@ pub(crate) fn tick(rank: u32, second: u64) -> TickRecord {
         name: name.into(),
         capacity: Some(16),
         last,
-        looks: 10,
-        seen_ms: 1000.0,
+        samples: 10,
+        sampled_ms: 1000.0,
         depth,
         deepest: 16,
         ..QueueTick::default()

@@ -164,7 +164,7 @@ def test_a_pool_tells_what_waits_for_it_and_how_many_work(
     pool.begin(1)
     wait_for(0, 1)
 
-    assert {look["places"] for look in looks(session, name)} == {4}
+    assert {look["concurrency"] for look in looks(session, name)} == {4}
 
 
 def test_a_pool_that_has_ended_is_gone(session: headspace.Session, name: str) -> None:
@@ -190,7 +190,7 @@ def test_for_a_pool_of_an_unknown_type_only_the_depth_is_recorded(
     look = first_look(session, name)
 
     assert look["depth"] == 0
-    assert not {"active", "places"} & look.keys()
+    assert not {"active", "concurrency"} & look.keys()
 
 
 def test_the_summary_of_a_pool_is_the_mean_of_its_samples(
@@ -206,7 +206,7 @@ def test_the_summary_of_a_pool_is_the_mean_of_its_samples(
         go_on.set()
 
     (told,) = [entry for entry in runs.summary()["queues"] if entry["name"] == name]
-    assert told["places"] == 4
+    assert told["concurrency"] == 4
     assert 1 < told["active"] <= 2
 
 

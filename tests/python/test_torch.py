@@ -205,7 +205,7 @@ def test_workers_that_stay_are_watched_in_every_epoch(runs: Runs) -> None:
         session = headspace._session.lifecycle.current
         assert session is not None
         session.flush()
-        looks.append(sum(entry["looks"] for entry in entries(runs, "queues", "prefetch")))
+        looks.append(sum(entry["samples"] for entry in entries(runs, "queues", "prefetch")))
     headspace.stop()
 
     assert calls(runs, "fetch").total() == 60

@@ -778,7 +778,7 @@ fn a_pool_in_which_nothing_waits_is_not_given_more_workers() {
     let pool = QueueSummary {
         name: "pool".to_owned(),
         empty_pct: Some(100.0),
-        places: Some(4),
+        concurrency: Some(4),
         active: Some(3.95),
         ..QueueSummary::default()
     };

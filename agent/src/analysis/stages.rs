@@ -175,10 +175,10 @@ fn queue(run: &QueueRun, totals: QueueTotals) -> QueueSummary {
         depth: ratio(totals.depth_ns, totals.depth_of_ns),
         empty_pct: share(totals.empty_ns),
         full_pct: share(totals.full_ns).filter(|_| totals.capacity > 0),
-        places: (totals.places > 0).then_some(totals.places),
+        concurrency: (totals.concurrency > 0).then_some(totals.concurrency),
         active: ratio(totals.active_ns, totals.depth_of_ns)
-            .filter(|_| totals.places > 0)
-            .map(|active| active.min(f64::from(totals.places))),
+            .filter(|_| totals.concurrency > 0)
+            .map(|active| active.min(f64::from(totals.concurrency))),
     }
 }
 

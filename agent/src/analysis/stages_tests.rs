@@ -214,7 +214,7 @@ fn failing_calls_are_a_finding_but_one_failure_in_a_thousand_is_not() {
 fn a_queue_without_a_limit_is_never_full() {
     let queue = QueueSample {
         name: "out".into(),
-        looks: 1,
+        samples: 1,
         weight_ns: 1000 * MS,
         empty_ns: 250 * MS,
         depth_ns: 2e9,
@@ -248,9 +248,9 @@ fn the_queue_of_a_pool_has_the_mean_number_of_busy_workers_of_all_processes() {
     let pool = |worker: &str, active| QueueSample {
         name: "decoders".into(),
         worker: Some(worker.into()),
-        looks: 1,
+        samples: 1,
         weight_ns: 1000 * MS,
-        places: Some(4),
+        concurrency: Some(4),
         active_of_ns: 1000 * MS,
         active_ns: active * 1e9,
         ..QueueSample::default()
@@ -269,8 +269,11 @@ fn the_queue_of_a_pool_has_the_mean_number_of_busy_workers_of_all_processes() {
     .1;
     let of_one = super::stages(&of(&[], &[pool("a", 4.0), unseen("b")]), PART, "train", &[]).1;
 
-    assert_eq!((of_both[0].places, of_both[0].active), (Some(8), Some(5.5)));
-    assert_eq!((of_one[0].places, of_one[0].active), (None, None));
+    assert_eq!(
+        (of_both[0].concurrency, of_both[0].active),
+        (Some(8), Some(5.5))
+    );
+    assert_eq!((of_one[0].concurrency, of_one[0].active), (None, None));
 }
 
 #[test]

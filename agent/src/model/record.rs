@@ -5,6 +5,7 @@
 //! (`null` in [`SummaryRecord`]). Zero means a measured zero.
 
 mod attribution;
+mod codes;
 mod lines;
 mod probe;
 mod run;
@@ -12,9 +13,10 @@ mod summary;
 mod tick;
 
 pub use self::attribution::{
-    BottleneckKind, BottleneckRecord, ChangeRecord, FindingRecord, QueueSummary, RemedyRecord,
-    Resource, StageSummary, StageWorker,
+    BottleneckKind, BottleneckRecord, ChangeRecord, FindingRecord, NUM_WORKERS, QueueSummary,
+    RemedyRecord, Resource, STOP, StageSummary, StageWorker,
 };
+pub use self::codes::{FindingCode, SmSource, ThrottleReason};
 pub use self::lines::{
     FrameRecord, GilHolderRecord, LineKind, LineRecord, StackRecord, StacksRecord, StageWorkRecord,
     Work,

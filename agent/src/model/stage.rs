@@ -62,7 +62,7 @@ pub struct QueueSample {
     /// Whether it is the last queue before the training loop.
     pub last: bool,
     /// Number of samples of the depth.
-    pub looks: u64,
+    pub samples: u64,
     /// Time that the samples cover, in nanoseconds.
     pub weight_ns: u64,
     /// Part of `weight_ns` in which it was empty.
@@ -74,7 +74,7 @@ pub struct QueueSample {
     /// Highest depth.
     pub deepest: u32,
     /// Concurrency of the pool that takes its items. `None` if it belongs to no pool.
-    pub places: Option<u32>,
+    pub concurrency: Option<u32>,
     /// Time covered by samples of the number of workers in use, in nanoseconds.
     pub active_of_ns: u64,
     /// Sum of workers in use times nanoseconds.
@@ -108,13 +108,13 @@ impl QueueSample {
     pub fn merge(&mut self, other: &Self) {
         self.capacity = other.capacity.or(self.capacity);
         self.last |= other.last;
-        self.looks = self.looks.saturating_add(other.looks);
+        self.samples = self.samples.saturating_add(other.samples);
         self.weight_ns = self.weight_ns.saturating_add(other.weight_ns);
         self.empty_ns = self.empty_ns.saturating_add(other.empty_ns);
         self.full_ns = self.full_ns.saturating_add(other.full_ns);
         self.depth_ns += other.depth_ns;
         self.deepest = self.deepest.max(other.deepest);
-        self.places = other.places.or(self.places);
+        self.concurrency = other.concurrency.or(self.concurrency);
         self.active_of_ns = self.active_of_ns.saturating_add(other.active_of_ns);
         self.active_ns += other.active_ns;
     }
@@ -142,7 +142,7 @@ impl QueueSample {
     /// Mean number of workers of its pool that were processing an item. `None` if it belongs to no pool, or
     /// was not sampled.
     pub fn active(&self) -> Option<f64> {
-        self.places?;
+        self.concurrency?;
         (self.active_of_ns > 0).then(|| self.active_ns / self.active_of_ns as f64)
     }
 }
@@ -203,13 +203,13 @@ impl From<&QueueSample> for QueueTick {
             worker: q.worker.clone(),
             capacity: q.capacity,
             last: q.last,
-            looks: q.looks,
-            seen_ms: ms(q.weight_ns),
+            samples: q.samples,
+            sampled_ms: ms(q.weight_ns),
             empty_ms: ms(q.empty_ns),
             full_ms: ms(q.full_ns),
             depth: fourth(q.depth().unwrap_or(0.0)),
             deepest: q.deepest,
-            places: q.places.filter(|_| q.active_of_ns > 0),
+            concurrency: q.concurrency.filter(|_| q.active_of_ns > 0),
             active: q.active().map(fourth),
         }
     }
@@ -223,15 +223,15 @@ impl From<&QueueTick> for QueueSample {
             worker: t.worker.clone(),
             capacity: t.capacity,
             last: t.last,
-            looks: t.looks,
-            weight_ns: nanos(t.seen_ms),
+            samples: t.samples,
+            weight_ns: nanos(t.sampled_ms),
             empty_ns: nanos(t.empty_ms),
             full_ns: nanos(t.full_ms),
-            depth_ns: t.depth * t.seen_ms * MS,
+            depth_ns: t.depth * t.sampled_ms * MS,
             deepest: t.deepest,
-            places: t.places,
-            active_of_ns: t.active.map_or(0, |_| nanos(t.seen_ms)),
-            active_ns: t.active.unwrap_or(0.0) * t.seen_ms * MS,
+            concurrency: t.concurrency,
+            active_of_ns: t.active.map_or(0, |_| nanos(t.sampled_ms)),
+            active_ns: t.active.unwrap_or(0.0) * t.sampled_ms * MS,
         }
     }
 }

@@ -74,7 +74,7 @@ pub struct QueueTotals {
     /// Nanoseconds over which `depth_ns` is summed.
     pub depth_of_ns: f64,
     /// Concurrency of the pools that take the items, summed; 0 if it is not known for all.
-    pub places: u32,
+    pub concurrency: u32,
     /// Workers in use, times nanoseconds, over the same nanoseconds as the depth.
     pub active_ns: f64,
 }
@@ -282,8 +282,8 @@ impl StageSeries {
             totals.depth_ns += sample.depth().unwrap_or(0.0);
             totals.capacity = add_known(totals.capacity, first, sample.capacity);
             totals.active_ns += sample.active().unwrap_or(0.0);
-            let places = sample.places.filter(|_| sample.active_of_ns > 0);
-            totals.places = add_known(totals.places, first, places);
+            let concurrency = sample.concurrency.filter(|_| sample.active_of_ns > 0);
+            totals.concurrency = add_known(totals.concurrency, first, concurrency);
         }
         for (totals, processes) in out.iter_mut().zip(processes) {
             if processes > 0 {
@@ -395,7 +395,7 @@ impl QueueTotals {
         self.full_ns += other.full_ns;
         self.depth_ns += other.depth_ns;
         self.depth_of_ns += other.depth_of_ns;
-        self.places = self.places.max(other.places);
+        self.concurrency = self.concurrency.max(other.concurrency);
         self.active_ns += other.active_ns;
     }
 }

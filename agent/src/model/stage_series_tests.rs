@@ -26,7 +26,7 @@ fn queue(worker: &str, depth: u32) -> QueueSample {
         name: "out".into(),
         worker: Some(worker.into()),
         capacity: Some(8),
-        looks: 1,
+        samples: 1,
         weight_ns: 1000 * MS,
         empty_ns: if depth == 0 { 1000 * MS } else { 0 },
         depth_ns: f64::from(depth) * 1e9,

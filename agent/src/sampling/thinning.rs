@@ -87,7 +87,7 @@ impl Turns {
         }
         for sample in &delta.queues {
             here.insert(sample.worker.as_deref());
-            if sample.looks > 0 {
+            if sample.samples > 0 {
                 let place = (sample.worker.clone(), sample.name.clone());
                 self.queues.add(place, sample, QueueSample::merge);
             }

@@ -60,7 +60,7 @@ pub(crate) struct Steps {
 /// Depth samples of a queue in one process.
 #[derive(Debug, Clone, Copy, Default)]
 struct DepthSums {
-    seen_ms: f64,
+    sampled_ms: f64,
     depth_ms: f64,
 }
 
@@ -201,10 +201,10 @@ impl Point {
         for (number, phases) in next.loops {
             self.loops.entry(number).or_default().add(&phases);
         }
-        for (number, looks) in next.queues {
+        for (number, samples) in next.queues {
             let mine = self.queues.entry(number).or_default();
-            mine.seen_ms += looks.seen_ms;
-            mine.depth_ms += looks.depth_ms;
+            mine.sampled_ms += samples.sampled_ms;
+            mine.depth_ms += samples.depth_ms;
         }
         for (number, (kind, later)) in next.values {
             self.values
@@ -240,12 +240,12 @@ impl Phases {
 
 impl DepthSums {
     fn take(&mut self, entry: &QueueTick) {
-        self.seen_ms += entry.seen_ms;
-        self.depth_ms += entry.depth * entry.seen_ms;
+        self.sampled_ms += entry.sampled_ms;
+        self.depth_ms += entry.depth * entry.sampled_ms;
     }
 
     fn depth(&self) -> Option<f64> {
-        (self.seen_ms > 0.0).then(|| self.depth_ms / self.seen_ms)
+        (self.sampled_ms > 0.0).then(|| self.depth_ms / self.sampled_ms)
     }
 }
 

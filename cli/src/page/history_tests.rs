@@ -28,12 +28,12 @@ fn tick(at_s: f64, millis: &[u64]) -> TickRecord {
     }
 }
 
-fn queue(at_s: f64, worker: &str, depth: f64, seen_ms: f64) -> TickRecord {
+fn queue(at_s: f64, worker: &str, depth: f64, sampled_ms: f64) -> TickRecord {
     let entry = QueueTick {
         name: "decoded".into(),
         worker: Some(worker.into()),
         depth,
-        seen_ms,
+        sampled_ms,
         ..QueueTick::default()
     };
     TickRecord {

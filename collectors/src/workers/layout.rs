@@ -24,7 +24,7 @@ const VERSION: u64 = {
         offset_of!(Region, stages),
         offset_of!(StageSlot, entered),
         offset_of!(StageSlot, buckets),
-        offset_of!(QueueSlot, looks),
+        offset_of!(QueueSlot, samples),
         NAME_BYTES,
     ];
     let mut hash = fnv(0xcbf2_9ce4_8422_2325, env!("CARGO_PKG_VERSION").as_bytes());

@@ -339,12 +339,17 @@ mod tests {
         let merged = QueueSample::from(&tick.queues[0]);
         assert_eq!(
             (
-                merged.looks,
+                merged.samples,
                 merged.weight_ns,
                 merged.empty_ns,
                 merged.full_ns
             ),
-            (queue.looks, queue.weight_ns, queue.empty_ns, queue.full_ns)
+            (
+                queue.samples,
+                queue.weight_ns,
+                queue.empty_ns,
+                queue.full_ns
+            )
         );
         assert!((merged.depth().unwrap() - queue.depth().unwrap()).abs() < 1e-3);
     }

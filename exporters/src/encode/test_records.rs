@@ -155,13 +155,13 @@ pub(crate) fn tick_with_stages(number: u64) -> TickRecord {
             name: format!("queue {queue}"),
             capacity: Some(8),
             last: queue == 3,
-            looks: 100,
+            samples: 100,
             weight_ns: 1_000_000_000 + noise.between(0, 1_000_000),
             empty_ns: noise.between(0, 1_000_000_000),
             full_ns: noise.between(0, 1_000_000),
             depth_ns: noise.unit() * 8e9,
             deepest: 8,
-            places: (queue == 0).then_some(4),
+            concurrency: (queue == 0).then_some(4),
             active_of_ns: 1_000_000_000,
             active_ns: noise.unit() * 4e9,
             ..QueueSample::default()
@@ -373,11 +373,11 @@ fn any_stage(number: BoxedStrategy<f64>) -> impl Strategy<Value = StageTick> {
 
 fn any_queue(number: BoxedStrategy<f64>) -> impl Strategy<Value = QueueTick> {
     (".*", option::of(any::<u32>()), number.clone(), number).prop_map(
-        |(name, capacity, seen_ms, depth)| QueueTick {
+        |(name, capacity, sampled_ms, depth)| QueueTick {
             name,
             capacity,
             last: capacity.is_none(),
-            seen_ms,
+            sampled_ms,
             depth,
             active: capacity.map(|_| depth),
             ..QueueTick::default()

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::codes::FindingCode;
+
 /// What limits throughput.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -193,7 +195,8 @@ pub struct QueueSummary {
     pub full_pct: Option<f64>,
     /// Concurrency of the pool that takes items from the queue: its number of threads or processes,
     /// over all processes. Null if the queue does not belong to a pool.
-    pub places: Option<u32>,
+    #[serde(alias = "places")]
+    pub concurrency: Option<u32>,
     /// Mean number of threads or processes of the pool that were processing an item.
     pub active: Option<f64>,
 }
@@ -233,10 +236,16 @@ pub struct RemedyRecord {
     pub confidence: f64,
 }
 
+/// Code of the remedy that says that the training is compute-bound.
+pub const STOP: &str = "stop";
+
+/// Knob of the number of a loader's worker processes.
+pub const NUM_WORKERS: &str = "num_workers";
+
 impl RemedyRecord {
     /// Whether it says that the training is compute-bound.
     pub fn is_stop(&self) -> bool {
-        self.code == "stop"
+        self.code == STOP
     }
 }
 
@@ -250,6 +259,13 @@ pub struct ChangeRecord {
     pub from: String,
     /// Proposed value.
     pub to: String,
+}
+
+impl FindingRecord {
+    /// What it is about. `None` if a newer version wrote it.
+    pub fn code(&self) -> Option<FindingCode> {
+        FindingCode::named(&self.code)
+    }
 }
 
 /// A finding, in words.

@@ -210,12 +210,14 @@ pub struct QueueTick {
     /// Whether it is the last queue before the training loop.
     pub last: bool,
     /// Number of times that the depth was sampled.
-    pub looks: u64,
+    #[serde(alias = "looks")]
+    pub samples: u64,
     /// Time covered by the samples, in milliseconds.
-    pub seen_ms: f64,
-    /// Part of `seen_ms` in which the queue was empty.
+    #[serde(alias = "seen_ms")]
+    pub sampled_ms: f64,
+    /// Part of `sampled_ms` in which the queue was empty.
     pub empty_ms: f64,
-    /// Part of `seen_ms` in which the queue was full.
+    /// Part of `sampled_ms` in which the queue was full.
     pub full_ms: f64,
     /// Mean number of items.
     pub depth: f64,
@@ -223,8 +225,8 @@ pub struct QueueTick {
     pub deepest: u32,
     /// Concurrency of the pool that takes items from the queue. Absent if the queue does not belong
     /// to a pool.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub places: Option<u32>,
+    #[serde(default, alias = "places", skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<u32>,
     /// Mean number of threads or processes of the pool that were processing an item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active: Option<f64>,

@@ -20,7 +20,7 @@ pub struct QueueSlot {
     /// 1 if it is the last queue before the training loop.
     pub last: AtomicU32,
     /// Number of samples.
-    pub looks: AtomicU64,
+    pub samples: AtomicU64,
     /// Sum of weights.
     pub weight: AtomicU64,
     /// Sum of weights in which the queue was empty.
@@ -34,13 +34,13 @@ pub struct QueueSlot {
     /// Sum of workers in use times weight, in microseconds.
     pub active_us: AtomicU64,
     /// Concurrency of the pool that takes the items; 0 if the queue belongs to no pool.
-    pub places: AtomicU32,
+    pub concurrency: AtomicU32,
 }
 
 impl QueueSlot {
     /// Adds a sample: the queue held `depth` items for `weight` nanoseconds.
     pub fn observe(&self, depth: u32, weight: u64) {
-        self.looks.fetch_add(1, Ordering::Relaxed);
+        self.samples.fetch_add(1, Ordering::Relaxed);
         self.weight.fetch_add(weight, Ordering::Relaxed);
         if depth == 0 {
             self.empty.fetch_add(weight, Ordering::Relaxed);
@@ -56,9 +56,9 @@ impl QueueSlot {
         }
     }
 
-    /// Adds a sample of the pool: `active` of `places` workers processed an item for `weight` nanoseconds.
-    pub fn observe_workers(&self, active: u32, places: u32, weight: u64) {
-        self.places.store(places, Ordering::Relaxed);
+    /// Adds a sample of the pool: `active` of `concurrency` workers processed an item for `weight` nanoseconds.
+    pub fn observe_workers(&self, active: u32, concurrency: u32, weight: u64) {
+        self.concurrency.store(concurrency, Ordering::Relaxed);
         self.active_weight.fetch_add(weight, Ordering::Relaxed);
         let active_us = (weight / 1000).saturating_mul(u64::from(active));
         self.active_us.fetch_add(active_us, Ordering::Relaxed);

@@ -293,7 +293,7 @@ fn item_delta(calls: u64, extra: i64, seen: &mut i64) -> u64 {
 #[derive(Debug, Default)]
 struct QueueSnapshot {
     name: String,
-    looks: u64,
+    samples: u64,
     weight: u64,
     empty: u64,
     full: u64,
@@ -313,7 +313,7 @@ impl QueueSnapshot {
 
     /// The activity since the last read. `None` if the queue was never sampled, or the slot is damaged.
     fn read_delta(&mut self, slot: &QueueSlot) -> Option<QueueSample> {
-        if self.damaged || slot.looks.load(Relaxed) == 0 {
+        if self.damaged || slot.samples.load(Relaxed) == 0 {
             return None;
         }
         let mut damaged = false;
@@ -329,27 +329,27 @@ impl QueueSnapshot {
         let full = grown(&mut self.full, slot.full.load(Relaxed));
         let empty = grown(&mut self.empty, slot.empty.load(Relaxed));
         let weight = grown(&mut self.weight, slot.weight.load(Relaxed));
-        let looks = grown(&mut self.looks, slot.looks.load(Relaxed));
+        let samples = grown(&mut self.samples, slot.samples.load(Relaxed));
         self.damaged = damaged;
         if damaged {
             return None;
         }
         let capacity = slot.capacity.load(Relaxed);
         let most = u64::from(u32::MAX) as f64 * weight as f64;
-        let places = slot.places.load(Relaxed);
-        let all_active = f64::from(places) * active_of as f64;
+        let concurrency = slot.concurrency.load(Relaxed);
+        let all_active = f64::from(concurrency) * active_of as f64;
         Some(QueueSample {
             name: self.name.clone(),
             loop_name: slot.loop_name.get(),
             capacity: (capacity > 0).then_some(capacity),
             last: slot.last.load(Relaxed) != 0,
-            looks,
+            samples,
             weight_ns: weight,
             empty_ns: empty.min(weight),
             full_ns: full.min(weight),
             depth_ns: (depth_us as f64 * 1e3).min(most),
             deepest: slot.deepest.swap(0, Relaxed),
-            places: (places > 0).then_some(places),
+            concurrency: (concurrency > 0).then_some(concurrency),
             active_of_ns: active_of,
             active_ns: (active_us as f64 * 1e3).min(all_active),
             ..QueueSample::default()

@@ -285,7 +285,7 @@ fn a_queue_has_its_empty_and_full_time() {
     let after = read(&mut reader).queues.remove(0);
 
     assert_eq!(
-        (sample.looks, sample.capacity, sample.last),
+        (sample.samples, sample.capacity, sample.last),
         (3, Some(4), true)
     );
     assert_eq!(
@@ -293,7 +293,7 @@ fn a_queue_has_its_empty_and_full_time() {
         (Some(0.3), Some(0.1), Some(1.0))
     );
     assert_eq!((sample.deepest, after.deepest), (4, 0));
-    assert_eq!((after.looks, after.empty()), (0, None));
+    assert_eq!((after.samples, after.empty()), (0, None));
 }
 
 #[test]
@@ -363,7 +363,7 @@ fn a_replacement_worker_adds_to_the_same_label() {
 
     assert_eq!((delta.stages.len(), delta.queues.len()), (1, 1));
     assert_eq!(
-        (delta.stages[0].time.count(), delta.queues[0].looks),
+        (delta.stages[0].time.count(), delta.queues[0].samples),
         (2, 2)
     );
 }

@@ -163,7 +163,7 @@ impl Parts {
                 if let Some(capacity) = latest.capacity {
                     *queue.capacity.get_or_insert(0) += u64::from(capacity);
                 }
-                seen += latest.seen_ms;
+                seen += latest.sampled_ms;
                 empty += latest.empty_ms;
                 full += latest.full_ms;
             }

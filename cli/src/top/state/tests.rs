@@ -134,8 +134,8 @@ fn queues_of_several_processes_are_one_and_keep_their_looks() {
         name: "decoded".into(),
         worker: Some(worker.into()),
         capacity: Some(4),
-        looks: 10,
-        seen_ms: 1000.0,
+        samples: 10,
+        sampled_ms: 1000.0,
         empty_ms,
         depth,
         ..QueueTick::default()

@@ -1,7 +1,7 @@
 //! Tests that records are encoded as lines and decoded again.
 
 use headspace_agent::model::record::{
-    FloorRecord, OtherLoop, ProbeRecord, RunRecord, SummaryRecord,
+    FloorRecord, LineRecord, OtherLoop, ProbeRecord, RunRecord, SummaryRecord,
 };
 use proptest::prelude::*;
 
@@ -86,9 +86,14 @@ fn encoding_omits_only_the_items_with_a_required_number_that_is_not_finite() {
         seconds,
         ..OtherLoop::default()
     };
+    let line_record = |predicted_step_ms| LineRecord {
+        predicted_step_ms,
+        ..LineRecord::default()
+    };
     let summary = SummaryRecord {
         elapsed_s: f64::NEG_INFINITY,
         other_loops: vec![other_loop("a", f64::NAN), other_loop("b", 2.0)],
+        lines: vec![line_record(f64::NAN), line_record(30.0)],
         ..SummaryRecord::default()
     };
 
@@ -97,6 +102,7 @@ fn encoding_omits_only_the_items_with_a_required_number_that_is_not_finite() {
     };
 
     assert_eq!(read.other_loops, [other_loop("b", 2.0)]);
+    assert_eq!(read.lines, [line_record(30.0)]);
     assert_eq!(read.elapsed_s.to_bits(), 0.0_f64.to_bits());
 }
 
@@ -115,7 +121,30 @@ fn a_floor_that_is_not_finite_is_replaced_by_a_reason() {
     assert_eq!(read.floor, None);
     assert_eq!(
         read.reason.as_deref(),
-        Some("the floor came out as no number")
+        Some("the floor is not a finite number")
+    );
+}
+
+#[test]
+fn queues_of_the_first_version_are_read_by_their_old_names() {
+    let now = line(&test_records::record(
+        0,
+        RecordBody::Tick(test_records::tick_with_stages(0)),
+    ));
+    let now = String::from_utf8(now).unwrap();
+    let mut then = now.clone();
+    for (new, old) in [
+        (r#""samples":100"#, r#""looks":100"#),
+        (r#""sampled_ms""#, r#""seen_ms""#),
+        (r#""concurrency":4,"active""#, r#""places":4,"active""#),
+    ] {
+        assert!(then.contains(new), "{new} in {then}");
+        then = then.replace(new, old);
+    }
+
+    assert_eq!(
+        decode(then.as_bytes()).unwrap(),
+        decode(now.as_bytes()).unwrap()
     );
 }
 

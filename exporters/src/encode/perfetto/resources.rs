@@ -99,7 +99,7 @@ impl Resources {
 fn take_queue(queue: &QueueTick, process: Track, until: u64, to: &mut Writer) {
     let name = name_with_worker(&queue.name, queue.worker.as_deref());
     let group = to.below(process, "queues");
-    let from = until.saturating_sub(nanos(queue.seen_ms));
+    let from = until.saturating_sub(nanos(queue.sampled_ms));
     let help = match queue.capacity {
         Some(capacity) => {
             format!("Mean number of items since the previous sample, of at most {capacity}")

@@ -251,7 +251,7 @@ fn the_busy_counter_of_a_stage_covers_the_time_since_its_last_report() {
     let queue = QueueTick {
         name: "decoded".into(),
         depth: 2.5,
-        seen_ms: 1000.0,
+        sampled_ms: 1000.0,
         ..QueueTick::default()
     };
     let with = |t: &mut TickRecord| t.stages = vec![stage.clone()];

@@ -172,7 +172,7 @@ fn queue_of(worker: Option<&str>) -> QueueTick {
         name: "decoded".into(),
         worker: worker.map(ToOwned::to_owned),
         depth: 3.0,
-        seen_ms: 900.0,
+        sampled_ms: 900.0,
         ..QueueTick::default()
     }
 }

@@ -69,7 +69,7 @@ impl Snapshot {
         self.set(&metric::QUEUE_DEPTH, of(), entry.depth);
         let capacity = entry.capacity.map(f64::from);
         self.set(&metric::QUEUE_CAPACITY, of(), capacity);
-        self.add(&metric::QUEUE_TIME, of(), entry.seen_ms / 1e3);
+        self.add(&metric::QUEUE_TIME, of(), entry.sampled_ms / 1e3);
         self.add(&metric::QUEUE_EMPTY_TIME, of(), entry.empty_ms / 1e3);
         self.add(&metric::QUEUE_FULL_TIME, of(), entry.full_ms / 1e3);
     }

@@ -594,7 +594,7 @@ fn with_pipeline() -> SummaryRecord {
         queues: vec![
             QueueSummary {
                 active: Some(0.94),
-                places: Some(4),
+                concurrency: Some(4),
                 ..queue("readers", None, 0.0, 98.0)
             },
             queue("read", Some(4), 3.96, 0.3),
@@ -736,7 +736,7 @@ fn verdict_shows_the_last_queue_those_around_the_bottleneck_and_those_of_pools()
     summary.queues[2].name = "after read".to_owned();
     for pool in [5, 6] {
         summary.queues[pool].active = Some(1.0);
-        summary.queues[pool].places = Some(1);
+        summary.queues[pool].concurrency = Some(1);
     }
 
     let verdict_of = |summary: &SummaryRecord| -> Vec<String> {

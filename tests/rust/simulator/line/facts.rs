@@ -136,7 +136,7 @@ fn queue(line: &Line, seen: &Seen, s: usize) -> QueueSummary {
 fn pool(seen: &Seen, threads: u32) -> QueueSummary {
     QueueSummary {
         name: "pool".to_owned(),
-        places: Some(threads),
+        concurrency: Some(threads),
         active: Some(seen.working_ms / seen.ms),
         ..QueueSummary::default()
     }
