@@ -233,7 +233,8 @@ def queues(runs: Runs) -> dict[str, Record]:
         for entry in tick.get("queues", []):
             before = found.get(entry["name"], {})
             sums = {
-                key: before.get(key, 0) + entry[key] for key in ("sampled_ms", "empty_ms", "full_ms")
+                key: before.get(key, 0) + entry[key]
+                for key in ("sampled_ms", "empty_ms", "full_ms")
             }
             found[entry["name"]] = {**entry, **sums}
     return found

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from sys import modules
 
-from headspace._loops.proxy import Proxy, make_replacement
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,25 +24,32 @@ _HOLDERS = (
 _FUNCTIONS = ("prepare_data_loader", "skip_first_batches")
 
 
-def replace_functions() -> None:
-    """Wrap what Accelerate makes from a wrapped loader from now on."""
+def replace_functions(proxy: type, make_replacement: Callable[[Any, Any], Any]) -> None:
+    """Wrap what Accelerate makes from a wrapped loader from now on.
+
+    Args:
+        proxy: The base class of wrapped loaders.
+        make_replacement: Wraps the second loader as the first one is wrapped.
+    """
     originals = modules.get("accelerate.data_loader")
     for name in _FUNCTIONS:
         original = getattr(originals, name, None)
         if original is None or hasattr(original, "_headspace_original"):
             continue
-        replacement = _wrapping_its_result(original)
+        replacement = _wrapping_its_result(original, proxy, make_replacement)
         for holder in map(modules.get, _HOLDERS):
             if vars(holder or original).get(name) is original:
                 setattr(holder, name, replacement)
 
 
-def _wrapping_its_result(function: Callable[..., Any]) -> Callable[..., Any]:
+def _wrapping_its_result(
+    function: Callable[..., Any], proxy: type, make_replacement: Callable[[Any, Any], Any]
+) -> Callable[..., Any]:
     from functools import wraps
 
     @wraps(function)
     def make_loader(dataloader: Any, *args: Any, **kwargs: Any) -> Any:
-        if not issubclass(type(dataloader), Proxy):
+        if not issubclass(type(dataloader), proxy):
             return function(dataloader, *args, **kwargs)
         made = function(dataloader._headspace_wrapped, *args, **kwargs)
         return make_replacement(dataloader, made)

@@ -95,9 +95,7 @@ class Proxy(metaclass=ProxyType):
         ):
             return getattr(iter(self), name)
         if name == _ACCELERATE_PREPARES:
-            from headspace._loops.accelerate import replace_functions
-
-            replace_functions()
+            replace_accelerate()
         return getattr(self._headspace_wrapped, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -142,6 +140,13 @@ def _iterate(proxy: Proxy) -> Any:
     wrapped = proxy._headspace_wrapped
     loop, role = proxy._headspace_loops.begin_epoch(wrapped)
     return nesting.begin_epoch(loop, wrapped, role, torch_loader(wrapped))
+
+
+def replace_accelerate() -> None:
+    """Wrap the loaders that Accelerate makes from wrapped ones from now on."""
+    from headspace._loops.accelerate import replace_functions
+
+    replace_functions(Proxy, make_replacement)
 
 
 def make_replacement(template: Proxy, made: Any) -> Any:

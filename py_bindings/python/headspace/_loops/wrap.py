@@ -6,7 +6,7 @@ from _weakref import ref
 
 from headspace import _settings
 from headspace._loops import names
-from headspace._loops.proxy import Proxy, make_proxy
+from headspace._loops.proxy import Proxy, make_proxy, replace_accelerate
 from headspace._session import lifecycle
 
 TYPE_CHECKING = False
@@ -76,9 +76,7 @@ def wrap(
     if issubclass(type(wrapped), Proxy):
         wrapped = wrapped._headspace_wrapped  # A loader that is wrapped twice is timed once.
     if type(wrapped).__module__ == "accelerate.data_loader":
-        from headspace._loops.accelerate import replace_functions
-
-        replace_functions()
+        replace_accelerate()
     if not (hasattr(type(wrapped), "__iter__") or hasattr(type(wrapped), "__getitem__")):
         raise TypeError(
             f"`wrap` takes something that can be iterated, not `{type(wrapped).__name__}`"
