@@ -146,6 +146,22 @@ def test_report_writes_the_stacks_for_other_viewers(program: Programs, tmp_path:
     assert f"slow_line.py:{line_of('sleep')}" in most[-2]
 
 
+def test_a_perfetto_trace_has_the_stacks_of_each_stage(program: Programs, tmp_path: Path) -> None:
+    test_perfetto = pytest.importorskip("test_perfetto")
+    run = ran(program, "inline", "sleep")
+    done = test_perfetto.report(run.folder, tmp_path / "run.pftrace")
+    assert done.returncode == 0, done.stderr
+
+    slices = test_perfetto.shown(tmp_path / "run.pftrace").slices["rank 0/stacks of load (totals)"]
+    name = f"work slow_line.py:{line_of('sleep')}"
+    (slow,) = (part for part in slices if part.name == name)
+    assert (slow.notes["does"], slow.notes["line"]) == ("sleeps", line_of("sleep"))
+    step_ms = run.summary()["lines"][0]["predicted_step_ms"]
+    assert slow.notes["step at half, ms"] == pytest.approx(step_ms)
+    longest = max(part.end - part.start for part in slices)
+    assert slow.end - slow.start == pytest.approx(longest, rel=0.3)
+
+
 def test_workers_that_may_not_be_read_cause_one_notice(program: Programs) -> None:
     run = ran(program, "pool", "sleep", steps=400, name="undumpable.py")
     assert all(line["stage"] is None for line in run.summary()["lines"])

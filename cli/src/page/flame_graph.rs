@@ -3,11 +3,10 @@
 //! The outermost call is at the top. The width of a call is its share of the samples, and its colour is the gain
 //! in the step if its line took half its time. Calls of libraries around all of the user's code are one call.
 
-use headspace_agent::model::record::{
-    FrameRecord, LineRecord, StackRecord, StacksRecord, SummaryRecord,
-};
+use headspace_agent::model::record::{FrameRecord, LineRecord, StacksRecord, SummaryRecord};
 use headspace_agent::wording::units::{duration_ms, duration_s, percent};
-use headspace_agent::wording::verdict::{does, place_in_file};
+use headspace_agent::wording::verdict::place_in_file;
+use headspace_exporters::encode::stacks::call_tree::{Call, CallTree, call_trees};
 use maud::{Markup, html};
 
 /// Maximum number of graphs: those with the longest time.
@@ -28,102 +27,33 @@ const ROW: usize = 23;
 /// Calls with a smaller share of their graph have no text.
 const LEAST_TEXT: f64 = 0.06;
 
-/// All stacks of a stage, or of the loop's own part.
-struct Place<'a> {
-    stage: Option<&'a str>,
-    seconds: f64,
-    stacks: Vec<&'a StackRecord>,
-}
-
-/// A call with the calls that it makes.
-#[derive(Debug, Default, PartialEq)]
-struct Call {
-    /// Number of its frame.
-    frame: u32,
-    seconds: f64,
-    /// What the thread does in the call itself.
-    does: Option<&'static str>,
-    calls: Vec<Call>,
-}
-
-impl Call {
-    /// Adds a stack below this call.
-    fn add(&mut self, frames: &[u32], stack: &StackRecord) {
-        self.seconds += stack.seconds;
-        let Some((first, rest)) = frames.split_first() else {
-            self.does = Some(does(stack.kind, stack.waits_for));
-            return;
-        };
-        let known = self.calls.iter().position(|call| call.frame == *first);
-        let index = known.unwrap_or_else(|| {
-            self.calls.push(Self {
-                frame: *first,
-                ..Self::default()
-            });
-            self.calls.len() - 1
-        });
-        self.calls[index].add(rest, stack);
-    }
-
-    /// Orders the calls by time, the longest first.
-    fn sort(&mut self) {
-        self.calls.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
-        self.calls.iter_mut().for_each(Self::sort);
-    }
-
-    fn depth(&self) -> usize {
-        1 + self.calls.iter().map(Self::depth).max().unwrap_or(0)
-    }
-}
-
 /// The graphs of a rank. Empty without stacks.
 pub(super) fn flame_graphs(stacks: Option<&StacksRecord>, summary: &SummaryRecord) -> Markup {
     let Some(stacks) = stacks else {
         return html! {};
     };
-    let mut places = places(&stacks.stacks);
-    places.truncate(MOST_PLACES);
+    let mut trees = call_trees(stacks);
+    trees.truncate(MOST_PLACES);
     let best = summary
         .lines
         .iter()
         .filter_map(|line| gain_pct(summary, line));
     let best = best.fold(0.0, f64::max);
     html! {
-        @if !places.is_empty() {
+        @if !trees.is_empty() {
             p.legend {
                 "Width: share of the samples. Colour: gain in the step if the line took half its time, up to "
                 (percent(best, 0)) " %. Grey: no gain."
             }
         }
-        @for place in &places {
+        @for tree in trees {
             h3 {
-                (place.stage.unwrap_or("compute"))
-                small { " " (duration_s(place.seconds)) " of samples" }
+                (tree.stage.unwrap_or("compute"))
+                small { " " (duration_s(tree.seconds)) " of samples" }
             }
-            (Graph { stacks, summary, place, best }.draw())
+            (Graph { stacks, summary, tree: &tree, best }.draw())
         }
     }
-}
-
-/// The places with stacks, those with the longest time first.
-fn places(stacks: &[StackRecord]) -> Vec<Place<'_>> {
-    let mut places: Vec<Place<'_>> = Vec::new();
-    for stack in stacks {
-        let stage = stack.stage.as_deref();
-        let known = places.iter().position(|place| place.stage == stage);
-        let index = known.unwrap_or_else(|| {
-            places.push(Place {
-                stage,
-                seconds: 0.0,
-                stacks: Vec::new(),
-            });
-            places.len() - 1
-        });
-        places[index].seconds += stack.seconds;
-        places[index].stacks.push(stack);
-    }
-    places.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
-    places
 }
 
 /// Gain of a line, in percent of the step.
@@ -136,7 +66,7 @@ fn gain_pct(summary: &SummaryRecord, line: &LineRecord) -> Option<f64> {
 struct Graph<'a> {
     stacks: &'a StacksRecord,
     summary: &'a SummaryRecord,
-    place: &'a Place<'a>,
+    tree: &'a CallTree<'a>,
     /// The largest gain of all lines, which has the strongest colour.
     best: f64,
 }
@@ -154,12 +84,12 @@ struct Bar<'a> {
 
 impl Graph<'_> {
     fn draw(&self) -> Markup {
-        let (outer, root) = fold(tree(self.place), &self.stacks.frames);
+        let (outer, calls) = fold(self.tree.calls.clone(), &self.stacks.frames);
         let mut bars = Vec::new();
-        self.place_calls(&root.calls, 0, 0.0, None, &mut bars);
+        self.place_calls(&calls, 0, 0.0, None, &mut bars);
         let top = usize::from(outer > 0);
-        let rows = top + root.depth().saturating_sub(1).min(MOST_ROWS);
-        let label = format!("Flame graph of {}", self.place.stage.unwrap_or("compute"));
+        let rows = top + depth(&calls).min(MOST_ROWS);
+        let label = format!("Flame graph of {}", self.tree.stage.unwrap_or("compute"));
         html! {
             svg.flame role="img" aria-label=(label) width="100%" height=(rows * ROW) {
                 @if outer > 0 {
@@ -181,7 +111,7 @@ impl Graph<'_> {
     ) {
         let mut left = left;
         for call in calls {
-            let width = call.seconds / self.place.seconds;
+            let width = call.seconds / self.tree.seconds;
             if width >= LEAST_SHARE && row < MOST_ROWS {
                 let line = self.line(call.frame).or(around);
                 bars.push(Bar {
@@ -202,7 +132,7 @@ impl Graph<'_> {
         let frame = self.stacks.frames.get(frame as usize)?;
         let mut lines = self.summary.lines.iter();
         lines.find(|line| {
-            line.stage.as_deref() == self.place.stage
+            line.stage.as_deref() == self.tree.stage
                 && line.file == frame.file
                 && line.line == frame.line
         })
@@ -256,37 +186,33 @@ impl Graph<'_> {
     }
 }
 
-/// The calls of a place, below a call without a frame.
-fn tree(place: &Place<'_>) -> Call {
-    let mut root = Call::default();
-    for stack in &place.stacks {
-        root.add(&stack.frames, stack);
-    }
-    root.sort();
-    root
-}
-
 /// Removes the outermost calls if all stacks have them and none is the user's. Returns their number.
-fn fold(mut root: Call, frames: &[FrameRecord]) -> (usize, Call) {
+fn fold(mut calls: Vec<Call>, frames: &[FrameRecord]) -> (usize, Vec<Call>) {
     let mut outer = 0;
     loop {
         let is_library = |call: &Call| {
             let frame = frames.get(call.frame as usize);
             frame.is_some_and(|frame| !frame.own) && !call.calls.is_empty()
         };
-        match &mut root.calls[..] {
+        match &mut calls[..] {
             [only] if is_library(only) => {
-                root = std::mem::take(only);
+                calls = std::mem::take(&mut only.calls);
                 outer += 1;
             }
-            _ => return (outer, root),
+            _ => return (outer, calls),
         }
     }
+}
+
+fn depth(calls: &[Call]) -> usize {
+    let below = |call: &Call| 1 + depth(&call.calls);
+    calls.iter().map(below).max().unwrap_or(0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headspace_agent::model::record::StackRecord;
 
     fn frame(function: &str, line: u32, own: bool) -> FrameRecord {
         FrameRecord {
@@ -338,23 +264,12 @@ mod tests {
     }
 
     #[test]
-    fn stacks_with_the_same_calls_share_them_and_outer_calls_of_libraries_are_folded() {
+    fn outer_calls_of_libraries_are_folded() {
         let stacks = stacks();
-        let places = places(&stacks.stacks);
-        assert_eq!(places[0].stage, Some("fetch"));
+        let (outer, calls) = fold(call_trees(&stacks)[0].calls.clone(), &stacks.frames);
 
-        let (outer, root) = fold(tree(&places[0]), &stacks.frames);
-
-        assert_eq!(outer, 1);
-        assert_eq!(root.calls.len(), 1, "both stacks are in `load`");
-        let load = &root.calls[0];
-        assert_eq!((load.frame, load.seconds), (1, 4.0));
-        let inner: Vec<_> = load
-            .calls
-            .iter()
-            .map(|call| (call.frame, call.seconds))
-            .collect();
-        assert_eq!(inner, [(2, 3.0), (3, 1.0)], "the longest first");
+        assert_eq!((outer, calls.len()), (1, 1));
+        assert_eq!((calls[0].frame, depth(&calls)), (1, 2));
     }
 
     #[test]

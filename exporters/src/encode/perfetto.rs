@@ -1,5 +1,5 @@
 //! Converts a run to a trace for Perfetto's viewer (`ui.perfetto.dev`). Each rank is a process, with
-//! slices for its loops, counters for its readings, and its notices.
+//! slices for its loops, counters for its readings, its notices, and its sampled stacks.
 //!
 //! Records are added one by one and return bytes, so a long run needs no more memory than the counts of
 //! its ticks. Ranks come one after the other. The records of a rank come in the order of their
@@ -9,12 +9,13 @@ mod clock;
 mod loops;
 mod resources;
 pub mod schema;
+mod stacks;
 mod tracks;
 
 use std::collections::{BTreeMap, HashSet};
 
 use headspace_agent::model::record::{
-    LoopTick, NoticeRecord, RunRecord, Severity, SummaryRecord, TickRecord,
+    LoopTick, NoticeRecord, RunRecord, Severity, StacksRecord, SummaryRecord, TickRecord,
 };
 use headspace_agent::model::{Record, RecordBody};
 
@@ -51,6 +52,7 @@ struct Process {
     loops: BTreeMap<String, Loop>,
     resources: Resources,
     summary: Option<Box<SummaryRecord>>,
+    stacks: Option<Box<StacksRecord>>,
     /// Time of the latest record, in nanoseconds of the trace's clock.
     until: u64,
 }
@@ -110,6 +112,7 @@ impl PerfettoTrace {
             loops: BTreeMap::new(),
             resources: Resources::default(),
             summary: None,
+            stacks: None,
             until: 0,
         });
     }
@@ -147,7 +150,8 @@ impl Process {
             RecordBody::Probe(probe) => self.loop_of(&probe.loop_name, to).probe(probe, to),
             RecordBody::Notice(notice) => self.notice(notice, at, to),
             RecordBody::Summary(summary) => self.summary = Some(summary.clone()),
-            RecordBody::Run(_) | RecordBody::Stacks(_) => {}
+            RecordBody::Stacks(stacks) => self.stacks = Some(stacks.clone()),
+            RecordBody::Run(_) => {}
         }
     }
 
@@ -206,6 +210,13 @@ impl Process {
         let Some(times) = self.times else { return };
         for entry in self.loops.values_mut() {
             entry.finish(times.at, to);
+        }
+        if let Some(stacks) = &self.stacks {
+            let lines = self
+                .summary
+                .as_ref()
+                .map_or(&[][..], |summary| &summary.lines);
+            stacks::draw(stacks, lines, self.track, times.began, to);
         }
         let until = self.until.max(times.began);
         let track = to.below(self.track, "run");

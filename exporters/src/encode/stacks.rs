@@ -3,6 +3,7 @@
 //! Both formats get the same stacks: those of each stage, and those of the loop's own part as `compute`. A stack
 //! that waits ends in a frame that says for what.
 
+pub mod call_tree;
 pub mod collapsed;
 pub mod speedscope;
 
@@ -41,12 +42,12 @@ fn wait(stack: &StackRecord) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use headspace_agent::model::stack::WaitFor;
 
     /// Two stacks of a stage, one that waits, and one of the loop.
-    pub(super) fn example() -> StacksRecord {
+    pub(crate) fn example() -> StacksRecord {
         let frame = |function: &str, line| FrameRecord {
             file: "/home/me/data.py".to_owned(),
             line,

@@ -3,12 +3,13 @@ use std::collections::HashMap;
 use headspace_agent::model::Distribution;
 use headspace_agent::model::distribution::DistributionRecord;
 use headspace_agent::model::record::{
-    EpochRecord, Phase, Phase::Live, Phase::Replay, ProbeRecord, QueueTick, StageTick, WindowRecord,
+    EpochRecord, LineRecord, Phase, Phase::Live, Phase::Replay, ProbeRecord, QueueTick, StageTick,
+    WindowRecord,
 };
 use proptest::prelude::*;
 use prost::Message;
 
-use super::super::test_records;
+use super::super::{stacks, test_records};
 use super::schema::{Data, EventType, Trace, TrackEvent};
 use super::*;
 
@@ -103,6 +104,42 @@ fn tick(at: u64, edit: impl FnOnce(&mut TickRecord)) -> Record {
     };
     edit(&mut tick);
     test_records::record((100 + at) * S, RecordBody::Tick(tick))
+}
+
+#[test]
+fn stacks_are_nested_slices_whose_lengths_are_totals() {
+    let stacks = stacks::tests::example();
+    let line = LineRecord {
+        stage: Some("fetch".into()),
+        file: stacks.frames[1].file.clone(),
+        line: 7,
+        predicted_step_ms: 12.5,
+        ..LineRecord::default()
+    };
+    let summary = SummaryRecord {
+        lines: vec![line],
+        ..SummaryRecord::default()
+    };
+    let last = |body| test_records::record(102 * S, body);
+    let whole = written(&[
+        tick(1, |_| {}),
+        last(RecordBody::Stacks(Box::default())),
+        last(RecordBody::Stacks(Box::new(stacks))),
+        last(RecordBody::Summary(Box::new(summary))),
+    ]);
+
+    let track = "rank 0/stacks of fetch (totals)";
+    let slices = &slices(&whole)[track];
+    let begin = 100 * S;
+    let read = (begin, begin + 3 * S / 2, "read; all data.py:7".to_owned());
+    let load = (begin, begin + 2 * S, "load data.py:5".to_owned());
+    assert_eq!(slices, &[read, load]);
+    let events = events(&whole);
+    let gains = events.iter().filter(|(_, name, event)| {
+        let has = |note: &schema::DebugAnnotation| note.name == "step at half, ms";
+        name == track && event.debug_annotations.iter().any(has)
+    });
+    assert_eq!(gains.count(), 1, "only the line with a gain");
 }
 
 #[test]

@@ -55,6 +55,11 @@ impl Writer {
         self.find(parent, name, None, None)
     }
 
+    /// The child track with that name, and a text that the viewer shows for it.
+    pub(super) fn described(&mut self, parent: Track, name: &str, help: &str) -> Track {
+        self.find(parent, name, None, Some(help))
+    }
+
     /// The child counter track with that name and unit.
     pub(super) fn counter(
         &mut self,
