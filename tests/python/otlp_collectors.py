@@ -21,6 +21,10 @@ import trustme
 from google.protobuf import json_format
 from opentelemetry.proto.collector.logs.v1 import logs_service_pb2, logs_service_pb2_grpc
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
+from opentelemetry.proto.collector.profiles.v1development import (
+    profiles_service_pb2,
+    profiles_service_pb2_grpc,
+)
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 
 
@@ -58,6 +62,8 @@ class Collector:
     spans: list[Any] = field(default_factory=list)
     #: Log records, each with the attributes of its resource.
     logs: list[tuple[Any, dict[str, Any]]] = field(default_factory=list)
+    #: Requests for profiles.
+    profiles: list[Any] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     arrived: list[float] = field(default_factory=list)
 
@@ -90,8 +96,12 @@ class Collector:
                     ]
         return found
 
-    def take(self, metrics: Any = None, spans: Any = None, logs: Any = None) -> None:
+    def take(
+        self, metrics: Any = None, spans: Any = None, logs: Any = None, profiles: Any = None
+    ) -> None:
         self.arrived.append(time.monotonic())
+        if profiles is not None:
+            self.profiles.append(profiles)
         if metrics is not None:
             self.metrics.append(metrics)
         if spans is not None:
@@ -186,6 +196,10 @@ def parse(path: str, kind: str, body: bytes, collector: Collector) -> None:
         "/v1/metrics": ("metrics", metrics_service_pb2.ExportMetricsServiceRequest()),
         "/v1/traces": ("spans", trace_service_pb2.ExportTraceServiceRequest()),
         "/v1/logs": ("logs", logs_service_pb2.ExportLogsServiceRequest()),
+        "/v1development/profiles": (
+            "profiles",
+            profiles_service_pb2.ExportProfilesServiceRequest(),
+        ),
     }[path]
     if kind == "application/json":
         found = json.loads(body)
@@ -246,10 +260,17 @@ def grpc_collector(
             collector.take(logs=request)
             return logs_service_pb2.ExportLogsServiceResponse()
 
+    class Profiles(profiles_service_pb2_grpc.ProfilesServiceServicer):  # type: ignore[misc]
+        def Export(self, request: Any, context: Any) -> Any:
+            heed(context)
+            collector.take(profiles=request)
+            return profiles_service_pb2.ExportProfilesServiceResponse()
+
     server = grpc.server(futures.ThreadPoolExecutor(4))
     metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(Metrics(), server)
     trace_service_pb2_grpc.add_TraceServiceServicer_to_server(Traces(), server)
     logs_service_pb2_grpc.add_LogsServiceServicer_to_server(Logs(), server)
+    profiles_service_pb2_grpc.add_ProfilesServiceServicer_to_server(Profiles(), server)
     if tls is None:
         port = server.add_insecure_port("127.0.0.1:0")
     else:

@@ -6,6 +6,7 @@
 
 pub mod logs;
 pub mod metrics;
+pub mod profiles;
 pub mod resource;
 pub mod spans;
 pub mod trace_ids;

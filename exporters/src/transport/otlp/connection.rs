@@ -5,11 +5,12 @@ use std::time::Duration;
 use headspace_agent::notice::Notice;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 
 use super::grpc::Grpc;
 use super::http::Http;
-use super::outcome::{Sent, refused_logs, refused_points, refused_spans};
+use super::outcome::{Sent, refused_logs, refused_points, refused_profiles, refused_spans};
 use super::settings::{Protocol, Target};
 
 /// The connection to one service of a collector.
@@ -45,6 +46,13 @@ impl Connection {
         match self {
             Self::Http(http) => http.send(&message, limit, refused_logs),
             Self::Grpc(grpc) => grpc.logs(message, limit),
+        }
+    }
+
+    pub(super) fn profiles(&self, message: ExportProfilesServiceRequest, limit: Duration) -> Sent {
+        match self {
+            Self::Http(http) => http.send(&message, limit, refused_profiles),
+            Self::Grpc(grpc) => grpc.profiles(message, limit),
         }
     }
 }

@@ -13,6 +13,9 @@ use opentelemetry_proto::tonic::collector::logs::v1::{
 use opentelemetry_proto::tonic::collector::metrics::v1::{
     ExportMetricsServiceRequest, metrics_service_client::MetricsServiceClient,
 };
+use opentelemetry_proto::tonic::collector::profiles::v1development::{
+    ExportProfilesServiceRequest, profiles_service_client::ProfilesServiceClient,
+};
 use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTraceServiceRequest, trace_service_client::TraceServiceClient,
 };
@@ -25,7 +28,8 @@ use tonic_types::StatusExt;
 
 use super::super::background::{Failure, Retry};
 use super::outcome::{
-    Refused, Sent, outcome, public_address, refused_logs, refused_points, refused_spans,
+    Refused, Sent, outcome, public_address, refused_logs, refused_points, refused_profiles,
+    refused_spans,
 };
 use super::settings::Target;
 
@@ -101,6 +105,15 @@ impl Grpc {
         }
         let answer = client.export(self.request(message));
         self.wait_for(limit, answer, refused_logs)
+    }
+
+    pub(super) fn profiles(&self, message: ExportProfilesServiceRequest, limit: Duration) -> Sent {
+        let mut client = ProfilesServiceClient::new(self.channel.clone());
+        if self.target.gzip {
+            client = client.send_compressed(CompressionEncoding::Gzip);
+        }
+        let answer = client.export(self.request(message));
+        self.wait_for(limit, answer, refused_profiles)
     }
 
     fn request<M>(&self, message: M) -> Request<M> {

@@ -122,6 +122,7 @@ fn refused_in_json(answer: &[u8]) -> Option<Refused> {
         ("rejectedDataPoints", "data points"),
         ("rejectedSpans", "spans"),
         ("rejectedLogRecords", "log records"),
+        ("rejectedProfiles", "profiles"),
     ]
     .into_iter()
     .find_map(|(field, what)| {

@@ -1,4 +1,4 @@
-//! Exports to an OpenTelemetry collector: metrics and logs, and spans on request.
+//! Exports to an OpenTelemetry collector: metrics and logs, and spans and profiles on request.
 //!
 //! Each signal is a separate destination with its own thread ([`background`](super::background)). A collector
 //! that is slow, unreachable or faulty therefore does not delay the training. A signal that is refused
@@ -20,7 +20,7 @@ use opentelemetry_sdk::resource::EnvResourceDetector;
 
 use self::connection::Connection;
 use self::settings::{Arguments, Settings, Target};
-use self::signals::{Items, Metrics, Sender};
+use self::signals::{Items, Metrics, Sender, Stacks};
 use super::background::{BackgroundExporter, Deliver, Pace, State};
 use crate::encode::otlp::logs::{Context, Logs};
 use crate::encode::otlp::resource::Process;
@@ -62,6 +62,7 @@ pub fn open(arguments: &Arguments, local_rank: u32, world_size: u32) -> std::io:
     let metrics = connect(settings.metrics);
     let traces = connect(settings.traces);
     let logs = connect(settings.logs);
+    let profiles = connect(settings.profiles);
     let parent = if traces.is_some() || logs.is_some() {
         read_parent(std::env::var(PARENT).ok(), &mut notices)
     } else {
@@ -84,6 +85,9 @@ pub fn open(arguments: &Arguments, local_rank: u32, world_size: u32) -> std::io:
     if let Some(connection) = logs {
         let logs = Items::new(Logs::new(context));
         exporters.push(start(logs, connection, &process, pace)?);
+    }
+    if let Some(connection) = profiles {
+        exporters.push(start(Stacks::default(), connection, &process, pace)?);
     }
     Ok((exporters, notices))
 }

@@ -3,6 +3,7 @@
 use ::http::Uri;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceResponse;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;
+use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceResponse;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 
 use super::super::background::Failure;
@@ -31,6 +32,13 @@ pub(super) fn refused_logs(answer: ExportLogsServiceResponse) -> Option<Refused>
     let partial = answer.partial_success?;
     let count = partial.rejected_log_records;
     Some((count, "log records", partial.error_message))
+}
+
+/// What the profiles service refused.
+pub(super) fn refused_profiles(answer: ExportProfilesServiceResponse) -> Option<Refused> {
+    let partial = answer.partial_success?;
+    let count = partial.rejected_profiles;
+    Some((count, "profiles", partial.error_message))
 }
 
 /// The outcome of a request that the service answered.

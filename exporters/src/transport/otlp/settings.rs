@@ -60,6 +60,8 @@ pub struct Settings {
     pub traces: Option<Target>,
     /// Where log records are sent; absent if disabled.
     pub logs: Option<Target>,
+    /// Where profiles are sent; absent if not requested.
+    pub profiles: Option<Target>,
     /// Interval and time limit of exports.
     pub pace: Pace,
     /// One notice for each refused setting.
@@ -122,12 +124,17 @@ impl Settings {
         let wants_spans = arguments.spans && exported("TRACES");
         let traces = wants_spans.then(|| reader.target("TRACES", "v1/traces", arguments));
         let logs = exported("LOGS").then(|| reader.target("LOGS", "v1/logs", arguments));
+        // The signal is in development, so it is off by default.
+        let wants_profiles = lookup("OTEL_PROFILES_EXPORTER").is_some() && exported("PROFILES");
+        let profiles =
+            wants_profiles.then(|| reader.target("PROFILES", "v1development/profiles", arguments));
         let of_environment = reader.read("OTEL_METRIC_EXPORT_INTERVAL", millis);
         let export_timeout = reader.read("OTEL_METRIC_EXPORT_TIMEOUT", millis);
         Self {
             metrics,
             traces,
             logs,
+            profiles,
             pace: Pace {
                 interval: arguments.interval.or(of_environment).unwrap_or(INTERVAL),
                 timeout: arguments

@@ -1,7 +1,7 @@
 //! Keeps the state of each OpenTelemetry signal, and delivers it.
 //!
-//! Metrics are a state: each export sends all current values. Spans and log records are items: each is
-//! sent once, and waits in a queue until then.
+//! Metrics are a state: each export sends all current values. So are the stacks: each export sends what was added
+//! since the last one. Spans and log records are items: each is sent once, and waits in a queue until then.
 
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use super::connection::Connection;
 use super::outcome::Sent;
 use crate::encode::otlp::logs::{self, Logs};
 use crate::encode::otlp::metrics;
+use crate::encode::otlp::profiles::Profiles;
 use crate::encode::otlp::resource::{Origin, Process, resource};
 use crate::encode::otlp::spans::{self, Spans};
 use crate::encode::otlp::waiting::Waiting;
@@ -38,6 +39,20 @@ impl State for Metrics {
     }
 }
 
+/// The sampled stacks of the run, for profiles.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Stacks {
+    origin: Origin,
+    profiles: Profiles,
+}
+
+impl State for Stacks {
+    fn take(&mut self, record: &Record) {
+        self.origin.take(record);
+        self.profiles.take(record);
+    }
+}
+
 /// Delivers one signal to a collector.
 #[derive(Debug)]
 pub(super) struct Sender {
@@ -53,6 +68,25 @@ impl Deliver<Metrics> for Sender {
             metrics::request(&state.snapshot, resource)
         };
         self.connection.metrics(message, limit)
+    }
+}
+
+impl Deliver<Stacks> for Sender {
+    /// What the collector refuses for ever is not sent again.
+    fn deliver(&mut self, state: &Shared<Stacks>, limit: Duration) -> Sent {
+        let request = {
+            let state = state.lock();
+            let resource = resource(&self.process, &state.origin);
+            state.profiles.request(resource)
+        };
+        let Some((message, totals)) = request else {
+            return Ok(());
+        };
+        let sent = self.connection.profiles(message, limit);
+        if !matches!(&sent, Err(failure) if failure.retry != Retry::No) {
+            state.lock().profiles.done(totals);
+        }
+        sent
     }
 }
 

@@ -142,6 +142,11 @@ fn opentelemetrys_switches_disable_the_signals() {
     assert!(settings.metrics.is_some() && settings.traces.is_none());
     let settings = read(&[], &[("OTEL_LOGS_EXPORTER", "none")]);
     assert!(settings.metrics.is_some() && settings.logs.is_none());
+    assert!(settings.profiles.is_none(), "profiles are sent on request");
+    let profiles = |exporter| read(&[], &[("OTEL_PROFILES_EXPORTER", exporter)]).profiles;
+    let path = profiles("otlp").map(|target| target.endpoint.path().to_owned());
+    assert_eq!(path.as_deref(), Some("/v1development/profiles"));
+    assert!(profiles("none").is_none());
 }
 
 #[test]
