@@ -206,3 +206,15 @@ def test_every_version_of_python_names_the_line_or_says_why_not(
             continue
         line = top_line(run)
         assert (line["stage"], line["line"]) == ("load", line_of("sleep")), python
+
+
+def test_other_tasks_of_an_event_loop_are_not_lines_of_its_stage(program: Programs) -> None:
+    run = program("coroutine_stage.py", 500)
+    assert run.exit_code == 0, run.stderr
+    stacks = run.kind("stacks")[-1]
+    stages = {stack["stage"] for stack in stacks["stacks"]}
+    assert "fetch" not in stages
+
+    of_decode = [stack for stack in stacks["stacks"] if stack["stage"] == "decode"]
+    innermost = {stacks["frames"][stack["frames"][-1]]["function"] for stack in of_decode}
+    assert innermost == {"decode"}, "frames of the generator"
