@@ -91,12 +91,12 @@ def test_a_call_that_keeps_the_lock_makes_the_wait_long_and_idleness_makes_it_sh
 ) -> None:
     usleep = ctypes.PyDLL(None).usleep  # Unlike `CDLL`, it keeps the lock.
 
-    idle = mean_wait(runs)
     with running(lambda: usleep(60_000)):
         held = mean_wait(runs)
 
     assert held > 0.01
-    assert idle < held / 4
+    # A machine that is busy delays the thread that asks, too, so one session may read too much.
+    wait_until(lambda: mean_wait(runs) < held / 4, "an idle process in which waits are short")
 
 
 def test_threads_that_compute_in_python_are_asked_to_hand_over_the_lock(runs: Runs) -> None:

@@ -58,7 +58,7 @@ impl Http {
     {
         let json = self.target.protocol == Protocol::HttpJson;
         let (body, kind) = if json {
-            let body = serde_json::to_vec(message).map_err(|e| Failure::lasting(e.to_string()))?;
+            let body = in_json(message).map_err(|e| Failure::lasting(e.to_string()))?;
             (body, "application/json")
         } else {
             (message.encode_to_vec(), "application/x-protobuf")
@@ -108,6 +108,27 @@ impl Http {
         };
         let reason = format!("`{to}` answered with status {status}");
         Err(Failure::passing(reason, retry))
+    }
+}
+
+/// The message in protobuf's JSON mapping.
+///
+/// `opentelemetry-proto` writes the ids and payloads of profiles, which are all empty here, as empty lists. The
+/// mapping has a text there, so a service refuses the message. An absent field means the same as an empty one.
+fn in_json(message: &impl Serialize) -> serde_json::Result<Vec<u8>> {
+    let mut message = serde_json::to_value(message)?;
+    remove_empty_lists(&mut message);
+    serde_json::to_vec(&message)
+}
+
+fn remove_empty_lists(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, field| field.as_array().is_none_or(|list| !list.is_empty()));
+            fields.values_mut().for_each(remove_empty_lists);
+        }
+        Value::Array(list) => list.iter_mut().for_each(remove_empty_lists),
+        _ => {}
     }
 }
 
