@@ -21,8 +21,10 @@ pub struct Call {
     pub frame: u32,
     /// Its time, with that of the calls that it makes.
     pub seconds: f64,
-    /// What the thread does in the call itself.
+    /// What the thread does most of the time in the call itself.
     pub does: Option<&'static str>,
+    /// The time of that.
+    does_seconds: f64,
     /// The calls that it makes, the longest first.
     pub calls: Vec<Call>,
 }
@@ -66,8 +68,9 @@ fn add(calls: &mut Vec<Call>, frames: &[u32], stack: &StackRecord) {
     });
     let call = &mut calls[index];
     call.seconds += stack.seconds;
-    if rest.is_empty() {
+    if rest.is_empty() && stack.seconds >= call.does_seconds {
         call.does = Some(does(stack.kind, stack.waits_for));
+        call.does_seconds = stack.seconds;
     }
     add(&mut call.calls, rest, stack);
 }
@@ -81,8 +84,32 @@ fn sort(calls: &mut [Call]) {
 
 #[cfg(test)]
 mod tests {
+    use headspace_agent::model::record::LineKind;
+
     use super::super::tests::example;
     use super::*;
+
+    #[test]
+    fn a_call_does_what_it_does_longest() {
+        let mut record = example();
+        record.stacks.truncate(1);
+        let mut brief = record.stacks[0].clone();
+        let (longest, kind) = (record.stacks[0].seconds, LineKind::Native);
+        (brief.seconds, brief.kind, brief.waits_for) = (0.1 * longest, kind, None);
+        let of = |record: &StacksRecord| {
+            let mut call = call_trees(record)[0].calls[0].clone();
+            while let Some(inner) = call.calls.pop() {
+                call = inner;
+            }
+            call.does
+        };
+        let expected = of(&record);
+
+        record.stacks.push(brief.clone());
+        assert_eq!(of(&record), expected);
+        record.stacks.swap(0, 1);
+        assert_eq!(of(&record), expected);
+    }
 
     #[test]
     fn stacks_with_the_same_outer_calls_share_them() {
