@@ -180,7 +180,8 @@ def main() -> None:
     pythons = [sys.executable, *args.python]
     per_ms = {python: calibrate(python) for python in pythons}
     kinds = line_numbers()
-    named, right, agreed, spied_on, errors = 0, 0, 0, 0, []
+    named, agreed, spied_on = 0, 0, 0
+    step_errors, gain_errors = [], []
     print(
         f"{'':4}{'python':8}{'layout':9}{'slow line':11}{'named':11}{'share':>6}{'step':>8}", end=""
     )
@@ -199,8 +200,8 @@ def main() -> None:
         text = f"{number:<4}{Path(python).parents[1].name[:7]:8}{spec['layout']:9}{spec['slow']:11}{name:11}"
         if top and name == spec["slow"]:
             error = 100 * (top["predicted_step_ms"] / truth - 1)
-            errors.append(abs(error))
-            right += abs(error) <= 10
+            step_errors.append(abs(error))
+            gain_errors.append(100 * abs(top["predicted_step_ms"] - truth) / abs(step - truth))
             text += f"{top['share_pct']:5.0f}%{step:8.1f}{top['predicted_step_ms']:11.1f}{truth:10.1f}{error:+7.1f}%"
         else:
             text += f"{'':6}{step:8.1f}{'':11}{truth:10.1f}{'':8}"
@@ -211,10 +212,12 @@ def main() -> None:
             text += f"  {other}"
         print(text, flush=True)
     print(f"\nslow line named: {named} of {args.programs} (target 90 %)")
-    print(f"step with half of it within 10 %: {right} of {args.programs} (target 85 %)", end="")
-    if errors:
-        print(f", median error {statistics.median(errors):.1f} %", end="")
-    print(f"\npy-spy names the same line: {agreed} of {spied_on}" if spied_on else "")
+    for what, errors in (("step", step_errors), ("gain", gain_errors)):
+        right = sum(error <= 10 for error in errors)
+        median = f", median error {statistics.median(errors):.1f} %" if errors else ""
+        print(f"{what} with half of it within 10 %: {right} of {args.programs}{median}")
+    if spied_on:
+        print(f"py-spy names the same line: {agreed} of {spied_on}")
 
 
 if __name__ == "__main__":
