@@ -65,18 +65,20 @@ def helpers() -> Any:
 
 
 def work(amounts: dict[str, float]) -> int:
-    """Each kind of work is one line, marked with its name."""
+    """Each kind of work is one line, marked with its name. It keeps no results: the collector of garbage would
+    make half the work take less than half the time.
+    """
     own, get = helpers(), amounts.get
     total = 0
     if amount := get("python"):
         total += sum(number % 7 for number in range(int(amount)))  # python
     if amount := get("numpy"):
         array, sort = own.array, own.sort
-        _ = [sort(array) for _ in range(int(amount))]  # numpy
+        deque((sort(array) for _ in range(int(amount))), 0)  # numpy
     if amount := get("extension"):
         _ = hashlib.pbkdf2_hmac("sha256", b"password", b"salt", int(amount))  # extension
     if amount := get("parse"):
-        _ = [json.loads(DOCUMENT) for _ in range(int(amount))]  # parse
+        deque((json.loads(DOCUMENT) for _ in range(int(amount))), 0)  # parse
     if amount := get("read"):
         own.store.send(int(amount * 1e6).to_bytes(8, "little"))
         own.store.recv(1)  # read
