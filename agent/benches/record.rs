@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use divan::Bencher;
 use headspace_agent::port::{ConsumerThread, MonotonicClock};
-use headspace_agent::record::{Event, Fold, Recorder};
+use headspace_agent::recording::{Event, Fold, Recorder};
 
 fn main() {
     divan::main();

@@ -8,8 +8,8 @@ use divan::{Bencher, black_box};
 use headspace_agent::model::StageSeries;
 use headspace_agent::model::stage_series::StageTicks;
 use headspace_agent::notice::NoticeLog;
-use headspace_agent::record::stage::slot::Outcome;
-use headspace_agent::record::stage::{Region, Slots};
+use headspace_agent::recording::stage::slot::Outcome;
+use headspace_agent::recording::stage::{Region, Slots};
 use headspace_agent::sampling::StageReader;
 
 fn main() {

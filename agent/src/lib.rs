@@ -8,18 +8,18 @@
 //!
 //! ```text
 //! training thread            sampler thread                      export thread
-//! record/ ── events ──▶ sampling/ + Collectors ── records ──▶ delivery/ ──▶ Exporters
-//!    ▲                       │
-//! loader/ (live or cached?)  └──▶ analysis/ (steady state, floor, bottleneck) ──▶ wording/
+//! recording/ ── events ──▶ sampling/ + Collectors ── records ──▶ delivery/ ──▶ Exporters
+//!    ▲                          │
+//! batch_source/ (live or cached?)└──▶ analysis/ (steady state, floor, bottleneck) ──▶ wording/
 //! ```
 
 pub mod analysis;
+pub mod batch_source;
 pub mod delivery;
-pub mod loader;
 pub mod model;
 pub mod notice;
 pub mod port;
-pub mod record;
+pub mod recording;
 pub mod runtime;
 pub mod sampling;
 pub mod testing;

@@ -9,7 +9,7 @@ pub(crate) mod gil_thread;
 pub(crate) mod interrupts;
 pub(crate) mod stacks;
 pub(crate) mod thread_times;
-pub(crate) mod types;
+pub(crate) mod type_with_slot;
 
 use std::sync::Arc;
 

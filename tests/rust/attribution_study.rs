@@ -13,7 +13,7 @@
 
 mod simulator;
 
-use headspace_agent::analysis::attribution::thresholds::Thresholds;
+use headspace_agent::analysis::thresholds::Thresholds;
 use simulator::line::judge::{Length, limits};
 use simulator::line::table::Table;
 

@@ -84,28 +84,49 @@ const AGENT_MODULES: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("notice", &["model"]),
     ("port", &["model", "notice"]),
-    ("record", &["model", "notice", "port"]),
-    ("loader", &["model", "notice", "port"]),
+    ("recording", &["model", "notice", "port"]),
+    ("batch_source", &["model", "notice", "port"]),
     ("analysis", &["model", "notice", "port"]),
     ("wording", &["model", "analysis"]),
     ("delivery", &["model", "notice", "port"]),
     (
         "sampling",
         &[
-            "model", "notice", "port", "record", "loader", "analysis", "wording", "delivery",
+            "model",
+            "notice",
+            "port",
+            "recording",
+            "batch_source",
+            "analysis",
+            "wording",
+            "delivery",
         ],
     ),
     (
         "runtime",
         &[
-            "model", "notice", "port", "record", "loader", "analysis", "wording", "delivery",
+            "model",
+            "notice",
+            "port",
+            "recording",
+            "batch_source",
+            "analysis",
+            "wording",
+            "delivery",
             "sampling",
         ],
     ),
     (
         "testing",
         &[
-            "model", "notice", "port", "record", "loader", "analysis", "wording", "delivery",
+            "model",
+            "notice",
+            "port",
+            "recording",
+            "batch_source",
+            "analysis",
+            "wording",
+            "delivery",
             "sampling",
         ],
     ),
@@ -221,7 +242,7 @@ fn crate_violations(metadata: &Value) -> Vec<String> {
 
 // --- Modules ---------------------------------------------------------------------------------
 
-/// What is wrong in one file. `file` is relative to the workspace: `agent/src/loader/probe.rs`.
+/// What is wrong in one file. `file` is relative to the workspace: `agent/src/batch_source/probe.rs`.
 fn module_violations(file: &str, source: &str) -> Vec<String> {
     let Some((member, inner)) = file.split_once("/src/") else {
         return vec![format!("`{file}` is not under a `src/`")];

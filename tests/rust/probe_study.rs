@@ -6,7 +6,7 @@
 
 mod simulator;
 
-use headspace_agent::loader::ProbePlan;
+use headspace_agent::batch_source::ProbePlan;
 use simulator::population::{draw, draw_beside_others};
 use simulator::tally::study;
 

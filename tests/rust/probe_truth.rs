@@ -6,7 +6,7 @@
 mod simulator;
 
 use headspace_agent::analysis::floor::{FloorWarning, NoFloor};
-use headspace_agent::loader::ProbePlan;
+use headspace_agent::batch_source::ProbePlan;
 use headspace_agent::model::record::Phase;
 use simulator::pipeline::{Device, Spec, Stage};
 use simulator::population::{draw, draw_beside_others};

@@ -10,7 +10,7 @@ mod simulator;
 
 use std::time::Duration;
 
-use headspace_agent::loader::ProbePlan;
+use headspace_agent::batch_source::ProbePlan;
 use simulator::threads::{self, Setup, Work};
 
 const MARGIN: f64 = 12.0;

@@ -16,19 +16,18 @@ mod evidence;
 pub mod facts;
 mod from_summary;
 mod handover_cost;
-mod lines;
+mod law_terms;
+mod line_gains;
 mod prediction;
 mod queueing_model;
 mod remedies;
 mod simulation;
 mod stage_order;
-mod term;
-pub mod thresholds;
 
 pub use self::conclusion::{Attribution, Bottleneck, Limit, Remedy};
 pub use self::evidence::{CoresEvidence, Evidence, StageEvidence};
 pub(super) use self::from_summary::attribute_run;
-pub use self::lines::LineGain;
+pub use self::line_gains::LineGain;
 pub use self::remedies::action::{Action, Shared, Work};
 pub(crate) use self::stage_order::queues_around;
 
@@ -36,7 +35,7 @@ use self::bottleneck::{binding, conclude};
 use self::prediction::Predictor;
 use self::queueing_model::Model;
 use self::remedies::remedies;
-use self::thresholds::Thresholds;
+use crate::analysis::thresholds::Thresholds;
 use facts::PipelineFacts;
 
 /// Finds what limits the pipeline and what would help, with the default thresholds.
@@ -60,6 +59,6 @@ pub fn attribute_with(pipeline: &PipelineFacts, thresholds: &Thresholds) -> Attr
     Attribution {
         bottleneck,
         remedies,
-        lines: lines::lines(&model, &predictor),
+        lines: line_gains::line_gains(&model, &predictor),
     }
 }

@@ -3,36 +3,12 @@
 //! A finding is a measurement above a threshold, from which it can affect the step time. Attribution
 //! determines which stage a finding slows and what a remedy would gain.
 
+use super::thresholds::findings::{
+    DECODERS_BUSY_PCT, GC_PCT, GIL_WAIT_MS, IO_PRESSURE_PCT, MEMORY_PRESSURE_PCT,
+    OTHER_THREADS_CORES, OTHERS_MEMORY_PCT, RUN_QUEUE_PCT, THROTTLED_PCT,
+};
 use crate::model::Scope;
 use crate::model::record::{Estimate, FindingCode, GpuUse, ResourcesRecord, ThrottleReason};
-
-/// Share of periods in which the quota ran out, or of time in which a GPU's clocks were reduced, in percent.
-const THROTTLED_PCT: f64 = 5.0;
-
-/// Share of time that the training thread waits for a core, in percent.
-const RUN_QUEUE_PCT: f64 = 5.0;
-
-/// Mean wait for the interpreter lock. Source: a fifth of Python's switch interval
-/// (`sys.getswitchinterval()`, 5 ms), which is the longest wait for one other thread that runs Python code.
-const GIL_WAIT_MS: f64 = 1.0;
-
-/// Cores that the threads other than the training thread use.
-const OTHER_THREADS_CORES: f64 = 0.1;
-
-/// Share of time in which the garbage collector stops the process, in percent.
-const GC_PCT: f64 = 1.0;
-
-/// Share of time in which a task waits for storage, in percent.
-const IO_PRESSURE_PCT: f64 = 10.0;
-
-/// The same for memory. Reclaim is rare if there is enough memory.
-const MEMORY_PRESSURE_PCT: f64 = 1.0;
-
-/// Mean utilization of all decoders from which on they are busy, in percent.
-const DECODERS_BUSY_PCT: f64 = 95.0;
-
-/// Share of a GPU's used memory that other processes hold, in percent.
-const OTHERS_MEMORY_PCT: f64 = 10.0;
 
 /// A notable fact. Percentages are shares of time if not stated otherwise.
 #[derive(Debug, Clone, PartialEq)]

@@ -10,8 +10,9 @@ pub mod ranks;
 #[cfg(test)]
 mod ranks_tests;
 pub mod resources;
-pub(crate) mod stacks;
+pub mod stacks;
 pub mod stages;
 pub mod statistics;
 pub mod summary;
+pub mod thresholds;
 pub mod tick_series;

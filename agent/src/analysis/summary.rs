@@ -14,12 +14,12 @@ use super::stages::{data_readiness_pct, failures, stages};
 use super::statistics::precision::{Known, interval, ratio};
 use super::statistics::standard_error;
 use super::statistics::steady_state::{LEAST_STEADY, LEAST_WARMUP};
+use crate::analysis::stacks::StackTimes;
 use crate::model::metric::HOST_CPU_UTILIZATION;
 use crate::model::record::{
     ComputeGpu, Dropped, EndRecord, FloorRecord, GpuRecord, LoaderRecord, OtherLoop, ProbeRecord,
     Role, RunState, SummaryRecord,
 };
-use crate::model::stack::StackTimes;
 use crate::model::step_series::{StepSeries, Totals};
 use crate::model::{Mode, ReadingSeries, Scope, StageSeries};
 

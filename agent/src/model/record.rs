@@ -6,9 +6,9 @@
 
 mod attribution;
 mod codes;
-mod lines;
 mod probe;
 mod run;
+mod stacks;
 mod summary;
 mod tick;
 
@@ -17,13 +17,13 @@ pub use self::attribution::{
     RemedyRecord, Resource, STOP, StageSummary, StageWorker,
 };
 pub use self::codes::{FindingCode, SmSource, ThrottleReason};
-pub use self::lines::{
-    FrameRecord, GilHolderRecord, LineKind, LineRecord, StackRecord, StacksRecord, StageWorkRecord,
-    Work,
-};
 pub use self::probe::{FloorRecord, ProbeRecord, WindowRecord};
 pub use self::run::{
     BatchRecord, GpuRecord, HostRecord, LoaderRecord, Role, RunRecord, SourceRecord, SourceState,
+};
+pub use self::stacks::{
+    FrameRecord, GilHolderRecord, LineKind, LineRecord, StackRecord, StacksRecord, StageWorkRecord,
+    Work,
 };
 pub use self::summary::{
     ComputeGpu, EndCause, EndRecord, GpuRule, GpuUse, OtherLoop, ResourcesRecord, RunState,

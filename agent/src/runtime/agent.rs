@@ -21,7 +21,7 @@ use crate::model::record::{
 };
 use crate::notice::Notice;
 use crate::port::{Clock, ConsumerThread, MonotonicClock};
-use crate::record::{Fold, Recorder};
+use crate::recording::{Fold, Recorder};
 use crate::sampling::RankGpu;
 use crate::sampling::{LiveRun, LoopEntry, Sampler, Schedule};
 

@@ -8,12 +8,12 @@ use std::time::Duration;
 use super::loops::LoopEntry;
 use crate::analysis::attribution::Attribution;
 use crate::analysis::resources::{CoresInUse, cores_in_use};
-use crate::analysis::stacks::stacks_record;
+use crate::analysis::stacks::{StackTimes, stacks_record};
 use crate::analysis::summary::{LoopFacts, RunFacts, summarise};
 use crate::model::record::{
     BatchRecord, Dropped, EndRecord, GpuRecord, ProbeRecord, RunState, StacksRecord, SummaryRecord,
 };
-use crate::model::stack::{StackReading, StackTimes};
+use crate::model::stack::StackReading;
 use crate::model::stage_series::StageTicks;
 use crate::model::{Reading, ReadingSeries, StageSeries};
 use crate::notice::log::NoticeLog;

@@ -10,7 +10,7 @@ use crate::analysis::floor::{self, FloorAnalysis, FloorWarning, NoHeadspace};
 use crate::analysis::resources::CoresInUse;
 use crate::model::record::{BatchRecord, LoaderRecord, ProbeRecord, Role};
 use crate::model::{InPlace, Mode, Window};
-use crate::record::Recorder;
+use crate::recording::Recorder;
 use crate::wording::probe::window_record;
 
 /// A watched loop.

@@ -20,7 +20,7 @@ use crate::port::catch_panics::contain;
 use crate::port::clock::{Clock, MonotonicClock, ThreadTime, thread_cpu_time};
 use crate::port::stacks::StackReader;
 use crate::port::thread::ThreadId;
-use crate::record::stage::{Region, ThreadSlot};
+use crate::recording::stage::{Region, ThreadSlot};
 
 use super::loops::LoopEntry;
 

@@ -16,7 +16,7 @@ use crate::model::{QueueSample, StageSample};
 use crate::notice::Notice;
 use crate::notice::log::NoticeLog;
 use crate::port::catch_panics::contain;
-use crate::record::stage::{Region, Worker, WorkerState, Workers};
+use crate::recording::stage::{Region, Worker, WorkerState, Workers};
 
 /// Activity of stages and queues since the last read.
 #[derive(Debug, Default)]

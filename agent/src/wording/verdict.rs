@@ -5,15 +5,15 @@
 //! have no section.
 
 mod bottleneck;
-mod lines;
 mod loops;
+mod program_lines;
 mod resources;
 mod run;
 mod stages;
 mod step;
 
 pub use self::bottleneck::name as bottleneck_name;
-pub use self::lines::{does, line_table, place_in_file};
+pub use self::program_lines::{does, line_table, place_in_file};
 
 use super::section::{Section, SectionId};
 use super::units::percent;
@@ -93,7 +93,7 @@ impl<'a> Verdict<'a> {
         sections.extend(self.savings());
         sections.extend(loops::repeated(s));
         sections.extend(bottleneck::sections(s, self.world_size(), detail));
-        sections.extend(lines::sections(s, detail));
+        sections.extend(program_lines::sections(s, detail));
         sections.extend(stages::sections(s, detail));
         sections.extend(resources::sections(&s.resources, detail));
         let findings = self.findings();

@@ -12,7 +12,7 @@ use std::io;
 use std::time::Duration;
 
 use headspace_agent::port::MonotonicClock;
-use headspace_agent::record::recorder::cost_per_batch_ns;
+use headspace_agent::recording::recorder::cost_per_batch_ns;
 use headspace_collectors::catalog::{Catalog, Settings};
 
 use self::examine::{Patience, examine};

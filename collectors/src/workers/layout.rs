@@ -7,8 +7,8 @@ use std::mem::{offset_of, size_of};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use headspace_agent::model::stage::NAME_BYTES;
-use headspace_agent::record::stage::slot::SlotName;
-use headspace_agent::record::stage::{QueueSlot, Region, StageSlot};
+use headspace_agent::recording::stage::slot::SlotName;
+use headspace_agent::recording::stage::{QueueSlot, Region, StageSlot};
 
 use super::Identity;
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use headspace_agent::record::stage::{Worker, WorkerState, Workers};
+use headspace_agent::recording::stage::{Worker, WorkerState, Workers};
 use rustix::param::clock_ticks_per_second;
 use rustix::process::geteuid;
 

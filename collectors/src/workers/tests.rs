@@ -6,9 +6,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use headspace_agent::record::stage::slot::Outcome;
-use headspace_agent::record::stage::table::STAGES;
-use headspace_agent::record::stage::{Worker, WorkerState, Workers};
+use headspace_agent::recording::stage::slot::Outcome;
+use headspace_agent::recording::stage::table::STAGES;
+use headspace_agent::recording::stage::{Worker, WorkerState, Workers};
 
 use super::layout::{PROOF, SIZE};
 use super::*;

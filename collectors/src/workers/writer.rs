@@ -5,8 +5,8 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use headspace_agent::record::stage::Slots;
-use headspace_agent::record::stage::table::first_bytes;
+use headspace_agent::recording::stage::Slots;
+use headspace_agent::recording::stage::table::first_bytes;
 
 use super::layout::{File, REGION, SIZE};
 use super::{Identity, Marker, mapping, termination};

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 MODES = ("measure", "probe", "replay")
 
-#: Fewest steps of a probe that can give a number, as in `agent/src/loader/probe_plan.rs`.
+#: Fewest steps of a probe that can give a number, as in `agent/src/batch_source/probe_plan.rs`.
 LEAST_PROBE_STEPS = 200
 
 #: Defaults: batches that are repeated, and live batches before a replay.

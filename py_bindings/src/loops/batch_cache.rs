@@ -17,7 +17,7 @@ mod state_machine;
 
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use headspace_agent::loader::{Decision, Ended, EpochProgress, Window};
+use headspace_agent::batch_source::{Decision, Ended, EpochProgress, Window};
 use headspace_agent::model::record::Phase;
 use headspace_agent::model::{InPlace, ThreadTimes};
 use headspace_agent::sampling::CacheFacts;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use headspace_agent::record::{Event, Recorder};
+use headspace_agent::recording::{Event, Recorder};
 use pyo3::prelude::*;
 
 use crate::interpreter::interrupts::unless_interrupted;

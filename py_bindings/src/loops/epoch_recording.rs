@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use headspace_agent::model::record::LoaderRecord;
 use headspace_agent::model::{Mode, OptionsFrom};
 use headspace_agent::port::ConsumerThread;
-use headspace_agent::record::{Event, Recorder};
+use headspace_agent::recording::{Event, Recorder};
 use headspace_agent::runtime::Agent;
 use headspace_agent::runtime::fork::Owner;
 use headspace_agent::sampling::LoopEntry;

@@ -13,7 +13,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use pyo3::{Borrowed, PyTypeInfo, ffi};
 
-use crate::interpreter::types::type_with_slot;
+use crate::interpreter::type_with_slot::type_with_slot;
 use crate::loops::iterator::{LoopIterator, NewIterator};
 
 static TYPE: PyOnceLock<Py<PyType>> = PyOnceLock::new();

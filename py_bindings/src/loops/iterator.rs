@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use headspace_agent::notice::Notice;
-use headspace_agent::record::{Event, Recorder};
+use headspace_agent::recording::{Event, Recorder};
 use pyo3::exceptions::{PyAttributeError, PyStopIteration, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyWeakrefReference};

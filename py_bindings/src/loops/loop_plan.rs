@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use headspace_agent::loader::{Probe, ProbePlan, Replay, ReplayPlan};
+use headspace_agent::batch_source::{Probe, ProbePlan, Replay, ReplayPlan};
 use headspace_agent::model::Mode;
 use headspace_agent::model::record::LoaderRecord;
 use headspace_agent::notice::{Afterwards, ProbeFacts};

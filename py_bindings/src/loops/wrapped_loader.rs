@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use headspace_agent::model::Mode;
 use headspace_agent::model::record::{BatchRecord, LoaderRecord, Role};
 use headspace_agent::notice::Notice;
-use headspace_agent::record::Event;
+use headspace_agent::recording::Event;
 use headspace_collectors::shared_memory;
 use headspace_collectors::workers::Marker;
 use pyo3::prelude::*;

@@ -13,7 +13,7 @@ use headspace_agent::model::record::{ProbeRecord, RunRecord, SummaryRecord};
 use headspace_agent::notice::Notice;
 use headspace_agent::notice::log::PrintNotice;
 use headspace_agent::port::{CollectError, Exporter, MonotonicClock, StackReader};
-use headspace_agent::record::stage::{Slots, Workers};
+use headspace_agent::recording::stage::{Slots, Workers};
 use headspace_agent::runtime::{Agent, AgentBuilder, Limits};
 use headspace_agent::sampling::RankGpu;
 use headspace_agent::sampling::sampler::Identity;

@@ -5,8 +5,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use headspace_agent::record::stage::slot::Outcome;
-use headspace_agent::record::stage::{Entered, Writers};
+use headspace_agent::recording::stage::slot::Outcome;
+use headspace_agent::recording::stage::{Entered, Writers};
 use pyo3::prelude::*;
 
 use crate::clock::clock;

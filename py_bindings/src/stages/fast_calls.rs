@@ -16,7 +16,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyModule, PyString};
 use pyo3::{Borrowed, PyTypeInfo, ffi};
 
-use crate::interpreter::types::type_with_slot;
+use crate::interpreter::type_with_slot::type_with_slot;
 use crate::stages::handles_by_name::handles;
 use crate::stages::how_ended::how_ended;
 use crate::stages::open_calls::End;

@@ -19,8 +19,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use headspace_agent::port::thread::ThreadId;
-use headspace_agent::record::stage::slot::{Outcome, WITHIN_SEVERAL, WITHIN_UNKNOWN};
-use headspace_agent::record::stage::{Entered, StageSlot, ThreadSlot, Writers};
+use headspace_agent::recording::stage::slot::{Outcome, WITHIN_SEVERAL, WITHIN_UNKNOWN};
+use headspace_agent::recording::stage::{Entered, StageSlot, ThreadSlot, Writers};
 use headspace_agent::runtime::fork::Owner;
 use pyo3::ffi;
 

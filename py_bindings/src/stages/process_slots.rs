@@ -14,7 +14,7 @@
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{LazyLock, OnceLock};
 
-use headspace_agent::record::stage::{Region, Slots};
+use headspace_agent::recording::stage::{Region, Slots};
 use headspace_agent::runtime::fork::Owner;
 use headspace_collectors::workers::{Folders, Marker, WorkerFile};
 use pyo3::prelude::*;

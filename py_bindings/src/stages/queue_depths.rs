@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use headspace_agent::notice::Notice;
-use headspace_agent::record::stage::QueueSlot;
+use headspace_agent::recording::stage::QueueSlot;
 use headspace_agent::runtime::Agent;
 use headspace_agent::runtime::fork::Owner;
 use pyo3::prelude::*;

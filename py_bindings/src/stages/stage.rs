@@ -7,7 +7,7 @@ use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use headspace_agent::record::stage::Writers;
+use headspace_agent::recording::stage::Writers;
 use pyo3::exceptions::{PyStopIteration, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;

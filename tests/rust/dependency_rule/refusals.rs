@@ -77,7 +77,7 @@ fn forbidden_imports_are_each_refused() {
             "use super::super::loader::probe::Window;",
         ),
         (
-            "agent/src/loader/probe.rs",
+            "agent/src/batch_source/probe.rs",
             "use crate::{model::Record, analysis::floor};",
         ),
         (
@@ -85,7 +85,7 @@ fn forbidden_imports_are_each_refused() {
             "use crate::runtime::Agent as A;",
         ),
         (
-            "agent/src/record/ring.rs",
+            "agent/src/recording/ring.rs",
             "mod inner { use super::super::super::loader::Mode; }",
         ),
         (
@@ -93,12 +93,12 @@ fn forbidden_imports_are_each_refused() {
             "use crate::testing::ManualClock;",
         ),
         (
-            "agent/src/loader/mod.rs",
+            "agent/src/batch_source/mod.rs",
             "fn f() { vec![std::fs::read(\"x\")]; }",
         ),
-        ("agent/src/loader/mod.rs", "use std::{net, sync};"),
+        ("agent/src/batch_source/mod.rs", "use std::{net, sync};"),
         (
-            "agent/src/loader/mod.rs",
+            "agent/src/batch_source/mod.rs",
             "use std::time::{Duration, Instant};",
         ),
         ("agent/src/extra/mod.rs", "fn f() {}"),
@@ -123,19 +123,19 @@ fn forbidden_imports_are_each_refused() {
 fn allowed_imports_comments_and_strings_are_let_through() {
     for (file, source) in [
         (
-            "agent/src/loader/probe.rs",
+            "agent/src/batch_source/probe.rs",
             "use crate::{model::Record, port::Clock, notice};",
         ),
         (
-            "agent/src/loader/probe.rs",
+            "agent/src/batch_source/probe.rs",
             "//! See [`crate::runtime`].\nuse super::replay::Replay;",
         ),
         (
-            "agent/src/loader/probe.rs",
+            "agent/src/batch_source/probe.rs",
             "const X: &str = \"crate::runtime::Agent\";",
         ),
         (
-            "agent/src/loader/probe.rs",
+            "agent/src/batch_source/probe.rs",
             "mod tests { use super::super::Mode; use crate::testing::F; }",
         ),
         (
@@ -144,7 +144,7 @@ fn allowed_imports_comments_and_strings_are_let_through() {
         ),
         (
             "agent/src/sampling/sampler.rs",
-            "use std::time::Duration; use crate::record::Ring;",
+            "use std::time::Duration; use crate::recording::Ring;",
         ),
         (
             "agent/src/lib.rs",

@@ -15,7 +15,7 @@ pub(crate) mod tally;
 pub(crate) mod threads;
 
 use headspace_agent::analysis::floor::{self, FloorAnalysis};
-use headspace_agent::loader::{Decision, Probe, ProbePlan};
+use headspace_agent::batch_source::{Decision, Probe, ProbePlan};
 use headspace_agent::model::Window;
 
 use pipeline::{Pipeline, Spec};

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::thread;
 
 use headspace_agent::analysis::floor::NoFloor;
-use headspace_agent::loader::ProbePlan;
+use headspace_agent::batch_source::ProbePlan;
 
 use super::population::Case;
 use super::{probe, truth};

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use headspace_agent::analysis::floor::{self, FloorAnalysis};
-use headspace_agent::loader::{Decision, Probe, ProbePlan};
+use headspace_agent::batch_source::{Decision, Probe, ProbePlan};
 
 use super::Truth;
 

@@ -6,11 +6,11 @@
 
 use super::conclusion::{Bottleneck, Limit};
 use super::evidence::evidence;
+use super::law_terms::{Term, at_least};
 use super::prediction::Predictor;
 use super::queueing_model::Model;
 use super::simulation::{SimulatedPipeline, Supply};
-use super::term::{Term, at_least};
-use crate::analysis::attribution::thresholds::{confidence, counts};
+use crate::analysis::thresholds::{confidence, counts};
 
 /// The bottleneck, the confidence in it, and the step that it allows.
 #[derive(Debug, Clone, Copy, PartialEq)]

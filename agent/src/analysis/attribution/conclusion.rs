@@ -1,7 +1,7 @@
 //! The conclusions of attribution as types. The texts are in the `wording` module.
 
 use super::evidence::Evidence;
-use super::lines::LineGain;
+use super::line_gains::LineGain;
 use super::remedies::action::Action;
 use crate::model::record::{ChangeRecord, Resource};
 

@@ -1,10 +1,10 @@
 //! The measurements that a conclusion is based on.
 
 use super::handover_cost::Price;
+use super::law_terms::Term;
 use super::queueing_model::Model;
 use super::stage_order::Node;
-use super::term::Term;
-use crate::analysis::attribution::thresholds::counts;
+use crate::analysis::thresholds::counts;
 
 /// The measurements behind a conclusion. Shares are from 0 to 1, percentages (`_pct`) from 0 to 100.
 #[derive(Debug, Clone, PartialEq)]

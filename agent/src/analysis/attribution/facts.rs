@@ -3,8 +3,8 @@
 //!
 //! A running session, records or a simulator supply these facts.
 
+use crate::analysis::stacks::LineShare;
 use crate::model::record::{Estimate, LoaderRecord, QueueSummary, ResourcesRecord, StageSummary};
-use crate::model::stack::LineShare;
 
 /// A loop, the pipeline that feeds it, and their resources, in the loop's steady state.
 #[derive(Debug, Clone, Default)]

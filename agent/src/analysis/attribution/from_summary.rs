@@ -1,16 +1,17 @@
 //! Attributes a run: derives the facts for [`attribute`] from its summary and its steps.
 
 use super::facts::PipelineFacts;
-use super::lines::lines_of_loop;
-use super::thresholds::Thresholds;
+use super::line_gains::lines_of_loop;
 use super::{Attribution, attribute};
+use crate::analysis::stacks::{LineShare, StackTimes};
 use crate::analysis::stages::serves_another_loop;
 use crate::analysis::statistics::steady_state::LEAST_WARMUP;
 use crate::analysis::statistics::{mean, variance};
 use crate::analysis::summary::{LoopFacts, warmup};
+use crate::analysis::thresholds::Thresholds;
 use crate::model::Mode;
 use crate::model::record::SummaryRecord;
-use crate::model::stack::{LineShare, Place, StackTimes};
+use crate::model::stack::Place;
 
 /// Finds what limits the main loop, and what would help. The result is empty if the loop's waiting is not
 /// known, or if its batches come from a cache.

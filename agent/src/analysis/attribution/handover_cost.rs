@@ -5,7 +5,7 @@
 //! step. The rest of a batch comes through a pipe and is unpickled, object by object. The cost therefore
 //! depends on the number of tensors, bytes and objects in a batch, and on the machine.
 //!
-//! The constants (`worker_…` in [`thresholds`](crate::analysis::attribution::thresholds)) are from the reference machine of
+//! The constants (`worker_…` in [`thresholds`](crate::analysis::thresholds)) are from the reference machine of
 //! `docs/remedies.md` (2 cores of an AMD EPYC in a virtual machine, Python 3.11, torch 2.15). They are the
 //! training thread's time per batch with one worker whose batches are ready, for 1 to 50 tensors, 4 kB to
 //! 40 MB, and up to 24,000 objects, on two days. A constant may be wrong by a quarter. The cost of memory is
@@ -15,7 +15,7 @@
 //! `tests/python/study_remedies.py` applies these results to real programs.
 
 use crate::analysis::attribution::facts::PipelineFacts;
-use crate::analysis::attribution::thresholds::Thresholds;
+use crate::analysis::thresholds::Thresholds;
 use crate::model::record::BatchRecord;
 
 const MIB: f64 = 1_048_576.0;

@@ -4,11 +4,11 @@
 //! one of these is busy, that waiting is subtracted, because a remedy changes it.
 
 use super::call_times::Times;
+use super::law_terms::at_least;
 use super::simulation::{SimulatedPipeline, Station, Supply};
 use super::stage_order::{Node, chain};
-use super::term::at_least;
 use crate::analysis::attribution::facts::PipelineFacts;
-use crate::analysis::attribution::thresholds::{Thresholds, counts};
+use crate::analysis::thresholds::{Thresholds, counts};
 use crate::model::record::QueueSummary;
 
 /// Utilization of the shared resources, as a share of the supply; `None` if not measured.

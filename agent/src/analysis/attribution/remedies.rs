@@ -13,11 +13,11 @@ use self::action::Action;
 use super::bottleneck::Binding;
 use super::conclusion::Remedy;
 use super::evidence::evidence;
+use super::law_terms::Term;
 use super::prediction::Predictor;
 use super::queueing_model::Model;
 use super::simulation::SimulatedPipeline;
-use super::term::Term;
-use crate::analysis::attribution::thresholds::{confidence, counts};
+use crate::analysis::thresholds::{confidence, counts};
 use crate::model::record::ChangeRecord;
 
 /// The model, and what is concluded from it so far.

@@ -11,7 +11,7 @@ mod server;
 
 use self::event_loop::Run;
 use super::call_times::Times;
-use super::thresholds::counts;
+use crate::analysis::thresholds::counts;
 
 /// The resource that serves a part of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! the order of the data flow. The number of items per batch is measured, never assumed equal.
 
 use crate::analysis::attribution::facts::PipelineFacts;
-use crate::analysis::attribution::thresholds::{Thresholds, counts};
+use crate::analysis::thresholds::{Thresholds, counts};
 use crate::model::record::{QueueSummary, StageSummary};
 
 /// A stage of the pipeline with its neighbouring queues.

@@ -1,9 +1,13 @@
-//! Recognises the kind of work of a stack by its files, its functions and its wait.
+//! Divides a stage's time by kinds of work, which the files, functions and waits of its stacks show.
 //!
-//! Only what is widely used is known. The rest is "other": a guess would be worse.
+//! Only widely used packages are known. All else is "other": a guess would be worse.
 
-use crate::model::record::Work;
-use crate::model::stack::{Activity, Frame, WaitFor};
+use std::collections::HashMap;
+
+use super::stack_times::StackTimes;
+use crate::analysis::thresholds::stacks::MIN_WORK_SHARE;
+use crate::model::record::{StageWorkRecord, Work};
+use crate::model::stack::{Activity, Frame, Place, WaitFor};
 
 /// Packages and modules by the work that their functions do: a folder or a file in the path.
 const PACKAGES: [(&str, Work); 24] = [
@@ -46,8 +50,42 @@ const FUNCTIONS: [(&str, Work); 9] = [
     ("download", Work::Reading),
 ];
 
+/// The kinds of work of each stage, the largest share of a stage first. Empty for a stage of only one kind.
+pub(in crate::analysis) fn stage_work(stacks: &StackTimes) -> Vec<StageWorkRecord> {
+    let mut stages: HashMap<&str, HashMap<Work, f64>> = HashMap::new();
+    for stack in stacks.stacks() {
+        if let Place::Stage(name) = stack.place {
+            let work = work_of(stack.frames, stack.activity);
+            *stages.entry(name).or_default().entry(work).or_default() += stack.seconds;
+        }
+    }
+    let mut records: Vec<StageWorkRecord> = Vec::new();
+    for (stage, times) in stages {
+        let total: f64 = times.values().sum();
+        let large = times
+            .into_iter()
+            .filter(|(_, time)| time / total >= MIN_WORK_SHARE);
+        let large: Vec<_> = large.collect();
+        if large.iter().any(|(work, _)| *work != Work::Other) && large.len() > 1 {
+            records.extend(large.into_iter().map(|(work, time)| StageWorkRecord {
+                stage: stage.to_owned(),
+                work,
+                share_pct: 100.0 * time / total,
+            }));
+        }
+    }
+    let by_share = |a: &StageWorkRecord, b: &StageWorkRecord| b.share_pct.total_cmp(&a.share_pct);
+    records.sort_by(|a, b| {
+        a.stage
+            .cmp(&b.stage)
+            .then(by_share(a, b))
+            .then(a.work.cmp(&b.work))
+    });
+    records
+}
+
 /// The work of a stack, the innermost call first.
-pub(super) fn work_of(frames: &[Frame], activity: Activity) -> Work {
+fn work_of(frames: &[Frame], activity: Activity) -> Work {
     let by_frame = || frames.iter().find_map(work_of_frame);
     match activity {
         Activity::Wait(WaitFor::File) => Work::Reading,

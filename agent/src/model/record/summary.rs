@@ -9,8 +9,8 @@ use super::Estimate;
 use super::attribution::{
     BottleneckRecord, FindingRecord, QueueSummary, RemedyRecord, StageSummary,
 };
-use super::lines::{GilHolderRecord, LineRecord, StageWorkRecord};
 use super::run::Role;
+use super::stacks::{GilHolderRecord, LineRecord, StageWorkRecord};
 use super::tick::Dropped;
 
 /// Whether the run continues.

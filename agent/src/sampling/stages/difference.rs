@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::PipelineDelta;
 use crate::model::distribution::{BUCKETS, MAX_NANOS, bound_of};
 use crate::model::{Distribution, QueueSample, StageSample};
-use crate::record::stage::slot::{WITHIN_SEVERAL, WITHIN_UNKNOWN};
-use crate::record::stage::{QueueSlot, Region, StageSlot};
+use crate::recording::stage::slot::{WITHIN_SEVERAL, WITHIN_UNKNOWN};
+use crate::recording::stage::{QueueSlot, Region, StageSlot};
 
 /// Maximum number of calls by which the counters of a stage may disagree while calls end, and most
 /// concurrent calls. More means a damaged slot.

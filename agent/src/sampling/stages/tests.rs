@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
 use super::*;
-use crate::record::stage::slot::Outcome;
-use crate::record::stage::slot::WITHIN_SEVERAL;
-use crate::record::stage::{Slots, StageSlot};
+use crate::recording::stage::slot::Outcome;
+use crate::recording::stage::slot::WITHIN_SEVERAL;
+use crate::recording::stage::{Slots, StageSlot};
 
 const MS: u64 = 1_000_000;
 

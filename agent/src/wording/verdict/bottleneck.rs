@@ -3,7 +3,7 @@
 use super::super::section::{Block, Entry, Section, SectionId};
 use super::super::units::{duration_ms, percent};
 use super::Detail;
-use crate::analysis::attribution::thresholds::confidence::{LIKELY, PLAUSIBLE};
+use crate::analysis::thresholds::confidence::{LIKELY, PLAUSIBLE};
 use crate::model::record::{
     BottleneckKind, BottleneckRecord, ChangeRecord, NUM_WORKERS, RemedyRecord, Resource,
     SummaryRecord,

@@ -1,6 +1,6 @@
 //! The state machine that decides the source of each batch: the probe's or the replay's.
 
-use headspace_agent::loader::{Decision, Ended, EpochProgress, Probe, Replay};
+use headspace_agent::batch_source::{Decision, Ended, EpochProgress, Probe, Replay};
 use headspace_agent::model::record::Phase;
 
 /// Decides the source of each batch in the modes that keep batches.

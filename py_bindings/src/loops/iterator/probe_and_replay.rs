@@ -2,11 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use headspace_agent::loader::{Decision, Ended};
+use headspace_agent::batch_source::{Decision, Ended};
 use headspace_agent::model::InPlace;
 use headspace_agent::model::record::Phase;
 use headspace_agent::notice::Notice;
-use headspace_agent::record::Event;
+use headspace_agent::recording::Event;
 use pyo3::prelude::*;
 use pyo3::types::PyWeakrefMethods;
 

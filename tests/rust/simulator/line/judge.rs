@@ -1,10 +1,10 @@
 //! Whether what the agent concludes of a pipeline is so: each term is really relieved, each remedy
 //! really applied, and the pipeline run again.
 
-use headspace_agent::analysis::attribution::thresholds::Thresholds;
 use headspace_agent::analysis::attribution::{
     Attribution, Bottleneck, Limit, Remedy, attribute, attribute_with,
 };
+use headspace_agent::analysis::thresholds::Thresholds;
 use headspace_agent::model::record::Resource;
 
 use super::draw::{self, Class};

@@ -1,9 +1,9 @@
 //! Proposes larger buffers. They help only if call times vary.
 
-use super::super::term::Term;
+use super::super::law_terms::Term;
 use super::action::Action;
 use super::{Context, Draft, change};
-use crate::analysis::attribution::thresholds::{confidence, counts};
+use crate::analysis::thresholds::{confidence, counts};
 
 pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
     let model = context.model;

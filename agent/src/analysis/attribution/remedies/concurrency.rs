@@ -1,12 +1,12 @@
 //! Proposes more concurrent calls of a stage, or fewer if they slow each other.
 
 use super::super::bottleneck::{limit_ms, memory_suspect, waits_for_lock};
+use super::super::law_terms::{Term, at_least};
 use super::super::queueing_model::{Model, whole};
 use super::super::stage_order::Node;
-use super::super::term::{Term, at_least};
 use super::action::{Action, Shared};
 use super::{Context, Draft, change, load_in_workers};
-use crate::analysis::attribution::thresholds::{confidence, counts};
+use crate::analysis::thresholds::{confidence, counts};
 use crate::model::record::{ChangeRecord, NUM_WORKERS, QueueSummary};
 
 pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {

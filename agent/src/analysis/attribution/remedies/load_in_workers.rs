@@ -3,12 +3,12 @@
 
 use super::super::bottleneck::replace;
 use super::super::handover_cost::Price;
+use super::super::law_terms::{Term, at_least};
 use super::super::queueing_model::{Model, whole};
 use super::super::simulation::{SimulatedPipeline, Station, Supply};
-use super::super::term::{Term, at_least};
 use super::action::Action;
 use super::{Context, Draft, change};
-use crate::analysis::attribution::thresholds::{confidence, counts};
+use crate::analysis::thresholds::{confidence, counts};
 use crate::model::record::NUM_WORKERS;
 
 pub(super) fn draft(context: &Context<'_>, stage: usize) -> Option<Draft> {

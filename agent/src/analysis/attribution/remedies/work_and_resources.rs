@@ -3,11 +3,11 @@
 
 use super::super::bottleneck::{limit_ms, lock_contended, relieve};
 use super::super::evidence::inner;
+use super::super::law_terms::{Term, at_least};
 use super::super::queueing_model::{Model, whole};
-use super::super::term::{Term, at_least};
 use super::action::{Action, Work};
 use super::{Context, Draft, change};
-use crate::analysis::attribution::thresholds::confidence;
+use crate::analysis::thresholds::confidence;
 
 pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
     [

@@ -1,8 +1,8 @@
 //! Decides from the steps so far how long the probe's windows last, and when the loop has settled.
 
 use super::{Probe, Segment};
-use crate::loader::ceil_to_u32;
-use crate::loader::settled;
+use crate::batch_source::ceil_to_u32;
+use crate::batch_source::settled;
 
 /// Target for the standard error of the headspace, as a share. The live window before the long replay is
 /// lengthened to reach it.

@@ -3,10 +3,14 @@
 //! Each has a unit and a source. Without a named source, the value was chosen on pipelines of `make study`
 //! that tests do not use. `make study` makes each threshold alone a fifth smaller and larger, and prints in
 //! how many of its pipelines the bottleneck changes: no verdict should depend on one constant. Counts are
-//! whole numbers and are not varied. `thresholds/confidence.rs` has the confidence of each conclusion.
+//! whole numbers and are not varied. `thresholds/confidence.rs` has the confidence of each conclusion,
+//! `thresholds/findings.rs` the values above which a measurement is a finding, and `thresholds/stacks.rs` the
+//! constants of sampled stacks.
 
 pub(crate) mod confidence;
 pub(super) mod counts;
+pub(super) mod findings;
+pub(super) mod stacks;
 
 /// Declares the thresholds: their documentation, default and unit.
 macro_rules! thresholds {

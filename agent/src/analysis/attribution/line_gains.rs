@@ -7,8 +7,9 @@
 use super::prediction::Predictor;
 use super::queueing_model::Model;
 use super::simulation::{SimulatedPipeline, Supply};
-use super::thresholds::{Thresholds, counts};
-use crate::model::stack::{Activity, LineShare, Place, WaitFor};
+use crate::analysis::stacks::LineShare;
+use crate::analysis::thresholds::{Thresholds, counts};
+use crate::model::stack::{Activity, Place, WaitFor};
 
 /// A line, and the step if it took half its time.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,7 +21,7 @@ pub struct LineGain {
 }
 
 /// The lines with a gain, the largest gain first.
-pub(super) fn lines(model: &Model<'_>, predictor: &Predictor<'_>) -> Vec<LineGain> {
+pub(super) fn line_gains(model: &Model<'_>, predictor: &Predictor<'_>) -> Vec<LineGain> {
     let saved = model.thresholds.cheaper_call_saving;
     let predict = |line: &LineShare| {
         let mut simulated = model.simulated.clone();

@@ -27,7 +27,7 @@
 //! an epoch keeps its length ([`EpochProgress`](super::EpochProgress)), the source's last batches are left
 //! out.
 
-mod window_length;
+mod settling;
 
 use super::settled::Reference;
 use super::window_pairs::Pairs;

@@ -1,0 +1,239 @@
+//! Divides the time of each place among the lines of the program.
+//!
+//! A stack counts for its innermost line of the user's code, or for its innermost line if none is the user's.
+//! Which code is the user's is known when the stack is read ([`Frame::is_own`]).
+
+use std::collections::HashMap;
+
+use super::stack_times::{PlaceStacks, Seen, StackTimes};
+use crate::analysis::thresholds::stacks::{MIN_LINE_SAMPLES, MIN_SAMPLES};
+use crate::model::stack::{Activity, Frame, Place};
+
+/// A line, and its share of the time of a place.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LineShare {
+    /// The part of the program.
+    pub place: Place,
+    /// The line.
+    pub frame: Frame,
+    /// What the threads did most of that time.
+    pub activity: Activity,
+    /// Its share of the time of the place, in `[0, 1]`.
+    pub share: f64,
+}
+
+/// The line that a stack counts for.
+pub(super) fn own_line(frames: &[Frame]) -> Option<&Frame> {
+    frames.iter().find(|frame| frame.is_own).or(frames.first())
+}
+
+impl StackTimes {
+    /// The lines of all places, with at least this share of their place, the largest share first. `ran_share`
+    /// is the share of its calls' time that a place really ran, if it is known.
+    ///
+    /// A stack counts for its innermost line of the user's code, or for its innermost line if none is the
+    /// user's.
+    pub fn lines(
+        &self,
+        min_share: f64,
+        ran_share: impl Fn(&Place) -> Option<f64>,
+    ) -> Vec<LineShare> {
+        let mut lines = Vec::new();
+        let sampled = |(_, stacks): &(&Place, &PlaceStacks)| stacks.samples >= MIN_SAMPLES;
+        for (place, stacks) in self.places.iter().filter(sampled) {
+            let weights = stacks.weights(ran_share(place));
+            let mut found: HashMap<(&str, u32), LineTimes<'_>> = HashMap::new();
+            for ((frames, activity), seen) in &stacks.stacks {
+                let Some(frame) = own_line(frames) else {
+                    continue;
+                };
+                let line = found.entry((&frame.file, frame.line));
+                let line = line.or_insert_with(|| LineTimes::new(frame));
+                line.add(frame, *activity, seen, weights.of(*activity));
+            }
+            lines.extend(found.into_values().filter_map(|line| {
+                let share = line.times.values().sum::<f64>() / stacks.seconds;
+                let is_known = line.samples >= MIN_LINE_SAMPLES && share >= min_share;
+                is_known.then(|| LineShare {
+                    place: place.clone(),
+                    frame: line.frame.clone(),
+                    activity: longest(&line.times),
+                    share,
+                })
+            }));
+        }
+        let by_share = |a: &LineShare, b: &LineShare| b.share.total_cmp(&a.share);
+        lines.sort_by(|a, b| by_share(a, b).then_with(|| a.frame.cmp(&b.frame)));
+        lines
+    }
+}
+
+/// The time of a line, by activity.
+struct LineTimes<'a> {
+    frame: &'a Frame,
+    samples: u32,
+    times: HashMap<Activity, f64>,
+}
+
+impl<'a> LineTimes<'a> {
+    fn new(frame: &'a Frame) -> Self {
+        Self {
+            frame,
+            samples: 0,
+            times: HashMap::new(),
+        }
+    }
+
+    /// A line may be in several functions: a generator expression is one of its own. The outermost, which has
+    /// the shortest name, stands for all.
+    fn add(&mut self, frame: &'a Frame, activity: Activity, seen: &Seen, weight: f64) {
+        if frame.function.len() < self.frame.function.len() {
+            self.frame = frame;
+        }
+        self.samples += seen.samples;
+        *self.times.entry(activity).or_default() += weight * seen.seconds;
+    }
+}
+
+/// The activity with the longest time. Waits for different things count together first.
+fn longest(times: &HashMap<Activity, f64>) -> Activity {
+    let group = |activity: &Activity| match activity {
+        Activity::Python => 0,
+        Activity::Native => 1,
+        Activity::Wait(_) => 2,
+    };
+    let mut groups = [0.0; 3];
+    for (activity, seconds) in times {
+        groups[group(activity)] += seconds;
+    }
+    let longest = |activity: &Activity, seconds: f64| (groups[group(activity)], seconds);
+    let found = times.iter().max_by(|(a, x), (b, y)| {
+        let ((a, x), (b, y)) = (longest(a, **x), longest(b, **y));
+        a.total_cmp(&b).then(x.total_cmp(&y))
+    });
+    found.map_or(Activity::Python, |(activity, _)| *activity)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::thresholds::stacks::MAX_STACKS;
+    use crate::model::stack::{StackReading, StackSample, WaitFor};
+
+    fn frame(file: &str, line: u32, is_own: bool) -> Frame {
+        Frame {
+            file: file.into(),
+            line,
+            function: "f".into(),
+            is_own,
+        }
+    }
+
+    fn fetch() -> Place {
+        Place::Stage("fetch".to_owned())
+    }
+
+    fn reading(frames: &[Frame], activity: Activity, seconds: f64) -> StackReading {
+        StackReading {
+            seconds,
+            is_trainer: true,
+            samples: vec![StackSample {
+                place: fetch(),
+                frames: frames.to_vec(),
+                activity,
+                holds_gil: activity == Activity::Python,
+            }],
+        }
+    }
+
+    /// Adds ten readings that stand for `seconds` together.
+    fn add(times: &mut StackTimes, frames: &[Frame], activity: Activity, seconds: f64) {
+        for _ in 0..10 {
+            times.add(reading(frames, activity, seconds / 10.0));
+        }
+    }
+
+    fn unknown(_: &Place) -> Option<f64> {
+        None
+    }
+
+    #[test]
+    fn a_stack_counts_for_its_innermost_line_of_the_users_code() {
+        let mut times = StackTimes::default();
+        let (library, own) = (frame("numpy.py", 7, false), frame("data.py", 41, true));
+        add(&mut times, &[library, own.clone()], Activity::Native, 0.3);
+        add(
+            &mut times,
+            std::slice::from_ref(&own),
+            Activity::Python,
+            0.1,
+        );
+        assert!(times.lines(0.5, unknown).is_empty(), "too few samples");
+        let wait = Activity::Wait(WaitFor::File);
+        add(&mut times, &[frame("data.py", 9, true)], wait, 0.1);
+
+        let lines = times.lines(0.5, unknown);
+
+        assert_eq!(lines.len(), 1);
+        assert_eq!(
+            (&lines[0].frame, lines[0].activity),
+            (&own, Activity::Native)
+        );
+        assert!((lines[0].share - 0.8).abs() < 1e-9);
+        let holders = times.gil_holders(0.05);
+        assert_eq!(holders.len(), 1);
+        assert_eq!((holders[0].0, holders[0].1), (&fetch(), &own));
+        assert!((holders[0].2 - 0.2).abs() < 1e-9);
+    }
+
+    #[test]
+    fn stacks_beyond_the_limit_count_for_their_place_only() {
+        let mut times = StackTimes::default();
+        for line in 0..2 * u32::try_from(MAX_STACKS).unwrap() {
+            let frames = [frame("data.py", line, true)];
+            add(&mut times, &frames, Activity::Python, 1.0);
+        }
+
+        let lines = times.lines(0.0, unknown);
+
+        assert_eq!(lines.len(), MAX_STACKS);
+        assert!((lines.iter().map(|line| line.share).sum::<f64>() - 0.5).abs() < 1e-6);
+    }
+
+    #[test]
+    fn waits_that_are_seen_too_often_are_weighted_down_to_what_the_cpu_time_leaves() {
+        let mut times = StackTimes::default();
+        let (work, wait) = (frame("data.py", 1, true), frame("data.py", 2, true));
+        add(
+            &mut times,
+            std::slice::from_ref(&work),
+            Activity::Python,
+            1.0,
+        );
+        for _ in 0..3 {
+            let activity = Activity::Wait(WaitFor::Timer);
+            add(&mut times, std::slice::from_ref(&wait), activity, 1.0);
+        }
+
+        let lines = times.lines(0.0, |_| Some(0.5));
+
+        assert!(lines.iter().all(|line| (line.share - 0.5).abs() < 1e-9));
+        let lines = times.lines(0.0, |_| Some(0.1));
+        assert!(
+            (lines[1].share - 0.25).abs() < 1e-9,
+            "it may wait for a core"
+        );
+        assert_eq!(lines[1].frame, work);
+    }
+
+    #[test]
+    fn waits_for_different_things_count_together_against_running() {
+        let waits = |what| Activity::Wait(what);
+        let times = HashMap::from([
+            (Activity::Python, 4.0),
+            (waits(WaitFor::Lock), 3.0),
+            (waits(WaitFor::File), 2.0),
+        ]);
+        assert_eq!(longest(&times), waits(WaitFor::Lock));
+    }
+}

@@ -1,0 +1,145 @@
+//! Adds up samples of stacks: the time of each stack by place, and the time that each line held the interpreter
+//! lock.
+
+use std::collections::HashMap;
+
+use super::line_shares::own_line;
+use crate::analysis::thresholds::stacks::MAX_STACKS;
+use crate::model::stack::{Activity, Frame, Place, StackReading, StackSample};
+
+/// The time that each stack was seen, by place.
+#[derive(Debug, Clone, Default)]
+pub struct StackTimes {
+    pub(super) places: HashMap<Place, PlaceStacks>,
+    /// Number of stacks in all places.
+    count: usize,
+    pub(super) gil: GilTimes,
+}
+
+/// The stacks of one place.
+#[derive(Debug, Clone, Default)]
+pub(super) struct PlaceStacks {
+    pub(super) seconds: f64,
+    pub(super) samples: u32,
+    pub(super) stacks: HashMap<(Vec<Frame>, Activity), Seen>,
+}
+
+/// How often and how long a stack was seen.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Seen {
+    pub(super) samples: u32,
+    pub(super) seconds: f64,
+}
+
+impl Seen {
+    fn add(&mut self, seconds: f64) {
+        self.samples += 1;
+        self.seconds += seconds;
+    }
+}
+
+/// Who held the interpreter lock of the training process.
+#[derive(Debug, Clone, Default)]
+pub(super) struct GilTimes {
+    /// Seconds of all readings.
+    pub(super) seconds: f64,
+    pub(super) holders: HashMap<(Place, Frame), f64>,
+}
+
+/// A stack of a place, and the time that it was seen.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StackTime<'a> {
+    /// The part of the program.
+    pub place: &'a Place,
+    /// The calls, the innermost first.
+    pub frames: &'a [Frame],
+    /// What the thread did.
+    pub activity: Activity,
+    /// Seconds.
+    pub seconds: f64,
+}
+
+impl StackTimes {
+    /// Adds a reading.
+    pub fn add(&mut self, reading: StackReading) {
+        if reading.is_trainer {
+            self.gil.seconds += reading.seconds;
+        }
+        for sample in reading.samples {
+            if sample.holds_gil
+                && reading.is_trainer
+                && let Some(frame) = own_line(&sample.frames)
+            {
+                let holder = (sample.place.clone(), frame.clone());
+                *self.gil.holders.entry(holder).or_default() += reading.seconds;
+            }
+            if sample.place != Place::Elsewhere {
+                self.add_sample(sample, reading.seconds);
+            }
+        }
+    }
+
+    fn add_sample(&mut self, sample: StackSample, seconds: f64) {
+        let place = self.places.entry(sample.place).or_default();
+        place.seconds += seconds;
+        place.samples += 1;
+        let key = (sample.frames, sample.activity);
+        let known = place.stacks.len();
+        if self.count < MAX_STACKS || place.stacks.contains_key(&key) {
+            place.stacks.entry(key).or_default().add(seconds);
+            self.count += place.stacks.len() - known;
+        }
+    }
+
+    /// All stacks, in no order.
+    pub fn stacks(&self) -> impl Iterator<Item = StackTime<'_>> {
+        self.places.iter().flat_map(|(place, stacks)| {
+            let all = stacks.stacks.iter();
+            all.map(move |((frames, activity), seen)| StackTime {
+                place,
+                frames,
+                activity: *activity,
+                seconds: seen.seconds,
+            })
+        })
+    }
+}
+
+/// Factors for the time of samples that ran and that waited.
+pub(super) struct Weights {
+    ran: f64,
+    waited: f64,
+}
+
+impl Weights {
+    pub(super) fn of(&self, activity: Activity) -> f64 {
+        match activity {
+            Activity::Python | Activity::Native => self.ran,
+            Activity::Wait(_) => self.waited,
+        }
+    }
+}
+
+impl PlaceStacks {
+    /// On a machine without a free core, the reading thread gets one when another thread begins to wait. So
+    /// waits are seen too often. If fewer samples ran than the threads' CPU time shows, their weight is raised
+    /// to it.
+    pub(super) fn weights(&self, ran_share: Option<f64>) -> Weights {
+        let equal = Weights {
+            ran: 1.0,
+            waited: 1.0,
+        };
+        let ran: f64 = (self.stacks.iter())
+            .filter(|((_, activity), _)| !matches!(activity, Activity::Wait(_)))
+            .map(|(_, seen)| seen.seconds)
+            .sum();
+        let (seen, waited) = (ran / self.seconds, self.seconds - ran);
+        match ran_share {
+            Some(share) if ran > 0.0 && waited > 0.0 && seen < share => Weights {
+                ran: share / seen,
+                waited: (1.0 - share.min(1.0)) * self.seconds / waited,
+            },
+            _ => equal,
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Constants of sampled stacks. All are chosen.
+
+/// Maximum number of different stacks that are kept. The time of further ones counts for their place only.
+pub(crate) const MAX_STACKS: usize = 4096;
+/// Maximum number of stacks in a record.
+pub(crate) const MAX_RECORDED_STACKS: usize = 400;
+/// Minimum number of samples of a place. With fewer, the shares of its lines are too uncertain.
+pub(crate) const MIN_SAMPLES: u32 = 30;
+/// Minimum number of samples of a line.
+pub(crate) const MIN_LINE_SAMPLES: u32 = 3;
+/// Minimum share of the time that a line holds the interpreter lock, to be reported.
+pub(crate) const MIN_HELD_SHARE: f64 = 0.05;
+/// Maximum number of holders of the interpreter lock that are reported.
+pub(crate) const MAX_HOLDERS: usize = 3;
+/// Minimum share of a kind of work in a stage's time, to be reported.
+pub(crate) const MIN_WORK_SHARE: f64 = 0.05;
