@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use headspace_agent::model::Mode;
 use headspace_agent::model::record::{LoaderRecord, RunRecord};
 use headspace_agent::port::MonotonicClock;
-use headspace_agent::record::Event;
+use headspace_agent::recording::Event;
 use headspace_agent::runtime::{Agent, AgentBuilder, Limits};
 use headspace_agent::sampling::sampler::Identity;
 use headspace_agent::wording::verdict::Verdict;
