@@ -63,7 +63,7 @@ def test_a_destination_of_both_the_environment_and_the_script_is_reported_once(
     monkeypatch.setenv("HEADSPACE_EXPORT", "prometheus:9999, :9464")
     headspace.start(to=headspace.Prometheus(port=0)).stop()
     err = capfd.readouterr().err
-    assert err.count("`prometheus:9999` is ignored, because the script itself uses `prometheus`") == 1
+    assert err.count("`prometheus:9999` is ignored, because the script itself uses") == 1
     assert err.count("`:9464` names no destination") == 1
     assert aloud.notices().count("setting_refused") == 2
 

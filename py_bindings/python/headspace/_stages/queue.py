@@ -186,7 +186,7 @@ def _read_process_pool(pool: Any) -> Reading | None:
     workers = getattr(pool, "_max_workers", None)
     if sent is None and pending == 0:
         return None
-    if sent is None or not hasattr(asked, "queue"):  # The pool is shutting down, or is of another kind.
+    if sent is None or not hasattr(asked, "queue"):  # It is shutting down, or of another kind.
         return pending - len(pool._processes or ()), None, None, None
     waiting = len(asked.queue) + sent.qsize()
     return waiting, None, max(0, pending - waiting), workers

@@ -81,7 +81,7 @@ def _generator(handle: Stage, function: Callable[..., Any]) -> Callable[..., Any
             except StopIteration as end:
                 return end.value
             finally:
-                value = None  # Otherwise an exception in `value` and this frame refer to each other.
+                value = None  # The traceback of an exception in `value` refers to this frame.
             try:
                 value = yield item
                 resume = generator.send

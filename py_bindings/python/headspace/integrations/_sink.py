@@ -137,7 +137,7 @@ class _SinkThread:
                 self._send(session)
             self._send(session)
             self._sink.close()
-        except BaseException as error:  # Also `SystemExit`, which would end the thread without a message.
+        except BaseException as error:  # Also `SystemExit`, which would print no message.
             reason = f"{type(error).__name__}: {error}".rstrip(": .")
             if not self._ending.is_set():
                 self._disable(session, reason)
