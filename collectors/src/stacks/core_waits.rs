@@ -53,8 +53,9 @@ mod tests {
     #[test]
     fn the_share_is_that_of_the_runnable_time_since_the_previous_reading() {
         let times = |running, waiting| Times { running, waiting };
-        assert_eq!(wait_share(times(100, 50), times(130, 60)), 0.25);
-        assert_eq!(wait_share(times(100, 50), times(100, 50)), 0.0);
+        let percent = |before, now| (100.0 * wait_share(before, now)).round() as i32;
+        assert_eq!(percent(times(100, 50), times(130, 60)), 25);
+        assert_eq!(percent(times(100, 50), times(100, 50)), 0);
     }
 
     #[test]
@@ -64,7 +65,10 @@ mod tests {
             .get()
             .unsigned_abs();
         let mut waits = CoreWaits::default();
-        assert_eq!(waits.share(std::process::id(), tid), 0.0);
+        assert!(
+            waits.share(std::process::id(), tid) < 1e-9,
+            "no earlier reading"
+        );
         assert!((0.0..=1.0).contains(&waits.share(std::process::id(), tid)));
         waits.keep(|_| false);
         assert!(waits.threads.is_empty());
