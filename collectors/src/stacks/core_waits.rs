@@ -53,9 +53,11 @@ mod tests {
     #[test]
     fn the_share_is_that_of_the_runnable_time_since_the_previous_reading() {
         let times = |running, waiting| Times { running, waiting };
-        let percent = |before, now| (100.0 * wait_share(before, now)).round() as i32;
-        assert_eq!(percent(times(100, 50), times(130, 60)), 25);
-        assert_eq!(percent(times(100, 50), times(100, 50)), 0);
+        let share = |before, now, expected: f64| {
+            assert!((wait_share(before, now) - expected).abs() < 1e-9);
+        };
+        share(times(100, 50), times(130, 60), 0.25);
+        share(times(100, 50), times(100, 50), 0.0);
     }
 
     #[test]
