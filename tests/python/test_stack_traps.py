@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from running import Programs
-from test_stacks import pythons
+from test_stacks import line_of, pythons, ran, top_line
 
 
 @pytest.mark.parametrize("python", [sys.executable, *pythons()])
@@ -29,3 +29,9 @@ def test_no_stack_mixes_two_functions_and_the_program_ends_as_it_would(
             begin = 10 * (number % 50) + 1
             assert begin <= frame["line"] <= begin + 2, frame
     assert generated > 10, stacks["frames"]
+
+
+def test_a_container_that_forbids_process_vm_readv_is_read_through_proc(program: Programs) -> None:
+    run = ran(program, "inline", "sleep", name="no_process_vm_readv.py")
+    line = top_line(run)
+    assert (line["stage"], line["line"]) == ("load", line_of("sleep"))
