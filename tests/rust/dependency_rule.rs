@@ -143,7 +143,7 @@ const COLLECTOR_MODULES: &[(&str, &[&str])] = &[
     ("gpu", &["procfs"]),
     ("workers", &["procfs"]),
     ("shared_memory", &[]),
-    ("stacks", &[]),
+    ("stacks", &["procfs"]),
     ("tracing", &[]),
     ("catalog", &["process", "host", "tree", "io", "perf", "gpu"]),
 ];

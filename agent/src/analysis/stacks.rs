@@ -3,6 +3,7 @@
 
 mod gil_holders;
 mod line_shares;
+mod own_line;
 mod stack_times;
 mod stacks_record;
 mod work;

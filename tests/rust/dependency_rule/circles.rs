@@ -9,7 +9,7 @@ use super::paths::paths;
 type Module = Vec<String>;
 
 /// The circles in the files of a crate, one sentence each. A file is its module, such as
-/// `["crate", "loader", "probe"]`, and its source.
+/// `["crate", "batch_source", "probe"]`, and its source.
 pub(crate) fn circles(files: &BTreeMap<Module, String>) -> Vec<String> {
     let imports: BTreeMap<&Module, BTreeSet<&Module>> = (files.iter())
         .map(|(module, source)| (module, imports(module, source, files)))

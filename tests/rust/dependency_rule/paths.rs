@@ -16,7 +16,7 @@ pub(crate) struct Named {
 }
 
 /// Every path of two segments or more that `source` names. `module` is where the file stands,
-/// `["crate", "loader", "replay"]`.
+/// `["crate", "batch_source", "replay"]`.
 pub(crate) fn paths(source: &str, module: &[String]) -> Result<Vec<Named>, String> {
     let tokens = TokenStream::from_str(source).map_err(|e| e.to_string())?;
     let mut found = Vec::new();

@@ -1,10 +1,8 @@
 //! Divides the time of each place among the lines of the program.
-//!
-//! A stack counts for its innermost line of the user's code, or for its innermost line if none is the user's.
-//! Which code is the user's is known when the stack is read ([`Frame::is_own`]).
 
 use std::collections::HashMap;
 
+use super::own_line::own_line;
 use super::stack_times::{PlaceStacks, Seen, StackTimes};
 use crate::analysis::thresholds::stacks::{MIN_LINE_SAMPLES, MIN_SAMPLES};
 use crate::model::stack::{Activity, Frame, Place, WaitFor};
@@ -20,11 +18,6 @@ pub struct LineShare {
     pub activity: Activity,
     /// Its share of the time of the place, in `[0, 1]`.
     pub share: f64,
-}
-
-/// The line that a stack counts for.
-pub(super) fn own_line(frames: &[Frame]) -> Option<&Frame> {
-    frames.iter().find(|frame| frame.is_own).or(frames.first())
 }
 
 impl StackTimes {

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::line_shares::own_line;
+use super::own_line::own_line;
 use crate::analysis::thresholds::stacks::MAX_STACKS;
 use crate::model::stack::{Activity, Frame, Place, StackReading, StackSample, WaitFor};
 
