@@ -10,7 +10,7 @@ use super::law_terms::{Term, at_least};
 use super::prediction::Predictor;
 use super::queueing_model::Model;
 use super::simulation::{SimulatedPipeline, Supply};
-use crate::analysis::thresholds::{confidence, counts};
+use crate::analysis::thresholds::{bounds, confidence, counts};
 
 /// The bottleneck, the confidence in it, and the step that it allows.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -94,19 +94,18 @@ fn compute_bound(model: &Model<'_>) -> Option<Binding> {
         Some(floor) => (step - floor.value) / step,
         None => facts.wait_ms / step,
     };
-    let starved = facts.resources.consumer_run_queue_pct.unwrap_or(0.0) / 100.0;
-    let stopped = facts.resources.gc_pct.unwrap_or(0.0);
-    let t = &model.thresholds;
-    (spared < t.negligible_wait && starved < t.negligible_core_wait && stopped < t.candidate_gc_pct)
-        .then_some(Binding {
-            term: Term::Compute,
-            limit_ms: model.free_ms,
-            confidence: if facts.floor_ms.is_some() {
-                confidence::MEASURED_FLOOR
-            } else {
-                confidence::NEGLIGIBLE_WAIT
-            },
-        })
+    let (r, t) = (&facts.resources, model.thresholds);
+    let has_core = !at_least(r.consumer_run_queue_pct, t.negligible_core_wait_pct);
+    let runs = !at_least(r.gc_pct, t.candidate_gc_pct);
+    (spared < t.negligible_wait && has_core && runs).then_some(Binding {
+        term: Term::Compute,
+        limit_ms: model.free_ms,
+        confidence: if facts.floor_ms.is_some() {
+            confidence::MEASURED_FLOOR
+        } else {
+            confidence::NEGLIGIBLE_WAIT
+        },
+    })
 }
 
 /// A term, and the gain of its relief as a share of the step.
@@ -326,7 +325,7 @@ pub(super) fn replace(simulated: &mut SimulatedPipeline, from: Supply, to: Suppl
 /// Removes the garbage collector's pauses in this process.
 pub(super) fn without_collection(model: &Model<'_>, simulated: &mut SimulatedPipeline) {
     let stopped = model.facts.resources.gc_pct.unwrap_or(0.0) / 100.0;
-    let left = (1.0 - stopped).clamp(0.1, 1.0);
+    let left = (1.0 - stopped).clamp(bounds::MIN_LEFT, 1.0);
     simulated.loop_ms *= left;
     simulated.device_ms = simulated.device_ms.map(|ms| left * ms);
     for (station, node) in simulated.stations.iter_mut().zip(&model.nodes) {

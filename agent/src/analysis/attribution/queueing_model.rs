@@ -8,7 +8,7 @@ use super::law_terms::at_least;
 use super::simulation::{SimulatedPipeline, Station, Supply};
 use super::stage_order::{Node, chain};
 use crate::analysis::attribution::facts::PipelineFacts;
-use crate::analysis::thresholds::{Thresholds, counts};
+use crate::analysis::thresholds::{Thresholds, bounds, counts};
 use crate::model::record::QueueSummary;
 
 /// Utilization of the shared resources, as a share of the supply; `None` if not measured.
@@ -92,7 +92,7 @@ impl<'a> Model<'a> {
                     .resources
                     .cores_usable
                     .unwrap_or(f64::INFINITY)
-                    .max(0.1),
+                    .max(bounds::MIN_CORES),
                 others: 0.0,
                 engines: decoder.map_or(f64::INFINITY, |(_, engines)| f64::from(engines)),
             },
@@ -313,7 +313,7 @@ impl<'a> Model<'a> {
             .contention_ms
             .unwrap_or(compute - floor.value)
             .max(0.0);
-        let alone = (compute - slower).max(0.1 * compute);
+        let alone = (compute - slower).max(bounds::MIN_COMPUTE_ALONE * compute);
         let active: f64 = self.nodes.iter().map(|node| node.active(step)).sum();
         if slower > t.negligible_contention * compute && active > 0.0 {
             self.simulated.loop_ms = alone;
@@ -409,7 +409,8 @@ fn reader(
 fn workers(facts: &PipelineFacts, nodes: &[Node<'_>]) -> Option<usize> {
     let workers = facts.loader.workers.filter(|workers| *workers > 0)?;
     nodes.iter().position(|node| {
-        node.stage.processes == workers && (node.concurrency - f64::from(workers)).abs() < 0.5
+        node.stage.processes == workers
+            && (node.concurrency - f64::from(workers)).abs() < bounds::SAME_WHOLE_NUMBER
     })
 }
 
@@ -486,5 +487,5 @@ fn inline(facts: &PipelineFacts, nodes: &[Node<'_>], thresholds: &Thresholds) ->
     reason = "the value is clamped before the cast"
 )]
 pub(super) fn whole(count: f64) -> u32 {
-    count.round().clamp(1.0, 4096.0) as u32
+    count.round().clamp(1.0, bounds::MAX_CONCURRENCY) as u32
 }
