@@ -13,6 +13,7 @@ mod bottleneck;
 mod call_times;
 mod conclusion;
 mod evidence;
+mod explanation;
 pub mod facts;
 mod from_summary;
 mod handover_cost;
@@ -26,9 +27,10 @@ mod stage_order;
 
 pub use self::conclusion::{Attribution, Bottleneck, Limit, Remedy};
 pub use self::evidence::{CoresEvidence, Evidence, StageEvidence};
+pub use self::explanation::{Explanation, explain_wait};
 pub(super) use self::from_summary::attribute_run;
 pub use self::line_gains::LineGain;
-pub use self::remedies::action::{Action, Shared, Work};
+pub use self::remedies::action::{Action, GuessedWork, Shared};
 pub(crate) use self::stage_order::queues_around;
 
 use self::bottleneck::{binding, conclude};

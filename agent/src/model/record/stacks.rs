@@ -4,12 +4,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::stack::{Activity, Frame, Place, WaitFor};
 
-/// A line of a stage or of the loop, and the step if it took half its time.
+/// Where time is spent that belongs to no stage: what the loop does with a batch.
+pub const COMPUTE: &str = "compute";
+
+/// A line of a stage or of compute, and the step if it took half its time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct LineRecord {
-    /// Name of the stage whose calls contain the line. Null for a line of the training loop's own part.
+    /// Name of the stage whose calls contain the line. Null for a line of compute, what the training loop does with a batch.
     pub stage: Option<String>,
     /// Path of the file.
     pub file: String,
@@ -17,7 +20,7 @@ pub struct LineRecord {
     pub line: u32,
     /// Name of the function that contains the line.
     pub function: String,
-    /// Share of the time of the stage's calls, or of the loop's own part.
+    /// Share of the time of the stage's calls, or of compute.
     pub share_pct: f64,
     /// What the threads did most of that time.
     pub kind: LineKind,
@@ -61,7 +64,7 @@ pub struct GilHolderRecord {
     /// Name of the stage that its thread is in. Absent outside of stages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
-    /// Whether its thread is the training thread, in the loop's own part.
+    /// Whether its thread is the training thread, in compute.
     pub in_loop: bool,
     /// Path of the file.
     pub file: String,
@@ -152,10 +155,10 @@ impl From<&Frame> for FrameRecord {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct StackRecord {
-    /// Name of the stage whose call it is. Absent in the loop's own part.
+    /// Name of the stage whose call it is. Absent in compute.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
-    /// Name of the loop whose own part it is. Absent in a stage.
+    /// Name of the loop whose compute it is. Absent in a stage.
     #[serde(rename = "loop", skip_serializing_if = "Option::is_none")]
     pub loop_name: Option<String>,
     /// What the thread did.
