@@ -9,6 +9,7 @@
 //! measured pipeline computes by how much. It is used only if it reproduces the measured step. It takes
 //! some milliseconds, so it should run at the end of a run, or rarely.
 
+mod best_relief;
 mod bottleneck;
 mod call_times;
 mod conclusion;
@@ -19,11 +20,15 @@ mod from_summary;
 mod handover_cost;
 mod law_terms;
 mod line_gains;
+mod pools;
 mod prediction;
 mod queueing_model;
+mod relief;
 mod remedies;
+mod resource_use;
 mod simulation;
 mod stage_order;
+mod stage_roles;
 
 pub use self::conclusion::{Attribution, Bottleneck, Limit, Remedy};
 pub use self::evidence::{CoresEvidence, Evidence, StageEvidence};

@@ -1,10 +1,10 @@
 //! Proposes background loading for a loop that loads by itself. The batches must then be transferred to the
 //! loop, which has a cost.
 
-use super::super::bottleneck::replace;
 use super::super::handover_cost::Price;
 use super::super::law_terms::{Term, at_least};
 use super::super::queueing_model::{Model, whole};
+use super::super::relief::replace;
 use super::super::simulation::{SimulatedPipeline, Station, Supply};
 use super::action::Action;
 use super::{Context, Draft, change};

@@ -1,10 +1,11 @@
 //! Proposes the remedies that change neither concurrency nor buffers: cheaper calls, other processes, cores,
 //! the disk, garbage collection, page-locked memory.
 
-use super::super::bottleneck::{limit_ms, lock_contended, relieve};
+use super::super::bottleneck::{limit_ms, lock_contended};
 use super::super::evidence::inner;
 use super::super::law_terms::{Term, at_least};
 use super::super::queueing_model::{Model, whole};
+use super::super::relief::relieve;
 use super::action::{Action, GuessedWork};
 use super::{Context, Draft, change};
 use crate::analysis::thresholds::confidence;
