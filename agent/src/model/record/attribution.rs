@@ -333,3 +333,25 @@ pub struct FindingRecord {
     /// The finding, in one or two sentences.
     pub text: String,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_knob_has_target_and_setting() {
+        let change = |target| {
+            let (from, to) = ("1".to_owned(), "2".to_owned());
+            ChangeRecord::new(target, Setting::Concurrency, from, to)
+        };
+        assert_eq!(change(Some("a.b")).knob, "a.b.concurrency");
+        assert_eq!(change(None).knob, "concurrency");
+
+        let old = ChangeRecord {
+            setting: None,
+            ..change(Some("a.b"))
+        };
+        assert_eq!(old.setting(), Some(Setting::Concurrency));
+        assert_eq!(ChangeRecord::default().setting(), None);
+    }
+}
