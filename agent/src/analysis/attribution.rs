@@ -12,6 +12,7 @@
 mod best_relief;
 mod bottleneck;
 mod call_times;
+mod candidates;
 mod conclusion;
 mod evidence;
 mod explanation;

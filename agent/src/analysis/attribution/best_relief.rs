@@ -11,7 +11,7 @@
 //!    cause.
 //! 5. A stage was chosen, by 4 as well, that is fast enough on average. Then larger buffers remove the waiting.
 
-use super::bottleneck::{Binding, is_starved, limit_ms, terms};
+use super::candidates::{Binding, is_starved, limit_ms, terms};
 use super::law_terms::{Term, at_least};
 use super::prediction::Predictor;
 use super::queueing_model::Model;

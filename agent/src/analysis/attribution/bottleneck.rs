@@ -5,20 +5,13 @@
 //! anything else.
 
 use super::best_relief::find_best_relief;
+use super::candidates::{Binding, cores_or_quota, is_blocked, is_starved, limit_ms, terms};
 use super::conclusion::{Bottleneck, Limit};
 use super::evidence::evidence;
 use super::law_terms::{Term, at_least};
 use super::prediction::Predictor;
 use super::queueing_model::Model;
 use crate::analysis::thresholds::confidence;
-
-/// The bottleneck, the confidence in it, and the step that it allows.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Binding {
-    pub(super) term: Term,
-    pub(super) limit_ms: f64,
-    pub(super) confidence: f64,
-}
 
 /// Finds the bottleneck; `None` if there is no clear one.
 pub(super) fn binding(predictor: &Predictor<'_>) -> Option<Binding> {
@@ -63,12 +56,6 @@ fn suspects(predictor: &Predictor<'_>) -> Option<Binding> {
     }))
 }
 
-/// Whether the loop's thread waits for a core so much that compute only appears slow.
-pub(super) fn is_starved(model: &Model<'_>) -> bool {
-    let waits = model.facts.resources.consumer_run_queue_pct;
-    at_least(waits, model.thresholds.starved_thread_pct)
-}
-
 /// Whether threads wait long for the interpreter lock, and more than one of them holds it. A single thread
 /// that computes in Python makes the GIL probe wait, but delays no other thread.
 pub(super) fn lock_contended(model: &Model<'_>) -> bool {
@@ -108,52 +95,6 @@ fn compute_bound(model: &Model<'_>) -> Option<Binding> {
     })
 }
 
-/// The terms that are tried as the bottleneck.
-pub(super) fn terms(model: &Model<'_>) -> Vec<Term> {
-    let (uses, t) = (&model.uses, model.thresholds);
-    let long_ms = t.candidate_limit * model.facts.step_ms;
-    let mut terms: Vec<Term> = (0..model.nodes.len())
-        .filter(|stage| model.nodes[*stage].limit_ms > long_ms && !is_blocked(model, *stage))
-        .map(Term::Stage)
-        .collect();
-    terms.extend((0..model.pools.len()).map(Term::Pool));
-    if at_least(uses.cores, t.candidate_utilization) {
-        terms.push(cores_or_quota(model));
-    }
-    if model.gil_binds() {
-        terms.push(Term::Gil);
-    }
-    let no_stages = model.nodes.is_empty();
-    let reads = model.reader.is_some() || no_stages;
-    if reads && at_least(uses.disk, t.saturated_utilization) {
-        terms.push(Term::Disk);
-    }
-    let decodes = model.decoder.is_some() || no_stages;
-    if decodes && at_least(uses.engines, t.candidate_utilization) {
-        terms.push(Term::Engines);
-    }
-    if at_least(model.facts.resources.gc_pct, t.candidate_gc_pct) {
-        terms.push(Term::Gc);
-    }
-    terms.extend([Term::Jitter, Term::Compute]);
-    terms
-}
-
-/// Whether a stage waits for the next one: the queue between them is always full.
-fn is_blocked(model: &Model<'_>, stage: usize) -> bool {
-    let full = model.nodes[stage].after.and_then(|queue| queue.full_pct);
-    at_least(full, model.thresholds.always_full_queue_pct)
-}
-
-fn cores_or_quota(model: &Model<'_>) -> Term {
-    let throttled = model.facts.resources.throttled_pct;
-    if at_least(throttled, model.thresholds.exhausted_quota_pct) {
-        Term::Quota
-    } else {
-        Term::Cores
-    }
-}
-
 /// The longest limit, if it is near the step.
 fn by_law(model: &Model<'_>, confidence: f64) -> Option<Binding> {
     let step = model.facts.step_ms;
@@ -178,23 +119,6 @@ fn by_law(model: &Model<'_>, confidence: f64) -> Option<Binding> {
         limit_ms: limit,
         confidence,
     })
-}
-
-/// Shortest step that a term allows by the laws. For a shared resource: its utilization times the step.
-pub(super) fn limit_ms(model: &Model<'_>, term: Term) -> f64 {
-    let step = model.facts.step_ms;
-    let of = |used: Option<f64>| used.unwrap_or(0.0) * step;
-    match term {
-        Term::Stage(stage) => model.nodes[stage].limit_ms,
-        Term::Pool(pool) => of(Some(model.pools[pool].busy())),
-        Term::Cores | Term::Quota => of(model.uses.cores),
-        Term::Gil => of(model.uses.gil),
-        Term::Disk => of(model.uses.disk),
-        Term::Engines => of(model.uses.engines),
-        Term::Gc => of(model.facts.resources.gc_pct.map(|pct| pct / 100.0)),
-        Term::Compute => model.free_ms,
-        Term::Memory | Term::Jitter => 0.0,
-    }
 }
 
 /// Whether threads of a stage slow each other and the model down through memory. The signs: their cores are

@@ -10,7 +10,7 @@ mod load_in_workers;
 mod work_and_resources;
 
 use self::action::Action;
-use super::bottleneck::Binding;
+use super::candidates::Binding;
 use super::conclusion::Remedy;
 use super::evidence::evidence;
 use super::law_terms::Term;

@@ -1,6 +1,7 @@
 //! Proposes more concurrent calls of a stage, or fewer if they slow each other.
 
-use super::super::bottleneck::{limit_ms, memory_suspect, waits_for_lock};
+use super::super::bottleneck::{memory_suspect, waits_for_lock};
+use super::super::candidates::limit_ms;
 use super::super::law_terms::{Term, at_least};
 use super::super::queueing_model::{Model, whole};
 use super::super::stage_order::Node;

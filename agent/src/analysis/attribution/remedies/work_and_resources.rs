@@ -1,7 +1,8 @@
 //! Proposes the remedies that change neither concurrency nor buffers: cheaper calls, other processes, cores,
 //! the disk, garbage collection, page-locked memory.
 
-use super::super::bottleneck::{limit_ms, lock_contended};
+use super::super::bottleneck::lock_contended;
+use super::super::candidates::limit_ms;
 use super::super::evidence::inner;
 use super::super::law_terms::{Term, at_least};
 use super::super::queueing_model::{Model, whole};
