@@ -9,26 +9,34 @@
 //! measured pipeline computes by how much. It is used only if it reproduces the measured step. It takes
 //! some milliseconds, so it should run at the end of a run, or rarely.
 
+mod best_relief;
 mod bottleneck;
 mod call_times;
+mod candidates;
 mod conclusion;
 mod evidence;
+mod explanation;
 pub mod facts;
 mod from_summary;
 mod handover_cost;
 mod law_terms;
 mod line_gains;
+mod pools;
 mod prediction;
 mod queueing_model;
+mod relief;
 mod remedies;
+mod resource_use;
 mod simulation;
 mod stage_order;
+mod stage_roles;
 
 pub use self::conclusion::{Attribution, Bottleneck, Limit, Remedy};
 pub use self::evidence::{CoresEvidence, Evidence, StageEvidence};
+pub use self::explanation::{Explanation, explain_wait};
 pub(super) use self::from_summary::attribute_run;
 pub use self::line_gains::LineGain;
-pub use self::remedies::action::{Action, Shared, Work};
+pub use self::remedies::action::{Action, GuessedWork, Shared};
 pub(crate) use self::stage_order::queues_around;
 
 use self::bottleneck::{binding, conclude};

@@ -3,9 +3,9 @@
 //! A finding is a measurement above a threshold, from which it can affect the step time. Attribution
 //! determines which stage a finding slows and what a remedy would gain.
 
+use super::thresholds::Thresholds;
 use super::thresholds::findings::{
-    DECODERS_BUSY_PCT, GC_PCT, GIL_WAIT_MS, IO_PRESSURE_PCT, MEMORY_PRESSURE_PCT,
-    OTHER_THREADS_CORES, OTHERS_MEMORY_PCT, RUN_QUEUE_PCT, THROTTLED_PCT,
+    DECODERS_BUSY_PCT, IO_PRESSURE_PCT, MEMORY_PRESSURE_PCT, OTHERS_MEMORY_PCT, REDUCED_CLOCKS_PCT,
 };
 use crate::model::Scope;
 use crate::model::record::{Estimate, FindingCode, GpuUse, ResourcesRecord, ThrottleReason};
@@ -155,11 +155,12 @@ impl Finding {
 
 /// Lists the findings about resources.
 pub fn findings(resources: &ResourcesRecord) -> Vec<Finding> {
+    let t = &Thresholds::default();
     let host = [
-        throttled(resources),
-        oversubscribed(resources),
-        gil(resources),
-        above(resources.gc_pct, GC_PCT).map(|pct| Finding::GcPauses {
+        throttled(resources, t),
+        oversubscribed(resources, t),
+        gil(resources, t),
+        above(resources.gc_pct, t.min_remedy_gc_pct).map(|pct| Finding::GcPauses {
             pct,
             longest_ms: resources.gc_longest_ms,
         }),
@@ -180,28 +181,28 @@ fn above(value: Option<f64>, least: f64) -> Option<f64> {
     value.filter(|value| *value >= least)
 }
 
-fn throttled(r: &ResourcesRecord) -> Option<Finding> {
+fn throttled(r: &ResourcesRecord, t: &Thresholds) -> Option<Finding> {
     Some(Finding::CpuThrottled {
-        pct: above(r.throttled_pct, THROTTLED_PCT)?,
+        pct: above(r.throttled_pct, t.exhausted_quota_pct)?,
         cores: r.cores_usable,
     })
 }
 
-fn oversubscribed(r: &ResourcesRecord) -> Option<Finding> {
+fn oversubscribed(r: &ResourcesRecord, t: &Thresholds) -> Option<Finding> {
     // A thread that is stopped by a quota also waits for a core.
-    if above(r.throttled_pct, THROTTLED_PCT).is_some() {
+    if above(r.throttled_pct, t.exhausted_quota_pct).is_some() {
         return None;
     }
     Some(Finding::Oversubscribed {
-        pct: above(r.consumer_run_queue_pct, RUN_QUEUE_PCT)?,
+        pct: above(r.consumer_run_queue_pct, t.negligible_core_wait_pct)?,
         threads_and_cores: r.runnable_threads.zip(r.cores_usable),
     })
 }
 
-fn gil(r: &ResourcesRecord) -> Option<Finding> {
-    let wait_ms = above(r.gil_wait_ms, GIL_WAIT_MS)?;
+fn gil(r: &ResourcesRecord, t: &Thresholds) -> Option<Finding> {
+    let wait_ms = above(r.gil_wait_ms, t.long_gil_wait_ms)?;
     // A single thread that computes in Python makes the GIL probe wait, but delays no other thread.
-    above(r.other_threads_cores, OTHER_THREADS_CORES)?;
+    above(r.other_threads_cores, t.min_gil_threads)?;
     Some(Finding::GilContended { wait_ms })
 }
 
@@ -227,7 +228,7 @@ fn decoders(gpu: &GpuUse) -> Option<GpuFinding> {
 
 fn clocks(gpu: &GpuUse) -> Option<GpuFinding> {
     Some(GpuFinding::Throttled {
-        pct: above(gpu.throttled_pct, THROTTLED_PCT)?,
+        pct: above(gpu.throttled_pct, REDUCED_CLOCKS_PCT)?,
         by: ThrottleReason::named(gpu.throttled_by.as_deref()?)?,
     })
 }
@@ -282,6 +283,8 @@ mod tests {
         };
 
         assert_eq!(codes(&with_others(Some(0.01))), [""; 0]);
+        let least = Thresholds::default().min_gil_threads;
+        assert_eq!(codes(&with_others(Some(0.9 * least))), [""; 0]);
         assert_eq!(codes(&with_others(None)), [""; 0]);
         assert_eq!(codes(&with_others(Some(0.6))), ["gil_contended"]);
     }

@@ -6,23 +6,12 @@
 
 use super::findings::Finding;
 use super::resources::Part;
+use super::thresholds::findings::FAILURES_PCT;
+use super::thresholds::stages::{MAX_COUNT_ERROR, MAX_WORKERS, SLOW_CALL};
 use crate::model::StageSeries;
 use crate::model::record::{QueueSummary, Role, StageSummary, StageWorker, SummaryRecord};
 use crate::model::stage::cut_name;
 use crate::model::stage_series::{QueueRun, QueueTotals, StageRun, StageSpan, StageTotals};
-
-/// A call is slow if it takes more than this multiple of the median.
-const SLOW: f64 = 3.0;
-
-/// Largest share of a ratio of counts that items in progress may explain.
-const MOST_UNSURE: f64 = 0.05;
-
-/// Failures are reported if at least this percentage of a stage's calls ended in an exception. A data set
-/// of images from the web has a few per mille that cannot be read.
-const FAILURES_PCT: f64 = 1.0;
-
-/// Maximum number of processes of a stage that are listed one by one.
-const MOST_WORKERS: usize = 64;
 
 /// Summarises the stages and queues in one part of the run, for the loop `main_loop`, while the loops
 /// `others` were idle. Idle stages and queues are left out, except stages that items do not pass through:
@@ -49,9 +38,16 @@ pub fn stages(
     (stages, queues)
 }
 
-/// Whether the stage is called, but items do not pass through it.
+/// Whether the stage is called, but items do not pass through it. [`is_outside_the_flow`] finds the same stages
+/// in a record.
 fn is_aside(run: &StageRun) -> bool {
     run.items == 0 && !run.time.is_empty()
+}
+
+/// Whether no items pass through it, such as the start of workers or a delay. Such a stage has neither concurrent
+/// calls nor items.
+pub fn is_outside_the_flow(stage: &StageSummary) -> bool {
+    stage.concurrency.is_none() && stage.out_per_in.is_none()
 }
 
 fn stage(
@@ -98,7 +94,7 @@ fn stage(
         p95_ms: run.time.quantile_ms(0.95),
         p99_ms: run.time.quantile_ms(0.99),
         slow_pct: p50_ms
-            .and_then(|median| run.time.share_above_ms(SLOW * median))
+            .and_then(|median| run.time.share_above_ms(SLOW_CALL * median))
             .map(percent),
         cpu_pct: cpu.map(percent),
         limit_ms: concurrency.and_then(limit),
@@ -136,7 +132,7 @@ fn per_batch(calls: f64, batches: f64, ahead: f64) -> f64 {
     } else {
         ratio.recip().round().recip()
     };
-    let unsure = (ahead * ratio.max(1.0) / batches).min(MOST_UNSURE * ratio);
+    let unsure = (ahead * ratio.max(1.0) / batches).min(MAX_COUNT_ERROR * ratio);
     if (ratio - whole).abs() <= unsure {
         whole
     } else {
@@ -151,7 +147,7 @@ fn workers(run: &StageRun) -> Vec<StageWorker> {
         return Vec::new();
     }
     active
-        .take(MOST_WORKERS)
+        .take(MAX_WORKERS)
         .map(|worker| {
             let quantile = |q| worker.time.as_ref().and_then(|time| time.quantile_ms(q));
             StageWorker {

@@ -3,14 +3,21 @@
 //! Each has a unit and a source. Without a named source, the value was chosen on pipelines of `make study`
 //! that tests do not use. `make study` makes each threshold alone a fifth smaller and larger, and prints in
 //! how many of its pipelines the bottleneck changes: no verdict should depend on one constant. Counts are
-//! whole numbers and are not varied. `thresholds/confidence.rs` has the confidence of each conclusion,
-//! `thresholds/findings.rs` the values above which a measurement is a finding, and `thresholds/stacks.rs` the
-//! constants of sampled stacks.
+//! whole numbers and are not varied.
+//!
+//! - `thresholds/bounds.rs`: bounds that keep the model's numbers finite.
+//! - `thresholds/confidence.rs`: the confidence of each conclusion.
+//! - `thresholds/findings.rs`: the values from which a measurement is a finding, where attribution has no such
+//!   value.
+//! - `thresholds/stacks.rs`: the constants of sampled stacks.
+//! - `thresholds/stages.rs`: the constants of the summary of stages.
 
+pub(super) mod bounds;
 pub(crate) mod confidence;
 pub(super) mod counts;
 pub(super) mod findings;
 pub(super) mod stacks;
+pub(super) mod stages;
 
 /// Declares the thresholds: their documentation, default and unit.
 macro_rules! thresholds {
@@ -47,8 +54,9 @@ thresholds! {
     /// compute. Source: a headspace below three points is within the error of a probe (`floor`).
     negligible_wait: 0.03, "share of the step";
 
-    /// The training thread's wait for a core. Below this, the loop may be limited by its compute.
-    negligible_core_wait: 0.05, "share of time";
+    /// The training thread's wait for a core. Below this, the loop may be limited by its compute. From this on,
+    /// it is a finding and part of the evidence.
+    negligible_core_wait_pct: 5.0, "% of time";
 
     /// The gain from relief of a term. Only from this on can the term be the bottleneck. Source: as
     /// `negligible_wait`.
@@ -62,7 +70,7 @@ thresholds! {
     /// less certain.
     close_second_gain: 0.75, "share of the best gain";
 
-    /// The limit of a stage, a resource or the loop's own part. From this on, it fills the step and is the
+    /// The limit of a stage, a resource or compute. From this on, it fills the step and is the
     /// bottleneck by law.
     min_binding_limit: 0.93, "share of the step";
 
@@ -94,11 +102,12 @@ thresholds! {
     /// stage limits the pipeline, and not the cores, while cores are left.
     bound_stage_queue_pct: 85.0, "% of time";
 
-    /// The training thread's wait for a core. From this on, its own part only appears slow. For comparison:
+    /// The training thread's wait for a core. From this on, compute only appears slow. For comparison:
     /// two busy threads on one core wait half of the time, three on two cores a third.
     starved_thread_pct: 15.0, "% of time";
 
-    /// The periods in which the CPU quota runs out. From this on, the quota is the resource, not the cores.
+    /// The periods in which the CPU quota runs out. From this on, the quota is the resource, not the cores, and
+    /// it is a finding.
     exhausted_quota_pct: 5.0, "% of periods";
 
     /// The pauses of the garbage collector. From this on, it is tried as the bottleneck, and the loop is not
@@ -107,11 +116,13 @@ thresholds! {
 
     // The interpreter lock (GIL).
 
-    /// The wait for the lock. From this on, it is long. Source: a fifth of Python's switch interval
-    /// (`sys.getswitchinterval()`, 5 ms), which is the longest wait for one other thread.
+    /// The wait for the lock. From this on, it is long, and (from `min_gil_threads` on) a finding. Source: a
+    /// fifth of Python's switch interval (`sys.getswitchinterval()`, 5 ms), which is the longest wait for one
+    /// other thread.
     long_gil_wait_ms: 1.0, "ms";
 
-    /// The wait for the lock. From this on (and from `long_gil_wait_ms` on), it delays the loop.
+    /// The wait for the lock. From this on (and from `long_gil_wait_ms` on), it delays the loop. The finding has
+    /// no such condition: it says that threads wait, and not what this costs the loop.
     long_gil_wait: 0.1, "share of the step";
 
     /// The work of threads beside the training thread. From this on, they hold the lock.
@@ -149,10 +160,10 @@ thresholds! {
     /// is also slower than alone.
     slow_ipc: 0.9, "instructions per cycle";
 
-    /// The slowdown of the loop's own part by the loader. Above this, it confirms `slow_ipc`.
+    /// The slowdown of compute by the loader. Above this, it confirms `slow_ipc`.
     contention_with_ipc: 0.1, "share of the floor";
 
-    /// The slowdown of the loop's own part by the loader. Above this, it shows waiting for memory if the
+    /// The slowdown of compute by the loader. Above this, it shows waiting for memory if the
     /// instructions per cycle are not known …
     contention_without_ipc: 0.2, "share of the floor";
 
@@ -195,17 +206,17 @@ thresholds! {
     /// The rest of a call beside its work. Below this, it is ignored.
     negligible_rest: 0.03, "share of a call";
 
-    /// The cores that the loop's own part uses. Above this, it is work on the cores, not waiting for a
+    /// The cores that compute uses. Above this, it is work on the cores, not waiting for a
     /// device.
     min_loop_cores: 0.3, "cores";
 
-    /// The floor, compared with the loop's own part. Above this, it is the time of an asynchronous device.
+    /// The floor, compared with compute. Above this, it is the time of an asynchronous device.
     device_floor: 1.03, "ratio";
 
-    /// The slowdown of the loop's own part by the loader. Up to this, it is ignored.
+    /// The slowdown of compute by the loader. Up to this, it is ignored.
     negligible_contention: 0.01, "share of compute";
 
-    /// The work in the loop's own part. It is at least this, however long its thread waits for a core.
+    /// The work in compute. It is at least this, however long its thread waits for a core.
     min_loop_work: 0.2, "share of compute";
 
     /// The cores that other programs use. From this on, other programs are part of the model.
@@ -241,11 +252,12 @@ thresholds! {
     /// The gain of a remedy. Below this, the remedy is not proposed.
     min_remedy_gain: 0.02, "share of the step";
 
-    /// The share of a line in its stage's calls or in the loop's own part. Below this, its gain is not
+    /// The share of a line in its stage's calls or in compute. Below this, its gain is not
     /// predicted.
     min_line_share: 0.03, "share of the time";
 
-    /// The gain of every remedy and of free data. Below this, a compute-bound loop is done.
+    /// The gain of every remedy and of free data. Below this, a compute-bound loop is done. Also the wait from
+    /// which the lack of a bottleneck is a conclusion, and not just nothing to explain.
     worth_tuning_pct: 5.0, "% of the step";
 
     /// The largest gain of free data within the floor's interval. From this on, a compute-bound loop is not
@@ -289,7 +301,8 @@ thresholds! {
     /// The cores that other programs use. From this on, stopping them is proposed.
     stoppable_programs: 0.3, "cores";
 
-    /// The pauses of the garbage collector. From this on, collection between epochs is proposed.
+    /// The pauses of the garbage collector. From this on, they are a finding, and collection between epochs is
+    /// proposed.
     min_remedy_gc_pct: 1.0, "% of time";
 
     /// The part of a call that a cheaper one saves. The texts of the remedy say "half".
@@ -369,9 +382,6 @@ thresholds! {
 
     /// The cores that a stage or other programs use.
     shown_cores: 0.1, "cores";
-
-    /// The training thread's wait for a core.
-    shown_core_wait_pct: 5.0, "% of time";
 
     /// The time in which a queue is full or empty.
     shown_queue_pct: 20.0, "% of time";

@@ -13,8 +13,8 @@ mod summary;
 mod tick;
 
 pub use self::attribution::{
-    BottleneckKind, BottleneckRecord, ChangeRecord, FindingRecord, NUM_WORKERS, QueueSummary,
-    RemedyRecord, Resource, STOP, StageSummary, StageWorker,
+    BottleneckKind, BottleneckRecord, ChangeRecord, FindingRecord, QueueSummary, RemedyRecord,
+    Resource, STOP, Setting, StageSummary, StageWorker,
 };
 pub use self::codes::{FindingCode, SmSource, ThrottleReason};
 pub use self::probe::{FloorRecord, ProbeRecord, WindowRecord};
@@ -22,8 +22,8 @@ pub use self::run::{
     BatchRecord, GpuRecord, HostRecord, LoaderRecord, Role, RunRecord, SourceRecord, SourceState,
 };
 pub use self::stacks::{
-    FrameRecord, GilHolderRecord, LineKind, LineRecord, StackRecord, StacksRecord, StageWorkRecord,
-    Work,
+    COMPUTE, FrameRecord, GilHolderRecord, LineKind, LineRecord, StackRecord, StacksRecord,
+    StageWorkRecord, Work,
 };
 pub use self::summary::{
     ComputeGpu, EndCause, EndRecord, GpuRule, GpuUse, OtherLoop, ResourcesRecord, RunState,

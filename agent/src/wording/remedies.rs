@@ -2,7 +2,7 @@
 
 use super::evidence::evidence_text;
 use super::units::amount;
-use crate::analysis::attribution::{Action, Remedy, Shared, Work};
+use crate::analysis::attribution::{Action, GuessedWork, Remedy, Shared};
 use crate::model::record::RemedyRecord;
 
 /// The record of a remedy.
@@ -88,10 +88,10 @@ fn action(action: &Action) -> String {
         Action::CheaperCalls { stage, work } => format!(
             "Halve what a call of `{stage}` costs ({}).",
             match work {
-                Work::Video => "shorter clips, fewer or smaller frames, a faster decoder",
-                Work::Images => "smaller images, a faster library",
-                Work::Reading => "smaller samples, a faster store, bigger reads",
-                Work::Unknown => "less work a call, or a faster library",
+                GuessedWork::Video => "shorter clips, fewer or smaller frames, a faster decoder",
+                GuessedWork::Images => "smaller images, a faster library",
+                GuessedWork::Reading => "smaller samples, a faster store, bigger reads",
+                GuessedWork::Unknown => "less work a call, or a faster library",
             }
         ),
         Action::Subprocess { each_thread: true } => {

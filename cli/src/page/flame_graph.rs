@@ -1,9 +1,11 @@
-//! Draws sampled stacks as flame graphs: one for each stage, and one for the loop's own part.
+//! Draws sampled stacks as flame graphs: one for each stage, and one for compute.
 //!
 //! The outermost call is at the top. The width of a call is its share of the samples, and its colour is the gain
 //! in the step if its line took half its time. Calls of libraries around all of the user's code are one call.
 
-use headspace_agent::model::record::{FrameRecord, LineRecord, StacksRecord, SummaryRecord};
+use headspace_agent::model::record::{
+    COMPUTE, FrameRecord, LineRecord, StacksRecord, SummaryRecord,
+};
 use headspace_agent::wording::units::{duration_ms, duration_s, percent};
 use headspace_agent::wording::verdict::place_in_file;
 use headspace_exporters::encode::stacks::call_tree::{Call, CallTree, call_trees};
@@ -48,7 +50,7 @@ pub(super) fn flame_graphs(stacks: Option<&StacksRecord>, summary: &SummaryRecor
         }
         @for tree in trees {
             h3 {
-                (tree.stage.unwrap_or("compute"))
+                (tree.stage.unwrap_or(COMPUTE))
                 small { " " (duration_s(tree.seconds)) " of samples" }
             }
             (Graph { stacks, summary, tree: &tree, best }.draw())
@@ -89,7 +91,7 @@ impl Graph<'_> {
         self.place_calls(&calls, 0, 0.0, None, &mut bars);
         let top = usize::from(outer > 0);
         let rows = top + depth(&calls).min(MOST_ROWS);
-        let label = format!("Flame graph of {}", self.tree.stage.unwrap_or("compute"));
+        let label = format!("Flame graph of {}", self.tree.stage.unwrap_or(COMPUTE));
         html! {
             svg.flame role="img" aria-label=(label) width="100%" height=(rows * ROW) {
                 @if outer > 0 {

@@ -1,13 +1,13 @@
 //! Encodes sampled stacks for viewers of profiles.
 //!
-//! Both formats get the same stacks: those of each stage, and those of the loop's own part as `compute`. A stack
+//! Both formats get the same stacks: those of each stage, and those of compute. A stack
 //! that waits ends in a frame that says for what.
 
 pub mod call_tree;
 pub mod collapsed;
 pub mod speedscope;
 
-use headspace_agent::model::record::{FrameRecord, LineKind, StackRecord, StacksRecord};
+use headspace_agent::model::record::{COMPUTE, FrameRecord, LineKind, StackRecord, StacksRecord};
 use headspace_agent::wording::verdict::does;
 
 /// The stacks of one rank.
@@ -22,7 +22,7 @@ pub struct RankStacks<'a> {
 impl RankStacks<'_> {
     /// Name of a stack's stage or `compute`, with the rank if there are several.
     fn place(&self, stack: &StackRecord) -> String {
-        let place = stack.stage.as_deref().unwrap_or("compute");
+        let place = stack.stage.as_deref().unwrap_or(COMPUTE);
         match self.rank {
             Some(rank) => format!("rank {rank} · {place}"),
             None => place.to_owned(),

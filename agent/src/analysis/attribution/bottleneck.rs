@@ -1,31 +1,24 @@
 //! Finds the bottleneck: the term whose relief alone shortens the step most.
 //!
-//! The laws give a candidate for each limit. Relieving each in turn separates limits that are close to each
-//! other. It also finds jitter, which no limit shows: then unbounded buffers would help more than anything
-//! else.
+//! The laws give a candidate for each limit. Relieving each in turn (`best_relief.rs`) separates limits that are
+//! close to each other. It also finds jitter, which no limit shows: then unbounded buffers would help more than
+//! anything else.
 
+use super::best_relief::find_best_relief;
+use super::candidates::{Binding, cores_or_quota, is_blocked, is_starved, limit_ms, terms};
 use super::conclusion::{Bottleneck, Limit};
 use super::evidence::evidence;
 use super::law_terms::{Term, at_least};
 use super::prediction::Predictor;
 use super::queueing_model::Model;
-use super::simulation::{SimulatedPipeline, Supply};
-use crate::analysis::thresholds::{confidence, counts};
-
-/// The bottleneck, the confidence in it, and the step that it allows.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Binding {
-    pub(super) term: Term,
-    pub(super) limit_ms: f64,
-    pub(super) confidence: f64,
-}
+use crate::analysis::thresholds::confidence;
 
 /// Finds the bottleneck; `None` if there is no clear one.
 pub(super) fn binding(predictor: &Predictor<'_>) -> Option<Binding> {
     let model = predictor.model;
     let found = suspects(predictor)?;
     let cause = match found.term {
-        Term::Compute if starved(model) => Some(cores_or_quota(model)),
+        Term::Compute if is_starved(model) => Some(cores_or_quota(model)),
         Term::Compute if lock_contended(model) => Some(Term::Gil),
         Term::Stage(stage) if waits_for_lock(model, stage) => Some(Term::Gil),
         _ => None,
@@ -37,7 +30,7 @@ pub(super) fn binding(predictor: &Predictor<'_>) -> Option<Binding> {
     }))
 }
 
-/// The bottleneck by the laws and the simulation, assuming that the loop's own part cannot be faster.
+/// The bottleneck by the laws and the simulation, assuming that compute cannot be faster.
 fn suspects(predictor: &Predictor<'_>) -> Option<Binding> {
     let model = predictor.model;
     let step = model.facts.step_ms;
@@ -53,7 +46,7 @@ fn suspects(predictor: &Predictor<'_>) -> Option<Binding> {
         });
     }
     let found = match predictor.error() {
-        Some(error) => relieved(predictor, confidence::by_simulation(error))
+        Some(error) => find_best_relief(predictor, confidence::by_simulation(error))
             .or_else(|| by_law(model, confidence::LONGEST_LIMIT)),
         None => by_law(model, confidence::LONGEST_LIMIT_ONLY),
     }?;
@@ -61,12 +54,6 @@ fn suspects(predictor: &Predictor<'_>) -> Option<Binding> {
         limit_ms: limit_ms(model, found.term).min(step),
         ..found
     }))
-}
-
-/// Whether the loop's thread waits for a core so much that its own part only appears slow.
-fn starved(model: &Model<'_>) -> bool {
-    let waits = model.facts.resources.consumer_run_queue_pct;
-    at_least(waits, model.thresholds.starved_thread_pct)
 }
 
 /// Whether threads wait long for the interpreter lock, and more than one of them holds it. A single thread
@@ -87,255 +74,25 @@ pub(super) fn waits_for_lock(model: &Model<'_>, stage: usize) -> bool {
         && model.nodes[stage].cpu().is_none_or(waits)
 }
 
-/// The loop's own part, if the loop hardly waits or free data would gain almost nothing.
+/// Compute, if the loop hardly waits or free data would gain almost nothing.
 fn compute_bound(model: &Model<'_>) -> Option<Binding> {
     let (step, facts) = (model.facts.step_ms, model.facts);
     let spared = match facts.floor_ms {
         Some(floor) => (step - floor.value) / step,
         None => facts.wait_ms / step,
     };
-    let starved = facts.resources.consumer_run_queue_pct.unwrap_or(0.0) / 100.0;
-    let stopped = facts.resources.gc_pct.unwrap_or(0.0);
-    let t = &model.thresholds;
-    (spared < t.negligible_wait && starved < t.negligible_core_wait && stopped < t.candidate_gc_pct)
-        .then_some(Binding {
-            term: Term::Compute,
-            limit_ms: model.free_ms,
-            confidence: if facts.floor_ms.is_some() {
-                confidence::MEASURED_FLOOR
-            } else {
-                confidence::NEGLIGIBLE_WAIT
-            },
-        })
-}
-
-/// A term, and the gain of its relief as a share of the step.
-type Gain = (Term, f64);
-
-/// The term whose relief gains most.
-fn relieved(predictor: &Predictor<'_>, confidence: f64) -> Option<Binding> {
-    let model = predictor.model;
-    let step = model.facts.step_ms;
-    let gain = |term| 1.0 - predictor.step_ms(&relieve(model, term)) / step;
-    let mut gains: Vec<Gain> = terms(model)
-        .into_iter()
-        .map(|term| (term, gain(term)))
-        .collect();
-    gains.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let best = *gains
-        .first()
-        .filter(|(_, gain)| *gain >= model.thresholds.min_gain)?;
-    let best = longest(model, &gains, best);
-    let found = replace_by_cores(model, &gains).unwrap_or(best);
-    let found = replace_loop(model, &gains, found);
-    let found = replace_cores(model, &gains, found);
-    let (term, gain) = replace_by_jitter(model, &gains, found);
-    let second = gains.iter().find(|(other, _)| *other != term);
-    let confidence = match second {
-        _ if term == Term::Jitter => confidence::JITTER * confidence,
-        Some((_, second)) if *second > model.thresholds.close_second_gain * gain => {
-            confidence::CLOSE_SECOND * confidence
-        }
-        _ => confidence,
-    };
-    Some(Binding {
-        term,
-        limit_ms: 0.0,
-        confidence,
+    let (r, t) = (&facts.resources, model.thresholds);
+    let has_core = !at_least(r.consumer_run_queue_pct, t.negligible_core_wait_pct);
+    let runs = !at_least(r.gc_pct, t.candidate_gc_pct);
+    (spared < t.negligible_wait && has_core && runs).then_some(Binding {
+        term: Term::Compute,
+        limit_ms: model.free_ms,
+        confidence: if facts.floor_ms.is_some() {
+            confidence::MEASURED_FLOOR
+        } else {
+            confidence::NEGLIGIBLE_WAIT
+        },
     })
-}
-
-/// Among stages and resources whose relief gains about as much, returns the one with the longest limit.
-/// They bind together, and the longest limit is reached first.
-fn longest(model: &Model<'_>, gains: &[Gain], best: Gain) -> Gain {
-    let lawful = |term: Term| !matches!(term, Term::Jitter | Term::Compute | Term::Gc);
-    if !lawful(best.0) {
-        return best;
-    }
-    gains
-        .iter()
-        .filter(|(term, gain)| lawful(*term) && *gain >= model.thresholds.comparable_gain * best.1)
-        .max_by(|a, b| limit_ms(model, a.0).total_cmp(&limit_ms(model, b.0)))
-        .copied()
-        .unwrap_or(best)
-}
-
-/// The cores (or the CPU quota), if the term with the highest gain is slow only because it waits for a
-/// core.
-fn replace_by_cores(model: &Model<'_>, gains: &[Gain]) -> Option<Gain> {
-    if !starved(model) {
-        return None;
-    }
-    // A thread that holds the lock also waits for a core, so the other threads wait longer.
-    let exhausted = at_least(
-        model.uses.cores,
-        model.thresholds.exhausted_core_utilization,
-    );
-    match gains.first()?.0 {
-        Term::Compute => {}
-        Term::Gil if exhausted => {}
-        _ => return None,
-    }
-    find_gain(gains, model.thresholds.min_gain, |term| {
-        matches!(term, Term::Cores | Term::Quota)
-    })
-}
-
-/// The first of the terms that gains at least `least`.
-fn find_gain(gains: &[Gain], least: f64, is_one: impl Fn(Term) -> bool) -> Option<Gain> {
-    let mut found = gains
-        .iter()
-        .filter(|(term, gain)| is_one(*term) && *gain >= least);
-    found.next().copied()
-}
-
-/// While cores are left, a busy stage between a full and an empty queue limits the pipeline, even if more cores
-/// would gain more: the others wait for this stage.
-fn replace_cores(model: &Model<'_>, gains: &[Gain], found: Gain) -> Gain {
-    let t = model.thresholds;
-    let is_exhausted = at_least(model.uses.cores, t.exhausted_core_utilization);
-    if !matches!(found.0, Term::Cores | Term::Quota) || is_exhausted {
-        return found;
-    }
-    let holds_up = |stage: usize| {
-        let node = &model.nodes[stage];
-        let full = node.before.and_then(|queue| queue.full_pct);
-        let empty = node.after.and_then(|queue| queue.empty_pct);
-        node.limit_ms >= t.min_binding_limit * model.facts.step_ms
-            && at_least(full, t.bound_stage_queue_pct)
-            && at_least(empty, t.bound_stage_queue_pct)
-    };
-    find_gain(
-        gains,
-        0.0,
-        |term| matches!(term, Term::Stage(stage) if holds_up(stage)),
-    )
-    .unwrap_or(found)
-}
-
-/// Replaces the loop's own part by a term that removes the waiting, if the loop's own part gains more but
-/// does not fill the step. Faster data can only remove the waiting.
-fn replace_loop(model: &Model<'_>, gains: &[Gain], found: Gain) -> Gain {
-    let filled = model.free_ms / model.facts.step_ms;
-    if found.0 != Term::Compute || filled >= model.thresholds.min_binding_limit {
-        return found;
-    }
-    let enough = (model.thresholds.comparable_gain * (1.0 - filled)).max(model.thresholds.min_gain);
-    find_gain(gains, enough, |term| term != Term::Compute).unwrap_or(found)
-}
-
-/// Replaces a stage by jitter if the stage's mean time is short enough. Buffers would then absorb its slow
-/// calls.
-fn replace_by_jitter(model: &Model<'_>, gains: &[Gain], found: Gain) -> Gain {
-    let Term::Stage(stage) = found.0 else {
-        return found;
-    };
-    if model.nodes[stage].limit_ms >= model.thresholds.min_binding_limit * model.facts.step_ms {
-        return found;
-    }
-    let enough = model.thresholds.comparable_gain * found.1;
-    find_gain(gains, enough, |term| term == Term::Jitter).unwrap_or(found)
-}
-
-/// The terms that are tried as the bottleneck.
-fn terms(model: &Model<'_>) -> Vec<Term> {
-    let (uses, t) = (&model.uses, model.thresholds);
-    let long_ms = t.candidate_limit * model.facts.step_ms;
-    let mut terms: Vec<Term> = (0..model.nodes.len())
-        .filter(|stage| model.nodes[*stage].limit_ms > long_ms && !is_blocked(model, *stage))
-        .map(Term::Stage)
-        .collect();
-    terms.extend((0..model.pools.len()).map(Term::Pool));
-    if at_least(uses.cores, t.candidate_utilization) {
-        terms.push(cores_or_quota(model));
-    }
-    if model.gil_binds() {
-        terms.push(Term::Gil);
-    }
-    let no_stages = model.nodes.is_empty();
-    let reads = model.reader.is_some() || no_stages;
-    if reads && at_least(uses.disk, t.saturated_utilization) {
-        terms.push(Term::Disk);
-    }
-    let decodes = model.decoder.is_some() || no_stages;
-    if decodes && at_least(uses.engines, t.candidate_utilization) {
-        terms.push(Term::Engines);
-    }
-    if at_least(model.facts.resources.gc_pct, t.candidate_gc_pct) {
-        terms.push(Term::Gc);
-    }
-    terms.extend([Term::Jitter, Term::Compute]);
-    terms
-}
-
-/// Whether a stage waits for the next one: the queue between them is always full.
-fn is_blocked(model: &Model<'_>, stage: usize) -> bool {
-    let full = model.nodes[stage].after.and_then(|queue| queue.full_pct);
-    at_least(full, model.thresholds.always_full_queue_pct)
-}
-
-fn cores_or_quota(model: &Model<'_>) -> Term {
-    let throttled = model.facts.resources.throttled_pct;
-    if at_least(throttled, model.thresholds.exhausted_quota_pct) {
-        Term::Quota
-    } else {
-        Term::Cores
-    }
-}
-
-/// The pipeline without the limit of `term`.
-pub(super) fn relieve(model: &Model<'_>, term: Term) -> SimulatedPipeline {
-    let mut t = model.simulated.clone();
-    let relief = f64::from(counts::RELIEF);
-    match term {
-        Term::Stage(stage) => t.stations[stage].servers *= counts::RELIEF,
-        Term::Pool(pool) => t.pools[pool] *= counts::RELIEF,
-        Term::Cores | Term::Quota => t.cores *= relief,
-        Term::Gil => replace(&mut t, Supply::Gil, Supply::Cores),
-        Term::Disk => replace(&mut t, Supply::Disk, Supply::Free),
-        Term::Engines => t.engines *= relief,
-        Term::Gc => without_collection(model, &mut t),
-        Term::Jitter => {
-            let larger = |room: u32| room.saturating_mul(counts::RELIEF_OF_BUFFERS);
-            for station in &mut t.stations {
-                station.room = larger(station.room);
-                station.ahead = station.ahead.map(larger);
-            }
-        }
-        Term::Memory => {}
-        Term::Compute => {
-            t.loop_ms /= relief;
-            t.device_ms = t.device_ms.map(|ms| ms / relief);
-        }
-    }
-    t
-}
-
-/// Replaces one supply by another in all stations.
-pub(super) fn replace(simulated: &mut SimulatedPipeline, from: Supply, to: Supply) {
-    for (supply, ms) in simulated.stations.iter_mut().flat_map(|s| &mut s.parts) {
-        if *supply == from {
-            *supply = to;
-            if from == Supply::Disk {
-                *ms = 0.0;
-            }
-        }
-    }
-}
-
-/// Removes the garbage collector's pauses in this process.
-pub(super) fn without_collection(model: &Model<'_>, simulated: &mut SimulatedPipeline) {
-    let stopped = model.facts.resources.gc_pct.unwrap_or(0.0) / 100.0;
-    let left = (1.0 - stopped).clamp(0.1, 1.0);
-    simulated.loop_ms *= left;
-    simulated.device_ms = simulated.device_ms.map(|ms| left * ms);
-    for (station, node) in simulated.stations.iter_mut().zip(&model.nodes) {
-        if node.stage.processes <= 1 {
-            for (_, ms) in &mut station.parts {
-                *ms *= left;
-            }
-        }
-    }
 }
 
 /// The longest limit, if it is near the step.
@@ -362,23 +119,6 @@ fn by_law(model: &Model<'_>, confidence: f64) -> Option<Binding> {
         limit_ms: limit,
         confidence,
     })
-}
-
-/// Shortest step that a term allows by the laws. For a shared resource: its utilization times the step.
-pub(super) fn limit_ms(model: &Model<'_>, term: Term) -> f64 {
-    let step = model.facts.step_ms;
-    let of = |used: Option<f64>| used.unwrap_or(0.0) * step;
-    match term {
-        Term::Stage(stage) => model.nodes[stage].limit_ms,
-        Term::Pool(pool) => of(Some(model.pools[pool].busy())),
-        Term::Cores | Term::Quota => of(model.uses.cores),
-        Term::Gil => of(model.uses.gil),
-        Term::Disk => of(model.uses.disk),
-        Term::Engines => of(model.uses.engines),
-        Term::Gc => of(model.facts.resources.gc_pct.map(|pct| pct / 100.0)),
-        Term::Compute => model.free_ms,
-        Term::Memory | Term::Jitter => 0.0,
-    }
 }
 
 /// Whether threads of a stage slow each other and the model down through memory. The signs: their cores are

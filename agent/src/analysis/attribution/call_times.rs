@@ -1,10 +1,21 @@
 //! Derives the distribution of call times from a stage's percentiles, relative to the mean.
 
 use crate::analysis::statistics::bootstrap::Rng;
+use crate::analysis::thresholds::bounds::{MAX_OF_MEAN, MAX_VARIATION, MIN_OF_MEAN};
+use crate::analysis::thresholds::stages::SLOW_CALL;
 use crate::model::record::StageSummary;
 
-/// Normal score of the 75th percentile.
+/// Normal scores of percentiles: the 75th …
 const Z75: f64 = 0.674;
+/// … the 95th …
+const Z95: f64 = 1.645;
+/// … and the 99th.
+const Z99: f64 = 2.326;
+/// Normal scores at which a normal distribution is cut off. It is cut later on the slow side.
+const CUT: (f64, f64) = (-2.2, 3.0);
+
+/// Probability above the last known percentile.
+const LAST: f64 = 0.01;
 
 /// Width of a jump between quantiles.
 const JUMP: f64 = 1e-3;
@@ -26,14 +37,15 @@ impl Times {
 
     /// A normal distribution with the coefficient of variation `cv`, without its tails.
     pub(super) fn around(cv: f64) -> Self {
-        let at = |p: f64, z: f64| (p, (1.0 + cv.clamp(0.0, 0.6) * z).max(0.02));
+        let cv = cv.clamp(0.0, MAX_VARIATION);
+        let at = |p: f64, z: f64| (p, (1.0 + cv * z).max(MIN_OF_MEAN));
         let knots = vec![
-            at(0.0, -2.2),
-            at(0.05, -1.645),
+            at(0.0, CUT.0),
+            at(0.05, -Z95),
             at(0.5, 0.0),
-            at(0.95, 1.645),
-            at(0.99, 2.326),
-            at(1.0, 3.0),
+            at(0.95, Z95),
+            at(0.99, Z99),
+            at(1.0, CUT.1),
         ];
         Self { knots }.of_mean_one()
     }
@@ -53,11 +65,7 @@ impl Times {
         // few very slow calls do not say how fast the fast ones are.
         let body = stage.p75_ms.map_or(f64::INFINITY, |p75| p75 / p50);
         let below = |z: f64, q: f64| p50 / body.powf(z / Z75).min(q / p50);
-        let mut knots = vec![
-            (0.0, below(2.326, p99)),
-            (0.05, below(1.645, p95)),
-            (0.5, p50),
-        ];
+        let mut knots = vec![(0.0, below(Z99, p99)), (0.05, below(Z95, p95)), (0.5, p50)];
         let known = [
             (0.75, stage.p75_ms),
             (0.9, stage.p90_ms),
@@ -69,10 +77,11 @@ impl Times {
             let below = knots.last().map_or(0.0, |(_, value)| *value);
             knots.push((p, value.max(below)));
         }
-        tail(&mut knots, stage.slow_pct, 3.0 * p50, far_percentiles);
-        let missing = (mean - area(&knots) - 0.01 * p99).max(0.0);
+        add_slow_calls(&mut knots, stage.slow_pct, SLOW_CALL * p50, far_percentiles);
+        let missing = (mean - area(&knots) - LAST * p99).max(0.0);
         // A triangle over the last hundredth.
-        knots.push((1.0, (p99 + missing / 0.005).min(100.0 * mean)));
+        let longest = p99 + missing / (LAST / 2.0);
+        knots.push((1.0, longest.min(MAX_OF_MEAN * mean)));
         Self { knots }.of_mean_one()
     }
 
@@ -108,7 +117,12 @@ impl Times {
 
 /// Adds the quantile at which slow calls begin: `slow_pct` of the calls take more than `slow_ms`. If the
 /// neighbouring percentiles are far apart, hardly any call lies between them, so the quantile jumps there.
-fn tail(knots: &mut Vec<(f64, f64)>, slow_pct: Option<f64>, slow_ms: f64, far_percentiles: f64) {
+fn add_slow_calls(
+    knots: &mut Vec<(f64, f64)>,
+    slow_pct: Option<f64>,
+    slow_ms: f64,
+    far_percentiles: f64,
+) {
     let Some(p) = slow_pct.map(|pct| 1.0 - pct / 100.0) else {
         return;
     };

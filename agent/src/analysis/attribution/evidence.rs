@@ -196,7 +196,7 @@ fn of_cores(model: &Model<'_>) -> CoresEvidence {
         most: most_cores(model),
         others: r.others_cores.filter(|others| *others >= t.shown_cores),
         runnable_threads: (r.runnable_threads).filter(|threads| Some(*threads) > r.cores_usable),
-        run_queue_pct: (r.consumer_run_queue_pct).filter(|pct| *pct >= t.shown_core_wait_pct),
+        run_queue_pct: (r.consumer_run_queue_pct).filter(|pct| *pct >= t.negligible_core_wait_pct),
     }
 }
 

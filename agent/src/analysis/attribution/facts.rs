@@ -17,7 +17,7 @@ pub struct PipelineFacts {
     pub step_ms: f64,
     /// The part of the mean step that is waiting for data.
     pub wait_ms: f64,
-    /// Coefficient of variation (standard deviation over mean) of the loop's own part of a step, if known.
+    /// Coefficient of variation (standard deviation over mean) of compute, if known.
     pub compute_cv: Option<f64>,
     /// Step time with free data, if a probe measured it.
     pub floor_ms: Option<Estimate>,

@@ -1,7 +1,7 @@
 //! Predicts the step if a line took half its time.
 //!
 //! The line's share of its stage's or its loop's time comes from samples of stacks. For a stage, the prediction
-//! changes the cost of the calls, as the remedy `cheaper_calls` does; for the loop, its own part. A line without
+//! changes the cost of the calls, as the remedy `cheaper_calls` does; for the loop, its compute. A line without
 //! a gain is left out, however hot it is.
 
 use super::prediction::Predictor;
@@ -31,7 +31,7 @@ pub(super) fn line_gains(model: &Model<'_>, predictor: &Predictor<'_>) -> Vec<Li
                 let parts = &mut simulated.stations[stage].parts;
                 remove(parts, saved * part * line.share, line.activity);
             }
-            Place::Loop(_) => shorten_loop(&mut simulated, saved * line.share),
+            Place::Loop(_) => shorten_compute(&mut simulated, saved * line.share),
             Place::Elsewhere => return None,
         }
         Some(predictor.step_ms(&simulated))
@@ -40,7 +40,7 @@ pub(super) fn line_gains(model: &Model<'_>, predictor: &Predictor<'_>) -> Vec<Li
     select(&model.facts.lines, step_ms, model.thresholds, predict)
 }
 
-/// The lines of a loop that iterates no loader: all of its step is its own part.
+/// The lines of a loop that iterates no loader: all of its step is compute.
 pub(super) fn lines_of_loop(lines: &[LineShare], step_ms: f64) -> Vec<LineGain> {
     let thresholds = Thresholds::default();
     select(lines, step_ms, &thresholds, |line| {
@@ -95,8 +95,8 @@ fn remove(parts: &mut [(Supply, f64)], share: f64, activity: Activity) {
     }
 }
 
-/// Removes this share of the loop's own part.
-fn shorten_loop(simulated: &mut SimulatedPipeline, share: f64) {
+/// Removes this share of compute.
+fn shorten_compute(simulated: &mut SimulatedPipeline, share: f64) {
     simulated.loop_ms *= 1.0 - share.min(1.0);
 }
 

@@ -60,7 +60,7 @@ impl<'a> Predictor<'a> {
         ms
     }
 
-    /// Shortest step that the busy resources and the loop itself allow.
+    /// Shortest step that the busy resources and compute allow.
     fn bound_ms(&self, changed: &SimulatedPipeline) -> f64 {
         let (model, step) = (self.model, self.model.facts.step_ms);
         let now = &model.simulated;

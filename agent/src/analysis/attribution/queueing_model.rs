@@ -4,43 +4,13 @@
 //! one of these is busy, that waiting is subtracted, because a remedy changes it.
 
 use super::call_times::Times;
-use super::law_terms::at_least;
+use super::facts::PipelineFacts;
+use super::pools::{Pool, find_pools};
+use super::resource_use::{Uses, resource_uses};
 use super::simulation::{SimulatedPipeline, Station, Supply};
 use super::stage_order::{Node, chain};
-use crate::analysis::attribution::facts::PipelineFacts;
-use crate::analysis::thresholds::{Thresholds, counts};
-use crate::model::record::QueueSummary;
-
-/// Utilization of the shared resources, as a share of the supply; `None` if not measured.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Uses {
-    pub(super) cores: Option<f64>,
-    pub(super) disk: Option<f64>,
-    pub(super) engines: Option<f64>,
-    /// Cores' worth of work that may need the interpreter lock, if threads wait for it.
-    pub(super) gil: Option<f64>,
-}
-
-/// Parts of the names of stages that decode. If several stages may use the GPU's decoders, one of these is
-/// chosen.
-const DECODING_NAMES: [&str; 2] = ["dec", "video"];
-
-/// A pool of threads that calls of stages run on. Calls may have to wait for a thread.
-#[derive(Debug, Clone)]
-pub(super) struct Pool<'a> {
-    pub(super) queue: &'a QueueSummary,
-    pub(super) threads: u32,
-    /// Mean number of threads in a call.
-    pub(super) active: f64,
-    pub(super) stages: Vec<usize>,
-}
-
-impl Pool<'_> {
-    /// Share of the pool's threads that are in a call.
-    pub(super) fn busy(&self) -> f64 {
-        self.active / f64::from(self.threads)
-    }
-}
+use super::stage_roles::{find_decoder, find_reader, find_workers, is_inline};
+use crate::analysis::thresholds::{Thresholds, bounds, counts};
 
 /// The measured facts, and the model derived from them.
 #[derive(Debug, Clone)]
@@ -56,7 +26,7 @@ pub(super) struct Model<'a> {
     pub(super) workers: Option<usize>,
     pub(super) pools: Vec<Pool<'a>>,
     pub(super) simulated: SimulatedPipeline,
-    /// The loop's own part with free data.
+    /// Compute with free data.
     pub(super) free_ms: f64,
     pub(super) thresholds: &'a Thresholds,
 }
@@ -69,12 +39,12 @@ impl<'a> Model<'a> {
         if !(facts.step_ms.is_finite() && facts.step_ms > 0.0) {
             return None;
         }
-        let uses = uses(facts, &nodes, thresholds);
-        let decoder = decoder(facts, &nodes, thresholds);
+        let uses = resource_uses(facts, &nodes, thresholds);
+        let decoder = find_decoder(facts, &nodes, thresholds);
         let decoding = decoder.map(|(stage, _)| stage);
-        let reader = reader(facts, &nodes, uses, decoding, thresholds);
-        let workers = workers(facts, &nodes);
-        let pools = pools(facts, &nodes, thresholds);
+        let reader = find_reader(facts, &nodes, uses, decoding, thresholds);
+        let workers = find_workers(facts, &nodes);
+        let pools = find_pools(facts, &nodes, thresholds);
         let compute = (facts.step_ms - facts.wait_ms).max(0.0);
         let free_ms = facts.floor_ms.map_or(compute, |floor| floor.value);
         let mut model = Self {
@@ -87,12 +57,12 @@ impl<'a> Model<'a> {
                 loop_cores: 0.0,
                 contention: 0.0,
                 device_ms: None,
-                inline: inline(facts, &nodes, thresholds),
+                inline: is_inline(facts, &nodes, thresholds),
                 cores: facts
                     .resources
                     .cores_usable
                     .unwrap_or(f64::INFINITY)
-                    .max(0.1),
+                    .max(bounds::MIN_CORES),
                 others: 0.0,
                 engines: decoder.map_or(f64::INFINITY, |(_, engines)| f64::from(engines)),
             },
@@ -278,8 +248,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Sets the loop's own part: its time without contention, its slowdown, and its asynchronous device
-    /// time.
+    /// Sets compute: its time without contention, its slowdown, and its asynchronous device time.
     fn set_loop(&mut self) {
         let facts = self.facts;
         let (step, compute) = (facts.step_ms, self.simulated.loop_ms);
@@ -313,7 +282,7 @@ impl<'a> Model<'a> {
             .contention_ms
             .unwrap_or(compute - floor.value)
             .max(0.0);
-        let alone = (compute - slower).max(0.1 * compute);
+        let alone = (compute - slower).max(bounds::MIN_COMPUTE_ALONE * compute);
         let active: f64 = self.nodes.iter().map(|node| node.active(step)).sum();
         if slower > t.negligible_contention * compute && active > 0.0 {
             self.simulated.loop_ms = alone;
@@ -322,169 +291,11 @@ impl<'a> Model<'a> {
     }
 }
 
-fn uses(facts: &PipelineFacts, nodes: &[Node<'_>], thresholds: &Thresholds) -> Uses {
-    let r = &facts.resources;
-    let waits = at_least(r.gil_wait_ms, thresholds.long_gil_wait_ms);
-    let of_one_process = nodes
-        .iter()
-        .filter(|node| node.stage.processes <= 1)
-        .map(|node| node.active(facts.step_ms) * node.measured_cpu().unwrap_or(0.0))
-        .sum::<f64>();
-    let engines: f64 = (r.own_gpus())
-        .filter_map(|gpu| gpu.nvdec_engines)
-        .map(f64::from)
-        .sum();
-    let decoding = (r.own_gpus())
-        .filter_map(|gpu| gpu.nvdec_busy)
-        .reduce(|a, b| a + b);
-    Uses {
-        cores: r
-            .cores_used
-            .zip(r.cores_usable)
-            .filter(|(_, usable)| *usable > 0.0)
-            .map(|(used, usable)| used / usable),
-        disk: r.disk_utilization_pct.map(|pct| (pct / 100.0).min(1.0)),
-        engines: decoding
-            .filter(|_| engines > 0.0)
-            .map(|busy| (busy / engines).min(1.0)),
-        gil: waits.then_some(of_one_process),
-    }
-}
-
-/// The stage whose concurrent calls match the number of busy decoders, while no core works for them.
-fn decoder(
-    facts: &PipelineFacts,
-    nodes: &[Node<'_>],
-    thresholds: &Thresholds,
-) -> Option<(usize, u32)> {
-    let gpus = || facts.resources.own_gpus();
-    let engines: u32 = gpus().filter_map(|gpu| gpu.nvdec_engines).sum();
-    let busy: f64 = gpus().filter_map(|gpu| gpu.nvdec_busy).sum();
-    if engines == 0 || busy < thresholds.min_decoder_use {
-        return None;
-    }
-    let explains = |node: &Node<'_>| {
-        let active = node.active(facts.step_ms);
-        active >= thresholds.min_decoding_calls * busy
-            && node
-                .cpu()
-                .is_none_or(|cpu| cpu < thresholds.max_decoding_cpu)
-    };
-    let candidates = || nodes.iter().enumerate().filter(|(_, node)| explains(node));
-    let named = candidates().find(|(_, node)| {
-        let name = node.stage.name.to_lowercase();
-        DECODING_NAMES.iter().any(|part| name.contains(part))
-    });
-    // If no stage has a matching name, the stage with the closest number of calls is used.
-    let nearest = || {
-        candidates().min_by(|(_, a), (_, b)| {
-            let off = |node: &Node<'_>| (node.active(facts.step_ms) - busy).abs();
-            off(a).total_cmp(&off(b))
-        })
-    };
-    named.or_else(nearest).map(|(stage, _)| (stage, engines))
-}
-
-/// The stage with the longest wait for something other than a core, while the disk is busy.
-fn reader(
-    facts: &PipelineFacts,
-    nodes: &[Node<'_>],
-    uses: Uses,
-    decoder: Option<usize>,
-    thresholds: &Thresholds,
-) -> Option<usize> {
-    uses.disk.filter(|used| *used >= thresholds.min_disk_use)?;
-    let waits = |node: &Node<'_>| node.active(facts.step_ms) * (1.0 - node.cpu().unwrap_or(1.0));
-    nodes
-        .iter()
-        .enumerate()
-        .filter(|(stage, node)| {
-            decoder != Some(*stage) && waits(node) > thresholds.min_reading_calls
-        })
-        .max_by(|(_, a), (_, b)| waits(a).total_cmp(&waits(b)))
-        .map(|(stage, _)| stage)
-}
-
-/// The stage that runs in as many processes as the loader has workers.
-fn workers(facts: &PipelineFacts, nodes: &[Node<'_>]) -> Option<usize> {
-    let workers = facts.loader.workers.filter(|workers| *workers > 0)?;
-    nodes.iter().position(|node| {
-        node.stage.processes == workers && (node.concurrency - f64::from(workers)).abs() < 0.5
-    })
-}
-
-/// The pools whose threads stages may have to wait for. Programs do not declare which stages run in a pool.
-/// It is inferred: the concurrent calls of a stage must match the pool's busy threads, either those of one
-/// stage alone, or those of all stages together that have no pool of their own.
-fn pools<'a>(
-    facts: &'a PipelineFacts,
-    nodes: &[Node<'_>],
-    thresholds: &Thresholds,
-) -> Vec<Pool<'a>> {
-    let active = |stage: &usize| nodes[*stage].active(facts.step_ms);
-    let mut left: Vec<usize> = (0..nodes.len())
-        .filter(|stage| nodes[*stage].stage.processes <= 1)
-        .collect();
-    let all: f64 = left.iter().map(active).sum();
-    let mut found = Vec::new();
-    let mut shared = Vec::new();
-    for queue in &facts.queues {
-        let (Some(threads), Some(at_work)) = (queue.concurrency, queue.active) else {
-            continue;
-        };
-        let off = |calls: f64| (calls - at_work).abs();
-        let same = |calls: f64| off(calls) <= thresholds.same_calls_error * at_work;
-        let pool = |stages| Pool {
-            queue,
-            threads: threads.max(1),
-            active: at_work,
-            stages,
-        };
-        let alone = (0..left.len())
-            .filter(|at| same(active(&left[*at])) && off(active(&left[*at])) <= off(all))
-            .min_by(|a, b| off(active(&left[*a])).total_cmp(&off(active(&left[*b]))));
-        match alone.map(|at| left.remove(at)) {
-            Some(stage) if f64::from(threads) < nodes[stage].concurrency => {
-                found.push(pool(vec![stage]));
-            }
-            Some(_) => {}
-            None => shared.push(pool(Vec::new())),
-        }
-    }
-    // If several pools are shared, the stages cannot be assigned to them.
-    if let [pool] = &mut shared[..] {
-        let together: f64 = left.iter().map(active).sum();
-        if (together - pool.active).abs() <= thresholds.same_calls_error * pool.active
-            && left.len() > 1
-        {
-            pool.stages = left;
-            found.append(&mut shared);
-        }
-    }
-    found
-}
-
-/// Whether the loop does the loader's work itself: the waits match the stages' times, and no queue holds
-/// batches. If the loader is known to have no worker processes, queues belong to something else.
-fn inline(facts: &PipelineFacts, nodes: &[Node<'_>], thresholds: &Thresholds) -> bool {
-    let says_so = facts.loader.workers == Some(0);
-    let least = if says_so {
-        thresholds.min_explained_wait
-    } else {
-        thresholds.min_explained_wait_unknown
-    };
-    let load: f64 = nodes.iter().map(Node::busy_ms).sum();
-    let explained =
-        load >= least * facts.wait_ms && load <= thresholds.max_explained_wait * facts.wait_ms;
-    let one_by_one = nodes.iter().all(|node| node.concurrency <= 1.0);
-    explained && one_by_one && (says_so || facts.queues.is_empty()) && !nodes.is_empty()
-}
-
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "the value is clamped before the cast"
 )]
 pub(super) fn whole(count: f64) -> u32 {
-    count.round().clamp(1.0, 4096.0) as u32
+    count.round().clamp(1.0, bounds::MAX_CONCURRENCY) as u32
 }

@@ -10,7 +10,7 @@ mod load_in_workers;
 mod work_and_resources;
 
 use self::action::Action;
-use super::bottleneck::Binding;
+use super::candidates::Binding;
 use super::conclusion::Remedy;
 use super::evidence::evidence;
 use super::law_terms::Term;
@@ -18,7 +18,7 @@ use super::prediction::Predictor;
 use super::queueing_model::Model;
 use super::simulation::SimulatedPipeline;
 use crate::analysis::thresholds::{confidence, counts};
-use crate::model::record::ChangeRecord;
+use crate::model::record::{ChangeRecord, Setting};
 
 /// The model, and what is concluded from it so far.
 struct Context<'a> {
@@ -127,12 +127,14 @@ impl Context<'_> {
     }
 }
 
-fn change(knob: &str, from: &dyn ToString, to: &dyn ToString) -> ChangeRecord {
-    ChangeRecord {
-        knob: knob.to_owned(),
-        from: from.to_string(),
-        to: to.to_string(),
-    }
+/// Changes a setting of the stage or queue `target`, or of the loader or process.
+fn change<T: ToString + Copy>(
+    target: Option<&str>,
+    setting: Setting,
+    from: T,
+    to: T,
+) -> ChangeRecord {
+    ChangeRecord::new(target, setting, from.to_string(), to.to_string())
 }
 
 fn stop(model: &Model<'_>, found: Binding) -> Remedy {

@@ -4,6 +4,7 @@
 //! the order of the data flow. The number of items per batch is measured, never assumed equal.
 
 use crate::analysis::attribution::facts::PipelineFacts;
+use crate::analysis::thresholds::bounds::OUT_PER_IN;
 use crate::analysis::thresholds::{Thresholds, counts};
 use crate::model::record::{QueueSummary, StageSummary};
 
@@ -81,7 +82,7 @@ pub(super) fn chain<'a>(facts: &'a PipelineFacts, t: &Thresholds) -> (Vec<Node<'
             declared
         };
         let into = items.unwrap_or(calls);
-        let out = into * stage.out_per_in.unwrap_or(1.0).clamp(1e-3, 1e3);
+        let out = into * (stage.out_per_in.unwrap_or(1.0)).clamp(OUT_PER_IN.0, OUT_PER_IN.1);
         items = Some(out);
         nodes.push(Node {
             stage,
@@ -174,8 +175,7 @@ fn known(stage: &StageSummary) -> Option<(f64, f64, f64)> {
 }
 
 /// Assigns a queue to each stage: one after each, or one between each two, or by name. Otherwise only the
-/// last queue is used. A pool's queue is named after the stages that read from it, and holds requests of
-/// any caller.
+/// last queue is used. A pool's queue holds requests of any caller, so it is after no stage.
 fn queues_after<'a>(
     stages: &[&StageSummary],
     queues: &'a [QueueSummary],
@@ -190,13 +190,20 @@ fn queues_after<'a>(
         .iter()
         .enumerate()
         .map(|(number, stage)| {
-            let named = queues
-                .iter()
-                .copied()
-                .find(|queue| !stage.name.is_empty() && queue.name.contains(&stage.name));
+            let named = (queues.iter().copied()).find(|queue| is_named_after(queue, &stage.name));
             named.or(last.filter(|_| number + 1 == count))
         })
         .collect()
+}
+
+/// Whether the queue is named after the stage that fills it: `<stage>_queue` in SPDL, else `after <stage>` or as
+/// the stage itself.
+fn is_named_after(queue: &QueueSummary, stage: &str) -> bool {
+    let name = queue.name.as_str();
+    let plain = name
+        .strip_suffix("_queue")
+        .or_else(|| name.strip_prefix("after "));
+    !stage.is_empty() && plain.unwrap_or(name) == stage
 }
 
 #[cfg(test)]
@@ -303,6 +310,25 @@ mod tests {
     }
 
     #[test]
+    fn a_queue_is_not_after_a_stage_whose_name_is_only_a_part_of_its_name() {
+        let stages = ["read", "read_ahead", "join"].map(|name| stage(name, 1.0, 1.0));
+        let names = |queues: [&str; 4], stage: &str| -> Vec<String> {
+            let queues = queues.map(|name| queue(name, false));
+            let around = queues_around(&stages, &queues, stage);
+            around.iter().map(|queue| queue.name.clone()).collect()
+        };
+        let of_spdl = ["src_queue", "read_ahead_queue", "read_queue", "sink_queue"];
+        assert_eq!(names(of_spdl, "read"), ["read_queue"]);
+        assert_eq!(
+            names(of_spdl, "read_ahead"),
+            ["read_queue", "read_ahead_queue"]
+        );
+        let declared = ["tasks", "after read_ahead", "reads", "join"];
+        assert_eq!(names(declared, "read"), [""; 0]);
+        assert_eq!(names(declared, "join"), ["after read_ahead", "join"]);
+    }
+
+    #[test]
     fn queues_are_found_by_number_or_else_by_name() {
         let stages = vec![stage("read", 1.0, 1.0), stage("decode", 1.0, 1.0)];
         let mut facts = PipelineFacts {
@@ -317,14 +343,11 @@ mod tests {
 
         facts.queues = vec![
             queue("x", false),
-            queue("1_read_queue", false),
+            queue("read_queue", false),
             queue("s", true),
         ];
         let (nodes, _) = nodes_of(&facts);
-        assert_eq!(
-            nodes[0].after.map(|q| q.name.as_str()),
-            Some("1_read_queue")
-        );
+        assert_eq!(nodes[0].after.map(|q| q.name.as_str()), Some("read_queue"));
         assert_eq!(nodes[1].after.map(|q| q.name.as_str()), Some("s"));
     }
 }

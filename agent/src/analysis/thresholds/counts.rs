@@ -10,7 +10,7 @@ pub(crate) const PREFETCH_FACTOR: u32 = 2;
 
 // The search for the bottleneck: how much larger a term becomes by its relief.
 
-/// Concurrency, threads, cores, decoders, and the speed of the loop's own part.
+/// Concurrency, threads, cores, decoders, and the speed of compute.
 pub(crate) const RELIEF: u32 = 4;
 /// Capacity of queues, to find out whether jitter is the bottleneck.
 pub(crate) const RELIEF_OF_BUFFERS: u32 = 16;

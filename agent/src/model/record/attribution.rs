@@ -240,9 +240,6 @@ pub struct RemedyRecord {
 /// Code of the remedy that says that the training is compute-bound.
 pub const STOP: &str = "stop";
 
-/// Knob of the number of a loader's worker processes.
-pub const NUM_WORKERS: &str = "num_workers";
-
 impl RemedyRecord {
     /// Whether the remedy says that the training is compute-bound.
     pub fn is_stop(&self) -> bool {
@@ -254,12 +251,71 @@ impl RemedyRecord {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ChangeRecord {
-    /// Name of the knob.
+    /// Name of the knob: the setting, after the target and a dot if it has a target.
     pub knob: String,
+    /// Name of the stage or queue whose setting it is. Absent for a setting of the loader or of the process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// The setting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setting: Option<Setting>,
     /// Current value.
     pub from: String,
     /// Proposed value.
     pub to: String,
+}
+
+/// A setting that a remedy changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Setting {
+    /// Maximum number of items of the queue.
+    Capacity,
+    /// Maximum number of concurrent calls of the stage, or number of threads of the queue's pool.
+    Concurrency,
+    /// Number of the loader's worker processes.
+    NumWorkers,
+    /// Number of batches that each worker prefetches.
+    PrefetchFactor,
+    /// Whether batches are in page-locked memory.
+    PinMemory,
+    /// Number of cores of the process.
+    Cores,
+}
+
+impl Setting {
+    /// Name of the setting in the records.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Capacity => "capacity",
+            Self::Concurrency => "concurrency",
+            Self::NumWorkers => "num_workers",
+            Self::PrefetchFactor => "prefetch_factor",
+            Self::PinMemory => "pin_memory",
+            Self::Cores => "cores",
+        }
+    }
+}
+
+impl ChangeRecord {
+    /// A change of a setting of the stage or queue `target`, or of the loader or process.
+    pub fn new(target: Option<&str>, setting: Setting, from: String, to: String) -> Self {
+        let name = setting.as_str();
+        Self {
+            knob: target.map_or_else(|| name.to_owned(), |target| format!("{target}.{name}")),
+            target: target.map(str::to_owned),
+            setting: Some(setting),
+            from,
+            to,
+        }
+    }
+
+    /// The setting. Records of version 0.1 have it only in the name of the knob.
+    pub fn setting(&self) -> Option<Setting> {
+        let in_knob = || super::named(self.knob.rsplit('.').next()?);
+        self.setting.or_else(in_knob)
+    }
 }
 
 impl FindingRecord {
@@ -277,4 +333,26 @@ pub struct FindingRecord {
     pub code: String,
     /// The finding, in one or two sentences.
     pub text: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_knob_has_target_and_setting() {
+        let change = |target| {
+            let (from, to) = ("1".to_owned(), "2".to_owned());
+            ChangeRecord::new(target, Setting::Concurrency, from, to)
+        };
+        assert_eq!(change(Some("a.b")).knob, "a.b.concurrency");
+        assert_eq!(change(None).knob, "concurrency");
+
+        let old = ChangeRecord {
+            setting: None,
+            ..change(Some("a.b"))
+        };
+        assert_eq!(old.setting(), Some(Setting::Concurrency));
+        assert_eq!(ChangeRecord::default().setting(), None);
+    }
 }

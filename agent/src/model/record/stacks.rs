@@ -4,12 +4,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::stack::{Activity, Frame, Place, WaitFor};
 
+/// Name of the place for time that belongs to no stage: what the loop does with a batch.
+pub const COMPUTE: &str = "compute";
+
 /// A line of the program in a stage or in a loop, and the predicted step time if the line took half its time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct LineRecord {
-    /// Name of the stage whose calls contain the line. Null for a line of the loop's own code, outside stages.
+    /// Name of the stage whose calls contain the line. Null for a line of compute, which is outside all stages.
     pub stage: Option<String>,
     /// Path of the source file.
     pub file: String,
@@ -17,7 +20,7 @@ pub struct LineRecord {
     pub line: u32,
     /// Name of the function that contains the line.
     pub function: String,
-    /// Time of the line, in percent of the time of the stage's calls, or of the loop's own code.
+    /// Time of the line, in percent of the time of the stage's calls, or of compute.
     pub share_pct: f64,
     /// What the threads did during most of the line's time.
     pub kind: LineKind,

@@ -3,17 +3,14 @@
 use super::super::section::{Block, Entry, Section, SectionId};
 use super::super::units::{duration_ms, percent};
 use super::Detail;
+use crate::analysis::attribution::{Explanation, explain_wait};
 use crate::analysis::thresholds::confidence::{LIKELY, PLAUSIBLE};
 use crate::model::record::{
-    BottleneckKind, BottleneckRecord, ChangeRecord, NUM_WORKERS, RemedyRecord, Resource,
-    SummaryRecord,
+    BottleneckKind, BottleneckRecord, ChangeRecord, RemedyRecord, Resource, Setting, SummaryRecord,
 };
 
 /// Maximum number of remedies, in brief and in full. The records hold all of them.
 const MOST_REMEDIES: (usize, usize) = (3, 24);
-
-/// A wait below this share of the step, in percent, needs no explanation.
-const LEAST_UNKNOWN_PCT: f64 = 5.0;
 
 /// If a predicted gain is only a lower bound and below this share of the step, in percent, it is shown as
 /// unknown.
@@ -25,23 +22,24 @@ pub(super) fn sections(summary: &SummaryRecord, ranks: u32, detail: Detail) -> V
         .map(|entry| Section::new(SectionId::Bottleneck, Block::Entries(vec![entry])));
     let most = detail.choose(MOST_REMEDIES);
     let remedies: Vec<Entry> = (summary.remedies.iter().take(most))
-        .map(|remedy| entry(summary, remedy, ranks, detail))
+        .map(|remedy| entry(remedy, ranks, detail))
         .collect();
     let remedies =
         (!remedies.is_empty()).then(|| Section::new(SectionId::Remedies, Block::Entries(remedies)));
     bottleneck.into_iter().chain(remedies).collect()
 }
 
-/// The bottleneck and its evidence, or that it is unknown. `None` if there is nothing to explain, or no
-/// stage is known.
+/// The bottleneck and its evidence, or that it is unknown. `None` if there is nothing to explain.
 fn bottleneck(summary: &SummaryRecord, detail: Detail) -> Option<Entry> {
-    let Some(found) = &summary.bottleneck else {
-        return is_unexplained(summary).then(|| {
-            Entry::new(
+    let found = match explain_wait(summary) {
+        Explanation::Bottleneck(found) => found,
+        Explanation::Unknown => {
+            return Some(Entry::new(
                 "unknown",
                 "neither the stages nor the resources explain how long the loop waits",
-            )
-        });
+            ));
+        }
+        Explanation::Nothing => return None,
     };
     let evidence = match found.limit_ms.filter(|_| detail == Detail::Full) {
         Some(ms) => format!(
@@ -52,14 +50,6 @@ fn bottleneck(summary: &SummaryRecord, detail: Detail) -> Option<Entry> {
         None => found.evidence.clone(),
     };
     Some(Entry::new(name(found), evidence))
-}
-
-/// Whether the loop waits, its stages are known, and nothing explains the wait.
-fn is_unexplained(summary: &SummaryRecord) -> bool {
-    let at_least = |pct: Option<f64>| pct.is_some_and(|pct| pct >= LEAST_UNKNOWN_PCT);
-    let matters = summary.headspace_pct.is_none() || at_least(summary.headspace_pct);
-    let is_steady = summary.steady_step_mean_ms.is_some();
-    is_steady && at_least(summary.wait_pct) && matters && !summary.stages.is_empty()
 }
 
 /// Name of the bottleneck for users.
@@ -85,34 +75,28 @@ fn resource(resource: Resource) -> &'static str {
     }
 }
 
-/// A remedy: its predicted step time, the action, and the confidence.
-fn entry(summary: &SummaryRecord, remedy: &RemedyRecord, ranks: u32, detail: Detail) -> Entry {
+/// A remedy: its predicted step time, the action, and the confidence. The evidence is not repeated for a remedy
+/// that changes the bottleneck: the bottleneck's own evidence is above it.
+fn entry(remedy: &RemedyRecord, ranks: u32, detail: Detail) -> Entry {
     let outcome = outcome(remedy);
     if remedy.is_stop() && detail == Detail::Brief {
         return Entry::new(outcome, &*remedy.what);
     }
     let action = action(remedy, ranks);
-    let repeats = (summary.bottleneck.as_ref()).is_some_and(|b| b.evidence == remedy.evidence);
+    let is_said = remedy.concerns_bottleneck || remedy.evidence.is_empty();
+    let evidence = (!is_said).then_some(&*remedy.evidence);
     match detail {
         Detail::Brief => {
             let action = action.trim_end_matches('.');
-            let why = if remedy.concerns_bottleneck || remedy.evidence.is_empty() {
-                String::new()
-            } else {
-                format!("; {}", remedy.evidence)
-            };
+            let why = evidence.map_or_else(String::new, |evidence| format!("; {evidence}"));
             let certainty = certainty(remedy.confidence);
             Entry::new(outcome, format!("{action} ({certainty}{why})."))
         }
         Detail::Full => {
             let confidence = format!("confidence {} %", percent(100.0 * remedy.confidence, 0));
-            let detail = if repeats || remedy.evidence.is_empty() {
-                confidence
-            } else {
-                format!("{} · {confidence}", remedy.evidence)
-            };
+            let parts = evidence.map(str::to_owned).into_iter().chain([confidence]);
             Entry {
-                detail,
+                detail: parts.collect::<Vec<_>>().join(" · "),
                 ..Entry::new(outcome, action)
             }
         }
@@ -136,8 +120,8 @@ fn outcome(remedy: &RemedyRecord) -> String {
 
 /// The action, in a run of `ranks` ranks.
 fn action(remedy: &RemedyRecord, ranks: u32) -> String {
-    let workers = |change: &ChangeRecord| change.knob == NUM_WORKERS;
-    if ranks > 1 && remedy.change.as_ref().is_some_and(workers) {
+    let setting = remedy.change.as_ref().and_then(ChangeRecord::setting);
+    if ranks > 1 && setting == Some(Setting::NumWorkers) {
         format!("{} on each rank.", remedy.what.trim_end_matches('.'))
     } else {
         remedy.what.clone()

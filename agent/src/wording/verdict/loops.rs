@@ -67,26 +67,30 @@ fn sentence(s: &SummaryRecord) -> Option<Section> {
 }
 
 fn describe_other(other: &OtherLoop) -> String {
+    let name = without_role(other);
     let mut about = Vec::new();
     match other.role {
         Some(Role::Evaluation) => {
-            if !other.name.ends_with("(evaluation)") {
-                about.push("evaluation".to_owned());
-            }
+            about.push("evaluation".to_owned());
             if other.epochs > 1 {
                 about.push(format!("{} times", other.epochs));
             }
         }
         Some(Role::Background) => about.push("background thread".to_owned()),
-        _ => {}
+        Some(Role::Training) if name != other.name => about.push("training".to_owned()),
+        Some(Role::Training) | None => {}
     }
     about.push(duration_s(other.seconds));
-    let about = about.join(", ");
-    // The name `DataLoader (evaluation)` and the details share one pair of parentheses.
-    match other.name.strip_suffix(')') {
-        Some(name) if name.contains(" (") => format!("{name}, {about})"),
-        _ => format!("{} ({about})", other.name),
-    }
+    format!("{name} ({})", about.join(", "))
+}
+
+/// The name of a loop without its role: a loader's second loop is named after its role.
+fn without_role(other: &OtherLoop) -> &str {
+    let plain = || {
+        let name = other.name.strip_suffix(')')?;
+        name.strip_suffix(other.role?.as_str())?.strip_suffix(" (")
+    };
+    plain().unwrap_or(&other.name)
 }
 
 /// The main loop and the others. `None` if there is only one loop.

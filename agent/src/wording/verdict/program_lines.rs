@@ -5,7 +5,7 @@ use super::super::section::{Block, Column, Entry, Row, Section, SectionId, Table
 use super::super::units::{duration_ms, percent};
 use super::Detail;
 use crate::model::record::{
-    GilHolderRecord, LineKind, LineRecord, Resource, StageWorkRecord, SummaryRecord, Work,
+    COMPUTE, GilHolderRecord, LineKind, LineRecord, Resource, StageWorkRecord, SummaryRecord, Work,
 };
 use crate::model::stack::WaitFor;
 
@@ -23,9 +23,6 @@ const HELD: Column = Column::new(
     "holds GIL",
     "Share of the time in which it held the interpreter lock",
 );
-
-/// Place of a line that belongs to no stage.
-const COMPUTE: &str = "compute";
 
 /// In brief: the best line, and where they explain the bottleneck, the holder of the interpreter lock and the
 /// work of the stage. In full: tables of all lines and holders, and the work of all stages.

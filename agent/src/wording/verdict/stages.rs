@@ -4,6 +4,7 @@ use super::super::section::{Block, Column, Row, Section, SectionId, Table};
 use super::super::units::{amount, duration_ms, percent};
 use super::Detail;
 use crate::analysis::attribution::queues_around;
+use crate::analysis::stages::is_outside_the_flow;
 use crate::model::record::{QueueSummary, StageSummary, SummaryRecord};
 
 /// Maximum number of stages, in brief (those with the highest limits) and in full.
@@ -70,11 +71,6 @@ pub(super) fn sections(summary: &SummaryRecord, detail: Detail) -> Vec<Section> 
         ready,
     ];
     all.into_iter().flatten().collect()
-}
-
-/// Whether no items pass through it, such as the start of workers or a delay.
-fn is_outside_the_flow(stage: &StageSummary) -> bool {
-    stage.concurrency.is_none() && stage.out_per_in.is_none()
 }
 
 /// The stages to show, and the number of the others.

@@ -30,6 +30,7 @@ fn workers_of_a_remedy_are_those_of_each_rank() {
                 knob: "num_workers".to_owned(),
                 from: "2".to_owned(),
                 to: "4".to_owned(),
+                ..ChangeRecord::default()
             }),
             ..RemedyRecord::default()
         }],

@@ -1,12 +1,12 @@
-//! Arranges sampled stacks as trees of calls: one for each stage, and one for the loop's own part.
+//! Arranges sampled stacks as trees of calls: one for each stage, and one for compute.
 
 use headspace_agent::model::record::{StackRecord, StacksRecord};
 use headspace_agent::wording::verdict::does;
 
-/// The calls of a stage, or of the loop's own part.
+/// The calls of a stage, or of compute.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallTree<'a> {
-    /// The stage. `None` for the loop's own part.
+    /// The stage. `None` for compute.
     pub stage: Option<&'a str>,
     /// Time of all samples.
     pub seconds: f64,

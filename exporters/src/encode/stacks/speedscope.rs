@@ -1,6 +1,6 @@
 //! Stacks as a file for [speedscope](https://www.speedscope.app), in its own JSON format.
 //!
-//! Each stage, and the loop's own part, is a profile of type `sampled`: stacks with their seconds, in no order of
+//! Each stage, and compute, is a profile of type `sampled`: stacks with their seconds, in no order of
 //! time. The format is described by `file-format-schema.json` of speedscope.
 
 use std::collections::{BTreeMap, HashMap};

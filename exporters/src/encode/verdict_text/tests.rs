@@ -154,6 +154,7 @@ fn a_remedy_counts_the_workers_of_each_rank() {
                 knob: "num_workers".to_owned(),
                 from: "2".to_owned(),
                 to: "4".to_owned(),
+                ..ChangeRecord::default()
             }),
             predicted_step_ms: 15.0,
             predicted_gain_pct: 50.0,

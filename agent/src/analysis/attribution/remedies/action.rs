@@ -78,7 +78,7 @@ pub enum Action {
         /// The stage.
         stage: String,
         /// What it seems to do.
-        work: Work,
+        work: GuessedWork,
     },
     /// Run the loader's threads in processes.
     Subprocess {
@@ -125,9 +125,10 @@ pub enum Shared {
     Cores,
 }
 
-/// What a stage seems to do, by its name.
+/// What a stage seems to do, by its name. The sampled kinds of work ([`Work`](crate::model::record::Work)) do not
+/// replace it: they exist only for stages of several kinds, and do not distinguish videos from images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Work {
+pub enum GuessedWork {
     /// Decode video.
     Video,
     /// Decode or transform images.
@@ -161,9 +162,9 @@ impl Action {
     }
 }
 
-impl Work {
+impl GuessedWork {
     /// What a stage of that name seems to do.
-    pub(super) fn guess(name: &str) -> Self {
+    pub(super) fn from_name(name: &str) -> Self {
         let name = name.to_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
         if has(&["dec", "video", "demux", "clip", "frame"]) {

@@ -4,6 +4,7 @@ use super::super::law_terms::Term;
 use super::action::Action;
 use super::{Context, Draft, change};
 use crate::analysis::thresholds::{confidence, counts};
+use crate::model::record::Setting;
 
 pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
     let model = context.model;
@@ -24,11 +25,11 @@ fn bigger(context: &Context<'_>, stage: usize) -> Option<(Draft, f64)> {
     let model = context.model;
     let mut simulated = model.simulated.clone();
     let station = &mut simulated.stations[stage];
-    let (action, knob) = if let Some(ahead) = station.ahead {
+    let (action, change) = if let Some(ahead) = station.ahead {
         let to = (ahead.saturating_mul(counts::BUFFER_FACTOR)).min(counts::MAX_PREFETCH);
         station.ahead = Some(to);
         let action = Action::MorePrefetch { from: ahead, to };
-        (action, change("prefetch_factor", &ahead, &to))
+        (action, change(None, Setting::PrefetchFactor, ahead, to))
     } else {
         let queue = model.nodes[stage].after?;
         let from = queue.capacity?;
@@ -42,7 +43,7 @@ fn bigger(context: &Context<'_>, stage: usize) -> Option<(Draft, f64)> {
         };
         (
             action,
-            change(&format!("{}.capacity", queue.name), &from, &to),
+            change(Some(&queue.name), Setting::Capacity, from, to),
         )
     };
     let predicted = context.predictor.step_ms(&simulated);
@@ -53,7 +54,7 @@ fn bigger(context: &Context<'_>, stage: usize) -> Option<(Draft, f64)> {
         action,
         stage: Some(stage),
         term: Term::Jitter,
-        change: Some(knob),
+        change: Some(change),
         changed: Some(simulated),
         confidence: confidence::LARGER_BUFFER,
     };

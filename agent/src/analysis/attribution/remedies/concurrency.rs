@@ -1,13 +1,14 @@
 //! Proposes more concurrent calls of a stage, or fewer if they slow each other.
 
-use super::super::bottleneck::{limit_ms, memory_suspect, waits_for_lock};
+use super::super::bottleneck::{memory_suspect, waits_for_lock};
+use super::super::candidates::limit_ms;
 use super::super::law_terms::{Term, at_least};
 use super::super::queueing_model::{Model, whole};
 use super::super::stage_order::Node;
 use super::action::{Action, Shared};
 use super::{Context, Draft, change, load_in_workers};
 use crate::analysis::thresholds::{confidence, counts};
-use crate::model::record::{ChangeRecord, NUM_WORKERS, QueueSummary};
+use crate::model::record::{ChangeRecord, QueueSummary, Setting};
 
 pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
     let model = context.model;
@@ -52,7 +53,7 @@ fn more_threads(context: &Context<'_>, pool: usize) -> Draft {
         },
         stage: None,
         term: Term::Pool(pool),
-        change: Some(change(&format!("{name}.concurrency"), &from, &to)),
+        change: Some(change(Some(name), Setting::Concurrency, from, to)),
         changed: Some(simulated),
         confidence: confidence::MORE_THREADS,
     }
@@ -64,16 +65,15 @@ fn enough(model: &Model<'_>, needed: f64, from: u32) -> u32 {
         .clamp(from + 1, counts::MAX_CONCURRENCY_FACTOR * from)
 }
 
-/// The setting of a stage's concurrency, changed to `to` concurrent calls.
-fn knob(context: &Context<'_>, stage: usize, to: u32) -> ChangeRecord {
+/// Changes the setting of a stage's concurrency to `to` concurrent calls.
+fn change_concurrency(context: &Context<'_>, stage: usize, to: u32) -> ChangeRecord {
     let model = context.model;
     let node = &model.nodes[stage];
     let (from, to) = (declared(node, whole(node.concurrency)), declared(node, to));
     if model.workers == Some(stage) {
-        return change(NUM_WORKERS, &from, &to);
+        return change(None, Setting::NumWorkers, from, to);
     }
-    let name = &node.stage.name;
-    change(&format!("{name}.concurrency"), &from, &to)
+    change(Some(&node.stage.name), Setting::Concurrency, from, to)
 }
 
 /// The concurrency to declare so that a stage has `calls` concurrent calls. Some stages have more than they
@@ -153,7 +153,7 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
         action,
         stage: Some(stage),
         term: Term::Stage(stage),
-        change: Some(knob(context, stage, to)),
+        change: Some(change_concurrency(context, stage, to)),
         changed: Some(simulated),
         // If the cores are the bottleneck, workers without a core of their own slow each other.
         confidence: if context.binds(Term::Cores) && model.is_oversubscribed(to) {
@@ -189,7 +189,7 @@ fn fewer(context: &Context<'_>, stage: usize) -> Option<Draft> {
         },
         stage: Some(stage),
         term,
-        change: Some(knob(context, stage, to)),
+        change: Some(change_concurrency(context, stage, to)),
         changed,
         confidence,
     };

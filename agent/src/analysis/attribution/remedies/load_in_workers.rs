@@ -1,15 +1,15 @@
 //! Proposes background loading for a loop that loads by itself. The batches must then be transferred to the
 //! loop, which has a cost.
 
-use super::super::bottleneck::replace;
 use super::super::handover_cost::Price;
 use super::super::law_terms::{Term, at_least};
 use super::super::queueing_model::{Model, whole};
+use super::super::relief::replace;
 use super::super::simulation::{SimulatedPipeline, Station, Supply};
 use super::action::Action;
 use super::{Context, Draft, change};
 use crate::analysis::thresholds::{confidence, counts};
-use crate::model::record::NUM_WORKERS;
+use crate::model::record::Setting;
 
 pub(super) fn draft(context: &Context<'_>, stage: usize) -> Option<Draft> {
     if context.model.facts.loader.workers == Some(0) {
@@ -61,7 +61,7 @@ fn in_workers(context: &Context<'_>, stage: usize) -> Option<Draft> {
         action: Action::MoreProcesses { from: 0, to },
         stage: Some(stage),
         term: Term::Stage(stage),
-        change: Some(change(NUM_WORKERS, &0, &to)),
+        change: Some(change(None, Setting::NumWorkers, 0, to)),
         changed: Some(with_workers(model, stage, to, price)?),
         confidence,
     })

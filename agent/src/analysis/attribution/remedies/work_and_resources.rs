@@ -1,13 +1,16 @@
 //! Proposes the remedies that change neither concurrency nor buffers: cheaper calls, other processes, cores,
 //! the disk, garbage collection, page-locked memory.
 
-use super::super::bottleneck::{limit_ms, lock_contended, relieve};
+use super::super::bottleneck::lock_contended;
+use super::super::candidates::limit_ms;
 use super::super::evidence::inner;
 use super::super::law_terms::{Term, at_least};
 use super::super::queueing_model::{Model, whole};
-use super::action::{Action, Work};
+use super::super::relief::relieve;
+use super::action::{Action, GuessedWork};
 use super::{Context, Draft, change};
 use crate::analysis::thresholds::confidence;
+use crate::model::record::Setting;
 
 pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
     [
@@ -44,7 +47,7 @@ fn cheaper(context: &Context<'_>) -> Option<Draft> {
     Some(Draft {
         action: Action::CheaperCalls {
             stage: named.to_owned(),
-            work: Work::guess(&format!("{name} {named}")),
+            work: GuessedWork::from_name(&format!("{name} {named}")),
         },
         stage: Some(stage),
         term: found.term,
@@ -157,7 +160,7 @@ fn cores(context: &Context<'_>) -> Option<Draft> {
         action,
         stage: None,
         term,
-        change: Some(change("cores", &now, &whole(to))),
+        change: Some(change(None, Setting::Cores, now, f64::from(whole(to)))),
         changed: Some(simulated),
         confidence: confidence::MORE_CORES,
     })
@@ -194,7 +197,7 @@ fn pinned(context: &Context<'_>) -> Option<Draft> {
         action: Action::PinMemory,
         stage: None,
         term: Term::Compute,
-        change: Some(change("pin_memory", &"False", &"True")),
+        change: Some(change(None, Setting::PinMemory, "False", "True")),
         changed: None,
         confidence: confidence::PIN_MEMORY,
     })

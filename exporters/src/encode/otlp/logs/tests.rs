@@ -128,6 +128,7 @@ fn the_end_of_a_run_sends_its_verdict_and_a_log_record_for_each_remedy() {
                 knob: "concurrency".to_owned(),
                 from: "1".to_owned(),
                 to: "2".to_owned(),
+                ..ChangeRecord::default()
             }),
             predicted_step_ms: 8.25,
             predicted_gain_pct: 34.0,

@@ -1,0 +1,81 @@
+//! The terms that are tried as the bottleneck, and their limits.
+
+use super::law_terms::{Term, at_least};
+use super::queueing_model::Model;
+
+/// The bottleneck, the confidence in it, and the step that it allows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Binding {
+    pub(super) term: Term,
+    pub(super) limit_ms: f64,
+    pub(super) confidence: f64,
+}
+
+/// The terms that are tried as the bottleneck.
+pub(super) fn terms(model: &Model<'_>) -> Vec<Term> {
+    let (uses, t) = (&model.uses, model.thresholds);
+    let long_ms = t.candidate_limit * model.facts.step_ms;
+    let mut terms: Vec<Term> = (0..model.nodes.len())
+        .filter(|stage| model.nodes[*stage].limit_ms > long_ms && !is_blocked(model, *stage))
+        .map(Term::Stage)
+        .collect();
+    terms.extend((0..model.pools.len()).map(Term::Pool));
+    if at_least(uses.cores, t.candidate_utilization) {
+        terms.push(cores_or_quota(model));
+    }
+    if model.gil_binds() {
+        terms.push(Term::Gil);
+    }
+    let no_stages = model.nodes.is_empty();
+    let reads = model.reader.is_some() || no_stages;
+    if reads && at_least(uses.disk, t.saturated_utilization) {
+        terms.push(Term::Disk);
+    }
+    let decodes = model.decoder.is_some() || no_stages;
+    if decodes && at_least(uses.engines, t.candidate_utilization) {
+        terms.push(Term::Engines);
+    }
+    if at_least(model.facts.resources.gc_pct, t.candidate_gc_pct) {
+        terms.push(Term::Gc);
+    }
+    terms.extend([Term::Jitter, Term::Compute]);
+    terms
+}
+
+/// Whether a stage waits for the next one: the queue between them is always full.
+pub(super) fn is_blocked(model: &Model<'_>, stage: usize) -> bool {
+    let full = model.nodes[stage].after.and_then(|queue| queue.full_pct);
+    at_least(full, model.thresholds.always_full_queue_pct)
+}
+
+pub(super) fn cores_or_quota(model: &Model<'_>) -> Term {
+    let throttled = model.facts.resources.throttled_pct;
+    if at_least(throttled, model.thresholds.exhausted_quota_pct) {
+        Term::Quota
+    } else {
+        Term::Cores
+    }
+}
+
+/// Shortest step that a term allows by the laws. For a shared resource: its utilization times the step.
+pub(super) fn limit_ms(model: &Model<'_>, term: Term) -> f64 {
+    let step = model.facts.step_ms;
+    let of = |used: Option<f64>| used.unwrap_or(0.0) * step;
+    match term {
+        Term::Stage(stage) => model.nodes[stage].limit_ms,
+        Term::Pool(pool) => of(Some(model.pools[pool].busy())),
+        Term::Cores | Term::Quota => of(model.uses.cores),
+        Term::Gil => of(model.uses.gil),
+        Term::Disk => of(model.uses.disk),
+        Term::Engines => of(model.uses.engines),
+        Term::Gc => of(model.facts.resources.gc_pct.map(|pct| pct / 100.0)),
+        Term::Compute => model.free_ms,
+        Term::Memory | Term::Jitter => 0.0,
+    }
+}
+
+/// Whether the loop's thread waits for a core so much that compute only appears slow.
+pub(super) fn is_starved(model: &Model<'_>) -> bool {
+    let waits = model.facts.resources.consumer_run_queue_pct;
+    at_least(waits, model.thresholds.starved_thread_pct)
+}

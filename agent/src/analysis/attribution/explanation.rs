@@ -1,0 +1,67 @@
+//! Whether a summary explains the wait of its main loop. The records have the bottleneck only; all outputs take
+//! the other two conclusions from here.
+
+use crate::analysis::thresholds::Thresholds;
+use crate::model::record::{BottleneckRecord, SummaryRecord};
+
+/// What a summary concludes about the limit of its main loop.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Explanation<'a> {
+    /// This limits the loop.
+    Bottleneck(&'a BottleneckRecord),
+    /// The loop waits, its stages are known, and neither stages nor resources explain the wait.
+    Unknown,
+    /// There is nothing to explain, or too little is known to look for it.
+    Nothing,
+}
+
+/// Explains the wait of the main loop. Without a bottleneck, the conclusion is "unknown" if the wait, and what
+/// free data saves, are worth tuning.
+pub fn explain_wait(summary: &SummaryRecord) -> Explanation<'_> {
+    if let Some(found) = &summary.bottleneck {
+        return Explanation::Bottleneck(found);
+    }
+    let least = Thresholds::default().worth_tuning_pct;
+    let waits = summary.wait_pct.is_some_and(|pct| pct >= least);
+    let gains = summary.headspace_pct.is_none_or(|pct| pct >= least);
+    let is_known = summary.steady_step_mean_ms.is_some() && !summary.stages.is_empty();
+    if is_known && waits && gains {
+        Explanation::Unknown
+    } else {
+        Explanation::Nothing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::record::StageSummary;
+
+    #[test]
+    fn a_wait_that_nothing_explains_is_unknown_if_it_is_worth_tuning() {
+        let waits = |wait_pct, headspace_pct| SummaryRecord {
+            steady_step_mean_ms: Some(10.0),
+            wait_pct: Some(wait_pct),
+            headspace_pct,
+            stages: vec![StageSummary::default()],
+            ..SummaryRecord::default()
+        };
+        assert_eq!(explain_wait(&waits(20.0, None)), Explanation::Unknown);
+        assert_eq!(explain_wait(&waits(20.0, Some(9.0))), Explanation::Unknown);
+        assert_eq!(explain_wait(&waits(20.0, Some(1.0))), Explanation::Nothing);
+        assert_eq!(explain_wait(&waits(4.9, None)), Explanation::Nothing);
+
+        let without_stages = SummaryRecord {
+            stages: Vec::new(),
+            ..waits(20.0, None)
+        };
+        assert_eq!(explain_wait(&without_stages), Explanation::Nothing);
+
+        let found = BottleneckRecord::default();
+        let explained = SummaryRecord {
+            bottleneck: Some(found.clone()),
+            ..waits(20.0, None)
+        };
+        assert_eq!(explain_wait(&explained), Explanation::Bottleneck(&found));
+    }
+}

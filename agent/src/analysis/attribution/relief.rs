@@ -1,0 +1,61 @@
+//! Changes the model so that a term no longer limits it.
+
+use super::law_terms::Term;
+use super::queueing_model::Model;
+use super::simulation::{SimulatedPipeline, Supply};
+use crate::analysis::thresholds::{bounds, counts};
+
+/// The pipeline without the limit of `term`.
+pub(super) fn relieve(model: &Model<'_>, term: Term) -> SimulatedPipeline {
+    let mut t = model.simulated.clone();
+    let relief = f64::from(counts::RELIEF);
+    match term {
+        Term::Stage(stage) => t.stations[stage].servers *= counts::RELIEF,
+        Term::Pool(pool) => t.pools[pool] *= counts::RELIEF,
+        Term::Cores | Term::Quota => t.cores *= relief,
+        Term::Gil => replace(&mut t, Supply::Gil, Supply::Cores),
+        Term::Disk => replace(&mut t, Supply::Disk, Supply::Free),
+        Term::Engines => t.engines *= relief,
+        Term::Gc => without_collection(model, &mut t),
+        Term::Jitter => {
+            let larger = |room: u32| room.saturating_mul(counts::RELIEF_OF_BUFFERS);
+            for station in &mut t.stations {
+                station.room = larger(station.room);
+                station.ahead = station.ahead.map(larger);
+            }
+        }
+        Term::Memory => {}
+        Term::Compute => {
+            t.loop_ms /= relief;
+            t.device_ms = t.device_ms.map(|ms| ms / relief);
+        }
+    }
+    t
+}
+
+/// Replaces one supply by another in all stations.
+pub(super) fn replace(simulated: &mut SimulatedPipeline, from: Supply, to: Supply) {
+    for (supply, ms) in simulated.stations.iter_mut().flat_map(|s| &mut s.parts) {
+        if *supply == from {
+            *supply = to;
+            if from == Supply::Disk {
+                *ms = 0.0;
+            }
+        }
+    }
+}
+
+/// Removes the garbage collector's pauses in this process.
+pub(super) fn without_collection(model: &Model<'_>, simulated: &mut SimulatedPipeline) {
+    let stopped = model.facts.resources.gc_pct.unwrap_or(0.0) / 100.0;
+    let left = (1.0 - stopped).clamp(bounds::MIN_LEFT, 1.0);
+    simulated.loop_ms *= left;
+    simulated.device_ms = simulated.device_ms.map(|ms| left * ms);
+    for (station, node) in simulated.stations.iter_mut().zip(&model.nodes) {
+        if node.stage.processes <= 1 {
+            for (_, ms) in &mut station.parts {
+                *ms *= left;
+            }
+        }
+    }
+}

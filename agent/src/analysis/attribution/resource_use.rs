@@ -1,0 +1,50 @@
+//! Computes how much of each shared resource is in use.
+
+use super::facts::PipelineFacts;
+use super::law_terms::at_least;
+use super::stage_order::Node;
+use crate::analysis::thresholds::Thresholds;
+
+/// Utilization of the shared resources, as a share of the supply; `None` if not measured.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Uses {
+    pub(super) cores: Option<f64>,
+    pub(super) disk: Option<f64>,
+    pub(super) engines: Option<f64>,
+    /// Cores' worth of work that may need the interpreter lock, if threads wait for it.
+    pub(super) gil: Option<f64>,
+}
+
+/// The utilization of the resources in the facts.
+pub(super) fn resource_uses(
+    facts: &PipelineFacts,
+    nodes: &[Node<'_>],
+    thresholds: &Thresholds,
+) -> Uses {
+    let r = &facts.resources;
+    let waits = at_least(r.gil_wait_ms, thresholds.long_gil_wait_ms);
+    let of_one_process = nodes
+        .iter()
+        .filter(|node| node.stage.processes <= 1)
+        .map(|node| node.active(facts.step_ms) * node.measured_cpu().unwrap_or(0.0))
+        .sum::<f64>();
+    let engines: f64 = (r.own_gpus())
+        .filter_map(|gpu| gpu.nvdec_engines)
+        .map(f64::from)
+        .sum();
+    let decoding = (r.own_gpus())
+        .filter_map(|gpu| gpu.nvdec_busy)
+        .reduce(|a, b| a + b);
+    Uses {
+        cores: r
+            .cores_used
+            .zip(r.cores_usable)
+            .filter(|(_, usable)| *usable > 0.0)
+            .map(|(used, usable)| used / usable),
+        disk: r.disk_utilization_pct.map(|pct| (pct / 100.0).min(1.0)),
+        engines: decoding
+            .filter(|_| engines > 0.0)
+            .map(|busy| (busy / engines).min(1.0)),
+        gil: waits.then_some(of_one_process),
+    }
+}

@@ -1,0 +1,11 @@
+//! Constants of the summary of stages.
+
+/// A call is slow if it takes more than this multiple of the median. Texts of the evidence and of tables say
+/// "3 times" as well.
+pub(crate) const SLOW_CALL: f64 = 3.0;
+
+/// Largest share of a ratio of counts that items in progress may explain.
+pub(crate) const MAX_COUNT_ERROR: f64 = 0.05;
+
+/// Maximum number of processes of a stage that are listed one by one.
+pub(crate) const MAX_WORKERS: usize = 64;
