@@ -296,6 +296,7 @@ class _Configuration(TypedDict):
     local_rank: int
     rank_on_node: int | None
     world_size: int
+    mode: str
     versions: dict[str, str]
     argv: list[str]
     settings: dict[str, str]
