@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-MODES = ("measure", "probe", "replay")
+MODES = MEASURE, PROBE, REPLAY = "measure", "probe", "replay"
 
 #: Fewest steps of a probe that can give a number, as in `agent/src/batch_source/probe_plan.rs`.
 LEAST_PROBE_STEPS = 200
@@ -53,8 +53,8 @@ def mode() -> str:
             "HEADSPACE_MODE",
             f"`{value}` is not a mode (write `measure`, `probe` or `replay`); `measure` is used.",
         )
-        return "measure"
-    return value or "measure"
+        return MEASURE
+    return value or MEASURE
 
 
 def directory() -> str:
