@@ -42,7 +42,7 @@ mod _native {
         stages::queue_depths::{observe_queue, watch_queue},
         stages::stage::Stage,
         stages::timed_function::time_calls,
-        statistics::{mean_and_error, t_quantile},
+        statistics::{run_interval, t_quantile},
     };
 
     #[pymodule_init]
@@ -52,9 +52,6 @@ mod _native {
 
     #[pymodule_export]
     const FREEDOM: f64 = headspace_agent::analysis::statistics::FREEDOM;
-
-    #[pymodule_export]
-    const LEAST_WARMUP: usize = headspace_agent::analysis::statistics::steady_state::LEAST_WARMUP;
 
     #[pymodule_export]
     const RUN_TO_RUN: f64 = headspace_agent::analysis::statistics::precision::RUN_TO_RUN;

@@ -10,7 +10,6 @@ from typing_extensions import Required, disjoint_base
 
 __all__ = [
     "FREEDOM",
-    "LEAST_WARMUP",
     "RUN_TO_RUN",
     "Follower",
     "Loop",
@@ -20,9 +19,9 @@ __all__ = [
     "Task",
     "__version__",
     "finish_worker",
-    "mean_and_error",
     "observe_queue",
     "run_command",
+    "run_interval",
     "stage",
     "stage_of_loop",
     "t_quantile",
@@ -36,10 +35,7 @@ __all__ = [
 __version__: str
 
 FREEDOM: float
-"""Degrees of freedom of the errors that `mean_and_error` gives."""
-
-LEAST_WARMUP: int
-"""Minimum number of steps at the start of a loop that are dropped as warm-up."""
+"""Degrees of freedom of the standard error of a mean."""
 
 RUN_TO_RUN: float
 """Standard deviation of a mean from run to run, as a share of it: the same program started again does not
@@ -59,15 +55,12 @@ def t_quantile(freedom: float, probability: float = 0.975) -> float:
         probability: From one half to less than 1.
     """
 
-def mean_and_error(parts: list[tuple[float, float]], /) -> tuple[float, float | None] | None:
-    """The mean of a correlated series, and its standard error by batch means.
+def run_interval(mean: float, error: float = 0.0) -> tuple[float, float]:
+    """The 95 % interval of a program's mean over many starts, from the mean of one run.
 
     Args:
-        parts: Weight and sum of each part, in order, such as the steps of a tick and their time.
-
-    Returns:
-        The sum of sums over that of weights, and its error; None for the error where the parts are too few
-        to say. None without weight.
+        mean: The mean of the run.
+        error: Its standard error.
     """
 
 @final
@@ -90,6 +83,12 @@ class Follower:
     @property
     def main_loop(self) -> str | None:
         """Name of rank 0's main loop, from the records read so far; None before its first loop."""
+
+    @property
+    def steady_step(self) -> tuple[float, float | None, int] | None:
+        """The live steps of rank 0's main loop after warm-up, from the records read so far: their mean in
+        milliseconds, its standard error (None if there are too few ticks), and their number. None before
+        the end of warm-up."""
 
     def stay(self) -> None:
         """Keeps following the current run when another begins."""
