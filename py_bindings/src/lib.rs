@@ -20,6 +20,7 @@ mod loops;
 mod session;
 mod stages;
 mod statistics;
+mod wording;
 
 use pyo3::prelude::*;
 
@@ -34,7 +35,7 @@ mod _native {
         command::run_command,
         follower::Follower,
         interpreter::busy_threads::threads_beyond,
-        loops::{iterator::LoopIterator, wrapped_loader::Loop},
+        loops::{loop_iterator::LoopIterator, native_loop::Loop},
         session::Session,
         stages::call_across_frames::Task,
         stages::declare::{stage, stage_of_loop},
@@ -43,12 +44,19 @@ mod _native {
         stages::stage::Stage,
         stages::timed_function::time_calls,
         statistics::{run_interval, t_quantile},
+        wording::bottleneck_name,
     };
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         super::stages::fast_calls::install(module)
     }
+
+    #[pymodule_export]
+    const DEFAULT_CACHES: i64 = super::loops::loop_plan::DEFAULT_CACHES;
+
+    #[pymodule_export]
+    const LEAST_PROBE_STEPS: u32 = headspace_agent::batch_source::probe_plan::LEAST_TOTAL;
 
     #[pymodule_export]
     const FREEDOM: f64 = headspace_agent::analysis::statistics::FREEDOM;

@@ -187,13 +187,13 @@ def test_a_likely_evaluation_may_be_the_next_epoch_of_the_training() -> None:
 
 def test_a_loop_is_called_an_evaluation_once_that_is_known() -> None:
     history = RoleHistory()
-    assert history.loop_name("Loader", LIKELY_EVALUATION) == "Loader"
-    assert history.loop_name("Loader", EVALUATION) == "Loader (evaluation)"
+    assert history.role_in_name(LIKELY_EVALUATION) is None
+    assert history.role_in_name(EVALUATION) == "evaluation"
 
     history.note(TRAINING)
 
-    assert history.loop_name("Loader", LIKELY_EVALUATION) == "Loader (evaluation)"
-    assert history.loop_name("Loader", BACKGROUND) == "Loader"
+    assert history.role_in_name(LIKELY_EVALUATION) == "evaluation"
+    assert history.role_in_name(BACKGROUND) is None
 
 
 def loader(count: int) -> Any:

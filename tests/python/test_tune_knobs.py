@@ -52,7 +52,7 @@ def test_knobs_that_cannot_be_read_are_refused_with_their_name(text):
         ("num_workers", ("num_workers",)),
         ("prefetch", ("prefetch_factor", "last.capacity")),
         ("queue_depth", ("*.capacity",)),
-        ("mtp", ("subprocess", "less_contention")),
+        ("mtp", ("subprocess",)),
         ("pool", ()),
     ],
 )

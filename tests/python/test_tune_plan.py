@@ -420,7 +420,7 @@ def grid() -> Grid:
             change = {"knob": "after decode.capacity", "from": "1", "to": "4"}
             found.append(remedy("x", 4, 0.9 * ms) | {"change": change})
         if not config["subprocess"]:
-            found.append(remedy(None, None, ms, "less_contention", at_least=True))
+            found.append(remedy(None, None, ms, "subprocess", at_least=True))
         row = {
             "kind": "grid", "knobs": config, "state": "finished", "step_ms": ms,
             "interval_ms": [0.98 * ms, 1.02 * ms], "remedies": found, "bottleneck": {},

@@ -9,7 +9,9 @@ from typing import Any, TypedDict, TypeVar, final
 from typing_extensions import Required, disjoint_base
 
 __all__ = [
+    "DEFAULT_CACHES",
     "FREEDOM",
+    "LEAST_PROBE_STEPS",
     "RUN_TO_RUN",
     "Follower",
     "Loop",
@@ -18,6 +20,7 @@ __all__ = [
     "Stage",
     "Task",
     "__version__",
+    "bottleneck_name",
     "finish_worker",
     "observe_queue",
     "run_command",
@@ -34,6 +37,12 @@ __all__ = [
 
 __version__: str
 
+DEFAULT_CACHES: int
+"""Batches that a probe or a replay repeats, if the user gives no number."""
+
+LEAST_PROBE_STEPS: int
+"""Fewest steps of a probe that can give a number."""
+
 FREEDOM: float
 """Degrees of freedom of the standard error of a mean."""
 
@@ -46,6 +55,14 @@ _Function = TypeVar("_Function")
 def run_command(args: list[str], inject: str | None = None, /) -> int:
     """Runs the command with these arguments, the first being the program's name, and the folder that
     `run` puts on PYTHONPATH."""
+
+def bottleneck_name(kind: str, name: str | None = None, /) -> str:
+    """The name that the verdict has for a bottleneck, such as `GIL`.
+
+    Args:
+        kind: As in its record.
+        name: As in its record.
+    """
 
 def t_quantile(freedom: float, probability: float = 0.975) -> float:
     """Quantile of Student's t.
@@ -126,7 +143,7 @@ def time_calls(
 
 def watch_queue(
     name: str,
-    look: Callable[[], tuple[int, int] | tuple[int, int, int, int] | None],
+    read: Callable[[], tuple[int, int] | tuple[int, int, int, int] | None],
     last: bool,
     loop_name: str | None = None,
 ) -> None:
@@ -134,7 +151,7 @@ def watch_queue(
 
     Args:
         name: What the queue is called.
-        look: Gives depth and capacity (0 where it is not known), for the queue of a pool also how
+        read: Gives depth and capacity (0 where it is not known), for the queue of a pool also how
             many of its workers have an item in hand and how many there can be; None once it is gone.
         last: Whether batches come out of it.
         loop_name: The loop whose batches pass it, where that is known.

@@ -9,17 +9,16 @@ import os
 import sys
 import time
 
+from headspace._native import DEFAULT_CACHES, LEAST_PROBE_STEPS
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 MODES = MEASURE, PROBE, REPLAY = "measure", "probe", "replay"
 
-#: Fewest steps of a probe that can give a number, as in `agent/src/batch_source/probe_plan.rs`.
-LEAST_PROBE_STEPS = 200
-
-#: Defaults: batches that are repeated, and live batches before a replay.
-DEFAULT_CACHES, LIVE_BEFORE_REPLAY = 10, 100
+#: Default number of live batches before a replay.
+LIVE_BEFORE_REPLAY = 100
 
 _RANK = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _LOCAL_RANK = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")

@@ -45,7 +45,7 @@ class WrappedLoops:
         if self._state is EVALUATION:
             # So far the loader was only used for evaluation. That loop becomes the second one.
             self._evaluation = self.main
-            name = names.make_unique(names.training_name(self.main.name))
+            name = names.make_unique(self.main.name, TRAINING.role)
             self._options = {**self._options, "name": name}
             self.main = make_loader_loop(loader, **self._options)
         self._state = TRAINING
@@ -57,7 +57,7 @@ class WrappedLoops:
         if self._state is EVALUATION:
             return self.main
         if self._evaluation is None:
-            name = names.make_unique(names.evaluation_name(self.main.name))
+            name = names.make_unique(self.main.name, EVALUATION.role)
             options = {**self._options, "mode": _settings.MEASURE, "name": name}
             self._evaluation = make_loader_loop(loader, **options)
         return self._evaluation

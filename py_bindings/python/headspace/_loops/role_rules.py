@@ -22,8 +22,6 @@ received the first batch. The caller decides what a likely evaluation means:
 
 from __future__ import annotations
 
-from headspace._loops import names
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal, TypeAlias
@@ -84,12 +82,12 @@ class RoleHistory:
             return EVALUATION if self._has_trained else UNKNOWN
         return state
 
-    def loop_name(self, name: str, state: RoleState) -> str:
-        """The name of a loop over a loader that is called `name`.
+    def role_in_name(self, state: RoleState) -> Role | None:
+        """The role that the name of a new loop states, if any.
 
         If nothing has trained yet, a likely evaluation may turn out to be the training.
         """
-        return names.evaluation_name(name) if self.resolve(state) is EVALUATION else name
+        return EVALUATION.role if self.resolve(state) is EVALUATION else None
 
 
 #: What is known of this process.

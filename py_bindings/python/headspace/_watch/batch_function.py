@@ -169,8 +169,8 @@ class BatchFunction:
         made = self._loops.get(evaluates)
         if made is not None:
             return made
-        name = names.evaluation_name(self.name) if evaluates else self.name
-        mode = mode_without_wrap(name, state.role)
+        role_in_name = history.role_in_name(state)
+        mode = mode_without_wrap(names.name_with_role(self.name, role_in_name), state.role)
         if mode == _settings.REPLAY:
             print_notice(f"`{self.target}` is a function, so its batches are not replayed for good")
             mode = _settings.MEASURE
@@ -179,7 +179,7 @@ class BatchFunction:
             print_notice(f"`{self.target}` returns batches, so its loop goes on after the probe")
             stops = False
         made = self._loops[evaluates] = make_loop(
-            names.make_unique(name),
+            names.make_unique(self.name, role_in_name),
             {"type_name": self.target.replace(":", ".")},
             mode=mode,
             role=state.role,

@@ -126,8 +126,8 @@ def find_loop(loader: Any) -> WatchedLoop | None:
             known.set_loader(loader)
             break
     else:
-        name = history.loop_name(type(loader).__name__.lstrip("_"), state)
-        known = WatchedLoop(loader, names.make_unique(name), state)
+        name = type(loader).__name__.lstrip("_")
+        known = WatchedLoop(loader, names.make_unique(name, history.role_in_name(state)), state)
     _keep(known, loader, place)
     return known
 

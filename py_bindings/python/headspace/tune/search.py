@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from headspace._native import bottleneck_name
 from headspace.tune import results
 from headspace.tune.command import Template
 from headspace.tune.experiment import COUNTED, Experiment, Kind, Trial
@@ -194,6 +195,6 @@ def bottleneck_of(trials: Sequence[Trial], config: Config) -> str:
     for trial in reversed(trials):
         found = trial.outcome.summary.get("bottleneck")
         if trial.knobs == config and trial.outcome.measured and found:
-            name = found.get("name") or found["kind"]
+            name = bottleneck_name(found["kind"], found.get("name"))
             return f"{name} ({found['evidence']})"
     return ""
