@@ -14,16 +14,16 @@ from running import PROGRAMS, wait_until
 
 from headspace._processes import ending
 from headspace.tune import store as store_module
-from headspace.tune.command import Template
 from headspace.tune.experiment import Experiment, Kind, Outcome, Proposal, State, Trial
-from headspace.tune.knobs import Space, parse_knob
-from headspace.tune.launch import EARLY_STEPS, MARK, Patience, Running, Setup
-from headspace.tune.live import StepMean
-from headspace.tune.objective import Objective
-from headspace.tune.plan import Limits, Planner
-from headspace.tune.progress import Progress
-from headspace.tune.resources import Place
-from headspace.tune.search import Job, Search
+from headspace.tune.output.progress import Progress
+from headspace.tune.plan.objective import Objective
+from headspace.tune.plan.planner import Limits, Planner
+from headspace.tune.run.launch import EARLY_STEPS, MARK, Patience, Running, Setup
+from headspace.tune.run.live import StepMean
+from headspace.tune.run.resources import Place
+from headspace.tune.run.search import Job, Search
+from headspace.tune.space.command import Template
+from headspace.tune.space.knobs import Space, parse_knob
 from headspace.tune.store import GONE_S, LOCK_S, Heartbeats, Store
 
 PROGRAM = str(PROGRAMS / "tuned.py")

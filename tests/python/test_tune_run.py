@@ -17,16 +17,16 @@ import made_records
 import pytest
 from running import DEADLINE_S, PROGRAMS, wait_until
 
-from headspace.tune.command import Template
 from headspace.tune.errors import TuneError
 from headspace.tune.experiment import Experiment, Kind, Outcome, Proposal, State, Trial
-from headspace.tune.knobs import Space, parse_knob
-from headspace.tune.launch import MARK, Patience, Running, Setup, end_leftovers
-from headspace.tune.live import LiveRun
-from headspace.tune.plan import Limits, Planner
-from headspace.tune.progress import Progress
-from headspace.tune.resources import Place, places, whole_cores
-from headspace.tune.search import Job, Search
+from headspace.tune.output.progress import Progress
+from headspace.tune.plan.planner import Limits, Planner
+from headspace.tune.run.launch import MARK, Patience, Running, Setup, end_leftovers
+from headspace.tune.run.live import LiveRun
+from headspace.tune.run.resources import Place, places, whole_cores
+from headspace.tune.run.search import Job, Search
+from headspace.tune.space.command import Template
+from headspace.tune.space.knobs import Space, parse_knob
 from headspace.tune.store import GONE_S, Store, lives, owner
 
 pytest_plugins = ["database_fixtures"]

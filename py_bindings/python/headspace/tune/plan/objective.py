@@ -24,7 +24,7 @@ from enum import Enum
 
 from headspace._native import FREEDOM, run_interval, t_quantile
 from headspace.tune.experiment import Kind, Outcome, State, Trial
-from headspace.tune.knobs import Config, key
+from headspace.tune.space.knobs import Config, key
 
 #: Half-width of the interval of a run whose record has none, as a share of the step.
 UNKNOWN_SHARE = 0.1

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from headspace._processes.ending import Ending, end_marked, has_exited
 from headspace.tune.experiment import Experiment, Kind, Outcome, State
-from headspace.tune.live import LiveRun, StepMean
-from headspace.tune.objective import Objective
-from headspace.tune.resources import Place
+from headspace.tune.plan.objective import Objective
+from headspace.tune.run.live import LiveRun, StepMean
+from headspace.tune.run.resources import Place
 
 #: Seconds between two reads of the records.
 READ_S = 0.25

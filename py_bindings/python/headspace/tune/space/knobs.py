@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from headspace.tune.constraints import Constraint
 from headspace.tune.errors import TuneError
+from headspace.tune.space.constraints import Constraint
 
 #: A knob's value.
 Value = int | float | str | bool
