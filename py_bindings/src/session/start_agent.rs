@@ -4,7 +4,6 @@
 //! Nothing here knows Python: `session/configuration.rs` converts what Python passes, and the errors.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -100,34 +99,19 @@ pub(crate) struct StartedSession {
 }
 
 /// Why a session did not start.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum SessionError {
-    /// The interval is too short, or not a duration.
+    #[error("`interval` is not a number of seconds of at least 0.001: {0}")]
     Interval(f64),
-    /// The run's name is a path.
+    #[error("`run_id` is not the name of a folder: `{0}` (letters, digits, `-`, `_`, `.`)")]
     RunId(String),
-    Destination(DestinationError),
+    #[error(transparent)]
+    Destination(#[from] DestinationError),
     /// The run folder, or the file in it, cannot be created.
+    #[error("{0}")]
     Folder(String),
-    Agent(StartError),
-}
-
-impl fmt::Display for SessionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Interval(given) => write!(
-                f,
-                "`interval` is not a number of seconds of at least 0.001: {given}"
-            ),
-            Self::RunId(given) => write!(
-                f,
-                "`run_id` is not the name of a folder: `{given}` (letters, digits, `-`, `_`, `.`)"
-            ),
-            Self::Destination(error) => error.fmt(f),
-            Self::Folder(problem) => f.write_str(problem),
-            Self::Agent(error) => error.fmt(f),
-        }
-    }
+    #[error(transparent)]
+    Agent(#[from] StartError),
 }
 
 /// The parts of a session besides its configuration.
@@ -159,11 +143,11 @@ impl SessionConfig {
             .into_iter()
             .map(
                 |(kind, options, must)| match Destination::parse(&kind, &options) {
-                    Err(error) if must => Err(SessionError::Destination(error)),
+                    Err(error) if must => Err(error),
                     found => Ok((found, must)),
                 },
             )
-            .collect::<Result<_, _>>()?;
+            .collect::<Result<_, DestinationError>>()?;
         Ok(CheckedConfig {
             interval,
             destinations,
@@ -198,7 +182,7 @@ impl CheckedConfig {
         }
         let builder = given.builder(self.interval, exporters, &folder, surroundings);
         let run = builder.run.clone();
-        let agent = builder.start().map_err(SessionError::Agent)?;
+        let agent = builder.start()?;
         for notice in &notices {
             agent.notice(notice);
         }
@@ -335,7 +319,7 @@ fn open(wanted: Vec<Wanted>, place: &Place) -> Result<(Exporters, Vec<Notice>), 
                 exporters.extend(opened.exporters);
                 notices.extend(opened.notices);
             }
-            Err(error) if must => return Err(SessionError::Destination(error)),
+            Err(error) if must => return Err(error.into()),
             Err(error) => notices.push(Notice::SettingRefused {
                 setting: "HEADSPACE_EXPORT".to_owned(),
                 problem: format!("{error}. Training and the run folder go on without it."),
