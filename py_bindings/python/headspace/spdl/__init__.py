@@ -4,12 +4,12 @@
 
     pipeline = builder.build(num_threads=4, **headspace.spdl.hooks())
 
-The same works with ``build_pipeline`` and ``run_pipeline_in_subprocess``. If a library builds the
+``build_pipeline`` and ``run_pipeline_in_subprocess`` accept the same arguments. If a library builds the
 pipeline (``spdl.dataloader``, the regions of ``PipelineBuilder.to``), call :func:`install`: it makes
 these hooks SPDL's default.
 
-The time of a stage is that of SPDL's own statistics: from the start of a task to its end, including the
-wait for a free thread. Queues are observed at each put and get, not sampled. SPDL's own statistics
+The time of a call is defined as in SPDL's own statistics: from the start of a task to its end, including
+the wait for a free thread. Queues are measured at each put and get, not sampled. SPDL's own statistics
 continue as before.
 """
 
@@ -21,7 +21,7 @@ except ModuleNotFoundError as error:
     if error.name != "spdl":
         raise
     raise ModuleNotFoundError(
-        "`headspace.spdl` is for pipelines of SPDL, which is not installed here: `pip install spdl`",
+        "`headspace.spdl` needs the package `spdl`: run `pip install spdl`",
         name="spdl",
     ) from error
 

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 
 def hooks(*, report_stats_interval: float = -1) -> dict[str, Any]:
-    """The arguments by which ``build``, ``build_pipeline`` and ``run_pipeline_in_subprocess`` are watched.
+    """Returns the arguments for ``build``, ``build_pipeline`` and ``run_pipeline_in_subprocess``.
 
         pipeline = builder.build(num_threads=4, **headspace.spdl.hooks())
 
-    With ``HEADSPACE=0`` no hooks of headspace are returned.
+    headspace then measures the pipeline. With ``HEADSPACE=0``, no hooks of headspace are returned.
 
     Args:
-        report_stats_interval: SPDL's own argument of that name, in seconds. It is given here since
-            SPDL hands it to its own hooks and queues only.
+        report_stats_interval: SPDL's own argument of this name, in seconds. Pass it to this function,
+            because SPDL passes its own argument only to its own hooks and queues.
     """
     theirs: dict[str, Any] = {}
     if report_stats_interval > 0:
@@ -45,10 +45,10 @@ def hooks(*, report_stats_interval: float = -1) -> dict[str, Any]:
 
 
 def install() -> None:
-    """Watch every pipeline that this process builds from now on, unless it is built with others.
+    """Measures every pipeline that this process builds from now on, unless it is built with other hooks.
 
-    Processes that are spawned need it too: SPDL's ``ProcessPoolExecutorConfig`` and
-    ``run_pipeline_in_subprocess`` take it as their ``initializer``.
+    Spawned processes must call this function too: pass it as ``initializer`` to SPDL's
+    ``ProcessPoolExecutorConfig`` and ``run_pipeline_in_subprocess``.
     """
     if _settings.enabled():
         _config.set_default_hook_class(TaskHook)
@@ -56,21 +56,22 @@ def install() -> None:
 
 
 def task_hook(info: _spdl.StageInfo, interval: float = -1) -> list[_spdl.TaskHook]:
-    """For ``task_hook_factory``: the hooks of one stage.
+    """Returns the hooks of one stage, for ``task_hook_factory``.
 
     Args:
         info: The stage.
-        interval: Seconds between two reports of SPDL's own statistics. By default only at the end.
+        interval: Seconds between two reports of SPDL's own statistics. By default there is one report, at
+            the end.
     """
     return [TaskHook(info, interval)]
 
 
 class TaskHook(_spdl.TaskHook):  # type: ignore[misc]
-    """SPDL's own hook, and a stage of headspace.
+    """Calls SPDL's own hook, and counts the calls of the stage.
 
     Args:
         info: The stage.
-        interval: As SPDL's own hook has it.
+        interval: As in SPDL's own hook.
     """
 
     def __init__(self, info: _spdl.StageInfo, interval: float = -1) -> None:
@@ -84,9 +85,9 @@ class TaskHook(_spdl.TaskHook):  # type: ignore[misc]
         #: The queue that the stage fills, if it is watched.
         self._behind: Watch | None = watches.get(info)
         self._stage: _native.Stage | None = None
-        #: Whether the function is a generator, which takes one item per task and returns several.
+        #: Whether the function is a generator, which takes one item per task and returns several items.
         self._generates = False
-        #: Calls that were not the first of their task and were counted as taking an item.
+        #: Number of calls that were not the first call of their task, but were counted as taking an item.
         self._repeated = 0
 
     def stage_hook(self) -> Any:
@@ -110,7 +111,7 @@ class TaskHook(_spdl.TaskHook):  # type: ignore[misc]
         """Number of items that a call took.
 
         A function has one call per task. An aggregator has one call per item that it takes, and its task
-        never ends. A generator has one call per item that it returns, and a last one that finds it
+        never ends. A generator has one call per item that it returns, and a last call, in which it is
         exhausted. Only this last call distinguishes a generator from an aggregator.
         """
         if not is_first:

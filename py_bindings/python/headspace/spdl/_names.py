@@ -8,10 +8,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from spdl import pipeline as _spdl
 
-#: Most pipelines of this process for which stages with equal names are numbered.
+#: Maximum number of pipelines of this process for which stages with equal names are numbered.
 _PIPELINES = 64
 
-#: By pipeline, the names of its stages, each with the stage's id.
+#: By pipeline, the names of its stages, each with the ID of the stage.
 _names: dict[int, dict[str, tuple[str, str]]] = {}
 
 _OBJECT = re.compile(r"<(?:function )?(?:[\w<>]+\.)*(\w+)(?: object)? at 0x[0-9a-fA-F]+>")
@@ -20,14 +20,14 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 def remove_addresses(name: str) -> str:
-    """``name`` without addresses of objects, which differ between runs."""
+    """Returns ``name`` without addresses of objects, because these differ between runs."""
     return _ADDRESS.sub("", _OBJECT.sub(r"\1", name))
 
 
 def stage_name(info: _spdl.StageInfo) -> str:
-    """The name of the stage: SPDL's name, with a number if several stages of the pipeline have it.
+    """Name of the stage: SPDL's name, with a number if several stages of the pipeline have the same name.
 
-    A pipeline that is built again, for example for each epoch, has the same stage names as before.
+    If a pipeline is built again, for example for each epoch, its stages have the same names as before.
     """
     names = _names.get(info.pipeline_id)
     if names is None:

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 
 class Queue(_spdl.AsyncQueue):  # type: ignore[misc]
-    """The queue that SPDL would have made, watched.
+    """A queue of SPDL whose depth is measured.
 
-    Calling this class makes a queue of SPDL's own class, since SPDL passes batches from its own queues to
-    the training loop faster than from others.
+    A call of this class creates a queue of SPDL's own class, because SPDL passes batches from its own queues
+    to the training loop faster than from other queues.
 
     Args:
-        info: The stage whose output it holds.
-        buffer_size: Items it holds at most.
-        interval: As SPDL's own queue has it.
+        info: The stage whose output is in the queue.
+        buffer_size: Maximum number of items in the queue.
+        interval: As in SPDL's own queue.
     """
 
     def __new__(cls, info: _spdl.StageInfo, *, buffer_size: int = 1, interval: float = -1) -> Queue:
@@ -56,7 +56,7 @@ class DefaultQueue(Queue):
 
 
 class Watch:
-    """Measures for how long a queue has had which depth."""
+    """Measures how long a queue has each depth."""
 
     __slots__ = ("__weakref__", "capacity", "depth", "is_last", "name", "since", "stage")
 
@@ -64,7 +64,7 @@ class Watch:
         self.name = f"{stage_name(info)}_queue"
         self.capacity = max(0, capacity)
         self.is_last = info.stage_name == "sink"
-        #: The stage that fills the queue, once it was called.
+        #: The stage that fills the queue. None before its first call.
         self.stage: _native.Stage | None = None
         self.depth = 0
         self.since: float | None = None
@@ -84,7 +84,7 @@ class Watch:
         )
 
 
-#: The queues that are watched, by the stage that fills them. They keep their watches alive.
+#: The watches of queues, by the stage that fills the queue. The queues keep their watches alive.
 watches: WeakValueDictionary[_spdl.StageInfo, Watch] = WeakValueDictionary()
 
 
@@ -103,7 +103,7 @@ def _watch(queue: _spdl.AsyncQueue, info: _spdl.StageInfo) -> None:
             watch.see(queue.qsize())
             if watch.stage is not None and not (_spdl.is_eof(item) or _spdl.is_epoch_end(item)):
                 watch.stage._add_items(0, 1)
-        except Exception:  # The item is in the queue. An error here must not make the put fail.
+        except Exception:  # The item is already in the queue, so the put must not fail.
             pass
 
     def get() -> object:
