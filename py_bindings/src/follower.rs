@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use headspace_agent::analysis::main_loop::MainLoop;
+use headspace_agent::analysis::tick_series::{Quantity, StepSelection, TickSeries};
+use headspace_agent::model::record::RecordBody;
 use headspace_exporters::encode::json_lines;
 use headspace_exporters::run_folder::{self, ReadError};
 use pyo3::exceptions::PyOSError;
@@ -18,7 +20,9 @@ pub(crate) struct Follower {
 
 struct State {
     follower: run_folder::Follower,
+    /// Rank 0's.
     main_loop: MainLoop,
+    series: TickSeries,
 }
 
 /// Whether the records belong to another run, the records as JSON with their ranks, and whether there are
@@ -39,6 +43,7 @@ impl Follower {
             state: Mutex::new(State {
                 follower,
                 main_loop: MainLoop::default(),
+                series: TickSeries::default(),
             }),
         })
     }
@@ -55,6 +60,20 @@ impl Follower {
         self.state().main_loop.name().map(ToOwned::to_owned)
     }
 
+    /// The mean live step of rank 0's main loop after warm-up in milliseconds, its standard error, and the
+    /// number of steps.
+    #[getter]
+    fn steady_step(&self) -> Option<(f64, Option<f64>, u64)> {
+        let state = self.state();
+        let steady = state.series.steady(&StepSelection {
+            loop_name: state.main_loop.name(),
+            ..StepSelection::default()
+        })?;
+        let step = steady.mean_ms(Quantity::Step)?;
+        let steps = steady.distribution(Quantity::Step).count();
+        Some((step.mean, step.error, steps))
+    }
+
     /// Keeps following the current run when another begins.
     fn stay(&self) {
         self.state().follower.stay();
@@ -66,11 +85,15 @@ impl Follower {
             let polled = state.follower.poll().map_err(os_error)?;
             if polled.another_run {
                 state.main_loop = MainLoop::default();
+                state.series = TickSeries::default();
             }
             let mut records = Vec::with_capacity(polled.records.len());
             for (rank, record) in &polled.records {
                 if *rank == 0 {
                     state.main_loop.add_record(&record.body);
+                    if let RecordBody::Tick(tick) = &record.body {
+                        state.series.add(tick);
+                    }
                 }
                 let mut line = Vec::new();
                 json_lines::encode(record, &mut line)?;

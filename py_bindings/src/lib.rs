@@ -20,6 +20,7 @@ mod loops;
 mod session;
 mod stages;
 mod statistics;
+mod wording;
 
 use pyo3::prelude::*;
 
@@ -34,7 +35,7 @@ mod _native {
         command::run_command,
         follower::Follower,
         interpreter::busy_threads::threads_beyond,
-        loops::{iterator::LoopIterator, wrapped_loader::Loop},
+        loops::{loop_iterator::LoopIterator, native_loop::Loop},
         session::Session,
         stages::call_across_frames::Task,
         stages::declare::{stage, stage_of_loop},
@@ -42,7 +43,8 @@ mod _native {
         stages::queue_depths::{observe_queue, watch_queue},
         stages::stage::Stage,
         stages::timed_function::time_calls,
-        statistics::{mean_and_error, t_quantile},
+        statistics::{run_interval, t_quantile},
+        wording::bottleneck_name,
     };
 
     #[pymodule_init]
@@ -51,10 +53,13 @@ mod _native {
     }
 
     #[pymodule_export]
-    const FREEDOM: f64 = headspace_agent::analysis::statistics::FREEDOM;
+    const DEFAULT_CACHES: i64 = super::loops::loop_plan::DEFAULT_CACHES;
 
     #[pymodule_export]
-    const LEAST_WARMUP: usize = headspace_agent::analysis::statistics::steady_state::LEAST_WARMUP;
+    const LEAST_PROBE_STEPS: u32 = headspace_agent::batch_source::probe_plan::LEAST_TOTAL;
+
+    #[pymodule_export]
+    const FREEDOM: f64 = headspace_agent::analysis::statistics::FREEDOM;
 
     #[pymodule_export]
     const RUN_TO_RUN: f64 = headspace_agent::analysis::statistics::precision::RUN_TO_RUN;

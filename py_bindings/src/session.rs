@@ -1,6 +1,8 @@
 //! The session of a run: `headspace._native.Session`, which owns the agent.
 
+mod configuration;
 pub(crate) mod log;
+mod rendered;
 pub(crate) mod start_agent;
 
 use std::collections::BTreeMap;
@@ -12,15 +14,15 @@ use std::time::Duration;
 use headspace_agent::model::record::{ProbeRecord, RunRecord, SummaryRecord};
 use headspace_agent::notice::Notice;
 use headspace_agent::runtime::Agent;
-use headspace_agent::wording::verdict::Verdict;
 use headspace_collectors::workers::Marker;
-use headspace_exporters::encode::verdict_text::verdict_text;
 use headspace_exporters::transport::scalars::Fetch;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use crate::interpreter::{Interpreter, stacks};
-use crate::session::start_agent::{Configuration, Surroundings};
+use crate::session::configuration::session_config;
+use crate::session::rendered::{Rendered, render};
+use crate::session::start_agent::Surroundings;
 use crate::stages::process_slots;
 
 /// A started run. Private: `headspace.start` returns the public `Session`.
@@ -30,8 +32,8 @@ pub(crate) struct Session {
     agent: Agent,
     interpreter: Interpreter,
     folder: PathBuf,
-    /// Processes of the run.
-    world_size: u32,
+    /// The record of the run at its start.
+    run: RunRecord,
     /// The file by which its workers find it, removed at its end.
     marker: Option<Marker>,
     /// The numbers for each integration.
@@ -49,15 +51,13 @@ impl Session {
     }
 
     fn render(&self, summary: &SummaryRecord, probes: &[ProbeRecord]) -> PyResult<Rendered> {
-        render(summary, probes, &self.folder, self.world_size)
+        render(&self.run, summary, probes, &self.folder)
+            .map_err(|error| PyRuntimeError::new_err(error.to_string()))
     }
 }
 
 /// Numbers of one moment: the step, seconds since 1970-01-01 UTC, and values by name.
 type Moment = (u64, f64, BTreeMap<String, f64>);
-
-/// The run's numbers as JSON, its verdict as text, and as HTML.
-pub(crate) type Rendered = (String, String, String);
 
 #[pymethods]
 impl Session {
@@ -69,13 +69,13 @@ impl Session {
     ///     OSError: If the run folder or its file cannot be made, or a destination not opened.
     ///     RuntimeError: If the system gives no thread.
     #[new]
-    fn new(py: Python<'_>, configuration: Configuration) -> PyResult<Self> {
+    fn new(py: Python<'_>, configuration: &Bound<'_, PyAny>) -> PyResult<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let (rank, world_size) = (configuration.rank, configuration.world_size);
+        let config = session_config(configuration)?;
+        let rank = config.rank;
         let log = crate::session::log::begin();
-        let stacks = stacks::open(py, configuration.libraries.clone());
-        let checked = configuration.check()?;
-        let scalars = checked.scalar_fetches();
+        let stacks = stacks::open(py, configuration.get_item("libraries")?.extract()?);
+        let checked = config.check()?;
         let (mut interpreter, sources) = Interpreter::open(py);
         process_slots::sweep();
         let (slots, marker) = process_slots::become_trainer().unzip();
@@ -86,21 +86,22 @@ impl Session {
             slots,
             marker: marker.clone(),
         };
-        let started = py.detach(|| checked.start(surroundings));
-        let (agent, folder) = match started {
+        let started = match py.detach(|| checked.start(surroundings)) {
             Ok(started) => started,
             Err(error) => {
                 if let Some(marker) = &marker {
                     marker.remove();
                 }
                 interpreter.end_around(py, || ());
-                return Err(error);
+                return Err(error.into());
             }
         };
+        let agent = started.agent;
         if let Err(problem) = log {
             let setting = "HEADSPACE_LOG".to_owned();
             agent.notice(&Notice::SettingRefused { setting, problem });
         }
+        let folder = started.folder;
         tracing::info!(target: crate::session::log::SESSION, folder = %folder.display(), rank, "watching");
         interpreter.poll_queues(agent.clone());
         Ok(Self {
@@ -108,9 +109,9 @@ impl Session {
             agent,
             interpreter,
             folder,
-            world_size,
+            run: started.run,
             marker,
-            scalars,
+            scalars: started.scalars,
         })
     }
 
@@ -219,34 +220,4 @@ impl Session {
             self.render(&stopped.summary, &stopped.probes).map(Some)
         })
     }
-}
-
-/// Renders the numbers and the verdict of one of `world_size` processes.
-pub(crate) fn render(
-    summary: &SummaryRecord,
-    probes: &[ProbeRecord],
-    folder: &Path,
-    world_size: u32,
-) -> PyResult<Rendered> {
-    let json = serde_json::to_string(summary)
-        .map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
-    let location = folder.display().to_string();
-    let probe = probes
-        .iter()
-        .find(|probe| summary.loop_name.as_ref() == Some(&probe.loop_name));
-    let run = RunRecord {
-        world_size,
-        ..RunRecord::default()
-    };
-    let verdict = Verdict {
-        run: Some(&run),
-        probe,
-        location: Some(&location),
-        ..Verdict::new(summary)
-    };
-    Ok((
-        json,
-        verdict_text(&verdict).trim_end().to_owned(),
-        headspace::page::notebook(verdict),
-    ))
 }

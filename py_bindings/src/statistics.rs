@@ -1,7 +1,7 @@
 //! Statistics of the agent for `headspace tune`.
 
 use headspace_agent::analysis::statistics;
-use headspace_agent::analysis::statistics::precision::ratio;
+use headspace_agent::analysis::statistics::precision::{Known, interval};
 use pyo3::prelude::*;
 
 #[pyfunction]
@@ -10,8 +10,14 @@ pub(crate) fn t_quantile(freedom: f64, probability: f64) -> f64 {
     statistics::student_quantile(freedom, probability)
 }
 
+/// The 95 % interval of a program's mean over many starts, from the mean of one run and its standard error.
 #[pyfunction]
-#[pyo3(signature = (parts, /))]
-pub(crate) fn mean_and_error(parts: Vec<(f64, f64)>) -> Option<(f64, Option<f64>)> {
-    ratio(&parts).map(|known| (known.mean, known.error))
+#[pyo3(signature = (mean, error = 0.0))]
+pub(crate) fn run_interval(mean: f64, error: f64) -> (f64, f64) {
+    let known = Known {
+        mean,
+        error: Some(error),
+        ..Known::default()
+    };
+    interval(known).unwrap_or((mean, mean))
 }

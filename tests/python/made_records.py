@@ -22,7 +22,7 @@ def tick(*loops: dict[str, Any]) -> str:
 
 def loop(name: str, steps: int, ms: float, phase: str = "live") -> dict[str, Any]:
     """What a tick says of a loop that took so many steps, of `ms` milliseconds each."""
-    step = {"count": steps, "sum_ms": steps * ms, "min_ms": ms, "max_ms": ms, "buckets": []}
+    step = {"count": steps, "sum_ms": steps * ms, "min_ms": ms, "max_ms": ms, "buckets": [steps]}
     return {
         "name": name,
         "phase": phase,

@@ -25,11 +25,11 @@ from typing import Any
 
 from tune_replay import SEARCHES, Grid, config_of, grid_of, needed, read_grid, read_rows, row_of
 
-from headspace.tune.command import Template
 from headspace.tune.experiment import Experiment, Kind, Outcome, Proposal
-from headspace.tune.knobs import Config, Space, key, parse_knob
-from headspace.tune.launch import Patience, Running, Setup
-from headspace.tune.resources import Place
+from headspace.tune.run.launch import Patience, Running, Setup
+from headspace.tune.run.resources import Place
+from headspace.tune.space.command import Template
+from headspace.tune.space.knobs import Config, Space, key, parse_knob
 
 ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "tests" / "golden" / "tune_grid.jsonl"

@@ -11,6 +11,7 @@ from running import Runs
 
 import headspace
 from headspace import _settings
+from headspace._native import LEAST_PROBE_STEPS
 
 
 @pytest.fixture
@@ -91,7 +92,7 @@ def test_an_option_that_cannot_be_read_is_refused_once_and_its_default_holds(
 
 
 def test_the_least_probe_that_is_let_through_is_the_least_there_is() -> None:
-    least = _settings.LEAST_PROBE_STEPS
+    least = LEAST_PROBE_STEPS
     headspace.wrap([0], mode="probe", probe_steps=least)
     with pytest.raises(ValueError, match=f"at least {least} steps"):
         headspace.wrap([0], mode="probe", probe_steps=least - 1)

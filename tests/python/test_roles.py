@@ -11,13 +11,14 @@ import pytest
 from running import Runs
 
 import headspace
-from headspace._loops import role_from_torch
-from headspace._loops.role_state import (
+from headspace._loops import torch_modes
+from headspace._loops.role_rules import (
     BACKGROUND,
     EVALUATION,
     LIKELY_EVALUATION,
     TRAINING,
     UNKNOWN,
+    RoleHistory,
 )
 
 torch = pytest.importorskip("torch")
@@ -28,8 +29,8 @@ nn = torch.nn
 def modes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """`train` and `eval` are seen, as under `headspace run`."""
     original = nn.Module.train
-    monkeypatch.setattr(role_from_torch, "_models", [])
-    role_from_torch.watch_modes(nn.Module)
+    monkeypatch.setattr(torch_modes, "_models", [])
+    torch_modes.watch_modes(nn.Module)
     yield
     nn.Module.train = original
 
@@ -51,26 +52,26 @@ class Wrapper(nn.Module):  # type: ignore[misc]
 
 @pytest.mark.usefixtures("modes")
 def test_the_mode_of_the_model_tells_training_from_evaluation() -> None:
-    assert role_from_torch.observe_role().role is None
+    assert torch_modes.observe_role().role is None
     model = Model()
-    assert role_from_torch.observe_role().role is None
+    assert torch_modes.observe_role().role is None
 
     model.train()
-    assert role_from_torch.observe_role().role == "training"
+    assert torch_modes.observe_role().role == "training"
     model.eval()
-    assert role_from_torch.observe_role().role == "evaluation"
+    assert torch_modes.observe_role().role == "evaluation"
     model.train(True)
-    assert role_from_torch.observe_role().role == "training"
+    assert torch_modes.observe_role().role == "training"
 
 
 @pytest.mark.usefixtures("modes")
 def test_gradients_that_are_off_are_an_evaluation_whatever_the_mode() -> None:
     model = Model().train()
     with torch.no_grad():
-        assert role_from_torch.observe_role().role == "evaluation"
+        assert torch_modes.observe_role().role == "evaluation"
     with torch.inference_mode():
-        assert role_from_torch.observe_role().role == "evaluation"
-    assert role_from_torch.observe_role().role == "training"
+        assert torch_modes.observe_role().role == "evaluation"
+    assert torch_modes.observe_role().role == "training"
     assert model.training
 
 
@@ -78,12 +79,12 @@ def test_gradients_that_are_off_are_an_evaluation_whatever_the_mode() -> None:
 def test_a_part_says_nothing_about_the_whole() -> None:
     model = Model().train()
     model.backbone.eval()
-    assert role_from_torch.observe_role().role == "training"
+    assert torch_modes.observe_role().role == "training"
     assert not model.backbone.training
 
     model.eval()
     model.head.train()
-    assert role_from_torch.observe_role().role == "evaluation"
+    assert torch_modes.observe_role().role == "evaluation"
 
 
 @pytest.mark.usefixtures("modes")
@@ -92,22 +93,22 @@ def test_a_model_is_the_same_within_a_wrapper_and_without() -> None:
     wrapped = Wrapper(Wrapper(model))
     wrapped.train()
     model.eval()
-    assert role_from_torch.observe_role().role == "evaluation"
+    assert torch_modes.observe_role().role == "evaluation"
     wrapped.train()
-    assert role_from_torch.observe_role().role == "training"
+    assert torch_modes.observe_role().role == "training"
 
 
 @pytest.mark.usefixtures("modes")
 def test_a_teacher_in_evaluation_mode_does_not_end_the_training() -> None:
     student, teacher = Model().train(), Model().eval()
-    assert role_from_torch.observe_role().role == "training"
+    assert torch_modes.observe_role().role == "training"
     student.eval()
-    assert role_from_torch.observe_role().role == "evaluation"
+    assert torch_modes.observe_role().role == "evaluation"
     student.train()
     del teacher
-    assert role_from_torch.observe_role().role == "training"
+    assert torch_modes.observe_role().role == "training"
     del student
-    assert role_from_torch.observe_role().role is None
+    assert torch_modes.observe_role().role is None
 
 
 @pytest.mark.usefixtures("modes")
@@ -115,7 +116,7 @@ def test_a_mode_that_is_put_back_without_a_call_counts() -> None:
     model = Model().eval()
     for part in model.modules():
         part.training = True
-    assert role_from_torch.observe_role().role == "training"
+    assert torch_modes.observe_role().role == "training"
 
 
 @pytest.mark.usefixtures("modes")
@@ -124,7 +125,7 @@ def test_a_thread_that_sets_no_mode_feeds_another() -> None:
 
     def in_a_thread(function: Callable[[], object]) -> None:
         thread = threading.Thread(
-            target=lambda: (function(), found.append(role_from_torch.observe_role().role))
+            target=lambda: (function(), found.append(torch_modes.observe_role().role))
         )
         thread.start()
         thread.join()
@@ -148,7 +149,7 @@ def test_a_model_keeps_its_own_train_and_its_result() -> None:
     assert model.train() is model
     assert model.head.training
     assert not model.backbone.training
-    assert role_from_torch.observe_role().role == "training"
+    assert torch_modes.observe_role().role == "training"
     with pytest.raises(ValueError, match="mode"):
         model.train("yes")
 
@@ -161,10 +162,15 @@ def test_only_a_final_role_survives_a_model_that_trains() -> None:
 
 
 def test_a_likely_evaluation_is_one_once_something_has_trained() -> None:
-    assert LIKELY_EVALUATION.given_history(has_trained=True) is EVALUATION
-    assert LIKELY_EVALUATION.given_history(has_trained=False) is UNKNOWN
-    assert UNKNOWN.given_history(has_trained=True) is UNKNOWN
-    assert EVALUATION.given_history(has_trained=False) is EVALUATION
+    history = RoleHistory()
+    assert history.resolve(LIKELY_EVALUATION) is UNKNOWN
+    assert history.resolve(EVALUATION) is EVALUATION
+
+    history.note(TRAINING)
+    history.note(EVALUATION)
+
+    assert history.resolve(LIKELY_EVALUATION) is EVALUATION
+    assert history.resolve(UNKNOWN) is UNKNOWN
 
 
 def test_only_a_sure_evaluation_takes_a_wrapped_loader_from_training() -> None:
@@ -180,10 +186,14 @@ def test_a_likely_evaluation_may_be_the_next_epoch_of_the_training() -> None:
 
 
 def test_a_loop_is_called_an_evaluation_once_that_is_known() -> None:
-    assert LIKELY_EVALUATION.loop_name("Loader", has_trained=False) == "Loader"
-    assert LIKELY_EVALUATION.loop_name("Loader", has_trained=True) == "Loader (evaluation)"
-    assert EVALUATION.loop_name("Loader", has_trained=False) == "Loader (evaluation)"
-    assert BACKGROUND.loop_name("Loader", has_trained=True) == "Loader"
+    history = RoleHistory()
+    assert history.role_in_name(LIKELY_EVALUATION) is None
+    assert history.role_in_name(EVALUATION) == "evaluation"
+
+    history.note(TRAINING)
+
+    assert history.role_in_name(LIKELY_EVALUATION) == "evaluation"
+    assert history.role_in_name(BACKGROUND) is None
 
 
 def loader(count: int) -> Any:

@@ -245,7 +245,7 @@ def test_a_pipe_that_a_child_is_told_of_is_not_opened(tmp_path: Path) -> None:
     """Nobody writes to it: whoever opened it would wait."""
     pipe = tmp_path / "clip.mp4"
     os.mkfifo(pipe)
-    asks = f"from headspace._injection import children; print(children.is_python(['ffmpeg', '-i', {str(pipe)!r}]))"
+    asks = f"from headspace._injection import restore_environment as r; print(r.is_python(['ffmpeg', '-i', {str(pipe)!r}]))"
 
     asked = subprocess.run(
         [sys.executable, "-c", asks], capture_output=True, text=True, timeout=60, check=True

@@ -18,10 +18,10 @@ from urllib.parse import urlsplit
 import pytest
 from running import Programs, Started
 
-from headspace.tune import results
 from headspace.tune.experiment import Experiment, Kind, Outcome, Proposal, State, Trial
-from headspace.tune.knobs import Space, parse_knob
-from headspace.tune.objective import Objective
+from headspace.tune.output import results
+from headspace.tune.plan.objective import Objective
+from headspace.tune.space.knobs import Space, parse_knob
 
 if TYPE_CHECKING:
     from browser import Browser

@@ -21,6 +21,7 @@ from staged import Stage
 
 import headspace
 import headspace.spdl
+from headspace.spdl._names import remove_addresses
 
 ITEMS = 30
 
@@ -223,7 +224,7 @@ def test_stages_with_equal_names_are_numbered_but_not_those_of_a_rebuilt_pipelin
     ],
 )
 def test_names_have_no_addresses(name: str, cleaned: str) -> None:
-    assert headspace.spdl._clean(name) == cleaned
+    assert remove_addresses(name) == cleaned
 
 
 def queues(runs: Runs) -> dict[str, Record]:

@@ -14,16 +14,16 @@ from running import PROGRAMS, wait_until
 
 from headspace._processes import ending
 from headspace.tune import store as store_module
-from headspace.tune.command import Template
 from headspace.tune.experiment import Experiment, Kind, Outcome, Proposal, State, Trial
-from headspace.tune.knobs import Space, parse_knob
-from headspace.tune.launch import EARLY_STEPS, MARK, Patience, Running, Setup
-from headspace.tune.live import StepTimes
-from headspace.tune.objective import Objective
-from headspace.tune.plan import Limits, Planner
-from headspace.tune.progress import Progress
-from headspace.tune.resources import Place
-from headspace.tune.search import Job, Search
+from headspace.tune.output.progress import Progress
+from headspace.tune.plan.objective import Objective
+from headspace.tune.plan.planner import Limits, Planner
+from headspace.tune.run.launch import EARLY_STEPS, MARK, Patience, Running, Setup
+from headspace.tune.run.live import StepMean
+from headspace.tune.run.resources import Place
+from headspace.tune.run.search import Job, Search
+from headspace.tune.space.command import Template
+from headspace.tune.space.knobs import Space, parse_knob
 from headspace.tune.store import GONE_S, LOCK_S, Heartbeats, Store
 
 PROGRAM = str(PROGRAMS / "tuned.py")
@@ -86,13 +86,13 @@ def test_however_often_it_is_looked_at_a_run_as_fast_as_the_best_is_hardly_ever_
     rng = random.Random(4)
     stopped = 0
     for _ in range(300):
-        times, looks = StepTimes(), 0
-        for _ in range(200):
-            times.add(20, 20 * 10 * rng.gauss(1.0, 0.05))
-            mean = times.mean()
-            if mean and mean.steps >= EARLY_STEPS * 2**looks:
+        total, looks = 0.0, 0
+        for ticks in range(1, 201):
+            total += 10 * rng.gauss(1.0, 0.05)
+            mean = StepMean(total / ticks, 0.5 / ticks**0.5, 20 * ticks)
+            if mean.steps >= EARLY_STEPS * 2**looks:
                 looks += 1
-                least = times.lower_bound(looks)
+                least = mean.lower_bound(looks)
                 if least is not None and least > 10.0:
                     stopped += 1
                     break

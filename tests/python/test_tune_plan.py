@@ -14,17 +14,26 @@ import pytest
 from tune_replay import SEARCHES, Grid, grid_of, needed, read_grid
 
 from headspace._native import t_quantile
-from headspace.tune import remedies, results
-from headspace.tune.bounds import bound
-from headspace.tune.command import Template
 from headspace.tune.experiment import Experiment, Kind, Outcome, Proposal, State, Trial
-from headspace.tune.knobs import Config, Space, key, parse_knob
-from headspace.tune.objective import Cost, Objective, cost, gain, pool, spread_of
-from headspace.tune.plan import Done, Limits, Planner, Wait, confirmed_gain, standing, winner_of
-from headspace.tune.plots import progress_svg, ticks_of, tree_svg
-from headspace.tune.progress import Progress
-from headspace.tune.report import report
-from headspace.tune.sampler import suggest
+from headspace.tune.output import results
+from headspace.tune.output.plots import progress_svg, ticks_of, tree_svg
+from headspace.tune.output.progress import Progress
+from headspace.tune.output.report import report
+from headspace.tune.plan import remedies
+from headspace.tune.plan.bounds import bound
+from headspace.tune.plan.objective import Cost, Objective, cost, gain, pool, spread_of
+from headspace.tune.plan.planner import (
+    Done,
+    Limits,
+    Planner,
+    Wait,
+    confirmed_gain,
+    standing,
+    winner_of,
+)
+from headspace.tune.plan.sampler import suggest
+from headspace.tune.space.command import Template
+from headspace.tune.space.knobs import Config, Space, key, parse_knob
 
 SPACE = Space(
     tuple(map(parse_knob, ("decode_threads=1..8", "prefetch=1,2,4", "queue=1,4", "mtp=no,yes")))
@@ -420,7 +429,7 @@ def grid() -> Grid:
             change = {"knob": "after decode.capacity", "from": "1", "to": "4"}
             found.append(remedy("x", 4, 0.9 * ms) | {"change": change})
         if not config["subprocess"]:
-            found.append(remedy(None, None, ms, "less_contention", at_least=True))
+            found.append(remedy(None, None, ms, "subprocess", at_least=True))
         row = {
             "kind": "grid", "knobs": config, "state": "finished", "step_ms": ms,
             "interval_ms": [0.98 * ms, 1.02 * ms], "remedies": found, "bottleneck": {},

@@ -17,16 +17,16 @@ import made_records
 import pytest
 from running import DEADLINE_S, PROGRAMS, wait_until
 
-from headspace.tune.command import Template
 from headspace.tune.errors import TuneError
 from headspace.tune.experiment import Experiment, Kind, Outcome, Proposal, State, Trial
-from headspace.tune.knobs import Space, parse_knob
-from headspace.tune.launch import MARK, Patience, Running, Setup, end_leftovers
-from headspace.tune.live import LiveRun
-from headspace.tune.plan import Limits, Planner
-from headspace.tune.progress import Progress
-from headspace.tune.resources import Place, places, whole_cores
-from headspace.tune.search import Job, Search
+from headspace.tune.output.progress import Progress
+from headspace.tune.plan.planner import Limits, Planner
+from headspace.tune.run.launch import MARK, Patience, Running, Setup, end_leftovers
+from headspace.tune.run.live import LiveRun
+from headspace.tune.run.resources import Place, places, whole_cores
+from headspace.tune.run.search import Job, Search
+from headspace.tune.space.command import Template
+from headspace.tune.space.knobs import Space, parse_knob
 from headspace.tune.store import GONE_S, Store, lives, owner
 
 pytest_plugins = ["database_fixtures"]
@@ -424,7 +424,7 @@ def tick(name: str, steps: int, ms: float, phase: str = "live") -> str:
 def test_a_run_is_read_as_it_grows_of_its_training_loop_alone(tmp_path):
     live = LiveRun(tmp_path)
     live.read()
-    assert (live.steps, live.times.mean(), live.run) == (0, None, None)
+    assert (live.steps, live.step, live.run) == (0, None, None)
     file = tmp_path / "2026-a-run" / "rank0.jsonl"
     file.parent.mkdir()
     file.write_text(tick("train", 20, 99.0) + tick("train", 30, 10.0)[:-9])
@@ -439,14 +439,13 @@ def test_a_run_is_read_as_it_grows_of_its_training_loop_alone(tmp_path):
         more.write("".join(tick("train", 10, 10.0 + k % 3) for k in range(12)))
         more.write(tick("train", 50, 1.0, "replay"))
     live.read()
-    step = live.times.mean()
+    step = live.step
     assert step is not None
-    mean, interval, count, seconds = step
-    assert count == 150, "neither warm-up nor replay nor evaluation"
-    assert mean == pytest.approx((300 + 1320) / 150)
-    assert seconds == pytest.approx(1.62)
-    assert interval is not None
-    assert interval[0] < mean < interval[1]
+    assert step.steps == 150, "neither warm-up nor replay nor evaluation"
+    assert step.ms == pytest.approx((300 + 1320) / 150)
+    assert step.seconds == pytest.approx(1.62)
+    assert step.interval_ms is not None
+    assert step.interval_ms[0] < step.ms < step.interval_ms[1]
     with file.open("a") as more:
         more.write(tick("train", 5, 10.0))
     file.rename(file.with_name("rank0.001.jsonl"))

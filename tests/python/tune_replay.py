@@ -22,8 +22,8 @@ import optuna
 from optuna.distributions import CategoricalDistribution
 
 from headspace.tune.experiment import Experiment, Kind, Outcome, Proposal, State, Trial
-from headspace.tune.knobs import Config, Space, key
-from headspace.tune.plan import Done, Limits, Planner
+from headspace.tune.plan.planner import Done, Limits, Planner
+from headspace.tune.space.knobs import Config, Space, key
 
 #: How near to the grid's best is near enough, as a share of it.
 NEAR = 0.10

@@ -9,8 +9,9 @@ from typing import Any, TypedDict, TypeVar, final
 from typing_extensions import Required, disjoint_base
 
 __all__ = [
+    "DEFAULT_CACHES",
     "FREEDOM",
-    "LEAST_WARMUP",
+    "LEAST_PROBE_STEPS",
     "RUN_TO_RUN",
     "Follower",
     "Loop",
@@ -19,10 +20,11 @@ __all__ = [
     "Stage",
     "Task",
     "__version__",
+    "bottleneck_name",
     "finish_worker",
-    "mean_and_error",
     "observe_queue",
     "run_command",
+    "run_interval",
     "stage",
     "stage_of_loop",
     "t_quantile",
@@ -35,11 +37,14 @@ __all__ = [
 
 __version__: str
 
-FREEDOM: float
-"""Degrees of freedom of the standard errors that `mean_and_error` returns."""
+DEFAULT_CACHES: int
+"""Batches that a probe or a replay repeats, if the user gives no number."""
 
-LEAST_WARMUP: int
-"""Minimum number of steps at the start of a loop that are dropped as warm-up."""
+LEAST_PROBE_STEPS: int
+"""Fewest steps of a probe that can give a number."""
+
+FREEDOM: float
+"""Degrees of freedom of the standard error of a mean."""
 
 RUN_TO_RUN: float
 """Standard deviation of a mean between repeated runs of the same program, as a share of the mean."""
@@ -54,6 +59,14 @@ def run_command(args: list[str], inject: str | None = None, /) -> int:
         inject: The folder that `headspace run` puts on PYTHONPATH.
     """
 
+def bottleneck_name(kind: str, name: str | None = None, /) -> str:
+    """Name of a bottleneck in the verdict, for example `GIL`.
+
+    Args:
+        kind: The field `kind` of its record.
+        name: The field `name` of its record.
+    """
+
 def t_quantile(freedom: float, probability: float = 0.975) -> float:
     """Quantile of Student's t distribution.
 
@@ -62,16 +75,12 @@ def t_quantile(freedom: float, probability: float = 0.975) -> float:
         probability: At least one half, and less than 1.
     """
 
-def mean_and_error(parts: list[tuple[float, float]], /) -> tuple[float, float | None] | None:
-    """Mean of a correlated series, and its standard error by batch means.
+def run_interval(mean: float, error: float = 0.0) -> tuple[float, float]:
+    """The 95 % interval of a program's mean over many starts, from the mean of one run.
 
     Args:
-        parts: Weight and sum of each part, in order. For example, a part is a tick, its weight is the
-            number of steps, and its sum is their time.
-
-    Returns:
-        The mean (sum of all sums, divided by the sum of all weights) and its standard error. The error
-        is None if there are too few parts. The whole result is None if the weights add up to 0.
+        mean: The mean of the run.
+        error: Its standard error.
     """
 
 @final
@@ -95,6 +104,12 @@ class Follower:
     @property
     def main_loop(self) -> str | None:
         """Name of rank 0's main loop, from the records read so far. None if no loop was found yet."""
+
+    @property
+    def steady_step(self) -> tuple[float, float | None, int] | None:
+        """The live steps of rank 0's main loop after warm-up, from the records read so far: their mean in
+        milliseconds, its standard error (None if there are too few ticks), and their number. None before
+        the end of warm-up."""
 
     def stay(self) -> None:
         """Continues to read the current run, even if a new run begins."""
@@ -133,7 +148,7 @@ def time_calls(
 
 def watch_queue(
     name: str,
-    look: Callable[[], tuple[int, int] | tuple[int, int, int, int] | None],
+    read: Callable[[], tuple[int, int] | tuple[int, int, int, int] | None],
     last: bool,
     loop_name: str | None = None,
 ) -> None:
@@ -141,7 +156,7 @@ def watch_queue(
 
     Args:
         name: Name of the queue.
-        look: Returns depth and capacity (0 if unknown), and for the queue of a pool also the number of
+        read: Returns depth and capacity (0 if unknown), and for the queue of a pool also the number of
             busy workers and the number of all workers. Returns None once the queue was deleted.
         last: Whether the training loop takes its batches from this queue.
         loop_name: Name of the loop whose batches pass through the queue, if it is known.
@@ -308,6 +323,7 @@ class _Configuration(TypedDict):
     local_rank: int
     rank_on_node: int | None
     world_size: int
+    mode: str
     versions: dict[str, str]
     argv: list[str]
     settings: dict[str, str]

@@ -9,17 +9,16 @@ import os
 import sys
 import time
 
+from headspace._native import DEFAULT_CACHES, LEAST_PROBE_STEPS
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-MODES = ("measure", "probe", "replay")
+MODES = MEASURE, PROBE, REPLAY = "measure", "probe", "replay"
 
-#: Minimum number of steps of a probe, as in `agent/src/batch_source/probe_plan.rs`.
-LEAST_PROBE_STEPS = 200
-
-#: Defaults: number of batches that are repeated, and number of live batches before a replay.
-DEFAULT_CACHES, LIVE_BEFORE_REPLAY = 10, 100
+#: Default number of live batches before a replay.
+LIVE_BEFORE_REPLAY = 100
 
 _RANK = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _LOCAL_RANK = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
@@ -53,8 +52,8 @@ def mode() -> str:
             "HEADSPACE_MODE",
             f"`{value}` is not a mode (write `measure`, `probe` or `replay`); `measure` is used.",
         )
-        return "measure"
-    return value or "measure"
+        return MEASURE
+    return value or MEASURE
 
 
 def directory() -> str:

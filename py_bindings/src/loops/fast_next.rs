@@ -14,7 +14,7 @@ use pyo3::types::PyType;
 use pyo3::{Borrowed, PyTypeInfo, ffi};
 
 use crate::interpreter::type_with_slot::type_with_slot;
-use crate::loops::iterator::{LoopIterator, NewIterator};
+use crate::loops::loop_iterator::{LoopIterator, NewIterator};
 
 static TYPE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 

@@ -51,8 +51,8 @@ pub(crate) struct PlanOptions {
     world_size: u32,
 }
 
-/// As `_settings.DEFAULT_CACHES`.
-const DEFAULT_CACHES: i64 = 10;
+/// Batches that a probe or a replay repeats, if the user gives no number. Python has it from here.
+pub(crate) const DEFAULT_CACHES: i64 = 10;
 
 /// The mode of a loop, with the plan of its probe or replay.
 pub(crate) struct Plan {

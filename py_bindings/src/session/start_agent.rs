@@ -1,5 +1,7 @@
 //! Starts the agent of a session: checks the configuration, opens destinations and sources, and prints
 //! notices.
+//!
+//! Nothing here knows Python: `session/configuration.rs` converts what Python passes, and the errors.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -14,7 +16,7 @@ use headspace_agent::notice::Notice;
 use headspace_agent::notice::log::PrintNotice;
 use headspace_agent::port::{CollectError, Exporter, MonotonicClock, StackReader};
 use headspace_agent::recording::stage::{Slots, Workers};
-use headspace_agent::runtime::{Agent, AgentBuilder, Limits};
+use headspace_agent::runtime::{Agent, AgentBuilder, Limits, StartError};
 use headspace_agent::sampling::RankGpu;
 use headspace_agent::sampling::sampler::Identity;
 use headspace_collectors::catalog::{Catalog, Entry, Settings, source_record};
@@ -25,54 +27,50 @@ use headspace_exporters::catalog::{Destination, DestinationError, Options, Place
 use headspace_exporters::run_folder;
 use headspace_exporters::transport::file::{FileExporter, FileLimits};
 use headspace_exporters::transport::scalars::{Fetch, ScalarExporter};
-use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
-use pyo3::prelude::*;
 
 use crate::clock::clock;
-use crate::session::render;
+use crate::session::rendered::render;
 
 /// How long the start of a session waits for the GPU's driver. An active driver answers in milliseconds. The
 /// readings of a slower one begin when it has opened.
 const DRIVER_PATIENCE: Duration = Duration::from_millis(250);
 
-/// The configuration of a session: the mapping that `_session/lifecycle.py` passes.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub(crate) struct Configuration {
+/// The configuration of a session.
+pub(crate) struct SessionConfig {
     /// The folder that holds one folder a run.
-    base: PathBuf,
+    pub(crate) base: PathBuf,
     /// The run folder's name; by default the time and the process id.
-    run_id: Option<String>,
+    pub(crate) run_id: Option<String>,
     /// Seconds between two ticks, at least 0.001.
-    interval: f64,
+    pub(crate) interval: f64,
     /// This process's rank.
     pub(crate) rank: u32,
     /// This process's rank on its machine.
-    local_rank: u32,
+    pub(crate) local_rank: u32,
     /// Its index among the ranks of its machine. None if it is the only one there, or if that is unknown.
-    rank_on_node: Option<u32>,
+    pub(crate) rank_on_node: Option<u32>,
     /// How many processes the run has.
     pub(crate) world_size: u32,
+    /// The mode until a loop reports its own.
+    pub(crate) mode: Mode,
     /// Versions by product.
-    versions: BTreeMap<String, String>,
+    pub(crate) versions: BTreeMap<String, String>,
     /// The command line.
-    argv: Vec<String>,
+    pub(crate) argv: Vec<String>,
     /// The effective settings.
-    settings: BTreeMap<String, String>,
+    pub(crate) settings: BTreeMap<String, String>,
     /// Whether nothing is printed on stderr.
-    quiet: bool,
+    pub(crate) quiet: bool,
     /// Time stamp of the run's beginning, by default now.
-    origin: Option<u64>,
+    pub(crate) origin: Option<u64>,
     /// Destinations of records besides the run folder.
-    exports: Vec<Export>,
+    pub(crate) exports: Vec<Export>,
     /// How many integrations fetch numbers with `scalars()`.
-    scalars: usize,
-    /// Folders of the standard library and of installed packages; None to sample no stacks.
-    pub(crate) libraries: Option<Vec<String>>,
+    pub(crate) scalars: usize,
 }
 
-/// A destination as Python passes it: its kind, its options, and whether a failure to open it is an error.
-/// Otherwise it is a notice.
+/// The kind of a destination, its options, and whether a failure to open it is an error. Otherwise it is a
+/// notice.
 type Export = (String, Options, bool);
 
 /// A destination, or why it is invalid, and whether a failure is an error.
@@ -82,11 +80,38 @@ type Wanted = (Result<Destination, DestinationError>, bool);
 type Exporters = Vec<Box<dyn Exporter>>;
 
 /// A configuration without errors.
-pub(crate) struct Checked {
-    given: Configuration,
+pub(crate) struct CheckedConfig {
+    given: SessionConfig,
     interval: Duration,
     destinations: Vec<Wanted>,
     scalars: Option<ScalarExporter>,
+}
+
+/// A session whose agent runs.
+pub(crate) struct StartedSession {
+    pub(crate) agent: Agent,
+    /// The run folder.
+    pub(crate) folder: PathBuf,
+    /// The record of the run at its start: its loader and GPUs are not known yet.
+    pub(crate) run: RunRecord,
+    /// The numbers for each integration.
+    pub(crate) scalars: Vec<Fetch>,
+}
+
+/// Why a session did not start.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SessionError {
+    #[error("`interval` is not a number of seconds of at least 0.001: {0}")]
+    Interval(f64),
+    #[error("`run_id` is not the name of a folder: `{0}` (letters, digits, `-`, `_`, `.`)")]
+    RunId(String),
+    #[error(transparent)]
+    Destination(#[from] DestinationError),
+    /// The run folder, or the file in it, cannot be created.
+    #[error("{0}")]
+    Folder(String),
+    #[error(transparent)]
+    Agent(#[from] StartError),
 }
 
 /// The parts of a session besides its configuration.
@@ -101,36 +126,29 @@ pub(crate) struct Surroundings {
     pub(crate) marker: Option<Marker>,
 }
 
-impl Configuration {
+impl SessionConfig {
     /// # Errors
     ///
-    /// `ValueError` if the interval is too short, the run's name is a path, or an option of a destination is
-    /// invalid.
-    pub(crate) fn check(mut self) -> PyResult<Checked> {
+    /// [`SessionError`] if the interval is too short, the run's name is a path, or an option of a destination
+    /// is invalid.
+    pub(crate) fn check(mut self) -> Result<CheckedConfig, SessionError> {
         let interval = Duration::try_from_secs_f64(self.interval)
             .ok()
             .filter(|interval| *interval >= Duration::from_millis(1))
-            .ok_or_else(|| {
-                PyValueError::new_err(format!(
-                    "`interval` is not a number of seconds of at least 0.001: {}",
-                    self.interval
-                ))
-            })?;
+            .ok_or(SessionError::Interval(self.interval))?;
         if let Some(run_id) = self.run_id.as_deref().filter(|id| !is_plain(id)) {
-            return Err(PyValueError::new_err(format!(
-                "`run_id` is not the name of a folder: `{run_id}` (letters, digits, `-`, `_`, `.`)"
-            )));
+            return Err(SessionError::RunId(run_id.to_owned()));
         }
         let destinations = std::mem::take(&mut self.exports)
             .into_iter()
             .map(
                 |(kind, options, must)| match Destination::parse(&kind, &options) {
-                    Err(error) if must => Err(py_error(&error)),
+                    Err(error) if must => Err(error),
                     found => Ok((found, must)),
                 },
             )
-            .collect::<PyResult<_>>()?;
-        Ok(Checked {
+            .collect::<Result<_, DestinationError>>()?;
+        Ok(CheckedConfig {
             interval,
             destinations,
             scalars: (self.scalars > 0).then(|| ScalarExporter::new(self.scalars)),
@@ -139,19 +157,14 @@ impl Configuration {
     }
 }
 
-impl Checked {
-    /// The numbers for each integration.
-    pub(crate) fn scalar_fetches(&self) -> Vec<Fetch> {
-        (self.scalars.as_ref()).map_or_else(Vec::new, ScalarExporter::fetches)
-    }
-
-    /// Starts the agent. Returns it and the run folder.
+impl CheckedConfig {
+    /// Starts the agent.
     ///
     /// # Errors
     ///
-    /// `OSError` if the run folder, its file or a destination cannot be opened. `RuntimeError` if the system
-    /// cannot create a thread.
-    pub(crate) fn start(self, surroundings: Surroundings) -> PyResult<(Agent, PathBuf)> {
+    /// [`SessionError`] if the run folder, its file or a destination cannot be opened, or the system cannot
+    /// create a thread.
+    pub(crate) fn start(self, surroundings: Surroundings) -> Result<StartedSession, SessionError> {
         let given = self.given;
         let place = Place {
             rank: given.rank,
@@ -163,38 +176,42 @@ impl Checked {
         let (folder, file) = given.run_folder()?;
         let mut exporters: Exporters = vec![Box::new(file)];
         exporters.extend(others);
-        if let Some(scalars) = self.scalars {
-            exporters.push(Box::new(scalars));
+        let scalars = (self.scalars.as_ref()).map_or_else(Vec::new, ScalarExporter::fetches);
+        if let Some(exporter) = self.scalars {
+            exporters.push(Box::new(exporter));
         }
-        let agent = given
-            .builder(self.interval, exporters, &folder, surroundings)
-            .start()
-            .map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+        let builder = given.builder(self.interval, exporters, &folder, surroundings);
+        let run = builder.run.clone();
+        let agent = builder.start()?;
         for notice in &notices {
             agent.notice(notice);
         }
-        Ok((agent, folder))
+        Ok(StartedSession {
+            agent,
+            folder,
+            run,
+            scalars,
+        })
     }
 }
 
-impl Configuration {
+impl SessionConfig {
     /// Creates the run folder, and this rank's file in it.
-    fn run_folder(&self) -> PyResult<(PathBuf, FileExporter)> {
-        let os_error = |error: &dyn std::fmt::Display| PyOSError::new_err(error.to_string());
+    fn run_folder(&self) -> Result<(PathBuf, FileExporter), SessionError> {
         let unix_nanos = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |now| u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
         let folder = match &self.run_id {
             Some(run_id) => self.base.join(run_id),
             None => run_folder::create(&self.base, unix_nanos, std::process::id())
-                .map_err(|error| os_error(&error))?,
+                .map_err(|error| SessionError::Folder(error.to_string()))?,
         };
         match FileExporter::create(&folder, self.rank, FileLimits::default()) {
             Ok(file) => Ok((folder, file)),
             Err(error) => {
                 // This removes the folder only if it is empty.
                 let _ = std::fs::remove_dir(&folder);
-                Err(os_error(&error))
+                Err(SessionError::Folder(error.to_string()))
             }
         }
     }
@@ -228,28 +245,27 @@ impl Configuration {
         ));
         let clock = (self.origin).map_or_else(MonotonicClock::new, |at| clock().starting_at(at));
         let since_origin = clock.nanos(clock.ticks()) as f64 / 1e9;
-        let (quiet, rank, world_size) = (self.quiet, self.rank, self.world_size);
-        let (shown, terminated) = (folder.to_owned(), marker.clone());
+        let run = RunRecord {
+            host: host::describe(),
+            sources,
+            versions: self.versions,
+            argv: self.argv,
+            mode: self.mode,
+            settings: self.settings,
+            world_size: self.world_size,
+            ..RunRecord::default()
+        };
+        let (quiet, rank) = (self.quiet, self.rank);
+        let (shown, folder_of_verdict, terminated) =
+            (run.clone(), folder.to_owned(), marker.clone());
         let name = folder.file_name().unwrap_or_default();
-        let mode = self.settings.get("mode").map(String::as_str);
-        let mode = mode.and_then(Mode::named).unwrap_or_default();
         AgentBuilder {
             limits: Limits {
                 interval,
                 ..Limits::default()
             },
             gpus: Arc::clone(&catalog.gpus),
-            run: RunRecord {
-                host: host::describe(),
-                sources,
-                versions: self.versions,
-                argv: self.argv,
-                // Until a loop reports its own mode.
-                mode,
-                settings: self.settings,
-                world_size,
-                ..RunRecord::default()
-            },
+            run,
             collectors: catalog.into_collectors(),
             exporters,
             identity: Identity {
@@ -260,7 +276,7 @@ impl Configuration {
             print_notice: print_notices(quiet),
             on_terminate: Box::new(move |summary, probes| {
                 if !quiet && rank == 0 {
-                    print_verdict(summary, probes, &shown, world_size);
+                    print_verdict(&shown, summary, probes, &folder_of_verdict);
                 }
                 if let Some(marker) = &terminated {
                     marker.remove();
@@ -279,8 +295,8 @@ impl Configuration {
 }
 
 /// Prints the verdict of a run that a signal ended.
-fn print_verdict(summary: &SummaryRecord, probes: &[ProbeRecord], folder: &Path, world_size: u32) {
-    if let Ok((_, text, _)) = render(summary, probes, folder, world_size) {
+fn print_verdict(run: &RunRecord, summary: &SummaryRecord, probes: &[ProbeRecord], folder: &Path) {
+    if let Ok((_, text, _)) = render(run, summary, probes, folder) {
         print(&format!("{text}\n"));
     }
 }
@@ -295,7 +311,7 @@ fn print_notices(quiet: bool) -> PrintNotice {
 }
 
 /// Opens the destinations. The notices name those that are left out.
-fn open(wanted: Vec<Wanted>, place: &Place) -> PyResult<(Exporters, Vec<Notice>)> {
+fn open(wanted: Vec<Wanted>, place: &Place) -> Result<(Exporters, Vec<Notice>), SessionError> {
     let (mut exporters, mut notices) = (Vec::new(), Vec::new());
     for (destination, must) in wanted {
         match destination.and_then(|destination| destination.open(place)) {
@@ -303,7 +319,7 @@ fn open(wanted: Vec<Wanted>, place: &Place) -> PyResult<(Exporters, Vec<Notice>)
                 exporters.extend(opened.exporters);
                 notices.extend(opened.notices);
             }
-            Err(error) if must => return Err(py_error(&error)),
+            Err(error) if must => return Err(error.into()),
             Err(error) => notices.push(Notice::SettingRefused {
                 setting: "HEADSPACE_EXPORT".to_owned(),
                 problem: format!("{error}. Training and the run folder go on without it."),
@@ -311,13 +327,6 @@ fn open(wanted: Vec<Wanted>, place: &Place) -> PyResult<(Exporters, Vec<Notice>)
         }
     }
     Ok((exporters, notices))
-}
-
-fn py_error(error: &DestinationError) -> PyErr {
-    match error {
-        DestinationError::Closed { .. } => PyOSError::new_err(error.to_string()),
-        _ => PyValueError::new_err(error.to_string()),
-    }
 }
 
 /// Whether `name` is a folder name without path separators.

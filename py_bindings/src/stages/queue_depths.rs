@@ -44,7 +44,7 @@ struct Queue {
     name: String,
     /// Returns depth and capacity (0 if unknown), for a pool also its busy workers and all workers. Returns
     /// None once the queue was deleted.
-    look: Arc<Py<PyAny>>,
+    read: Arc<Py<PyAny>>,
     /// Whether batches leave the pipeline through it.
     last: bool,
     /// The loop whose batches pass through it, if known.
@@ -105,9 +105,9 @@ impl Registry {
 ///     last: Whether the training loop takes its batches from this queue.
 ///     loop_name: Name of the loop whose batches pass through the queue, if it is known.
 #[pyfunction]
-#[pyo3(signature = (name, look, last, loop_name = None))]
-pub(crate) fn watch_queue(name: String, look: Py<PyAny>, last: bool, loop_name: Option<String>) {
-    let look = Arc::new(look);
+#[pyo3(signature = (name, read, last, loop_name = None))]
+pub(crate) fn watch_queue(name: String, read: Py<PyAny>, last: bool, loop_name: Option<String>) {
+    let read = Arc::new(read);
     let mut state = registry().lock();
     let before = state
         .queues
@@ -116,7 +116,7 @@ pub(crate) fn watch_queue(name: String, look: Py<PyAny>, last: bool, loop_name: 
         .map(|at| state.queues.remove(at));
     state.queues.push(Queue {
         name,
-        look,
+        read,
         last,
         loop_name,
     });
@@ -186,7 +186,7 @@ fn poll_all(py: Python<'_>, agent: &Agent, weight: Duration) {
     let queues = registry().lock().queues.clone();
     let weight = u64::try_from(weight.as_nanos()).unwrap_or(u64::MAX);
     for queue in &queues {
-        let answer = queue.look.call0(py);
+        let answer = queue.read.call0(py);
         match answer.and_then(|answer| answer.extract(py)) {
             Ok(Some(depth)) => queue.observe(&depth, weight),
             Ok(None) => remove(queue),
@@ -234,7 +234,7 @@ fn remove(queue: &Queue) {
     let at = state
         .queues
         .iter()
-        .position(|other| Arc::ptr_eq(&other.look, &queue.look));
+        .position(|other| Arc::ptr_eq(&other.read, &queue.read));
     let removed = at.map(|at| state.queues.remove(at));
     drop(state);
     drop(removed);

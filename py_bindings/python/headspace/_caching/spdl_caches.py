@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from itertools import chain
 
-from headspace import _native
+from headspace import _settings
 from headspace._loops import names, nesting
 from headspace._loops.epochs import length_of
 from headspace._loops.loader_facts import samples_per_batch, type_name_of
+from headspace._loops.make_loop import make_loop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any, TypeVar
+
+    from headspace import _native
 
     T = TypeVar("T")
 
@@ -145,20 +148,18 @@ def _replay_loop(
     keep_source: bool,
     endless: bool = False,
 ) -> _native.Loop:
-    return _native.Loop(
+    return make_loop(
         names.make_unique(type(src).__name__),
-        {
-            "mode": "replay",
-            "num_caches": num_caches,
-            "return_caches_after": return_caches_after,
-            "stop_after": stop_after,
-            "keep_source": keep_source,
-            "endless": endless,
-        },
         {
             "type_name": type_name_of(src),
             "batches": None if endless else length_of(src),
             "batch_size": samples_per_batch(src),
         },
-        {"options_from": "wrap"},
+        mode=_settings.REPLAY,
+        options_from="wrap",
+        num_caches=num_caches,
+        return_caches_after=return_caches_after,
+        stop_after=stop_after,
+        keep_source=keep_source,
+        endless=endless,
     )

@@ -106,10 +106,10 @@ def _notify_if_not_seen(pid: int) -> None:
     if hasattr(sys, "last_value") or hasattr(sys, "last_exc"):
         return
     session = sys.modules.get("headspace._session.lifecycle")
-    faults = sys.modules.get("headspace._watch.faults")
+    own_errors = sys.modules.get("headspace._watch.own_errors")
     if _has_reported or getattr(session, "has_failed", False):
         return
-    if getattr(faults, "has_reported", False):
+    if getattr(own_errors, "has_reported", False):
         return
     batch_function: Any = sys.modules.get("headspace._watch.batch_function")
     function = getattr(batch_function, "_function", None)
@@ -180,7 +180,7 @@ def module_imported(name: str, module: ModuleType) -> None:
     """A watched module has been imported. No error of this reaches the program."""
     try:
         if name == "subprocess":
-            children().watch_subprocess(module)
+            environments().watch_subprocess(module)
         else:
             _import(WATCHED[name]).module_imported(name, module)
     except Exception as error:
@@ -215,17 +215,19 @@ def _new_module(name: str, file: str, folders: list[str] | None = None) -> Any:
     return module_from_spec(spec)
 
 
-_children: Any = None
+_environments: Any = None
 
 
-def children() -> Any:
-    """The module `children.py`, loaded by its path as this file is."""
-    global _children
-    if _children is None:
-        _children = _new_module("headspace._injection.children", "_injection/children.py")
-        _children.__loader__.exec_module(_children)
-        _children.path_entry = path_entry
-    return _children
+def environments() -> Any:
+    """The module `restore_environment.py`, loaded by its path as this file is."""
+    global _environments
+    if _environments is None:
+        _environments = _new_module(
+            "headspace._injection.restore_environment", "_injection/restore_environment.py"
+        )
+        _environments.__loader__.exec_module(_environments)
+        _environments.path_entry = path_entry
+    return _environments
 
 
 def _replace_starter(name: str) -> None:
@@ -234,7 +236,7 @@ def _replace_starter(name: str) -> None:
 
     def start_program(*args: Any, **kwargs: Any) -> Any:
         try:
-            function, args = children().restore_environment(name, args, kwargs)
+            function, args = environments().restore_environment(name, args, kwargs)
         except Exception:
             function = None
         return (original if function is None else function)(*args, **kwargs)

@@ -1,10 +1,10 @@
-"""Makes a native loop from a loader's attributes: batch size, length, workers, prefetching."""
+"""Reads the facts about a loader from its attributes: batch size, length, workers, prefetching."""
 
 from __future__ import annotations
 
 from sys import modules
 
-from headspace import _native, _settings
+from headspace import _settings
 from headspace._loops import samples
 from headspace._loops.epochs import length_of
 
@@ -13,57 +13,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from typing_extensions import Unpack
-
-    from headspace._loops.role_state import Role
+    from headspace import _native
 
 
-def make_loop(
-    loader: Any,
-    *,
-    name: str,
-    mode: str,
-    batch_size: int | None = None,
-    role: Role | None = None,
-    options_from: str | None = None,
-    **plan: Unpack[_native._PlanOptions],
-) -> _native.Loop:
-    """The loop over a loader.
+def read_facts(loader: Any, mode: str, batch_size: int | None = None) -> _native._LoaderFacts:
+    """The facts about a loader.
 
     Args:
+        mode: The mode of its loop.
         batch_size: Samples per batch. By default the loader's own number.
-        role: The role of the loop.
-        options_from: Where the user sets the plan, as records have it.
-        plan: The options of `wrap` for a probe or a replay.
     """
+    if batch_size is None:
+        batch_size = samples_per_batch(loader)
     # To find its length, a torch loader over an iterable dataset counts all samples.
-    has_cheap_length = mode != "measure" or getattr(loader, "_dataset_kind", 0) == 0
-    facts = _read_facts(loader, samples_per_batch(loader) if batch_size is None else batch_size)
-    facts["batches"] = length_of(loader) if has_cheap_length else None
-    return _native.Loop(
-        name,
-        {"mode": mode, "world_size": _settings.world_size(), **plan},
-        facts,
-        make_labels(name, role, options_from),
-    )
-
-
-def make_labels(
-    name: str, role: Role | None, options_from: str | None = None
-) -> _native._LoopLabels:
-    """The labels of a loop in the records."""
-    return {
-        "role": role,
-        "chosen": name == _settings.chosen_loop(),
-        "options_from": _settings.options_from() if options_from is None else options_from,
-    }
-
-
-def _read_facts(loader: Any, batch_size: int | None) -> _native._LoaderFacts:
+    has_cheap_length = mode != _settings.MEASURE or getattr(loader, "_dataset_kind", 0) == 0
     workers = _count_attribute(loader, "num_workers")
     factor = _count_attribute(loader, "prefetch_factor")
     return {
         "type_name": type_name_of(loader),
+        "batches": length_of(loader) if has_cheap_length else None,
         "batch_size": batch_size,
         "count_samples": _sample_counter(loader) if batch_size is None else None,
         "workers": workers,

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from headspace import _settings
 from headspace._loops import names, nesting
-from headspace._loops.loader_facts import make_loop
-from headspace._loops.role_from_torch import observe_role
-from headspace._loops.role_state import EVALUATION, TRAINING
+from headspace._loops.make_loop import make_loader_loop
+from headspace._loops.role_rules import EVALUATION, TRAINING
+from headspace._loops.torch_modes import observe_role
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from headspace import _native
-    from headspace._loops.role_state import Role, RoleState
+    from headspace._loops.role_rules import Role, RoleState
 
 
 class WrappedLoops:
@@ -26,7 +27,7 @@ class WrappedLoops:
     __slots__ = ("_evaluation", "_options", "_state", "main")
 
     def __init__(self, loader: Any, options: dict[str, Any]) -> None:
-        self.main = make_loop(loader, **options)
+        self.main = make_loader_loop(loader, **options)
         self._options = options
         #: The role of the main loop. None before its first epoch.
         self._state: RoleState | None = None
@@ -44,9 +45,9 @@ class WrappedLoops:
         if self._state is EVALUATION:
             # So far the loader was only used for evaluation. That loop becomes the second one.
             self._evaluation = self.main
-            name = names.make_unique(names.training_name(self.main.name))
+            name = names.make_unique(self.main.name, TRAINING.role)
             self._options = {**self._options, "name": name}
-            self.main = make_loop(loader, **self._options)
+            self.main = make_loader_loop(loader, **self._options)
         self._state = TRAINING
         return self.main
 
@@ -56,7 +57,7 @@ class WrappedLoops:
         if self._state is EVALUATION:
             return self.main
         if self._evaluation is None:
-            name = names.make_unique(names.evaluation_name(self.main.name))
-            options = {**self._options, "mode": "measure", "name": name}
-            self._evaluation = make_loop(loader, **options)
+            name = names.make_unique(self.main.name, EVALUATION.role)
+            options = {**self._options, "mode": _settings.MEASURE, "name": name}
+            self._evaluation = make_loader_loop(loader, **options)
         return self._evaluation

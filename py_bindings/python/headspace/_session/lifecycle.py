@@ -217,6 +217,7 @@ def _start(
     try:
         feed = _feed_of(sinks, seconds, silent)
         base = base or _settings.directory()
+        mode = _settings.mode()
         kinds = {kind for kind, _, _ in exports}
         native = _native.Session(
             {
@@ -227,12 +228,13 @@ def _start(
                 "local_rank": _settings.local_rank(),
                 "rank_on_node": _settings.rank_on_node(),
                 "world_size": _settings.world_size(),
+                "mode": mode,
                 "versions": _settings.versions(_native.__version__),
                 "argv": [str(argument) for argument in sys.argv],
                 "settings": {
                     "interval": f"{seconds:g}s",
                     "dir": str(base),
-                    "mode": _settings.mode(),
+                    "mode": mode,
                 },
                 "quiet": silent,
                 "origin": origin,

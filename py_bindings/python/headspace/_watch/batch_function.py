@@ -14,21 +14,22 @@ import sys
 import time
 from _thread import get_ident, start_new_thread
 
-from headspace import _native, _settings
+from headspace import _settings
 from headspace._loops import names, nesting
-from headspace._loops.loader_facts import make_labels
-from headspace._loops.role_from_torch import observe_role
-from headspace._loops.role_state import EVALUATION, TRAINING
+from headspace._loops.make_loop import make_loop, mode_without_wrap
+from headspace._loops.role_rules import EVALUATION, TRAINING, history
+from headspace._loops.torch_modes import observe_role
 from headspace._processes.worker import is_worker
-from headspace._watch.calls import CallIterator
-from headspace._watch.faults import call_safely, print_notice
+from headspace._watch.call_iterator import CallIterator
+from headspace._watch.own_errors import call_safely, print_notice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from headspace._loops.role_state import RoleState
+    from headspace import _native
+    from headspace._loops.role_rules import RoleState
 
 #: Seconds between two polls for the function in the script: in the first minute, and later.
 _PAUSE_S, _LATER_PAUSE_S = 0.002, 0.05
@@ -71,7 +72,6 @@ class BatchFunction:
         #: By whether they are for an evaluation, and by thread.
         self._thread_calls: dict[tuple[bool, int], _ThreadCalls] = {}
         self._loops: dict[bool, _native.Loop] = {}
-        self._has_trained = False
         #: By thread, whether the last call was for an evaluation.
         self._was_evaluation: dict[int, bool] = {}
 
@@ -135,7 +135,7 @@ class BatchFunction:
     def _iterate(self, generator: Any) -> Any:
         if _is_ignored():
             return None
-        state = self._role_state()
+        state = _observe_state()
         if state is EVALUATION:
             nesting.interrupt_iterations()
         loop = self._loop(state)
@@ -145,7 +145,7 @@ class BatchFunction:
         """The series that this call continues, with an iterator. None if it is not to be timed."""
         if _is_ignored():
             return None
-        state = self._role_state()
+        state = _observe_state()
         evaluates, thread = state is EVALUATION, get_ident()
         calls = self._thread_calls.get((evaluates, thread))
         if calls is None:
@@ -164,39 +164,29 @@ class BatchFunction:
                 calls.iterator._headspace_trains()
         return calls
 
-    def _role_state(self) -> RoleState:
-        """What a call that begins now is for."""
-        state = observe_role()
-        self._has_trained = self._has_trained or state is TRAINING
-        return state.given_history(self._has_trained)
-
     def _loop(self, state: RoleState) -> _native.Loop:
         evaluates = state is EVALUATION
         made = self._loops.get(evaluates)
         if made is not None:
             return made
-        name = names.evaluation_name(self.name) if evaluates else self.name
-        may_probe = _settings.chosen_loop() == name and not evaluates
-        mode = _settings.mode() if may_probe else "measure"
-        if mode == "replay":
+        role_in_name = history.role_in_name(state)
+        mode = mode_without_wrap(names.name_with_role(self.name, role_in_name), state.role)
+        if mode == _settings.REPLAY:
             print_notice(f"`{self.target}` is a function, so its batches are not replayed for good")
-            mode = "measure"
-        stops = mode == "probe" and _settings.stops_after_probe()
+            mode = _settings.MEASURE
+        stops = mode == _settings.PROBE and _settings.stops_after_probe()
         if stops and not self.generates:
             print_notice(f"`{self.target}` returns batches, so its loop goes on after the probe")
             stops = False
-        made = self._loops[evaluates] = _native.Loop(
-            names.make_unique(name),
-            {
-                "mode": mode,
-                "num_caches": _settings.num_caches(),
-                "probe_steps": _settings.probe_steps(),
-                "stop_after_probe": stops,
-                "endless": not self.generates,
-                "world_size": _settings.world_size(),
-            },
+        made = self._loops[evaluates] = make_loop(
+            names.make_unique(self.name, role_in_name),
             {"type_name": self.target.replace(":", ".")},
-            make_labels(name, state.role),
+            mode=mode,
+            role=state.role,
+            num_caches=_settings.num_caches(),
+            probe_steps=_settings.probe_steps(),
+            stop_after_probe=stops,
+            endless=not self.generates,
         )
         return made
 
@@ -213,6 +203,13 @@ class BatchFunction:
         if not self.is_found:
             return f"`{self.module}` has no function `{self.path}`"
         return f"`{self.path}` of `{self.module}` was never called by that name"
+
+
+def _observe_state() -> RoleState:
+    """What a call that begins now is for."""
+    state = observe_role()
+    history.note(state)
+    return history.resolve(state)
 
 
 def _is_ignored() -> bool:

@@ -2,7 +2,7 @@
 
 A loop is recognised by its loader. Programs often make a new loader for each epoch. Such a loader
 continues a loop if it has the same type, is iterated at the same line of the program, and is the next
-one there. `_loops/role_state.py` decides the role of a loop.
+one there. `_loops/role_rules.py` decides the role of a loop.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from _weakref import ref
 from headspace import _settings
 from headspace._loops import names, nesting
 from headspace._loops.epochs import length_of
-from headspace._loops.loader_facts import make_loop, torch_loader
-from headspace._loops.role_from_torch import observe_role
-from headspace._loops.role_state import TRAINING
+from headspace._loops.loader_facts import torch_loader
+from headspace._loops.make_loop import make_loader_loop, mode_without_wrap
+from headspace._loops.role_rules import EVALUATION, TRAINING, history
+from headspace._loops.torch_modes import observe_role
 from headspace._processes.worker import is_worker
-from headspace._watch.faults import print_notice
+from headspace._watch.own_errors import print_notice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-    from headspace._loops.role_state import Role, RoleState
+    from headspace._loops.role_rules import Role, RoleState
 
     #: The type of a loader, and the line of the program that iterates it.
     Place = tuple[type, object, int]
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
 #: Loops by loader and role, and by the place where a loader was last iterated in that role.
 _by_loader: dict[tuple[int, Role | None], WatchedLoop] = {}
 _by_place: dict[tuple[Place, Role | None], WatchedLoop] = {}
-
-#: Whether a model was in training mode while a loader was iterated.
-_has_trained = False
 
 #: Most loops that are kept by loader before those with a deleted loader are dropped.
 _MOST_LOADERS = 64
@@ -47,20 +45,18 @@ class WatchedLoop:
     __slots__ = ("_dataset", "_iterator", "_loader", "loop", "mode", "state")
 
     def __init__(self, loader: Any, name: str, state: RoleState) -> None:
-        chosen = _settings.chosen_loop()
-        may_probe = state.role in (None, "training") if chosen is None else name == chosen
-        mode = _settings.mode() if may_probe else "measure"
+        mode = mode_without_wrap(name, state.role)
         options = _settings.loop_options()
-        if mode == "replay" and options["stop_after"] is None and length_of(loader) is None:
+        if mode == _settings.REPLAY and options["stop_after"] is None and length_of(loader) is None:
             # An epoch of cached batches would never end.
             print_notice(
                 f"`{name}` has no length, so its batches are not replayed, only measured (set one "
                 "with `--stop-after N`)"
             )
-            mode = "measure"
+            mode = _settings.MEASURE
         self.mode = mode
         self.state = state
-        self.loop = make_loop(loader, name=name, mode=mode, role=state.role, **options)
+        self.loop = make_loader_loop(loader, name=name, mode=mode, role=state.role, **options)
         self._iterator: Callable[[], Any] = _gone
         self._loader: Callable[[], Any]
         self._dataset: Callable[[], Any]
@@ -105,19 +101,18 @@ class WatchedLoop:
         if self.state.role != role:
             return False
         # The program may keep both loaders. In a probe, batches of one would be replayed in the other.
-        is_measured = self.mode == "measure" and role in ("training", "evaluation")
+        is_measured = self.mode == _settings.MEASURE and role in (TRAINING.role, EVALUATION.role)
         return is_measured or self._loader() is None
 
 
 def find_loop(loader: Any) -> WatchedLoop | None:
     """The loop that an iteration which begins now is an epoch of. None if it is part of another one, or
     nothing is to be measured."""
-    global _has_trained
     if not _settings.enabled() or nesting.is_nested() or is_worker():
         return None
     state = observe_role()
-    _has_trained = _has_trained or state is TRAINING
-    if state.role == "evaluation":
+    history.note(state)
+    if state.role == EVALUATION.role:
         nesting.interrupt_iterations()
     roles = state.roles_to_continue()
     for role in roles:
@@ -131,8 +126,8 @@ def find_loop(loader: Any) -> WatchedLoop | None:
             known.set_loader(loader)
             break
     else:
-        name = state.loop_name(type(loader).__name__.lstrip("_"), _has_trained)
-        known = WatchedLoop(loader, names.make_unique(name), state)
+        name = type(loader).__name__.lstrip("_")
+        known = WatchedLoop(loader, names.make_unique(name, history.role_in_name(state)), state)
     _keep(known, loader, place)
     return known
 
@@ -147,14 +142,13 @@ def _keep(loop: WatchedLoop, loader: Any, place: Place) -> None:
 
 def reconsider_roles() -> None:
     """A model goes into training mode: a loop that is iterated meanwhile trains, unless its role is final."""
-    global _has_trained
     for (loader_id, role), known in list(_by_loader.items()):
         iterator = known.running_iterator()
         state = known.state.after_model_trains()
         if iterator is None or state is known.state:
             continue
         known.state = state
-        _has_trained = True
+        history.note(state)
         iterator._headspace_trains()
         del _by_loader[loader_id, role]
         _by_loader[loader_id, state.role] = known

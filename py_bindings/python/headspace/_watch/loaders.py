@@ -10,12 +10,12 @@ from __future__ import annotations
 import sys
 
 from headspace import _settings
-from headspace._loops import nesting, role_from_torch
+from headspace._loops import nesting, torch_modes
 from headspace._loops.epochs import length_of
 from headspace._loops.loader_facts import torch_loader
 from headspace._processes.worker import is_worker
-from headspace._watch.faults import call_safely
 from headspace._watch.find_loop import find_loop, reconsider_roles
+from headspace._watch.own_errors import call_safely
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ _SPDL_SUBPROCESS = ("spdl.pipeline._iter_utils._subprocess", "_SubprocessIterabl
 def module_imported(name: str, module: ModuleType) -> None:
     """A module with loaders, or the one with `torch.nn.Module`, has been imported."""
     if name == "torch.nn.modules.module":
-        role_from_torch.watch_modes(vars(module)["Module"])
-        role_from_torch.on_train[:] = [reconsider_roles]
+        torch_modes.watch_modes(vars(module)["Module"])
+        torch_modes.on_train[:] = [reconsider_roles]
         return
     home = _HOMES.get(name, f"{name.partition('.')[0]}.")
     for class_name in LOADERS[name]:

@@ -11,11 +11,12 @@ from _thread import get_ident
 from _weakref import ref
 
 from headspace import _native, _settings
-from headspace._loops import nesting, role_from_torch
-from headspace._loops.loader_facts import make_labels, type_name_of
+from headspace._loops import nesting, torch_modes
+from headspace._loops.loader_facts import type_name_of
+from headspace._loops.make_loop import make_loop
 from headspace._processes.worker import is_worker
 from headspace._session import lifecycle
-from headspace._watch.faults import call_safely
+from headspace._watch.own_errors import call_safely
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,12 +94,8 @@ class _StepCounter:
         if is_worker():
             self._is_worker = True
             return None
-        return _native.Loop(
-            NAME,
-            {"mode": "measure"},
-            {"type_name": type_name_of(optimizer)},
-            make_labels(NAME, role_from_torch.role_by_modes().role),
-        )
+        role = torch_modes.role_by_modes().role
+        return make_loop(NAME, {"type_name": type_name_of(optimizer)}, role=role)
 
 
 _counter = _StepCounter()
@@ -130,4 +127,4 @@ def module_imported(name: str, module: ModuleType) -> None:
     if compiler is not None and optimizer is not None:
         _is_compiling = compiler.is_compiling
         optimizer.register_optimizer_step_post_hook(_step_ended)
-        role_from_torch.on_eval[:] = [_note_evaluation]
+        torch_modes.on_eval[:] = [_note_evaluation]

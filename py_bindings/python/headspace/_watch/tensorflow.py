@@ -10,9 +10,9 @@ from __future__ import annotations
 import sys
 
 from headspace._loops.epochs import length_of
-from headspace._watch.calls import CallIterator
-from headspace._watch.faults import call_safely
+from headspace._watch.call_iterator import CallIterator
 from headspace._watch.find_loop import WatchedLoop, find_loop
+from headspace._watch.own_errors import call_safely
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

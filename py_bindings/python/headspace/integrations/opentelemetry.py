@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from opentelemetry.sdk.trace import SpanProcessor
 
 from headspace._native import stage
-from headspace._watch import faults
+from headspace._watch import own_errors
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -71,10 +71,10 @@ class StageSpanProcessor(SpanProcessor):  # type: ignore[misc]
         self._names: set[str] = set()
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        faults.call_safely(self._start, span)
+        own_errors.call_safely(self._start, span)
 
     def on_end(self, span: ReadableSpan) -> None:
-        faults.call_safely(self._end, span)
+        own_errors.call_safely(self._end, span)
 
     def shutdown(self) -> None:
         """Ends the processor. Calls in progress are not counted."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headspace._loops.names import name_beside_loader
 from headspace._native import stage_of_loop, watch_queue
 
 TYPE_CHECKING = False
@@ -23,11 +24,9 @@ class Owner:
     def __init__(self, loop: _native.Loop | Enclosing) -> None:
         self.loop_name = loop.name
         kind = loop.type_name.rpartition(".")[2].lstrip("_")
-        short = self.loop_name
-        if short.startswith(f"{kind} ("):
-            # `DataLoader (evaluation)`: its stages begin with `evaluation`.
-            short = short.removeprefix(f"{kind} (").replace(")", "", 1)
-        prefix = "" if short == kind else f"{short} "
+        # `DataLoader (evaluation)`: its stages begin with `evaluation`.
+        beside = name_beside_loader(self.loop_name, kind)
+        prefix = f"{beside} " if beside else ""
         if _loops_by_prefix.setdefault(prefix, self.loop_name) != self.loop_name:
             prefix = f"{self.loop_name} "
         #: Prefix of the names of its stages, queues and workers, so that no two loops share a name.

@@ -9,6 +9,6 @@ Data flows one way::
                        ▲                             │
                        └──────── objective ◀─────────┘
 
-`plan` says what to try next from the outcomes so far, and knows neither clock nor file; `search` runs
+`plan` says what to try next from the outcomes so far, and knows neither clock nor file; `run.search` runs
 it. Needs Optuna: ``pip install 'headspace[tune]'``.
 """

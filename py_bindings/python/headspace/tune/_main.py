@@ -8,16 +8,16 @@ import sys
 from collections.abc import Sequence
 
 from headspace._settings import enabled
-from headspace.tune.command import Template
 from headspace.tune.errors import TuneError
-from headspace.tune.launch import Patience, Setup
-from headspace.tune.objective import Objective
 from headspace.tune.options import ParsedArguments, parse
-from headspace.tune.plan import Limits, winner_of
-from headspace.tune.progress import Progress
-from headspace.tune.report import report
-from headspace.tune.resources import places
-from headspace.tune.search import Job, Search
+from headspace.tune.output.progress import Progress
+from headspace.tune.output.report import report
+from headspace.tune.plan.objective import Objective
+from headspace.tune.plan.planner import Limits, winner_of
+from headspace.tune.run.launch import Patience, Setup
+from headspace.tune.run.resources import places
+from headspace.tune.run.search import Job, Search
+from headspace.tune.space.command import Template
 from headspace.tune.store import StorageError, Store
 
 EXIT_OK, EXIT_UNMEASURED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130

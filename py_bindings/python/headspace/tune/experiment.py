@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
 
-from headspace.tune.knobs import Config, key
+from headspace.tune.space.knobs import Config, key
 
 
 class State(str, Enum):

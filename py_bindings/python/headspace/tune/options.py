@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headspace.tune.constraints import Constraint
 from headspace.tune.errors import TuneError
-from headspace.tune.knobs import Knob, Space, make_knob, parse_knob
-from headspace.tune.objective import Objective
+from headspace.tune.plan.objective import Objective
+from headspace.tune.space.constraints import Constraint
+from headspace.tune.space.knobs import Knob, Space, make_knob, parse_knob
 
 _EPILOG = """\
 In COMMAND, {knob} becomes the knob's value, {knob:--flag} becomes --flag if the yes,no knob is yes,

@@ -34,9 +34,9 @@ from headspace.tune.experiment import (
     proposal_from_dict,
     proposal_to_dict,
 )
-from headspace.tune.knobs import Space
-from headspace.tune.plan import Next
-from headspace.tune.sampler import optuna_module
+from headspace.tune.plan.planner import Next
+from headspace.tune.plan.sampler import optuna_module
+from headspace.tune.space.knobs import Space
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

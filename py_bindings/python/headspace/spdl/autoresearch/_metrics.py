@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headspace._native import bottleneck_name
 from headspace.spdl.autoresearch._records import Measured
 
 #: The engine's name of the experiment that others are compared with.
@@ -160,7 +161,7 @@ def _bottleneck(found: Measured) -> str:
     notes = "" if wait is None else f"{wait:.0f} % of a step is waiting for data"
     bottleneck = summary.get("bottleneck") or {}
     if bottleneck:
-        name = bottleneck.get("name") or bottleneck["kind"]
+        name = bottleneck_name(bottleneck["kind"], bottleneck.get("name"))
         notes += f"; {name} limits: {bottleneck['evidence']}"
     return notes or "no step in steady state"
 

@@ -17,10 +17,10 @@ use crate::loops::batch_cache::BatchCache;
 use crate::loops::batch_size::{SampleCounter, Samples};
 use crate::loops::epoch_recording::{Epoch, RecordedLoops, RecordingSession};
 use crate::loops::fast_next;
-use crate::loops::iterator::LoopIterator;
 use crate::loops::loader_facts::{LoaderFacts, LoopLabels};
+use crate::loops::loop_iterator::LoopIterator;
 use crate::loops::loop_plan::{Plan, PlanOptions};
-use crate::loops::wrapped_iterator::WrappedIterator;
+use crate::loops::source_iterator::SourceIterator;
 use crate::session::Session;
 use crate::stages::process_slots;
 
@@ -128,7 +128,7 @@ impl Loop {
         let mut record = this.loader.clone();
         record.role = record.role.or_else(|| role.and_then(Role::named));
         let iterator = LoopIterator::new(
-            WrappedIterator::new(iterator.into_any())?,
+            SourceIterator::new(iterator.into_any())?,
             (mode == Mode::Replay && !this.plan.keeps_source())
                 .then(|| weak_reference(loader))
                 .flatten(),

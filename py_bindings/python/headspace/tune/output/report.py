@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headspace.tune.command import Template
+from headspace._native import bottleneck_name
 from headspace.tune.experiment import SEARCHING, Kind, State, Trial
-from headspace.tune.knobs import Space, key
-from headspace.tune.objective import Cost, Objective
-from headspace.tune.plan import Limits, confirmed_gain, first_of, pooled, standing, winner_of
-from headspace.tune.search import bottleneck_of
+from headspace.tune.plan.objective import Cost, Objective
+from headspace.tune.plan.planner import (
+    Limits,
+    confirmed_gain,
+    first_of,
+    pooled,
+    standing,
+    winner_of,
+)
+from headspace.tune.space.command import Template
+from headspace.tune.space.knobs import Config, Space, key
 
 
 def report(
@@ -56,7 +63,7 @@ def report(
                 )
                 unsure = True
     lines += _floor_line(trials, now.floor_ms, after.ms, unit)
-    if binds := bottleneck_of(trials, won.knobs):
+    if binds := _bottleneck_of(trials, won.knobs):
         lines.append(f"binds      {binds}")
     meant = (State.FINISHED, State.STOPPED_EARLY)
     failed = [t for t in trials if t.outcome.state not in meant]
@@ -89,3 +96,13 @@ def _floor_line(trials: Sequence[Trial], floor: float | None, best: float, unit:
         return ["floor      unknown: no probe was run"]
     short = "the run was too short for one (give it more steps: `--steps {probe:1000|200}`)"
     return [f"floor      unknown: {probe.outcome.first_line or short}"]
+
+
+def _bottleneck_of(trials: Sequence[Trial], config: Config) -> str:
+    """The bottleneck of a configuration, by its last run that has one."""
+    for trial in reversed(trials):
+        found = trial.outcome.summary.get("bottleneck")
+        if trial.knobs == config and trial.outcome.measured and found:
+            name = bottleneck_name(found["kind"], found.get("name"))
+            return f"{name} ({found['evidence']})"
+    return ""

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headspace.tune.experiment import Trial
-from headspace.tune.knobs import Config, Knob, Space
-from headspace.tune.objective import Objective, scale
+from headspace.tune.plan.objective import Objective, scale
+from headspace.tune.space.knobs import Config, Knob, Space
 
 #: A stage that uses a core for at most this percentage of a call mostly waits. Its calls take as long in
 #: another process.

@@ -6,8 +6,13 @@ several runs is also at least as wide as their spread implies.
 
 Two runs alone hardly show how much runs differ (Student's t with one degree of freedom is 12.7). So
 their spread is pooled with that of all other configurations that were run again, and with the runs' own
-intervals (moderated t: Smyth, "Linear models and empirical Bayes methods", SAGMB 3(1), 2004; as in
-`analysis/statistics/precision.rs`).
+intervals (moderated t: Smyth, "Linear models and empirical Bayes methods", SAGMB 3(1), 2004).
+
+The interval of one run, and so the gain of one pair of runs, is that of `headspace compare` on a machine
+without other programs (`analysis/statistics/precision.rs`). With several runs the models differ. `compare`
+knows from the readings of each run how much other programs may have disturbed it, and adds that to the
+variation that it expects. Here only summaries are kept, so the runs' own intervals count for fewer degrees of
+freedom, and the gain is never surer than the measured spread allows.
 """
 
 from __future__ import annotations
@@ -17,9 +22,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from headspace._native import FREEDOM, RUN_TO_RUN, t_quantile
+from headspace._native import FREEDOM, run_interval, t_quantile
 from headspace.tune.experiment import Kind, Outcome, State, Trial
-from headspace.tune.knobs import Config, key
+from headspace.tune.space.knobs import Config, key
 
 #: Half-width of the interval of a run whose record has none, as a share of the step.
 UNKNOWN_SHARE = 0.1
@@ -28,11 +33,6 @@ UNKNOWN_SHARE = 0.1
 #: since the interval does not contain the effect of other programs on the next run (`FREEDOM_OF_OTHERS`
 #: in `analysis/statistics/precision.rs`).
 ASSUMED = 3
-
-
-def run_half(ms: float, error: float = 0.0) -> float:
-    """Half-width of the interval of one run, from the standard error of its mean in milliseconds."""
-    return t_quantile(FREEDOM) * math.hypot(error, RUN_TO_RUN * ms)
 
 
 class Objective(str, Enum):
@@ -198,4 +198,4 @@ def _standard(runs: Sequence[Cost]) -> float:
 
 def _half(one: Cost) -> float:
     """Half-width of one run's interval, which contains the variation between runs."""
-    return max(one.half, run_half(one.ms))
+    return max(one.half, run_interval(one.ms)[1] - one.ms)

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from headspace.tune.experiment import Kind, State, Trial
-from headspace.tune.knobs import Space
-from headspace.tune.objective import Objective
-from headspace.tune.plots import progress_svg, tree_svg
+from headspace.tune.output.plots import progress_svg, tree_svg
+from headspace.tune.plan.objective import Objective
+from headspace.tune.space.knobs import Space
 
 COLUMNS = (
     "run_id",

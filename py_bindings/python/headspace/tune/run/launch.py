@@ -18,9 +18,9 @@ from pathlib import Path
 
 from headspace._processes.ending import Ending, end_marked, has_exited
 from headspace.tune.experiment import Experiment, Kind, Outcome, State
-from headspace.tune.live import LiveRun
-from headspace.tune.objective import Objective
-from headspace.tune.resources import Place
+from headspace.tune.plan.objective import Objective
+from headspace.tune.run.live import LiveRun, StepMean
+from headspace.tune.run.resources import Place
 
 #: Seconds between two reads of the records.
 READ_S = 0.25
@@ -140,7 +140,7 @@ class Running:
         """Its progress, in a few words."""
         if self._moves == 0:
             return "starting"
-        step = self._live.times.mean()
+        step = self._live.step
         return f"{self._live.steps} steps" + (f", {step.ms:.1f} ms" if step else "")
 
     def poll(self, best_high: float | None) -> Outcome | None:
@@ -192,7 +192,7 @@ class Running:
     def _judge(self, now: float, best_high: float | None) -> None:
         patience = self._setup.patience
         ran, began = now - self._began, self._moves > 0
-        step = self._live.times.mean()
+        step = self._live.step
         if self._mode == "probe":
             done = self._live.probe is not None
         else:
@@ -205,24 +205,24 @@ class Running:
             self._end(State.STALLED, f"no step for {patience.stall:g} s after {self._live.steps}")
         elif ran >= patience.timeout:
             self._end(State.TIMEOUT, f"not done within {patience.timeout:g} s")
-        elif best_high is not None and step and self._is_slower(step.steps, best_high):
+        elif best_high is not None and step and self._is_slower(step, best_high):
             limit = f"{best_high:.4g} {self._setup.objective.unit}"
             self._end(State.STOPPED_EARLY, f"slower than {limit} beyond doubt")
 
-    def _is_slower(self, steps: int, best_high: float) -> bool:
+    def _is_slower(self, step: StepMean, best_high: float) -> bool:
         """Whether it is slower than the best. Checked whenever the number of steps has doubled."""
         if not self._setup.early or self.experiment.kind not in (Kind.REMEDY, Kind.SAMPLE):
             return False
-        if steps < EARLY_STEPS * 2**self._checks:
+        if step.steps < EARLY_STEPS * 2**self._checks:
             return False
         scale: float | None = 1.0
         if self._setup.objective is Objective.THROUGHPUT:
             samples = self._live.samples_a_step()
             scale = 1 / samples if samples else None
-        lower_bound = self._live.times.lower_bound(self._checks + 1)
+        lower_bound = step.lower_bound(self._checks + 1)
         if lower_bound is None or scale is None:
             return False
-        while steps >= EARLY_STEPS * 2**self._checks:
+        while step.steps >= EARLY_STEPS * 2**self._checks:
             self._checks += 1
         return lower_bound * scale > best_high
 
@@ -282,7 +282,7 @@ class Running:
 
     def _measured(self) -> tuple[float | None, tuple[float, float] | None]:
         """The steady step by the summary, else by the ticks."""
-        summary, live = self._live.summary, self._live.times.mean()
+        summary, live = self._live.summary, self._live.step
         mean = summary.get("steady_step_mean_ms")
         if mean is None or summary.get("state") != "finished":
             return (live.ms, live.interval_ms) if live else (None, None)

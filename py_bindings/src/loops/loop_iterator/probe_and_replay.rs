@@ -14,7 +14,7 @@ use super::{LoopIterator, this_thread};
 use crate::interpreter::interrupts::unless_interrupted;
 use crate::interpreter::thread_times;
 use crate::loops::batch_cache::{Answer, BatchCache};
-use crate::loops::wrapped_iterator::Next;
+use crate::loops::source_iterator::Next;
 
 /// Time stamps of a batch.
 #[derive(Clone, Copy)]

@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from headspace.tune.constraints import Constraint
 from headspace.tune.errors import TuneError
+from headspace.tune.space.constraints import Constraint
 
 #: A knob's value.
 Value = int | float | str | bool
@@ -183,7 +183,7 @@ def guess(name: str) -> tuple[str, ...]:
     if lower.startswith("prefetch"):
         return ("prefetch_factor", "last.capacity")
     if "subprocess" in lower or lower in ("mtp", "multiprocess"):
-        return ("subprocess", "less_contention")
+        return ("subprocess",)
     if lower in ("pin_memory", "gc_between_epochs"):
         return (lower,)
     stage = re.fullmatch(r"(?:num_|n_)?(\w+?)_(?:threads|concurrency|workers|jobs)", lower)

@@ -31,13 +31,13 @@ impl Next {
 /// The interpreter lock orders all access: every method takes it as `Python<'_>`. The pointer is
 /// atomic only so that the type is `Sync`, not to synchronise.
 #[repr(C)]
-pub(crate) struct WrappedIterator {
+pub(crate) struct SourceIterator {
     iterator: AtomicPtr<ffi::PyObject>,
     /// The type's `tp_iternext`, looked up once.
     next: ffi::iternextfunc,
 }
 
-impl WrappedIterator {
+impl SourceIterator {
     /// # Errors
     ///
     /// `TypeError` if `iterator` is no iterator.
@@ -121,7 +121,7 @@ impl WrappedIterator {
     }
 }
 
-impl Drop for WrappedIterator {
+impl Drop for SourceIterator {
     fn drop(&mut self) {
         Python::attach(|py| drop(self.release(py)));
     }

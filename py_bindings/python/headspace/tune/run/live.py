@@ -1,7 +1,7 @@
 """Reads a run's records while it runs: its progress, and its mean step so far.
 
-The `summary` record is refreshed less and less often. So the step is computed from the ticks, one per
-interval. Its error is estimated by batch means, plus an allowance for the variation between runs.
+The `summary` record is refreshed less and less often. So the step is computed from the ticks, as
+`headspace compare` does it.
 """
 
 from __future__ import annotations
@@ -11,61 +11,35 @@ import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headspace._native import (
-    FREEDOM,
-    LEAST_WARMUP,
-    RUN_TO_RUN,
-    Follower,
-    mean_and_error,
-    t_quantile,
-)
-from headspace.tune.objective import run_half
+from headspace._native import FREEDOM, RUN_TO_RUN, Follower, run_interval, t_quantile
 
 #: Fewest steady steps for a mean that two experiments are compared by. The verdict of one run needs fewer.
 LEAST_STEPS = 30
-
-#: Fewest ticks for an error estimate. Fewer hardly show how much ticks differ.
-LEAST_TICKS = 8
 
 #: Probability that a run as fast as the best is judged slower, over all checks of it.
 WRONGLY = 0.05
 
 
 class StepMean(NamedTuple):
-    """A mean step."""
+    """The mean step of a loop in steady state."""
 
     ms: float
-    interval_ms: tuple[float, float] | None
-    """95 % interval; None if there are too few ticks."""
+    error: float | None
+    """Its standard error; None if there are too few ticks."""
     steps: int
-    seconds: float
 
+    @property
+    def seconds(self) -> float:
+        """How long these steps took together."""
+        return self.ms * self.steps / 1e3
 
-class StepTimes:
-    """Times of a loop's steady steps, per tick."""
-
-    def __init__(self) -> None:
-        self._ticks: list[tuple[int, float]] = []
-
-    def add(self, steps: int, ms: float) -> None:
-        """Adds a tick with `steps` steps that took `ms` milliseconds together."""
-        self._ticks.append((steps, ms))
-
-    def mean(self) -> StepMean | None:
-        """The mean step; None if there are too few steps."""
-        count = sum(count for count, _ in self._ticks)
-        known = self._known()
-        if count < LEAST_STEPS or known is None:
-            return None
-        mean, error = known
-        seconds = mean * count / 1e3
-        if error is None:
-            return StepMean(mean, None, count, seconds)
-        half = run_half(mean, error)
-        return StepMean(mean, (mean - half, mean + half), count, seconds)
+    @property
+    def interval_ms(self) -> tuple[float, float] | None:
+        """95 % interval."""
+        return None if self.error is None else run_interval(self.ms, self.error)
 
     def lower_bound(self, check: int) -> float | None:
-        """Lower confidence bound of the mean step in milliseconds; None if there are too few ticks.
+        """Lower confidence bound of the mean in milliseconds; None if there are too few ticks.
 
         A run is checked again and again, so all checks share the error probability `WRONGLY`, however many
         there are: check number `n` gets `1 / (n * (n + 1))` of it.
@@ -73,18 +47,10 @@ class StepTimes:
         Args:
             check: Number of the check of this run, from 1.
         """
-        mean, error = self._known() or (0.0, None)
-        if error is None:
+        if self.error is None:
             return None
         sure = t_quantile(FREEDOM, 1 - WRONGLY / (check * (check + 1)))
-        return mean - sure * math.hypot(error, RUN_TO_RUN * mean)
-
-    def _known(self) -> tuple[float, float | None] | None:
-        """Mean step and its standard error; the error is None if there are too few ticks."""
-        known = mean_and_error(list(self._ticks))
-        if known is None or len(self._ticks) >= LEAST_TICKS:
-            return known
-        return known[0], None
+        return self.ms - sure * math.hypot(self.error, RUN_TO_RUN * self.ms)
 
 
 class LiveRun:
@@ -102,7 +68,6 @@ class LiveRun:
         self.probe: dict[str, Any] | None = None
         """The `probe` record, once it is written."""
         self._steps: dict[str, int] = {}
-        self._ticks: dict[str, StepTimes] = {}
         self._samples: dict[str, int] = {}
 
     @property
@@ -152,17 +117,14 @@ class LiveRun:
 
     def _tick(self, loop: dict[str, Any]) -> None:
         name, steps = loop["name"], int(loop["steps"])
-        seen = self._steps.get(name, 0)
-        self._steps[name] = seen + steps
+        self._steps[name] = self._steps.get(name, 0) + steps
         self._samples[name] = self._samples.get(name, 0) + int(loop.get("samples") or 0)
-        step = loop["step"]
-        if seen >= LEAST_WARMUP and loop["phase"] == "live" and step["count"]:
-            self._ticks.setdefault(name, StepTimes()).add(int(step["count"]), float(step["sum_ms"]))
 
     @property
-    def times(self) -> StepTimes:
-        """Times of the steps of the training loop."""
-        return self._ticks.get(self._main, StepTimes())
+    def step(self) -> StepMean | None:
+        """The mean step of the training loop; None if there are too few steps."""
+        known = self._follower.steady_step
+        return StepMean(*known) if known and known[2] >= LEAST_STEPS else None
 
     def samples_a_step(self) -> float | None:
         """Mean samples per batch of the training loop; None if they are not counted."""

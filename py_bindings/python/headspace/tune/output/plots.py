@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from html import escape
 
 from headspace.tune.experiment import COUNTED, SEARCHING, Kind, State, Trial
-from headspace.tune.knobs import Space
-from headspace.tune.objective import Cost, Objective, comparable_cost
-from headspace.tune.plan import standing, winner_of
+from headspace.tune.plan.objective import Cost, Objective, comparable_cost
+from headspace.tune.plan.planner import standing, winner_of
+from headspace.tune.space.knobs import Space
 
 _STYLE = """
 :root { color-scheme: light dark; --card: #ffffff; --ink: #1b2230; --quiet: #566074;

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from headspace.tune.knobs import Config, Knob, Space, Value, key
+from headspace.tune.space.knobs import Config, Knob, Space, Value, key
 
 #: Lowest confidence of a remedy that counts as sure.
 SURE = 0.5

@@ -15,14 +15,12 @@ received the first batch. The caller decides what a likely evaluation means:
 
 - `headspace run` keeps it, and looks again when a model goes into training mode
   (:meth:`RoleState.after_model_trains`);
-- for the function of `--batch-from` the program's past decides (:meth:`RoleState.given_history`);
+- for the function of `--batch-from` the program's past decides (:meth:`RoleHistory.resolve`);
 - a wrapped loader is the loop that the user means, so only a sure evaluation takes it away from
   training (:meth:`RoleState.of_wrapped_loader`).
 """
 
 from __future__ import annotations
-
-from headspace._loops import names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,12 +46,6 @@ class RoleState:
         """The state of a loop that is iterated while a model goes into training mode."""
         return self if self.is_final else TRAINING
 
-    def given_history(self, has_trained: bool) -> RoleState:
-        """A likely evaluation is one if something has trained before. Else nothing is known."""
-        if self is LIKELY_EVALUATION:
-            return EVALUATION if has_trained else UNKNOWN
-        return self
-
     def of_wrapped_loader(self) -> RoleState:
         """Training, a sure evaluation, or unknown."""
         return UNKNOWN if self in (LIKELY_EVALUATION, BACKGROUND) else self
@@ -61,19 +53,8 @@ class RoleState:
     def roles_to_continue(self) -> tuple[Role | None, ...]:
         """Roles of earlier loops whose next epoch may begin in this state, the likeliest first."""
         if self is LIKELY_EVALUATION:
-            return "training", None, "evaluation"
+            return TRAINING.role, UNKNOWN.role, EVALUATION.role
         return (self.role,)
-
-    def loop_name(self, name: str, has_trained: bool) -> str:
-        """The name of a loop over a loader that is called `name`.
-
-        Args:
-            has_trained: Whether something trained before. If nothing has, a likely evaluation may turn
-                out to be the training.
-        """
-        return (
-            names.evaluation_name(name) if self.given_history(has_trained) is EVALUATION else name
-        )
 
 
 UNKNOWN = RoleState(None, is_final=False)
@@ -81,3 +62,33 @@ TRAINING = RoleState("training", is_final=True)
 LIKELY_EVALUATION = RoleState("evaluation", is_final=False)
 EVALUATION = RoleState("evaluation", is_final=True)
 BACKGROUND = RoleState("background", is_final=True)
+
+
+class RoleHistory:
+    """Whether a loop of this process has trained, by which a likely evaluation is judged."""
+
+    __slots__ = ("_has_trained",)
+
+    def __init__(self) -> None:
+        self._has_trained = False
+
+    def note(self, state: RoleState) -> None:
+        """A loop is in this state."""
+        self._has_trained = self._has_trained or state is TRAINING
+
+    def resolve(self, state: RoleState) -> RoleState:
+        """A likely evaluation is one if something has trained before. Else nothing is known."""
+        if state is LIKELY_EVALUATION:
+            return EVALUATION if self._has_trained else UNKNOWN
+        return state
+
+    def role_in_name(self, state: RoleState) -> Role | None:
+        """The role that the name of a new loop states, if any.
+
+        If nothing has trained yet, a likely evaluation may turn out to be the training.
+        """
+        return EVALUATION.role if self.resolve(state) is EVALUATION else None
+
+
+#: What is known of this process.
+history = RoleHistory()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headspace.tune.errors import TuneError
-from headspace.tune.knobs import Config, Knob, Space, Value, key
+from headspace.tune.space.knobs import Config, Knob, Space, Value, key
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

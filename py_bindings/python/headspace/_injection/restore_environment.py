@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 CHANGES = "HEADSPACE_RUN"
 _SEPARATOR = "\x1f"
 
-#: The folder that was put on PYTHONPATH. Set by `hooks.children`.
+#: The folder that was put on PYTHONPATH. Set by `hooks.environments`.
 path_entry = ""
 
 #: Words of a command line that are looked up as files.

@@ -14,7 +14,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from headspace.tune.errors import TuneError
-from headspace.tune.knobs import Space, Value
+from headspace.tune.space.knobs import Space, Value
 
 #: Name of the placeholder for the run that measures the floor.
 PROBE = "probe"

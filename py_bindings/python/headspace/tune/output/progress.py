@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from headspace.tune.experiment import SEARCHING, Kind, State, Trial
-from headspace.tune.knobs import Space
-from headspace.tune.objective import measured_cost
-from headspace.tune.plan import Limits, Standing
+from headspace.tune.plan.objective import measured_cost
+from headspace.tune.plan.planner import Limits, Standing
+from headspace.tune.space.knobs import Space
 
 BAR = 24
 

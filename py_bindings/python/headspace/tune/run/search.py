@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from headspace.tune import results
-from headspace.tune.command import Template
 from headspace.tune.experiment import COUNTED, Experiment, Kind, Trial
-from headspace.tune.knobs import Config, Space
-from headspace.tune.launch import Running, Setup, end_leftovers
-from headspace.tune.objective import measured_cost
-from headspace.tune.plan import Done, Limits, Next, Planner, Wait, standing
-from headspace.tune.progress import Progress
-from headspace.tune.resources import Place
+from headspace.tune.output import results
+from headspace.tune.output.progress import Progress
+from headspace.tune.plan.objective import measured_cost
+from headspace.tune.plan.planner import Done, Limits, Next, Planner, Wait, standing
+from headspace.tune.run.launch import Running, Setup, end_leftovers
+from headspace.tune.run.resources import Place
+from headspace.tune.space.command import Template
+from headspace.tune.space.knobs import Space
 from headspace.tune.store import Store
 
 #: Seconds between two polls of the running experiments.
@@ -187,13 +187,3 @@ class Search:
             for running in self._running
         ]
         self._progress.draw(standing(self._trials, self._job.limits.objective), spent, words)
-
-
-def bottleneck_of(trials: Sequence[Trial], config: Config) -> str:
-    """The bottleneck of a configuration, by its last run that has one."""
-    for trial in reversed(trials):
-        found = trial.outcome.summary.get("bottleneck")
-        if trial.knobs == config and trial.outcome.measured and found:
-            name = found.get("name") or found["kind"]
-            return f"{name} ({found['evidence']})"
-    return ""

@@ -13,11 +13,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from headspace.tune import remedies
-from headspace.tune.bounds import bound
 from headspace.tune.experiment import COUNTED, SEARCHING, Experiment, Kind, Proposal, State, Trial
-from headspace.tune.knobs import Config, Space, key
-from headspace.tune.objective import (
+from headspace.tune.plan import remedies
+from headspace.tune.plan.bounds import bound
+from headspace.tune.plan.objective import (
     Cost,
     Gain,
     Objective,
@@ -28,7 +27,8 @@ from headspace.tune.objective import (
     measured_cost,
     scale,
 )
-from headspace.tune.sampler import suggest
+from headspace.tune.plan.sampler import suggest
+from headspace.tune.space.knobs import Config, Space, key
 
 #: Smallest gain over the previous best that resets patience, as a share of the previous best.
 LEAST_GAIN = 0.01

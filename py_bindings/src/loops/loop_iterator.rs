@@ -21,7 +21,7 @@ use crate::loops::batch_cache::{BatchCache, NewEpoch, Progress};
 use crate::loops::batch_size::SampleCounter;
 use crate::loops::epoch_recording::Epoch;
 use crate::loops::rest_of_epoch::RestOfEpoch;
-use crate::loops::wrapped_iterator::{Next, WrappedIterator};
+use crate::loops::source_iterator::{Next, SourceIterator};
 
 /// Yields what the wrapped iterator yields, the same objects in the same order. Everything else
 /// (attributes, `send`, `throw`, `close`) is the wrapped iterator's.
@@ -33,7 +33,7 @@ pub(crate) struct LoopIterator {
     /// The epoch's recorder, for the fast path. Null before the first batch, and in the modes `probe` and
     /// `replay`. The epoch keeps the recorder alive as long as itself.
     fast_recorder: AtomicPtr<Recorder>,
-    source: WrappedIterator,
+    source: SourceIterator,
     /// A call of `next` has not returned yet.
     in_flight: AtomicBool,
     /// The end of the epoch, or its failure, is recorded.
@@ -79,7 +79,7 @@ const NO_PHASE: u64 = u64::MAX;
 
 impl LoopIterator {
     pub(crate) fn new(
-        source: WrappedIterator,
+        source: SourceIterator,
         loader: Option<Py<PyWeakrefReference>>,
         cache: Option<(Py<BatchCache>, NewEpoch)>,
         epoch: Epoch,

@@ -11,7 +11,7 @@ from _thread import _local as ThreadLocal
 from _thread import get_ident
 from _weakref import ref
 
-from headspace._loops.role_state import (
+from headspace._loops.role_rules import (
     BACKGROUND,
     EVALUATION,
     LIKELY_EVALUATION,

@@ -1,0 +1,65 @@
+"""Makes the native loop of a loader, a function or an optimizer, and decides which loop is probed."""
+
+from __future__ import annotations
+
+from headspace import _native, _settings
+from headspace._loops.loader_facts import read_facts
+from headspace._loops.role_rules import TRAINING, UNKNOWN
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from typing_extensions import Unpack
+
+    from headspace._loops.role_rules import Role
+
+
+def make_loop(
+    name: str,
+    facts: _native._LoaderFacts,
+    *,
+    mode: str = _settings.MEASURE,
+    role: Role | None = None,
+    options_from: str | None = None,
+    **plan: Unpack[_native._PlanOptions],
+) -> _native.Loop:
+    """A loop.
+
+    Args:
+        name: Its name in the records.
+        facts: The facts about the source of its batches.
+        mode: One of `_settings.MODES`.
+        role: The role of the loop.
+        options_from: Where the user sets the plan, as records have it.
+        plan: The options of `wrap` for a probe or a replay.
+    """
+    labels: _native._LoopLabels = {
+        "role": role,
+        "chosen": name == _settings.chosen_loop(),
+        "options_from": _settings.options_from() if options_from is None else options_from,
+    }
+    options: _native._LoopPlan = {"mode": mode, "world_size": _settings.world_size(), **plan}
+    return _native.Loop(name, options, facts, labels)
+
+
+def make_loader_loop(
+    loader: Any, *, name: str, mode: str, batch_size: int | None = None, **options: Any
+) -> _native.Loop:
+    """The loop over a loader.
+
+    Args:
+        batch_size: Samples per batch. By default the loader's own number.
+        options: As of `make_loop`.
+    """
+    return make_loop(name, read_facts(loader, mode, batch_size), mode=mode, **options)
+
+
+def mode_without_wrap(name: str, role: Role | None) -> str:
+    """The mode of a loop over something that is not wrapped.
+
+    Only one loop is probed or replayed: the one that the user named, else the one that may train.
+    """
+    chosen = _settings.chosen_loop()
+    is_meant = role in (TRAINING.role, UNKNOWN.role) if chosen is None else name == chosen
+    return _settings.mode() if is_meant else _settings.MEASURE

@@ -1,0 +1,169 @@
+"""Records the stages of SPDL's pipelines, beside SPDL's own hooks."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from functools import partial
+
+from spdl import pipeline as _spdl
+from spdl.pipeline import config as _config
+
+from headspace import _native, _settings
+from headspace.spdl._names import stage_name
+from headspace.spdl._queues import DefaultQueue, Queue, watches
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any
+
+    from headspace.spdl._queues import Watch
+
+
+def hooks(*, report_stats_interval: float = -1) -> dict[str, Any]:
+    """Returns the arguments for ``build``, ``build_pipeline`` and ``run_pipeline_in_subprocess``.
+
+        pipeline = builder.build(num_threads=4, **headspace.spdl.hooks())
+
+    headspace then measures the pipeline. With ``HEADSPACE=0``, no hooks of headspace are returned.
+
+    Args:
+        report_stats_interval: SPDL's own argument of this name, in seconds. Pass it to this function,
+            because SPDL passes its own argument only to its own hooks and queues.
+    """
+    theirs: dict[str, Any] = {}
+    if report_stats_interval > 0:
+        theirs["report_stats_interval"] = report_stats_interval
+    if not _settings.enabled():
+        return theirs
+    interval: dict[str, Any] = {"interval": report_stats_interval}
+    return {
+        **theirs,
+        "queue_class": partial(Queue, **interval),
+        "task_hook_factory": partial(task_hook, **interval),
+    }
+
+
+def install() -> None:
+    """Measures every pipeline that this process builds from now on, unless it is built with other hooks.
+
+    Spawned processes must call this function too: pass it as ``initializer`` to SPDL's
+    ``ProcessPoolExecutorConfig`` and ``run_pipeline_in_subprocess``.
+    """
+    if _settings.enabled():
+        _config.set_default_hook_class(TaskHook)
+        _config.set_default_queue_class(DefaultQueue)
+
+
+def task_hook(info: _spdl.StageInfo, interval: float = -1) -> list[_spdl.TaskHook]:
+    """Returns the hooks of one stage, for ``task_hook_factory``.
+
+    Args:
+        info: The stage.
+        interval: Seconds between two reports of SPDL's own statistics. By default there is one report, at
+            the end.
+    """
+    return [TaskHook(info, interval)]
+
+
+class TaskHook(_spdl.TaskHook):  # type: ignore[misc]
+    """Calls SPDL's own hook, and counts the calls of the stage.
+
+    Args:
+        info: The stage.
+        interval: As in SPDL's own hook.
+    """
+
+    def __init__(self, info: _spdl.StageInfo, interval: float = -1) -> None:
+        self.info = info
+        kind = _config.get_default_hook_class()
+        if kind is not None and issubclass(kind, TaskHook):
+            kind = _spdl.TaskStatsHook
+        self._theirs: _spdl.TaskHook | None = (
+            None if kind is None else kind(info, interval=interval)
+        )
+        #: The queue that the stage fills, if it is watched.
+        self._behind: Watch | None = watches.get(info)
+        self._stage: _native.Stage | None = None
+        #: Whether the function is a generator, which takes one item per task and returns several items.
+        self._generates = False
+        #: Number of calls that were not the first call of their task, but were counted as taking an item.
+        self._repeated = 0
+
+    def stage_hook(self) -> Any:
+        return super().stage_hook() if self._theirs is None else self._theirs.stage_hook()
+
+    def task_hook(self, input_item: Any = None) -> Any:
+        theirs = None if self._theirs is None else self._theirs.task_hook(input_item)
+        return _Call(self, theirs, takes=0 if _spdl.is_eof(input_item) else 1)
+
+    def _begin(self) -> _native.Task:
+        stage = self._stage
+        if stage is None:
+            # Stages are in the order in which they are first called.
+            name, concurrency = stage_name(self.info), self.info.concurrency or 1
+            stage = self._stage = _native.stage(name, concurrency=concurrency)
+            if self._behind is not None:
+                self._behind.stage = stage
+        return stage._begin()
+
+    def _taken(self, takes: int, is_first: bool, is_exhausted: bool) -> int:
+        """Number of items that a call took.
+
+        A function has one call per task. An aggregator has one call per item that it takes, and its task
+        never ends. A generator has one call per item that it returns, and a last call, in which it is
+        exhausted. Only this last call distinguishes a generator from an aggregator.
+        """
+        if not is_first:
+            if self._generates or is_exhausted:
+                takes = 0
+            else:
+                self._repeated += takes
+        if is_exhausted and not self._generates:
+            self._generates = True
+            takes -= self._repeated
+        return takes
+
+
+#: The hook that has already been called in this task.
+_begun: ContextVar[object] = ContextVar("headspace.spdl", default=None)
+
+
+class _Call:
+    """One call of a stage. It contains SPDL's own measurement of the call."""
+
+    __slots__ = ("_hook", "_is_first", "_takes", "_task", "_theirs")
+
+    _task: _native.Task
+
+    def __init__(self, hook: TaskHook, theirs: Any, takes: int) -> None:
+        self._hook = hook
+        self._theirs = theirs
+        self._takes = takes
+        self._is_first = True
+
+    async def __aenter__(self) -> None:
+        if self._theirs is not None:
+            await self._theirs.__aenter__()
+        hook = self._hook
+        self._is_first = _begun.get() is not hook
+        if self._is_first:
+            _begun.set(hook)
+        self._task = hook._begin()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        hook = self._hook
+        is_exhausted = kind is not None and issubclass(kind, StopAsyncIteration)
+        taken = hook._taken(self._takes, self._is_first, is_exhausted)
+        # Items are counted at a watched queue, since a function may return nothing.
+        given = 1 if hook._behind is None and kind is None else 0
+        self._task.end(kind, taken, given)
+        if self._theirs is None:
+            return None
+        suppressed: bool | None = await self._theirs.__aexit__(kind, error, traceback)
+        return suppressed

@@ -1,0 +1,1 @@
+"""Shows a search: progress, the report, files of results, and plots."""

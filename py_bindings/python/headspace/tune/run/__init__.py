@@ -1,0 +1,1 @@
+"""Runs experiments: starts them, follows their records, and ends them."""

@@ -1,0 +1,20 @@
+//! Names of the verdict, for the other texts that Python prints.
+
+use headspace_agent::model::record::{BottleneckKind, BottleneckRecord};
+use headspace_agent::wording::verdict;
+use pyo3::prelude::*;
+
+/// The name that the verdict has for a bottleneck, from the fields of its record.
+#[pyfunction]
+#[pyo3(signature = (kind, name = None, /))]
+pub(crate) fn bottleneck_name(kind: String, name: Option<String>) -> String {
+    let known: Result<BottleneckKind, _> = serde_json::from_value(kind.clone().into());
+    let Ok(kind) = known else {
+        return name.unwrap_or(kind);
+    };
+    verdict::bottleneck_name(&BottleneckRecord {
+        kind,
+        name,
+        ..BottleneckRecord::default()
+    })
+}
