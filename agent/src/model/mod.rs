@@ -3,9 +3,9 @@
 
 pub mod attributes;
 pub mod bounded_series;
+mod cached_batches;
 pub mod comparison;
 pub mod distribution;
-mod in_place_outcome;
 pub mod log_target;
 pub mod metric;
 pub mod mode;
@@ -21,8 +21,8 @@ pub mod step_series;
 pub mod window;
 
 pub use bounded_series::BoundedSeries;
+pub use cached_batches::{CacheFacts, InPlace};
 pub use distribution::Distribution;
-pub use in_place_outcome::InPlace;
 pub use metric::{Metric, MetricKind};
 pub use mode::Mode;
 pub use options::{LoopOption, OptionsFrom};
