@@ -22,5 +22,6 @@ pub mod port;
 pub mod recording;
 pub mod runtime;
 pub mod sampling;
+pub mod statistics;
 pub mod testing;
 pub mod wording;

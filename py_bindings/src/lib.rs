@@ -51,13 +51,13 @@ mod _native {
     }
 
     #[pymodule_export]
-    const FREEDOM: f64 = headspace_agent::analysis::statistics::FREEDOM;
+    const FREEDOM: f64 = headspace_agent::statistics::FREEDOM;
 
     #[pymodule_export]
-    const LEAST_WARMUP: usize = headspace_agent::analysis::statistics::steady_state::LEAST_WARMUP;
+    const LEAST_WARMUP: usize = headspace_agent::statistics::steady_state::LEAST_WARMUP;
 
     #[pymodule_export]
-    const RUN_TO_RUN: f64 = headspace_agent::analysis::statistics::precision::RUN_TO_RUN;
+    const RUN_TO_RUN: f64 = headspace_agent::statistics::precision::RUN_TO_RUN;
 
     /// The version of the wheel.
     #[pymodule_export]

@@ -85,9 +85,10 @@ const AGENT_MODULES: &[(&str, &[&str])] = &[
     ("notice", &["model"]),
     ("port", &["model", "notice"]),
     ("recording", &["model", "notice", "port"]),
-    ("batch_source", &["model", "notice", "port"]),
-    ("analysis", &["model", "notice", "port"]),
-    ("wording", &["model", "analysis"]),
+    ("statistics", &["model"]),
+    ("batch_source", &["model", "notice", "port", "statistics"]),
+    ("analysis", &["model", "notice", "port", "statistics"]),
+    ("wording", &["model", "statistics", "analysis"]),
     ("delivery", &["model", "notice", "port"]),
     (
         "sampling",

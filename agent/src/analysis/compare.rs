@@ -15,15 +15,15 @@ pub use self::conclusion::{
     Conclusion, Difference, LimitConclusion, Remedy, conclude, conclude_limit,
 };
 pub use self::measured::Measured;
-use super::statistics::precision::{
-    Allowance, Known, RUN_TO_RUN, difference, relative_difference, runs_needed,
-};
 use super::tick_series::Quantity;
 use crate::model::Distribution;
 use crate::model::comparison::{
     Change, ComparisonRecord, ComparisonVerdict, Gate, JudgedBy, SCHEMA, SideRecord, StageChange,
 };
 use crate::model::record::Estimate;
+use crate::statistics::precision::{
+    Allowance, Known, RUN_TO_RUN, difference, relative_difference, runs_needed,
+};
 
 /// If batch sizes differ by more than this share, runs are compared per sample.
 const SAME_SIZE: f64 = 0.005;

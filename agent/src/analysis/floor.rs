@@ -6,7 +6,7 @@
 //!
 //! **Interval.** Both series are resampled in moving blocks within their windows. If the cached batches
 //! differ from each other, batches are resampled instead of steps, because the batches are the sample.
-//! Deviations are expanded for the number of blocks (see [`bootstrap`](super::statistics::bootstrap)).
+//! Deviations are expanded for the number of blocks (see [`bootstrap`](crate::statistics::bootstrap)).
 //! Random levels add the remaining differences between windows, live and in replay (see `drift`). The
 //! interval holds the middle 95 % of 1000 resampled headspaces.
 //!
@@ -70,10 +70,10 @@ use self::intervals::{Draw, intervals};
 use self::kept_steps::Kept;
 pub use self::probe_windows::{Unused, WindowAnalysis};
 use super::resources::CoresInUse;
-use super::statistics::bootstrap::Blocks;
-use super::statistics::mean;
 use crate::model::Window;
 use crate::model::record::{Estimate, FloorRecord, Phase};
+use crate::statistics::bootstrap::Blocks;
+use crate::statistics::mean;
 
 /// Approximate number of blocks in a series, and the shortest and longest block in steps. There are enough
 /// blocks to estimate their variance, and blocks are longer than the correlation of most loaders.

@@ -29,9 +29,9 @@
 //! Two cases cannot be distinguished from a leak: a saturation whose time constant is at least half the
 //! observed time (64 % are reported), and a random walk (10 %).
 
-use super::statistics::bootstrap::expansion;
-use super::statistics::{NORMAL, block_means, mean};
 use crate::model::record::Estimate;
+use crate::statistics::bootstrap::expansion;
+use crate::statistics::{NORMAL, block_means, mean, quantile};
 
 /// Minimum number of points for a result.
 pub const FEWEST_POINTS: usize = 14;
@@ -243,23 +243,6 @@ fn lowest(sorted: &[f64]) -> f64 {
 fn middle_mean(sorted: &[f64]) -> f64 {
     let cut = sorted.len() / 5;
     mean(&sorted[cut..sorted.len() - cut])
-}
-
-/// The value below which the share `share` of the sorted values lies.
-fn quantile(sorted: &[f64], share: f64) -> f64 {
-    let last = sorted.len().saturating_sub(1);
-    let place = share.clamp(0.0, 1.0) * last as f64;
-    let at = |index: f64| {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a whole number from 0 to the number of values"
-        )]
-        let index = index as usize;
-        sorted.get(index).copied().unwrap_or_default()
-    };
-    let (below, above) = (at(place.floor()), at(place.ceil()));
-    below + (above - below) * place.fract()
 }
 
 #[cfg(test)]

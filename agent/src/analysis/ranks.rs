@@ -12,11 +12,12 @@
 //! Ranks are added one at a time, and each is reduced to a few numbers. Histograms are merged. The cost is
 //! linear in the number of ranks.
 
-use super::statistics::precision::Known;
 use super::tick_series::{Quantity, StepSelection, TickSeries};
 use crate::model::Distribution;
 use crate::model::ranks::{RankCause, RankSummary, RanksRecord, SpreadRecord};
 use crate::model::record::{Estimate, RunState, SummaryRecord};
+use crate::statistics::lower_quantile;
+use crate::statistics::precision::Known;
 
 /// Minimum excess of a slow rank, as a share of the step.
 const RELEVANT: f64 = 0.02;
@@ -320,5 +321,5 @@ fn stands_out(members: &[Member], what: impl Fn(&Member) -> Option<Known>) -> Op
 fn quartile(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len().saturating_sub(1) / 4).copied()
+    (!values.is_empty()).then(|| lower_quantile(&values, 0.25))
 }

@@ -4,7 +4,6 @@
 //! loop. A value without readings is absent.
 
 use super::growth::growth;
-use super::statistics::mean;
 use crate::model::metric::{
     CGROUP_CPU_PERIODS, CGROUP_CPU_THROTTLED_PERIODS, DISK_UTILIZATION, GC_PAUSE_LONGEST,
     GC_PAUSE_TIME, GIL_WAIT_TIME, GIL_WAITS, GPU_ECC_ERRORS, GPU_ENGINE_UTILIZATION,
@@ -18,6 +17,7 @@ use crate::model::reading::Attributes;
 use crate::model::reading_series::Span;
 use crate::model::record::{ComputeGpu, Estimate, GpuRecord, GpuUse, ResourcesRecord};
 use crate::model::{ReadingSeries, Scope, attributes};
+use crate::statistics::mean;
 
 /// A part of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]

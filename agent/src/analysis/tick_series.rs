@@ -10,12 +10,12 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::main_loop::{MOST_NAMES, MainLoop};
-use super::statistics::precision::{Known, ratio};
-use super::statistics::steady_state::LEAST_WARMUP;
 use crate::model::distribution::DistributionRecord;
 use crate::model::metric::THREAD_RUN_QUEUE_TIME;
-use crate::model::record::{Phase, RunState, SummaryRecord, TickRecord};
+use crate::model::record::{Phase, RecordBody, RunState, SummaryRecord, TickRecord};
 use crate::model::{BoundedSeries, Distribution, Mode, Scope, attributes};
+use crate::statistics::precision::{Known, ratio};
+use crate::statistics::steady_state::LEAST_WARMUP;
 
 /// A run's ticks, in order.
 #[derive(Debug, Clone, Default)]
@@ -178,13 +178,16 @@ pub struct Steady<'a> {
 }
 
 impl TickSeries {
-    /// Adds the next tick.
-    pub fn add(&mut self, tick: &TickRecord) {
-        self.add_read(&tick.into());
+    /// Adds the next record of the run. Ticks extend the series; the other records select the main loop.
+    pub fn add_record(&mut self, body: &RecordBody) {
+        match body {
+            RecordBody::Tick(tick) => self.add_tick(&tick.into()),
+            _ => self.main_loop.add_record(body),
+        }
     }
 
     /// Adds the next tick, reduced to the fields that a series needs.
-    pub fn add_read(&mut self, tick: &SeriesTick<'_>) {
+    pub fn add_tick(&mut self, tick: &SeriesTick<'_>) {
         for entry in &tick.loops {
             let seconds = entry.step.sum_ms / 1e3;
             self.main_loop.add_steps(&entry.name, entry.steps, seconds);
@@ -192,11 +195,6 @@ impl TickSeries {
         if let Some(bucket) = self.buckets.bucket_for(1.0, Bucket::merge) {
             bucket.add(tick);
         }
-    }
-
-    /// Adds a summary, which names the main loop.
-    pub fn add_summary(&mut self, summary: &SummaryRecord) {
-        self.main_loop.add_summary(summary);
     }
 
     /// The main loop's name, according to the records read so far.
@@ -456,7 +454,7 @@ impl LoopPart {
 mod tests {
     use super::*;
     use crate::model::bounded_series::DEFAULT_CAPACITY;
-    use crate::model::record::{LoopTick, StageTick};
+    use crate::model::record::{LoopTick, ProbeRecord, StageTick};
 
     /// A tick with `steps` live steps of `step_ms`, a tenth of which is waiting.
     fn tick(steps: u64, step_ms: u64) -> TickRecord {
@@ -486,7 +484,9 @@ mod tests {
 
     fn series(ticks: impl IntoIterator<Item = TickRecord>) -> TickSeries {
         let mut series = TickSeries::default();
-        ticks.into_iter().for_each(|tick| series.add(&tick));
+        ticks
+            .into_iter()
+            .for_each(|tick| series.add_record(&RecordBody::Tick(tick)));
         series
     }
 
@@ -620,6 +620,30 @@ mod tests {
         assert_eq!(share(40), Some(0.75));
         assert_eq!(share(10), Some(0.5));
         assert_eq!(share(5), None);
+    }
+
+    #[test]
+    fn without_a_summary_the_probed_loop_is_the_main_one_as_for_other_readers() {
+        let mut long = tick(500, 10);
+        long.loops[0].name = "other".to_owned();
+        let probe = ProbeRecord {
+            loop_name: "train".to_owned(),
+            ..ProbeRecord::default()
+        };
+        let records = [
+            RecordBody::Tick(tick(100, 10)),
+            RecordBody::Tick(long),
+            RecordBody::Probe(probe),
+        ];
+
+        let (mut page, mut top) = (TickSeries::default(), MainLoop::default());
+        for record in &records {
+            page.add_record(record);
+            top.add_record(record);
+        }
+
+        assert_eq!(page.main_loop(), Some("train"));
+        assert_eq!(page.main_loop(), top.name());
     }
 
     #[test]

@@ -6,6 +6,8 @@
 
 use thiserror::Error;
 
+use crate::statistics::steady_state::LEAST_WARMUP;
+
 /// Assumed depth of the queue, in batches, if the loader does not report it.
 const UNKNOWN_DEPTH: u32 = 64;
 /// Batches that a loader holds in addition to its queues: each thread may hold a finished batch.
@@ -95,7 +97,7 @@ impl ProbePlan {
     pub fn for_loader(prefetch_depth: Option<u32>, world_size: u32) -> Self {
         let held = held(prefetch_depth);
         let mut plan = Self {
-            warmup: 20,
+            warmup: u32::try_from(LEAST_WARMUP).unwrap_or(u32::MAX),
             // A queue of d batches takes d / (1 - compute/load) steps to drain: 24 d finds every
             // ratio up to 0.96.
             warmup_budget: prefetch_depth.map_or(500, |depth| {

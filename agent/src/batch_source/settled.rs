@@ -9,6 +9,7 @@
 //! A loop that never waits has settled at once: its queue is full before and after the replay.
 
 use crate::model::WindowStep;
+use crate::statistics::{mean_of, variance_of};
 
 /// Steps whose mean wait is compared with the reference. A burst of a few loader threads is shorter, a
 /// window is much longer.
@@ -24,16 +25,12 @@ const MIN_STEPS: usize = 8;
 
 /// Mean wait in nanoseconds, 0 without steps.
 pub(super) fn mean_wait(steps: &[WindowStep]) -> f64 {
-    mean(steps, |step| step.wait_ns)
+    mean_of(steps.iter().map(|step| step.wait_ns as f64))
 }
 
 /// Mean step in nanoseconds, 0 without steps.
 pub(super) fn mean_step(steps: &[WindowStep]) -> f64 {
-    mean(steps, |step| step.step_ns())
-}
-
-fn mean(steps: &[WindowStep], part: impl Fn(&WindowStep) -> u64) -> f64 {
-    steps.iter().map(|step| part(step) as f64).sum::<f64>() / steps.len().max(1) as f64
+    mean_of(steps.iter().map(|step| step.step_ns() as f64))
 }
 
 /// Share of the time in which the loop waited.
@@ -51,11 +48,8 @@ pub(super) fn variance_of_means(
     length: usize,
     of: impl Fn(&[WindowStep]) -> f64,
 ) -> (f64, usize) {
-    let count = steps.len() / length;
-    let means = || steps.chunks_exact(length).map(&of);
-    let centre = means().sum::<f64>() / count.max(1) as f64;
-    let squares: f64 = means().map(|x| (x - centre).powi(2)).sum();
-    (squares / count.saturating_sub(1).max(1) as f64, count)
+    let means = steps.chunks_exact(length).map(&of);
+    (variance_of(means), steps.len() / length)
 }
 
 /// The step after the warm-up from which the loop is steady. `None` if it is not steady yet.

@@ -8,6 +8,7 @@
 use super::ceil_to_u32;
 use super::settled::{self, SHORT_RUN, mean_step};
 use crate::model::WindowStep;
+use crate::statistics::{mean_of, variance_of};
 
 /// Standard error of the mean logarithm of the ratio for which pairs are added.
 const TARGET_ERROR: f64 = 0.012;
@@ -126,20 +127,17 @@ impl Pairs {
     /// Number of pairs that reduces the error to [`TARGET_ERROR`]; 0 if the pairs do not differ by more
     /// than chance.
     pub(super) fn needed(&self) -> u32 {
-        let count = self.done.len();
-        if count < MIN_PAIRS {
+        if self.done.len() < MIN_PAIRS {
             return 0;
         }
-        let mean = |of: &dyn Fn(&(Level, Level)) -> f64| {
-            self.done.iter().map(of).sum::<f64>() / count as f64
-        };
-        let ratio = |(live, replay): &(Level, Level)| (replay.step_ns / live.step_ns).ln();
-        let centre = mean(&ratio);
-        let variance =
-            mean(&|pair| (ratio(pair) - centre).powi(2)) * count as f64 / (count - 1) as f64;
-        let explained = mean(&|(live, replay)| {
+        let pairs = self.done.iter();
+        let ratios = pairs
+            .clone()
+            .map(|(live, replay)| (replay.step_ns / live.step_ns).ln());
+        let variance = variance_of(ratios);
+        let explained = mean_of(pairs.map(|(live, replay)| {
             self.live.variance() / live.steps + self.replay.variance() / replay.steps
-        });
+        }));
         if variance < BEYOND_CHANCE * explained {
             return 0;
         }

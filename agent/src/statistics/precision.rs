@@ -223,7 +223,7 @@ impl Side {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::statistics::bootstrap::Rng;
+    use crate::statistics::bootstrap::Rng;
 
     fn noise(rng: &mut Rng) -> f64 {
         (0..12).map(|_| rng.unit()).sum::<f64>() - 6.0

@@ -29,7 +29,8 @@ impl Read {
         let mut measured = Measured::default();
         let mut series = TickSeries::default();
         let run = Run::read_with(path, &mut |seen| match seen {
-            Seen::Tick(tick) => series.add_read(tick),
+            Seen::Tick(tick) => series.add_tick(tick),
+            Seen::Record(body) => series.add_record(body),
             Seen::Rank(rank) => {
                 measured.add_rank(rank.last_summary(), &std::mem::take(&mut series));
             }

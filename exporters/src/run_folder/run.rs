@@ -82,6 +82,8 @@ pub struct RankRun {
 pub enum Seen<'a> {
     /// A tick of the rank that is being read, in order.
     Tick(&'a SeriesTick<'a>),
+    /// Another record of that rank, in order.
+    Record(&'a RecordBody),
     /// A rank is complete. The ticks since the previous rank belong to it.
     Rank(&'a RankRun),
 }
@@ -237,7 +239,11 @@ impl RankRun {
                 None => records.next(),
             };
             let Some(record) = next else { break };
-            self.take(record.map_err(cannot_read(path))?);
+            let record = record.map_err(cannot_read(path))?;
+            if let Some(watch) = watch {
+                watch(Seen::Record(&record.body));
+            }
+            self.take(record);
         }
         self.tally += records.tally();
         self.files.push(path.to_path_buf());

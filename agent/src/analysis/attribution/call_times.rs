@@ -1,7 +1,7 @@
 //! Derives the distribution of call times from a stage's percentiles, relative to the mean.
 
-use crate::analysis::statistics::bootstrap::Rng;
 use crate::model::record::StageSummary;
+use crate::statistics::bootstrap::Rng;
 
 /// Normal score of the 75th percentile.
 const Z75: f64 = 0.674;

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::super::statistics::standard_error;
 use super::super::tick_series::{Quantity, Steady, StepSelection, TickSeries};
-use crate::analysis::statistics::precision::Known;
 use crate::model::comparison::ComparedRun;
 use crate::model::record::{RunState, SummaryRecord};
 use crate::model::{Distribution, Mode};
+use crate::statistics::precision::Known;
+use crate::statistics::standard_error;
 
 /// Standard deviation of a step caused by other programs, as a share of it, per unit of the logarithm of
 /// the factor by which waits for a core made the step longer. Source: 45 runs of one loop of 10 ms on two

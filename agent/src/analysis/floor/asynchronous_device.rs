@@ -18,10 +18,10 @@
 //! the loop never waits for. If a step in replay takes almost no time, a warning says so.
 
 use super::kept_steps::{Kept, long_replay, ms, times_ms};
-use crate::analysis::statistics::steady_state::change_point;
-use crate::analysis::statistics::{block_means, mean, variance};
 use crate::model::record::Phase;
 use crate::model::{Window, WindowStep};
+use crate::statistics::steady_state::change_point;
+use crate::statistics::{block_means, mean, quantile, variance};
 
 /// If a step is this many times longer than the median, the loop waits in it for many other steps.
 const HEAVY: f64 = 8.0;
@@ -124,7 +124,7 @@ fn longest_replay(windows: &[Window]) -> usize {
 pub(super) fn heavy(values: &[f64]) -> Vec<usize> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let median = sorted.get(values.len() / 2).copied().unwrap_or_default();
+    let median = quantile(&sorted, 0.5);
     let found: Vec<usize> = (0..values.len())
         .filter(|&at| values[at] > HEAVY * median)
         .collect();

@@ -7,9 +7,9 @@
 //! is not shifted.
 
 use super::kept_steps::{Kept, ms};
-use crate::analysis::statistics::{mean, variance};
 use crate::model::Window;
 use crate::model::record::Phase;
+use crate::statistics::{mean, mean_of, variance};
 
 /// Number of standard errors by which the slope must differ from 0.
 const CLEAR: f64 = 3.0;
@@ -52,8 +52,8 @@ impl Content {
         let (mut within, mut between) = (Spread::default(), Spread::default());
         for replay in kept.iter().filter(|window| window.phase == Phase::Replay) {
             let cached = of_window(windows, replay, &mut within);
-            let live = mean_of(&cached, |batch| batch.live_ms);
-            let level = mean_of(&cached, |batch| batch.replay_ms);
+            let live = mean_of(cached.iter().map(|batch| batch.live_ms));
+            let level = mean_of(cached.iter().map(|batch| batch.replay_ms));
             for batch in &cached {
                 pairs.push((batch.live_ms - live, batch.replay_ms - level));
                 between.squares += batch.times * (batch.replay_ms - level).powi(2);
@@ -69,8 +69,8 @@ impl Content {
         }
         // Cached batches are a small random sample. If their live compute differs from the usual by more
         // than chance explains, the loop was in another state, and the batches are not the reason.
-        let unusual = (usual_ms - mean_of(&batches, |batch| batch.live_ms)).abs();
-        let squares = mean(&pairs.iter().map(|(x, _)| x * x).collect::<Vec<_>>());
+        let unusual = (usual_ms - mean_of(batches.iter().map(|batch| batch.live_ms))).abs();
+        let squares = mean_of(pairs.iter().map(|(x, _)| x * x));
         let by_chance = unusual <= CHANCE * (squares / batches.len() as f64).sqrt();
         let slope = if by_chance {
             clear_slope(&pairs, between.freedom)
@@ -103,10 +103,6 @@ impl Spread {
     fn variance(&self) -> f64 {
         self.squares / self.freedom
     }
-}
-
-fn mean_of(batches: &[CachedBatch], part: impl Fn(&CachedBatch) -> f64) -> f64 {
-    mean(&batches.iter().map(part).collect::<Vec<_>>())
 }
 
 /// The batches of one replay window that were timed both live and replayed.

@@ -4,7 +4,7 @@
 //! effects: Searle, Casella and `McCulloch`, "Variance Components", 1992, ch. 3; its ratio is the squared
 //! Birge ratio, Physical Review 40, 1932).
 
-use crate::analysis::statistics::{block_means, mean};
+use crate::statistics::{block_means, mean};
 
 /// Longest run of steps with one level. A longer window is cut into runs of about that length.
 const PIECE: usize = 64;
@@ -77,7 +77,7 @@ pub(super) fn pieces_of(window: &[f64], block: usize) -> impl Iterator<Item = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::statistics::bootstrap::Rng;
+    use crate::statistics::bootstrap::Rng;
 
     fn windows(levels: &[f64], rng: &mut Rng) -> Vec<Vec<f64>> {
         levels

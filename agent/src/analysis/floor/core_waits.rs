@@ -20,9 +20,9 @@
 
 use super::kept_steps::{ms, times_ms};
 use crate::analysis::resources::CoresInUse;
-use crate::analysis::statistics::{mean, variance};
 use crate::model::record::Phase;
 use crate::model::{ThreadReading, Window, WindowStep};
+use crate::statistics::{mean, variance};
 
 /// Prior standard deviation of the factor.
 const UNSURE: f64 = 0.5;

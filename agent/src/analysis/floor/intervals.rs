@@ -1,8 +1,8 @@
 //! Intervals of the floor and the headspace, by resampling.
 
 use super::drift::Levels;
-use crate::analysis::statistics::bootstrap::{self, Blocks, Rng};
 use crate::model::record::Estimate;
+use crate::statistics::bootstrap::{self, Blocks, Rng};
 
 /// Number of resampled headspaces per interval. The ends of the interval are then accurate to a tenth of
 /// its width.

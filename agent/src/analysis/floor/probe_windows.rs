@@ -7,10 +7,10 @@ use super::asynchronous_device::whole_periods;
 use super::between_windows::Between;
 use super::core_waits;
 use super::kept_steps::{Kept, long_replay, ms, times_ms};
-use crate::analysis::statistics::steady_state::change_point;
-use crate::analysis::statistics::{block_means, mean, variance};
 use crate::model::record::Phase;
 use crate::model::{Window, WindowStep};
+use crate::statistics::steady_state::change_point;
+use crate::statistics::{block_means, mean, variance};
 
 /// Number of steps that the change-point rule averages to one value.
 const BLOCK: usize = 4;

@@ -1,9 +1,9 @@
 //! Where the steady state of a loop begins.
 
 use crate::analysis::findings::Finding;
-use crate::analysis::statistics::steady_state::{self, LEAST_WARMUP};
-use crate::analysis::statistics::{block_means, mean};
 use crate::model::step_series::StepSeries;
+use crate::statistics::steady_state::{self, LEAST_WARMUP};
+use crate::statistics::{block_means, mean};
 
 /// Steps in one block of the change-point search.
 const BLOCK: usize = 5;
