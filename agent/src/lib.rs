@@ -16,6 +16,7 @@
 pub mod analysis;
 pub mod batch_source;
 pub mod delivery;
+mod lock;
 pub mod model;
 pub mod notice;
 pub mod port;

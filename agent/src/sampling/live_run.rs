@@ -2,7 +2,7 @@
 //!
 //! The sampler shares it with the threads that register loops and request reports.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use super::loops::LoopEntry;
@@ -10,6 +10,7 @@ use crate::analysis::attribution::Attribution;
 use crate::analysis::resources::{CoresInUse, cores_in_use};
 use crate::analysis::stacks::{StackTimes, stacks_record};
 use crate::analysis::summary::{LoopFacts, RunFacts, summarise};
+use crate::lock::lock;
 use crate::model::record::{
     BatchRecord, Dropped, EndRecord, GpuRecord, ProbeRecord, RunState, StacksRecord, SummaryRecord,
 };
@@ -277,8 +278,4 @@ impl LiveRun {
         });
         (summary_record(&summary), probes.collect())
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,11 +4,12 @@
 //! and makes the probe's record.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use crate::analysis::floor::{self, FloorAnalysis};
 use crate::analysis::probe_result::{ProbeResult, ProbeStatus};
 use crate::analysis::resources::CoresInUse;
+use crate::lock::lock;
 use crate::model::record::{BatchRecord, LoaderRecord, ProbeRecord, Role};
 use crate::model::{CacheFacts, Mode, Window};
 use crate::recording::Recorder;
@@ -73,7 +74,7 @@ impl LoopEntry {
     }
 
     fn probe(&self) -> MutexGuard<'_, ProbeProgress> {
-        self.probe.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.probe)
     }
 
     /// Adds a complete window of the probe. The training thread calls it, once for each window.

@@ -167,7 +167,7 @@ impl Sampler {
             .filter_map(|e| e.take_probe(last, || self.live_run.cores_in_use(e, at)))
             .inspect(log_probe);
         bodies.extend(probes.map(RecordBody::Probe));
-        let notices = self.live_run.notice_log.take();
+        let notices = self.live_run.notice_log.take_records();
         bodies.extend(notices.into_iter().map(RecordBody::Notice));
         bodies.extend(self.stacks_if_due(last));
         let summary = (last || self.summary_is_due(&loops)).then(|| self.summary(at, last));
