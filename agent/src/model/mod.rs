@@ -10,6 +10,7 @@ pub mod log_target;
 pub mod metric;
 pub mod mode;
 pub mod options;
+mod point_time;
 pub mod ranks;
 pub mod reading;
 pub mod reading_series;
