@@ -161,8 +161,8 @@ fn run(rng: &mut Rng, noise: Noise, ticks: u32, step_ms: f64) -> Measured {
         loop_name: Some("train".to_owned()),
         steps: steps_so_far,
         steady_steps: steps_so_far - 20,
-        cpu_utilization_pct: Some(100.0 * (others.cores + 0.5) / others.usable),
         resources: ResourcesRecord {
+            others_cores: Some(others.cores),
             cores_used: Some(0.5),
             cores_usable: Some(others.usable),
             runnable_threads: Some(others.runnable),
