@@ -25,6 +25,11 @@ use crate::statistics::precision::{Known, interval, ratio};
 use crate::statistics::standard_error;
 use crate::statistics::steady_state::{LEAST_STEADY, LEAST_WARMUP};
 
+/// Loops run within the same steps if this part of their known epoch time overlaps...
+const OVERLAP: f64 = 0.5;
+/// ...and if the other loop takes at least this share of the main loop's steps.
+const STEPS_BESIDE: f64 = 0.5;
+
 /// One loop's share of the run.
 #[derive(Debug, Clone, Default)]
 pub struct LoopFacts {
@@ -183,7 +188,7 @@ fn waits_beside_pct(loops: &[LoopFacts], main: &LoopFacts) -> f64 {
         other.name != main.name
             && !secondary
             && !other.without_loader
-            && 2 * other.steps >= main.steps
+            && other.steps as f64 >= STEPS_BESIDE * main.steps as f64
             && go_on_together(&other.spans_s, &main.spans_s)
     };
     let waits = loops
@@ -207,7 +212,7 @@ fn go_on_together(spans: &[(f64, f64)], others: &[(f64, f64)]) -> bool {
     let length = |spans: &[(f64, f64)]| spans.iter().map(|(from, to)| to - from).sum::<f64>();
     // Only the first epochs of each loop are kept. The shorter record is complete.
     let known = length(spans).min(length(others));
-    known > 0.0 && spans.iter().map(overlap).sum::<f64>() >= 0.5 * known
+    known > 0.0 && spans.iter().map(overlap).sum::<f64>() >= OVERLAP * known
 }
 
 /// The summary of a run.

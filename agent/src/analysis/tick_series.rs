@@ -100,7 +100,7 @@ struct Bucket {
     stages: BTreeMap<String, StagePart>,
     /// The last reading of the thread that receives the batches: its time in seconds since the run began,
     /// and the seconds that the thread had waited for a core until then.
-    looked: Option<(f64, f64)>,
+    core_wait: Option<(f64, f64)>,
 }
 
 /// The steps of one loop, by the origin of their batches. Steps during settling are in neither phase.
@@ -149,7 +149,7 @@ impl<'a> StepSelection<'a> {
     ///
     /// If a run did not finish normally, its last summary is older than its last ticks. The summary then
     /// does not determine which steps are the last ones, and all steps after the first 20 count.
-    pub fn of(summary: &'a SummaryRecord) -> Self {
+    pub fn from_summary(summary: &'a SummaryRecord) -> Self {
         let finished = summary.state == RunState::Finished;
         // With a floor, `wait_ms` is the wait of the probe's live windows.
         let wait_ms = summary.wait_ms.filter(|_| summary.floor_step_ms.is_none());
@@ -172,7 +172,7 @@ pub struct Steady<'a> {
     /// The steady steps of the bucket in which warm-up ends, if it ends inside one.
     begun: Option<LoopPart>,
     /// The last reading, before those buckets, of the thread that receives the batches.
-    looked_before: Option<(f64, f64)>,
+    core_wait_before: Option<(f64, f64)>,
     name: &'a str,
     replay: bool,
 }
@@ -226,13 +226,13 @@ impl TickSeries {
         let steady = Steady {
             buckets,
             begun: None,
-            looked_before: before.iter().rev().find_map(|bucket| bucket.looked),
+            core_wait_before: before.iter().rev().find_map(|bucket| bucket.core_wait),
             name,
             replay: selection.replay,
         };
         let begun = before.last().and_then(part).filter(|_| left > 0);
-        let rest = |of: Quantity, seconds: Option<f64>| {
-            Some(seconds? * 1e3 - steady.distribution(of).sum_nanos() as f64 / 1e6)
+        let rest = |quantity: Quantity, seconds: Option<f64>| {
+            Some(seconds? * 1e3 - steady.distribution(quantity).sum_nanos() as f64 / 1e6)
         };
         Some(Steady {
             begun: begun.map(|part| {
@@ -249,7 +249,7 @@ impl Bucket {
         // While batches come from a cache, the stages run at another pace.
         let stages_count = tick.loops.iter().all(|entry| entry.phase == Phase::Live);
         for entry in &tick.loops {
-            let Some(phases) = of_name(&mut self.loops, &entry.name) else {
+            let Some(phases) = entry_by_name(&mut self.loops, &entry.name) else {
                 continue;
             };
             if stages_count {
@@ -262,9 +262,9 @@ impl Bucket {
             }
         }
         let waited = tick.waited_for_core_s;
-        self.looked = waited.map(|s| (tick.at_s, s)).or(self.looked);
+        self.core_wait = waited.map(|s| (tick.at_s, s)).or(self.core_wait);
         for stage in tick.stages.iter().filter(|_| stages_count) {
-            let Some(part) = of_name(&mut self.stages, &stage.name) else {
+            let Some(part) = entry_by_name(&mut self.stages, &stage.name) else {
                 continue;
             };
             part.calls += stage.calls;
@@ -273,7 +273,7 @@ impl Bucket {
     }
 
     fn merge(&mut self, other: Self) {
-        self.looked = other.looked.or(self.looked);
+        self.core_wait = other.core_wait.or(self.core_wait);
         for (name, phases) in other.loops {
             let own = self.loops.entry(name).or_default();
             own.live.merge(&phases.live);
@@ -289,7 +289,10 @@ impl Bucket {
 }
 
 /// Returns the entry called `name`, and creates it if there is room.
-fn of_name<'a, T: Default>(all: &'a mut BTreeMap<String, T>, name: &str) -> Option<&'a mut T> {
+fn entry_by_name<'a, T: Default>(
+    all: &'a mut BTreeMap<String, T>,
+    name: &str,
+) -> Option<&'a mut T> {
     if !all.contains_key(name) {
         if all.len() >= MOST_NAMES {
             return None;
@@ -319,7 +322,7 @@ impl LoopPart {
     fn last_of(&self, steps: u64, step_ms: Option<f64>, wait_ms: Option<f64>) -> Self {
         let all_steps = self.step.count().max(1);
         let share = |count: u64| (count.saturating_mul(steps) + all_steps / 2) / all_steps;
-        let of = |all: &Distribution, ms: Option<f64>| {
+        let last = |all: &Distribution, ms: Option<f64>| {
             let few = all.thinned(share(all.count()));
             let most = all.max_ms().unwrap_or(0.0) * few.count() as f64;
             match ms.filter(|ms| *ms > 0.0 && *ms <= most) {
@@ -327,10 +330,10 @@ impl LoopPart {
                 None => few,
             }
         };
-        let (step, wait) = (of(&self.step, step_ms), of(&self.wait, wait_ms));
+        let (step, wait) = (last(&self.step, step_ms), last(&self.wait, wait_ms));
         let compute_ms = step.sum_nanos() as f64 / 1e6 - wait.sum_nanos() as f64 / 1e6;
         Self {
-            compute: of(&self.compute, Some(compute_ms)),
+            compute: last(&self.compute, Some(compute_ms)),
             step,
             wait,
             batches: share(self.batches),
@@ -374,16 +377,17 @@ impl<'a> Steady<'a> {
     }
 
     /// The distribution of all durations.
-    pub fn distribution(&self, of: Quantity) -> Distribution {
+    pub fn distribution(&self, quantity: Quantity) -> Distribution {
         let mut all = Distribution::default();
-        self.parts().for_each(|part| all.merge(part.of(of)));
+        self.parts()
+            .for_each(|part| all.merge(part.durations(quantity)));
         all
     }
 
     /// The mean in milliseconds, with its uncertainty.
-    pub fn mean_ms(&self, of: Quantity) -> Option<Known> {
+    pub fn mean_ms(&self, quantity: Quantity) -> Option<Known> {
         let parts = self.parts().map(|part| {
-            let d = part.of(of);
+            let d = part.durations(quantity);
             (d.count() as f64, d.sum_nanos() as f64 / 1e6)
         });
         ratio(&parts.collect::<Vec<_>>())
@@ -392,9 +396,9 @@ impl<'a> Steady<'a> {
     /// Share of time that the thread that receives the batches waited for a core, between the first and the
     /// last reading around the steady state; `None` without such readings.
     pub fn waiting_for_core(&self) -> Option<f64> {
-        let mut looks = self.buckets.iter().filter_map(|bucket| bucket.looked);
-        let (begin, before) = self.looked_before.or_else(|| looks.next())?;
-        let (end, after) = looks.next_back()?;
+        let mut readings = self.buckets.iter().filter_map(|bucket| bucket.core_wait);
+        let (begin, before) = self.core_wait_before.or_else(|| readings.next())?;
+        let (end, after) = readings.next_back()?;
         (end > begin).then(|| ((after - before) / (end - begin)).max(0.0))
     }
 
@@ -441,7 +445,7 @@ impl<'a> Steady<'a> {
 }
 
 impl LoopPart {
-    fn of(&self, quantity: Quantity) -> &Distribution {
+    fn durations(&self, quantity: Quantity) -> &Distribution {
         match quantity {
             Quantity::Step => &self.step,
             Quantity::Wait => &self.wait,
@@ -511,7 +515,9 @@ mod tests {
             ..SummaryRecord::default()
         };
 
-        let steady = series.steady(&StepSelection::of(&summary)).unwrap();
+        let steady = series
+            .steady(&StepSelection::from_summary(&summary))
+            .unwrap();
 
         let of = |quantity| steady.distribution(quantity);
         assert_eq!(of(Quantity::Step).count(), 45);
@@ -534,10 +540,16 @@ mod tests {
             ..summary.clone()
         };
 
-        let killed = series.steady(&StepSelection::of(&summary)).unwrap();
+        let killed = series
+            .steady(&StepSelection::from_summary(&summary))
+            .unwrap();
 
         assert_eq!(killed.distribution(Quantity::Step).count(), 80);
-        assert!(series.steady(&StepSelection::of(&finished)).is_none());
+        assert!(
+            series
+                .steady(&StepSelection::from_summary(&finished))
+                .is_none()
+        );
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    pub(crate) fn of(windows: &[Vec<f64>], length: usize) -> Self {
+    pub(crate) fn from_windows(windows: &[Vec<f64>], length: usize) -> Self {
         let total: usize = windows.iter().map(Vec::len).sum();
         let draws = (total / length.max(1)).max(2);
         let means: Vec<f64> = windows
@@ -143,7 +143,7 @@ mod tests {
                 x
             })
             .collect();
-        let blocks = Blocks::of(&[series], 40);
+        let blocks = Blocks::from_windows(&[series], 40);
         let deviations: Vec<f64> = (0..2000).map(|_| blocks.deviation(&mut rng)).collect();
         let truth = (1.0 / 12.0 / f64::from(n)).sqrt() / (1.0 - r);
         let ratio = crate::statistics::variance(&deviations).sqrt() / truth;
