@@ -84,8 +84,7 @@ fn read_a_run_of_several_ranks(bencher: Bencher<'_, '_>) {
     bencher.counter(bytes(folder)).bench_local(|| {
         let mut series = TickSeries::default();
         Run::read_with(folder, &mut |seen| match seen {
-            Seen::Tick(tick) => series.add_tick(tick),
-            Seen::Record(body) => series.add_record(body),
+            Seen::Tick(tick) => series.add_read(tick),
             Seen::Rank(_) => series = TickSeries::default(),
         })
         .unwrap()

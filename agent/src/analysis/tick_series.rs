@@ -181,13 +181,13 @@ impl TickSeries {
     /// Adds the next record of the run. Ticks extend the series; the other records select the main loop.
     pub fn add_record(&mut self, body: &RecordBody) {
         match body {
-            RecordBody::Tick(tick) => self.add_tick(&tick.into()),
+            RecordBody::Tick(tick) => self.add_read(&tick.into()),
             _ => self.main_loop.add_record(body),
         }
     }
 
     /// Adds the next tick, reduced to the fields that a series needs.
-    pub fn add_tick(&mut self, tick: &SeriesTick<'_>) {
+    pub fn add_read(&mut self, tick: &SeriesTick<'_>) {
         for entry in &tick.loops {
             let seconds = entry.step.sum_ms / 1e3;
             self.main_loop.add_steps(&entry.name, entry.steps, seconds);

@@ -29,8 +29,7 @@ impl Read {
         let mut measured = Measured::default();
         let mut series = TickSeries::default();
         let run = Run::read_with(path, &mut |seen| match seen {
-            Seen::Tick(tick) => series.add_tick(tick),
-            Seen::Record(body) => series.add_record(body),
+            Seen::Tick(tick) => series.add_read(tick),
             Seen::Rank(rank) => {
                 measured.add_rank(rank.last_summary(), &std::mem::take(&mut series));
             }

@@ -38,8 +38,7 @@ impl FoundRun {
         let mut series = TickSeries::default();
         let run = if several {
             Run::read_with(path, &mut |seen| match seen {
-                Seen::Tick(tick) => series.add_tick(tick),
-                Seen::Record(body) => series.add_record(body),
+                Seen::Tick(tick) => series.add_read(tick),
                 Seen::Rank(rank) => add(&mut ranks, rank, &std::mem::take(&mut series)),
             })?
         } else {

@@ -82,8 +82,6 @@ pub struct RankRun {
 pub enum Seen<'a> {
     /// A tick of the rank that is being read, in order.
     Tick(&'a SeriesTick<'a>),
-    /// Another record of that rank, in order.
-    Record(&'a RecordBody),
     /// A rank is complete. The ticks since the previous rank belong to it.
     Rank(&'a RankRun),
 }
@@ -239,11 +237,7 @@ impl RankRun {
                 None => records.next(),
             };
             let Some(record) = next else { break };
-            let record = record.map_err(cannot_read(path))?;
-            if let Some(watch) = watch {
-                watch(Seen::Record(&record.body));
-            }
-            self.take(record);
+            self.take(record.map_err(cannot_read(path))?);
         }
         self.tally += records.tally();
         self.files.push(path.to_path_buf());
