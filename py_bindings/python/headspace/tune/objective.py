@@ -7,7 +7,7 @@ several runs is also at least as wide as their spread implies.
 Two runs alone hardly show how much runs differ (Student's t with one degree of freedom is 12.7). So
 their spread is pooled with that of all other configurations that were run again, and with the runs' own
 intervals (moderated t: Smyth, "Linear models and empirical Bayes methods", SAGMB 3(1), 2004; as in
-`statistics/precision.rs`).
+`analysis/statistics/precision.rs`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ UNKNOWN_SHARE = 0.1
 
 #: Degrees of freedom that one run's own interval counts for in the spread between runs. They are few,
 #: since the interval does not contain the effect of other programs on the next run (`FREEDOM_OF_OTHERS`
-#: in `statistics/precision.rs`).
+#: in `analysis/statistics/precision.rs`).
 ASSUMED = 3
 
 
