@@ -52,7 +52,7 @@ fn read_together(bencher: Bencher<'_, '_>, ranks: u32) {
         for rank in 0..ranks {
             let mut series = TickSeries::default();
             for tick in &some[rank as usize % some.len()] {
-                series.add(tick);
+                series.add_read(&tick.into());
             }
             together.add(rank, Some(ranks), Some(&summary), &series);
         }

@@ -16,11 +16,13 @@
 pub mod analysis;
 pub mod batch_source;
 pub mod delivery;
+mod lock;
 pub mod model;
 pub mod notice;
 pub mod port;
 pub mod recording;
 pub mod runtime;
 pub mod sampling;
+pub mod statistics;
 pub mod testing;
 pub mod wording;

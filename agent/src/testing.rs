@@ -1,8 +1,9 @@
 //! Test doubles, public so that adapters and users' own tests can use them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::lock::lock;
 use crate::model::record::{NoticeRecord, RecordBody, SCHEMA, Severity};
 use crate::model::{Reading, Record};
 use crate::port::{Clock, CollectError, Collector, ExportError, Exporter};
@@ -30,13 +31,13 @@ pub struct ManualClock(Arc<Mutex<Duration>>);
 impl ManualClock {
     /// Advances the clock.
     pub fn advance(&self, by: Duration) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) += by;
+        *lock(&self.0) += by;
     }
 }
 
 impl Clock for ManualClock {
     fn now(&self) -> Duration {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.0)
     }
 
     fn unix_nanos(&self) -> u64 {
@@ -51,10 +52,7 @@ pub struct Kept(Arc<Mutex<Vec<Record>>>);
 impl Kept {
     /// All records so far.
     pub fn records(&self) -> Vec<Record> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        lock(&self.0).clone()
     }
 }
 
@@ -64,10 +62,7 @@ impl Exporter for Kept {
     }
 
     fn export(&mut self, records: &[Record]) -> Result<(), ExportError> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .extend_from_slice(records);
+        lock(&self.0).extend_from_slice(records);
         Ok(())
     }
 }

@@ -7,12 +7,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use headspace::{Context, EXIT_OK, EXIT_SLOWER, EXIT_USAGE};
-use headspace_agent::analysis::statistics::bootstrap::Rng;
 use headspace_agent::model::record::{
     EndCause, EndRecord, LoopTick, RunRecord, RunState, SCHEMA, StageTick, SummaryRecord,
     TickRecord,
 };
 use headspace_agent::model::{Distribution, Record, RecordBody};
+use headspace_agent::statistics::bootstrap::Rng;
 use headspace_collectors::catalog::Settings;
 use headspace_exporters::encode::json_lines::encode;
 use headspace_exporters::run_folder::rank_path;

@@ -4,9 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use headspace_agent::analysis::main_loop::MainLoop;
 use headspace_agent::analysis::tick_series::{Quantity, StepSelection, TickSeries};
-use headspace_agent::model::record::RecordBody;
 use headspace_exporters::encode::json_lines;
 use headspace_exporters::run_folder::{self, ReadError};
 use pyo3::exceptions::PyOSError;
@@ -20,8 +18,7 @@ pub(crate) struct Follower {
 
 struct State {
     follower: run_folder::Follower,
-    /// Rank 0's.
-    main_loop: MainLoop,
+    /// Of rank 0.
     series: TickSeries,
 }
 
@@ -42,7 +39,6 @@ impl Follower {
         Ok(Self {
             state: Mutex::new(State {
                 follower,
-                main_loop: MainLoop::default(),
                 series: TickSeries::default(),
             }),
         })
@@ -57,7 +53,7 @@ impl Follower {
     /// Name of rank 0's main loop, from the records read so far.
     #[getter]
     fn main_loop(&self) -> Option<String> {
-        self.state().main_loop.name().map(ToOwned::to_owned)
+        self.state().series.main_loop().map(ToOwned::to_owned)
     }
 
     /// The mean live step of rank 0's main loop after warm-up in milliseconds, its standard error, and the
@@ -65,10 +61,7 @@ impl Follower {
     #[getter]
     fn steady_step(&self) -> Option<(f64, Option<f64>, u64)> {
         let state = self.state();
-        let steady = state.series.steady(&StepSelection {
-            loop_name: state.main_loop.name(),
-            ..StepSelection::default()
-        })?;
+        let steady = state.series.steady(&StepSelection::default())?;
         let step = steady.mean_ms(Quantity::Step)?;
         let steps = steady.distribution(Quantity::Step).count();
         Some((step.mean, step.error, steps))
@@ -84,16 +77,12 @@ impl Follower {
             let mut state = self.state();
             let polled = state.follower.poll().map_err(os_error)?;
             if polled.another_run {
-                state.main_loop = MainLoop::default();
                 state.series = TickSeries::default();
             }
             let mut records = Vec::with_capacity(polled.records.len());
             for (rank, record) in &polled.records {
                 if *rank == 0 {
-                    state.main_loop.add_record(&record.body);
-                    if let RecordBody::Tick(tick) = &record.body {
-                        state.series.add(tick);
-                    }
+                    state.series.add_record(&record.body);
                 }
                 let mut line = Vec::new();
                 json_lines::encode(record, &mut line)?;

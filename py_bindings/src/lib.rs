@@ -59,10 +59,10 @@ mod _native {
     const LEAST_PROBE_STEPS: u32 = headspace_agent::batch_source::probe_plan::LEAST_TOTAL;
 
     #[pymodule_export]
-    const FREEDOM: f64 = headspace_agent::analysis::statistics::FREEDOM;
+    const FREEDOM: f64 = headspace_agent::statistics::FREEDOM;
 
     #[pymodule_export]
-    const RUN_TO_RUN: f64 = headspace_agent::analysis::statistics::precision::RUN_TO_RUN;
+    const RUN_TO_RUN: f64 = headspace_agent::statistics::precision::RUN_TO_RUN;
 
     /// The version of the wheel.
     #[pymodule_export]

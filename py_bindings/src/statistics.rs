@@ -1,7 +1,7 @@
 //! Statistics of the agent for `headspace tune`.
 
-use headspace_agent::analysis::statistics;
-use headspace_agent::analysis::statistics::precision::{Known, interval};
+use headspace_agent::statistics;
+use headspace_agent::statistics::precision::{Known, interval};
 use pyo3::prelude::*;
 
 #[pyfunction]

@@ -8,13 +8,13 @@
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
 use headspace_agent::analysis::compare::{Measured, Side, compare};
-use headspace_agent::analysis::statistics::bootstrap::Rng;
 use headspace_agent::analysis::tick_series::TickSeries;
-use headspace_agent::model::Distribution;
 use headspace_agent::model::comparison::{ComparisonVerdict, Gate, JudgedBy};
 use headspace_agent::model::record::{
     LoopTick, ResourcesRecord, RunState, SummaryRecord, TickRecord,
 };
+use headspace_agent::model::{Distribution, RecordBody};
+use headspace_agent::statistics::bootstrap::Rng;
 
 /// How a machine disturbs a run.
 #[derive(Clone, Copy)]
@@ -141,7 +141,7 @@ fn run(rng: &mut Rng, noise: Noise, ticks: u32, step_ms: f64) -> Measured {
             compute.record(nanos(0.7 * ms));
         }
         let steps = step.count();
-        series.add(&TickRecord {
+        series.add_record(&RecordBody::Tick(TickRecord {
             loops: vec![LoopTick {
                 name: "train".to_owned(),
                 first_step: steps_so_far,
@@ -152,7 +152,7 @@ fn run(rng: &mut Rng, noise: Noise, ticks: u32, step_ms: f64) -> Measured {
                 ..LoopTick::default()
             }],
             ..TickRecord::default()
-        });
+        }));
         steps_so_far += steps;
     }
     let summary = SummaryRecord {
@@ -161,8 +161,8 @@ fn run(rng: &mut Rng, noise: Noise, ticks: u32, step_ms: f64) -> Measured {
         loop_name: Some("train".to_owned()),
         steps: steps_so_far,
         steady_steps: steps_so_far - 20,
-        cpu_utilization_pct: Some(100.0 * (others.cores + 0.5) / others.usable),
         resources: ResourcesRecord {
+            others_cores: Some(others.cores),
             cores_used: Some(0.5),
             cores_usable: Some(others.usable),
             runnable_threads: Some(others.runnable),

@@ -81,17 +81,20 @@ const PYTHON_CRATE: &str = "headspace-py";
 
 /// The agent's modules, lowest first, each with the modules it may name besides itself.
 const AGENT_MODULES: &[(&str, &[&str])] = &[
+    ("lock", &[]),
     ("model", &[]),
-    ("notice", &["model"]),
+    ("notice", &["lock", "model"]),
     ("port", &["model", "notice"]),
-    ("recording", &["model", "notice", "port"]),
-    ("batch_source", &["model", "notice", "port"]),
-    ("analysis", &["model", "notice", "port"]),
-    ("wording", &["model", "analysis"]),
-    ("delivery", &["model", "notice", "port"]),
+    ("recording", &["lock", "model", "notice", "port"]),
+    ("statistics", &["model"]),
+    ("batch_source", &["model", "notice", "port", "statistics"]),
+    ("analysis", &["model", "notice", "port", "statistics"]),
+    ("wording", &["model", "statistics", "analysis"]),
+    ("delivery", &["lock", "model", "notice", "port"]),
     (
         "sampling",
         &[
+            "lock",
             "model",
             "notice",
             "port",
@@ -105,6 +108,7 @@ const AGENT_MODULES: &[(&str, &[&str])] = &[
     (
         "runtime",
         &[
+            "lock",
             "model",
             "notice",
             "port",
@@ -119,6 +123,7 @@ const AGENT_MODULES: &[(&str, &[&str])] = &[
     (
         "testing",
         &[
+            "lock",
             "model",
             "notice",
             "port",

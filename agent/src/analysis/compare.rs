@@ -15,15 +15,15 @@ pub use self::conclusion::{
     Conclusion, Difference, LimitConclusion, Remedy, conclude, conclude_limit,
 };
 pub use self::measured::Measured;
-use super::statistics::precision::{
-    Allowance, Known, RUN_TO_RUN, difference, relative_difference, runs_needed,
-};
 use super::tick_series::Quantity;
 use crate::model::Distribution;
 use crate::model::comparison::{
     Change, ComparisonRecord, ComparisonVerdict, Gate, JudgedBy, SCHEMA, SideRecord, StageChange,
 };
 use crate::model::record::Estimate;
+use crate::statistics::precision::{
+    Allowance, Known, RUN_TO_RUN, difference, relative_difference, runs_needed,
+};
 
 /// If batch sizes differ by more than this share, runs are compared per sample.
 const SAME_SIZE: f64 = 0.005;
@@ -102,7 +102,7 @@ pub fn compare(a: &Side, b: &Side, limit_pct: Option<f64>) -> Comparison {
         _ => false,
     };
     let undisturbed = (a.undisturbed(by_sample), b.undisturbed(by_sample));
-    let undisturbed_ms = if a.others().max(b.others()) > NOTABLE {
+    let undisturbed_ms = if a.cores_of_other_programs().max(b.cores_of_other_programs()) > NOTABLE {
         relative(&undisturbed.0, &undisturbed.1)
     } else {
         Change::default()
@@ -200,8 +200,11 @@ impl Side {
     }
 
     /// The largest share of the cores that other programs used in one of the side's runs.
-    fn others(&self) -> f64 {
-        self.runs.iter().map(Measured::others).fold(0.0, f64::max)
+    fn cores_of_other_programs(&self) -> f64 {
+        self.runs
+            .iter()
+            .map(Measured::cores_of_other_programs)
+            .fold(0.0, f64::max)
     }
 
     fn floors(&self) -> Knowns {
@@ -328,7 +331,7 @@ fn notes(a: &Side, b: &Side, judged_by: JudgedBy, has_interval: bool) -> Vec<Not
         }
     }
     let all = || a.runs.iter().chain(&b.runs);
-    let others = a.others().max(b.others());
+    let others = a.cores_of_other_programs().max(b.cores_of_other_programs());
     if has_interval && others > NOTABLE {
         let is_left_out = matches!(
             judged_by,

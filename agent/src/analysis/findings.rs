@@ -3,6 +3,7 @@
 //! A finding is a measurement above a threshold, from which it can affect the step time. Attribution
 //! determines which stage a finding slows and what a remedy would gain.
 
+use super::floor::{FloorWarning, NoHeadspace};
 use super::thresholds::Thresholds;
 use super::thresholds::findings::{
     DECODERS_BUSY_PCT, IO_PRESSURE_PCT, MEMORY_PRESSURE_PCT, OTHERS_MEMORY_PCT, REDUCED_CLOCKS_PCT,
@@ -79,13 +80,13 @@ pub enum Finding {
     },
     /// The probe gave no number.
     NoHeadspace {
-        /// The reason, as in the probe's record.
-        reason: String,
+        /// The reason.
+        reason: NoHeadspace,
     },
     /// The probe's number is less certain than its steps alone say.
     UnsteadyProbe {
-        /// The reason, as in the probe's record.
-        warning: String,
+        /// The reasons. At least one.
+        warnings: Vec<FloorWarning>,
     },
     /// Calls of a stage ended in exceptions.
     CallsFail {

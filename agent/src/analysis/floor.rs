@@ -6,7 +6,7 @@
 //!
 //! **Interval.** Both series are resampled in moving blocks within their windows. If the cached batches
 //! differ from each other, batches are resampled instead of steps, because the batches are the sample.
-//! Deviations are expanded for the number of blocks (see [`bootstrap`](super::statistics::bootstrap)).
+//! Deviations are expanded for the number of blocks (see [`bootstrap`](crate::statistics::bootstrap)).
 //! Random levels add the remaining differences between windows, live and in replay (see `drift`). The
 //! interval holds the middle 95 % of 1000 resampled headspaces.
 //!
@@ -70,10 +70,10 @@ use self::intervals::{Draw, intervals};
 use self::kept_steps::Kept;
 pub use self::probe_windows::{Unused, WindowAnalysis};
 use super::resources::CoresInUse;
-use super::statistics::bootstrap::Blocks;
-use super::statistics::mean;
 use crate::model::Window;
 use crate::model::record::{Estimate, FloorRecord, Phase};
+use crate::statistics::bootstrap::Blocks;
+use crate::statistics::mean;
 
 /// Approximate number of blocks in a series, and the shortest and longest block in steps. There are enough
 /// blocks to estimate their variance, and blocks are longer than the correlation of most loaders.
@@ -93,6 +93,9 @@ const OVERSUBSCRIBED: f64 = 0.2;
 const WIDEST: f64 = 25.0;
 /// Below this share of the live step, a step in replay may be only a launch on a device.
 const NEXT_TO_NOTHING: f64 = 0.05;
+/// If contention relief is at least this share of the gain, the short step has that reason, and no launch
+/// needs to explain it.
+const MOSTLY_CONTENTION: f64 = 0.5;
 /// The method does not apply if the whole interval is below this headspace, in percent.
 const SLOWER: f64 = -1.0;
 
@@ -196,8 +199,8 @@ pub struct FloorAnalysis {
 /// Estimates the floor and the headspace. The function is deterministic. `cores` is the mean number of
 /// cores in use since the loop began, if known.
 pub fn estimate(windows: &[Window], cores: Option<CoresInUse>) -> FloorAnalysis {
-    let undisturbed = core_waits::take_out(windows, cores);
-    let (kept, records) = probe_windows::select(&undisturbed.windows, windows);
+    let undisturbed = core_waits::subtract_waits_by_others(windows, cores);
+    let (kept, records) = probe_windows::select_steps(&undisturbed.windows, windows);
     let (result, warnings) = match evaluate(&undisturbed, &kept) {
         Ok((floor, warnings)) => (Ok(floor), warnings),
         Err(reason) => (Err(reason), Vec::new()),
@@ -220,7 +223,7 @@ struct Series {
 }
 
 impl Series {
-    fn of(kept: &[Kept<'_>], phase: Phase) -> Self {
+    fn from_kept(kept: &[Kept<'_>], phase: Phase) -> Self {
         let kept: Vec<&Kept<'_>> = kept.iter().filter(|window| window.phase == phase).collect();
         let windows: Vec<Vec<f64>> = kept.iter().map(|window| window.step_ms()).collect();
         let steps: usize = windows.iter().map(Vec::len).sum();
@@ -237,7 +240,7 @@ impl Series {
     }
 
     fn between(&self) -> Between {
-        Between::of(&self.windows, self.block)
+        Between::from_windows(&self.windows, self.block)
     }
 
     fn level(&self, unsteady: f64) -> Level {
@@ -269,8 +272,8 @@ type Found = (FloorRecord, Vec<FloorWarning>);
 
 fn evaluate(undisturbed: &Undisturbed, kept: &[Kept<'_>]) -> Result<Found, NoFloor> {
     let windows = &undisturbed.windows;
-    let live = Series::of(kept, Phase::Live);
-    let replay = Series::of(kept, Phase::Replay);
+    let live = Series::from_kept(kept, Phase::Live);
+    let replay = Series::from_kept(kept, Phase::Replay);
     require_steps(windows, &live, &replay)?;
     let between = live.between();
     let asynchrony = asynchrony(
@@ -287,35 +290,39 @@ fn evaluate(undisturbed: &Undisturbed, kept: &[Kept<'_>]) -> Result<Found, NoFlo
     // If the loop waits for its device in few steps, the times of single steps do not depend on their
     // batches.
     let waits_rarely = kept.iter().any(|window| window.period.is_some());
-    let content = Content::of(windows, kept, live.mean_compute_ms).filter(|_| !waits_rarely);
+    let content = Content::fit(windows, kept, live.mean_compute_ms).filter(|_| !waits_rarely);
     let by_batch = content.map(|content| content.floors_ms());
     let levels = Levels::fit(kept, [live.block, replay.block], undisturbed.share);
     let free_ms = by_batch.as_deref().map_or(replay.mean_ms, mean);
-    let means = Means::of(&live, &replay, free_ms, &levels, undisturbed.back_ms);
+    let means = Means::new(&live, &replay, free_ms, &levels, undisturbed.added_ms);
     let floor_blocks = match by_batch {
-        Some(floors) => Blocks::of(&[floors], 1),
-        None => Blocks::of(&replay.windows, replay.block),
+        Some(floors) => Blocks::from_windows(&[floors], 1),
+        None => Blocks::from_windows(&replay.windows, replay.block),
     };
-    let of_live = Draw {
+    let live_draw = Draw {
         mean: means.live,
-        blocks: &Blocks::of(&live.windows, live.block),
+        blocks: &Blocks::from_windows(&live.windows, live.block),
     };
-    let of_floor = Draw {
+    let floor_draw = Draw {
         mean: means.floor,
         blocks: &floor_blocks,
     };
-    let [of_live_ms, of_floor_ms] = undisturbed.unsure_ms;
-    let unsure = [of_live_ms / live.mean_ms, of_floor_ms / replay.mean_ms];
-    let intervals = intervals(&of_live, &of_floor, &levels, unsure);
+    let [live_deviation_ms, floor_deviation_ms] = undisturbed.added_deviation_ms;
+    let deviations = [
+        live_deviation_ms / live.mean_ms,
+        floor_deviation_ms / replay.mean_ms,
+    ];
+    let intervals = intervals(&live_draw, &floor_draw, &levels, deviations);
     let (gain_ms, contention_ms) = (means.gain_ms(), means.contention_ms());
     let floor = FloorRecord {
         live_ms: intervals.live_ms,
         floor_ms: intervals.floor_ms,
-        headspace_pct: believed(intervals.headspace_pct, disagree.then_some(spread_pct))?,
+        headspace_pct: require_plausible(intervals.headspace_pct, disagree.then_some(spread_pct))?,
         exposed_wait_ms: gain_ms - contention_ms,
         contention_ms,
     };
-    let idle = means.replay < NEXT_TO_NOTHING * means.live && contention_ms < 0.5 * gain_ms;
+    let idle =
+        means.replay < NEXT_TO_NOTHING * means.live && contention_ms < MOSTLY_CONTENTION * gain_ms;
     let share = undisturbed.share;
     let warnings = [
         disagree.then_some(FloorWarning::WindowsDiffer { spread_pct }),
@@ -331,14 +338,14 @@ fn require_steps(windows: &[Window], live: &Series, replay: &Series) -> Result<(
     if live.steps >= LEAST_LIVE && replay.steps >= LEAST_REPLAY {
         return Ok(());
     }
-    let of_loop = || windows.iter().filter(|window| window.phase == Phase::Live);
-    let unsettled = of_loop()
+    let live_windows = || windows.iter().filter(|window| window.phase == Phase::Live);
+    let unsettled = live_windows()
         .filter(|window| window.settled_at.is_none())
         .count();
     Err(if unsettled > 0 && replay.steps >= LEAST_REPLAY {
         NoFloor::Unsettled {
             unsettled,
-            windows: of_loop().count(),
+            windows: live_windows().count(),
         }
     } else {
         NoFloor::TooFewSteps {
@@ -359,21 +366,21 @@ struct Means {
 
 impl Means {
     /// `free_ms` is the mean step in replay, corrected for the choice of cached batches.
-    fn of(
+    fn new(
         live: &Series,
         replay: &Series,
         free_ms: f64,
         levels: &Levels,
-        back_ms: [f64; 2],
+        added_ms: [f64; 2],
     ) -> Self {
         let [live_factor, floor_factor] = levels.factors();
-        let [live_back, floor_back] = back_ms;
+        let [live_added, floor_added] = added_ms;
         Self {
-            live: live_factor * (live.mean_ms + live_back),
-            live_compute: live_factor * (live.mean_compute_ms + live_back),
-            replay: floor_factor * (replay.mean_ms + floor_back),
-            replay_compute: floor_factor * (replay.mean_compute_ms + floor_back),
-            floor: floor_factor * (free_ms + floor_back),
+            live: live_factor * (live.mean_ms + live_added),
+            live_compute: live_factor * (live.mean_compute_ms + live_added),
+            replay: floor_factor * (replay.mean_ms + floor_added),
+            replay_compute: floor_factor * (replay.mean_compute_ms + floor_added),
+            floor: floor_factor * (free_ms + floor_added),
         }
     }
 
@@ -391,7 +398,10 @@ impl Means {
 
 /// Returns the headspace if its interval is narrow enough and plausible. `spread_pct` is the spread of the
 /// live windows, if they disagree.
-fn believed(mut headspace_pct: Estimate, spread_pct: Option<f64>) -> Result<Estimate, NoFloor> {
+fn require_plausible(
+    mut headspace_pct: Estimate,
+    spread_pct: Option<f64>,
+) -> Result<Estimate, NoFloor> {
     if headspace_pct.high < SLOWER {
         return Err(NoFloor::ReplaySlower {
             pct: -headspace_pct.value,

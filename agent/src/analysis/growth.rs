@@ -29,9 +29,9 @@
 //! Two cases cannot be distinguished from a leak: a saturation whose time constant is at least half the
 //! observed time (64 % are reported), and a random walk (10 %).
 
-use super::statistics::bootstrap::expansion;
-use super::statistics::{NORMAL, block_means, mean};
 use crate::model::record::Estimate;
+use crate::statistics::bootstrap::expansion;
+use crate::statistics::{NORMAL, block_means, mean, quantile};
 
 /// Minimum number of points for a result.
 pub const FEWEST_POINTS: usize = 14;
@@ -59,6 +59,12 @@ const LEAST_CONTINUATION: f64 = 0.5;
 
 /// Minimum range of the memory within any quarter of the observed time, as a share of the line's rise.
 const LEAST_MOVE: f64 = 0.2;
+
+/// The swing around the line lies between these quantiles of the residuals: four fifths of the points.
+const SWING_QUANTILES: (f64, f64) = (0.1, 0.9);
+
+/// The part of the values that a level leaves out at each end.
+const TRIMMED: usize = 5;
 
 /// Why no growth is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +102,7 @@ pub fn growth(points: &[(f64, f64)]) -> Result<Estimate, NoGrowth> {
     let mut residuals: Vec<f64> = points.iter().map(|(x, y)| y - slope * x).collect();
     let estimate = interval(&slopes, slope, points.len(), inflation(&residuals));
     residuals.sort_by(f64::total_cmp);
-    let swing = quantile(&residuals, 0.9) - quantile(&residuals, 0.1);
+    let swing = quantile(&residuals, SWING_QUANTILES.1) - quantile(&residuals, SWING_QUANTILES.0);
     let mut levels: Vec<f64> = points.iter().map(|(_, y)| *y).collect();
     levels.sort_by(f64::total_cmp);
     let least = (LEAST_SWINGS * swing).max(LEAST_SHARE * quantile(&levels, 0.5).abs());
@@ -241,25 +247,8 @@ fn lowest(sorted: &[f64]) -> f64 {
 
 /// Mean of the sorted values without the lowest and the highest fifth.
 fn middle_mean(sorted: &[f64]) -> f64 {
-    let cut = sorted.len() / 5;
+    let cut = sorted.len() / TRIMMED;
     mean(&sorted[cut..sorted.len() - cut])
-}
-
-/// The value below which the share `share` of the sorted values lies.
-fn quantile(sorted: &[f64], share: f64) -> f64 {
-    let last = sorted.len().saturating_sub(1);
-    let place = share.clamp(0.0, 1.0) * last as f64;
-    let at = |index: f64| {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a whole number from 0 to the number of values"
-        )]
-        let index = index as usize;
-        sorted.get(index).copied().unwrap_or_default()
-    };
-    let (below, above) = (at(place.floor()), at(place.ceil()));
-    below + (above - below) * place.fract()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::analysis::statistics::bootstrap::Rng;
+use crate::statistics::bootstrap::Rng;
 
 const MIB: f64 = 1_048_576.0;
 

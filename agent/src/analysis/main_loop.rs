@@ -3,12 +3,11 @@
 //! The run selects it with all facts, and writes its name to the summaries. A reader uses the name in the
 //! last summary. Without a summary, it applies the same rule to the records.
 
-use super::statistics::steady_state::{LEAST_STEADY, LEAST_WARMUP};
 use crate::model::RecordBody;
-use crate::model::record::SummaryRecord;
+use crate::statistics::steady_state::{LEAST_STEADY, LEAST_WARMUP};
 
-/// Minimum number of steps for a result.
-const ENOUGH_STEPS: u64 = LEAST_WARMUP as u64 + LEAST_STEADY;
+/// Minimum number of steps for a result: the shortest warm-up, and the fewest steps after it.
+pub(super) const ENOUGH_STEPS: u64 = LEAST_WARMUP as u64 + LEAST_STEADY;
 
 /// Maximum number of loops, or of stages, that a reader distinguishes. A training script has fewer.
 pub(super) const MOST_NAMES: usize = 4096;
@@ -78,24 +77,20 @@ impl MainLoop {
                     candidate.probed = true;
                 }
             }
-            RecordBody::Summary(summary) => self.add_summary(summary),
+            RecordBody::Summary(summary) if summary.loop_name.is_some() => {
+                self.named_by_summary.clone_from(&summary.loop_name);
+            }
             _ => {}
         }
     }
 
-    /// Adds the steps of a loop in a tick: batches received, and their duration in seconds.
-    pub fn add_steps(&mut self, name: &str, steps: u64, seconds: f64) {
+    /// Adds the steps of a loop in a tick: batches received, and their duration in seconds. For ticks whose
+    /// records were not read completely.
+    pub(super) fn add_steps(&mut self, name: &str, steps: u64, seconds: f64) {
         if let Some(candidate) = self.candidate(name) {
             candidate.steps += steps;
             candidate.seconds += seconds;
             candidate.measurable = candidate.steps >= ENOUGH_STEPS;
-        }
-    }
-
-    /// Adds a summary, which may name the main loop.
-    pub fn add_summary(&mut self, summary: &SummaryRecord) {
-        if summary.loop_name.is_some() {
-            self.named_by_summary.clone_from(&summary.loop_name);
         }
     }
 
@@ -123,6 +118,7 @@ impl MainLoop {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::record::SummaryRecord;
 
     #[test]
     fn a_reader_selects_the_loop_with_the_most_time_until_a_summary_names_one() {
@@ -134,11 +130,14 @@ mod tests {
         assert_eq!(main.name(), Some("warm"), "5 steps make no number");
         main.add_steps("train", 100, 1.8);
         assert_eq!(main.name(), Some("train"));
-        main.add_summary(&SummaryRecord {
-            loop_name: Some("warm".into()),
-            ..SummaryRecord::default()
-        });
-        main.add_summary(&SummaryRecord::default());
+        let summary = |loop_name: Option<&str>| {
+            RecordBody::Summary(Box::new(SummaryRecord {
+                loop_name: loop_name.map(ToOwned::to_owned),
+                ..SummaryRecord::default()
+            }))
+        };
+        main.add_record(&summary(Some("warm")));
+        main.add_record(&summary(None));
         assert_eq!(
             main.name(),
             Some("warm"),

@@ -6,13 +6,13 @@ pub mod findings;
 pub mod floor;
 pub mod growth;
 pub mod main_loop;
+pub mod probe_result;
 pub mod ranks;
 #[cfg(test)]
 mod ranks_tests;
 pub mod resources;
 pub mod stacks;
 pub mod stages;
-pub mod statistics;
 pub mod summary;
 pub mod thresholds;
 pub mod tick_series;

@@ -12,17 +12,24 @@
 //! Ranks are added one at a time, and each is reduced to a few numbers. Histograms are merged. The cost is
 //! linear in the number of ranks.
 
-use super::statistics::precision::Known;
 use super::tick_series::{Quantity, StepSelection, TickSeries};
 use crate::model::Distribution;
 use crate::model::ranks::{RankCause, RankSummary, RanksRecord, SpreadRecord};
 use crate::model::record::{Estimate, RunState, SummaryRecord};
+use crate::statistics::lower_quantile;
+use crate::statistics::precision::Known;
 
 /// Minimum excess of a slow rank, as a share of the step.
 const RELEVANT: f64 = 0.02;
 
 /// If noise can hide an excess of this share of the step, the ranks do not count as balanced.
 const BLIND: f64 = 0.1;
+
+/// The fast ranks: this quantile of all ranks, so that neither one rank nor many decide it.
+const FAST: f64 = 0.25;
+
+/// If all ranks are equal, one of them is found to be slow in at most one of this many runs.
+const FALSE_FINDINGS: f64 = 40.0;
 
 /// Maximum number of missing or unfinished ranks that are listed.
 const NAMED: usize = 16;
@@ -114,7 +121,7 @@ impl Ranks {
         if summary.state == RunState::Running {
             self.unfinished.push(rank);
         }
-        let steady = series.steady(&StepSelection::of(summary));
+        let steady = series.steady(&StepSelection::from_summary(summary));
         let mean = |of| steady.as_ref().and_then(|steady| steady.mean_ms(of));
         let ms = |known: Option<Known>| known.map(|known| known.mean);
         let [step, wait, compute] = [Quantity::Step, Quantity::Wait, Quantity::Compute].map(mean);
@@ -165,9 +172,9 @@ impl Ranks {
             unfinished_count: count(self.unfinished.len()),
             unfinished: self.unfinished.iter().take(NAMED).copied().collect(),
             steps: steps.clone().min().zip(steps.max()),
-            step: SpreadRecord::of(&self.step),
-            wait: SpreadRecord::of(&self.wait),
-            compute: SpreadRecord::of(&self.compute),
+            step: SpreadRecord::from_distribution(&self.step),
+            wait: SpreadRecord::from_distribution(&self.wait),
+            compute: SpreadRecord::from_distribution(&self.compute),
             slowest: finding.slowest,
             cause: finding.cause,
             excess_ms: finding.excess_ms,
@@ -205,17 +212,17 @@ fn slowest(members: &[Member]) -> Finding {
     if members.len() < 2 {
         return unknown(RankEvidence::TooFewRanks);
     }
-    let Some(by_step) = stands_out(members, |member| Some(member.step)) else {
+    let Some(by_step) = compare_slowest(members, |member| Some(member.step)) else {
         return unknown(RankEvidence::TooShort);
     };
     if by_step.is_clear() {
-        return apart(members, &by_step);
+        return steps_differ(members, &by_step);
     }
-    let Some(by_wait) = stands_out(members, |member| member.wait) else {
+    let Some(by_wait) = compare_slowest(members, |member| member.wait) else {
         return unknown(RankEvidence::WaitsUnknown);
     };
     if by_wait.is_clear() {
-        return together(members, &by_wait);
+        return waits_differ(members, &by_wait);
     }
     let hidden = by_step.error.max(by_wait.error);
     if hidden > BLIND * by_step.step_ms {
@@ -229,8 +236,8 @@ fn slowest(members: &[Member]) -> Finding {
 }
 
 /// The finding if the steps differ: the ranks do not wait for each other in each step.
-fn apart(members: &[Member], found: &StandsOut) -> Finding {
-    let slow = members.get(found.at);
+fn steps_differ(members: &[Member], found: &SlowestRank) -> Finding {
+    let slow = members.get(found.index);
     let excess = |part: fn(&Member) -> Option<Known>| {
         let fast = quartile(members.iter().filter_map(|m| Some(part(m)?.mean)))?;
         Some(part(slow?)?.mean - fast)
@@ -244,9 +251,9 @@ fn apart(members: &[Member], found: &StandsOut) -> Finding {
     Finding {
         slowest: slow.map(|slow| slow.rank),
         cause,
-        excess_ms: Some(found.excess()),
+        excess_ms: Some(found.excess_ms()),
         evidence: RankEvidence::StepsDiffer {
-            step_ms: found.by,
+            step_ms: found.excess,
             wait_and_compute_ms,
         },
         ..Finding::default()
@@ -254,63 +261,68 @@ fn apart(members: &[Member], found: &StandsOut) -> Finding {
 }
 
 /// The finding if only the waits differ: the others wait for the rank that waits for data.
-fn together(members: &[Member], found: &StandsOut) -> Finding {
-    let slow = members.get(found.at);
+fn waits_differ(members: &[Member], found: &SlowestRank) -> Finding {
+    let slow = members.get(found.index);
     Finding {
         slowest: slow.map(|slow| slow.rank),
         cause: RankCause::Data,
-        excess_ms: Some(found.excess()),
-        evidence: RankEvidence::WaitsLonger { wait_ms: found.by },
+        excess_ms: Some(found.excess_ms()),
+        evidence: RankEvidence::WaitsLonger {
+            wait_ms: found.excess,
+        },
         slowest_compute_ms: slow.and_then(|slow| Some(slow.compute?.mean)),
     }
 }
 
 /// The rank with the largest value of a quantity.
-struct StandsOut {
+struct SlowestRank {
     /// Index of the rank.
-    at: usize,
+    index: usize,
     /// Excess over the fast ranks.
-    by: f64,
-    /// Half-width of the interval of `by`.
+    excess: f64,
+    /// Half-width of the interval of `excess`.
     error: f64,
     step_ms: f64,
 }
 
-impl StandsOut {
+impl SlowestRank {
     fn is_clear(&self) -> bool {
-        self.by > self.error && self.by > RELEVANT * self.step_ms
+        self.excess > self.error && self.excess > RELEVANT * self.step_ms
     }
 
-    fn excess(&self) -> Estimate {
+    fn excess_ms(&self) -> Estimate {
         Estimate {
-            value: self.by,
-            low: self.by - self.error,
-            high: self.by + self.error,
+            value: self.excess,
+            low: self.excess - self.error,
+            high: self.excess + self.error,
         }
     }
 }
 
 /// Compares the rank with the largest value of `what` with the lower quartile. Returns `None` if fewer than
 /// two ranks have a value with an error.
-fn stands_out(members: &[Member], what: impl Fn(&Member) -> Option<Known>) -> Option<StandsOut> {
+fn compare_slowest(
+    members: &[Member],
+    what: impl Fn(&Member) -> Option<Known>,
+) -> Option<SlowestRank> {
     let values: Vec<(usize, f64, f64)> = members
         .iter()
         .enumerate()
-        .filter_map(|(at, member)| {
+        .filter_map(|(index, member)| {
             let known = what(member)?;
-            Some((at, known.mean, known.error?))
+            Some((index, known.mean, known.error?))
         })
         .collect();
     let ranks = values.len() as f64;
     let fast = quartile(values.iter().map(|value| value.1))?;
     let usual = quartile(values.iter().map(|value| value.2))?;
-    let (at, most, error) = values.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
-    // If no rank stands out, the largest of `ranks` values exceeds this many errors in at most one of 40
-    // cases (the tail of a normal variable is below exp(−x²/2): Chernoff).
-    let errors = (2.0 * (ranks * 40.0).ln()).sqrt();
-    (ranks >= 2.0).then(|| StandsOut {
-        at,
-        by: most - fast,
+    let (index, most, error) = values.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    // If all ranks are equal, the largest of `ranks` values exceeds this many errors in at most one of
+    // [`FALSE_FINDINGS`] cases (the tail of a normal variable is below exp(−x²/2): Chernoff).
+    let errors = (2.0 * (ranks * FALSE_FINDINGS).ln()).sqrt();
+    (ranks >= 2.0).then(|| SlowestRank {
+        index,
+        excess: most - fast,
         error: errors * error.hypot(usual),
         step_ms: quartile(members.iter().map(|member| member.step.mean)).unwrap_or(most),
     })
@@ -320,5 +332,5 @@ fn stands_out(members: &[Member], what: impl Fn(&Member) -> Option<Known>) -> Op
 fn quartile(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len().saturating_sub(1) / 4).copied()
+    (!values.is_empty()).then(|| lower_quantile(&values, FAST))
 }

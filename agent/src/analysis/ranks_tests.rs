@@ -1,11 +1,11 @@
 //! Ranks whose slowest is known.
 
 use super::ranks::{RankEvidence, Ranks, RanksTogether};
-use super::statistics::bootstrap::Rng;
 use super::tick_series::TickSeries;
-use crate::model::Distribution;
 use crate::model::ranks::{RankCause, RanksRecord};
 use crate::model::record::{LoopTick, RunState, SummaryRecord, TickRecord};
+use crate::model::{Distribution, RecordBody};
+use crate::statistics::bootstrap::Rng;
 
 /// What a rank takes by itself, in milliseconds.
 #[derive(Clone, Copy)]
@@ -63,7 +63,7 @@ fn together(ranks: &[Own], tie: Tie, ticks: u32, noise: f64) -> RanksTogether {
             }
         }
         for (series, [step, wait, compute]) in all_series.iter_mut().zip(&parts) {
-            series.add(&TickRecord {
+            series.add_record(&RecordBody::Tick(TickRecord {
                 loops: vec![LoopTick {
                     name: "train".to_owned(),
                     steps: 50,
@@ -73,7 +73,7 @@ fn together(ranks: &[Own], tie: Tie, ticks: u32, noise: f64) -> RanksTogether {
                     ..LoopTick::default()
                 }],
                 ..TickRecord::default()
-            });
+            }));
         }
     }
     let mut all = Ranks::default();

@@ -4,7 +4,6 @@
 //! loop. A value without readings is absent.
 
 use super::growth::growth;
-use super::statistics::mean;
 use crate::model::metric::{
     CGROUP_CPU_PERIODS, CGROUP_CPU_THROTTLED_PERIODS, DISK_UTILIZATION, GC_PAUSE_LONGEST,
     GC_PAUSE_TIME, GIL_WAIT_TIME, GIL_WAITS, GPU_ECC_ERRORS, GPU_ENGINE_UTILIZATION,
@@ -18,6 +17,7 @@ use crate::model::reading::Attributes;
 use crate::model::reading_series::Span;
 use crate::model::record::{ComputeGpu, Estimate, GpuRecord, GpuUse, ResourcesRecord};
 use crate::model::{ReadingSeries, Scope, attributes};
+use crate::statistics::mean;
 
 /// A part of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -36,6 +36,10 @@ const LEAST_GROWTH: f64 = 4.0 * 1024.0 * 1024.0;
 /// Minimum number of readings of a state for a share of time.
 const MIN_READINGS: usize = 10;
 
+/// Share of time waiting for a core beyond which a loop hardly runs. Its step without this wait is then
+/// unknown.
+pub(super) const MOST_WAITING: f64 = 0.95;
+
 /// Mean number of busy cores.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CoresInUse {
@@ -43,6 +47,14 @@ pub struct CoresInUse {
     pub own_beside_loop: f64,
     /// Used by other programs.
     pub others: f64,
+}
+
+impl CoresInUse {
+    /// Share of the loop's waits for a core that other programs cause: their share of the cores in use,
+    /// without the core of the loop itself. The rest is caused by the loop's own helpers.
+    pub(super) fn share_of_waits_by_others(self) -> f64 {
+        self.others / (self.own_beside_loop + self.others).max(f64::MIN_POSITIVE)
+    }
 }
 
 /// Mean cores in use in a part of the run; `None` if a reading is missing.

@@ -7,21 +7,28 @@ pub use self::warmup::warmup;
 use super::attribution::Attribution;
 use super::attribution::attribute_run;
 use super::findings::{Finding, findings};
-use super::main_loop::{Candidate, select_main_loop};
+use super::floor::WindowAnalysis;
+use super::main_loop::{Candidate, ENOUGH_STEPS, select_main_loop};
+use super::probe_result::ProbeResult;
 use super::resources::{Part, resources, sm_utilization_pct};
 use super::stacks::{gil_holders, stage_work};
 use super::stages::{data_readiness_pct, failures, stages};
-use super::statistics::precision::{Known, interval, ratio};
-use super::statistics::standard_error;
-use super::statistics::steady_state::{LEAST_STEADY, LEAST_WARMUP};
 use crate::analysis::stacks::StackTimes;
 use crate::model::metric::HOST_CPU_UTILIZATION;
 use crate::model::record::{
-    ComputeGpu, Dropped, EndRecord, FloorRecord, GpuRecord, LoaderRecord, OtherLoop, ProbeRecord,
-    Role, RunState, SummaryRecord,
+    ComputeGpu, Dropped, EndRecord, FloorRecord, GpuRecord, LoaderRecord, OtherLoop, Phase, Role,
+    RunState, SummaryRecord,
 };
 use crate::model::step_series::{StepSeries, Totals};
 use crate::model::{Mode, ReadingSeries, Scope, StageSeries};
+use crate::statistics::precision::{Known, interval, ratio};
+use crate::statistics::standard_error;
+use crate::statistics::steady_state::{LEAST_STEADY, LEAST_WARMUP};
+
+/// Loops run within the same steps if this part of their known epoch time overlaps...
+const OVERLAP: f64 = 0.5;
+/// ...and if the other loop takes at least this share of the main loop's steps.
+const STEPS_BESIDE: f64 = 0.5;
 
 /// One loop's share of the run.
 #[derive(Debug, Clone, Default)]
@@ -61,7 +68,7 @@ pub struct LoopFacts {
     /// CPU time to hand over a mebibyte of shared memory on this machine, in milliseconds, if measured.
     pub shared_mib_ms: Option<f64>,
     /// Result of its probe.
-    pub probe: Option<ProbeRecord>,
+    pub probe: Option<ProbeResult>,
 }
 
 /// Facts about the run as a whole.
@@ -113,7 +120,7 @@ impl LoopFacts {
 
     /// Whether the loop has enough steps for a result.
     fn has_steady_state(&self) -> bool {
-        self.series().len() >= LEAST_WARMUP as u64 + LEAST_STEADY
+        self.series().len() >= ENOUGH_STEPS
     }
 
     /// The part of the run in steady state; `None` if it is too short for a result.
@@ -181,7 +188,7 @@ fn waits_beside_pct(loops: &[LoopFacts], main: &LoopFacts) -> f64 {
         other.name != main.name
             && !secondary
             && !other.without_loader
-            && 2 * other.steps >= main.steps
+            && other.steps as f64 >= STEPS_BESIDE * main.steps as f64
             && go_on_together(&other.spans_s, &main.spans_s)
     };
     let waits = loops
@@ -205,7 +212,7 @@ fn go_on_together(spans: &[(f64, f64)], others: &[(f64, f64)]) -> bool {
     let length = |spans: &[(f64, f64)]| spans.iter().map(|(from, to)| to - from).sum::<f64>();
     // Only the first epochs of each loop are kept. The shorter record is complete.
     let known = length(spans).min(length(others));
-    known > 0.0 && spans.iter().map(overlap).sum::<f64>() >= 0.5 * known
+    known > 0.0 && spans.iter().map(overlap).sum::<f64>() >= OVERLAP * known
 }
 
 /// The summary of a run.
@@ -390,31 +397,34 @@ fn set_parts(summary: &mut SummaryRecord, step_ms: Option<f64>, wait_ms: Option<
 }
 
 /// Sets the fields of the probe, and returns the findings.
-fn fill_probe(summary: &mut SummaryRecord, probe: &ProbeRecord) -> Vec<Finding> {
+fn fill_probe(summary: &mut SummaryRecord, probe: &ProbeResult) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if probe.mutated_batches > 0 {
+    if probe.cache.mutated > 0 {
         findings.push(Finding::BatchesMutated {
-            mutated: probe.mutated_batches,
-            cached: probe.cached_batches,
+            mutated: probe.cache.mutated,
+            cached: probe.cache.batches,
         });
     }
-    let Some(floor) = probe.floor else {
-        summary.headspace_upper_bound_pct = summary.wait_pct;
-        findings.push(Finding::NoHeadspace {
-            reason: probe.reason.clone().unwrap_or_default(),
-        });
-        return findings;
-    };
-    if let Some(warning) = probe.warning.clone() {
-        findings.push(Finding::UnsteadyProbe { warning });
+    match probe.floor {
+        Err(reason) => {
+            summary.headspace_upper_bound_pct = summary.wait_pct;
+            findings.push(Finding::NoHeadspace { reason });
+        }
+        Ok(floor) => {
+            if !probe.warnings.is_empty() {
+                findings.push(Finding::UnsteadyProbe {
+                    warnings: probe.warnings.clone(),
+                });
+            }
+            set_floor(summary, floor, probe);
+        }
     }
-    set_floor(summary, floor, probe);
     findings
 }
 
 /// Sets the floor. Step, wait and compute are then those of the probe's live windows, so that the numbers
 /// of one verdict add up.
-fn set_floor(summary: &mut SummaryRecord, floor: FloorRecord, probe: &ProbeRecord) {
+fn set_floor(summary: &mut SummaryRecord, floor: FloorRecord, probe: &ProbeResult) {
     summary.floor_step_ms = Some(floor.floor_ms.value);
     summary.floor_ci_ms = Some((floor.floor_ms.low, floor.floor_ms.high));
     summary.headspace_pct = Some(floor.headspace_pct.value);
@@ -426,9 +436,9 @@ fn set_floor(summary: &mut SummaryRecord, floor: FloorRecord, probe: &ProbeRecor
     let live: Vec<_> = probe
         .windows
         .iter()
-        .filter(|w| w.phase == crate::model::record::Phase::Live && w.unused.is_none())
+        .filter(|window| window.phase == Phase::Live && window.unused.is_none())
         .collect();
-    let kept = |w: &&crate::model::record::WindowRecord| f64::from(w.steps - w.discarded);
+    let kept = |window: &&WindowAnalysis| f64::from(window.steps - window.discarded);
     let steps: f64 = live.iter().map(kept).sum();
     if steps > 0.0 {
         let wait = live.iter().map(|w| w.wait_ms * kept(w)).sum::<f64>() / steps;

@@ -2,9 +2,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::analysis::attribution::{Bottleneck, Evidence, Limit};
-use crate::model::record::{Estimate, Phase, WindowRecord};
+use crate::model::record::Estimate;
 use crate::model::stage_series::StageTicks;
-use crate::model::{StageSample, StepSample};
+use crate::model::{CacheFacts, StageSample, StepSample};
 
 /// The numbers of a summary.
 fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> SummaryRecord {
@@ -371,23 +371,26 @@ fn with_a_floor_wait_and_compute_add_up_to_the_step() {
         high: value,
     };
     let mut main = facts("train", series(100, 11, 22));
-    main.probe = Some(ProbeRecord {
-        floor: Some(FloorRecord {
+    main.probe = Some(ProbeResult {
+        floor: Ok(FloorRecord {
             live_ms: estimate(30.0),
             floor_ms: estimate(10.0),
             headspace_pct: estimate(66.7),
             exposed_wait_ms: 20.0,
             contention_ms: 0.0,
         }),
-        windows: vec![WindowRecord {
+        windows: vec![WindowAnalysis {
             phase: Phase::Live,
+            cycle: 0,
             steps: 50,
             discarded: 10,
             wait_ms: 20.0,
             compute_ms: 10.0,
-            ..WindowRecord::default()
+            run_queue_pct: None,
+            unused: None,
         }],
-        ..ProbeRecord::default()
+        warnings: Vec::new(),
+        cache: CacheFacts::default(),
     });
 
     let summary = summarise(&RunFacts::default(), &[main]);

@@ -10,12 +10,12 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::main_loop::{MOST_NAMES, MainLoop};
-use super::statistics::precision::{Known, ratio};
-use super::statistics::steady_state::LEAST_WARMUP;
 use crate::model::distribution::DistributionRecord;
 use crate::model::metric::THREAD_RUN_QUEUE_TIME;
-use crate::model::record::{Phase, RunState, SummaryRecord, TickRecord};
+use crate::model::record::{Phase, RecordBody, RunState, SummaryRecord, TickRecord};
 use crate::model::{BoundedSeries, Distribution, Mode, Scope, attributes};
+use crate::statistics::precision::{Known, ratio};
+use crate::statistics::steady_state::LEAST_WARMUP;
 
 /// A run's ticks, in order.
 #[derive(Debug, Clone, Default)]
@@ -100,7 +100,7 @@ struct Bucket {
     stages: BTreeMap<String, StagePart>,
     /// The last reading of the thread that receives the batches: its time in seconds since the run began,
     /// and the seconds that the thread had waited for a core until then.
-    looked: Option<(f64, f64)>,
+    core_wait: Option<(f64, f64)>,
 }
 
 /// The steps of one loop, by the origin of their batches. Steps during settling are in neither phase.
@@ -149,7 +149,7 @@ impl<'a> StepSelection<'a> {
     ///
     /// If a run did not finish normally, its last summary is older than its last ticks. The summary then
     /// does not determine which steps are the last ones, and all steps after the first 20 count.
-    pub fn of(summary: &'a SummaryRecord) -> Self {
+    pub fn from_summary(summary: &'a SummaryRecord) -> Self {
         let finished = summary.state == RunState::Finished;
         // With a floor, `wait_ms` is the wait of the probe's live windows.
         let wait_ms = summary.wait_ms.filter(|_| summary.floor_step_ms.is_none());
@@ -172,15 +172,18 @@ pub struct Steady<'a> {
     /// The steady steps of the bucket in which warm-up ends, if it ends inside one.
     begun: Option<LoopPart>,
     /// The last reading, before those buckets, of the thread that receives the batches.
-    looked_before: Option<(f64, f64)>,
+    core_wait_before: Option<(f64, f64)>,
     name: &'a str,
     replay: bool,
 }
 
 impl TickSeries {
-    /// Adds the next tick.
-    pub fn add(&mut self, tick: &TickRecord) {
-        self.add_read(&tick.into());
+    /// Adds the next record of the run. Ticks extend the series; the other records select the main loop.
+    pub fn add_record(&mut self, body: &RecordBody) {
+        match body {
+            RecordBody::Tick(tick) => self.add_read(&tick.into()),
+            _ => self.main_loop.add_record(body),
+        }
     }
 
     /// Adds the next tick, reduced to the fields that a series needs.
@@ -192,11 +195,6 @@ impl TickSeries {
         if let Some(bucket) = self.buckets.bucket_for(1.0, Bucket::merge) {
             bucket.add(tick);
         }
-    }
-
-    /// Adds a summary, which names the main loop.
-    pub fn add_summary(&mut self, summary: &SummaryRecord) {
-        self.main_loop.add_summary(summary);
     }
 
     /// The main loop's name, according to the records read so far.
@@ -228,13 +226,13 @@ impl TickSeries {
         let steady = Steady {
             buckets,
             begun: None,
-            looked_before: before.iter().rev().find_map(|bucket| bucket.looked),
+            core_wait_before: before.iter().rev().find_map(|bucket| bucket.core_wait),
             name,
             replay: selection.replay,
         };
         let begun = before.last().and_then(part).filter(|_| left > 0);
-        let rest = |of: Quantity, seconds: Option<f64>| {
-            Some(seconds? * 1e3 - steady.distribution(of).sum_nanos() as f64 / 1e6)
+        let rest = |quantity: Quantity, seconds: Option<f64>| {
+            Some(seconds? * 1e3 - steady.distribution(quantity).sum_nanos() as f64 / 1e6)
         };
         Some(Steady {
             begun: begun.map(|part| {
@@ -251,7 +249,7 @@ impl Bucket {
         // While batches come from a cache, the stages run at another pace.
         let stages_count = tick.loops.iter().all(|entry| entry.phase == Phase::Live);
         for entry in &tick.loops {
-            let Some(phases) = of_name(&mut self.loops, &entry.name) else {
+            let Some(phases) = entry_by_name(&mut self.loops, &entry.name) else {
                 continue;
             };
             if stages_count {
@@ -264,9 +262,9 @@ impl Bucket {
             }
         }
         let waited = tick.waited_for_core_s;
-        self.looked = waited.map(|s| (tick.at_s, s)).or(self.looked);
+        self.core_wait = waited.map(|s| (tick.at_s, s)).or(self.core_wait);
         for stage in tick.stages.iter().filter(|_| stages_count) {
-            let Some(part) = of_name(&mut self.stages, &stage.name) else {
+            let Some(part) = entry_by_name(&mut self.stages, &stage.name) else {
                 continue;
             };
             part.calls += stage.calls;
@@ -275,7 +273,7 @@ impl Bucket {
     }
 
     fn merge(&mut self, other: Self) {
-        self.looked = other.looked.or(self.looked);
+        self.core_wait = other.core_wait.or(self.core_wait);
         for (name, phases) in other.loops {
             let own = self.loops.entry(name).or_default();
             own.live.merge(&phases.live);
@@ -291,7 +289,10 @@ impl Bucket {
 }
 
 /// Returns the entry called `name`, and creates it if there is room.
-fn of_name<'a, T: Default>(all: &'a mut BTreeMap<String, T>, name: &str) -> Option<&'a mut T> {
+fn entry_by_name<'a, T: Default>(
+    all: &'a mut BTreeMap<String, T>,
+    name: &str,
+) -> Option<&'a mut T> {
     if !all.contains_key(name) {
         if all.len() >= MOST_NAMES {
             return None;
@@ -321,7 +322,7 @@ impl LoopPart {
     fn last_of(&self, steps: u64, step_ms: Option<f64>, wait_ms: Option<f64>) -> Self {
         let all_steps = self.step.count().max(1);
         let share = |count: u64| (count.saturating_mul(steps) + all_steps / 2) / all_steps;
-        let of = |all: &Distribution, ms: Option<f64>| {
+        let last = |all: &Distribution, ms: Option<f64>| {
             let few = all.thinned(share(all.count()));
             let most = all.max_ms().unwrap_or(0.0) * few.count() as f64;
             match ms.filter(|ms| *ms > 0.0 && *ms <= most) {
@@ -329,10 +330,10 @@ impl LoopPart {
                 None => few,
             }
         };
-        let (step, wait) = (of(&self.step, step_ms), of(&self.wait, wait_ms));
+        let (step, wait) = (last(&self.step, step_ms), last(&self.wait, wait_ms));
         let compute_ms = step.sum_nanos() as f64 / 1e6 - wait.sum_nanos() as f64 / 1e6;
         Self {
-            compute: of(&self.compute, Some(compute_ms)),
+            compute: last(&self.compute, Some(compute_ms)),
             step,
             wait,
             batches: share(self.batches),
@@ -376,16 +377,17 @@ impl<'a> Steady<'a> {
     }
 
     /// The distribution of all durations.
-    pub fn distribution(&self, of: Quantity) -> Distribution {
+    pub fn distribution(&self, quantity: Quantity) -> Distribution {
         let mut all = Distribution::default();
-        self.parts().for_each(|part| all.merge(part.of(of)));
+        self.parts()
+            .for_each(|part| all.merge(part.durations(quantity)));
         all
     }
 
     /// The mean in milliseconds, with its uncertainty.
-    pub fn mean_ms(&self, of: Quantity) -> Option<Known> {
+    pub fn mean_ms(&self, quantity: Quantity) -> Option<Known> {
         let parts = self.parts().map(|part| {
-            let d = part.of(of);
+            let d = part.durations(quantity);
             (d.count() as f64, d.sum_nanos() as f64 / 1e6)
         });
         ratio(&parts.collect::<Vec<_>>())
@@ -394,9 +396,9 @@ impl<'a> Steady<'a> {
     /// Share of time that the thread that receives the batches waited for a core, between the first and the
     /// last reading around the steady state; `None` without such readings.
     pub fn waiting_for_core(&self) -> Option<f64> {
-        let mut looks = self.buckets.iter().filter_map(|bucket| bucket.looked);
-        let (begin, before) = self.looked_before.or_else(|| looks.next())?;
-        let (end, after) = looks.next_back()?;
+        let mut readings = self.buckets.iter().filter_map(|bucket| bucket.core_wait);
+        let (begin, before) = self.core_wait_before.or_else(|| readings.next())?;
+        let (end, after) = readings.next_back()?;
         (end > begin).then(|| ((after - before) / (end - begin)).max(0.0))
     }
 
@@ -443,7 +445,7 @@ impl<'a> Steady<'a> {
 }
 
 impl LoopPart {
-    fn of(&self, quantity: Quantity) -> &Distribution {
+    fn durations(&self, quantity: Quantity) -> &Distribution {
         match quantity {
             Quantity::Step => &self.step,
             Quantity::Wait => &self.wait,
@@ -456,7 +458,7 @@ impl LoopPart {
 mod tests {
     use super::*;
     use crate::model::bounded_series::DEFAULT_CAPACITY;
-    use crate::model::record::{LoopTick, StageTick};
+    use crate::model::record::{LoopTick, ProbeRecord, StageTick};
 
     /// A tick with `steps` live steps of `step_ms`, a tenth of which is waiting.
     fn tick(steps: u64, step_ms: u64) -> TickRecord {
@@ -486,7 +488,9 @@ mod tests {
 
     fn series(ticks: impl IntoIterator<Item = TickRecord>) -> TickSeries {
         let mut series = TickSeries::default();
-        ticks.into_iter().for_each(|tick| series.add(&tick));
+        ticks
+            .into_iter()
+            .for_each(|tick| series.add_record(&RecordBody::Tick(tick)));
         series
     }
 
@@ -511,7 +515,9 @@ mod tests {
             ..SummaryRecord::default()
         };
 
-        let steady = series.steady(&StepSelection::of(&summary)).unwrap();
+        let steady = series
+            .steady(&StepSelection::from_summary(&summary))
+            .unwrap();
 
         let of = |quantity| steady.distribution(quantity);
         assert_eq!(of(Quantity::Step).count(), 45);
@@ -534,10 +540,16 @@ mod tests {
             ..summary.clone()
         };
 
-        let killed = series.steady(&StepSelection::of(&summary)).unwrap();
+        let killed = series
+            .steady(&StepSelection::from_summary(&summary))
+            .unwrap();
 
         assert_eq!(killed.distribution(Quantity::Step).count(), 80);
-        assert!(series.steady(&StepSelection::of(&finished)).is_none());
+        assert!(
+            series
+                .steady(&StepSelection::from_summary(&finished))
+                .is_none()
+        );
     }
 
     #[test]
@@ -620,6 +632,30 @@ mod tests {
         assert_eq!(share(40), Some(0.75));
         assert_eq!(share(10), Some(0.5));
         assert_eq!(share(5), None);
+    }
+
+    #[test]
+    fn without_a_summary_the_probed_loop_is_the_main_one_as_for_other_readers() {
+        let mut long = tick(500, 10);
+        long.loops[0].name = "other".to_owned();
+        let probe = ProbeRecord {
+            loop_name: "train".to_owned(),
+            ..ProbeRecord::default()
+        };
+        let records = [
+            RecordBody::Tick(tick(100, 10)),
+            RecordBody::Tick(long),
+            RecordBody::Probe(probe),
+        ];
+
+        let (mut page, mut top) = (TickSeries::default(), MainLoop::default());
+        for record in &records {
+            page.add_record(record);
+            top.add_record(record);
+        }
+
+        assert_eq!(page.main_loop(), Some("train"));
+        assert_eq!(page.main_loop(), top.name());
     }
 
     #[test]

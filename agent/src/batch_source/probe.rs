@@ -16,7 +16,7 @@
 //! - A live window counts from the step at which the loop waits again as before the replay (`settle`). If
 //!   that takes longer than the budget, the remaining short replay windows are skipped.
 //! - Before the long replay, the steps so far determine how many steps an interval of about ±2 points needs
-//!   (two-stage sampling: Stein 1945). Up to `extra_live` steps are added.
+//!   (two-progress sampling: Stein 1945). Up to `extra_live` steps are added.
 //! - If pairs of windows differ by more than the steps within them explain, the machine is not steady, and
 //!   longer windows do not help ([`Pairs`]). Then, or after far too few live steps, more pairs follow the
 //!   long replay, up to `most_cycles`. The long replay comes first because the run may end soon.
@@ -29,6 +29,7 @@
 
 mod settling;
 
+use super::probe_plan::CACHE_MARGIN;
 use super::settled::Reference;
 use super::window_pairs::Pairs;
 use super::{Decision, ProbePlan};
@@ -60,7 +61,7 @@ struct Segment {
 
 /// Progress of the probe.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Stage {
+enum Progress {
     /// Up to the end of the long replay.
     #[default]
     First,
@@ -71,7 +72,7 @@ enum Stage {
 
 /// A delivered batch.
 #[derive(Debug, Clone, Copy)]
-struct Handed {
+struct DeliveredBatch {
     replayed: bool,
     /// Its position in the cache.
     slot: Option<u32>,
@@ -84,7 +85,7 @@ pub struct Probe {
     /// Whether every epoch ends when the probe has finished.
     stops: bool,
     segment: Segment,
-    stage: Stage,
+    progress: Progress,
     /// Batches delivered since the probe began.
     total: u32,
     /// Pairs of windows that were skipped, because the loop took too long to settle after a replay.
@@ -97,9 +98,9 @@ pub struct Probe {
     cached: u32,
     served: u32,
     /// The last delivered batch. `None` at the start of an epoch.
-    last: Option<Handed>,
+    last: Option<DeliveredBatch>,
     /// The batch before it, if the two make a whole step.
-    before: Option<Handed>,
+    before: Option<DeliveredBatch>,
     /// Whether the batch before it was of the other phase.
     switches: bool,
     /// Counted steps so far.
@@ -172,7 +173,7 @@ impl Probe {
             let (cycle, long) = (self.segment.cycle, self.segment.long);
             self.open(false, cycle, long);
             self.segment.settled_at = Some(0);
-            self.segment.until = Some(self.plan.num_caches + 2);
+            self.segment.until = Some(self.plan.num_caches + CACHE_MARGIN);
         }
     }
 
@@ -181,7 +182,7 @@ impl Probe {
         self.prepare();
         if self.segment.replaying && self.cached == 0 {
             // Nothing to replay: no batch was cached since the last window began.
-            self.stage = Stage::Finished;
+            self.progress = Progress::Finished;
         }
         if self.finished() {
             return if self.stops {
@@ -195,7 +196,7 @@ impl Probe {
         }
         let slot = self.served % self.cached.max(1);
         self.served = self.served.wrapping_add(1);
-        self.handed_out(true, Some(slot));
+        self.note_delivery(true, Some(slot));
         usize::try_from(slot).map_or(Decision::Source, Decision::Cached)
     }
 
@@ -210,7 +211,7 @@ impl Probe {
             });
         let slot = wanted.then_some(self.cached);
         self.cached += u32::from(wanted);
-        self.handed_out(false, slot);
+        self.note_delivery(false, slot);
         slot.and_then(|slot| usize::try_from(slot).ok())
     }
 
@@ -221,7 +222,7 @@ impl Probe {
         if std::mem::take(&mut self.switches) {
             self.segment.entered_ns = Some(compute_ns.saturating_add(wait_ns));
         }
-        if let Some(Handed { slot, .. }) = self.before.take()
+        if let Some(DeliveredBatch { slot, .. }) = self.before.take()
             && watched
         {
             self.segment.steps.push(WindowStep {
@@ -276,18 +277,18 @@ impl Probe {
 
     /// Whether all windows are complete.
     pub fn finished(&self) -> bool {
-        self.stage == Stage::Finished
+        self.progress == Progress::Finished
     }
 
     /// Whether the long replay is complete.
     fn has_long(&self) -> bool {
-        self.stage != Stage::First
+        self.progress != Progress::First
     }
 
-    fn handed_out(&mut self, replayed: bool, slot: Option<u32>) {
+    fn note_delivery(&mut self, replayed: bool, slot: Option<u32>) {
         self.before = self.last.filter(|before| before.replayed == replayed);
         self.switches = self.last.is_some() && self.before.is_none();
-        self.last = Some(Handed { replayed, slot });
+        self.last = Some(DeliveredBatch { replayed, slot });
         self.segment.batches = self.segment.batches.saturating_add(1);
         self.total = self.total.saturating_add(1);
     }
@@ -330,7 +331,7 @@ impl Probe {
             return;
         }
         self.cached = 0;
-        self.reference = Reference::of(&self.live);
+        self.reference = Reference::from_live(&self.live);
         if !plan.adaptive {
             let settle = if cycle == 0 {
                 plan.warmup_budget
@@ -383,7 +384,7 @@ impl Probe {
         }
         self.ready = Some(self.window(settled_at));
         if replaying && long {
-            self.stage = Stage::MorePairs;
+            self.progress = Progress::MorePairs;
         }
         if !replaying && self.has_long() && settled_at.is_none() {
             // The queue is still full: no more replay.
@@ -404,7 +405,7 @@ impl Probe {
     fn finish(&mut self) {
         self.open(false, self.segment.cycle + 1, false);
         self.segment.until = None;
-        self.stage = Stage::Finished;
+        self.progress = Progress::Finished;
     }
 
     fn window(&self, settled_at: Option<usize>) -> Window {

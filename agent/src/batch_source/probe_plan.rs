@@ -6,16 +6,18 @@
 
 use thiserror::Error;
 
+use crate::statistics::steady_state::LEAST_WARMUP;
+
 /// Assumed depth of the queue, in batches, if the loader does not report it.
 const UNKNOWN_DEPTH: u32 = 64;
 /// Batches that a loader holds in addition to its queues: each thread may hold a finished batch.
 const IN_HAND: u32 = 16;
 /// The same for a loader that prefetches nothing: a program that wraps it may be one batch ahead.
 const IN_HAND_OF_NONE: u32 = 2;
-/// Fewest steps of a live window.
-const LEAST_LIVE: u32 = 32;
-/// Fewest steps of a short replay window.
-const LEAST_REPLAY: u32 = 20;
+/// Fewest steps of a live window that are planned. Some of them may be left out by the analysis.
+const LEAST_LIVE_WINDOW: u32 = 32;
+/// Fewest steps of a short replay window that are planned.
+const LEAST_REPLAY_WINDOW: u32 = 20;
 /// Fewest steps of the long replay window.
 const LEAST_LONG_REPLAY: u32 = 48;
 /// Fewest steps for settling.
@@ -27,7 +29,24 @@ pub const LEAST_TOTAL: u32 = 200;
 /// (`analysis/floor.rs`).
 const USUAL: (u64, u64) = (600, 1200);
 /// Maximum number of batches cached for replay.
-pub const MOST_CACHES: u32 = LEAST_LIVE - 2;
+pub const MOST_CACHES: u32 = LEAST_LIVE_WINDOW - CACHE_MARGIN;
+/// Live batches in a window in addition to the cached ones: a step counts only between two batches.
+pub(super) const CACHE_MARGIN: u32 = 2;
+/// A probe of at least this many steps has more than two pairs of windows: one for each
+/// [`STEPS_PER_CYCLE`], and one more.
+const SEVERAL_CYCLES: u32 = 350;
+const STEPS_PER_CYCLE: u32 = 200;
+/// Approximate number of steps of a pair after the long replay.
+const STEPS_PER_PAIR: u32 = 100;
+/// Parts of all steps, as divisors: a live window, a short replay, the long replay, and its budget.
+const LIVE_PART: u32 = 8;
+const REPLAY_PART: u32 = 12;
+const LONG_REPLAY_PART: u32 = 5;
+const LONG_REPLAY_BUDGET_PART: u32 = 4;
+/// Part of all steps for the warm-up, as a fraction: 2 of 5.
+const WARMUP_PART: (u32, u32) = (2, 5);
+/// A fixed schedule that is too long is shortened by this part at a time, as a divisor.
+const SHORTENED_PART: u32 = 16;
 /// Default limit on the steps of an adaptive probe.
 const MOST_TOTAL: u32 = 2400;
 
@@ -95,7 +114,7 @@ impl ProbePlan {
     pub fn for_loader(prefetch_depth: Option<u32>, world_size: u32) -> Self {
         let held = held(prefetch_depth);
         let mut plan = Self {
-            warmup: 20,
+            warmup: u32::try_from(LEAST_WARMUP).unwrap_or(u32::MAX),
             // A queue of d batches takes d / (1 - compute/load) steps to drain: 24 d finds every
             // ratio up to 0.96.
             warmup_budget: prefetch_depth.map_or(500, |depth| {
@@ -144,31 +163,44 @@ impl ProbePlan {
             .unwrap_or(u32::MAX)
             .min(self.limit);
         self.limit = total;
-        self.cycles = self
-            .cycles
-            .min(if total < 350 { 2 } else { total / 200 + 1 });
+        self.cycles = self.cycles.min(if total < SEVERAL_CYCLES {
+            2
+        } else {
+            total / STEPS_PER_CYCLE + 1
+        });
         self.most_cycles = if self.adaptive {
-            // A pair takes about 100 steps.
-            self.most_cycles.min(total / 100).max(self.cycles)
+            self.most_cycles
+                .min(total / STEPS_PER_PAIR)
+                .max(self.cycles)
         } else {
             self.cycles
         };
-        self.live = self.live.min(total / 8).max(LEAST_LIVE);
-        self.replay = self.replay.min(total / 12).max(LEAST_REPLAY);
-        self.long_replay = self.long_replay.min(total / 5).max(LEAST_LONG_REPLAY);
-        self.long_replay_budget = self.long_replay_budget.min(total / 4).max(self.long_replay);
+        self.live = self.live.min(total / LIVE_PART).max(LEAST_LIVE_WINDOW);
+        self.replay = self
+            .replay
+            .min(total / REPLAY_PART)
+            .max(LEAST_REPLAY_WINDOW);
+        self.long_replay = self
+            .long_replay
+            .min(total / LONG_REPLAY_PART)
+            .max(LEAST_LONG_REPLAY);
+        self.long_replay_budget = self
+            .long_replay_budget
+            .min(total / LONG_REPLAY_BUDGET_PART)
+            .max(self.long_replay);
         self.warmup_budget = self
             .warmup_budget
-            .min(total * 2 / 5)
-            .max(self.warmup + LEAST_LIVE);
+            .min(total * WARMUP_PART.0 / WARMUP_PART.1)
+            .max(self.warmup + LEAST_LIVE_WINDOW);
         if !self.adaptive {
             self.long_replay_budget = self.long_replay;
             // A fixed schedule is the sum of its parts.
             while self.unlimited() > total {
-                let shorter = |part: u32, least: u32| (part - part.div_ceil(16)).max(least);
-                self.warmup_budget = shorter(self.warmup_budget, self.warmup + LEAST_LIVE);
-                self.live = shorter(self.live, LEAST_LIVE);
-                self.extra_live -= self.extra_live.div_ceil(16);
+                let shorter =
+                    |part: u32, least: u32| (part - part.div_ceil(SHORTENED_PART)).max(least);
+                self.warmup_budget = shorter(self.warmup_budget, self.warmup + LEAST_LIVE_WINDOW);
+                self.live = shorter(self.live, LEAST_LIVE_WINDOW);
+                self.extra_live -= self.extra_live.div_ceil(SHORTENED_PART);
                 self.settle_budget = shorter(self.settle_budget, LEAST_SETTLE);
             }
             self.limit = self.unlimited();

@@ -8,14 +8,14 @@ use crate::model::record::Phase;
 
 /// One batch as the loop received it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Handed {
+enum Received {
     Source(u64),
     Cached(u64),
 }
 
 /// Result of a run.
 struct Run {
-    handed: Vec<Handed>,
+    received: Vec<Received>,
     windows: Vec<Window>,
     finished: bool,
 }
@@ -28,13 +28,13 @@ fn run(
     total: usize,
     mut wait: impl FnMut(u64) -> u64,
 ) -> Run {
-    let (mut handed, mut windows, mut cache) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut received, mut windows, mut cache) = (Vec::new(), Vec::new(), Vec::new());
     let mut source = 0;
     'run: for (length, leave) in epochs.iter().cycle() {
         probe.begin_epoch();
         let (mut left, mut in_epoch) = (*length, 0);
         while in_epoch < *leave {
-            if handed.len() >= total {
+            if received.len() >= total {
                 break 'run;
             }
             match probe.request() {
@@ -50,20 +50,20 @@ fn run(
                         cache.resize(cache.len().max(slot + 1), 0);
                         cache[slot] = source;
                     }
-                    handed.push(Handed::Source(source));
+                    received.push(Received::Source(source));
                     source += 1;
                 }
-                Decision::Cached(index) => handed.push(Handed::Cached(cache[index])),
+                Decision::Cached(index) => received.push(Received::Cached(cache[index])),
             }
             in_epoch += 1;
             if in_epoch > 1 {
-                let step = handed.len() as u64 - 2;
+                let step = received.len() as u64 - 2;
                 windows.extend(probe.timed(step, wait(step)));
             }
         }
     }
     Run {
-        handed,
+        received,
         finished: probe.finished(),
         windows,
     }
@@ -101,9 +101,9 @@ proptest! {
         plan in plans(), epochs in epochs(), seed in any::<u64>(),
     ) {
         let run = run(Probe::new(plan, false), &epochs, 3000, waits(seed));
-        let live: Vec<u64> = run.handed.iter().filter_map(|batch| match batch {
-            Handed::Source(n) => Some(*n),
-            Handed::Cached(_) => None,
+        let live: Vec<u64> = run.received.iter().filter_map(|batch| match batch {
+            Received::Source(n) => Some(*n),
+            Received::Cached(_) => None,
         }).collect();
         prop_assert!(live.iter().copied().eq(0..live.len() as u64));
     }
@@ -114,11 +114,11 @@ proptest! {
     ) {
         let run = run(Probe::new(plan, true), &epochs, 100_000, waits(seed));
         prop_assert!(run.finished);
-        let replayed = run.handed.iter().filter(|b| matches!(b, Handed::Cached(_))).count() as u64;
-        prop_assert!(run.handed.len() as u64 <= plan.total_steps());
+        let replayed = run.received.iter().filter(|b| matches!(b, Received::Cached(_))).count() as u64;
+        prop_assert!(run.received.len() as u64 <= plan.total_steps());
         prop_assert!(replayed <= plan.replayed_steps());
         if !plan.adaptive {
-            prop_assert_eq!(run.handed.len() as u64, plan.total_steps());
+            prop_assert_eq!(run.received.len() as u64, plan.total_steps());
             prop_assert_eq!(replayed, plan.replayed_steps());
         }
     }
@@ -132,7 +132,7 @@ proptest! {
         let plan = ProbePlan::for_loader(depth, 2);
         let one = run(Probe::new(plan, false), &epochs, 2500, waits(seeds.0));
         let other = run(Probe::new(plan, false), &epochs, 2500, waits(seeds.1));
-        prop_assert_eq!(one.handed, other.handed);
+        prop_assert_eq!(one.received, other.received);
     }
 
     #[test]
@@ -143,9 +143,9 @@ proptest! {
         for window in &run.windows {
             for step in &window.steps {
                 let first = usize::try_from(step.compute_ns).unwrap();
-                for batch in [run.handed[first], run.handed[first + 1]] {
+                for batch in [run.received[first], run.received[first + 1]] {
                     prop_assert_eq!(
-                        matches!(batch, Handed::Cached(_)),
+                        matches!(batch, Received::Cached(_)),
                         window.phase == Phase::Replay
                     );
                 }
@@ -162,13 +162,13 @@ proptest! {
         let run = run(Probe::new(plan, true), &epochs, 100_000, waits(seed));
         let mut live = 0..0;
         let mut replaying = false;
-        for batch in &run.handed {
+        for batch in &run.received {
             match *batch {
-                Handed::Source(n) => {
+                Received::Source(n) => {
                     live = if replaying { n..n + 1 } else { live.start..n + 1 };
                     replaying = false;
                 }
-                Handed::Cached(n) => {
+                Received::Cached(n) => {
                     replaying = true;
                     prop_assert!(live.contains(&n), "{n} not in {live:?}");
                 }

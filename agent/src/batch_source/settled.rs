@@ -9,6 +9,7 @@
 //! A loop that never waits has settled at once: its queue is full before and after the replay.
 
 use crate::model::WindowStep;
+use crate::statistics::{mean_of, variance_of};
 
 /// Steps whose mean wait is compared with the reference. A burst of a few loader threads is shorter, a
 /// window is much longer.
@@ -19,21 +20,31 @@ const LONG_RUN: usize = 24;
 const NO_WAIT_SHARE: f64 = 0.02;
 /// A loop has settled when its share of waiting reaches this multiple of the reference's share.
 const SETTLED_SHARE: f64 = 0.9;
+/// Two runs of steps wait alike if their mean waits differ by at most this share of the earlier one...
+const ALIKE_SHARE: f64 = 0.1;
+/// ...or by at most this many standard errors of the difference.
+const ALIKE_ERRORS: f64 = 1.5;
+/// Standard errors by which noise alone lowers the reference's share of waiting...
+const LOW_ERRORS: f64 = 2.0;
+/// ...and the smallest part of that share that remains, if its error is large.
+const LOWEST_PART: f64 = 0.25;
+/// Largest ratio of compute to load for which draining is planned. Above it, the queue hardly drains.
+const MOST_DRAIN_RATIO: f64 = 0.99;
+/// Draining may take this multiple of the expected steps, because load and compute vary...
+const DRAIN_MARGIN: f64 = 2.0;
+/// ...and this many steps more.
+const DRAIN_STEPS: f64 = 64.0;
 /// Fewest steps after a replay before the loop can have settled.
 const MIN_STEPS: usize = 8;
 
 /// Mean wait in nanoseconds, 0 without steps.
 pub(super) fn mean_wait(steps: &[WindowStep]) -> f64 {
-    mean(steps, |step| step.wait_ns)
+    mean_of(steps.iter().map(|step| step.wait_ns as f64))
 }
 
 /// Mean step in nanoseconds, 0 without steps.
 pub(super) fn mean_step(steps: &[WindowStep]) -> f64 {
-    mean(steps, |step| step.step_ns())
-}
-
-fn mean(steps: &[WindowStep], part: impl Fn(&WindowStep) -> u64) -> f64 {
-    steps.iter().map(|step| part(step) as f64).sum::<f64>() / steps.len().max(1) as f64
+    mean_of(steps.iter().map(|step| step.step_ns() as f64))
 }
 
 /// Share of the time in which the loop waited.
@@ -51,11 +62,8 @@ pub(super) fn variance_of_means(
     length: usize,
     of: impl Fn(&[WindowStep]) -> f64,
 ) -> (f64, usize) {
-    let count = steps.len() / length;
-    let means = || steps.chunks_exact(length).map(&of);
-    let centre = means().sum::<f64>() / count.max(1) as f64;
-    let squares: f64 = means().map(|x| (x - centre).powi(2)).sum();
-    (squares / count.saturating_sub(1).max(1) as f64, count)
+    let means = steps.chunks_exact(length).map(&of);
+    (variance_of(means), steps.len() / length)
 }
 
 /// The step after the warm-up from which the loop is steady. `None` if it is not steady yet.
@@ -79,7 +87,7 @@ pub(super) fn after_warmup(steps: &[WindowStep], warmup: usize, budget: usize) -
     let difference = (mean_wait(late) - mean_wait(early)).abs();
     let single = |run: &[WindowStep]| variance_of_means(run, 1, mean_wait).0 / LONG_RUN as f64;
     let noise = (single(early) + single(late)).sqrt();
-    let alike = difference <= (0.1 * mean_wait(early)).max(1.5 * noise);
+    let alike = difference <= (ALIKE_SHARE * mean_wait(early)).max(ALIKE_ERRORS * noise);
     (out_of_budget || alike && !quiet(early)).then_some(n - 2 * LONG_RUN)
 }
 
@@ -108,11 +116,11 @@ pub(super) struct Reference {
 }
 
 impl Reference {
-    pub(super) fn of(live: &[WindowStep]) -> Self {
+    pub(super) fn from_live(live: &[WindowStep]) -> Self {
         let wait = wait_share(live);
         let (variance, count) = variance_of_means(live, SHORT_RUN, wait_share);
         let error = (variance / count.max(1) as f64).sqrt();
-        let wait_low = (wait - 2.0 * error).max(0.25 * wait);
+        let wait_low = (wait - LOW_ERRORS * error).max(LOWEST_PART * wait);
         Self {
             step: mean_step(live),
             wait,
@@ -135,10 +143,10 @@ impl Reference {
     /// Maximum number of steps to drain the queue, after `replayed` steps of `floor` nanoseconds each.
     ///
     /// In that time, the loader made at most `replayed * ratio` batches. The loop removes `1 - ratio`
-    /// batches more than arrive in each step. The result is twice that, because both vary.
+    /// batches more than arrive in each step.
     pub(super) fn max_steps_to_drain(&self, replayed: u32, floor: f64) -> f64 {
-        let ratio = (floor / self.step.max(1.0)).min(0.99);
-        2.0 * f64::from(replayed) * ratio / (1.0 - ratio) + 64.0
+        let ratio = (floor / self.step.max(1.0)).min(MOST_DRAIN_RATIO);
+        DRAIN_MARGIN * f64::from(replayed) * ratio / (1.0 - ratio) + DRAIN_STEPS
     }
 }
 
@@ -180,7 +188,7 @@ mod tests {
 
     #[test]
     fn the_loop_settles_when_it_waits_as_before_and_not_at_the_first_wait() {
-        let reference = Reference::of(&steps(std::iter::repeat_n(5, 64)));
+        let reference = Reference::from_live(&steps(std::iter::repeat_n(5, 64)));
         let refilled = steps(std::iter::repeat_n(0, 40).chain(std::iter::repeat_n(5, 40)));
         let reached = (0..80)
             .find(|&n| reference.is_reached(&refilled[..n]))
@@ -190,14 +198,14 @@ mod tests {
 
     #[test]
     fn a_loop_that_never_waited_settles_at_once() {
-        let reference = Reference::of(&steps(std::iter::repeat_n(0, 64)));
+        let reference = Reference::from_live(&steps(std::iter::repeat_n(0, 64)));
         assert!(!reference.is_reached(&steps([0; 7])));
         assert!(reference.is_reached(&steps([0; 8])));
     }
 
     #[test]
     fn draining_takes_longer_if_compute_is_close_to_load() {
-        let reference = Reference::of(&steps(std::iter::repeat_n(10, 64)));
+        let reference = Reference::from_live(&steps(std::iter::repeat_n(10, 64)));
         let half = reference.max_steps_to_drain(24, 10e6);
         assert!((half - (2.0 * 24.0 + 64.0)).abs() < 1e-6, "{half}");
         assert!(reference.max_steps_to_drain(24, 19e6) > 900.0);

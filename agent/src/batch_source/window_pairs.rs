@@ -8,9 +8,10 @@
 use super::ceil_to_u32;
 use super::settled::{self, SHORT_RUN, mean_step};
 use crate::model::WindowStep;
+use crate::statistics::{mean_of, variance_of};
 
 /// Standard error of the mean logarithm of the ratio for which pairs are added.
-const TARGET_ERROR: f64 = 0.012;
+const TARGET_LOG_RATIO_ERROR: f64 = 0.012;
 /// Pairs are added if their variance exceeds this multiple of the variance that their steps explain. On a
 /// steady machine, three pairs exceed it by chance in 29 % of probes. That costs steps, but no accuracy.
 const BEYOND_CHANCE: f64 = 1.25;
@@ -78,7 +79,7 @@ struct Level {
 }
 
 impl Level {
-    fn of(steps: &[WindowStep]) -> Option<Self> {
+    fn from_steps(steps: &[WindowStep]) -> Option<Self> {
         (!steps.is_empty()).then(|| Self {
             step_ns: mean_step(steps),
             steps: steps.len() as f64,
@@ -100,7 +101,7 @@ impl Pairs {
     /// Adds the counted steps of a complete live window.
     pub(super) fn add_live(&mut self, steps: &[WindowStep]) {
         self.live.add(steps);
-        self.pending = Level::of(steps);
+        self.pending = Level::from_steps(steps);
     }
 
     /// Adds a complete replay window. A `long` one belongs to no pair: if the loader slows the loop, it
@@ -109,7 +110,7 @@ impl Pairs {
     pub(super) fn add_replay(&mut self, steps: &[WindowStep], long: bool) {
         let from = if long { steps.len() / 2 } else { 0 };
         self.replay.add(&steps[from..]);
-        let level = Level::of(steps).filter(|_| !long);
+        let level = Level::from_steps(steps).filter(|_| !long);
         self.done.extend(self.pending.take().zip(level));
     }
 
@@ -123,27 +124,24 @@ impl Pairs {
         u32::try_from(self.done.len()).unwrap_or(u32::MAX)
     }
 
-    /// Number of pairs that reduces the error to [`TARGET_ERROR`]; 0 if the pairs do not differ by more
+    /// Number of pairs that reduces the error to [`TARGET_LOG_RATIO_ERROR`]; 0 if the pairs do not differ by more
     /// than chance.
     pub(super) fn needed(&self) -> u32 {
-        let count = self.done.len();
-        if count < MIN_PAIRS {
+        if self.done.len() < MIN_PAIRS {
             return 0;
         }
-        let mean = |of: &dyn Fn(&(Level, Level)) -> f64| {
-            self.done.iter().map(of).sum::<f64>() / count as f64
-        };
-        let ratio = |(live, replay): &(Level, Level)| (replay.step_ns / live.step_ns).ln();
-        let centre = mean(&ratio);
-        let variance =
-            mean(&|pair| (ratio(pair) - centre).powi(2)) * count as f64 / (count - 1) as f64;
-        let explained = mean(&|(live, replay)| {
+        let pairs = self.done.iter();
+        let ratios = pairs
+            .clone()
+            .map(|(live, replay)| (replay.step_ns / live.step_ns).ln());
+        let variance = variance_of(ratios);
+        let explained = mean_of(pairs.map(|(live, replay)| {
             self.live.variance() / live.steps + self.replay.variance() / replay.steps
-        });
+        }));
         if variance < BEYOND_CHANCE * explained {
             return 0;
         }
-        ceil_to_u32(variance / (TARGET_ERROR * TARGET_ERROR))
+        ceil_to_u32(variance / (TARGET_LOG_RATIO_ERROR * TARGET_LOG_RATIO_ERROR))
     }
 }
 

@@ -110,7 +110,9 @@ impl Distribution {
 
     /// Share of the durations that are longer than `ms`, in `[0, 1]`; `None` when empty.
     pub fn share_above_ms(&self, ms: f64) -> Option<f64> {
-        let up_to = self.histogram.count_between(0, nanos(ms).min(MAX_NANOS));
+        let up_to = self
+            .histogram
+            .count_between(0, nanos_from_ms(ms).min(MAX_NANOS));
         (!self.is_empty()).then(|| 1.0 - up_to as f64 / self.count() as f64)
     }
 
@@ -147,7 +149,7 @@ impl Distribution {
     #[must_use]
     pub fn with_sum_ms(self, sum_ms: f64) -> Self {
         Self {
-            sum_nanos: nanos(sum_ms),
+            sum_nanos: nanos_from_ms(sum_ms),
             ..self
         }
     }
@@ -205,6 +207,22 @@ pub(crate) fn bound_of(bucket: u64) -> u64 {
     }
 }
 
+impl DistributionRecord {
+    /// The non-empty buckets in ascending order: index and count. [`bucket_bounds`] gives the durations of an
+    /// index.
+    pub fn bucket_counts(&self) -> impl Iterator<Item = (u64, u64)> {
+        let mut next = 0_u64;
+        self.buckets.iter().filter_map(move |&entry| {
+            let bucket = next;
+            let count = u64::try_from(entry).ok();
+            next = next.saturating_add(count.map_or(entry.unsigned_abs(), |_| 1));
+            count
+                .filter(|count| *count > 0)
+                .map(|count| (bucket, count))
+        })
+    }
+}
+
 impl From<&Distribution> for DistributionRecord {
     fn from(d: &Distribution) -> Self {
         if d.is_empty() {
@@ -235,20 +253,14 @@ impl Distribution {
     /// the time.
     pub fn merge_record(&mut self, record: &DistributionRecord) {
         let before = self.count();
-        let mut bucket = 0u64;
-        for &entry in &record.buckets {
-            if let Ok(count) = u64::try_from(entry) {
-                let count = u32::try_from(count).unwrap_or(u32::MAX);
-                let _ = self.histogram.record_n(bound_of(bucket).max(1), count);
-                bucket = bucket.saturating_add(1);
-            } else {
-                bucket = bucket.saturating_add(entry.unsigned_abs());
-            }
+        for (bucket, count) in record.bucket_counts() {
+            let count = u32::try_from(count).unwrap_or(u32::MAX);
+            let _ = self.histogram.record_n(bound_of(bucket).max(1), count);
         }
         if self.count() > before {
-            self.sum_nanos = self.sum_nanos.saturating_add(nanos(record.sum_ms));
-            self.min_nanos = self.min_nanos.min(nanos(record.min_ms));
-            self.max_nanos = self.max_nanos.max(nanos(record.max_ms));
+            self.sum_nanos = self.sum_nanos.saturating_add(nanos_from_ms(record.sum_ms));
+            self.min_nanos = self.min_nanos.min(nanos_from_ms(record.min_ms));
+            self.max_nanos = self.max_nanos.max(nanos_from_ms(record.max_ms));
         }
     }
 }
@@ -261,12 +273,13 @@ impl From<&DistributionRecord> for Distribution {
     }
 }
 
+/// Converts milliseconds of a record to nanoseconds.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "`as` saturates, and a damaged record may hold any number"
 )]
-fn nanos(ms: f64) -> u64 {
+pub(super) fn nanos_from_ms(ms: f64) -> u64 {
     (ms * 1e6).round() as u64
 }
 

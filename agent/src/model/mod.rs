@@ -3,13 +3,14 @@
 
 pub mod attributes;
 pub mod bounded_series;
+mod cached_batches;
 pub mod comparison;
 pub mod distribution;
-mod in_place_outcome;
 pub mod log_target;
 pub mod metric;
 pub mod mode;
 pub mod options;
+mod point_time;
 pub mod ranks;
 pub mod reading;
 pub mod reading_series;
@@ -21,8 +22,8 @@ pub mod step_series;
 pub mod window;
 
 pub use bounded_series::BoundedSeries;
+pub use cached_batches::{CacheFacts, InPlace};
 pub use distribution::Distribution;
-pub use in_place_outcome::InPlace;
 pub use metric::{Metric, MetricKind};
 pub use mode::Mode;
 pub use options::{LoopOption, OptionsFrom};

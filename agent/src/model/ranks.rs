@@ -102,7 +102,7 @@ pub struct SpreadRecord {
 
 impl SpreadRecord {
     /// Statistics of a distribution. `None` if it is empty.
-    pub fn of(d: &Distribution) -> Option<Self> {
+    pub fn from_distribution(d: &Distribution) -> Option<Self> {
         Some(Self {
             count: d.count(),
             mean_ms: d.mean_ms()?,

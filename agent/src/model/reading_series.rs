@@ -9,14 +9,11 @@ use std::time::Duration;
 
 use super::bounded_series::BoundedSeries;
 use super::metric::{Metric, TimedValue};
+use super::point_time::{PointTime, has_enough_live};
 use super::reading::{Attributes, Reading, Scope};
 
 /// Maximum number of series; later ones are ignored. No machine has so many, but a faulty source may.
 const MAX_SERIES: usize = 2048;
-
-/// Replayed points are left out only if the live points last at least this many seconds. In less time, the
-/// values of stages and resources are noise.
-pub(super) const LEAST_LIVE_S: f64 = 1.0;
 
 /// Identifies a series of readings.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -42,12 +39,7 @@ impl From<&Reading> for Key {
 /// One or several merged ticks, with the readings at their end.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Point {
-    /// Monotonic seconds since the run began.
-    at_s: f64,
-    /// Seconds since the previous point.
-    interval_s: f64,
-    /// Whether batches came from a cache in that time.
-    replayed: bool,
+    time: PointTime,
     /// Value of each series; NaN if it was not read. The list is shorter than the list of series if later
     /// series were unknown.
     values: Vec<f64>,
@@ -67,9 +59,7 @@ impl ReadingSeries {
     /// tick.
     pub fn push(&mut self, at: Duration, interval: Duration, replayed: bool, readings: &[Reading]) {
         let mut point = Point {
-            at_s: at.as_secs_f64(),
-            interval_s: interval.as_secs_f64(),
-            replayed,
+            time: PointTime::new(at, interval, replayed),
             values: vec![f64::NAN; self.keys.len()],
         };
         for reading in readings.iter().filter(|reading| reading.value.is_finite()) {
@@ -123,21 +113,13 @@ impl ReadingSeries {
     /// if the other points last a second or more.
     pub fn between(&self, from_s: f64, to_s: f64) -> Span<'_> {
         let points = self.points.buckets();
-        // A point belongs to the part if its middle does.
-        let inside = |point: &Point| {
-            let middle = point.at_s - point.interval_s / 2.0;
-            middle >= from_s && middle <= to_s
-        };
-        let inside: Vec<bool> = points.iter().map(inside).collect();
-        let is_live = |(point, inside): (&Point, &bool)| *inside && !point.replayed;
-        let live: Vec<bool> = points.iter().zip(&inside).map(is_live).collect();
-        let live_points = points.iter().zip(&live).filter(|(_, live)| **live);
-        let live_s: f64 = live_points.map(|(point, _)| point.interval_s).sum();
-        let used = if live_s < LEAST_LIVE_S {
-            inside.clone()
-        } else {
-            live
-        };
+        let times = points.iter().map(|point| point.time);
+        let is_inside = |time: PointTime| time.is_inside(from_s, to_s);
+        let live_only = has_enough_live(times.clone().filter(|time| is_inside(*time)));
+        let inside: Vec<bool> = times.clone().map(is_inside).collect();
+        let used = times
+            .map(|time| is_inside(time) && !(live_only && time.replayed))
+            .collect();
         Span {
             series: self,
             points,
@@ -156,7 +138,7 @@ impl ReadingSeries {
 
 impl Point {
     fn merge(&mut self, later: &Self, keys: &[Key]) {
-        let seconds = (self.interval_s, later.interval_s);
+        let seconds = (self.time.interval_s, later.time.interval_s);
         if self.values.len() < later.values.len() {
             self.values.resize(later.values.len(), f64::NAN);
         }
@@ -169,9 +151,7 @@ impl Point {
                 *value = key.metric.kind.merge(earlier, later).value;
             }
         }
-        self.at_s = later.at_s;
-        self.interval_s += later.interval_s;
-        self.replayed |= later.replayed;
+        self.time.merge(later.time);
     }
 }
 
@@ -215,7 +195,7 @@ impl Span<'_> {
 
     /// Seconds in the part.
     pub fn seconds(&self) -> f64 {
-        self.used().map(|point| point.interval_s).sum()
+        self.used().map(|point| point.time.interval_s).sum()
     }
 
     /// The mean of a level over time; `None` if it was never read.
@@ -227,8 +207,8 @@ impl Span<'_> {
     ) -> Option<f64> {
         let (mut sum, mut weight) = (0.0, 0.0);
         for (point, value) in self.values(metric, scope, attributes)? {
-            sum += value * point.interval_s;
-            weight += point.interval_s;
+            sum += value * point.time.interval_s;
+            weight += point.time.interval_s;
         }
         (weight > 0.0).then_some(sum / weight)
     }
@@ -265,7 +245,7 @@ impl Span<'_> {
         self.values(metric, scope, attributes)
             .into_iter()
             .flatten()
-            .map(|(point, value)| (point.at_s, value))
+            .map(|(point, value)| (point.time.at_s, value))
             .collect()
     }
 
@@ -297,9 +277,9 @@ impl Span<'_> {
             }
             if let Some((at_s, value_before)) = before.filter(|_| whole) {
                 grown += (value - value_before).max(0.0);
-                seconds += point.at_s - at_s;
+                seconds += point.time.at_s - at_s;
             }
-            before = Some((point.at_s, value));
+            before = Some((point.time.at_s, value));
             whole = true;
         }
         (seconds > 0.0).then_some((grown, seconds))

@@ -1,6 +1,6 @@
 //! Samples of a stage or a queue over an interval. Samples can be merged, and converted to and from records.
 
-use super::distribution::Distribution;
+use super::distribution::{Distribution, nanos_from_ms};
 use super::record::{QueueTick, StageTick};
 
 /// Maximum length of the name of a stage, a queue or their loop, in bytes of UTF-8. Longer names are cut.
@@ -188,9 +188,9 @@ impl From<&StageTick> for StageSample {
             failures: t.failures,
             bytes: t.bytes,
             time: (&t.time).into(),
-            nested_ns: nanos(t.nested_ms),
-            cpu_ns: nanos(cpu_ms),
-            cpu_of_ns: nanos(cpu_of_ms),
+            nested_ns: nanos_from_ms(t.nested_ms),
+            cpu_ns: nanos_from_ms(cpu_ms),
+            cpu_of_ns: nanos_from_ms(cpu_of_ms),
         }
     }
 }
@@ -224,13 +224,13 @@ impl From<&QueueTick> for QueueSample {
             capacity: t.capacity,
             last: t.last,
             samples: t.samples,
-            weight_ns: nanos(t.sampled_ms),
-            empty_ns: nanos(t.empty_ms),
-            full_ns: nanos(t.full_ms),
+            weight_ns: nanos_from_ms(t.sampled_ms),
+            empty_ns: nanos_from_ms(t.empty_ms),
+            full_ns: nanos_from_ms(t.full_ms),
             depth_ns: t.depth * t.sampled_ms * MS,
             deepest: t.deepest,
             concurrency: t.concurrency,
-            active_of_ns: t.active.map_or(0, |_| nanos(t.sampled_ms)),
+            active_of_ns: t.active.map_or(0, |_| nanos_from_ms(t.sampled_ms)),
             active_ns: t.active.unwrap_or(0.0) * t.sampled_ms * MS,
         }
     }
@@ -244,13 +244,4 @@ fn fourth(mean: f64) -> f64 {
 /// Converts nanoseconds to milliseconds, rounded to a microsecond to save bytes.
 fn ms(nanos: u64) -> f64 {
     (nanos as f64 / 1e3).round() / 1e3
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "`as` saturates, and a damaged record may hold any number"
-)]
-fn nanos(ms: f64) -> u64 {
-    (ms * MS).round() as u64
 }

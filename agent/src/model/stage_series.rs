@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::bounded_series::{BoundedSeries, DEFAULT_CAPACITY};
 use super::distribution::Distribution;
-use super::reading_series::LEAST_LIVE_S;
+use super::point_time::{PointTime, has_enough_live};
 use super::stage::{QueueSample, StageSample};
 
 /// Maximum number of points times stages and queues: 3 MiB.
@@ -129,11 +129,7 @@ pub struct QueueRun {
 /// One or several merged ticks.
 #[derive(Debug, Clone, Default)]
 struct Point {
-    /// Monotonic seconds since the run began.
-    at_s: f64,
-    interval_s: f64,
-    /// Whether batches came from a cache in that time.
-    replayed: bool,
+    time: PointTime,
     /// Batches from the source, by loop. Lists are shorter if later loops or stages were unknown.
     batches: Vec<u64>,
     stages: Vec<StageTotals>,
@@ -172,9 +168,7 @@ impl StageSeries {
     /// Adds a tick.
     pub fn push(&mut self, tick: StageTicks<'_>) {
         let mut point = Point {
-            at_s: tick.at.as_secs_f64(),
-            interval_s: tick.interval.as_secs_f64(),
-            replayed: tick.replayed,
+            time: PointTime::new(tick.at, tick.interval, tick.replayed),
             ..Point::default()
         };
         for (name, batches) in tick.batches {
@@ -296,28 +290,23 @@ impl StageSeries {
 
     /// The part between two times, in seconds since the run began.
     pub fn between(&self, from_s: f64, to_s: f64) -> StageSpan<'_> {
-        // A point belongs to the part if its middle does. If the part is shorter than a point, all points
-        // that overlap it count.
-        let inside = |point: &&Point| {
-            let middle = point.at_s - point.interval_s / 2.0;
-            middle >= from_s && middle <= to_s
+        let select = |belongs: fn(PointTime, f64, f64) -> bool| -> Vec<&Point> {
+            let all = self.points.buckets().iter();
+            all.filter(|point| belongs(point.time, from_s, to_s))
+                .collect()
         };
-        let touches =
-            |point: &&Point| point.at_s >= from_s && point.at_s - point.interval_s <= to_s;
-        let mut points: Vec<&Point> = self.points.buckets().iter().filter(inside).collect();
+        let mut points = select(PointTime::is_inside);
+        // The part is shorter than a point.
         if points.is_empty() {
-            points = self.points.buckets().iter().filter(touches).collect();
+            points = select(PointTime::overlaps);
         }
-        let live: Vec<&Point> = points.iter().copied().filter(|p| !p.replayed).collect();
-        let live_s: f64 = live.iter().map(|point| point.interval_s).sum();
+        let live_only = has_enough_live(points.iter().map(|point| point.time));
+        let mut live = points.clone();
+        live.retain(|point| !(live_only && point.time.replayed));
         StageSpan {
             series: self,
-            live: if live_s < LEAST_LIVE_S {
-                points.clone()
-            } else {
-                live
-            },
             points,
+            live,
         }
     }
 }
@@ -357,9 +346,7 @@ impl StageRun {
 
 impl Point {
     fn merge(&mut self, later: &Self) {
-        self.at_s = later.at_s;
-        self.interval_s += later.interval_s;
-        self.replayed |= later.replayed;
+        self.time.merge(later.time);
         for (place, batches) in later.batches.iter().enumerate() {
             *entry_at(&mut self.batches, place) += batches;
         }
@@ -435,7 +422,7 @@ impl<'a> StageSpan<'a> {
 
     /// Seconds of the part without cached batches.
     pub fn seconds(&self) -> f64 {
-        self.live.iter().map(|point| point.interval_s).sum()
+        self.live.iter().map(|point| point.time.interval_s).sum()
     }
 
     /// The activity of each stage in the part, in the order of their first calls. Time with cached batches

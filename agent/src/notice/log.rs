@@ -1,8 +1,9 @@
 //! Prints each notice once, and keeps it for the records.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use crate::lock::lock;
 use crate::model::record::NoticeRecord;
 use crate::notice::Notice;
 
@@ -39,7 +40,7 @@ impl NoticeLog {
     /// Prints `notice`, unless a notice with the same code and subject was printed before.
     pub fn post(&self, notice: &Notice) {
         {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = lock(&self.state);
             if !state.posted.insert(notice.identity()) {
                 return;
             }
@@ -49,8 +50,8 @@ impl NoticeLog {
     }
 
     /// The notices posted since the last call.
-    pub fn take(&self) -> Vec<NoticeRecord> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn take_records(&self) -> Vec<NoticeRecord> {
+        let mut state = lock(&self.state);
         std::mem::take(&mut state.unwritten)
     }
 }
@@ -81,7 +82,7 @@ mod tests {
         });
 
         assert_eq!(printed.load(Ordering::Relaxed), 3);
-        assert_eq!(notice_log.take().len(), 3);
-        assert!(notice_log.take().is_empty());
+        assert_eq!(notice_log.take_records().len(), 3);
+        assert!(notice_log.take_records().is_empty());
     }
 }

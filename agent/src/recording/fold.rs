@@ -283,7 +283,7 @@ impl Fold {
                 wait: (&part.wait).into(),
                 compute: (&part.compute).into(),
                 step: (&part.step).into(),
-                sampled: sampled.map_or_else(Vec::new, |sampled| sampled.take(phase)),
+                sampled: sampled.map_or_else(Vec::new, |sampled| sampled.take_steps(phase)),
             });
         }
         entries

@@ -1,11 +1,12 @@
 //! Writes the events of one loop into its ring, on the training thread.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::event::{Decoder, Event, pack};
 use super::fold::Fold;
 use super::ring::{Pushed, Ring};
+use crate::lock::lock;
 use crate::port::catch_panics::contain;
 use crate::port::{ConsumerThread, MonotonicClock};
 
@@ -204,7 +205,7 @@ impl Recorder {
 
     /// Reads the ring, then calls `each` with the totals. The training thread never calls it.
     pub fn fold<R>(&self, each: impl FnOnce(&mut Fold) -> R) -> R {
-        let mut folded = self.folded.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut folded = lock(&self.folded);
         self.drain_into(&mut folded);
         each(&mut folded.fold)
     }

@@ -45,7 +45,7 @@ impl Sampled {
     }
 
     /// The sampled steps of a phase since the last call.
-    pub(super) fn take(&mut self, phase: Phase) -> Vec<StepRecord> {
+    pub(super) fn take_steps(&mut self, phase: Phase) -> Vec<StepRecord> {
         self.kept
             .extract_if(.., |(of, _)| *of == phase)
             .map(|(_, record)| record)
@@ -75,7 +75,11 @@ mod tests {
             };
             sampled.add(at, Phase::Live, sample, record);
         }
-        sampled.take(Phase::Live).iter().map(|s| s.step).collect()
+        sampled
+            .take_steps(Phase::Live)
+            .iter()
+            .map(|s| s.step)
+            .collect()
     }
 
     #[test]

@@ -15,6 +15,7 @@ use super::signal::{self, SignalEffect};
 use super::signal_chain::end_process;
 use super::wake::Waker;
 use crate::delivery::RecordQueue;
+use crate::lock::lock;
 use crate::model::Mode;
 use crate::model::record::{
     BatchRecord, EndCause, EndRecord, LoaderRecord, ProbeRecord, RunState, SummaryRecord,
@@ -75,7 +76,7 @@ pub struct Stopped {
 
 impl Inner {
     pub(super) fn lock(&self) -> MutexGuard<'_, Requests> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.requests)
     }
 
     pub(super) fn run_sampler(&self, mut sampler: Sampler) {
@@ -109,7 +110,7 @@ impl Inner {
             }
             let now = self.clock.now();
             if schedule.until_due(now).is_zero() {
-                let late = schedule.take(now);
+                let late = schedule.begin_tick(now);
                 if self.watching.load(Ordering::Relaxed) {
                     sampler.tick(late, false);
                 }

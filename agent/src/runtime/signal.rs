@@ -13,11 +13,12 @@
 //! If the program installs a handler later, it replaces this one. A forked child has the previous action.
 
 use std::process;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use super::signal_chain::{SignalChain, end_process};
 use super::wake;
+use crate::lock::lock;
 
 static CHAIN: SignalChain = SignalChain::new();
 /// The eventfd to ring, -1 if there is no listener.
@@ -57,7 +58,7 @@ extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, context: 
 
 /// Rings `alarm` when `SIGTERM` arrives. Only the last listener is active.
 pub(crate) fn listen(alarm: libc::c_int) {
-    let _installing = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _installing = lock(&INSTALLING);
     ALARM.store(alarm, Ordering::Relaxed);
     OWNER.store(process::id(), Ordering::Relaxed);
     CHAIN.install(handler);
@@ -65,7 +66,7 @@ pub(crate) fn listen(alarm: libc::c_int) {
 
 /// Stops listening, and restores the previous action if this handler is still installed.
 pub(crate) fn unlisten(alarm: libc::c_int) {
-    let _installing = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _installing = lock(&INSTALLING);
     let was_ours = ALARM.compare_exchange(alarm, -1, Ordering::Relaxed, Ordering::Relaxed);
     if was_ours.is_ok() {
         CHAIN.remove(handler);

@@ -8,6 +8,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::lock::lock;
 use crate::model::Reading;
 use crate::port::catch_panics::contain;
 use crate::port::clock::thread_cpu_time;
@@ -64,7 +65,7 @@ struct State {
 
 impl Exchange {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The sampler shares it with the threads that register loops and request reports.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use super::loops::LoopEntry;
@@ -10,6 +10,7 @@ use crate::analysis::attribution::Attribution;
 use crate::analysis::resources::{CoresInUse, cores_in_use};
 use crate::analysis::stacks::{StackTimes, stacks_record};
 use crate::analysis::summary::{LoopFacts, RunFacts, summarise};
+use crate::lock::lock;
 use crate::model::record::{
     BatchRecord, Dropped, EndRecord, GpuRecord, ProbeRecord, RunState, StacksRecord, SummaryRecord,
 };
@@ -18,6 +19,7 @@ use crate::model::stage_series::StageTicks;
 use crate::model::{Reading, ReadingSeries, StageSeries};
 use crate::notice::log::NoticeLog;
 use crate::sampling::RankGpu;
+use crate::wording::probe::probe_record;
 use crate::wording::summary::summary_record;
 
 /// The state of a run in progress.
@@ -223,7 +225,7 @@ impl LiveRun {
             without_loader: totals.without_loader,
             loader: entry.described(),
             shared_mib_ms: self.shared_mib_ms.get().copied(),
-            probe: entry.probe_record(state == RunState::Finished, || self.cores_in_use(entry, at)),
+            probe: entry.probe_result(state == RunState::Finished, || self.cores_in_use(entry, at)),
         }
     }
 
@@ -270,13 +272,10 @@ impl LiveRun {
                 until_s: elapsed_s + least_s.max(share * elapsed_s),
             });
         }
-        (
-            summary_record(&summary),
-            facts.into_iter().filter_map(|facts| facts.probe).collect(),
-        )
+        let probes = facts.iter().filter_map(|facts| {
+            let probe = facts.probe.as_ref()?;
+            Some(probe_record(&facts.loader, probe, facts.replayed_steps))
+        });
+        (summary_record(&summary), probes.collect())
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

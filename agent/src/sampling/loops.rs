@@ -4,14 +4,16 @@
 //! and makes the probe's record.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use crate::analysis::floor::{self, FloorAnalysis, FloorWarning, NoHeadspace};
+use crate::analysis::floor::{self, FloorAnalysis};
+use crate::analysis::probe_result::{ProbeResult, ProbeStatus};
 use crate::analysis::resources::CoresInUse;
+use crate::lock::lock;
 use crate::model::record::{BatchRecord, LoaderRecord, ProbeRecord, Role};
-use crate::model::{InPlace, Mode, Window};
+use crate::model::{CacheFacts, Mode, Window};
 use crate::recording::Recorder;
-use crate::wording::probe::window_record;
+use crate::wording::probe::probe_record;
 
 /// A watched loop.
 #[derive(Debug)]
@@ -36,19 +38,6 @@ pub struct ProbeProgress {
     written: bool,
     /// The analysis of all windows, once the probe has finished. Kept because it is expensive.
     analysis: Option<FloorAnalysis>,
-}
-
-/// Facts about the batches that are cached for replay.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CacheFacts {
-    /// Number of batches.
-    pub batches: u32,
-    /// Bytes that they hold, if their buffers report a size.
-    pub bytes: Option<u64>,
-    /// Number of batches that were replayed although the loop had changed them in place.
-    pub mutated: u32,
-    /// Whether the loop changes batches in place, and how the cache handles it.
-    pub in_place: InPlace,
 }
 
 impl LoopEntry {
@@ -85,7 +74,7 @@ impl LoopEntry {
     }
 
     fn probe(&self) -> MutexGuard<'_, ProbeProgress> {
-        self.probe.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.probe)
     }
 
     /// Adds a complete window of the probe. The training thread calls it, once for each window.
@@ -126,63 +115,41 @@ impl LoopEntry {
         }
         progress.written = true;
         drop(progress);
-        self.probe_record(ended, cores)
+        let result = self.probe_result(ended, cores)?;
+        let replayed_steps = self.recorder.fold(|fold| fold.replayed());
+        Some(probe_record(&self.loader, &result, replayed_steps))
     }
 
-    /// The probe's record so far. `None` if the loop is not probed. `cores` returns the cores that were in
+    /// The probe's result so far. `None` if the loop is not probed. `cores` returns the cores that were in
     /// use while the loop ran.
-    pub(crate) fn probe_record(
+    pub(crate) fn probe_result(
         &self,
-        ended: bool,
+        run_ended: bool,
         cores: impl FnOnce() -> Option<CoresInUse>,
-    ) -> Option<ProbeRecord> {
+    ) -> Option<ProbeResult> {
         if self.mode != Mode::Probe {
             return None;
         }
         // The training thread takes this lock too, so it is held for short operations only.
-        let (cache, finished, has_long, known, windows) = {
+        let (cache, status, known, windows) = {
             let progress = self.probe();
             let known = progress.analysis.clone();
             let windows = known.is_none().then(|| progress.windows.clone());
-            let has_long = progress.windows.iter().any(|window| window.long);
-            (progress.cache, progress.finished, has_long, known, windows)
+            let status = ProbeStatus {
+                finished: progress.finished,
+                run_ended,
+                has_long_replay: progress.windows.iter().any(|window| window.long),
+            };
+            (progress.cache, status, known, windows)
         };
         let analysis = known.unwrap_or_else(|| {
             let analysis = floor::estimate(&windows.unwrap_or_default(), cores());
-            if finished {
+            if status.finished {
                 self.probe().analysis = Some(analysis.clone());
             }
             analysis
         });
-        let from = self.loader.options_from.unwrap_or_default();
-        let no_number = match analysis.result {
-            _ if cache.in_place == InPlace::TooLarge => Some(NoHeadspace::CopiesTooLarge),
-            Ok(_) if cache.mutated > 0 => Some(NoHeadspace::BatchesMutated {
-                mutated: cache.mutated,
-                cached: cache.batches,
-            }),
-            Ok(_) => None,
-            Err(reason) if finished => Some(NoHeadspace::NoFloor(reason)),
-            Err(reason) if ended => Some(NoHeadspace::EndedEarly(reason)),
-            Err(_) => Some(NoHeadspace::NotDone),
-        };
-        let floor = analysis.result.ok().filter(|_| no_number.is_none());
-        let too_short = ended && !has_long && floor.is_some();
-        let warnings: Vec<String> = (too_short.then_some(FloorWarning::ShortReplays).into_iter())
-            .chain(analysis.warnings)
-            .map(|warning| from.spell(&warning.to_string()))
-            .collect();
-        Some(ProbeRecord {
-            loop_name: self.loader.name.clone(),
-            windows: analysis.windows.iter().map(window_record).collect(),
-            floor,
-            reason: no_number.map(|reason| from.spell(&reason.to_string())),
-            warning: (!warnings.is_empty()).then(|| warnings.join(" ")),
-            cached_batches: cache.batches,
-            cached_bytes: cache.bytes,
-            mutated_batches: cache.mutated,
-            replayed_steps: self.recorder.fold(|fold| fold.replayed()),
-        })
+        Some(ProbeResult::new(analysis, cache, status))
     }
 
     /// Facts about the cache.
@@ -194,6 +161,7 @@ impl LoopEntry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::floor::FloorWarning;
     use crate::model::WindowStep;
     use crate::model::record::Phase;
     use crate::port::{ConsumerThread, MonotonicClock};
@@ -235,7 +203,7 @@ mod tests {
             entry.add_window(window(Phase::Live, cycle));
             entry.add_window(window(Phase::Replay, cycle));
         }
-        assert!(entry.probe_record(true, || None).unwrap().floor.is_some());
+        assert!(entry.probe_result(true, || None).unwrap().floor.is_ok());
 
         entry.set_cache(CacheFacts {
             batches: 10,
@@ -243,7 +211,7 @@ mod tests {
             ..CacheFacts::default()
         });
 
-        let record = entry.probe_record(true, || None).unwrap();
+        let record = entry.take_probe(true, || None).unwrap();
         assert_eq!(record.floor, None);
         assert!(
             record
@@ -262,10 +230,10 @@ mod tests {
         }
         entry.finish_probe();
 
-        let first = entry.probe_record(false, || None);
-        let again = entry.probe_record(false, || unreachable!("the analysis is kept"));
+        let first = entry.probe_result(false, || None);
+        let again = entry.probe_result(false, || unreachable!("the analysis is kept"));
 
-        assert!(first.as_ref().unwrap().floor.is_some());
+        assert!(first.as_ref().unwrap().floor.is_ok());
         assert_eq!(first, again);
     }
 
@@ -276,14 +244,14 @@ mod tests {
             entry.add_window(window(Phase::Live, cycle));
             entry.add_window(window(Phase::Replay, cycle));
         }
-        let warning = |entry: &LoopEntry| entry.probe_record(true, || None).unwrap().warning;
-        assert!(entry.probe_record(true, || None).unwrap().floor.is_some());
-        assert!(warning(&entry).unwrap().contains("long replay"));
+        let warnings = |entry: &LoopEntry| entry.probe_result(true, || None).unwrap().warnings;
+        assert!(entry.probe_result(true, || None).unwrap().floor.is_ok());
+        assert_eq!(warnings(&entry), [FloorWarning::ShortReplays]);
 
         entry.add_window(Window {
             long: true,
             ..window(Phase::Replay, 3)
         });
-        assert_eq!(warning(&entry), None);
+        assert_eq!(warnings(&entry), []);
     }
 }

@@ -15,7 +15,7 @@ pub mod stages;
 mod thinning;
 
 pub use live_run::LiveRun;
-pub use loops::{CacheFacts, LoopEntry};
+pub use loops::LoopEntry;
 pub use rank_gpu::RankGpu;
 pub use sampler::Sampler;
 pub use schedule::Schedule;

@@ -60,8 +60,10 @@ pub struct Sampler {
     clock: Arc<dyn Clock>,
     identity: Identity,
     run: RunRecord,
-    /// Whether the loader and the GPUs were known when `run` was written last.
-    written_with: Option<(bool, bool)>,
+    /// Name of the main loop, according to the last summary.
+    main_loop: Option<String>,
+    /// The main loop, and whether the GPUs were known, when `run` was written last.
+    written_with: Option<(Option<String>, bool)>,
     sources: Sources,
     stages: StageReader,
     stacks: Option<StackSampling>,
@@ -92,6 +94,7 @@ impl Sampler {
             clock,
             identity,
             run,
+            main_loop: None,
             written_with: None,
             sources,
             stages,
@@ -129,9 +132,8 @@ impl Sampler {
         self.sources.request(at, last);
         let loops = self.live_run.loops();
 
-        let mut bodies: Vec<RecordBody> = self.run_if_changed(&loops).into_iter().collect();
         let (ticks, epochs) = fold_loops(&loops, last);
-        bodies.extend(epochs.into_iter().map(RecordBody::Epoch));
+        let mut bodies: Vec<RecordBody> = epochs.into_iter().map(RecordBody::Epoch).collect();
         // Right after the loops, so that calls and batches cover the same time.
         let replayed = ticks.iter().any(|entry| entry.phase == Phase::Replay);
         let delta = self.read_stages(&ticks, replayed);
@@ -165,15 +167,15 @@ impl Sampler {
             .filter_map(|e| e.take_probe(last, || self.live_run.cores_in_use(e, at)))
             .inspect(log_probe);
         bodies.extend(probes.map(RecordBody::Probe));
-        let notices = self.live_run.notice_log.take();
+        let notices = self.live_run.notice_log.take_records();
         bodies.extend(notices.into_iter().map(RecordBody::Notice));
         bodies.extend(self.stacks_if_due(last));
-        // The summary is the last record of a run.
-        if last || self.summary_is_due() {
-            bodies.push(self.summary(at, last));
-        }
+        let summary = (last || self.summary_is_due(&loops)).then(|| self.summary(at, last));
+        let run = self.run_if_changed(&loops);
         self.tick += 1;
-        let records: Vec<_> = bodies.into_iter().map(|body| self.record(body)).collect();
+        // The run is the first record, and the summary the last one.
+        let bodies = run.into_iter().chain(bodies).chain(summary);
+        let records: Vec<_> = bodies.map(|body| self.record(body)).collect();
         let took = self.clock.now().saturating_sub(at);
         tracing::debug!(target: log_target::TICK, records = records.len(), ?took, "done");
         self.queue.push(records);
@@ -185,8 +187,8 @@ impl Sampler {
         Some(RecordBody::Stacks(Box::new(stacks)))
     }
 
-    /// The summary of the run so far, or of the whole run.
-    fn summary(&self, at: Duration, last: bool) -> RecordBody {
+    /// The summary of the run so far, or of the whole run. It selects the main loop.
+    fn summary(&mut self, at: Duration, last: bool) -> RecordBody {
         let summary = if last {
             self.live_run.report(at, RunState::Finished).0
         } else {
@@ -201,23 +203,27 @@ impl Sampler {
             findings = summary.findings.len(),
             "refreshed"
         );
+        self.main_loop.clone_from(&summary.loop_name);
         RecordBody::Summary(Box::new(summary))
     }
 
-    /// The record of the run. It is the first record, and it is repeated when the loader or the GPUs become
-    /// known.
+    /// The record of the run, with the loader and the mode of the main loop. It is the first record. It is
+    /// repeated when the GPUs become known, and when a summary selects another main loop: a reader that keeps
+    /// the last one agrees with the last summary.
     fn run_if_changed(&mut self, loops: &[Arc<LoopEntry>]) -> Option<RecordBody> {
         let gpus = self.live_run.gpus();
-        let known = (!loops.is_empty(), gpus.is_some());
-        if self.written_with.replace(known) == Some(known) {
+        let known = Some((self.main_loop.clone(), gpus.is_some()));
+        if self.written_with == known {
             return None;
         }
         let mut run = self.run.clone();
         run.gpus = gpus.unwrap_or_default().to_vec();
-        if let Some(first) = loops.first() {
-            run.loader = Some(first.loader.clone());
-            run.mode = first.mode;
+        let is_main = |entry: &&Arc<LoopEntry>| Some(&entry.loader.name) == self.main_loop.as_ref();
+        if let Some(main) = loops.iter().find(is_main) {
+            run.loader = Some(main.loader.clone());
+            run.mode = main.mode;
         }
+        self.written_with = known;
         Some(RecordBody::Run(run))
     }
 
@@ -258,10 +264,13 @@ impl Sampler {
         self.stages_at = self.clock.now();
     }
 
-    /// Whether this tick has a summary: every tick at first, then fewer. A killed run loses at most a tenth
-    /// of its time.
-    fn summary_is_due(&self) -> bool {
-        self.tick < 10 || self.tick.is_multiple_of((self.tick / 10).clamp(1, 60))
+    /// Whether this tick has a summary: every tick at first, then fewer, and the tick of the first loop. A
+    /// killed run loses at most a tenth of its time.
+    fn summary_is_due(&self, loops: &[Arc<LoopEntry>]) -> bool {
+        let selects_first_loop = self.main_loop.is_none() && !loops.is_empty();
+        selects_first_loop
+            || self.tick < 10
+            || self.tick.is_multiple_of((self.tick / 10).clamp(1, 60))
     }
 
     fn record(&self, body: RecordBody) -> Record {

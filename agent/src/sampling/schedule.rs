@@ -26,7 +26,7 @@ impl Schedule {
     }
 
     /// Begins the tick that is due, and plans the next. Returns how late the tick is at `now`.
-    pub fn take(&mut self, now: Duration) -> Duration {
+    pub fn begin_tick(&mut self, now: Duration) -> Duration {
         let late = now.saturating_sub(self.next);
         if self.next <= now {
             let missed = late.as_nanos() / self.interval.as_nanos().max(1);
@@ -48,7 +48,7 @@ mod tests {
         let mut schedule = Schedule::new(Duration::ZERO, SECOND);
 
         assert_eq!(
-            schedule.take(Duration::from_millis(1300)),
+            schedule.begin_tick(Duration::from_millis(1300)),
             Duration::from_millis(300)
         );
         assert_eq!(
@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn missed_ticks_are_skipped() {
         let mut schedule = Schedule::new(Duration::ZERO, SECOND);
-        schedule.take(Duration::from_millis(5500));
+        schedule.begin_tick(Duration::from_millis(5500));
 
         assert_eq!(
             schedule.until_due(Duration::from_millis(5500)),

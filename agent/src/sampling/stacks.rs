@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::lock::lock;
 use crate::model::stack::{Place, StackReading, StackSample, ThreadStack};
 use crate::notice::Notice;
 use crate::notice::log::NoticeLog;
@@ -102,7 +103,7 @@ struct State {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -97,8 +97,8 @@ impl Turns {
         } else {
             (STAGES_A_TICK, QUEUES_A_TICK)
         };
-        let stages = self.stages.take(stages, &here);
-        let queues = self.queues.take(queues, &here);
+        let stages = self.stages.take_samples(stages, &here);
+        let queues = self.queues.take_samples(queues, &here);
         (
             stages.iter().map(StageTick::from).collect(),
             queues.iter().map(QueueTick::from).collect(),
@@ -116,7 +116,7 @@ impl<T: Clone> Unwritten<T> {
 
     /// Removes at most `most` samples, beginning after the last place, and all samples of processes
     /// that are not in `here`.
-    fn take(&mut self, most: usize, here: &HashSet<Option<&str>>) -> Vec<T> {
+    fn take_samples(&mut self, most: usize, here: &HashSet<Option<&str>>) -> Vec<T> {
         let after = self.last.take().map_or(Bound::Unbounded, Bound::Excluded);
         let later = self.samples.range((after.clone(), Bound::Unbounded));
         let earlier = self

@@ -4,9 +4,9 @@ use super::units::{duration_s, percent, signed_range};
 use crate::analysis::compare::{
     Comparison, Conclusion, Difference, LimitConclusion, Note, Remedy, conclude, conclude_limit,
 };
-use crate::analysis::statistics::steady_state::LEAST_WARMUP;
 use crate::model::Mode;
 use crate::model::comparison::{ComparisonRecord, JudgedBy, SideRecord};
+use crate::statistics::steady_state::LEAST_WARMUP;
 
 /// The record of a comparison with the texts of its notes.
 pub fn comparison_record(comparison: Comparison) -> ComparisonRecord {

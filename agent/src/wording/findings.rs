@@ -1,14 +1,17 @@
 //! Texts of findings, in one or two sentences each.
 
+use super::probe::warnings_text;
 use super::units::{amount, bytes, duration_ms, percent};
 use crate::analysis::findings::{Finding, GpuFinding};
+use crate::model::OptionsFrom;
 use crate::model::record::{FindingRecord, ThrottleReason};
 
 /// The record of a finding.
-pub(super) fn finding_record(finding: &Finding) -> FindingRecord {
+/// Options have the names that the user uses in `options_from`.
+pub(super) fn finding_record(finding: &Finding, options_from: OptionsFrom) -> FindingRecord {
     FindingRecord {
         code: finding.code().as_str().to_owned(),
-        text: text(finding),
+        text: options_from.spell(&text(finding)),
     }
 }
 
@@ -83,8 +86,8 @@ fn text(finding: &Finding) -> String {
             "{mutated} of {cached} cached batches changed in place, so replayed steps saw other \
              data than the loader made."
         ),
-        Finding::NoHeadspace { reason } => reason.clone(),
-        Finding::UnsteadyProbe { warning } => warning.clone(),
+        Finding::NoHeadspace { reason } => reason.to_string(),
+        Finding::UnsteadyProbe { warnings } => warnings_text(warnings),
         Finding::CallsFail {
             stage,
             failures,

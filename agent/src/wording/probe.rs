@@ -12,10 +12,39 @@ use crate::analysis::floor::{
     Asynchrony, FloorWarning, LEAST_LIVE, LEAST_REPLAY, NoFloor, NoHeadspace, Unused,
     WindowAnalysis,
 };
-use crate::model::record::WindowRecord;
+use crate::analysis::probe_result::ProbeResult;
+use crate::model::record::{LoaderRecord, ProbeRecord, WindowRecord};
+
+/// The record of the probe of `loader`'s loop.
+pub fn probe_record(
+    loader: &LoaderRecord,
+    probe: &ProbeResult,
+    replayed_steps: u64,
+) -> ProbeRecord {
+    let options_from = loader.options_from.unwrap_or_default();
+    let spell = |text: String| options_from.spell(&text);
+    let warning = (!probe.warnings.is_empty()).then(|| spell(warnings_text(&probe.warnings)));
+    ProbeRecord {
+        loop_name: loader.name.clone(),
+        windows: probe.windows.iter().map(window_record).collect(),
+        floor: probe.floor.ok(),
+        reason: probe.floor.err().map(|reason| spell(reason.to_string())),
+        warning,
+        cached_batches: probe.cache.batches,
+        cached_bytes: probe.cache.bytes,
+        mutated_batches: probe.cache.mutated,
+        replayed_steps,
+    }
+}
+
+/// All warnings as one text.
+pub(super) fn warnings_text(warnings: &[FloorWarning]) -> String {
+    let texts: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    texts.join(" ")
+}
 
 /// The record of a window.
-pub fn window_record(window: &WindowAnalysis) -> WindowRecord {
+fn window_record(window: &WindowAnalysis) -> WindowRecord {
     WindowRecord {
         phase: window.phase,
         cycle: window.cycle,

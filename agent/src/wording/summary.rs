@@ -14,12 +14,14 @@ pub fn summary_record(summary: &Summary) -> SummaryRecord {
     let stage = bottleneck
         .as_ref()
         .filter(|found| found.kind == BottleneckKind::Stage);
+    let options_from = summary.record.options_from.unwrap_or_default();
+    let findings = (summary.findings.iter()).map(|finding| finding_record(finding, options_from));
     SummaryRecord {
         bottleneck_stage: stage.and_then(|found| found.name.clone()),
         bottleneck,
         remedies: attribution.remedies.iter().map(remedy_record).collect(),
         lines: attribution.lines.iter().map(line_record).collect(),
-        findings: summary.findings.iter().map(finding_record).collect(),
+        findings: findings.collect(),
         ..summary.record.clone()
     }
 }

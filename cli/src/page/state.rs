@@ -90,16 +90,13 @@ impl PageState {
         let tally = &mut rank.run.tally;
         tally.records += 1;
         tally.last_unix_nano = tally.last_unix_nano.max(record.time_unix_nano);
+        rank.series.add_record(&record.body);
         if let RecordBody::Tick(tick) = &record.body {
             tally.ticks += 1;
-            rank.series.add(tick);
             if let Some(history) = &mut rank.history {
                 history.take(tick);
             }
         } else {
-            if let RecordBody::Summary(summary) = &record.body {
-                rank.series.add_summary(summary);
-            }
             rank.run.take(record);
         }
     }

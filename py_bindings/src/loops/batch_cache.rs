@@ -18,9 +18,9 @@ mod state_machine;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use headspace_agent::batch_source::{Decision, Ended, EpochProgress, Window};
+use headspace_agent::model::CacheFacts;
 use headspace_agent::model::record::Phase;
 use headspace_agent::model::{InPlace, ThreadTimes};
-use headspace_agent::sampling::CacheFacts;
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
 

@@ -2,7 +2,7 @@
 
 use std::f64::consts::TAU;
 
-use headspace_agent::analysis::statistics::bootstrap::Rng;
+use headspace_agent::statistics::bootstrap::Rng;
 
 /// What memory does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use headspace_agent::analysis::statistics::bootstrap::Rng;
+use headspace_agent::statistics::bootstrap::Rng;
 
 /// Nanoseconds in which the share that others take does not change.
 const SEGMENT: u64 = 10_000_000;

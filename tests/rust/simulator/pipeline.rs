@@ -8,8 +8,8 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use headspace_agent::analysis::resources::CoresInUse;
-use headspace_agent::analysis::statistics::bootstrap::Rng;
 use headspace_agent::model::ThreadTimes;
+use headspace_agent::statistics::bootstrap::Rng;
 
 use super::others::{Load, Others};
 use super::service::Service;

@@ -2,7 +2,7 @@
 //! times the load, one to three stages, four shapes of service times, epochs, contention, slow
 //! first steps, asynchronous devices, batches unlike each other.
 
-use headspace_agent::analysis::statistics::bootstrap::Rng;
+use headspace_agent::statistics::bootstrap::Rng;
 
 use super::others::Others;
 use super::pipeline::{Device, Spec, Stage};

@@ -1,6 +1,6 @@
 //! Random durations: how long a thread of a stage, or the model, takes for one item.
 
-use headspace_agent::analysis::statistics::bootstrap::Rng;
+use headspace_agent::statistics::bootstrap::Rng;
 
 /// The shape of a distribution.
 #[derive(Debug, Clone, Copy, PartialEq)]

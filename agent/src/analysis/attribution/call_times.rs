@@ -1,9 +1,9 @@
 //! Derives the distribution of call times from a stage's percentiles, relative to the mean.
 
-use crate::analysis::statistics::bootstrap::Rng;
 use crate::analysis::thresholds::bounds::{MAX_OF_MEAN, MAX_VARIATION, MIN_OF_MEAN};
 use crate::analysis::thresholds::stages::SLOW_CALL;
 use crate::model::record::StageSummary;
+use crate::statistics::bootstrap::Rng;
 
 /// Normal scores of percentiles: the 75th …
 const Z75: f64 = 0.674;

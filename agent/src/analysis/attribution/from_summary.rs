@@ -5,13 +5,13 @@ use super::line_gains::lines_of_loop;
 use super::{Attribution, attribute};
 use crate::analysis::stacks::{LineShare, StackTimes};
 use crate::analysis::stages::serves_another_loop;
-use crate::analysis::statistics::steady_state::LEAST_WARMUP;
-use crate::analysis::statistics::{mean, variance};
 use crate::analysis::summary::{LoopFacts, warmup};
 use crate::analysis::thresholds::Thresholds;
 use crate::model::Mode;
 use crate::model::record::SummaryRecord;
 use crate::model::stack::Place;
+use crate::statistics::steady_state::LEAST_WARMUP;
+use crate::statistics::{mean, variance};
 
 /// Finds what limits the main loop, and what would help. The result is empty if the loop's waiting is not
 /// known, or if its batches come from a cache.
@@ -34,7 +34,7 @@ pub(in crate::analysis) fn attribute_run(
             ..Attribution::default()
         };
     };
-    let floor = main.probe.as_ref().and_then(|probe| probe.floor);
+    let floor = main.probe.as_ref().and_then(|probe| probe.floor.ok());
     let early = main
         .series()
         .early()

@@ -2,29 +2,26 @@
 
 use std::collections::BTreeMap;
 
-use super::super::statistics::standard_error;
 use super::super::tick_series::{Quantity, Steady, StepSelection, TickSeries};
-use crate::analysis::statistics::precision::Known;
+use crate::analysis::resources::{CoresInUse, MOST_WAITING};
 use crate::model::comparison::ComparedRun;
 use crate::model::record::{RunState, SummaryRecord};
 use crate::model::{Distribution, Mode};
+use crate::statistics::precision::Known;
+use crate::statistics::standard_error;
 
 /// Standard deviation of a step caused by other programs, as a share of it, per unit of the logarithm of
 /// the factor by which waits for a core made the step longer. Source: 45 runs of one loop of 10 ms on two
 /// cores, of which other programs used 75 to 97 %, took 11 to 110 ms. Runs within one half hour differed by
 /// 15 % where waits doubled the step, and by 30 % where they made it four times as long.
-const OF_OTHERS: f64 = 0.2;
+const DEVIATION_BY_WAITS: f64 = 0.2;
 
 /// The same for a step without those waits: in the same runs it differed by 2 and by 8 %.
-const OF_WAITS: f64 = 0.04;
+const DEVIATION_WITHOUT_WAITS: f64 = 0.04;
 
 /// The same per share of the cores that other programs used, whether or not the loop waited for a core:
 /// caches, memory bandwidth and clock frequencies are shared as well.
-const OF_SHARING: f64 = 0.015;
-
-/// If a loop waited for a core during a larger share of its time, it hardly ran. The step without this wait
-/// is then unknown.
-const MOST_WAITING: f64 = 0.95;
+const DEVIATION_BY_SHARING: f64 = 0.015;
 
 /// One run with all its ranks.
 #[derive(Debug, Clone, Default)]
@@ -44,22 +41,22 @@ pub struct Measured {
     batch: Pooled,
     floor: Pooled,
     stages: BTreeMap<String, StagePart>,
-    others: Others,
+    other_programs: OtherPrograms,
 }
 
 /// Effects of other programs on a run, as shares in `[0, 1]`.
 #[derive(Debug, Clone, Copy, Default)]
-struct Others {
+struct OtherPrograms {
     /// Share of the usable cores that processes outside the run used.
     cores: f64,
     /// Share of the machine's runnable threads that waited for a core: 0 if some cores were idle.
     oversubscription: f64,
     /// Share of time that the thread that receives the batches waited for a core that other programs used;
     /// `None` if not known.
-    waiting: Option<f64>,
+    loop_wait: Option<f64>,
     /// Lower bound of the cores used by the run's other threads and processes, as a share of those used by
     /// the run.
-    helpers: f64,
+    helper_share: f64,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -108,13 +105,13 @@ impl Measured {
         }
         let mode = summary.and_then(|summary| summary.mode);
         self.mode = self.mode.or(mode);
-        let steady = series.steady(&summary.map(StepSelection::of).unwrap_or_default());
+        let steady = series.steady(&summary.map(StepSelection::from_summary).unwrap_or_default());
         if let Some(steady) = &steady {
             self.add(steady);
         }
         // With several ranks on a machine, each rank would count the others as other programs.
-        self.others = summary
-            .and_then(|summary| Others::of(summary, steady.as_ref()))
+        self.other_programs = summary
+            .and_then(|summary| OtherPrograms::from_summary(summary, steady.as_ref()))
             .filter(|_| self.ranks < 2)
             .unwrap_or_default();
         if let Some(floor) = summary.and_then(floor) {
@@ -133,8 +130,8 @@ impl Measured {
         }
         self.ranks += 1;
         self.steps.merge(&steps);
-        for of in [Quantity::Step, Quantity::Wait, Quantity::Compute] {
-            self.times[of as usize].add(weight, steady.mean_ms(of));
+        for quantity in [Quantity::Step, Quantity::Wait, Quantity::Compute] {
+            self.times[quantity as usize].add(weight, steady.mean_ms(quantity));
         }
         self.batch
             .add(weight, steady.batch_size().map(Known::exactly));
@@ -165,21 +162,23 @@ impl Measured {
         &self.steps
     }
 
-    pub(super) fn mean_ms(&self, of: Quantity) -> Option<Known> {
-        let known = self.times[of as usize].known()?;
-        Some(self.beside_others(known))
+    pub(super) fn mean_ms(&self, quantity: Quantity) -> Option<Known> {
+        let known = self.times[quantity as usize].known()?;
+        Some(self.widen_for_other_programs(known))
     }
 
     /// Increases the error of a mean for the effect of other programs, which may differ in another run.
-    fn beside_others(&self, known: Known) -> Known {
-        let others = self.others;
-        let longer = others
-            .waiting
-            .map_or(others.cores * others.oversubscription, |waiting| {
-                waiting.max(self.waiting_of_helpers())
+    fn widen_for_other_programs(&self, known: Known) -> Known {
+        let others = self.other_programs;
+        let waiting = others
+            .loop_wait
+            .map_or(others.cores * others.oversubscription, |loop_wait| {
+                loop_wait.max(self.helper_wait())
             });
+        let share = (DEVIATION_BY_WAITS * log_of_slowdown(waiting))
+            .hypot(DEVIATION_BY_SHARING * others.cores);
         Known {
-            others: (OF_OTHERS * logarithm(longer)).hypot(OF_SHARING * others.cores) * known.mean,
+            others: share * known.mean,
             ..known
         }
     }
@@ -189,14 +188,15 @@ impl Measured {
     ///
     /// Those waits are also most of the variation within a run, so the error shrinks with the step.
     pub(super) fn undisturbed_ms(&self) -> Option<Known> {
-        let others = self.others;
-        let left = 1.0 - others.waiting?;
-        let step = self.times[Quantity::Step as usize].known()?.times(left);
-        let share = (OF_WAITS * logarithm(1.0 - left))
-            .hypot(OF_OTHERS * logarithm(self.waiting_of_helpers()))
-            .hypot(OF_SHARING * others.cores);
+        let others = self.other_programs;
+        let loop_wait = others.loop_wait?;
+        let running = 1.0 - loop_wait;
+        let step = self.times[Quantity::Step as usize].known()?.times(running);
+        let share = (DEVIATION_WITHOUT_WAITS * log_of_slowdown(loop_wait))
+            .hypot(DEVIATION_BY_WAITS * log_of_slowdown(self.helper_wait()))
+            .hypot(DEVIATION_BY_SHARING * others.cores);
         Some(Known {
-            error: step.error.map(|error| error * left),
+            error: step.error.map(|error| error * running),
             others: share * step.mean,
             ..step
         })
@@ -204,20 +204,20 @@ impl Measured {
 
     /// Share of a step in which the loop may have waited for the run's other threads and processes while
     /// these waited for a core that other programs used.
-    fn waiting_of_helpers(&self) -> f64 {
-        let others = self.others;
-        let mean = |of: Quantity| {
-            self.times[of as usize]
+    fn helper_wait(&self) -> f64 {
+        let others = self.other_programs;
+        let mean = |quantity: Quantity| {
+            self.times[quantity as usize]
                 .known()
                 .map_or(0.0, |known| known.mean)
         };
         let wait = mean(Quantity::Wait) / mean(Quantity::Step).max(f64::MIN_POSITIVE);
-        others.cores * others.oversubscription * others.helpers * wait.min(1.0)
+        others.cores * others.oversubscription * others.helper_share * wait.min(1.0)
     }
 
     /// Share of the usable cores that other programs used, in `[0, 1]`; 0 if not known.
-    pub fn others(&self) -> f64 {
-        self.others.cores
+    pub fn cores_of_other_programs(&self) -> f64 {
+        self.other_programs.cores
     }
 
     pub(super) fn batch_size(&self) -> Option<f64> {
@@ -239,7 +239,7 @@ impl Measured {
 
     pub(super) fn call_ms(&self, stage: &str) -> Option<Known> {
         let known = self.stages.get(stage)?.call.known()?;
-        Some(self.beside_others(known))
+        Some(self.widen_for_other_programs(known))
     }
 
     pub(super) fn calls_per_batch(&self, stage: &str) -> Option<Known> {
@@ -259,13 +259,12 @@ impl Measured {
     }
 }
 
-impl Others {
-    fn of(summary: &SummaryRecord, steady: Option<&Steady<'_>>) -> Option<Self> {
+impl OtherPrograms {
+    fn from_summary(summary: &SummaryRecord, steady: Option<&Steady<'_>>) -> Option<Self> {
         let r = &summary.resources;
         let usable = r.cores_usable.filter(|cores| *cores > 0.0)?;
         let used = r.cores_used?;
-        let all = summary.cpu_utilization_pct? / 100.0;
-        let cores = (all - used / usable).clamp(0.0, 1.0);
+        let others = r.others_cores?;
         // Pressure is the share of time in which at least one thread waited.
         let pressure = r.cpu_pressure_pct.map_or(1.0, |pct| pct / 100.0);
         let oversubscription = r.runnable_threads.map_or(1.0, |threads| {
@@ -278,20 +277,21 @@ impl Others {
         // The loop's thread ran on a core at most while it did not wait for one.
         let on_core = 1.0 - waiting.unwrap_or(0.0);
         let helpers = (used - on_core).max(r.other_threads_cores.unwrap_or(0.0));
-        let helpers = helpers.clamp(0.0, used.max(0.0));
-        // Waits caused by the run's own threads and processes are not blamed on other programs.
-        let blame = cores * usable / (cores * usable + helpers).max(f64::MIN_POSITIVE);
+        let in_use = CoresInUse {
+            own_beside_loop: helpers.clamp(0.0, used.max(0.0)),
+            others,
+        };
         Some(Self {
-            cores,
+            cores: (others / usable).clamp(0.0, 1.0),
             oversubscription: oversubscription.clamp(0.0, 1.0),
-            waiting: waiting.map(|waiting| waiting * blame),
-            helpers: helpers / used.max(f64::MIN_POSITIVE),
+            loop_wait: waiting.map(|waiting| waiting * in_use.share_of_waits_by_others()),
+            helper_share: in_use.own_beside_loop / used.max(f64::MIN_POSITIVE),
         })
     }
 }
 
 /// Logarithm of the factor by which a step is longer if the share `waiting` of it is waiting.
-fn logarithm(waiting: f64) -> f64 {
+fn log_of_slowdown(waiting: f64) -> f64 {
     -(1.0 - waiting.clamp(0.0, MOST_WAITING)).ln()
 }
 

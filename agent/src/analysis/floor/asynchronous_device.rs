@@ -18,10 +18,10 @@
 //! the loop never waits for. If a step in replay takes almost no time, a warning says so.
 
 use super::kept_steps::{Kept, long_replay, ms, times_ms};
-use crate::analysis::statistics::steady_state::change_point;
-use crate::analysis::statistics::{block_means, mean, variance};
 use crate::model::record::Phase;
 use crate::model::{Window, WindowStep};
+use crate::statistics::steady_state::change_point;
+use crate::statistics::{block_means, mean, quantile, variance};
 
 /// If a step is this many times longer than the median, the loop waits in it for many other steps.
 const HEAVY: f64 = 8.0;
@@ -37,7 +37,10 @@ const LONG: usize = 96;
 /// The same for a loop whose compute does not get much shorter in replay.
 const SHORT: usize = 40;
 /// Number of steps that the change-point rule averages to one value.
-const BLOCK: usize = 4;
+const GROWTH_BLOCK: usize = 4;
+/// Standard errors by which the levels before and after the growth must differ. More than the usual 2, because
+/// the largest of many splits is compared.
+const GROWTH_ERRORS: f64 = 4.0;
 /// Steps at the end of the long replay that must be at one level.
 const TAIL: usize = 48;
 /// Minimum growth factor of the steps when a queue becomes full.
@@ -47,7 +50,26 @@ const GROWS_MUCH: f64 = 4.0;
 /// Minimum number of live steps after a replay that are searched for owed time.
 const PAYBACK: usize = 96;
 /// Number of standard errors by which the owed time must exceed the floor.
-const CLEAR: f64 = 4.0;
+const OWED_ERRORS: f64 = 4.0;
+/// With owed time, a step in replay must take at least this many times what was measured...
+const OWED_FACTOR: f64 = 2.0;
+/// ...and at least this share of the live step more. Less cannot change the verdict.
+const OWED_SHARE: f64 = 0.1;
+/// Owed time is searched only if a step in replay takes less than this share of a live step.
+const FASTER: f64 = 0.9;
+/// Steps in a block and fewest blocks for the variation of live steps, when owed time is searched.
+const OWED_BLOCK: usize = 8;
+const LEAST_OWED_BLOCKS: usize = 4;
+/// The end of a live window, from which its level is read: one part in this many.
+const END_PARTS: usize = 3;
+/// A step in replay below this share of the live compute may be only a launch.
+const COLLAPSED: f64 = 0.25;
+/// The same as a share of the live step, for a loop that mostly waits for data.
+const FAR_BELOW: f64 = 0.125;
+/// Compute below this share of the live compute is shorter in replay, so that growth by [`GROWS`] is enough.
+const SHORTER: f64 = 0.5;
+/// Rare waits in live windows matter if the mean compute is at least this share of the step.
+const MATTERS: f64 = 0.1;
 
 /// Evidence that steps in replay were not whole.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -98,14 +120,14 @@ pub(super) fn asynchrony(
     live: Level,
     replay: Level,
 ) -> Option<Asynchrony> {
-    let collapses = replay.step_ms < live.compute_ms / 4.0;
+    let collapses = replay.step_ms < COLLAPSED * live.compute_ms;
     rare(windows, kept, live)
         .or_else(|| owed(windows, kept, live, replay.step_ms))
         .or_else(|| growing(kept, live))
         .or_else(|| {
             let steps = longest_replay(windows);
             let needed = if collapses { LONG } else { SHORT };
-            let far = collapses || replay.step_ms < live.step_ms / 8.0;
+            let far = collapses || replay.step_ms < FAR_BELOW * live.step_ms;
             (far && steps < needed).then_some(Asynchrony::Short {
                 replay_ms: replay.step_ms,
                 steps,
@@ -124,7 +146,7 @@ fn longest_replay(windows: &[Window]) -> usize {
 pub(super) fn heavy(values: &[f64]) -> Vec<usize> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let median = sorted.get(values.len() / 2).copied().unwrap_or_default();
+    let median = quantile(&sorted, 0.5);
     let found: Vec<usize> = (0..values.len())
         .filter(|&at| values[at] > HEAVY * median)
         .collect();
@@ -172,8 +194,10 @@ fn rare(windows: &[Window], kept: &[Kept<'_>], live: Level) -> Option<Asynchrony
     });
     let computes: Vec<f64> = settled.collect();
     let found = heavy(&computes);
-    (found.len() >= LEAST_HEAVY && mean(&computes) > 0.1 * live.step_ms).then(|| Asynchrony::Rare {
-        every: computes.len() / found.len(),
+    (found.len() >= LEAST_HEAVY && mean(&computes) > MATTERS * live.step_ms).then(|| {
+        Asynchrony::Rare {
+            every: computes.len() / found.len(),
+        }
     })
 }
 
@@ -183,8 +207,8 @@ fn owed(windows: &[Window], kept: &[Kept<'_>], live: Level, replay_ms: f64) -> O
     let first = kept.iter().find(|window| window.phase == Phase::Live);
     let before = first.filter(|window| window.cycle == 0 && window.period.is_none());
     let usual = before.map_or(live.step_ms, Kept::mean_step_ms);
-    let blocks = block_means(&before.map_or_else(Vec::new, Kept::step_ms), 8);
-    let per_step = variance(&blocks) * 8.0;
+    let blocks = block_means(&before.map_or_else(Vec::new, Kept::step_ms), OWED_BLOCK);
+    let per_step = variance(&blocks) * OWED_BLOCK as f64;
     let (mut late, mut replayed, mut square) = (0.0, 0.0, 0.0);
     for pair in windows.windows(2) {
         let [replay, after] = pair else { continue };
@@ -197,7 +221,7 @@ fn owed(windows: &[Window], kept: &[Kept<'_>], live: Level, replay_ms: f64) -> O
         let count = settled.max(PAYBACK).min(after.steps.len());
         let total = |steps| times_ms(steps, WindowStep::step_ns).iter().sum::<f64>();
         // A loop that stays slower until the end of the window does not catch up: something else changed.
-        let end = &after.steps[after.steps.len() - after.steps.len() / 3..];
+        let end = &after.steps[after.steps.len() - after.steps.len() / END_PARTS..];
         let usual = usual.max(total(end) / end.len().max(1) as f64);
         late += total(&after.steps[..count]) - count as f64 * usual;
         late += total(&replay.steps) + ms(entered);
@@ -207,28 +231,31 @@ fn owed(windows: &[Window], kept: &[Kept<'_>], live: Level, replay_ms: f64) -> O
         // The usual step has this uncertainty too.
         square += count.powi(2) * per_step / before.map_or(1, |w| w.steps.len()).max(1) as f64;
     }
-    if replayed < 1.0 || blocks.len() < 4 {
+    if replayed < 1.0 || blocks.len() < LEAST_OWED_BLOCKS {
         return None;
     }
     let (owed_ms, error) = (late / replayed, square.sqrt() / replayed);
     let beyond = owed_ms - replay_ms;
-    let faster = replay_ms < 0.9 * usual.min(live.step_ms);
-    (faster && beyond > CLEAR * error && owed_ms > 2.0 * replay_ms && beyond > 0.1 * live.step_ms)
+    let faster = replay_ms < FASTER * usual.min(live.step_ms);
+    (faster
+        && beyond > OWED_ERRORS * error
+        && owed_ms > OWED_FACTOR * replay_ms
+        && beyond > OWED_SHARE * live.step_ms)
         .then_some(Asynchrony::Owed { replay_ms, owed_ms })
 }
 
 /// Detects steps that grew at the end of the long replay: the replay ended too early.
 fn growing(kept: &[Kept<'_>], live: Level) -> Option<Asynchrony> {
     let long = long_replay(kept)?;
-    let blocks = block_means(&long.step_ms(), BLOCK);
-    let at = change_point(&blocks, blocks.len().saturating_sub(1), 4.0)?;
+    let blocks = block_means(&long.step_ms(), GROWTH_BLOCK);
+    let at = change_point(&blocks, blocks.len().saturating_sub(1), GROWTH_ERRORS)?;
     let (before_ms, after_ms) = (mean(&blocks[..at]), mean(&blocks[at..]));
-    let grows = if before_ms < live.compute_ms / 2.0 {
+    let grows = if before_ms < SHORTER * live.compute_ms {
         GROWS
     } else {
         GROWS_MUCH
     };
-    let late = blocks.len() - at < TAIL / BLOCK;
+    let late = blocks.len() - at < TAIL / GROWTH_BLOCK;
     (late && after_ms > grows * before_ms).then_some(Asynchrony::Growing {
         before_ms,
         after_ms,

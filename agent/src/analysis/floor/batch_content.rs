@@ -7,12 +7,12 @@
 //! is not shifted.
 
 use super::kept_steps::{Kept, ms};
-use crate::analysis::statistics::{mean, variance};
 use crate::model::Window;
 use crate::model::record::Phase;
+use crate::statistics::{mean, mean_of, variance};
 
 /// Number of standard errors by which the slope must differ from 0.
-const CLEAR: f64 = 3.0;
+const SIGNIFICANT_ERRORS: f64 = 3.0;
 /// Largest plausible slope. A batch that takes a millisecond longer live takes about one longer in replay.
 /// A steeper slope has another cause: on an asynchronous device the loop waits for an earlier batch.
 const PLAUSIBLE: f64 = 1.5;
@@ -21,6 +21,11 @@ const CHANCE: f64 = 8.0;
 /// Cached batches count as different if the ratio of variances is at least this. The 99 % quantile of F
 /// with 9 and 90 degrees of freedom is 2.6.
 const DIFFER: f64 = 2.0;
+/// Fewest degrees of freedom of the variance between batches, of that within batches, and of the slope. With
+/// fewer, the ratio of the variances says nothing.
+const LEAST_FREEDOM_BETWEEN: f64 = 4.0;
+const LEAST_FREEDOM_WITHIN: f64 = 8.0;
+const LEAST_FREEDOM_OF_SLOPE: f64 = 3.0;
 
 /// One cached batch of one replay window.
 #[derive(Debug, Clone, Copy)]
@@ -44,16 +49,16 @@ pub(super) struct Content {
 
 impl Content {
     /// Returns `None` if the batches do not differ more than their steps do.
-    pub(super) fn of(windows: &[Window], kept: &[Kept<'_>], usual_ms: f64) -> Option<Self> {
+    pub(super) fn fit(windows: &[Window], kept: &[Kept<'_>], usual_ms: f64) -> Option<Self> {
         let mut batches: Vec<CachedBatch> = Vec::new();
         // (live, replay) as deviations from the means of their window, because windows also differ for
         // other reasons.
         let mut pairs = Vec::new();
         let (mut within, mut between) = (Spread::default(), Spread::default());
         for replay in kept.iter().filter(|window| window.phase == Phase::Replay) {
-            let cached = of_window(windows, replay, &mut within);
-            let live = mean_of(&cached, |batch| batch.live_ms);
-            let level = mean_of(&cached, |batch| batch.replay_ms);
+            let cached = cached_batches_of_window(windows, replay, &mut within);
+            let live = mean_of(cached.iter().map(|batch| batch.live_ms));
+            let level = mean_of(cached.iter().map(|batch| batch.replay_ms));
             for batch in &cached {
                 pairs.push((batch.live_ms - live, batch.replay_ms - level));
                 between.squares += batch.times * (batch.replay_ms - level).powi(2);
@@ -61,16 +66,16 @@ impl Content {
             between.freedom += (cached.len() as f64 - 1.0).max(0.0);
             batches.extend(cached);
         }
-        let differ = between.freedom >= 4.0
-            && within.freedom >= 8.0
+        let differ = between.freedom >= LEAST_FREEDOM_BETWEEN
+            && within.freedom >= LEAST_FREEDOM_WITHIN
             && between.variance() > DIFFER * within.variance();
         if !differ {
             return None;
         }
         // Cached batches are a small random sample. If their live compute differs from the usual by more
         // than chance explains, the loop was in another state, and the batches are not the reason.
-        let unusual = (usual_ms - mean_of(&batches, |batch| batch.live_ms)).abs();
-        let squares = mean(&pairs.iter().map(|(x, _)| x * x).collect::<Vec<_>>());
+        let unusual = (usual_ms - mean_of(batches.iter().map(|batch| batch.live_ms))).abs();
+        let squares = mean_of(pairs.iter().map(|(x, _)| x * x));
         let by_chance = unusual <= CHANCE * (squares / batches.len() as f64).sqrt();
         let slope = if by_chance {
             clear_slope(&pairs, between.freedom)
@@ -105,12 +110,12 @@ impl Spread {
     }
 }
 
-fn mean_of(batches: &[CachedBatch], part: impl Fn(&CachedBatch) -> f64) -> f64 {
-    mean(&batches.iter().map(part).collect::<Vec<_>>())
-}
-
 /// The batches of one replay window that were timed both live and replayed.
-fn of_window(windows: &[Window], replay: &Kept<'_>, within: &mut Spread) -> Vec<CachedBatch> {
+fn cached_batches_of_window(
+    windows: &[Window],
+    replay: &Kept<'_>,
+    within: &mut Spread,
+) -> Vec<CachedBatch> {
     let live = windows
         .iter()
         .filter(|window| window.phase == Phase::Live && window.cycle == replay.cycle)
@@ -138,13 +143,13 @@ fn of_window(windows: &[Window], replay: &Kept<'_>, within: &mut Spread) -> Vec<
 fn clear_slope(pairs: &[(f64, f64)], freedom: f64) -> f64 {
     let xx: f64 = pairs.iter().map(|(x, _)| x * x).sum();
     let xy: f64 = pairs.iter().map(|(x, y)| x * y).sum();
-    if xx <= 0.0 || freedom < 3.0 {
+    if xx <= 0.0 || freedom < LEAST_FREEDOM_OF_SLOPE {
         return 0.0;
     }
     let slope = xy / xx;
     let left: f64 = pairs.iter().map(|(x, y)| (y - slope * x).powi(2)).sum();
     let error = (left / (freedom - 1.0) / xx).sqrt();
-    if slope > CLEAR * error && slope < PLAUSIBLE {
+    if slope > SIGNIFICANT_ERRORS * error && slope < PLAUSIBLE {
         slope
     } else {
         0.0

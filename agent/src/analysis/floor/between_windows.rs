@@ -4,7 +4,7 @@
 //! effects: Searle, Casella and `McCulloch`, "Variance Components", 1992, ch. 3; its ratio is the squared
 //! Birge ratio, Physical Review 40, 1932).
 
-use crate::analysis::statistics::{block_means, mean};
+use crate::statistics::{block_means, mean};
 
 /// Longest run of steps with one level. A longer window is cut into runs of about that length.
 const PIECE: usize = 64;
@@ -21,7 +21,7 @@ pub(super) struct Between {
 
 impl Between {
     /// Of windows of steps, whose neighbours are correlated over `block` steps.
-    pub(super) fn of(windows: &[Vec<f64>], block: usize) -> Self {
+    pub(super) fn from_windows(windows: &[Vec<f64>], block: usize) -> Self {
         let pieces: Vec<&[f64]> = (windows.iter())
             .flat_map(|window| pieces_of(window, block))
             .collect();
@@ -77,7 +77,7 @@ pub(super) fn pieces_of(window: &[f64], block: usize) -> impl Iterator<Item = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::statistics::bootstrap::Rng;
+    use crate::statistics::bootstrap::Rng;
 
     fn windows(levels: &[f64], rng: &mut Rng) -> Vec<Vec<f64>> {
         levels
@@ -89,8 +89,9 @@ mod tests {
     #[test]
     fn windows_at_one_level_agree_and_windows_at_two_levels_differ_by_their_distance() {
         let mut rng = Rng::new(4);
-        let alike = Between::of(&windows(&[10.0; 6], &mut rng), 8);
-        let apart = Between::of(&windows(&[9.0, 11.0, 9.0, 11.0, 9.0, 11.0], &mut rng), 8);
+        let alike = Between::from_windows(&windows(&[10.0; 6], &mut rng), 8);
+        let apart =
+            Between::from_windows(&windows(&[9.0, 11.0, 9.0, 11.0, 9.0, 11.0], &mut rng), 8);
 
         assert!(alike.ratio() < 3.0, "{alike:?}");
         assert!((apart.deviation() - 0.11).abs() < 0.03, "{apart:?}");

@@ -19,28 +19,28 @@
 //! it; otherwise they cause all.
 
 use super::kept_steps::{ms, times_ms};
-use crate::analysis::resources::CoresInUse;
-use crate::analysis::statistics::{mean, variance};
+use crate::analysis::resources::{CoresInUse, MOST_WAITING};
 use crate::model::record::Phase;
 use crate::model::{ThreadReading, Window, WindowStep};
+use crate::statistics::{mean, variance};
 
 /// Prior standard deviation of the factor.
-const UNSURE: f64 = 0.5;
+const FACTOR_DEVIATION: f64 = 0.5;
 /// Largest factor: the loader waits for cores four times as long as the loop.
-const MOST: f64 = 5.0;
+const LARGEST_FACTOR: f64 = 5.0;
 /// Number of standard errors by which the shares of both phases must differ to blame the loader's own
 /// threads.
-const DIFFERS: f64 = 3.0;
+const CLEAR_ERRORS: f64 = 3.0;
 /// A difference of shares up to this is always treated as chance.
 const NEGLIGIBLE: f64 = 0.02;
 /// A loop waits for data if it waits for at least this share of the step.
-const SOME_WAIT: f64 = 0.05;
+pub(super) const SOME_WAIT: f64 = 0.05;
 /// Standard deviation of the time moved between the phases, as a share of it.
 const MOVED: f64 = 0.35;
-/// Share of waiting beyond which a loop hardly runs.
-const MOST_SHARE: f64 = 0.95;
 /// Minimum number of windows of each phase for an estimate of how shares differ.
 const LEAST_WINDOWS: usize = 2;
+/// Duration in milliseconds below which a denominator counts as 0.
+const SHORTEST_MS: f64 = 1e-9;
 /// Minimum share of a step that remains after the subtraction.
 const LEAST_LEFT: f64 = 0.1;
 
@@ -50,10 +50,10 @@ pub(super) struct Undisturbed {
     /// The windows, in order.
     pub(super) windows: Vec<Window>,
     /// Milliseconds to add to the mean live step and to the mean replay step.
-    pub(super) back_ms: [f64; 2],
-    /// Standard deviations of `back_ms`: the time moved between the phases may differ from one to the
+    pub(super) added_ms: [f64; 2],
+    /// Standard deviations of `added_ms`: the time moved between the phases may differ from one to the
     /// other.
-    pub(super) unsure_ms: [f64; 2],
+    pub(super) added_deviation_ms: [f64; 2],
     /// Share of waiting over the whole probe.
     pub(super) share: f64,
 }
@@ -67,6 +67,12 @@ struct Block<'a> {
     waited_ms: f64,
 }
 
+impl Block<'_> {
+    fn lasted_ms(&self) -> f64 {
+        self.step_ms * self.steps.len() as f64
+    }
+}
+
 /// Time that the thread waited for a core, as a share of the time that it was ready to run; `None` if the
 /// kernel did not report it.
 pub(super) fn share(window: &Window) -> Option<f64> {
@@ -78,49 +84,50 @@ pub(super) fn share(window: &Window) -> Option<f64> {
 
 /// Subtracts the waits for cores from all windows. `cores` is the mean number of cores in use since the
 /// loop began, if known.
-pub(super) fn take_out(windows: &[Window], cores: Option<CoresInUse>) -> Undisturbed {
-    let of = |phase: Phase| -> Vec<Block<'_>> {
+pub(super) fn subtract_waits_by_others(
+    windows: &[Window],
+    cores: Option<CoresInUse>,
+) -> Undisturbed {
+    let blocks_of_phase = |phase: Phase| -> Vec<Block<'_>> {
         let windows = windows.iter().filter(move |window| window.phase == phase);
         windows.flat_map(blocks).collect()
     };
-    let (live, replay) = (of(Phase::Live), of(Phase::Replay));
+    let (live, replay) = (blocks_of_phase(Phase::Live), blocks_of_phase(Phase::Replay));
     if live.is_empty() || replay.is_empty() {
         return Undisturbed {
             windows: windows.to_vec(),
-            back_ms: [0.0; 2],
-            unsure_ms: [0.0; 2],
+            added_ms: [0.0; 2],
+            added_deviation_ms: [0.0; 2],
             share: 0.0,
         };
     }
     let factors = [factor(&live), factor(&replay).min(1.0)];
-    let [of_live, of_replay] = [Spent::of(&live), Spent::of(&replay)];
-    let others = match cores {
-        Some(cores) => others_shares(&of_live, &of_replay, cores),
-        None if differs(windows) => [0.0; 2],
-        None => [of_live.share(), of_replay.share()],
+    let phases = [PhaseTimes::sum(&live), PhaseTimes::sum(&replay)];
+    let [live_times, replay_times] = &phases;
+    let by_others = match cores {
+        Some(cores) => shares_by_others(live_times, replay_times, cores),
+        None if phases_differ(windows) => [0.0; 2],
+        None => [live_times.share(), replay_times.share()],
     };
-    let all_ms = (of_live.lasted + of_replay.lasted).max(1e-9);
-    let usual = (others[0] * of_live.lasted + others[1] * of_replay.lasted) / all_ms;
-    let part = |others: f64, of: &Spent| {
-        if of.share() > 0.0 {
-            others / of.share()
-        } else {
-            0.0
-        }
-    };
-    let parts = [part(others[0], &of_live), part(others[1], &of_replay)];
+    let all_ms = (live_times.lasted_ms + replay_times.lasted_ms).max(SHORTEST_MS);
+    // The share of waiting by others over the whole probe, which both phases get back.
+    let common =
+        (by_others[0] * live_times.lasted_ms + by_others[1] * replay_times.lasted_ms) / all_ms;
+    // The part of each phase's waits that other programs cause.
+    let parts = [0, 1].map(|phase| phases[phase].part_of_waits(by_others[phase]));
     // A loop that waits for data makes as many steps beside other programs, each with its wait. A loop that
     // does not wait for data makes fewer steps, the longer it waits for a core.
     let waited = [
         per_step(&live, |b| b.waited_ms),
         per_step(&replay, |b| b.waited_ms),
     ];
-    let taken = [parts[0] * waited[0], parts[1] * waited[1]];
-    let left = per_step(&replay, |b| b.ran_ms) + waited[1] - taken[1];
-    let given = [
-        waited[0] * part(usual, &of_live),
-        left * usual / (1.0 - usual.min(MOST_SHARE)),
+    let subtracted_ms = [parts[0] * waited[0], parts[1] * waited[1]];
+    let undisturbed_ms = per_step(&replay, |b| b.ran_ms) + waited[1] - subtracted_ms[1];
+    let returned_ms = [
+        waited[0] * live_times.part_of_waits(common),
+        undisturbed_ms * common / (1.0 - common.min(MOST_WAITING)),
     ];
+    let moved_ms = |phase: usize| (returned_ms[phase] - subtracted_ms[phase]).abs();
     Undisturbed {
         windows: windows
             .iter()
@@ -129,9 +136,9 @@ pub(super) fn take_out(windows: &[Window], cores: Option<CoresInUse>) -> Undistu
                 without_waits(window, factors[phase] * parts[phase])
             })
             .collect(),
-        back_ms: [factors[0] * given[0], factors[1] * given[1]],
-        unsure_ms: [0, 1].map(|phase| MOVED * factors[phase] * (given[phase] - taken[phase]).abs()),
-        share: (of_live.waited + of_replay.waited) / all_ms,
+        added_ms: [0, 1].map(|phase| factors[phase] * returned_ms[phase]),
+        added_deviation_ms: [0, 1].map(|phase| MOVED * factors[phase] * moved_ms(phase)),
+        share: (live_times.waited_ms + replay_times.waited_ms) / all_ms,
     }
 }
 
@@ -186,81 +193,84 @@ fn factor(blocks: &[Block<'_>]) -> f64 {
     let left = (waits.iter().zip(&steps)).map(|(x, y)| y - step - slope * (x - wait));
     let left: Vec<f64> = left.collect();
     let noise = variance(&left).max(1e-12 * step * step);
-    let prior = noise / (UNSURE * UNSURE);
-    ((xy + likely * prior) / (xx + prior)).clamp(0.0, MOST)
+    let prior = noise / (FACTOR_DEVIATION * FACTOR_DEVIATION);
+    ((xy + likely * prior) / (xx + prior)).clamp(0.0, LARGEST_FACTOR)
 }
 
 /// Duration of the blocks of one phase in milliseconds, and the part of it that was waiting for a core.
-struct Spent {
-    lasted: f64,
-    waited: f64,
+struct PhaseTimes {
+    lasted_ms: f64,
+    waited_ms: f64,
 }
 
-impl Spent {
-    fn of(blocks: &[Block<'_>]) -> Self {
-        let lasts = |b: &Block<'_>| b.step_ms * b.steps.len() as f64;
-        let ready = |b: &Block<'_>| (b.ran_ms + b.waited_ms).max(1e-9);
+impl PhaseTimes {
+    fn sum(blocks: &[Block<'_>]) -> Self {
+        let waited_ms =
+            |b: &Block<'_>| b.lasted_ms() * b.waited_ms / (b.ran_ms + b.waited_ms).max(SHORTEST_MS);
         Self {
-            lasted: blocks.iter().map(lasts).sum(),
-            waited: blocks
-                .iter()
-                .map(|b| lasts(b) * b.waited_ms / ready(b))
-                .sum(),
+            lasted_ms: blocks.iter().map(Block::lasted_ms).sum(),
+            waited_ms: blocks.iter().map(waited_ms).sum(),
         }
     }
 
     fn share(&self) -> f64 {
-        (self.waited / self.lasted.max(1e-9)).clamp(0.0, MOST_SHARE)
+        (self.waited_ms / self.lasted_ms.max(SHORTEST_MS)).clamp(0.0, MOST_WAITING)
+    }
+
+    /// `share` of the time as a part of the waits; 0 without waits.
+    fn part_of_waits(&self, share: f64) -> f64 {
+        let waiting = self.share();
+        if waiting > 0.0 { share / waiting } else { 0.0 }
     }
 }
 
 /// Shares of waiting that other programs cause, in live windows and in replay.
-fn others_shares(live: &Spent, replay: &Spent, cores: CoresInUse) -> [f64; 2] {
-    let part = cores.others / (cores.own_beside_loop + cores.others).max(1e-9);
+fn shares_by_others(live: &PhaseTimes, replay: &PhaseTimes, cores: CoresInUse) -> [f64; 2] {
+    let part = cores.share_of_waits_by_others();
     // Upper bound: all CPU time of other programs fell into the replay windows.
-    let most = cores.others * (live.lasted + replay.lasted) / replay.lasted.max(1e-9);
+    let all_ms = live.lasted_ms + replay.lasted_ms;
+    let most = cores.others * all_ms / replay.lasted_ms.max(SHORTEST_MS);
     [part * live.share(), replay.share().min(most)]
 }
 
 /// Whether live windows differ from replay windows in their shares by more than they differ among each
 /// other.
-fn differs(windows: &[Window]) -> bool {
-    let of = |phase: Phase| -> Vec<f64> {
+fn phases_differ(windows: &[Window]) -> bool {
+    let shares_of_phase = |phase: Phase| -> Vec<f64> {
         let windows = windows.iter().filter(|window| window.phase == phase);
         windows.filter_map(share).collect()
     };
-    let (live, replay) = (of(Phase::Live), of(Phase::Replay));
+    let (live, replay) = (shares_of_phase(Phase::Live), shares_of_phase(Phase::Replay));
     let error = |shares: &[f64]| variance(shares) / shares.len().max(1) as f64;
     let error = (error(&live) + error(&replay)).sqrt();
     live.len().min(replay.len()) >= LEAST_WINDOWS
-        && (mean(&live) - mean(&replay)).abs() > NEGLIGIBLE + DIFFERS * error
+        && (mean(&live) - mean(&replay)).abs() > NEGLIGIBLE + CLEAR_ERRORS * error
 }
 
 /// Returns the window with `factor` times its waits subtracted.
 fn without_waits(window: &Window, factor: f64) -> Window {
     let mut clean = window.clone();
-    let mut at = window
+    let mut begin = window
         .readings
         .first()
         .map_or(0, |first| first.steps as usize);
     for block in blocks(window) {
-        let lasts = block.step_ms * block.steps.len() as f64;
-        let out = factor * block.waited_ms * block.steps.len() as f64;
+        let subtracted_ms = factor * block.waited_ms * block.steps.len() as f64;
         // Each step loses the same share, because it is not known which of them waited.
-        let share = (out / lasts.max(1e-9)).min(1.0 - LEAST_LEFT);
-        for step in clean.steps.iter_mut().skip(at).take(block.steps.len()) {
-            take_from(step, share);
+        let share = (subtracted_ms / block.lasted_ms().max(SHORTEST_MS)).min(1.0 - LEAST_LEFT);
+        for step in clean.steps.iter_mut().skip(begin).take(block.steps.len()) {
+            shorten_step(step, share);
         }
-        at += block.steps.len();
+        begin += block.steps.len();
     }
     clean
 }
 
 /// Shortens a step by `share`, its compute first.
-fn take_from(step: &mut WindowStep, share: f64) {
+fn shorten_step(step: &mut WindowStep, share: f64) {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    let out = (share * step.step_ns() as f64) as u64;
-    let of_compute = out.min(step.compute_ns);
-    step.compute_ns -= of_compute;
-    step.wait_ns = step.wait_ns.saturating_sub(out - of_compute);
+    let shorter_ns = (share * step.step_ns() as f64) as u64;
+    let compute_ns = shorter_ns.min(step.compute_ns);
+    step.compute_ns -= compute_ns;
+    step.wait_ns = step.wait_ns.saturating_sub(shorter_ns - compute_ns);
 }

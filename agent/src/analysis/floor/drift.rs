@@ -19,9 +19,9 @@ mod tests;
 use self::fit::{Fit, Piece, Wandering, fit};
 use super::between_windows::pieces_of;
 use super::kept_steps::Kept;
-use crate::analysis::statistics::bootstrap::Rng;
-use crate::analysis::statistics::{block_means, mean};
 use crate::model::record::Phase;
+use crate::statistics::bootstrap::Rng;
+use crate::statistics::{block_means, mean};
 
 /// Standard deviations of the drift in the grid of models.
 const DEVIATIONS: [f64; 6] = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32];

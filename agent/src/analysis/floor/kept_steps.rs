@@ -1,8 +1,8 @@
 //! The steps of a probe's window that count, and their times.
 
-use crate::analysis::statistics::mean;
 use crate::model::WindowStep;
 use crate::model::record::Phase;
+use crate::statistics::mean;
 
 /// The steps of a window that count.
 #[derive(Debug, Clone)]

@@ -5,15 +5,15 @@
 
 use super::asynchronous_device::whole_periods;
 use super::between_windows::Between;
-use super::core_waits;
+use super::core_waits::{self, SOME_WAIT};
 use super::kept_steps::{Kept, long_replay, ms, times_ms};
-use crate::analysis::statistics::steady_state::change_point;
-use crate::analysis::statistics::{block_means, mean, variance};
 use crate::model::record::Phase;
 use crate::model::{Window, WindowStep};
+use crate::statistics::steady_state::change_point;
+use crate::statistics::{block_means, mean, variance};
 
 /// Number of steps that the change-point rule averages to one value.
-const BLOCK: usize = 4;
+const WINDOW_BLOCK: usize = 4;
 /// Standard errors by which two levels must differ. This is more than the usual 2, because the rule
 /// compares the largest of many splits, and because neighbouring steps are correlated.
 const THRESHOLD: f64 = 4.0;
@@ -30,9 +30,8 @@ const ALIKE: f64 = 1.3;
 const FILLING: f64 = 0.6;
 /// A replay window below this share of the long one measured launches on a device, not steps.
 const LAUNCHED: f64 = 0.5;
-/// Share of the step below which the loop does not wait, and share above which it does.
+/// Share of the step below which the loop does not wait. Above [`SOME_WAIT`], it does.
 const NO_WAIT: f64 = 0.005;
-const SOME_WAIT: f64 = 0.05;
 
 /// Why a window is not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +74,7 @@ pub struct WindowAnalysis {
 
 /// Selects the steps of every window that count. Returns one record per window, computed from the steps as
 /// `measured`.
-pub(super) fn select<'a>(
+pub(super) fn select_steps<'a>(
     windows: &'a [Window],
     measured: &[Window],
 ) -> (Vec<Kept<'a>>, Vec<WindowAnalysis>) {
@@ -83,12 +82,12 @@ pub(super) fn select<'a>(
         mut kept,
         firsts,
         mut unused,
-    } = Settled::of(windows);
+    } = Settled::from_windows(windows);
     cut_to_periods(&mut kept);
     leave_out(&mut kept, &mut unused, still_queueing);
     let live = kept.iter().filter(|window| window.phase == Phase::Live);
     let live: Vec<Vec<f64>> = live.map(Kept::step_ms).collect();
-    let unsteady = Between::of(&live, 2 * BLOCK).deviation();
+    let unsteady = Between::from_windows(&live, 2 * WINDOW_BLOCK).deviation();
     leave_out(&mut kept, &mut unused, |all, window| {
         still_filling(all, window, unsteady)
     });
@@ -110,7 +109,7 @@ struct Settled<'a> {
 }
 
 impl<'a> Settled<'a> {
-    fn of(windows: &'a [Window]) -> Self {
+    fn from_windows(windows: &'a [Window]) -> Self {
         let is_replay = |window: &Window| window.phase == Phase::Replay;
         let long_replay = windows
             .iter()
@@ -161,7 +160,7 @@ fn why_unused(first: Option<usize>, settled: &[WindowStep]) -> Option<Unused> {
         return Some(Unused::Unsettled);
     }
     let settled = settled.len();
-    (settled < 3 * BLOCK).then_some(Unused::TooShort { settled })
+    (settled < 3 * WINDOW_BLOCK).then_some(Unused::TooShort { settled })
 }
 
 fn analysis(window: &Window, first: usize, unused: Option<Unused>) -> WindowAnalysis {
@@ -189,15 +188,18 @@ fn settled_from(window: &Window, is_long_replay: bool) -> Option<usize> {
         from += LAUNCHES;
     }
     let steps = window.steps.get(from..).unwrap_or_default();
-    let blocks = block_means(&times_ms(steps, WindowStep::step_ns), BLOCK);
+    let blocks = block_means(&times_ms(steps, WindowStep::step_ns), WINDOW_BLOCK);
     // The loader fills its queue during most of the long replay. In other windows, a change after the
     // middle means that the window has two states, and both are part of the long run.
     let last = if is_long_replay {
-        blocks.len() - (blocks.len() / 4).max(LEAST_TAIL / BLOCK).min(blocks.len())
+        blocks.len()
+            - (blocks.len() / 4)
+                .max(LEAST_TAIL / WINDOW_BLOCK)
+                .min(blocks.len())
     } else {
         blocks.len() / 2
     };
-    let waits = block_means(&times_ms(steps, |step| step.wait_ns), BLOCK);
+    let waits = block_means(&times_ms(steps, |step| step.wait_ns), WINDOW_BLOCK);
     // Waits show whether a queue drains or fills. After the first live window, changes of the compute come
     // from the machine and are part of the long run.
     let by_waits = window.phase == Phase::Live && window.cycle > 0;
@@ -209,7 +211,7 @@ fn settled_from(window: &Window, is_long_replay: bool) -> Option<usize> {
         }
         cut += more;
     }
-    Some(from + cut * BLOCK)
+    Some(from + cut * WINDOW_BLOCK)
 }
 
 /// Removes incomplete periods if the loop waits for its device once in many steps, because only whole
@@ -274,11 +276,11 @@ fn still_filling(all: &[Kept<'_>], window: &Kept<'_>, unsteady: f64) -> Option<U
     if window.phase != Phase::Replay || window.index == long.index {
         return None;
     }
-    let spread = variance(&block_means(&long.step_ms(), BLOCK));
+    let spread = variance(&block_means(&long.step_ms(), WINDOW_BLOCK));
     let batches = long.means_by_slot();
     let batch_spread = variance(&batches);
     let error = |kept: &Kept<'_>| {
-        let blocks = (kept.steps.len() / BLOCK).max(1) as f64;
+        let blocks = (kept.steps.len() / WINDOW_BLOCK).max(1) as f64;
         (spread / blocks).max(batch_spread / batches.len().max(1) as f64)
     };
     let level = 2.0 * (unsteady * long.mean_step_ms()).powi(2);

@@ -2,10 +2,10 @@
 
 use super::{Asynchrony, NoFloor, estimate};
 use crate::analysis::resources::CoresInUse;
-use crate::analysis::statistics::bootstrap::Rng;
-use crate::analysis::statistics::mean;
 use crate::model::record::Phase;
 use crate::model::{ThreadReading, ThreadTimes, Window, WindowStep};
+use crate::statistics::bootstrap::Rng;
+use crate::statistics::mean;
 
 fn noise(rng: &mut Rng, level: f64) -> f64 {
     1.0 + level * (rng.unit() + rng.unit() - 1.0)

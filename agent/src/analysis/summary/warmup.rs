@@ -1,12 +1,18 @@
 //! Where the steady state of a loop begins.
 
 use crate::analysis::findings::Finding;
-use crate::analysis::statistics::steady_state::{self, LEAST_WARMUP};
-use crate::analysis::statistics::{block_means, mean};
 use crate::model::step_series::StepSeries;
+use crate::statistics::steady_state::{self, LEAST_WARMUP};
+use crate::statistics::{block_means, mean};
 
 /// Steps in one block of the change-point search.
-const BLOCK: usize = 5;
+const WARMUP_BLOCK: usize = 5;
+
+/// Fewest blocks in which a change point is searched.
+const LEAST_BLOCKS: usize = 4;
+
+/// The recommended number of steps is rounded up to a multiple of this, which is easier to remember.
+const ROUND_STEPS: usize = 50;
 
 /// A relative change of the mean step below this is ignored.
 const DRIFT: f64 = 0.03;
@@ -16,12 +22,11 @@ const DRIFT: f64 = 0.03;
 pub fn warmup(series: &StepSeries) -> Option<usize> {
     series.early().get(LEAST_WARMUP..)?;
     let means = blocks(series);
-    // There are too few blocks to search for a change point, so the minimum applies.
-    if means.len() < 4 {
+    if means.len() < LEAST_BLOCKS {
         return Some(LEAST_WARMUP);
     }
     match steady_state::warmup_blocks(&means) {
-        Some(blocks) => Some(LEAST_WARMUP + blocks * BLOCK),
+        Some(blocks) => Some(LEAST_WARMUP + blocks * WARMUP_BLOCK),
         // The rule also reacts to a drift that is too small to matter.
         None => halves_agree(&means).then_some(LEAST_WARMUP),
     }
@@ -31,7 +36,7 @@ pub fn warmup(series: &StepSeries) -> Option<usize> {
 fn blocks(series: &StepSeries) -> Vec<f64> {
     let rest = series.early().iter().skip(LEAST_WARMUP);
     let steps: Vec<f64> = rest.map(|step| step.step_ns() as f64).collect();
-    block_means(&steps, BLOCK)
+    block_means(&steps, WARMUP_BLOCK)
 }
 
 /// The finding that there is no steady state, and how many steps would be needed.
@@ -40,11 +45,10 @@ fn blocks(series: &StepSeries) -> Vec<f64> {
 /// run of `2 n` steps has a steady state, provided that the step time does not change again. The rest after
 /// the last change may be too short to count as steady.
 pub(super) fn no_steady_state(series: &StepSeries) -> Finding {
-    let changed = LEAST_WARMUP + BLOCK * steady_state::best_cut(&blocks(series));
+    let changed = LEAST_WARMUP + WARMUP_BLOCK * steady_state::best_cut(&blocks(series));
     // Later steps are not kept one by one, so the search would not use more of them.
     let all_kept = series.len() <= series.early().len() as u64;
-    // Rounded up to a multiple of 50, which is easier to remember.
-    let enough = (2 * changed).div_ceil(50) * 50;
+    let enough = (2 * changed).div_ceil(ROUND_STEPS) * ROUND_STEPS;
     Finding::NoSteadyState {
         changed,
         enough: all_kept.then_some((series.len(), enough)),

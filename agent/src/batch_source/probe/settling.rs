@@ -2,25 +2,31 @@
 
 use super::{Probe, Segment};
 use crate::batch_source::ceil_to_u32;
+use crate::batch_source::probe_plan::CACHE_MARGIN;
 use crate::batch_source::settled;
 
 /// Target for the standard error of the headspace, as a share. The live window before the long replay is
 /// lengthened to reach it.
-const TARGET_ERROR: f64 = 0.01;
+const TARGET_HEADSPACE_ERROR: f64 = 0.01;
 /// With less than this share of the necessary live steps, pairs are added after the long replay.
 const MIN_LIVE_SHARE: f64 = 0.5;
+/// The long replay lasts this multiple of the steps in which the loader fills its queue, because the loader
+/// varies...
+const FILL_MARGIN: f64 = 1.1;
+/// ...and this many steps more, with an idle loader. They give the floor without contention.
+const IDLE_STEPS: f64 = 64.0;
 /// Fewest steps of a fixed live window after settling.
 const MIN_SETTLED: u32 = 24;
 
 impl Probe {
-    /// Steps of the long replay: until the loader has filled its queue, and 64 more.
+    /// Steps of the long replay: until the loader has filled its queue, and [`IDLE_STEPS`] more.
     pub(super) fn long_replay_steps(&self) -> u32 {
         let plan = &self.plan;
         if !plan.adaptive || self.replay.is_empty() || self.live.is_empty() {
             return plan.long_replay;
         }
         let ratio = settled::mean_step(&self.replay) / settled::mean_step(&self.live);
-        let wanted = 1.1 * plan.steps_to_fill(ratio) + 64.0;
+        let wanted = FILL_MARGIN * plan.steps_to_fill(ratio) + IDLE_STEPS;
         let left = plan.limit.saturating_sub(self.total);
         let most = plan.long_replay_budget.min(left).max(plan.long_replay);
         ceil_to_u32(wanted).clamp(plan.long_replay, most)
@@ -40,8 +46,11 @@ impl Probe {
             {
                 let counted = u32::try_from(seen - at).unwrap_or(u32::MAX);
                 self.segment.settled_at = Some(at);
-                self.segment.until =
-                    go_on(plan.live.saturating_sub(counted).max(plan.num_caches + 2));
+                self.segment.until = go_on(
+                    plan.live
+                        .saturating_sub(counted)
+                        .max(plan.num_caches + CACHE_MARGIN),
+                );
             }
             return;
         }
@@ -74,7 +83,7 @@ impl Probe {
         }
     }
 
-    /// Live steps that reduce the standard error to [`TARGET_ERROR`].
+    /// Live steps that reduce the standard error to [`TARGET_HEADSPACE_ERROR`].
     ///
     /// With a = (floor/live) cv(live) and b = (floor/live) cv(replay), the error of the headspace
     /// is sqrt(a^2/n + b^2/m) for n live and m replay steps, and n + m is least at n : m = a : b.
@@ -85,7 +94,7 @@ impl Probe {
         let (live, replay) = self.pairs.deviations();
         let ratio = settled::mean_step(&self.replay) / settled::mean_step(&self.live);
         let (a, b) = (ratio * live, ratio * replay);
-        a * (a + b) / (TARGET_ERROR * TARGET_ERROR)
+        a * (a + b) / (TARGET_HEADSPACE_ERROR * TARGET_HEADSPACE_ERROR)
     }
 
     /// The same, without the steps so far and those of a normal live window.

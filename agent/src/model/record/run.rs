@@ -18,10 +18,10 @@ pub struct RunRecord {
     /// GPUs that the process may use, in the order of their CUDA ordinals.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<GpuRecord>,
-    /// The first loader that was iterated.
+    /// The loader of the main loop, as far as the run had selected it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loader: Option<LoaderRecord>,
-    /// Mode of the first loop that was iterated.
+    /// Mode of that loop.
     pub mode: Mode,
     /// The command line of the process.
     #[serde(default)]

@@ -9,12 +9,13 @@
 use std::collections::HashMap;
 use std::mem::offset_of;
 use std::ops::Range;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
 
 use super::queue::QueueSlot;
 use super::slot::{SlotName, StageSlot};
 use super::thread::{THREADS, ThreadSlot};
+use crate::lock::lock;
 
 /// Number of stages in a region.
 pub const STAGES: usize = 1024;
@@ -128,7 +129,7 @@ impl Slots {
 
     /// The number and the slot of that stage. A new stage gets a free slot. `None` if there is none.
     pub fn stage(&self, name: &str) -> Option<(usize, &'static StageSlot)> {
-        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = lock(&self.names);
         let known = names.stages.get(name).copied();
         let number = known.unwrap_or(names.stages.len());
         if number >= STAGES {
@@ -147,7 +148,7 @@ impl Slots {
 
     /// The slot of that queue. A new queue gets a free slot. `None` if there is none.
     pub fn queue(&self, name: &str, capacity: u32) -> Option<&'static QueueSlot> {
-        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = lock(&self.names);
         let known = names.queues.get(name).copied();
         let number = known.unwrap_or(names.queues.len());
         if number >= QUEUES {
@@ -168,7 +169,7 @@ impl Slots {
     /// Sets the loop whose batches pass through a stage or queue. Only the first call for a slot has an
     /// effect.
     pub fn set_loop(&self, of_slot: &SlotName, loop_name: &str) {
-        let _one_at_a_time = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = lock(&self.names);
         if of_slot.get().is_none() {
             of_slot.set(loop_name);
         }

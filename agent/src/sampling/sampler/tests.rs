@@ -1,8 +1,12 @@
+use std::sync::atomic::AtomicBool;
+
 use super::*;
-use crate::model::record::GpuRecord;
-use crate::model::{Scope, metric};
+use crate::model::record::{GpuRecord, LoaderRecord, Role};
+use crate::model::{Mode, Scope, metric};
 use crate::notice::NoticeLog;
-use crate::port::{CollectError, Collector, Lost};
+use crate::port::{CollectError, Collector, ConsumerThread, Lost, MonotonicClock};
+use crate::recording::Recorder;
+use crate::recording::event::Event;
 use crate::recording::stage::slot::Outcome;
 use crate::recording::stage::{Region, Slots};
 use crate::sampling::RankGpu;
@@ -123,6 +127,61 @@ fn the_run_is_written_again_when_the_gpus_are_known() {
     }
 
     assert_eq!(seen, [vec![0], vec![], vec![1], vec![]]);
+}
+
+/// A loop that took `steps` steps.
+fn loop_with_steps(name: &str, steps: u32, mode: Mode, role: Role) -> Arc<LoopEntry> {
+    let recorder = Recorder::new(
+        name.to_owned(),
+        MonotonicClock::new(),
+        Arc::new(AtomicBool::new(true)),
+        ConsumerThread::default(),
+        Arc::new(|| ()),
+    );
+    let at = recorder.ticks();
+    recorder.mark(Event::EpochBegin { at });
+    for _ in 0..steps {
+        recorder.lap(at, recorder.ticks());
+    }
+    let loader = LoaderRecord {
+        name: name.to_owned(),
+        role: Some(role),
+        ..LoaderRecord::default()
+    };
+    LoopEntry::new(recorder, loader, mode)
+}
+
+#[test]
+fn the_run_holds_the_loader_and_the_mode_of_the_main_loop_of_the_last_summary() {
+    let (mut sampler, clock, queue) = sampler(vec![]);
+    let mut written = Vec::new();
+    let mut tick = |sampler: &mut Sampler| {
+        clock.advance(Duration::from_secs(1));
+        sampler.tick(Duration::ZERO, false);
+        for record in queue.pop().unwrap() {
+            if let RecordBody::Run(run) = record.body {
+                written.push((run.loader.map(|loader| loader.name), run.mode));
+            }
+        }
+    };
+    let evaluation = loop_with_steps("check", 50, Mode::Measure, Role::Evaluation);
+    let training = loop_with_steps("train", 50, Mode::Replay, Role::Training);
+
+    tick(&mut sampler);
+    sampler.live_run.add(evaluation);
+    tick(&mut sampler);
+    sampler.live_run.add(training);
+    tick(&mut sampler);
+    tick(&mut sampler);
+
+    assert_eq!(
+        written,
+        [
+            (None, Mode::Measure),
+            (Some("check".to_owned()), Mode::Measure),
+            (Some("train".to_owned()), Mode::Replay),
+        ]
+    );
 }
 
 #[test]

@@ -95,7 +95,7 @@ struct Totals {
 }
 
 impl Totals {
-    fn of(slot: &StageSlot) -> Self {
+    fn read(slot: &StageSlot) -> Self {
         Self {
             exited: slot.exited.load(std::sync::atomic::Ordering::Acquire),
             failed: slot.failed.load(Relaxed),
@@ -199,7 +199,7 @@ impl StageSnapshot {
 
     /// The calls that ended since the last read.
     fn call_delta(&mut self, slot: &StageSlot) -> Option<StageSample> {
-        let totals = Totals::of(slot);
+        let totals = Totals::read(slot);
         let by = totals.delta_since(&self.totals)?;
         let counts = self.bucket_deltas(slot);
         let calls: u64 = counts.iter().map(|&count| u64::from(count)).sum();

@@ -3,9 +3,9 @@
 use super::super::section::{Block, Fact, Section, SectionId};
 use super::super::units::{duration_ms, percent, signed_ms, steps};
 use super::Verdict;
-use crate::analysis::statistics::steady_state::{LEAST_STEADY, LEAST_WARMUP};
 use crate::model::Mode;
 use crate::model::record::{FindingCode, Role};
+use crate::statistics::steady_state::{LEAST_STEADY, LEAST_WARMUP};
 
 /// Below this share of the step, in percent, a loop hardly waits for data.
 const HARDLY_WAITS_PCT: f64 = 1.0;

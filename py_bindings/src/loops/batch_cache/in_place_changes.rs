@@ -16,8 +16,8 @@
 //! ([`InPlace::Copied`]), up to [`MAX_COPIED_BYTES`]. If the copies need more, the cache keeps no batch
 //! ([`InPlace::TooLarge`]), and the verdict prints the reason instead of a number.
 
+use headspace_agent::model::CacheFacts;
 use headspace_agent::model::InPlace;
-use headspace_agent::sampling::CacheFacts;
 use pyo3::prelude::*;
 
 use super::batch_copies::CachedBatch;

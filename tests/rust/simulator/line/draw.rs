@@ -1,6 +1,6 @@
 //! Random pipelines of two to six stages, by what is short in them.
 
-use headspace_agent::analysis::statistics::bootstrap::Rng;
+use headspace_agent::statistics::bootstrap::Rng;
 
 use super::super::population::Dice;
 use super::super::service::{Service, Shape};

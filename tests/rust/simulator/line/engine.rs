@@ -6,8 +6,8 @@
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 
-use headspace_agent::analysis::statistics::bootstrap::Rng;
 use headspace_agent::model::Distribution;
+use headspace_agent::statistics::bootstrap::Rng;
 
 use super::{Line, PARTS, Part};
 

@@ -7,8 +7,8 @@ use super::server::Server;
 use super::{SimulatedPipeline, Supply};
 use crate::analysis::attribution::call_times::Times;
 use crate::analysis::attribution::queueing_model;
-use crate::analysis::statistics::bootstrap::Rng;
 use crate::analysis::thresholds::counts;
+use crate::statistics::bootstrap::Rng;
 
 const SUPPLIES: usize = 6;
 

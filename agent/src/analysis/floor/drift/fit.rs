@@ -110,7 +110,7 @@ pub(super) fn fit(pieces: &[Piece], wandering: &Wandering) -> Option<Fit> {
         factor.solve(phases.map(|is| f64::from(u8::from(is))))
     });
     let level = factor.solve(pieces.iter().map(|piece| piece.level));
-    let normal = NormalEquations::of(&is)?;
+    let normal = NormalEquations::from_indicators(&is)?;
     let centres = normal.solve(product(&is[0], &level), product(&is[1], &level));
     let residual: Vec<f64> = (level.iter().zip(&is[0]).zip(&is[1]))
         .map(|((level, live), replay)| level - centres[0] * live - centres[1] * replay)
@@ -150,11 +150,11 @@ struct NormalEquations {
 }
 
 impl NormalEquations {
-    /// Returns `None` if the equations have no unique solution. `is` holds the indicator vectors of the
-    /// phases.
-    fn of(is: &[Vec<f64>; 2]) -> Option<Self> {
+    /// Returns `None` if the equations have no unique solution. `indicators` holds a vector for each
+    /// phase: 1 in its windows.
+    fn from_indicators(indicators: &[Vec<f64>; 2]) -> Option<Self> {
         let [live, both, replay] = [(0, 0), (0, 1), (1, 1)]
-            .map(|(one, other): (usize, usize)| product(&is[one], &is[other]));
+            .map(|(one, other): (usize, usize)| product(&indicators[one], &indicators[other]));
         let determinant = live * replay - both * both;
         (determinant > 0.0).then_some(Self {
             live,

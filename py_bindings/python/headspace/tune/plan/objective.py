@@ -9,7 +9,7 @@ their spread is pooled with that of all other configurations that were run again
 intervals (moderated t: Smyth, "Linear models and empirical Bayes methods", SAGMB 3(1), 2004).
 
 The interval of one run, and so the gain of one pair of runs, is that of `headspace compare` on a machine
-without other programs (`analysis/statistics/precision.rs`). With several runs the models differ. `compare`
+without other programs (`statistics/precision.rs`). With several runs the models differ. `compare`
 knows from the readings of each run how much other programs may have disturbed it, and adds that to the
 variation that it expects. Here only summaries are kept, so the runs' own intervals count for fewer degrees of
 freedom, and the gain is never surer than the measured spread allows.
@@ -31,7 +31,7 @@ UNKNOWN_SHARE = 0.1
 
 #: Degrees of freedom that one run's own interval counts for in the spread between runs. They are few,
 #: since the interval does not contain the effect of other programs on the next run (`FREEDOM_OF_OTHERS`
-#: in `analysis/statistics/precision.rs`).
+#: in `statistics/precision.rs`).
 ASSUMED = 3
 
 

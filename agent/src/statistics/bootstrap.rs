@@ -4,7 +4,7 @@
 //! (moving blocks: Künsch, Annals of Statistics 17, 1989). Blocks do not cross windows. The seed is fixed, so
 //! the same steps give the same interval.
 
-use super::{NORMAL, mean, student};
+use super::{NORMAL, lower_quantile, mean, student};
 
 /// xoshiro256++ seeded by splitmix64 (Blackman and Vigna, "Scrambled linear pseudorandom number
 /// generators", ACM TOMS 47(4), 2021). For resampling, not for secrets.
@@ -56,7 +56,7 @@ impl Rng {
 
 /// The means of all blocks of neighbouring values within the windows.
 #[derive(Debug, Clone)]
-pub(in crate::analysis) struct Blocks {
+pub(crate) struct Blocks {
     means: Vec<f64>,
     centre: f64,
     /// Number of blocks in a resample, which is as long as the series.
@@ -66,7 +66,7 @@ pub(in crate::analysis) struct Blocks {
 }
 
 impl Blocks {
-    pub(in crate::analysis) fn of(windows: &[Vec<f64>], length: usize) -> Self {
+    pub(crate) fn from_windows(windows: &[Vec<f64>], length: usize) -> Self {
         let total: usize = windows.iter().map(Vec::len).sum();
         let draws = (total / length.max(1)).max(2);
         let means: Vec<f64> = windows
@@ -87,7 +87,7 @@ impl Blocks {
 
     /// Deviation of a resample's mean from the mean of all blocks, widened by [`expansion`]. It varies like
     /// the mean of the series.
-    pub(in crate::analysis) fn deviation(&self, rng: &mut Rng) -> f64 {
+    pub(crate) fn deviation(&self, rng: &mut Rng) -> f64 {
         if self.means.is_empty() {
             return 0.0;
         }
@@ -102,17 +102,18 @@ impl Blocks {
 /// The variation of n = `freedom + 1` blocks is too small by sqrt((n - 1)/n), and their variance is an
 /// estimate (expanded percentiles: Hesterberg, "What teachers should know about the bootstrap", The American
 /// Statistician 69, 2015).
-pub(in crate::analysis) fn expansion(freedom: f64) -> f64 {
+pub(crate) fn expansion(freedom: f64) -> f64 {
     let freedom = freedom.max(1.0);
     student(freedom) / NORMAL * ((freedom + 1.0) / freedom).sqrt()
 }
 
 /// The 2.5 % and 97.5 % percentiles.
-pub(in crate::analysis) fn percentiles(mut values: Vec<f64>) -> (f64, f64) {
+pub(crate) fn percentiles(mut values: Vec<f64>) -> (f64, f64) {
     values.sort_by(f64::total_cmp);
-    let last = values.len().saturating_sub(1);
-    let at = |per_mille: usize| values.get(last * per_mille / 1000).copied();
-    (at(25).unwrap_or_default(), at(975).unwrap_or_default())
+    (
+        lower_quantile(&values, 0.025),
+        lower_quantile(&values, 0.975),
+    )
 }
 
 #[cfg(test)]
@@ -142,10 +143,10 @@ mod tests {
                 x
             })
             .collect();
-        let blocks = Blocks::of(&[series], 40);
+        let blocks = Blocks::from_windows(&[series], 40);
         let deviations: Vec<f64> = (0..2000).map(|_| blocks.deviation(&mut rng)).collect();
         let truth = (1.0 / 12.0 / f64::from(n)).sqrt() / (1.0 - r);
-        let ratio = crate::analysis::statistics::variance(&deviations).sqrt() / truth;
+        let ratio = crate::statistics::variance(&deviations).sqrt() / truth;
         assert!((0.8..1.2).contains(&ratio), "{ratio}");
     }
 }

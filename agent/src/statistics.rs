@@ -1,11 +1,11 @@
-//! Computes means, variances and Student's t for several analyses.
+//! Computes means, variances, quantiles and Student's t for the probe and the analyses.
 
 pub mod bootstrap;
 pub mod precision;
 pub mod steady_state;
 
 /// Half of a 95 % interval in standard errors: the 97.5 % quantile of the normal distribution.
-pub(super) const NORMAL: f64 = 1.959_964;
+pub(crate) const NORMAL: f64 = 1.959_964;
 
 /// Minimum number of batches to estimate how much their means vary.
 const LEAST_BATCHES: usize = 4;
@@ -18,15 +18,56 @@ const STEPS: i32 = 256;
 pub const FREEDOM: f64 = 7.0;
 
 /// Arithmetic mean; 0 without values.
-pub(super) fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
+pub(crate) fn mean(values: &[f64]) -> f64 {
+    mean_of(values.iter().copied())
+}
+
+/// [`mean`] of values that are not stored in a slice.
+pub(crate) fn mean_of(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.fold((0.0, 0_usize), |(sum, count), x| (sum + x, count + 1));
+    sum / count.max(1) as f64
 }
 
 /// Sample variance; 0 for fewer than two values.
-pub(super) fn variance(values: &[f64]) -> f64 {
-    let centre = mean(values);
-    let squares: f64 = values.iter().map(|x| (x - centre).powi(2)).sum();
-    squares / values.len().saturating_sub(1).max(1) as f64
+pub(crate) fn variance(values: &[f64]) -> f64 {
+    variance_of(values.iter().copied())
+}
+
+/// [`variance`] of values that are not stored in a slice.
+pub(crate) fn variance_of(values: impl Iterator<Item = f64> + Clone) -> f64 {
+    let (centre, count) = (mean_of(values.clone()), values.clone().count());
+    let squares: f64 = values.map(|x| (x - centre).powi(2)).sum();
+    squares / count.saturating_sub(1).max(1) as f64
+}
+
+/// The value below which the share `share` of the sorted values lies, interpolated between neighbours; 0
+/// without values.
+pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
+    let position = quantile_position(sorted, share);
+    let (below, above) = (
+        value_at(sorted, position.floor()),
+        value_at(sorted, position.ceil()),
+    );
+    below + (above - below) * position.fract()
+}
+
+/// Like [`quantile`], but always one of the values: the lower neighbour.
+pub(crate) fn lower_quantile(sorted: &[f64], share: f64) -> f64 {
+    value_at(sorted, quantile_position(sorted, share).floor())
+}
+
+fn quantile_position(sorted: &[f64], share: f64) -> f64 {
+    share.clamp(0.0, 1.0) * sorted.len().saturating_sub(1) as f64
+}
+
+fn value_at(sorted: &[f64], index: f64) -> f64 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a whole number from 0 to the number of values"
+    )]
+    let index = index as usize;
+    sorted.get(index).copied().unwrap_or_default()
 }
 
 /// Mean of each block of `length` values. An incomplete last block is left out.
@@ -35,7 +76,7 @@ pub fn block_means(values: &[f64], length: usize) -> Vec<f64> {
 }
 
 /// The standard error of a normal estimate with this 95 % interval.
-pub(super) fn standard_error(low: f64, high: f64) -> f64 {
+pub(crate) fn standard_error(low: f64, high: f64) -> f64 {
     (high - low) / 2.0 / NORMAL
 }
 
@@ -45,7 +86,7 @@ pub(super) fn standard_error(low: f64, high: f64) -> f64 {
 ///
 /// The spread of few batches is less certain. The error is increased so that [`FREEDOM`] degrees of freedom
 /// apply.
-pub(super) fn batch_means_variance(parts: &[(f64, f64)], batches: usize) -> Option<f64> {
+pub(crate) fn batch_means_variance(parts: &[(f64, f64)], batches: usize) -> Option<f64> {
     let weight: f64 = parts.iter().map(|part| part.0).sum();
     let mean = parts.iter().map(|part| part.1).sum::<f64>() / weight;
     let mut squares = 0.0;
@@ -68,7 +109,7 @@ pub(super) fn batch_means_variance(parts: &[(f64, f64)], batches: usize) -> Opti
 }
 
 /// Half of a 95 % interval in standard errors, with `freedom` degrees of freedom.
-pub(super) fn student(freedom: f64) -> f64 {
+pub(crate) fn student(freedom: f64) -> f64 {
     student_quantile(freedom, 0.975)
 }
 
@@ -128,6 +169,16 @@ mod tests {
             let found = student_quantile(freedom, probability);
             assert!((found - expected).abs() < 6e-4, "{freedom}: {found}");
         }
+    }
+
+    #[test]
+    fn a_lower_quantile_is_one_of_the_values_and_a_quantile_lies_between_two() {
+        let sorted = [1.0, 2.0, 4.0, 8.0];
+
+        assert!((quantile(&sorted, 0.5) - 3.0).abs() < 1e-12);
+        assert!((lower_quantile(&sorted, 0.5) - 2.0).abs() < 1e-12);
+        assert!((quantile(&sorted, 1.0) - 8.0).abs() < 1e-12);
+        assert!(quantile(&[], 0.5).abs() < 1e-12);
     }
 
     #[test]

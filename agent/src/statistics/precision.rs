@@ -106,7 +106,7 @@ pub fn interval(known: Known) -> Option<(f64, f64)> {
 
 /// `b − a` with its 95 % interval. Each side has one mean per run. `None` without an interval.
 pub fn difference(a: &[Known], b: &[Known], allowance: Allowance) -> Option<Estimate> {
-    let spread = Spread::of(a, b, allowance)?;
+    let spread = Spread::from_runs(a, b, allowance)?;
     let half = spread.half(spread.a.runs, spread.b.runs);
     let value = spread.b.mean - spread.a.mean;
     Some(Estimate {
@@ -120,7 +120,7 @@ pub fn difference(a: &[Known], b: &[Known], allowance: Allowance) -> Option<Esti
 /// estimated. `None` if the present runs already do, or if more than [`MOST_RUNS`] runs would be needed.
 pub fn runs_needed(a: &[Known], b: &[Known], share: f64, half: f64) -> Option<u32> {
     let (a, b) = (logarithms(a)?, logarithms(b)?);
-    let spread = Spread::of(&a, &b, Allowance(share))?;
+    let spread = Spread::from_runs(&a, &b, Allowance(share))?;
     if spread.half(spread.a.runs, spread.b.runs) <= half {
         return None;
     }
@@ -137,8 +137,8 @@ struct Spread {
 }
 
 impl Spread {
-    fn of(a: &[Known], b: &[Known], allowance: Allowance) -> Option<Self> {
-        let (a, b) = (Side::of(a)?, Side::of(b)?);
+    fn from_runs(a: &[Known], b: &[Known], allowance: Allowance) -> Option<Self> {
+        let (a, b) = (Side::from_runs(a)?, Side::from_runs(b)?);
         let runs = a.runs + b.runs;
         let own = (a.within + b.within) / runs + allowance.0.powi(2);
         let others = (a.others + b.others) / runs;
@@ -181,14 +181,14 @@ pub fn relative_difference(a: &[Known], b: &[Known], share: f64) -> Option<Estim
 }
 
 /// Logarithms of positive values; `None` if a value is not positive.
-fn logarithms(of: &[Known]) -> Option<Vec<Known>> {
+fn logarithms(values: &[Known]) -> Option<Vec<Known>> {
     let logarithm = |known: &Known| {
         (known.mean > 0.0).then(|| Known {
             mean: known.mean.ln(),
             ..known.times(1.0 / known.mean)
         })
     };
-    of.iter().map(logarithm).collect()
+    values.iter().map(logarithm).collect()
 }
 
 /// One side of a difference.
@@ -204,7 +204,7 @@ struct Side {
 }
 
 impl Side {
-    fn of(runs: &[Known]) -> Option<Self> {
+    fn from_runs(runs: &[Known]) -> Option<Self> {
         // A run that is too short for an error estimate gets the largest error of its side.
         let worst = runs.iter().filter_map(|run| run.error).reduce(f64::max)?;
         let errors = runs.iter().map(|run| run.error.unwrap_or(worst));
@@ -223,7 +223,7 @@ impl Side {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::statistics::bootstrap::Rng;
+    use crate::statistics::bootstrap::Rng;
 
     fn noise(rng: &mut Rng) -> f64 {
         (0..12).map(|_| rng.unit()).sum::<f64>() - 6.0
