@@ -26,7 +26,7 @@ mod static_parts;
 mod hour;
 
 pub use self::charts::{Chart, Line, Mark};
-pub use self::data::{Page, Part, RankCharts, RankUpdate, Update};
+pub use self::data::{Page, Part, PartId, RankCharts, RankUpdate, Update};
 pub(crate) use self::document::ASSETS;
 pub(crate) use self::html::Text;
 pub use self::state::PageState;

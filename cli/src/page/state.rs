@@ -66,7 +66,7 @@ impl PageState {
                 watched.place = run.to_path_buf();
             }
             for (rank, record) in polled.records {
-                watched.take(rank, record);
+                watched.add_record(rank, record);
             }
             if !polled.more {
                 watched.tally(follower.tally());
@@ -76,7 +76,7 @@ impl PageState {
     }
 
     /// Adds the next record of a rank.
-    pub fn take(&mut self, number: u32, record: Record) {
+    pub fn add_record(&mut self, number: u32, record: Record) {
         let drawn = self.ranks.len() < MOST_DRAWN;
         let rank = self.ranks.entry(number).or_insert_with(|| Rank {
             run: RankRun {
@@ -94,7 +94,7 @@ impl PageState {
             tally.ticks += 1;
             rank.series.add(tick);
             if let Some(history) = &mut rank.history {
-                history.take(tick);
+                history.add_tick(tick);
             }
         } else {
             if let RecordBody::Summary(summary) = &record.body {
@@ -214,7 +214,7 @@ impl PageState {
             };
             // Ranks may begin at different times.
             let later_s = rank.began_unix_nano.saturating_sub(first) as f64 / 1e9;
-            Some(RankCharts::of(*number, later_s, &drawn))
+            Some(RankCharts::from_history(*number, later_s, &drawn))
         };
         self.ranks.iter().filter_map(of).collect()
     }

@@ -1,3 +1,4 @@
+use super::super::PartId;
 use super::super::hour;
 use super::*;
 
@@ -5,7 +6,7 @@ fn watched(ranks: u32, seconds: u64) -> PageState {
     let mut watched = PageState::new("runs/a-run".as_ref());
     for rank in 0..ranks {
         for record in hour::records(rank, seconds) {
-            watched.take(rank, record);
+            watched.add_record(rank, record);
         }
     }
     watched
@@ -17,7 +18,7 @@ fn an_hour_of_eight_ranks_is_a_small_page() {
     // The number of points does not depend on the length of the run, so a short run is enough.
     for rank in 1..8 {
         for record in hour::records(rank, 490) {
-            watched.take(rank, record);
+            watched.add_record(rank, record);
         }
     }
     let page = watched.page();
@@ -29,14 +30,16 @@ fn an_hour_of_eight_ranks_is_a_small_page() {
 #[test]
 fn the_page_shows_the_numbers_of_the_summary() {
     let page = watched(1, 60).page();
-    let part = |id: &str| &page.parts.iter().find(|part| part.id == id).unwrap().html;
+    let part = |id| &page.parts.iter().find(|part| part.id == id).unwrap().html;
     for words in ["11.2 ms", "6.2 ms", "5.0 ms", "54.9 % ± 0.8", "up to 2.2x"] {
-        assert!(part("verdict").contains(words), "{words}");
+        assert!(part(PartId::Verdict).contains(words), "{words}");
     }
-    assert!(part("way").contains("<code>decode</code> 7 at a time"));
-    assert!(part("stages").contains("bottleneck") && part("stages").contains("44.6 ms"));
-    assert!(part("queues").contains("0.6 of 16"));
-    assert!(part("gpus").contains("1.7 of 7 engines"));
+    assert!(part(PartId::Bottleneck).contains("<code>decode</code> 7 at a time"));
+    assert!(
+        part(PartId::Stages).contains("bottleneck") && part(PartId::Stages).contains("44.6 ms")
+    );
+    assert!(part(PartId::Queues).contains("0.6 of 16"));
+    assert!(part(PartId::Gpus).contains("1.7 of 7 engines"));
 }
 
 #[test]
@@ -46,7 +49,7 @@ fn ranks_are_shown_side_by_side() {
     let ranks = &page
         .parts
         .iter()
-        .find(|part| part.id == "ranks")
+        .find(|part| part.id == PartId::Ranks)
         .unwrap()
         .html;
     assert!(ranks.contains("Rank 3, because of its data"), "{ranks}");
@@ -67,7 +70,7 @@ fn an_update_turns_the_previous_page_into_the_current_one() {
             let body = RecordBody::Tick(hour::tick(rank, second));
             let mut record = hour::records(rank, 0).remove(0);
             record.body = body;
-            watched.take(rank, record);
+            watched.add_record(rank, record);
         }
         let now = watched.page();
         let update = now.since(&shown).unwrap();
@@ -102,7 +105,7 @@ fn the_update_after_one_second_is_small() {
     let before = watched.page();
     let mut record = hour::records(0, 0).remove(0);
     record.body = RecordBody::Tick(hour::tick(0, 401));
-    watched.take(0, record);
+    watched.add_record(0, record);
     let update = watched.page().since(&before).unwrap();
     let json = serde_json::to_string(&update).unwrap();
     assert!(json.len() < 8 << 10, "{} bytes", json.len());
@@ -129,7 +132,7 @@ fn a_stage_called_like_markup_changes_nothing() {
             RecordBody::Tick(tick) => tick.queues[0].name = name.into(),
             _ => {}
         }
-        watched.take(0, record);
+        watched.add_record(0, record);
     }
     for document in [watched.page().file(), watched.page().served()] {
         assert!(!document.contains("<img"), "markup from outside");

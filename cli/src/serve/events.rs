@@ -37,12 +37,12 @@ pub(super) fn events(
         news,
         _place: place,
     };
-    let told = stream::unfold(listener, |mut listener| async move {
+    let events = stream::unfold(listener, |mut listener| async move {
         let news = listener.next().await?;
         let event = Event::default().event(news.event).data(&*news.json);
         Some((Ok(event), listener))
     });
-    Sse::new(told).keep_alive(KeepAlive::new().interval(BREATH))
+    Sse::new(events).keep_alive(KeepAlive::new().interval(BREATH))
 }
 
 impl Listener {

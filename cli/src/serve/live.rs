@@ -59,7 +59,7 @@ impl Live {
     }
 
     /// Adds the records of a poll.
-    pub(super) fn take(&self, polled: Polled, follower: &Follower) {
+    pub(super) fn add_records(&self, polled: Polled, follower: &Follower) {
         if !polled.another_run && polled.records.is_empty() {
             return;
         }
@@ -71,7 +71,7 @@ impl Live {
         }
         for (rank, record) in polled.records {
             now.snapshots.entry(rank).or_default().take(&record);
-            now.watched.take(rank, record);
+            now.watched.add_record(rank, record);
         }
         if self.news.receiver_count() > 0 {
             self.publish(&mut now);
@@ -142,7 +142,7 @@ pub(super) fn follow(live: Arc<Live>, mut follower: Follower) -> io::Result<Foll
                 let more = match follower.poll() {
                     Ok(polled) => {
                         let more = polled.more;
-                        live.take(polled, &follower);
+                        live.add_records(polled, &follower);
                         live.set_trouble(None);
                         more
                     }
