@@ -2,9 +2,9 @@
 //! run, and a notebook shows its facts.
 //!
 //! ```text
-//! records ─▶ watched (a run so far) ─▶ data (parts and charts) ─▶ document (one file, or served)
-//!             └ history (bounded)       ├ facts (HTML, no script)
-//!                                       └ charts (numbers)
+//! records ─▶ state (a run so far) ─▶ data (parts and charts) ─▶ document (one file, or served)
+//!             └ history (bounded)     ├ static_parts (HTML, no script)
+//!                                     └ charts (numbers)
 //! ```
 //!
 //! Everything up to the data is a pure function of the records. The charting library is uPlot (MIT),

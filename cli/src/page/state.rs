@@ -59,18 +59,18 @@ impl PageState {
     /// Returns [`ReadError`] if it cannot be read.
     pub fn read(path: &Path) -> Result<Self, ReadError> {
         let mut follower = Follower::open(path)?;
-        let mut watched = Self::new(path);
+        let mut state = Self::new(path);
         loop {
             let polled = follower.poll()?;
             if let Some(run) = follower.run() {
-                watched.place = run.to_path_buf();
+                state.place = run.to_path_buf();
             }
             for (rank, record) in polled.records {
-                watched.add_record(rank, record);
+                state.add_record(rank, record);
             }
             if !polled.more {
-                watched.tally(follower.tally());
-                return Ok(watched);
+                state.tally(follower.tally());
+                return Ok(state);
             }
         }
     }
@@ -221,5 +221,5 @@ impl PageState {
 }
 
 #[cfg(test)]
-#[path = "watched_tests.rs"]
+#[path = "state_tests.rs"]
 mod tests;

@@ -16,7 +16,7 @@ use tokio::sync::broadcast::error::RecvError;
 use super::live::{Live, News};
 
 /// Interval of keep-alive messages while there are no updates, so that a closed connection is detected.
-const BREATH: Duration = Duration::from_secs(15);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 struct Listener {
     live: Arc<Live>,
@@ -42,7 +42,7 @@ pub(super) fn events(
         let event = Event::default().event(news.event).data(&*news.json);
         Some((Ok(event), listener))
     });
-    Sse::new(events).keep_alive(KeepAlive::new().interval(BREATH))
+    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL))
 }
 
 impl Listener {
