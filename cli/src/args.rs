@@ -157,8 +157,8 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "html"])]
     pub(crate) perfetto: Option<PathBuf>,
 
-    /// Write the sampled stacks of one run to FILE for speedscope.app: one profile for each stage, and
-    /// one for the compute
+    /// Write the sampled stacks of one run to FILE for speedscope.app: a profile for each stage and for
+    /// compute
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "html", "perfetto"])]
     pub(crate) speedscope: Option<PathBuf>,
 

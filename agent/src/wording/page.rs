@@ -11,7 +11,7 @@ pub const NO_STEPS: &str = "No step was taken.";
 pub const SOURCES_OFF: &str = "Sources that are off, and why";
 
 /// Title of the chart of what takes CPU time from the program.
-pub const CPU_CAUSES: &str = "What keeps the CPU from the work";
+pub const CPU_CAUSES: &str = "What delays work on the CPU";
 
 /// Shown instead of the charts if the browser runs no script.
 pub const CHARTS_NEED_SCRIPTS: &str = "The charts need scripts; the numbers do not.";

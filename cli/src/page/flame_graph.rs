@@ -1,4 +1,4 @@
-//! Draws sampled stacks as flame graphs: one for each stage, and one for the compute.
+//! Draws sampled stacks as flame graphs: one for each stage, and one for the loop's own part.
 //!
 //! The outermost call is at the top. The width of a call is its share of the samples, and its colour is the gain
 //! in the step if its line took half its time. Calls of libraries around all of the user's code are one call.
@@ -6,7 +6,7 @@
 use headspace_agent::model::record::{FrameRecord, LineRecord, StacksRecord, SummaryRecord};
 use headspace_agent::wording::page::{call_rows, flame_graph_legend, library_calls};
 use headspace_agent::wording::units::duration_s;
-use headspace_agent::wording::verdict::{COMPUTE, line_gain_pct, place_in_file};
+use headspace_agent::wording::verdict::{line_gain_pct, place_in_file};
 use headspace_exporters::encode::stacks::call_tree::{Call, CallTree, call_trees};
 use maud::{Markup, html};
 
@@ -46,7 +46,7 @@ pub(super) fn flame_graphs(stacks: Option<&StacksRecord>, summary: &SummaryRecor
         }
         @for tree in trees {
             h3 {
-                (tree.stage.unwrap_or(COMPUTE))
+                (tree.stage.unwrap_or("compute"))
                 small { " " (duration_s(tree.seconds)) " of samples" }
             }
             (Graph { stacks, summary, tree: &tree, best }.draw())
@@ -81,7 +81,7 @@ impl Graph<'_> {
         self.place_calls(&calls, 0, 0.0, None, &mut bars);
         let top = usize::from(outer > 0);
         let rows = top + depth(&calls).min(MOST_ROWS);
-        let label = format!("Flame graph of {}", self.tree.stage.unwrap_or(COMPUTE));
+        let label = format!("Flame graph of {}", self.tree.stage.unwrap_or("compute"));
         html! {
             svg.flame role="img" aria-label=(label) width="100%" height=(rows * ROW) {
                 @if outer > 0 {

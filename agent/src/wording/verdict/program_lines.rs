@@ -25,7 +25,7 @@ const HELD: Column = Column::new(
 );
 
 /// Place of a line that belongs to no stage.
-pub const COMPUTE: &str = "compute";
+const COMPUTE: &str = "compute";
 
 /// In brief: the best line, and where they explain the bottleneck, the holder of the interpreter lock and the
 /// work of the stage. In full: tables of all lines and holders, and the work of all stages.
