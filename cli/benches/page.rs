@@ -99,7 +99,7 @@ fn render_the_data_again(bencher: Bencher<'_, '_>) {
 fn first_byte_of_the_served_page(bencher: Bencher<'_, '_>) {
     bencher.bench_local(|| {
         let mut first = [0];
-        asked("/").read_exact(&mut first).unwrap();
+        request("/").read_exact(&mut first).unwrap();
         first
     });
 }
@@ -119,7 +119,7 @@ fn whole(data: usize) -> f64 {
     begun.elapsed().as_secs_f64()
 }
 
-fn asked(path: &str) -> TcpStream {
+fn request(path: &str) -> TcpStream {
     let at = served();
     let mut stream = TcpStream::connect(at).unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n");
@@ -129,7 +129,7 @@ fn asked(path: &str) -> TcpStream {
 
 fn answer(path: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
-    asked(path).read_to_end(&mut bytes).unwrap();
+    request(path).read_to_end(&mut bytes).unwrap();
     assert!(bytes.starts_with(b"HTTP/1.1 200"), "{path} is not answered");
     bytes
 }
@@ -138,13 +138,13 @@ fn answer(path: &str) -> Vec<u8> {
 fn served() -> SocketAddr {
     static AT: OnceLock<SocketAddr> = OnceLock::new();
     *AT.get_or_init(|| {
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         std::thread::spawn(move || {
             let command = ["headspace", "serve", "--port", "0"].map(OsString::from);
             headspace::run(
                 command.into_iter().chain([folder().into()]),
                 &mut Context {
-                    out: &mut LineWriter::new(Told(tell)),
+                    out: &mut LineWriter::new(AddressWriter(sender)),
                     err: &mut io::stderr(),
                     runs: folder().into(),
                     settings: headspace::source_settings(),
@@ -153,15 +153,15 @@ fn served() -> SocketAddr {
                 },
             )
         });
-        let line = told.recv().unwrap();
+        let line = receiver.recv().unwrap();
         line.split('/').nth(2).unwrap().parse().unwrap()
     })
 }
 
 /// Sends each line to a channel.
-struct Told(mpsc::Sender<String>);
+struct AddressWriter(mpsc::Sender<String>);
 
-impl Write for Told {
+impl Write for AddressWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let _ = self.0.send(String::from_utf8_lossy(bytes).into_owned());
         Ok(bytes.len())

@@ -25,7 +25,7 @@ pub(crate) enum Command {
     Serve(ServeArgs),
 }
 
-/// Run a training command and watch its data loaders. The code stays as it is.
+/// Run a training command and measure its data loaders. The code needs no change.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -35,8 +35,8 @@ Examples:
 
 headspace watches these loaders in every Python process that the command starts: torch's DataLoader, \
 SPDL's Pipeline and loaders, Hugging Face datasets, WebDataset, MONAI's threaded loader, fastai, Grain \
-and tf.data. Without such a loader it counts the steps of torch's optimizers. It prints the verdict on \
-stderr at the end. HEADSPACE=0 turns everything off.
+and tf.data. Without such a loader it counts the steps of torch's optimizers. headspace prints the \
+verdict on stderr at the end. HEADSPACE=0 turns everything off.
 
 Exit code: that of the command; 126 if it cannot be executed, 127 if it does not exist, 2 for an error \
 in the command line.")]
@@ -63,12 +63,12 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) quiet: bool,
 
-    /// Take the loop with this name, as shown in the verdict, as the training loop
+    /// Name of the training loop, as the verdict shows it, if headspace picks the wrong one
     #[arg(long = "loop", value_name = "NAME")]
     pub(crate) loop_name: Option<String>,
 
-    /// For a training loop without a loader: the function that returns a batch. `train:get_batch` is
-    /// `get_batch` in the script train.py or in a module `train`
+    /// Function that returns a batch, for a training loop without a loader. `train:get_batch` is `get_batch`
+    /// in the script train.py or in the module `train`
     #[arg(long, value_name = "MODULE:FUNCTION", value_parser = function)]
     pub(crate) batch_from: Option<String>,
 
@@ -101,7 +101,7 @@ pub(crate) struct ProbeArgs {
     #[arg(long)]
     pub(crate) stop_after_probe: bool,
 
-    /// Deliver every batch of the loader in a probed epoch too; the repeated batches make this epoch longer.
+    /// Deliver every batch of the loader in a probed epoch, too; the repeated batches make this epoch longer.
     /// By default, repeated batches replace batches of the loader, and the epoch keeps its length
     #[arg(long)]
     pub(crate) exactly_once: bool,
@@ -173,7 +173,7 @@ pub(crate) struct ReportArgs {
 A and B are run folders, rank<r>.jsonl files, or folders with several runs of the same configuration. \
 With three or more runs a side, the variation between runs is measured as well.
 
-Exit code: 0; 1 if --fail-if-slower is given and B is slower by more; 2 if A or B cannot be read or \
+Exit code: 0; 1 if B is slower than --fail-if-slower allows; 2 if A or B cannot be read or \
 has too few steps, or for an error in the command line.")]
 pub(crate) struct CompareArgs {
     /// The baseline: a run, or a folder of runs
@@ -211,15 +211,15 @@ pub(crate) struct ServeArgs {
     )]
     pub(crate) path: Option<PathBuf>,
 
-    /// Name or address to listen at. An address that other machines can reach needs a token
+    /// Host name or address to listen on. An address that other machines can reach needs a token
     #[arg(long, value_name = "HOST", default_value = "127.0.0.1")]
     pub(crate) host: String,
 
-    /// Port; 0 takes a free one
+    /// Port to listen on; 0 selects a free port
     #[arg(long, value_name = "PORT", default_value_t = 8321)]
     pub(crate) port: u16,
 
-    /// Token that requests must have: in the header `Authorization: Bearer`, or as `?token=` in the first
+    /// Token that requests must contain: in the header `Authorization: Bearer`, or as `?token=` in the first
     /// address that a browser opens
     #[arg(
         long,
@@ -297,7 +297,7 @@ pub(crate) struct DoctorArgs {
 /// Watch a run in the terminal.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Keys: ? shows all keys, q quits. `top` reads only the files of the run. For a folder with runs, it shows \
+Keys: ? shows all keys, q quits. `top` only reads: training is not affected. For a folder with runs, it shows \
 the newest run, and switches to each new run. NO_COLOR=1 turns colours off.
 
 Exit code: 0; 1 if PATH cannot be read; 2 if the output is not a terminal, or for an error in the \

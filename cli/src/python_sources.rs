@@ -20,8 +20,8 @@ pub const GC_READS: &str = "runs and pauses of Python's garbage collector, and t
 /// Name of the source that reads stacks.
 pub const STACKS: &str = "stacks";
 /// The values that it reads.
-pub const STACKS_READS: &str = "the lines that the training process and its workers execute, some \
-                                times a second";
+pub const STACKS_READS: &str = "the lines that the training process and its workers execute, \
+                                several times a second";
 
 /// The Python sources of a program without Python: all disabled.
 pub fn absent() -> Vec<Entry> {

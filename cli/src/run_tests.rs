@@ -105,11 +105,11 @@ fn each_option_of_a_loop_is_an_option_of_the_command_and_a_variable() {
 
         let set = settings(&args).unwrap();
 
-        let told: Vec<String> = set
+        let options: Vec<String> = set
             .iter()
             .filter(|(name, _)| **name != "HEADSPACE_RUN_PID")
             .map(|(name, value)| format!("{name}={}", value.to_string_lossy()))
             .collect();
-        assert_eq!(told, [OptionsFrom::Environment.with(option, value)]);
+        assert_eq!(options, [OptionsFrom::Environment.with(option, value)]);
     }
 }

@@ -351,11 +351,11 @@ fn a_run_without_a_summary_is_reported_with_its_number_of_records() {
     let file = base.path().join("run/rank0.jsonl");
     let one = line(0, 1, notice());
 
-    for (records, told) in [(1, "(1 record read)\n"), (2, "(2 records read)\n")] {
+    for (records, end) in [(1, "(1 record read)\n"), (2, "(2 records read)\n")] {
         fs::write(&file, one.repeat(records)).unwrap();
         let said = headspace(base.path(), &["report", &path_in(&base, "run")]);
 
-        assert!(said.err.ends_with(told), "{}", said.err);
+        assert!(said.err.ends_with(end), "{}", said.err);
     }
 }
 
@@ -377,9 +377,9 @@ fn a_killed_run_is_reported_with_the_age_of_its_numbers_and_its_skipped_lines() 
     let said = headspace(base.path(), &["report", &path_in(&base, "run")]);
 
     assert_eq!(said.code, EXIT_OK);
-    let told = said.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = said.out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        told.contains("from 4.00 s before its last record"),
+        text.contains("from 4.00 s before its last record"),
         "{}",
         said.out
     );

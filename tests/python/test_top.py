@@ -214,8 +214,8 @@ def test_ranks_stand_side_by_side(program: Programs, top: Open, tmp_path: Path) 
     terminal.wait_for("rank 0 of 2")
     terminal.type("a")
     terminal.wait_for("2 live")
-    text = terminal.wait_for("waits most")
-    (line,) = [line for line in text.splitlines() if "waits most" in line]
+    text = terminal.wait_for("◂ slowest")
+    (line,) = [line for line in text.splitlines() if "◂ slowest" in line]
     assert line.split()[0] == "1"
     terminal.type("1")
     terminal.wait_for("rank 1 of 2")

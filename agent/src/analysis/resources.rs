@@ -166,10 +166,17 @@ pub fn sm_utilization_pct(
     })
 }
 
-/// The value of the process with its children, if they are read in this run. Otherwise that of the process
-/// alone.
 fn whole_tree<T>(span: &Span<'_>, value: impl Fn(&Scope) -> Option<T>) -> Option<T> {
-    let has_tree = span.keys().any(|key| key.scope == Scope::Tree);
+    tree_else_process(span.keys().map(|key| &key.scope), value)
+}
+
+/// The value of the process with its children, if they are read in this run: `scopes` are those of all
+/// readings. Otherwise that of the process alone.
+pub fn tree_else_process<'a, T>(
+    mut scopes: impl Iterator<Item = &'a Scope>,
+    value: impl Fn(&Scope) -> T,
+) -> T {
+    let has_tree = scopes.any(|scope| *scope == Scope::Tree);
     value(if has_tree {
         &Scope::Tree
     } else {
@@ -177,10 +184,15 @@ fn whole_tree<T>(span: &Span<'_>, value: impl Fn(&Scope) -> Option<T>) -> Option
     })
 }
 
+/// The value of the container if it is known, otherwise that of the machine.
+pub fn container_else_machine<T>(value: impl Fn(&Scope) -> Option<T>) -> Option<T> {
+    value(&Scope::Cgroup).or_else(|| value(&Scope::Host))
+}
+
 /// Pressure of the container if it is known, otherwise of the machine, in percent of time.
 fn pressure(span: &Span<'_>, which: Attributes) -> Option<f64> {
-    let rate = |scope| span.rate(&PRESSURE_TIME, &scope, which);
-    Some(100.0 * rate(Scope::Cgroup).or_else(|| rate(Scope::Host))?)
+    let rate = container_else_machine(|scope| span.rate(&PRESSURE_TIME, scope, which))?;
+    Some(100.0 * rate)
 }
 
 /// Mean number of cores that this process uses, without the thread that receives the batches and without the

@@ -63,7 +63,8 @@ fn stage(
     };
     let mean_ms = ratio(busy_ns as f64 / 1e6, calls as f64);
     let concurrency_known = totals.concurrency > 0;
-    let concurrency = declared_or_peak(totals).map(f64::from);
+    let concurrency =
+        self::concurrency(totals.concurrency, totals.peak, totals.processes).map(f64::from);
     let calls_per_batch = span
         .calls_and_batches(&run.name, main_loop)
         .filter(|_| totals.calls > 0)
@@ -106,11 +107,12 @@ fn stage(
     }
 }
 
-/// Concurrency of the stage: the declared value, else the peak. A value declared in several processes is
-/// added up, unless the peak of all processes together never exceeded the value of one process.
-fn declared_or_peak(totals: StageTotals) -> Option<u32> {
-    let each = totals.concurrency / totals.processes.max(1);
-    match (totals.concurrency, totals.peak) {
+/// Concurrency of a stage: the declared value, else the peak, both summed over its processes. `declared` is 0
+/// if not all processes declare it. A value declared in several processes is added up, unless the peak of all
+/// processes together never exceeded the value of one process.
+pub fn concurrency(declared: u32, peak: u32, processes: u32) -> Option<u32> {
+    let each = declared / processes.max(1);
+    match (declared, peak) {
         (0, peak) => (peak > 0).then_some(peak),
         (said, peak) if peak > each => Some(said),
         _ => Some(each),

@@ -320,18 +320,10 @@ fn a_stage_without_items_is_listed_even_if_it_ended_before_the_part() {
 
 #[test]
 fn concurrency_declared_in_each_process_adds_up_unless_the_peak_is_lower() {
-    let of = |concurrency, processes, peak| {
-        declared_or_peak(StageTotals {
-            processes,
-            concurrency,
-            peak,
-            ..StageTotals::default()
-        })
-    };
     // Two processes that each say 2, and have one call at a time each.
-    assert_eq!(of(4, 2, 2), Some(2));
-    assert_eq!(of(4, 2, 4), Some(4));
-    assert_eq!(of(0, 2, 3), Some(3));
-    assert_eq!(of(0, 2, 0), None);
-    assert_eq!(of(8, 1, 3), Some(8));
+    assert_eq!(concurrency(4, 2, 2), Some(2));
+    assert_eq!(concurrency(4, 4, 2), Some(4));
+    assert_eq!(concurrency(0, 3, 2), Some(3));
+    assert_eq!(concurrency(0, 0, 2), None);
+    assert_eq!(concurrency(8, 3, 1), Some(8));
 }

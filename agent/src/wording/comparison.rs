@@ -1,5 +1,6 @@
 //! Texts of a comparison: its verdict, its limit, its sides and its notes.
 
+use super::incomplete_runs::KILLED_OR_RUNNING;
 use super::units::{duration_s, percent, signed_range};
 use crate::analysis::compare::{
     Comparison, Conclusion, Difference, LimitConclusion, Note, Remedy, conclude, conclude_limit,
@@ -169,7 +170,7 @@ fn text(note: &Note) -> String {
             "{side}: `{run_id}` {}. Its steps count as far as they were recorded.",
             match exception {
                 Some(exception) => format!("was ended by an uncaught {exception}"),
-                None => "has no recorded end: killed, or still running".to_owned(),
+                None => format!("has no recorded end: {KILLED_OR_RUNNING}"),
             }
         ),
         Note::OtherPrograms { share, is_left_out } => format!(

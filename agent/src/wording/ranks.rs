@@ -1,7 +1,9 @@
 //! Texts and sections of all ranks of a run.
 
+use super::incomplete_runs::KILLED_OR_RUNNING;
 use super::section::{Column, Row, Section, SectionId, Table};
 use super::units::{duration_ms, percent};
+use super::verdict::headspace_text;
 use crate::analysis::ranks::{RankEvidence, RanksTogether};
 use crate::model::ranks::{RankCause, RankSummary, RanksRecord};
 use crate::model::record::SummaryRecord;
@@ -96,7 +98,7 @@ pub fn sections(ranks: &RanksRecord) -> Vec<Section> {
     if ranks.unfinished_count > 0 {
         let what = listed(&ranks.unfinished, ranks.unfinished_count);
         let text = format!(
-            "No end is recorded of {what}: killed, or still running. They count as far as they were \
+            "No end is recorded of {what}: {KILLED_OR_RUNNING}. They count as far as they were \
              recorded."
         );
         sections.push(Section::sentence(SectionId::Ended, text));
@@ -119,7 +121,8 @@ fn listed(ranks: &[u32], count: u32) -> String {
     }
 }
 
-const COLUMNS: [Column; 8] = [
+/// The columns of a table of ranks.
+pub const COLUMNS: [Column; 8] = [
     Column::new("rank", "Which rank"),
     Column::new("steps", "Batches that its main loop received"),
     Column::new("step", "Mean step in steady state"),
@@ -136,25 +139,31 @@ const COLUMNS: [Column; 8] = [
     Column::new("headspace", "Share of the step that free data would save"),
 ];
 
+/// Marks the slowest rank.
+pub const SLOWEST: &str = "slowest";
+
+/// The cells of a rank; empty if the value is unknown.
+pub fn cells(rank: &RankSummary, summary: Option<&SummaryRecord>) -> Vec<String> {
+    let ms = |ms: Option<f64>| ms.map_or_else(String::new, duration_ms);
+    vec![
+        rank.rank.to_string(),
+        rank.steps.to_string(),
+        ms(rank.step_ms),
+        ms(rank.wait_ms),
+        ms(rank.compute_ms),
+        ms(rank.others_ms),
+        ms(summary.and_then(|s| s.floor_step_ms)),
+        summary.and_then(headspace_text).unwrap_or_default(),
+    ]
+}
+
 /// A table with one row for each of the first `most` ranks and the slowest rank. `summaries` are sorted by
 /// rank.
 pub fn table(ranks: &RanksRecord, summaries: &[(u32, &SummaryRecord)], most: usize) -> Table {
     let row = |rank: &RankSummary| {
         let place = summaries.binary_search_by_key(&rank.rank, |(number, _)| *number);
         let summary = place.ok().and_then(|at| summaries.get(at)).map(|(_, s)| *s);
-        let ms = |ms: Option<f64>| ms.map_or_else(String::new, duration_ms);
-        let headspace = summary.and_then(|s| s.headspace_pct);
-        Row::new(vec![
-            rank.rank.to_string(),
-            rank.steps.to_string(),
-            ms(rank.step_ms),
-            ms(rank.wait_ms),
-            ms(rank.compute_ms),
-            ms(rank.others_ms),
-            ms(summary.and_then(|s| s.floor_step_ms)),
-            headspace.map_or_else(String::new, |pct| format!("{} %", percent(pct, 1))),
-        ])
-        .marked_if(ranks.slowest == Some(rank.rank), "slowest")
+        Row::new(cells(rank, summary)).marked_if(ranks.slowest == Some(rank.rank), SLOWEST)
     };
     let all = ranks.each.iter().enumerate();
     let shown = all.filter(|(at, rank)| *at < most || ranks.slowest == Some(rank.rank));

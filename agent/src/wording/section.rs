@@ -92,9 +92,26 @@ pub enum Block {
     Table(Table),
 }
 
+/// A quantity of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quantity {
+    /// Length of the step.
+    Step,
+    /// Wait for data.
+    Wait,
+    /// Compute.
+    Compute,
+    /// Length of the step with free data.
+    Floor,
+    /// Share of the step that free data would save.
+    Headspace,
+}
+
 /// A measured fact.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Fact {
+    /// What was measured, if it is a quantity of a step.
+    pub quantity: Option<Quantity>,
     /// What was measured; empty if the value states it.
     pub label: &'static str,
     /// Its value with unit.
@@ -143,6 +160,11 @@ pub struct Row {
     pub cells: Vec<String>,
     /// Why the row is highlighted, in one or two words.
     pub mark: Option<&'static str>,
+}
+
+/// Says that so many items are only in the records.
+pub fn more_in_records(more: usize) -> String {
+    format!("and {more} more, in the records")
 }
 
 impl SectionId {
@@ -234,6 +256,21 @@ impl Fact {
             label,
             value,
             ..Self::default()
+        }
+    }
+
+    /// The value of a quantity of a step.
+    pub fn measured(quantity: Quantity, value: String) -> Self {
+        let label = match quantity {
+            Quantity::Step => "step",
+            Quantity::Wait => "waiting for data",
+            Quantity::Compute => "compute",
+            Quantity::Floor => "floor",
+            Quantity::Headspace => "headspace",
+        };
+        Self {
+            quantity: Some(quantity),
+            ..Self::new(label, value)
         }
     }
 

@@ -13,7 +13,8 @@ mod stages;
 mod step;
 
 pub use self::bottleneck::name as bottleneck_name;
-pub use self::program_lines::{does, line_table, place_in_file};
+pub use self::program_lines::{does, line_gain_pct, line_gain_phrase, line_table, place_in_file};
+pub use self::step::headspace_text;
 
 use super::section::{Section, SectionId};
 use super::units::percent;

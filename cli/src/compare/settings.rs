@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_differ_within_a_side_are_all_told() {
+    fn a_setting_that_varies_within_a_side_has_all_its_values() {
         let host = |name: &str| RunRecord {
             host: HostRecord {
                 name: Some(name.to_owned()),
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_is_off_on_one_side_is_told() {
+    fn a_source_that_is_off_on_one_side_is_a_change() {
         let with = |state| RunRecord {
             sources: vec![SourceRecord {
                 name: "gpu".to_owned(),

@@ -19,6 +19,9 @@ const VALUE: usize = 24;
 /// Widest path of a side.
 const PATH: usize = 36;
 
+/// Calls per batch are shown if they differ by more than this share of A.
+const LEAST_CHANGE_OF_CALLS: f64 = 0.01;
+
 /// Placeholder for values that were not measured.
 const NOTHING: &str = "-";
 
@@ -91,7 +94,7 @@ fn numbers(found: &ComparisonRecord) -> Vec<Vec<String>> {
         let moved = calls
             .a
             .zip(calls.b)
-            .is_some_and(|(a, b)| (b / a - 1.0).abs() > 0.01);
+            .is_some_and(|(a, b)| (b / a - 1.0).abs() > LEAST_CHANGE_OF_CALLS);
         if moved {
             rows.push(in_counts("    calls a batch", &calls));
         }

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeSet;
 
+use headspace_agent::analysis::resources::{container_else_machine, tree_else_process};
 use headspace_agent::model::metric::{self, Metric};
 use headspace_agent::model::record::{RunRecord, SummaryRecord};
 use headspace_agent::model::{ReadingKey, Scope, attributes};
-use headspace_agent::wording::units::duration_ms;
+use headspace_agent::wording::page::{CORES_OF_RUN, CPU_CAUSES, floor_mark};
 use serde::Serialize;
 
 use super::history::{Column, History, Phases};
@@ -92,7 +93,7 @@ impl Drawn<'_> {
         };
         let floor = self.summary.and_then(|s| s.floor_step_ms);
         let mark = |value| Mark {
-            label: format!("floor {}", duration_ms(value)),
+            label: floor_mark(value),
             tone: "floor",
             value: rounded(value),
         };
@@ -152,52 +153,40 @@ impl Drawn<'_> {
         let of_gpu = |key: &&ReadingKey<'_>| key.scope == Scope::Gpu(ordinal);
         let mut keys: Vec<_> = self.history.readings().iter().filter(of_gpu).collect();
         keys.sort_unstable();
-        let is_sm = |key: &ReadingKey<'_>| *key.metric == metric::GPU_SM_UTILIZATION;
-        let has_sms = keys.iter().any(|key| is_sm(key));
-        let named = |key: &ReadingKey<'_>| {
-            if is_sm(key) {
-                return Some(("SMs".to_owned(), "step"));
-            }
-            if let Some(engine) = key.attribute("engine") {
-                let engine = engine.strip_prefix("nvdec")?;
-                return Some((format!("NVDEC {engine}"), ""));
-            }
+        let mut readings: Vec<(GpuLine, &ReadingKey<'_>)> = keys
+            .into_iter()
+            .filter_map(|key| Some((GpuLine::of_reading(key)?, key)))
+            .collect();
+        let has = |wanted| readings.iter().any(|(line, _)| *line == wanted);
+        let (has_sms, has_decoders) = (has(GpuLine::Sms), has(GpuLine::Decoder));
+        readings.retain(|(line, _)| match line {
             // That any kernel runs does not show how many SMs were busy.
-            match key.attribute("hw.gpu.task")? {
-                "general" if !has_sms => Some(("some kernel running".to_owned(), "step")),
-                "decoder" => Some(("all decoders".to_owned(), "wait")),
-                _ => None,
-            }
-        };
-        let lines = keys.into_iter().filter_map(|key| {
-            let (name, tone) = named(key)?;
-            Some(line(name, tone, percents(self.history.level(key))))
+            GpuLine::AnyKernel => !has_sms,
+            // If the value of each decoder is known, their mean is less useful.
+            GpuLine::AllDecoders => !has_decoders,
+            GpuLine::Sms | GpuLine::Decoder => true,
         });
-        let mut lines: Vec<Line> = lines.collect();
-        // If the value of each engine is known, their mean is less useful.
-        if lines.iter().any(|line| line.name.starts_with("NVDEC")) {
-            lines.retain(|line| line.name != "all decoders");
-        }
-        lines.sort_by_key(|line| line.name.starts_with("NVDEC"));
+        readings.sort_by_key(|(line, _)| *line);
+        let lines = readings.into_iter().map(|(gpu_line, key)| {
+            let (name, tone) = gpu_line.name_and_tone(key);
+            line(name, tone, percents(self.history.level(key)))
+        });
         let title = model.map_or_else(String::new, |name| format!(", {name}"));
         Chart {
             id: "gpu",
             of: ordinal.to_string(),
             title: format!("GPU {ordinal}{title}"),
             unit: "%",
-            lines,
+            lines: lines.collect(),
             ..Chart::default()
         }
     }
 
     fn cores(&self) -> Chart {
-        let used = |scope| self.sum_of_rates(&scope, &metric::PROCESS_CPU_TIME);
-        let tree = used(Scope::Tree);
-        let used = if tree.iter().any(Option::is_some) {
-            tree
-        } else {
-            used(Scope::Process)
-        };
+        let scopes = self.history.readings().iter().map(|key| &key.scope);
+        let used = tree_else_process(scopes, |scope| {
+            self.sum_of_rates(scope, &metric::PROCESS_CPU_TIME)
+        });
         let usable = self.summary.and_then(|s| s.resources.cores_usable);
         let mark = |value| Mark {
             label: format!("{value} usable"),
@@ -212,7 +201,7 @@ impl Drawn<'_> {
             title: "Cores in use".to_owned(),
             unit: "cores",
             lines: vec![
-                line("this run, its workers included", "step", used),
+                line(CORES_OF_RUN, "step", used),
                 line("whole machine", "quiet", busy),
             ],
             marks: usable.map(mark).into_iter().collect(),
@@ -230,15 +219,15 @@ impl Drawn<'_> {
             &rate(&metric::CGROUP_CPU_PERIODS, Scope::Cgroup),
         );
         let pressure = |resource: &str| {
-            let find = |scope: Scope| {
+            let find = |scope: &Scope| {
                 history.readings().iter().find(|key| {
-                    key.scope == scope
+                    key.scope == *scope
                         && *key.metric == metric::PRESSURE_TIME
                         && key.attribute("resource") == Some(resource)
                         && key.attribute("stalled") == Some("some")
                 })
             };
-            match find(Scope::Cgroup).or_else(|| find(Scope::Host)) {
+            match container_else_machine(find) {
                 Some(key) => percents(history.rate(key)),
                 None => Vec::new(),
             }
@@ -246,7 +235,7 @@ impl Drawn<'_> {
         let collecting = self.sum_of_rates(&Scope::Process, &metric::GC_PAUSE_TIME);
         Chart {
             id: "causes",
-            title: "What keeps the CPU from the work".to_owned(),
+            title: CPU_CAUSES.to_owned(),
             unit: "%",
             lines: vec![
                 line("run-queue wait (training thread)", "", percents(queue)),
@@ -277,6 +266,45 @@ impl Drawn<'_> {
             }
         }
         sum
+    }
+}
+
+/// What a line in the chart of a GPU shows, in the order of the legend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum GpuLine {
+    Sms,
+    AnyKernel,
+    AllDecoders,
+    Decoder,
+}
+
+impl GpuLine {
+    /// `None` for a reading that is not drawn.
+    fn of_reading(key: &ReadingKey<'_>) -> Option<Self> {
+        if *key.metric == metric::GPU_SM_UTILIZATION {
+            return Some(Self::Sms);
+        }
+        if let Some(engine) = key.attribute("engine") {
+            return engine.starts_with("nvdec").then_some(Self::Decoder);
+        }
+        match key.attribute("hw.gpu.task")? {
+            "general" => Some(Self::AnyKernel),
+            "decoder" => Some(Self::AllDecoders),
+            _ => None,
+        }
+    }
+
+    /// The name in the legend, and the colour.
+    fn name_and_tone(self, key: &ReadingKey<'_>) -> (String, &'static str) {
+        match self {
+            Self::Sms => ("SMs".to_owned(), "step"),
+            Self::AnyKernel => ("some kernel running".to_owned(), "step"),
+            Self::AllDecoders => ("all decoders".to_owned(), "wait"),
+            Self::Decoder => {
+                let engine = key.attribute("engine").unwrap_or_default();
+                (engine.replacen("nvdec", "NVDEC ", 1), "")
+            }
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use super::*;
 fn drawn(seconds: u64) -> Vec<Chart> {
     let mut history = History::new(480);
     for second in 1..=seconds {
-        history.take(&hour::tick(0, second));
+        history.add_tick(&hour::tick(0, second));
     }
     let summary = hour::summary(0, seconds);
     let drawn = Drawn {

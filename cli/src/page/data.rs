@@ -1,7 +1,7 @@
 //! Makes the data for the page's script: parts of the page as HTML, charts as numbers, and updates with
 //! the changes since the last transfer.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::charts::{Chart, Drawn, rounded};
 use super::history::Phases;
@@ -17,11 +17,69 @@ pub struct Page {
     pub ranks: Vec<RankCharts>,
 }
 
+/// The parts of the page, in order of appearance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PartId {
+    /// Name and state of the run.
+    Header,
+    /// Step, floor and headspace.
+    Verdict,
+    /// The bottleneck and the remedies.
+    Bottleneck,
+    /// Lines of the program.
+    Lines,
+    /// Lines that hold the interpreter lock.
+    Gil,
+    /// Stages of the loader.
+    Stages,
+    /// Queues between stages.
+    Queues,
+    /// Loops of the program.
+    Loops,
+    /// GPUs.
+    Gpus,
+    /// CPU, memory and data.
+    Cpu,
+    /// All ranks.
+    Ranks,
+    /// Findings and notices.
+    Findings,
+    /// The program and the machine.
+    Run,
+}
+
+impl PartId {
+    /// Its name in the page's HTML, style and script.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Header => "header",
+            Self::Verdict => "verdict",
+            Self::Bottleneck => "bottleneck",
+            Self::Lines => "lines",
+            Self::Gil => "gil",
+            Self::Stages => "stages",
+            Self::Queues => "queues",
+            Self::Loops => "loops",
+            Self::Gpus => "gpus",
+            Self::Cpu => "cpu",
+            Self::Ranks => "ranks",
+            Self::Findings => "findings",
+            Self::Run => "run",
+        }
+    }
+}
+
+impl Serialize for PartId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
 /// One part of the page.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Part {
-    /// Id of the part.
-    pub id: &'static str,
+    /// Which part it is.
+    pub id: PartId,
     /// Content as HTML. All text from outside is escaped.
     pub html: String,
 }
@@ -63,7 +121,7 @@ pub struct RankUpdate {
 
 impl RankCharts {
     /// `later_s` is the time from the run's first record to the start of the rank, in seconds.
-    pub(super) fn of(rank: u32, later_s: f64, drawn: &Drawn<'_>) -> Self {
+    pub(super) fn from_history(rank: u32, later_s: f64, drawn: &Drawn<'_>) -> Self {
         let points = drawn.history.points();
         let steps = drawn.history.steps(drawn.loop_name).unwrap_or_default();
         let mut replays: Vec<(f64, f64)> = Vec::new();
@@ -124,7 +182,8 @@ impl RankCharts {
 
 /// Whether most batches of a point came from a cache.
 fn is_replay(phases: &Phases) -> bool {
-    phases.replay.compute.count() > phases.live.compute.count()
+    let others = phases.live.compute.count() + phases.settle.compute.count();
+    phases.replay.compute.count() > others
 }
 
 /// Length of the common prefix of two columns.

@@ -3,9 +3,10 @@
 //! The document comes in two forms. A file is self-contained and loads nothing. A server delivers style
 //! and script under separate paths, so that its content security policy can forbid all other sources.
 
+use headspace_agent::wording::page::CHARTS_NEED_SCRIPTS;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::data::{Page, Part};
+use super::data::{Page, Part, PartId};
 use super::html::{Text, inline_json};
 
 /// The static files of the page, as a server delivers them.
@@ -43,12 +44,12 @@ const FILE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; \
                            script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 /// Which charts belong to which part.
-const PLACES: &[(&str, &[&str])] = &[
-    ("way", &["step"]),
-    ("queues", &["queues"]),
-    ("gpus", &["gpu"]),
-    ("cpu", &["cores", "causes"]),
-    ("ranks", &["ranks"]),
+const CHARTS_OF_PARTS: &[(PartId, &[&str])] = &[
+    (PartId::Bottleneck, &["step"]),
+    (PartId::Queues, &["queues"]),
+    (PartId::Gpus, &["gpu"]),
+    (PartId::Cpu, &["cores", "causes"]),
+    (PartId::Ranks, &["ranks"]),
 ];
 
 impl Page {
@@ -92,8 +93,10 @@ impl Page {
     }
 
     fn document(&self, head: &Markup, tail: &Markup, live: &Markup) -> String {
-        let (header, sections): (Vec<&Part>, Vec<&Part>) =
-            self.parts.iter().partition(|part| part.id == "head");
+        let (header, sections): (Vec<&Part>, Vec<&Part>) = self
+            .parts
+            .iter()
+            .partition(|part| part.id == PartId::Header);
         let document = html! {
             (DOCTYPE) "\n"
             html lang="en" {
@@ -125,20 +128,20 @@ impl Page {
 
 /// The content of a part. The script finds and replaces it by its id.
 fn content(part: &Part) -> Markup {
-    html! { div.part id={ "part-" (part.id) } { (PreEscaped(&part.html)) } }
+    html! { div.part id={ "part-" (part.id.as_str()) } { (PreEscaped(&part.html)) } }
 }
 
 /// A part as a section, with its charts below it.
 fn section(part: &Part) -> Markup {
-    let charts = PLACES.iter().find(|(below, _)| *below == part.id);
+    let charts = CHARTS_OF_PARTS.iter().find(|(below, _)| *below == part.id);
     html! {
-        section class=(part.id) {
+        section class=(part.id.as_str()) {
             (content(part))
             @for chart in charts.map_or(&[][..], |(_, charts)| charts) {
                 div.charts data-chart=(chart) {}
             }
-            @if part.id == "way" {
-                noscript { p { "The charts need scripts; the numbers do not." } }
+            @if part.id == PartId::Bottleneck {
+                noscript { p { (CHARTS_NEED_SCRIPTS) } }
             }
         }
     }

@@ -17,7 +17,7 @@ pub(crate) struct Spread {
 
 impl Spread {
     /// Adds the durations of a record.
-    pub(crate) fn take(&mut self, record: &DistributionRecord) {
+    pub(crate) fn add_record(&mut self, record: &DistributionRecord) {
         let mut bucket = 0_u64;
         let mut buckets = BTreeMap::new();
         for &entry in &record.buckets {
@@ -95,7 +95,7 @@ mod tests {
             d.record(ms * 1_000_000);
         }
         let mut spread = Spread::default();
-        spread.take(&DistributionRecord::from(&d));
+        spread.add_record(&DistributionRecord::from(&d));
         spread
     }
 

@@ -6,8 +6,9 @@
 use headspace_agent::model::record::{
     COMPUTE, FrameRecord, LineRecord, StacksRecord, SummaryRecord,
 };
-use headspace_agent::wording::units::{duration_ms, duration_s, percent};
-use headspace_agent::wording::verdict::place_in_file;
+use headspace_agent::wording::page::{call_rows, flame_graph_legend, library_calls};
+use headspace_agent::wording::units::duration_s;
+use headspace_agent::wording::verdict::{line_gain_pct, place_in_file};
 use headspace_exporters::encode::stacks::call_tree::{Call, CallTree, call_trees};
 use maud::{Markup, html};
 
@@ -39,14 +40,11 @@ pub(super) fn flame_graphs(stacks: Option<&StacksRecord>, summary: &SummaryRecor
     let best = summary
         .lines
         .iter()
-        .filter_map(|line| gain_pct(summary, line));
+        .filter_map(|line| line_gain_pct(summary, line));
     let best = best.fold(0.0, f64::max);
     html! {
         @if !trees.is_empty() {
-            p.legend {
-                "Width: share of the samples. Colour: gain in the step if the line took half its time, up to "
-                (percent(best, 0)) " %. Grey: no gain."
-            }
+            p.legend { (flame_graph_legend(best)) }
         }
         @for tree in trees {
             h3 {
@@ -56,12 +54,6 @@ pub(super) fn flame_graphs(stacks: Option<&StacksRecord>, summary: &SummaryRecor
             (Graph { stacks, summary, tree: &tree, best }.draw())
         }
     }
-}
-
-/// Gain of a line, in percent of the step.
-fn gain_pct(summary: &SummaryRecord, line: &LineRecord) -> Option<f64> {
-    let step_ms = summary.steady_step_mean_ms?;
-    Some(100.0 * (1.0 - line.predicted_step_ms / step_ms))
 }
 
 /// A flame graph.
@@ -96,7 +88,7 @@ impl Graph<'_> {
             svg.flame role="img" aria-label=(label) width="100%" height=(rows * ROW) {
                 @if outer > 0 {
                     rect.outer width="100%" height=(ROW - 1) rx="3" {}
-                    text x="6" y="16" { (outer) " calls of libraries around the code" }
+                    text x="6" y="16" { (library_calls(outer)) }
                 }
                 @for bar in &bars { (self.bar(bar, top)) }
             }
@@ -140,32 +132,10 @@ impl Graph<'_> {
         })
     }
 
-    /// The text that a pointer on the bar shows.
-    fn title(bar: &Bar<'_>, frame: &FrameRecord, gain: Option<f64>) -> String {
-        let mut rows = vec![
-            format!("{}:{} {}", frame.file, frame.line, frame.function),
-            format!(
-                "{} % of the samples, {}",
-                percent(100.0 * bar.width, 1),
-                duration_s(bar.call.seconds)
-            ),
-        ];
-        rows.extend(bar.call.does.map(ToOwned::to_owned));
-        rows.extend(bar.line.zip(gain).map(|(line, gain)| {
-            format!(
-                "{} twice as fast: a step of {} (−{} %)",
-                place_in_file(&line.file, line.line),
-                duration_ms(line.predicted_step_ms),
-                percent(gain, 0),
-            )
-        }));
-        rows.join("\n")
-    }
-
     fn bar(&self, bar: &Bar<'_>, top: usize) -> Markup {
         let unknown = FrameRecord::default();
         let frame = (self.stacks.frames.get(bar.call.frame as usize)).unwrap_or(&unknown);
-        let gain = bar.line.and_then(|line| gain_pct(self.summary, line));
+        let gain = bar.line.and_then(|line| line_gain_pct(self.summary, line));
         let tone = gain.map(|gain| (TONES * gain / self.best).ceil().clamp(1.0, TONES));
         let class = match tone {
             Some(tone) => format!("gain-{tone}"),
@@ -173,12 +143,17 @@ impl Graph<'_> {
             None => "library".to_owned(),
         };
         let name = place_in_file(&frame.file, frame.line);
-        let title = Self::title(bar, frame, gain);
+        let title = call_rows(
+            frame,
+            (bar.width, bar.call.seconds),
+            bar.call.does,
+            bar.line.map(|line| (self.summary, line)),
+        );
         let share = |share: f64| format!("{:.2}%", 100.0 * share);
         let y = (bar.row + top) * ROW;
         html! {
             svg x=(share(bar.left)) y=(y) width=(share(bar.width)) height=(ROW - 1) {
-                title { (title) }
+                title { (title.join("\n")) }
                 rect.(class) width="100%" height="100%" rx="3" {}
                 @if bar.width >= LEAST_TEXT {
                     text x="6" y="16" { (frame.function) " " tspan { (name) } }
@@ -283,10 +258,10 @@ mod tests {
             "{html}"
         );
         assert!(
-            html.contains("data.py:41 twice as fast: a step of 70.0 ms (−30 %)"),
+            html.contains("data.py:41 twice as fast gives 70.0 ms (−30 %)"),
             "{html}"
         );
-        assert!(html.contains("1 calls of libraries around"), "{html}");
+        assert!(html.contains("1 call of libraries around"), "{html}");
         assert!(html.contains(r#"class="gain-5""#), "{html}");
         assert!(!html.contains("<script>"), "{html}");
         assert!(html.contains("<h3>compute"), "{html}");

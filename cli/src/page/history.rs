@@ -42,10 +42,11 @@ pub(crate) struct Point {
     values: BTreeMap<usize, (MetricKind, TimedValue)>,
 }
 
-/// The steps of a loop, by the source of their batches. Steps of the settling phase count as live.
+/// The steps of a loop by phase.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Phases {
     pub(crate) live: Steps,
+    pub(crate) settle: Steps,
     pub(crate) replay: Steps,
 }
 
@@ -79,7 +80,7 @@ impl History {
     }
 
     /// Adds the next tick.
-    pub(crate) fn take(&mut self, tick: &TickRecord) {
+    pub(crate) fn add_tick(&mut self, tick: &TickRecord) {
         let point = self.point(tick);
         let seconds = point.interval_s;
         self.points.push(point, seconds, Point::add);
@@ -94,7 +95,7 @@ impl History {
         for entry in &tick.loops {
             let is_same = |name: &String| *name == entry.name;
             if let Some(number) = number_of(&mut self.loops, is_same, || entry.name.clone()) {
-                point.loops.entry(number).or_default().take(entry);
+                point.loops.entry(number).or_default().add_tick(entry);
             }
         }
         for entry in &tick.queues {
@@ -103,7 +104,7 @@ impl History {
             };
             let make = || (entry.name.clone(), entry.worker.clone());
             if let Some(number) = number_of(&mut self.queues, is_same, make) {
-                point.queues.entry(number).or_default().take(entry);
+                point.queues.entry(number).or_default().add_tick(entry);
             }
         }
         let shown = |(key, value): &(ReadingKey<'_>, f64)| is_shown(key) && value.is_finite();
@@ -216,19 +217,21 @@ impl Point {
 }
 
 impl Phases {
-    fn take(&mut self, entry: &LoopTick) {
+    fn add_tick(&mut self, entry: &LoopTick) {
         let steps = match entry.phase {
-            Phase::Live | Phase::Settle => &mut self.live,
+            Phase::Live => &mut self.live,
+            Phase::Settle => &mut self.settle,
             Phase::Replay => &mut self.replay,
         };
-        steps.step.take(&entry.step);
-        steps.wait.take(&entry.wait);
-        steps.compute.take(&entry.compute);
+        steps.step.add_record(&entry.step);
+        steps.wait.add_record(&entry.wait);
+        steps.compute.add_record(&entry.compute);
     }
 
     fn add(&mut self, next: &Self) {
         for (mine, theirs) in [
             (&mut self.live, &next.live),
+            (&mut self.settle, &next.settle),
             (&mut self.replay, &next.replay),
         ] {
             mine.step.add(&theirs.step);
@@ -239,7 +242,7 @@ impl Phases {
 }
 
 impl DepthSums {
-    fn take(&mut self, entry: &QueueTick) {
+    fn add_tick(&mut self, entry: &QueueTick) {
         self.sampled_ms += entry.sampled_ms;
         self.depth_ms += entry.depth * entry.sampled_ms;
     }

@@ -58,7 +58,7 @@ fn reading(at_s: f64, scope: &str, key: &str, value: f64) -> TickRecord {
 fn a_long_run_takes_no_more_points_and_loses_no_step() {
     let mut history = History::new(32);
     for second in 1..=5000_u32 {
-        history.take(&tick(f64::from(second), &[10, 30]));
+        history.add_tick(&tick(f64::from(second), &[10, 30]));
     }
 
     assert!(
@@ -82,8 +82,8 @@ fn a_long_run_takes_no_more_points_and_loses_no_step() {
 #[test]
 fn a_mean_over_merged_ticks_is_of_their_steps_and_not_of_their_means() {
     let mut history = History::new(16);
-    history.take(&tick(1.0, &[10; 9]));
-    history.take(&tick(2.0, &[110]));
+    history.add_tick(&tick(1.0, &[10; 9]));
+    history.add_tick(&tick(2.0, &[110]));
     let mut point = history.points()[0].clone();
     point.add(history.points()[1].clone());
 
@@ -94,7 +94,7 @@ fn a_mean_over_merged_ticks_is_of_their_steps_and_not_of_their_means() {
 fn ticks_of_no_length_are_bounded_too() {
     let mut history = History::new(16);
     for _ in 0..1000 {
-        history.take(&TickRecord::default());
+        history.add_tick(&TickRecord::default());
     }
     assert!(history.points().len() <= 16);
 }
@@ -102,9 +102,9 @@ fn ticks_of_no_length_are_bounded_too() {
 #[test]
 fn a_queue_in_several_processes_is_as_deep_as_all_of_them() {
     let mut history = History::new(16);
-    history.take(&queue(1.0, "worker 0", 3.0, 900.0));
-    history.take(&queue(2.0, "worker 1", 4.0, 900.0));
-    history.take(&TickRecord::default());
+    history.add_tick(&queue(1.0, "worker 0", 3.0, 900.0));
+    history.add_tick(&queue(2.0, "worker 1", 4.0, 900.0));
+    history.add_tick(&TickRecord::default());
 
     assert_eq!(history.depth("decoded"), [Some(3.0), Some(7.0), None]);
 }
@@ -113,13 +113,13 @@ fn a_queue_in_several_processes_is_as_deep_as_all_of_them() {
 fn a_total_that_is_written_now_and_then_grows_evenly_between() {
     let key = "headspace.thread.run_queue.time";
     let mut history = History::new(16);
-    history.take(&reading(1.0, "thread:consumer", key, 5.0));
-    history.take(&TickRecord {
+    history.add_tick(&reading(1.0, "thread:consumer", key, 5.0));
+    history.add_tick(&TickRecord {
         at_s: 2.0,
         interval_s: 1.0,
         ..TickRecord::default()
     });
-    history.take(&reading(3.0, "thread:consumer", key, 6.0));
+    history.add_tick(&reading(3.0, "thread:consumer", key, 6.0));
 
     let consumer = Scope::Thread("consumer".into());
     assert_eq!(
@@ -132,9 +132,9 @@ fn a_total_that_is_written_now_and_then_grows_evenly_between() {
 fn levels_are_weighted_by_time_and_readings_without_a_chart_are_dropped() {
     let key = "headspace.gpu.sm.utilization{source=gpm}";
     let mut history = History::new(16);
-    history.take(&reading(1.0, "gpu:0", key, 0.2));
-    history.take(&reading(2.0, "gpu:0", key, 0.4));
-    history.take(&reading(3.0, "gpu:0", "hw.temperature", 60.0));
+    history.add_tick(&reading(1.0, "gpu:0", key, 0.2));
+    history.add_tick(&reading(2.0, "gpu:0", key, 0.4));
+    history.add_tick(&reading(3.0, "gpu:0", "hw.temperature", 60.0));
     assert_eq!(history.readings().len(), 1);
     let mut point = history.points()[0].clone();
     point.add(history.points()[1].clone());
@@ -148,7 +148,7 @@ fn names_without_end_are_bounded() {
     for number in 0..5000 {
         let mut one = tick(f64::from(number), &[1]);
         one.loops[0].name = number.to_string();
-        history.take(&one);
+        history.add_tick(&one);
     }
     assert_eq!(history.loops.len(), MOST_NAMES);
 }

@@ -1,7 +1,9 @@
 //! Renders text and sections as HTML. `maud` builds the markup and escapes every text, so no name of a stage,
 //! path or notice can inject markup.
 
-use headspace_agent::wording::section::{Block, Entry, Fact, Row, Section, SectionId, Table};
+use headspace_agent::wording::section::{
+    Block, Entry, Fact, Quantity, Row, Section, SectionId, Table, more_in_records,
+};
 use maud::{Markup, Render, html};
 
 /// Untrusted text, without control characters and without characters that reverse the text direction.
@@ -48,7 +50,7 @@ pub(super) fn blocks(section: &Section) -> Markup {
 fn block(id: SectionId, block: &Block) -> Markup {
     match block {
         Block::Heading { .. } => html! {},
-        Block::Facts(facts) => html! { dl.cards { (cards(id, facts)) } },
+        Block::Facts(facts) => html! { dl.cards { (cards(facts)) } },
         Block::Sentence(words) => html! { p { (prose(&capitalized(words))) } },
         Block::Entries(entries) => self::entries(entries),
         Block::Terms(pairs) => terms(pairs),
@@ -57,7 +59,7 @@ fn block(id: SectionId, block: &Block) -> Markup {
 }
 
 /// Facts as cards. A fact without a label is added to the previous card.
-pub(super) fn cards(id: SectionId, facts: &[Fact]) -> Markup {
+pub(super) fn cards(facts: &[Fact]) -> Markup {
     let labelled = facts
         .iter()
         .enumerate()
@@ -65,8 +67,8 @@ pub(super) fn cards(id: SectionId, facts: &[Fact]) -> Markup {
     html! {
         @for (at, fact) in labelled {
             @let more = facts[at + 1..].iter().take_while(|fact| fact.label.is_empty());
-            div class={ "card " (tone(id, fact)) } {
-                dt { (card_title(id, fact)) }
+            div class={ "card " (tone(fact)) } {
+                dt { (capitalized(fact.label)) }
                 dd {
                     span.value { (Text(&fact.value)) }
                     small {
@@ -80,14 +82,6 @@ pub(super) fn cards(id: SectionId, facts: &[Fact]) -> Markup {
     }
 }
 
-/// The title of a card when it is shown outside its section.
-fn card_title(id: SectionId, fact: &Fact) -> String {
-    match id {
-        SectionId::Savings => capitalized(&format!("{}: {}", id.label(), fact.label)),
-        _ => capitalized(fact.label),
-    }
-}
-
 /// Returns the words with a capital first letter.
 pub(super) fn capitalized(words: &str) -> String {
     let mut chars = words.chars();
@@ -96,14 +90,13 @@ pub(super) fn capitalized(words: &str) -> String {
 }
 
 /// The colour of a card, by its name in the style sheet.
-fn tone(id: SectionId, fact: &Fact) -> &'static str {
-    match (id, fact.label) {
-        (SectionId::Savings, _) => "savings",
-        (SectionId::Step, "step") => "step",
-        (SectionId::Step, "compute") => "compute",
-        (SectionId::Step, _) => "wait",
-        (_, "floor") => "floor",
-        _ => "headspace",
+fn tone(fact: &Fact) -> &'static str {
+    match fact.quantity {
+        Some(Quantity::Step) => "step",
+        Some(Quantity::Wait) => "wait",
+        Some(Quantity::Compute) => "compute",
+        Some(Quantity::Floor) => "floor",
+        Some(Quantity::Headspace) | None => "headspace",
     }
 }
 
@@ -166,7 +159,7 @@ pub(super) fn table(label: &str, table: &Table) -> Markup {
                 }
             }
         }
-        @if table.more > 0 { p { "and " (table.more) " more, in the records" } }
+        @if table.more > 0 { p { (more_in_records(table.more)) } }
     }
 }
 

@@ -2,9 +2,9 @@
 //! run, and a notebook shows its facts.
 //!
 //! ```text
-//! records ─▶ watched (a run so far) ─▶ data (parts and charts) ─▶ document (one file, or served)
-//!             └ history (bounded)       ├ facts (HTML, no script)
-//!                                       └ charts (numbers)
+//! records ─▶ state (a run so far) ─▶ data (parts and charts) ─▶ document (one file, or served)
+//!             └ history (bounded)     ├ static_parts (HTML, no script)
+//!                                     └ charts (numbers)
 //! ```
 //!
 //! Everything up to the data is a pure function of the records. The charting library is uPlot (MIT),
@@ -26,7 +26,7 @@ mod static_parts;
 mod hour;
 
 pub use self::charts::{Chart, Line, Mark};
-pub use self::data::{Page, Part, RankCharts, RankUpdate, Update};
+pub use self::data::{Page, Part, PartId, RankCharts, RankUpdate, Update};
 pub(crate) use self::document::ASSETS;
 pub(crate) use self::html::Text;
 pub use self::state::PageState;

@@ -1,28 +1,27 @@
 //! The readings that the page shows.
 
+use headspace_agent::model::Scope;
 use headspace_agent::model::metric::{self, Metric};
 use headspace_agent::model::reading::ReadingKey;
 
-/// The readings in charts, by kind of scope.
-const READINGS: &[(&str, &Metric)] = &[
-    ("gpu", &metric::GPU_SM_UTILIZATION),
-    ("gpu", &metric::GPU_UTILIZATION),
-    ("gpu", &metric::GPU_ENGINE_UTILIZATION),
-    ("tree", &metric::PROCESS_CPU_TIME),
-    ("process", &metric::PROCESS_CPU_TIME),
-    ("host", &metric::HOST_CPU_UTILIZATION),
-    ("thread", &metric::THREAD_RUN_QUEUE_TIME),
-    ("cgroup", &metric::CGROUP_CPU_PERIODS),
-    ("cgroup", &metric::CGROUP_CPU_THROTTLED_PERIODS),
-    ("host", &metric::PRESSURE_TIME),
-    ("cgroup", &metric::PRESSURE_TIME),
-    ("process", &metric::GIL_WAITS),
-    ("process", &metric::GIL_WAIT_TIME),
-    ("process", &metric::GC_PAUSE_TIME),
-];
-
-/// Whether the page shows a reading.
+/// Whether a chart shows a reading.
 pub(super) fn is_shown(key: &ReadingKey<'_>) -> bool {
-    let shown = (key.scope.kind(), key.metric);
-    READINGS.contains(&shown)
+    let metrics: &[&Metric] = match key.scope {
+        Scope::Gpu(_) => &[
+            &metric::GPU_SM_UTILIZATION,
+            &metric::GPU_UTILIZATION,
+            &metric::GPU_ENGINE_UTILIZATION,
+        ],
+        Scope::Tree => &[&metric::PROCESS_CPU_TIME],
+        Scope::Process => &[&metric::PROCESS_CPU_TIME, &metric::GC_PAUSE_TIME],
+        Scope::Thread(_) => &[&metric::THREAD_RUN_QUEUE_TIME],
+        Scope::Host => &[&metric::HOST_CPU_UTILIZATION, &metric::PRESSURE_TIME],
+        Scope::Cgroup => &[
+            &metric::CGROUP_CPU_PERIODS,
+            &metric::CGROUP_CPU_THROTTLED_PERIODS,
+            &metric::PRESSURE_TIME,
+        ],
+        _ => &[],
+    };
+    metrics.contains(&key.metric)
 }

@@ -59,24 +59,24 @@ impl PageState {
     /// Returns [`ReadError`] if it cannot be read.
     pub fn read(path: &Path) -> Result<Self, ReadError> {
         let mut follower = Follower::open(path)?;
-        let mut watched = Self::new(path);
+        let mut state = Self::new(path);
         loop {
             let polled = follower.poll()?;
             if let Some(run) = follower.run() {
-                watched.place = run.to_path_buf();
+                state.place = run.to_path_buf();
             }
             for (rank, record) in polled.records {
-                watched.take(rank, record);
+                state.add_record(rank, record);
             }
             if !polled.more {
-                watched.tally(follower.tally());
-                return Ok(watched);
+                state.tally(follower.tally());
+                return Ok(state);
             }
         }
     }
 
     /// Adds the next record of a rank.
-    pub fn take(&mut self, number: u32, record: Record) {
+    pub fn add_record(&mut self, number: u32, record: Record) {
         let drawn = self.ranks.len() < MOST_DRAWN;
         let rank = self.ranks.entry(number).or_insert_with(|| Rank {
             run: RankRun {
@@ -94,7 +94,7 @@ impl PageState {
         if let RecordBody::Tick(tick) = &record.body {
             tally.ticks += 1;
             if let Some(history) = &mut rank.history {
-                history.take(tick);
+                history.add_tick(tick);
             }
         } else {
             rank.run.take(record);
@@ -211,12 +211,12 @@ impl PageState {
             };
             // Ranks may begin at different times.
             let later_s = rank.began_unix_nano.saturating_sub(first) as f64 / 1e9;
-            Some(RankCharts::of(*number, later_s, &drawn))
+            Some(RankCharts::from_history(*number, later_s, &drawn))
         };
         self.ranks.iter().filter_map(of).collect()
     }
 }
 
 #[cfg(test)]
-#[path = "watched_tests.rs"]
+#[path = "state_tests.rs"]
 mod tests;

@@ -4,14 +4,14 @@
 use headspace_agent::model::Mode;
 use headspace_agent::model::ranks::RanksRecord;
 use headspace_agent::model::record::{NoticeRecord, Severity, StacksRecord, SummaryRecord};
+use headspace_agent::wording::page::{NO_STEPS, SOURCES_OFF, step_bar};
 use headspace_agent::wording::ranks;
 use headspace_agent::wording::section::{Block, Section, SectionId};
-use headspace_agent::wording::units::duration_ms;
 use headspace_agent::wording::verdict::{Detail, NO_SUMMARY, Verdict};
 use headspace_exporters::encode::verdict_text::verdict_text;
 use maud::{Markup, html};
 
-use super::data::Part;
+use super::data::{Part, PartId};
 use super::flame_graph::flame_graphs;
 use super::html::{Text, blocks, capitalized, cards, entries, prose, table, terms};
 
@@ -73,19 +73,28 @@ impl Facts<'_> {
         let advice = of(&[SectionId::Bottleneck, SectionId::Remedies]);
         let notes = of(&[SectionId::Found, SectionId::Lost]);
         vec![
-            part("head", self.head()),
-            part("verdict", self.verdict(&verdict)),
-            part("way", way(&advice)),
-            part("lines", self.lines(&of(&[SectionId::Lines]))),
-            part("gil", titled(&[SectionId::Gil])),
-            part("stages", titled(&[SectionId::Stages, SectionId::Work])),
-            part("queues", titled(&[SectionId::Queues, SectionId::Ready])),
-            part("loops", titled(&[SectionId::Loop])),
-            part("gpus", titled(&[SectionId::Gpu])),
-            part("cpu", titled(&[SectionId::Cpu])),
-            part("ranks", self.ranks()),
-            part("told", self.notes(&notes)),
-            part("about", self.about(&of(&[SectionId::Cost, SectionId::Run]))),
+            part(PartId::Header, self.header()),
+            part(PartId::Verdict, self.verdict(&verdict)),
+            part(PartId::Bottleneck, bottleneck(&advice)),
+            part(PartId::Lines, self.lines(&of(&[SectionId::Lines]))),
+            part(PartId::Gil, titled(&[SectionId::Gil])),
+            part(
+                PartId::Stages,
+                titled(&[SectionId::Stages, SectionId::Work]),
+            ),
+            part(
+                PartId::Queues,
+                titled(&[SectionId::Queues, SectionId::Ready]),
+            ),
+            part(PartId::Loops, titled(&[SectionId::Loop])),
+            part(PartId::Gpus, titled(&[SectionId::Gpu])),
+            part(PartId::Cpu, titled(&[SectionId::Cpu])),
+            part(PartId::Ranks, self.ranks()),
+            part(PartId::Findings, self.findings(&notes)),
+            part(
+                PartId::Run,
+                self.run(&of(&[SectionId::Cost, SectionId::Run])),
+            ),
         ]
     }
 
@@ -99,7 +108,7 @@ impl Facts<'_> {
         }
     }
 
-    fn head(&self) -> Markup {
+    fn header(&self) -> Markup {
         let mut badges = Vec::new();
         if self.has_summary {
             badges = self.verdict.badges();
@@ -118,15 +127,12 @@ impl Facts<'_> {
 
     /// The parts of a step as cards and as a bar, with remarks about them.
     fn verdict(&self, sections: &[&Section]) -> Markup {
-        let facts = sections.iter().flat_map(|section| {
-            let blocks = section.blocks.iter();
-            blocks.filter_map(|block| match block {
-                Block::Facts(facts) => Some((section.id, facts)),
-                _ => None,
-            })
+        let blocks = || sections.iter().flat_map(|section| &section.blocks);
+        let facts = blocks().filter_map(|block| match block {
+            Block::Facts(facts) => Some(facts),
+            _ => None,
         });
-        let sentences = sections.iter().flat_map(|section| &section.blocks);
-        let sentences = sentences.filter_map(|block| match block {
+        let sentences = blocks().filter_map(|block| match block {
             Block::Sentence(words) => Some(words),
             _ => None,
         });
@@ -135,9 +141,9 @@ impl Facts<'_> {
         html! {
             h2.quiet { "Verdict" }
             @if !self.has_summary { p.lead { (NO_SUMMARY) } }
-            @else if s.steps == 0 { p.lead { "No step was taken." } }
+            @else if s.steps == 0 { p.lead { (NO_STEPS) } }
             @if is_steady {
-                dl.cards { @for (id, facts) in facts { (cards(id, facts)) } }
+                dl.cards { @for facts in facts { (cards(facts)) } }
                 (bar(s))
             }
             @for words in sentences {
@@ -164,7 +170,7 @@ impl Facts<'_> {
     }
 
     /// Findings, losses, and notices without duplicates.
-    fn notes(&self, sections: &[&Section]) -> Markup {
+    fn findings(&self, sections: &[&Section]) -> Markup {
         let trouble = self.trouble.map(str::to_owned);
         let trouble = trouble.map(|text| ("warning", "trouble", text));
         let mut notes: Vec<(&str, &str, String)> = trouble.into_iter().collect();
@@ -199,7 +205,7 @@ impl Facts<'_> {
         }
         html! {
             h2 { (SectionId::Found.title()) }
-            ul.told {
+            ul.findings {
                 @for (class, label, text) in &notes {
                     li class=(class) { b.label { (label) } " " (prose(text)) }
                 }
@@ -207,7 +213,7 @@ impl Facts<'_> {
         }
     }
 
-    fn about(&self, sections: &[&Section]) -> Markup {
+    fn run(&self, sections: &[&Section]) -> Markup {
         let blocks = || sections.iter().flat_map(|section| &section.blocks);
         html! {
             h2 { (SectionId::Run.title()) }
@@ -216,7 +222,7 @@ impl Facts<'_> {
                     Block::Sentence(words) => p { (prose(words)) },
                     Block::Terms(pairs) => (terms(pairs)),
                     Block::Entries(off) => details {
-                        summary { "Sources that are off, and why" }
+                        summary { (SOURCES_OFF) }
                         (entries(off))
                     },
                     _ => {}
@@ -237,15 +243,15 @@ pub(crate) fn notebook(facts: &Facts<'_>) -> String {
     let parts = facts.parts();
     let shown = parts
         .iter()
-        .filter(|part| !part.html.is_empty() && !matches!(part.id, "ranks" | "about"));
+        .filter(|part| !part.html.is_empty() && !matches!(part.id, PartId::Ranks | PartId::Run));
     let markup = html! {
-        @for part in shown { section class=(part.id) { (maud::PreEscaped(&part.html)) } }
+        @for part in shown { section class=(part.id.as_str()) { (maud::PreEscaped(&part.html)) } }
     };
     markup.into_string()
 }
 
 /// The bottleneck as a heading, and the remedies.
-fn way(sections: &[&Section]) -> Markup {
+fn bottleneck(sections: &[&Section]) -> Markup {
     let entries_of = |section: &Section| match section.blocks.as_slice() {
         [Block::Entries(entries)] => entries.clone(),
         _ => Vec::new(),
@@ -287,14 +293,7 @@ fn bar(s: &SummaryRecord) -> Markup {
     let (wait_pct, compute_pct) = (share(wait), share(compute).min(100.0 - share(wait)));
     let percent = |pct: f64| format!("{pct:.2}%");
     let floor = s.floor_step_ms.filter(|_| s.mode != Some(Mode::Replay));
-    let floor_words = floor.map(|ms| format!("; the floor is {}", duration_ms(ms)));
-    let label = format!(
-        "Of a step of {}, compute takes {} and waiting for data {}{}",
-        duration_ms(step),
-        duration_ms(compute),
-        duration_ms(wait),
-        floor_words.unwrap_or_default()
-    );
+    let label = step_bar(step, compute, wait, floor);
     html! {
         svg.bar role="img" aria-label=(label) width="100%" height="22" {
             rect.compute x="0" y="4" width=(percent(compute_pct)) height="14" {}

@@ -12,6 +12,7 @@ use std::path::Path;
 use headspace_agent::model::ranks::RanksRecord;
 use headspace_agent::model::record::SummaryRecord;
 use headspace_agent::model::{Record, RecordBody};
+use headspace_agent::wording::incomplete_runs::without_summary;
 use headspace_agent::wording::ranks::sections;
 use headspace_agent::wording::verdict::{Verdict, line_table};
 use headspace_exporters::encode::verdict_text::{text as section_text, verdict_text};
@@ -36,7 +37,7 @@ struct Reported<'a> {
 }
 
 impl<'a> Reported<'a> {
-    fn of(found: &'a FoundRun) -> Option<Self> {
+    fn from_run(found: &'a FoundRun) -> Option<Self> {
         let FoundRun { path, run, ranks } = found;
         let main = run
             .ranks
@@ -95,11 +96,14 @@ pub(crate) fn report(args: &ReportArgs, context: &mut Context<'_>) -> io::Result
             match run {
                 Ok(run) => {
                     tell_skipped(&run.run, context)?;
-                    if Reported::of(&run).is_some() {
+                    if Reported::from_run(&run).is_some() {
                         answered = true;
                         runs.push(run);
                     } else {
-                        writeln!(context.err, "headspace: {}", without_summary(&run))?;
+                        let tally = run.run.tally();
+                        let path = run.path.display().to_string();
+                        let why = without_summary(&path, tally.records, tally.skipped.total());
+                        writeln!(context.err, "headspace: {why}")?;
                     }
                 }
                 Err(error) => writeln!(context.err, "headspace: {error}")?,
@@ -109,7 +113,7 @@ pub(crate) fn report(args: &ReportArgs, context: &mut Context<'_>) -> io::Result
             code = EXIT_UNREADABLE;
         }
     }
-    let reported: Vec<Reported<'_>> = runs.iter().filter_map(Reported::of).collect();
+    let reported: Vec<Reported<'_>> = runs.iter().filter_map(Reported::from_run).collect();
     let text = if args.json {
         json(&reported, requested)?
     } else {
@@ -162,21 +166,4 @@ fn json(reported: &[Reported<'_>], requested: usize) -> io::Result<String> {
         _ => return Ok(String::new()),
     };
     Ok(text + "\n")
-}
-
-fn without_summary(found: &FoundRun) -> String {
-    let path = found.path.display();
-    let tally = found.run.tally();
-    match tally.records {
-        0 if tally.skipped.total() == 0 => format!(
-            "`{path}` holds no record: the run was killed before its first records were written, \
-             or is just starting"
-        ),
-        0 => format!("`{path}`: no record in it. Is it the output of another program?"),
-        records => format!(
-            "`{path}` has no summary: its process ended before the first one was written, or it \
-             has just begun ({records} record{} read)",
-            if records == 1 { "" } else { "s" }
-        ),
-    }
 }

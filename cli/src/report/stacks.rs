@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use headspace_agent::wording::incomplete_runs::without_stacks;
 use headspace_exporters::encode::stacks::RankStacks;
 use headspace_exporters::encode::stacks::collapsed::collapsed;
 use headspace_exporters::encode::stacks::speedscope::speedscope;
@@ -51,11 +52,7 @@ pub(super) fn write(
     tell_skipped(&run, context)?;
     let ranks = ranks(&run);
     if ranks.is_empty() {
-        let message = format!(
-            "`{}` has no sampled stacks: they need a Python program that runs for some seconds, \
-             and a `HEADSPACE_STACKS` that is not 0 (`headspace doctor` checks the source `stacks`)",
-            run.folder.display()
-        );
+        let message = without_stacks(&run.folder.display().to_string());
         return context.fail(message, EXIT_UNREADABLE);
     }
     let name = run.folder.file_name().unwrap_or_default().to_string_lossy();

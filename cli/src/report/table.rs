@@ -3,9 +3,13 @@
 use std::fmt::Write as _;
 
 use headspace_agent::model::Mode;
-use headspace_agent::model::ranks::{RankSummary, RanksRecord};
+use headspace_agent::model::ranks::RanksRecord;
 use headspace_agent::model::record::SummaryRecord;
+use headspace_agent::wording::incomplete_runs::{crashes_footnote, unfinished_footnote};
+use headspace_agent::wording::ranks::{COLUMNS, cells};
+use headspace_agent::wording::section::more_in_records;
 use headspace_agent::wording::units::{duration_ms, percent};
+use headspace_agent::wording::verdict::headspace_text;
 use headspace_exporters::encode::terminal_text::{keep_end, table};
 use headspace_exporters::run_folder::RankRun;
 
@@ -26,8 +30,8 @@ const CRASHED: &str = " !";
 #[derive(Default)]
 struct Marks {
     unfinished: bool,
-    /// The runs that an exception ended, with the exception.
-    crashed: Vec<String>,
+    /// The runs that an exception ended, and the name of the exception.
+    crashed: Vec<(String, String)>,
 }
 
 impl Marks {
@@ -39,7 +43,7 @@ impl Marks {
         }
         match &summary.ended_by {
             Some(end) if end.is_crash() => {
-                self.crashed.push(format!("{name} by {}", end.name));
+                self.crashed.push((name.to_owned(), end.name.clone()));
                 CRASHED
             }
             _ => "",
@@ -49,15 +53,10 @@ impl Marks {
     fn footnotes(&self) -> String {
         let mut text = String::new();
         if self.unfinished {
-            text += "* no end recorded: killed, or still running; the numbers are of its last summary\n";
+            let _ = writeln!(text, "* {}", unfinished_footnote());
         }
         if !self.crashed.is_empty() {
-            let named = &self.crashed[..self.crashed.len().min(MOST_CRASHES)];
-            let mut named = named.join(", ");
-            if self.crashed.len() > MOST_CRASHES {
-                let _ = write!(named, ", {} more", self.crashed.len() - MOST_CRASHES);
-            }
-            let _ = writeln!(text, "! ended by an uncaught exception: {named}");
+            let _ = writeln!(text, "! {}", crashes_footnote(&self.crashed, MOST_CRASHES));
         }
         text
     }
@@ -72,7 +71,7 @@ const OTHERS: usize = 5;
 /// The table of runs, one line each.
 pub(super) fn runs(several: &[Reported<'_>]) -> String {
     let names = "run,mode,steps,step,waiting,floor,headspace,samples/s";
-    let mut rows = vec![head(names)];
+    let mut rows = vec![names.split(',').map(ToOwned::to_owned).collect()];
     let mut marks = Marks::default();
     for one in several {
         let s = one.summary;
@@ -85,7 +84,7 @@ pub(super) fn runs(several: &[Reported<'_>]) -> String {
             some(s.steady_step_mean_ms, duration_ms),
             some(s.wait_pct, |pct| format!("{} %", percent(pct, 0))),
             some(s.floor_step_ms, duration_ms),
-            headspace(s),
+            headspace_text(s).unwrap_or_else(|| NOTHING.to_owned()),
             some(s.throughput_samples_per_s, |rate| format!("{rate:.1}")),
         ]);
     }
@@ -94,29 +93,22 @@ pub(super) fn runs(several: &[Reported<'_>]) -> String {
 
 /// The table of ranks, one line each: the first 16 and the slowest one.
 pub(super) fn ranks(ranks: &[RankRun], together: &RanksRecord) -> String {
-    let names = "rank,steps,step,waiting,compute,for others,floor,headspace";
-    let mut rows = vec![head(names)];
+    let mut rows = vec![COLUMNS.map(|column| column.name.to_owned()).to_vec()];
     let mut marks = Marks::default();
     let shown = |(at, rank): &(usize, &RankRun)| *at < SHOWN || Some(rank.rank) == together.slowest;
     for (_, rank) in ranks.iter().enumerate().filter(shown) {
-        let Some(s) = rank.last_summary() else {
+        let place = together.each.binary_search_by_key(&rank.rank, |r| r.rank);
+        let numbers = place.ok().and_then(|at| together.each.get(at));
+        let Some((numbers, summary)) = numbers.zip(rank.last_summary()) else {
             rows.push(vec![rank.rank.to_string(), "no summary".to_owned()]);
             continue;
         };
-        let place = together.each.binary_search_by_key(&rank.rank, |r| r.rank);
-        let numbers = place.ok().and_then(|at| together.each.get(at));
-        let ms = |of: fn(&RankSummary) -> Option<f64>| some(numbers.and_then(of), duration_ms);
-        let mark = marks.mark(&format!("rank {}", rank.rank), rank, s);
-        rows.push(vec![
-            rank.rank.to_string() + mark,
-            s.steps.to_string(),
-            ms(|rank| rank.step_ms),
-            ms(|rank| rank.wait_ms),
-            ms(|rank| rank.compute_ms),
-            ms(|rank| rank.others_ms),
-            some(s.floor_step_ms, duration_ms),
-            headspace(s),
-        ]);
+        let mut row = cells(numbers, Some(summary));
+        for cell in row.iter_mut().filter(|cell| cell.is_empty()) {
+            NOTHING.clone_into(cell);
+        }
+        row[0] += marks.mark(&format!("rank {}", rank.rank), rank, summary);
+        rows.push(row);
     }
     let more = ranks.len() + 1 - rows.len();
     if together.each.iter().all(|rank| rank.others_ms.is_none()) {
@@ -126,26 +118,9 @@ pub(super) fn ranks(ranks: &[RankRun], together: &RanksRecord) -> String {
     }
     let mut text = table(&rows, 1);
     if more > 0 {
-        let _ = writeln!(text, "… and {more} more ranks (`--json` has all of them)");
+        let _ = writeln!(text, "{}", more_in_records(more));
     }
     text + &marks.footnotes()
-}
-
-/// The first row, from the names of the columns separated by commas.
-fn head(names: &str) -> Vec<String> {
-    names.split(',').map(ToOwned::to_owned).collect()
-}
-
-/// The headspace, if a probe measured it.
-fn headspace(s: &SummaryRecord) -> String {
-    match (s.headspace_pct, s.headspace_ci_pct) {
-        (Some(pct), Some((low, high))) => {
-            let half_width = percent((high - pct).max(pct - low), 1);
-            format!("{} % ± {half_width}", percent(pct, 1))
-        }
-        (Some(pct), None) => format!("{} %", percent(pct, 1)),
-        (None, _) => NOTHING.to_owned(),
-    }
 }
 
 fn some(value: Option<f64>, show: impl Fn(f64) -> String) -> String {
@@ -157,20 +132,5 @@ fn name(one: &Reported<'_>) -> String {
     match one.run.folder.file_name() {
         Some(name) => name.to_string_lossy().into_owned(),
         None => one.record.run_id.clone(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_upper_bound_is_not_printed_as_headspace() {
-        let waiting = SummaryRecord {
-            headspace_upper_bound_pct: Some(67.0),
-            ..SummaryRecord::default()
-        };
-
-        assert_eq!(headspace(&waiting), "-");
     }
 }

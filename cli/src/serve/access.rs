@@ -100,7 +100,7 @@ mod tests {
         Access::new(host, address.parse().unwrap(), token)
     }
 
-    fn asked(access: &Access, uri: &str, headers: &[(&str, &str)]) -> Decision {
+    fn decision(access: &Access, uri: &str, headers: &[(&str, &str)]) -> Decision {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             let name = axum::http::HeaderName::try_from(*name).unwrap();
@@ -110,18 +110,19 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_names_another_server_is_refused_whatever_token_it_brings() {
+    fn a_request_for_another_server_is_refused_even_with_the_token() {
         let closed = access("127.0.0.1", "127.0.0.1:8321", Some(TOKEN));
         let bearer = format!("Bearer {TOKEN}");
-        let ask = |host| asked(&closed, "/", &[("host", host), ("authorization", &bearer)]);
-        assert_eq!(ask("localhost:8321"), Decision::Allowed);
-        assert_eq!(ask("evil.example:8321"), Decision::OtherHost);
+        let decide = |host| decision(&closed, "/", &[("host", host), ("authorization", &bearer)]);
+        assert_eq!(decide("localhost:8321"), Decision::Allowed);
+        assert_eq!(decide("evil.example:8321"), Decision::OtherHost);
     }
 
     #[test]
-    fn a_token_comes_as_bearer_or_cookie_and_nothing_else_will_do() {
+    fn only_the_right_token_as_bearer_or_cookie_is_accepted() {
         let closed = access("127.0.0.1", "127.0.0.1:1", Some(TOKEN));
-        let with = |name, value: &str| asked(&closed, "/", &[("host", "localhost"), (name, value)]);
+        let with =
+            |name, value: &str| decision(&closed, "/", &[("host", "localhost"), (name, value)]);
         assert_eq!(
             with("authorization", &format!("bearer {TOKEN}")),
             Decision::Allowed
@@ -150,7 +151,7 @@ mod tests {
     fn a_token_in_the_address_becomes_a_cookie_and_leaves_the_address() {
         let closed = access("127.0.0.1", "127.0.0.1:1", Some(TOKEN));
         let host = [("host", "localhost")];
-        let entered = asked(&closed, &format!("/api/page?x=1&token={TOKEN}"), &host);
+        let entered = decision(&closed, &format!("/api/page?x=1&token={TOKEN}"), &host);
         let Decision::Enter { cookie, location } = entered else {
             panic!("{entered:?}")
         };
@@ -159,11 +160,11 @@ mod tests {
             cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"),
             "{cookie}"
         );
-        assert_eq!(asked(&closed, "/?token=", &host), Decision::NoToken);
+        assert_eq!(decision(&closed, "/?token=", &host), Decision::NoToken);
     }
 
     #[test]
-    fn only_reading_is_answered() {
+    fn only_get_and_head_requests_are_allowed() {
         let local = access("127.0.0.1", "127.0.0.1:1", None);
         for method in [Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS] {
             let decision = local.decide(&method, &Uri::from_static("/"), &HeaderMap::new());

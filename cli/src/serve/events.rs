@@ -16,7 +16,7 @@ use tokio::sync::broadcast::error::RecvError;
 use super::live::{Live, News};
 
 /// Interval of keep-alive messages while there are no updates, so that a closed connection is detected.
-const BREATH: Duration = Duration::from_secs(15);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 struct Listener {
     live: Arc<Live>,
@@ -37,12 +37,12 @@ pub(super) fn events(
         news,
         _place: place,
     };
-    let told = stream::unfold(listener, |mut listener| async move {
+    let events = stream::unfold(listener, |mut listener| async move {
         let news = listener.next().await?;
         let event = Event::default().event(news.event).data(&*news.json);
         Some((Ok(event), listener))
     });
-    Sse::new(told).keep_alive(KeepAlive::new().interval(BREATH))
+    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL))
 }
 
 impl Listener {

@@ -38,7 +38,7 @@ pub(super) struct Live {
 
 #[derive(Default)]
 struct Now {
-    watched: PageState,
+    state: PageState,
     snapshots: BTreeMap<u32, Snapshot>,
     /// The page as last published.
     page: Page,
@@ -59,19 +59,19 @@ impl Live {
     }
 
     /// Adds the records of a poll.
-    pub(super) fn take(&self, polled: Polled, follower: &Follower) {
+    pub(super) fn add_records(&self, polled: Polled, follower: &Follower) {
         if !polled.another_run && polled.records.is_empty() {
             return;
         }
         let mut now = self.lock();
-        if polled.another_run || now.watched.is_empty() {
+        if polled.another_run || now.state.is_empty() {
             let place = follower.run().unwrap_or_else(|| "".as_ref());
-            now.watched = PageState::new(place);
+            now.state = PageState::new(place);
             now.snapshots.clear();
         }
         for (rank, record) in polled.records {
             now.snapshots.entry(rank).or_default().take(&record);
-            now.watched.take(rank, record);
+            now.state.add_record(rank, record);
         }
         if self.news.receiver_count() > 0 {
             self.publish(&mut now);
@@ -81,14 +81,14 @@ impl Live {
     /// Stores why the files could not be read, or clears it.
     pub(super) fn set_trouble(&self, trouble: Option<String>) {
         let mut now = self.lock();
-        if now.watched.set_trouble(trouble) && self.news.receiver_count() > 0 {
+        if now.state.set_trouble(trouble) && self.news.receiver_count() > 0 {
             self.publish(&mut now);
         }
     }
 
     /// Publishes the changes to listeners. Never waits for them.
     fn publish(&self, now: &mut Now) {
-        let page = now.watched.page();
+        let page = now.state.page();
         let news = match page.since(&now.page) {
             Some(update) if update == Update::default() => None,
             Some(update) => Some(("update", serde_json::to_string(&update))),
@@ -115,12 +115,12 @@ impl Live {
 
     /// The current page.
     pub(super) fn page(&self) -> Page {
-        self.lock().watched.page()
+        self.lock().state.page()
     }
 
     /// What `report --json` prints; `None` before the first summary.
     pub(super) fn summary(&self) -> Option<Record> {
-        self.lock().watched.summary()
+        self.lock().state.summary()
     }
 
     /// The metrics of all ranks in a Prometheus format.
@@ -142,7 +142,7 @@ pub(super) fn follow(live: Arc<Live>, mut follower: Follower) -> io::Result<Foll
                 let more = match follower.poll() {
                     Ok(polled) => {
                         let more = polled.more;
-                        live.take(polled, &follower);
+                        live.add_records(polled, &follower);
                         live.set_trouble(None);
                         more
                     }

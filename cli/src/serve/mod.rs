@@ -44,7 +44,7 @@ enum ServeError {
 
 /// Runs the command, until Ctrl-C.
 pub(crate) fn serve(args: &ServeArgs, context: &mut Context<'_>) -> io::Result<i32> {
-    let tuning = args.path.as_deref().and_then(Tuning::of);
+    let tuning = args.path.as_deref().and_then(Tuning::find);
     let follower = match (&tuning, &args.path) {
         (Some(tuning), _) => Follower::of_base(&tuning.runs()),
         (None, None) => Follower::of_base(&context.runs),

@@ -37,7 +37,7 @@ pub(super) struct Tuning {
 
 impl Tuning {
     /// The search in a folder; `None` if the folder belongs to no search.
-    pub(super) fn of(folder: &Path) -> Option<Self> {
+    pub(super) fn find(folder: &Path) -> Option<Self> {
         let is_one = folder.join("results.tsv").is_file() && folder.join("experiments").is_dir();
         is_one.then(|| Self {
             folder: folder.to_owned(),
@@ -123,11 +123,11 @@ mod tests {
     #[test]
     fn a_folder_is_a_search_s_where_its_table_and_its_experiments_are() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(Tuning::of(folder.path()).is_none());
+        assert!(Tuning::find(folder.path()).is_none());
         std::fs::write(folder.path().join("results.tsv"), "name\nbaseline\n").unwrap();
-        assert!(Tuning::of(folder.path()).is_none());
+        assert!(Tuning::find(folder.path()).is_none());
         std::fs::create_dir(folder.path().join("experiments")).unwrap();
-        assert!(Tuning::of(folder.path()).is_some());
+        assert!(Tuning::find(folder.path()).is_some());
     }
 
     #[test]
@@ -136,7 +136,7 @@ mod tests {
         let table = "name\tnotes\n000\t<script>alert(1)</script>\\nmore\n";
         std::fs::write(folder.path().join("results.tsv"), table).unwrap();
         std::fs::create_dir(folder.path().join("experiments")).unwrap();
-        let page = Tuning::of(folder.path()).unwrap().page().unwrap();
+        let page = Tuning::find(folder.path()).unwrap().page().unwrap();
         assert!(page.contains("<th>notes</th>"));
         assert!(page.contains("<td>&lt;script&gt;alert(1)&lt;/script&gt; more</td>"));
         assert!(!page.contains("<script"));

@@ -58,7 +58,7 @@ impl Server {
         let follower = Follower::open(folder.path()).unwrap();
         let (listener, address) = listen(&args).unwrap();
         let access = Access::new(&args.host, address, args.token);
-        let tuning = Tuning::of(folder.path());
+        let tuning = Tuning::find(folder.path());
         thread::spawn(move || run(listener, access, follower, tuning));
         let server = Self { folder, address };
         let allowed = format!("Authorization: Bearer {TOKEN}\r\n");
@@ -275,16 +275,16 @@ fn an_address_for_others_needs_a_token() {
 #[test]
 fn the_page_reports_unreadable_files_until_they_can_be_read() {
     let live = Live::default();
-    let told = || {
+    let is_published = || {
         live.page()
             .parts
             .iter()
             .any(|part| part.html.contains("no permission"))
     };
     live.set_trouble(Some("no permission".to_owned()));
-    assert!(told());
+    assert!(is_published());
     live.set_trouble(None);
-    assert!(!told());
+    assert!(!is_published());
 }
 
 #[test]

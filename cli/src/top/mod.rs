@@ -27,7 +27,7 @@ use crate::args::TopArgs;
 use crate::{Context, EXIT_OK, EXIT_UNREADABLE, EXIT_USAGE};
 
 /// Interval between two reads of the files. Records come once a second.
-const LOOK: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Interval between two draws while no records come: the screen shows how long that has been.
 const IDLE_DRAW: Duration = Duration::from_secs(1);
@@ -43,13 +43,13 @@ pub(crate) fn top(args: &TopArgs, context: &mut Context<'_>) -> io::Result<i32> 
         return context.fail(message, EXIT_USAGE);
     }
     match Source::open(args.path.as_deref(), &context.runs) {
-        Ok((source, place)) => Watching::new(source, place).run(&mut Terminal::enter()?),
+        Ok((source, place)) => App::new(source, place).run(&mut Terminal::enter()?),
         Err(error) => context.fail(error, EXIT_UNREADABLE),
     }
 }
 
 /// The main loop, which connects state and view.
-struct Watching {
+struct App {
     source: Source,
     place: String,
     palette: Palette,
@@ -62,12 +62,12 @@ struct Watching {
     scrolls: usize,
 }
 
-impl Watching {
+impl App {
     fn new(source: Source, place: String) -> Self {
         Self {
             source,
             place,
-            palette: Palette::of_environment(),
+            palette: Palette::from_environment(),
             state: State::default(),
             frozen: None,
             choice: Choice::default(),
@@ -79,12 +79,12 @@ impl Watching {
     fn run(mut self, terminal: &mut Terminal) -> io::Result<i32> {
         let mut drawn: Option<Instant> = None;
         loop {
-            let (came, more) = self.look();
-            if came || drawn.is_none_or(|at| at.elapsed() >= IDLE_DRAW) {
+            let (came, more) = self.read_new_records();
+            if came || drawn.is_none_or(|time| time.elapsed() >= IDLE_DRAW) {
                 self.draw(terminal)?;
                 drawn = Some(Instant::now());
             }
-            let wait = if more { Duration::ZERO } else { LOOK };
+            let wait = if more { Duration::ZERO } else { POLL_INTERVAL };
             match terminal.wait(wait)? {
                 Input::Nothing => {}
                 Input::Signal(number) => return Ok(128 + number),
@@ -103,7 +103,7 @@ impl Watching {
     }
 
     /// Reads new records. Returns whether there were any, and whether more are available already.
-    fn look(&mut self) -> (bool, bool) {
+    fn read_new_records(&mut self) -> (bool, bool) {
         let began = Instant::now();
         let mut came = false;
         loop {

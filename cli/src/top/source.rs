@@ -16,10 +16,10 @@ use super::state::State;
 
 /// Maximum number of records that wait to be shown. While the queue is full nothing is read, and the
 /// trainer drops records.
-const WAITING: usize = 4096;
+const QUEUE_CAPACITY: usize = 4096;
 
 /// Interval between attempts to connect to a socket on which nobody listens.
-const TRY_AGAIN: Duration = Duration::from_millis(300);
+const RETRY_INTERVAL: Duration = Duration::from_millis(300);
 
 /// A source of records.
 pub(super) enum Source {
@@ -63,7 +63,7 @@ impl Source {
     }
 
     fn stream(path: PathBuf, socket: bool) -> Self {
-        let (send, receive) = sync_channel(WAITING);
+        let (send, receive) = sync_channel(QUEUE_CAPACITY);
         // This thread is detached: it may wait for a writer forever.
         std::thread::spawn(move || read(&path, socket, &send));
         Self::Stream(receive)
@@ -80,7 +80,7 @@ impl Source {
                 }
                 let came = polled.another_run || !polled.records.is_empty();
                 for (rank, record) in polled.records {
-                    state.take(rank, record);
+                    state.add_record(rank, record);
                 }
                 Ok(Polled {
                     came,
@@ -89,10 +89,10 @@ impl Source {
             }
             Self::Stream(receive) => {
                 let mut polled = Polled::default();
-                for _ in 0..WAITING {
+                for _ in 0..QUEUE_CAPACITY {
                     match receive.try_recv() {
                         Ok(record) => {
-                            state.take(record.rank, record);
+                            state.add_record(record.rank, record);
                             polled.came = true;
                         }
                         Err(TryRecvError::Empty) => return Ok(polled),
@@ -111,21 +111,21 @@ impl Source {
 /// Reads one stream after the other, until the receiver is dropped.
 fn read(path: &Path, socket: bool, send: &SyncSender<Record>) {
     loop {
-        let goes_on = if socket {
-            UnixStream::connect(path).map(|stream| hand_on(Records::new(stream, Kind::ALL), send))
+        let has_receiver = if socket {
+            UnixStream::connect(path).map(|stream| forward(Records::new(stream, Kind::ALL), send))
         } else {
             // Blocks until a process opens the pipe for writing.
-            File::open(path).map(|pipe| hand_on(Records::new(pipe, Kind::ALL), send))
+            File::open(path).map(|pipe| forward(Records::new(pipe, Kind::ALL), send))
         };
-        match goes_on {
-            Ok(true) | Err(_) => std::thread::sleep(TRY_AGAIN),
+        match has_receiver {
+            Ok(true) | Err(_) => std::thread::sleep(RETRY_INTERVAL),
             Ok(false) => return,
         }
     }
 }
 
 /// Sends the records of a stream. Returns whether the receiver still exists.
-fn hand_on<R: std::io::Read>(records: Records<R>, send: &SyncSender<Record>) -> bool {
+fn forward<R: std::io::Read>(records: Records<R>, send: &SyncSender<Record>) -> bool {
     for record in records {
         // A read error ends the stream.
         let Ok(record) = record else { break };

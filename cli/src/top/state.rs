@@ -10,9 +10,10 @@ mod step_series;
 
 use std::collections::BTreeMap;
 
+use headspace_agent::analysis::ranks::Ranks;
 use headspace_agent::model::Record;
 
-pub(crate) use self::pipeline::{QueueNow, StageNow};
+pub(crate) use self::pipeline::{QueueState, StageState};
 pub(crate) use self::rank::{Life, Rank};
 pub(crate) use self::step_series::Moment;
 
@@ -29,11 +30,11 @@ pub(crate) struct State {
 
 impl State {
     /// Adds a record. A record of another run switches to that run.
-    pub(crate) fn take(&mut self, rank: u32, record: Record) {
+    pub(crate) fn add_record(&mut self, rank: u32, record: Record) {
         if record.run_id != self.run_id {
             self.begin(record.run_id.clone());
         }
-        self.ranks.entry(rank).or_default().take(record);
+        self.ranks.entry(rank).or_default().add_record(record);
     }
 
     /// Switches to another run.
@@ -45,7 +46,22 @@ impl State {
         };
     }
 
-    /// Number of processes in the run: as the records state, but at least the number of ranks seen.
+    /// The slowest rank, by the rule of reports; `None` if there is none, or if it is not known yet.
+    pub(crate) fn slowest_rank(&self) -> Option<u32> {
+        let mut ranks = Ranks::default();
+        for (number, rank) in &self.ranks {
+            let world_size = rank.run.as_ref().map(|run| run.world_size);
+            ranks.add(
+                *number,
+                world_size,
+                rank.summary.as_deref(),
+                &rank.tick_series,
+            );
+        }
+        ranks.finish()?.record.slowest
+    }
+
+    /// Number of processes in the run: as the records state, but at least the number of ranks with records.
     pub(crate) fn world_size(&self) -> usize {
         let runs = self.ranks.values().filter_map(|rank| rank.run.as_ref());
         let recorded = runs.map(|run| run.world_size as usize).max();

@@ -111,16 +111,16 @@ pub(crate) fn draw(frame: &mut Frame<'_>, scene: &Scene<'_>) -> usize {
         return list(frame, middle, lines, scroll);
     }
     let height = middle.height;
-    let told = if height < 18 { 3 } else { (height / 4).max(6) };
-    let verdict = verdict::shortened(verdict, usize::from(told));
-    let told = u16::try_from(verdict.len()).unwrap_or(u16::MAX);
+    let most = if height < 18 { 3 } else { (height / 4).max(6) };
+    let verdict = verdict::shortened(verdict, usize::from(most));
+    let verdict_height = u16::try_from(verdict.len()).unwrap_or(u16::MAX);
     // Empty lines only if there is room.
     let gap = u16::from(height >= 34);
     let [now, chart, _, verdict_area, _, body] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length((height / 3).clamp(4, 14)),
         Constraint::Length(gap),
-        Constraint::Length(told),
+        Constraint::Length(verdict_height),
         Constraint::Length(gap),
         Constraint::Min(0),
     ])
@@ -153,8 +153,8 @@ fn draw_body(frame: &mut Frame<'_>, area: Rect, rank: &Rank, scene: &Scene<'_>) 
 fn list(frame: &mut Frame<'_>, area: Rect, lines: Vec<Line<'static>>, scroll: usize) -> usize {
     let most = lines.len().saturating_sub(usize::from(area.height));
     let from = scroll.min(most);
-    let seen: Vec<Line<'static>> = lines.into_iter().skip(from).collect();
-    frame.render_widget(Paragraph::new(seen), area);
+    let visible: Vec<Line<'static>> = lines.into_iter().skip(from).collect();
+    frame.render_widget(Paragraph::new(visible), area);
     most
 }
 

@@ -1,6 +1,6 @@
 //! Formats sections as text for a terminal.
 
-use headspace_agent::wording::section::{Block, Entry, Fact, Section, Table};
+use headspace_agent::wording::section::{Block, Entry, Fact, Section, Table, more_in_records};
 use headspace_agent::wording::verdict::{Detail, Verdict};
 
 use super::terminal_text::{aligned, keep_beginning, keep_end, left, width};
@@ -111,7 +111,7 @@ fn layout_table(table: &Table) -> Vec<String> {
     }
     let mut lines = aligned(&rows, 1, "   ");
     if table.more > 0 {
-        lines.push(format!("and {} more, in the records", table.more));
+        lines.push(more_in_records(table.more));
     }
     lines
 }

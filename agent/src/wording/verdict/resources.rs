@@ -1,6 +1,6 @@
 //! The sections about resources: GPUs, cores, memory, data. Values that were not read are left out.
 
-use super::super::section::{Block, Column, Fact, Row, Section, SectionId, Table};
+use super::super::section::{Block, Column, Fact, Row, Section, SectionId, Table, more_in_records};
 use super::super::units::{amount, bytes, duration_ms, percent};
 use super::Detail;
 use crate::model::record::{GpuUse, ResourcesRecord, SmSource};
@@ -57,8 +57,7 @@ fn brief(resources: &ResourcesRecord) -> Vec<Section> {
     }
     let more = resources.gpus.len() - shown.len();
     if more > 0 {
-        let text = format!("and {more} more, in the records");
-        sections.push(Section::sentence(SectionId::Gpu, text));
+        sections.push(Section::sentence(SectionId::Gpu, more_in_records(more)));
     }
     sections.extend(phrases(SectionId::Cpu, cpu_parts(resources)));
     sections.extend(phrases(SectionId::Memory, memory_parts(resources)));

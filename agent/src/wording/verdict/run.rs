@@ -1,5 +1,6 @@
 //! The sections about the program and the end of the run.
 
+use super::super::incomplete_runs::KILLED_OR_RUNNING;
 use super::super::section::{Block, Entry, Section, SectionId};
 use super::super::units::{amount, bytes, duration_s, ended_by, steps};
 use super::{Detail, Verdict};
@@ -15,7 +16,7 @@ impl Verdict<'_> {
             }
             (RunState::Finished, Some(end)) => format!("ended by {}", end.name),
             (RunState::Finished, None) => "finished".to_owned(),
-            (RunState::Running, _) => "no end recorded: running, or killed".to_owned(),
+            (RunState::Running, _) => format!("no end recorded: {KILLED_OR_RUNNING}"),
         }];
         badges.extend(s.mode.map(|mode| format!("mode {}", mode.as_str())));
         badges.extend(s.loop_name.as_ref().map(|name| format!("loop {name}")));
@@ -60,9 +61,7 @@ impl Verdict<'_> {
         });
         Some(Section::sentence(
             SectionId::Ended,
-            format!(
-                "No end of the run is recorded: its process was killed, or is still running.{numbers}"
-            ),
+            format!("No end of the run is recorded: {KILLED_OR_RUNNING}.{numbers}"),
         ))
     }
 

@@ -1,14 +1,28 @@
 //! The sections about the step, the floor and the savings.
 
-use super::super::section::{Block, Fact, Section, SectionId};
+use super::super::section::{Block, Fact, Quantity, Section, SectionId};
 use super::super::units::{duration_ms, percent, signed_ms, steps};
 use super::Verdict;
 use crate::model::Mode;
-use crate::model::record::{FindingCode, Role};
+use crate::model::record::{FindingCode, Role, SummaryRecord};
 use crate::statistics::steady_state::{LEAST_STEADY, LEAST_WARMUP};
 
 /// Below this share of the step, in percent, a loop hardly waits for data.
 const HARDLY_WAITS_PCT: f64 = 1.0;
+
+/// The headspace and half of its interval, if a probe measured it: `66.7 % ± 1.1`.
+pub fn headspace_text(s: &SummaryRecord) -> Option<String> {
+    let headspace = s.headspace_pct?;
+    let half = |(low, high): (f64, f64)| percent((high - headspace).max(headspace - low), 1);
+    let error = s
+        .headspace_ci_pct
+        .map(|interval| format!(" ± {}", half(interval)));
+    Some(format!(
+        "{} %{}",
+        percent(headspace, 1),
+        error.unwrap_or_default()
+    ))
+}
 
 impl Verdict<'_> {
     pub(super) fn step(&self) -> Option<Section> {
@@ -31,13 +45,13 @@ impl Verdict<'_> {
             (Some(p95), Some(p99)) => format!("p95 {}, p99 {}", duration_ms(p95), duration_ms(p99)),
             _ => String::new(),
         };
-        let mut facts = vec![Fact::new("step", duration_ms(step)).detail(tail)];
+        let mut facts = vec![Fact::measured(Quantity::Step, duration_ms(step)).detail(tail)];
         if let Some(wait) = s.wait_ms {
             let share = s.wait_pct.map(|pct| format!("{} %", percent(pct, 0)));
             let note = share.as_ref().map(|share| format!("({share})"));
             let detail = share.map(|share| format!("{share} of the step"));
             facts.push(
-                Fact::new("waiting for data", duration_ms(wait))
+                Fact::measured(Quantity::Wait, duration_ms(wait))
                     .note(note.unwrap_or_default())
                     .detail(detail.unwrap_or_default()),
             );
@@ -45,7 +59,10 @@ impl Verdict<'_> {
         if let Some(compute) = s.compute_ms {
             let rate = s.throughput_samples_per_s;
             let rate = rate.map(|rate| format!("{rate:.1} samples/s"));
-            facts.push(Fact::new("compute", duration_ms(compute)).detail(rate.unwrap_or_default()));
+            facts.push(
+                Fact::measured(Quantity::Compute, duration_ms(compute))
+                    .detail(rate.unwrap_or_default()),
+            );
         }
         Some(Section::facts(SectionId::Step, facts))
     }
@@ -54,8 +71,11 @@ impl Verdict<'_> {
         let s = self.summary;
         let step = s.steady_step_mean_ms?;
         if self.is_replay() {
-            let floor = Fact::new("floor", duration_ms(s.floor_step_ms.unwrap_or(step)))
-                .detail("every batch came from the cache");
+            let floor = Fact::measured(
+                Quantity::Floor,
+                duration_ms(s.floor_step_ms.unwrap_or(step)),
+            )
+            .detail("every batch came from the cache");
             let words = format!(
                 "The step is the floor itself: every batch came from the cache. To know what free \
                  data would gain, compare with a run without replay, or run a probe: {}",
@@ -88,8 +108,8 @@ impl Verdict<'_> {
         }
         Some(match bound {
             Some(bound) => {
-                let unknown =
-                    Fact::new("floor", "unknown".to_owned()).detail("a probe measures it");
+                let unknown = Fact::measured(Quantity::Floor, "unknown".to_owned())
+                    .detail("a probe measures it");
                 Section::facts(SectionId::Floor, vec![unknown, bound])
                     .and(Block::Sentence(self.what_the_bound_leaves_open()))
             }
@@ -132,8 +152,6 @@ impl Verdict<'_> {
     fn measured_floor(&self, floor: f64, headspace: f64) -> Vec<Fact> {
         let s = self.summary;
         let interval = s.headspace_ci_pct;
-        let half = interval.map(|(low, high)| (high - headspace).max(headspace - low));
-        let about = half.map(|half| format!(" ± {}", percent(half, 1)));
         let range = s.floor_ci_ms.map(|(low, high)| {
             format!(
                 "95 % interval {} to {}",
@@ -141,12 +159,11 @@ impl Verdict<'_> {
                 duration_ms(high)
             )
         });
-        let value = format!("{} %{}", percent(headspace, 1), about.unwrap_or_default());
         let mut facts = vec![
-            Fact::new("floor", duration_ms(floor))
+            Fact::measured(Quantity::Floor, duration_ms(floor))
                 .note("if data were free")
                 .detail(range.unwrap_or_default()),
-            Fact::new("headspace", value),
+            Fact::measured(Quantity::Headspace, headspace_text(s).unwrap_or_default()),
         ];
         if interval.map_or(headspace, |(low, _)| low) <= 0.0 {
             facts.push(Fact::phrase(

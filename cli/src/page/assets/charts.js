@@ -32,9 +32,9 @@ const headspaceCharts = (() => {
   };
   // Readings that are rarer than ticks have no value at most points. Their line has a gap only where no
   // value came for three times the usual interval.
-  const silences = (u, line, from, to, gaps) => {
-    const told = u.data[0].filter((_, at) => u.data[line][at] != null);
-    const between = told.slice(1).map((time, at) => time - told[at]).sort((a, b) => a - b);
+  const longGaps = (u, line, from, to, gaps) => {
+    const times = u.data[0].filter((_, at) => u.data[line][at] != null);
+    const between = times.slice(1).map((time, at) => time - times[at]).sort((a, b) => a - b);
     const usual = between[Math.floor(between.length / 2)] ?? 0;
     const { min, max } = u.scales.x;
     const long = (3 * usual * u.bbox.width) / (max - min);
@@ -64,10 +64,10 @@ const headspaceCharts = (() => {
       this.plot.addEventListener("blur", () => this.leave());
       this.figure.append(caption, this.legend, this.plot);
       this.height = height;
-      this.take(chart, atS, replays);
+      this.setData(chart, atS, replays);
     }
 
-    take(chart, atS, replays) {
+    setData(chart, atS, replays) {
       Object.assign(this, { chart, atS, replays });
     }
 
@@ -78,7 +78,7 @@ const headspaceCharts = (() => {
     draw() {
       const width = this.plot.clientWidth;
       if (width > 0 && !this.drawn) this.make(width);
-      this.tell();
+      this.describe();
     }
 
     data() {
@@ -99,7 +99,7 @@ const headspaceCharts = (() => {
           label: line.name, stroke, width: line.tone === "p95" || line.tone === "quiet" ? 1 : 1.75,
           dash: line.tone === "p95" ? [4, 3] : free > 8 ? [6, 3] : undefined,
           spanGaps: this.chart.id === "queues" || this.chart.id === "ranks",
-          ...(this.chart.id === "step" ? {} : { gaps: silences }),
+          ...(this.chart.id === "step" ? {} : { gaps: longGaps }),
           points: { show: few, size: 4, fill: stroke }, show: !this.hidden.has(line.name),
         };
       });
@@ -232,7 +232,7 @@ const headspaceCharts = (() => {
     }
 
     // Shows the legend with the latest numbers, and the same in words for screen readers.
-    tell() {
+    describe() {
       const words = [];
       const items = this.chart.lines.map((line, at) => {
         const latest = last(line.values);
@@ -261,13 +261,13 @@ const headspaceCharts = (() => {
       if (this.hidden.has(name)) this.hidden.delete(name);
       else this.hidden.add(name);
       this.drawn?.setSeries(at + 1, { show: !this.hidden.has(name) });
-      this.tell();
+      this.describe();
     }
 
     update(chart, atS, replays) {
       const before = this.shape();
       const zoomed = this.drawn && this.isZoomed();
-      this.take(chart, atS, replays);
+      this.setData(chart, atS, replays);
       if (this.shape() !== before) this.again();
       else if (this.drawn) {
         this.drawn.setData(this.data(), !zoomed);

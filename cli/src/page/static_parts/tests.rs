@@ -97,9 +97,7 @@ fn the_bar_is_to_scale_and_its_label_has_the_same_numbers() {
         html.contains("x=\"33.00%\" y=\"4\" width=\"67.00%\""),
         "{html}"
     );
-    assert!(
-        html.contains("compute takes 9.9 ms and waiting for data 20.1 ms; the floor is 10.0 ms")
-    );
+    assert!(html.contains("Step 30.0 ms: compute 9.9 ms, waiting for data 20.1 ms; floor 10.0 ms"));
 }
 
 #[test]

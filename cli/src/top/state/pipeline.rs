@@ -1,42 +1,51 @@
-//! Stores stages, queues and workers as last reported.
+//! Keeps the latest report of each stage and queue, in each process.
 //!
-//! If there are many, a tick reports a few in turn. Each report covers the time since the entry's
-//! previous report, so each entry has its own interval.
+//! A tick holds only a few stages and queues, in rotation. An entry covers the time since the previous entry of
+//! the same stage or queue in the same process, so each has an interval of its own.
 
 use std::collections::{BTreeMap, VecDeque};
 
+use headspace_agent::analysis::stages::concurrency;
 use headspace_agent::model::Distribution;
 use headspace_agent::model::record::{QueueTick, StageTick, TickRecord};
+use headspace_agent::sampling::{QUEUES_A_TICK, STAGES_A_TICK};
 
 use super::bounded::push;
 
-/// Minimum number of entries reported per tick (the first ticks report more).
-const TOLD_AT_ONCE: usize = 3;
-
-/// Number of ticks without a report, beyond its turn, after which an entry counts as idle.
-const RESTS_TICKS: f64 = 10.0;
+/// Number of ticks for which an entry may be overdue before it counts as idle.
+const OVERDUE_TICKS: f64 = 10.0;
 
 /// Number of depth samples kept per queue.
-const LOOKS: usize = 256;
+const DEPTH_SAMPLES: usize = 256;
 
-/// An entry of one process, and the time of its last report.
+/// The latest report of a stage or queue in one process.
 #[derive(Debug, Clone)]
-struct Entry<T> {
-    latest: T,
+struct Report<T> {
+    tick: T,
+    /// Time of the report, in seconds of the run.
     at_s: f64,
-    /// Length of the entry's interval, in seconds.
+    /// Length of its interval, in seconds.
     span_s: f64,
+}
+
+/// The reports of all stages, or of all queues.
+#[derive(Debug, Clone)]
+struct Reports<T> {
+    /// Names in the order of their first report.
+    names: Vec<String>,
+    /// By name, and by worker.
+    latest: BTreeMap<(String, Option<String>), Report<T>>,
 }
 
 /// A stage, combined over all its processes.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct StageNow {
+pub(crate) struct StageState {
     pub(crate) name: String,
     pub(crate) within: Option<String>,
     /// Number of processes in which the stage runs.
-    pub(crate) processes: usize,
-    /// Maximum number of concurrent calls: as configured by the user, or else the highest number seen.
-    pub(crate) concurrency: u64,
+    pub(crate) processes: u32,
+    /// Maximum number of concurrent calls.
+    pub(crate) concurrency: u32,
     /// Share of its concurrency that was in use, in `[0, 1]`.
     pub(crate) busy: f64,
     pub(crate) calls_per_s: f64,
@@ -48,15 +57,15 @@ pub(crate) struct StageNow {
 
 /// A worker process.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct WorkerNow {
+pub(crate) struct WorkerState {
     pub(crate) name: String,
     /// The stages that are not nested in another one, sorted by how busy they are.
-    pub(crate) stages: Vec<StageNow>,
+    pub(crate) stages: Vec<StageState>,
 }
 
 /// A queue, combined over all its processes.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct QueueNow {
+pub(crate) struct QueueState {
     pub(crate) name: String,
     pub(crate) last: bool,
     pub(crate) depth: f64,
@@ -69,69 +78,63 @@ pub(crate) struct QueueNow {
     pub(crate) history: Vec<f64>,
 }
 
-/// The name of a stage or queue, and its worker.
-type Key = (String, Option<String>);
-
-/// The stages and queues as last reported by ticks.
+/// The stages and queues of a process and its workers.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Parts {
-    /// Names in the order of their first report.
-    stage_names: Vec<String>,
-    stages: BTreeMap<Key, Entry<StageTick>>,
-    queue_names: Vec<String>,
-    queues: BTreeMap<Key, Entry<QueueTick>>,
-    looks: BTreeMap<String, VecDeque<f64>>,
+pub(crate) struct Pipeline {
+    stages: Reports<StageTick>,
+    queues: Reports<QueueTick>,
+    depths: BTreeMap<String, VecDeque<f64>>,
     at_s: f64,
-    interval_s: f64,
+    tick_s: f64,
 }
 
-impl Parts {
-    pub(crate) fn take(&mut self, tick: &TickRecord) {
+impl Pipeline {
+    pub(crate) fn add_tick(&mut self, tick: &TickRecord) {
         self.at_s = tick.at_s;
-        self.interval_s = tick.interval_s / f64::from(tick.merged.max(1));
+        self.tick_s = tick.interval_s / f64::from(tick.merged.max(1));
         for stage in &tick.stages {
-            remember(&mut self.stage_names, &stage.name);
-            let key = (stage.name.clone(), stage.worker.clone());
-            update(&mut self.stages, key, stage, tick);
+            self.stages
+                .add(&stage.name, stage.worker.as_ref(), stage, tick);
         }
         let mut depths: BTreeMap<&str, f64> = BTreeMap::new();
         for queue in &tick.queues {
-            remember(&mut self.queue_names, &queue.name);
             *depths.entry(&queue.name).or_default() += queue.depth;
-            let key = (queue.name.clone(), queue.worker.clone());
-            update(&mut self.queues, key, queue, tick);
+            self.queues
+                .add(&queue.name, queue.worker.as_ref(), queue, tick);
         }
         for (name, depth) in depths {
-            push(self.looks.entry(name.to_owned()).or_default(), depth, LOOKS);
+            let samples = self.depths.entry(name.to_owned()).or_default();
+            push(samples, depth, DEPTH_SAMPLES);
         }
     }
 
     /// The stages in order of appearance.
-    pub(crate) fn stages(&self) -> Vec<StageNow> {
-        let named = self.stage_names.iter();
-        named
-            .map(|name| stage(name, self.of_stage(name)))
+    pub(crate) fn stages(&self) -> Vec<StageState> {
+        let since_s = self.at_s - self.overdue_s(self.stages.latest.len(), STAGES_A_TICK);
+        let names = self.stages.names.iter();
+        names
+            .map(|name| combine(name, self.stages.of_name(name, since_s)))
             .filter(|stage| stage.processes > 0)
             .collect()
     }
 
     /// The worker processes.
-    pub(crate) fn workers(&self) -> Vec<WorkerNow> {
-        let mut workers: BTreeMap<&str, Vec<StageNow>> = BTreeMap::new();
-        let rests = self.rests(self.stages.len());
-        for ((name, worker), entry) in &self.stages {
-            if let (Some(worker), true) = (worker, self.at_s - entry.at_s <= rests)
-                && entry.latest.within.is_none()
+    pub(crate) fn workers(&self) -> Vec<WorkerState> {
+        let since_s = self.at_s - self.overdue_s(self.stages.latest.len(), STAGES_A_TICK);
+        let mut workers: BTreeMap<&str, Vec<StageState>> = BTreeMap::new();
+        for ((name, worker), report) in &self.stages.latest {
+            if let (Some(worker), true) = (worker, report.at_s >= since_s)
+                && report.tick.within.is_none()
             {
                 let stages = workers.entry(worker).or_default();
-                stages.push(stage(name, std::iter::once(entry)));
+                stages.push(combine(name, std::iter::once(report)));
             }
         }
-        let mut workers: Vec<WorkerNow> = workers
+        let mut workers: Vec<WorkerState> = workers
             .into_iter()
             .map(|(name, mut stages)| {
                 stages.sort_by(|a, b| b.busy.total_cmp(&a.busy));
-                WorkerNow {
+                WorkerState {
                     name: name.to_owned(),
                     stages,
                 }
@@ -143,101 +146,109 @@ impl Parts {
     }
 
     /// The queues in order of appearance.
-    pub(crate) fn queues(&self) -> Vec<QueueNow> {
-        let rests = self.rests(self.queues.len());
-        let mut all = Vec::new();
-        for name in &self.queue_names {
-            let (mut seen, mut empty, mut full) = (0.0, 0.0, 0.0);
-            let mut queue = QueueNow {
-                name: name.clone(),
-                ..QueueNow::default()
-            };
-            let of_name = self.queues.range((name.clone(), None)..);
-            for (_, entry) in of_name.take_while(|((n, _), _)| n == name) {
-                if self.at_s - entry.at_s > rests {
-                    continue;
-                }
-                let latest = &entry.latest;
-                queue.last |= latest.last;
-                queue.depth += latest.depth;
-                if let Some(capacity) = latest.capacity {
-                    *queue.capacity.get_or_insert(0) += u64::from(capacity);
-                }
-                seen += latest.sampled_ms;
-                empty += latest.empty_ms;
-                full += latest.full_ms;
+    pub(crate) fn queues(&self) -> Vec<QueueState> {
+        let since_s = self.at_s - self.overdue_s(self.queues.latest.len(), QUEUES_A_TICK);
+        let names = self.queues.names.iter();
+        names.filter_map(|name| self.queue(name, since_s)).collect()
+    }
+
+    /// A queue from the reports since `since_s`; `None` if it was not sampled.
+    fn queue(&self, name: &str, since_s: f64) -> Option<QueueState> {
+        let mut queue = QueueState {
+            name: name.to_owned(),
+            ..QueueState::default()
+        };
+        let (mut sampled_ms, mut empty_ms, mut full_ms) = (0.0, 0.0, 0.0);
+        for Report { tick, .. } in self.queues.of_name(name, since_s) {
+            queue.last |= tick.last;
+            queue.depth += tick.depth;
+            if let Some(capacity) = tick.capacity {
+                *queue.capacity.get_or_insert(0) += u64::from(capacity);
             }
-            if seen > 0.0 {
-                (queue.empty, queue.full) = (empty / seen, full / seen);
-                let looks = self.looks.get(name);
-                queue.history = looks.into_iter().flatten().copied().collect();
-                all.push(queue);
-            }
+            sampled_ms += tick.sampled_ms;
+            empty_ms += tick.empty_ms;
+            full_ms += tick.full_ms;
         }
-        all
+        if sampled_ms <= 0.0 {
+            return None;
+        }
+        (queue.empty, queue.full) = (empty_ms / sampled_ms, full_ms / sampled_ms);
+        let depths = self.depths.get(name);
+        queue.history = depths.into_iter().flatten().copied().collect();
+        Some(queue)
     }
 
-    fn of_stage(&self, name: &str) -> impl Iterator<Item = &Entry<StageTick>> {
-        let rests = self.rests(self.stages.len());
-        self.stages
+    /// Seconds without a report after which one of `count` entries counts as idle, if a tick holds `per_tick` of
+    /// them (the first ticks hold more).
+    fn overdue_s(&self, count: usize, per_tick: usize) -> f64 {
+        let rotation = count.div_ceil(per_tick) as f64;
+        (rotation + OVERDUE_TICKS) * self.tick_s.max(1e-3)
+    }
+}
+
+impl<T> Default for Reports<T> {
+    fn default() -> Self {
+        Self {
+            names: Vec::new(),
+            latest: BTreeMap::new(),
+        }
+    }
+}
+
+impl<T: Clone> Reports<T> {
+    fn add(&mut self, name: &str, worker: Option<&String>, entry: &T, tick: &TickRecord) {
+        if !self.names.iter().any(|known| known == name) {
+            self.names.push(name.to_owned());
+        }
+        let key = (name.to_owned(), worker.cloned());
+        let previous_s = self.latest.get(&key).map(|previous| previous.at_s);
+        let previous_s = previous_s.unwrap_or(tick.at_s - tick.interval_s);
+        let report = Report {
+            tick: entry.clone(),
+            at_s: tick.at_s,
+            span_s: (tick.at_s - previous_s).max(1e-9),
+        };
+        self.latest.insert(key, report);
+    }
+
+    /// The reports of all processes since `since_s`.
+    fn of_name(&self, name: &str, since_s: f64) -> impl Iterator<Item = &Report<T>> {
+        self.latest
             .range((name.to_owned(), None)..)
-            .take_while(move |((n, _), _)| n == name)
-            .map(|(_, entry)| entry)
-            .filter(move |entry| self.at_s - entry.at_s <= rests)
-    }
-
-    /// Seconds without a report after which one of `entries` entries counts as idle.
-    fn rests(&self, entries: usize) -> f64 {
-        let turn = entries.div_ceil(TOLD_AT_ONCE) as f64;
-        (turn + RESTS_TICKS) * self.interval_s.max(1e-3)
+            .take_while(move |((key, _), _)| key == name)
+            .map(|(_, report)| report)
+            .filter(move |report| report.at_s >= since_s)
     }
 }
 
-fn remember(names: &mut Vec<String>, name: &str) {
-    if !names.iter().any(|known| known == name) {
-        names.push(name.to_owned());
-    }
-}
-
-fn update<T: Clone>(
-    entries: &mut BTreeMap<Key, Entry<T>>,
-    key: Key,
-    latest: &T,
-    tick: &TickRecord,
-) {
-    let before = entries
-        .get(&key)
-        .map_or(tick.at_s - tick.interval_s, |e| e.at_s);
-    let entry = Entry {
-        latest: latest.clone(),
-        at_s: tick.at_s,
-        span_s: (tick.at_s - before).max(1e-9),
-    };
-    entries.insert(key, entry);
-}
-
-fn stage<'a>(name: &str, entries: impl Iterator<Item = &'a Entry<StageTick>>) -> StageNow {
-    let mut now = StageNow {
+/// Combines the reports of a stage in several processes.
+fn combine<'a>(name: &str, reports: impl Iterator<Item = &'a Report<StageTick>>) -> StageState {
+    let mut stage = StageState {
         name: name.to_owned(),
-        ..StageNow::default()
+        ..StageState::default()
     };
     let mut time = Distribution::default();
-    let (mut busy_s, mut offered_s) = (0.0, 0.0);
-    for Entry { latest, span_s, .. } in entries {
-        let concurrency = latest.concurrency.unwrap_or(latest.peak.max(1));
-        now.within = now.within.or_else(|| latest.within.clone());
-        now.processes += 1;
-        now.concurrency += u64::from(concurrency);
-        now.calls_per_s += latest.time.count as f64 / span_s;
-        now.failures += latest.failures;
-        busy_s += latest.time.sum_ms / 1e3;
-        offered_s += span_s * f64::from(concurrency);
-        time.merge_record(&latest.time);
+    let (mut declared, mut peak) = (Some(0), 0);
+    let (mut busy_s, mut span_s) = (0.0, 0.0);
+    for report in reports {
+        let tick = &report.tick;
+        stage.within = stage.within.or_else(|| tick.within.clone());
+        stage.processes += 1;
+        stage.calls_per_s += tick.time.count as f64 / report.span_s;
+        stage.failures += tick.failures;
+        declared = declared.zip(tick.concurrency).map(|(sum, each)| sum + each);
+        peak += tick.peak;
+        busy_s += tick.time.sum_ms / 1e3;
+        span_s += report.span_s;
+        time.merge_record(&tick.time);
     }
-    if offered_s > 0.0 {
-        now.busy = (busy_s / offered_s).min(1.0);
+    if stage.processes > 0 {
+        let concurrency = concurrency(declared.unwrap_or(0), peak, stage.processes);
+        stage.concurrency = concurrency.unwrap_or(stage.processes);
+        let each = f64::from(stage.concurrency) / f64::from(stage.processes);
+        stage.busy = (busy_s / (span_s * each)).min(1.0);
     }
-    now.p50_ms = time.quantile_ms(0.5);
-    now.p95_ms = time.quantile_ms(0.95);
-    now
+    stage.p50_ms = time.quantile_ms(0.5);
+    stage.p95_ms = time.quantile_ms(0.95);
+    stage
 }

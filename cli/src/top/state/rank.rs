@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use headspace_agent::analysis::main_loop::MainLoop;
+use headspace_agent::analysis::tick_series::TickSeries;
 use headspace_agent::model::metric::Metric;
 use headspace_agent::model::record::{
     LoopTick, NoticeRecord, ProbeRecord, Record, RecordBody, RunRecord, RunState, SummaryRecord,
@@ -10,7 +10,7 @@ use headspace_agent::model::record::{
 use headspace_agent::model::{ReadingKey, Scope};
 
 use super::bounded::push;
-use super::pipeline::Parts;
+use super::pipeline::Pipeline;
 use super::step_series::{Moment, StepSeries};
 
 /// Maximum number of notices kept.
@@ -20,7 +20,7 @@ const NOTICES: usize = 256;
 const PROBES: usize = 16;
 
 /// How long a reading stays valid, in seconds. Slow ones are read once a minute.
-const STANDS_S: f64 = 180.0;
+const VALID_S: f64 = 180.0;
 
 /// The status of a process.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -50,11 +50,12 @@ pub(crate) struct Rank {
     pub(crate) summary: Option<Box<SummaryRecord>>,
     probes: VecDeque<ProbeRecord>,
     pub(crate) notices: VecDeque<TimedNotice>,
-    main_loop: MainLoop,
+    /// The ticks of the run, to compare the ranks.
+    pub(crate) tick_series: TickSeries,
     pub(crate) step_series: StepSeries,
     /// The last interval in which the main loop had steps.
     pub(crate) now: Option<Moment>,
-    pub(crate) parts: Parts,
+    pub(crate) pipeline: Pipeline,
     /// Value and time (seconds of the run) of each reading.
     readings: BTreeMap<ReadingKey<'static>, (f64, f64)>,
     /// Epochs begun by the main loop, from 0; and the batches that it received.
@@ -68,14 +69,14 @@ pub(crate) struct Rank {
 }
 
 impl Rank {
-    pub(super) fn take(&mut self, record: Record) {
+    pub(super) fn add_record(&mut self, record: Record) {
         self.last_unix_nano = self.last_unix_nano.max(record.time_unix_nano);
-        self.main_loop.add_record(&record.body);
+        self.tick_series.add_record(&record.body);
         match record.body {
             RecordBody::Run(run) => self.run = Some(run),
             RecordBody::Tick(tick) => {
-                let name = self.main_loop.name();
-                let moment = Moment::of(&tick, name);
+                let name = self.tick_series.main_loop();
+                let moment = Moment::from_tick(&tick, name);
                 self.step_series.push(moment);
                 if moment.step_ms().is_some() {
                     self.now = Some(moment);
@@ -85,7 +86,7 @@ impl Rank {
                     self.epoch = self.epoch.max(entry.epoch);
                     self.steps = self.steps.max(entry.first_step + entry.steps);
                 }
-                self.parts.take(&tick);
+                self.pipeline.add_tick(&tick);
                 self.at_s = tick.at_s;
                 self.interval_s = tick.interval_s / f64::from(tick.merged.max(1));
                 let known = tick.known_readings();
@@ -125,7 +126,7 @@ impl Rank {
 
     /// The probe of the main loop, or else the last one.
     pub(crate) fn main_probe(&self) -> Option<&ProbeRecord> {
-        let name = self.main_loop.name();
+        let name = self.tick_series.main_loop();
         let of_loop = |probe: &&ProbeRecord| Some(probe.loop_name.as_str()) == name;
         self.probes
             .iter()
@@ -138,7 +139,7 @@ impl Rank {
     pub(crate) fn reading(&self, scope: &Scope, metric: &'static Metric) -> Option<f64> {
         let key = ReadingKey::new(metric, scope.clone());
         let (value, at_s) = self.readings.get(&key)?;
-        (self.at_s - at_s <= STANDS_S).then_some(*value)
+        (self.at_s - at_s <= VALID_S).then_some(*value)
     }
 
     /// The valid values of a metric in a scope, sorted by key.
@@ -151,8 +152,13 @@ impl Rank {
         let of_metric = self.readings.range(first.clone()..);
         of_metric
             .take_while(move |(key, _)| key.scope == first.scope && key.metric == metric)
-            .filter(|(_, (_, at_s))| self.at_s - at_s <= STANDS_S)
+            .filter(|(_, (_, at_s))| self.at_s - at_s <= VALID_S)
             .map(|(key, (value, _))| (key, *value))
+    }
+
+    /// The scopes of all readings.
+    pub(crate) fn scopes(&self) -> impl Iterator<Item = &Scope> {
+        self.readings.keys().map(|key| &key.scope)
     }
 
     /// The ordinals of the GPUs with readings, in order.

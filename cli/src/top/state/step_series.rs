@@ -53,7 +53,7 @@ pub(crate) struct Moment {
 
 impl Moment {
     /// The steps of loop `name` in a tick.
-    pub(crate) fn of(tick: &TickRecord, name: Option<&str>) -> Self {
+    pub(crate) fn from_tick(tick: &TickRecord, name: Option<&str>) -> Self {
         let of_name = |entry: &&LoopTick| Some(entry.name.as_str()) == name;
         let entries: Vec<&LoopTick> = tick.loops.iter().filter(of_name).collect();
         let mut moment = Self {

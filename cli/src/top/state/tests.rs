@@ -28,12 +28,12 @@ fn tick(number: u64, phase: Phase, step_ms: f64) -> TickRecord {
     }
 }
 
-fn stage(name: &str, worker: Option<&str>, calls: u64, ms: f64, places: u32) -> StageTick {
+fn stage(name: &str, worker: Option<&str>, calls: u64, ms: f64, concurrency: u32) -> StageTick {
     StageTick {
         name: name.into(),
         worker: worker.map(Into::into),
-        concurrency: Some(places),
-        peak: places,
+        concurrency: Some(concurrency),
+        peak: concurrency,
         time: times(&[(calls, ms)]),
         ..StageTick::default()
     }
@@ -42,7 +42,7 @@ fn stage(name: &str, worker: Option<&str>, calls: u64, ms: f64, places: u32) -> 
 fn after(ticks: impl IntoIterator<Item = TickRecord>) -> Rank {
     let mut state = State::default();
     for tick in ticks {
-        state.take(0, record("run", tick.tick, RecordBody::Tick(tick)));
+        state.add_record(0, record("run", tick.tick, RecordBody::Tick(tick)));
     }
     state.ranks.remove(&0).unwrap()
 }
@@ -105,7 +105,7 @@ fn a_stage_combines_its_processes_over_the_time_since_each_was_last_reported() {
     third.stages = vec![stage("decode", Some("worker 0"), 100, 20.0, 1)];
     let rank = after([first, tick(1, Phase::Live, 10.0), third]);
 
-    let stages = rank.parts.stages();
+    let stages = rank.pipeline.stages();
     let [decode] = &stages[..] else {
         panic!("{stages:?}")
     };
@@ -114,7 +114,7 @@ fn a_stage_combines_its_processes_over_the_time_since_each_was_last_reported() {
     // (100 × 20 ms + 50 × 10 ms) of (2 s + 1 s).
     assert!((decode.busy - 2.5 / 3.0).abs() < 1e-6);
     assert!(near(decode.p95_ms, 20.0));
-    let workers = rank.parts.workers();
+    let workers = rank.pipeline.workers();
     assert_eq!(workers[0].name, "worker 0");
     assert!((workers[1].stages[0].calls_per_s - 50.0).abs() < 1e-6);
 }
@@ -125,11 +125,11 @@ fn a_worker_that_ended_is_forgotten() {
     first.stages = vec![stage("decode", Some("worker 0"), 50, 20.0, 1)];
     let rank = after(std::iter::once(first).chain((1..40).map(|n| tick(n, Phase::Live, 10.0))));
 
-    assert!(rank.parts.stages().is_empty() && rank.parts.workers().is_empty());
+    assert!(rank.pipeline.stages().is_empty() && rank.pipeline.workers().is_empty());
 }
 
 #[test]
-fn queues_of_several_processes_are_one_and_keep_their_looks() {
+fn queues_of_several_processes_are_one_and_keep_their_depths() {
     let queue = |worker: &str, depth: f64, empty_ms: f64| QueueTick {
         name: "decoded".into(),
         worker: Some(worker.into()),
@@ -142,7 +142,7 @@ fn queues_of_several_processes_are_one_and_keep_their_looks() {
     };
     let mut tick = tick(0, Phase::Live, 10.0);
     tick.queues = vec![queue("worker 0", 1.0, 800.0), queue("worker 1", 3.0, 0.0)];
-    let queues = after([tick]).parts.queues();
+    let queues = after([tick]).pipeline.queues();
 
     assert_eq!(queues[0].capacity, Some(8));
     assert!((queues[0].depth - 4.0).abs() < 1e-9 && (queues[0].empty - 0.4).abs() < 1e-9);
@@ -153,27 +153,27 @@ fn queues_of_several_processes_are_one_and_keep_their_looks() {
 fn a_process_is_live_then_silent_or_ended() {
     const S: u64 = 1_000_000_000;
     let mut state = State::default();
-    let mut take = |at, body| {
+    let mut add = |at, body| {
         let mut record = record("run", 0, body);
         record.time_unix_nano = at;
-        state.take(0, record);
+        state.add_record(0, record);
         state.ranks[&0].clone()
     };
-    let rank = take(100 * S, RecordBody::Tick(tick(0, Phase::Live, 10.0)));
+    let rank = add(100 * S, RecordBody::Tick(tick(0, Phase::Live, 10.0)));
     assert_eq!(rank.life(101 * S), Life::Live);
     assert_eq!(rank.life(112 * S), Life::Silent(12.0));
     let ended = SummaryRecord {
         state: RunState::Finished,
         ..SummaryRecord::default()
     };
-    let rank = take(101 * S, RecordBody::Summary(Box::new(ended)));
+    let rank = add(101 * S, RecordBody::Summary(Box::new(ended)));
     assert_eq!(rank.life(500 * S), Life::Ended);
     let crashed = SummaryRecord {
         state: RunState::Finished,
         ended_by: Some(EndRecord::default()),
         ..SummaryRecord::default()
     };
-    let rank = take(102 * S, RecordBody::Summary(Box::new(crashed)));
+    let rank = add(102 * S, RecordBody::Summary(Box::new(crashed)));
     assert_eq!(rank.life(500 * S), Life::Crashed);
 }
 
@@ -181,11 +181,11 @@ fn a_process_is_live_then_silent_or_ended() {
 fn a_record_of_another_run_begins_that_run() {
     let mut state = State::default();
     let run = |name: &str| record(name, 0, RecordBody::Run(RunRecord::default()));
-    state.take(0, run("one"));
-    state.take(1, run("one"));
+    state.add_record(0, run("one"));
+    state.add_record(1, run("one"));
     assert_eq!((state.ranks.len(), state.earlier), (2, 0));
 
-    state.take(0, run("two"));
+    state.add_record(0, run("two"));
     assert_eq!((state.ranks.len(), state.earlier), (1, 1));
     assert_eq!(state.run_id, "two");
 }

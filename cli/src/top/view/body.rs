@@ -1,11 +1,13 @@
 //! Renders the scrollable list: queues and stages, then GPUs, the machine, workers and notices.
 
+use headspace_agent::analysis::resources::tree_else_process;
 use headspace_agent::model::record::Severity;
 use headspace_agent::model::{Scope, metric};
+use headspace_agent::wording::live_view::NO_STAGES;
 use headspace_agent::wording::units::bytes;
 use ratatui::text::{Line, Span};
 
-use super::super::state::{QueueNow, Rank, StageNow};
+use super::super::state::{QueueState, Rank, StageState};
 use super::Scene;
 use super::text::{BAR, bar, left, ms_or_dash, rate, share_pct, spark, wrapped};
 
@@ -13,7 +15,7 @@ use super::text::{BAR, bar, left, ms_or_dash, rate, share_pct, spark, wrapped};
 pub(super) fn pipeline(rank: &Rank, scene: &Scene<'_>, width: u16) -> Vec<Line<'static>> {
     let width = usize::from(width);
     let mut lines = Vec::new();
-    let queues = rank.parts.queues();
+    let queues = rank.pipeline.queues();
     if !queues.is_empty() {
         lines.push(head(
             scene,
@@ -28,7 +30,7 @@ pub(super) fn pipeline(rank: &Rank, scene: &Scene<'_>, width: u16) -> Vec<Line<'
         ));
         lines.extend(queues.iter().map(|queue| queue_line(queue, scene, width)));
     }
-    let stages = rank.parts.stages();
+    let stages = rank.pipeline.stages();
     if !stages.is_empty() {
         lines.push(head(
             scene,
@@ -52,8 +54,9 @@ pub(super) fn pipeline(rank: &Rank, scene: &Scene<'_>, width: u16) -> Vec<Line<'
     }
     if lines.is_empty() {
         lines.push(head(scene, " stages"));
-        let hint = "   None is marked: `headspace.stage` and `headspace.queue` show the pipeline.";
-        lines.extend(wrapped(hint, width.saturating_sub(4)).map(|l| Line::from(format!("   {l}"))));
+        lines.extend(
+            wrapped(NO_STAGES, width.saturating_sub(4)).map(|l| Line::from(format!("   {l}"))),
+        );
     }
     lines
 }
@@ -74,7 +77,7 @@ fn head(scene: &Scene<'_>, text: &str) -> Line<'static> {
     Line::styled(text.to_owned(), scene.palette.label())
 }
 
-fn queue_line(queue: &QueueNow, scene: &Scene<'_>, width: usize) -> Line<'static> {
+fn queue_line(queue: &QueueState, scene: &Scene<'_>, width: usize) -> Line<'static> {
     let palette = scene.palette;
     let depth = match queue.capacity {
         Some(capacity) => format!("{:.1}/{capacity}", queue.depth),
@@ -96,7 +99,7 @@ fn queue_line(queue: &QueueNow, scene: &Scene<'_>, width: usize) -> Line<'static
     Line::from(spans)
 }
 
-fn stage_line(stage: &StageNow, binds: bool, scene: &Scene<'_>) -> Line<'static> {
+fn stage_line(stage: &StageState, binds: bool, scene: &Scene<'_>) -> Line<'static> {
     let palette = scene.palette;
     let name = match &stage.within {
         Some(_) => format!("└ {}", stage.name),
@@ -190,8 +193,8 @@ fn host(rank: &Rank, scene: &Scene<'_>) -> Vec<Line<'static>> {
         )));
         spans.extend(bar(share, scene.palette));
     }
-    let memory = |scope| rank.reading(&scope, &metric::PROCESS_MEMORY_USAGE);
-    if let Some(memory) = memory(Scope::Tree).or_else(|| memory(Scope::Process)) {
+    let memory = |scope: &Scope| rank.reading(scope, &metric::PROCESS_MEMORY_USAGE);
+    if let Some(memory) = tree_else_process(rank.scopes(), memory) {
         spans.push(Span::raw(format!("   memory {}", bytes(memory))));
     }
     if let Some(processes) = rank.reading(&Scope::Tree, &metric::PROCESS_COUNT) {
@@ -204,7 +207,7 @@ fn host(rank: &Rank, scene: &Scene<'_>) -> Vec<Line<'static>> {
 }
 
 fn workers(rank: &Rank, scene: &Scene<'_>) -> Vec<Line<'static>> {
-    let workers = rank.parts.workers();
+    let workers = rank.pipeline.workers();
     if workers.is_empty() {
         return Vec::new();
     }

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use headspace_agent::wording::units::{duration_ms, duration_s};
+use headspace_agent::wording::live_view::{HOW_RUNS_BEGIN, NO_STEP, silent, waiting_for_run};
+use headspace_agent::wording::units::duration_ms;
 use headspace_exporters::encode::terminal_text::{self as text, keep_beginning};
 use ratatui::text::{Line, Span};
 
@@ -24,7 +25,7 @@ pub(super) fn line(scene: &Scene<'_>, width: u16) -> Line<'static> {
                 right.push(run.mode.as_str().to_owned());
             }
             right.push(clock(rank.at_s));
-            right.push(alive(rank.life(scene.now_unix_nano)));
+            right.push(status(rank.life(scene.now_unix_nano)));
         }
         None if state.ranks.is_empty() => right.push("waiting for a run".to_owned()),
         None => {
@@ -56,10 +57,10 @@ pub(super) fn line(scene: &Scene<'_>, width: u16) -> Line<'static> {
 }
 
 /// A rank's status in words.
-pub(super) fn alive(life: Life) -> String {
+pub(super) fn status(life: Life) -> String {
     match life {
         Life::Live => "live".to_owned(),
-        Life::Silent(seconds) => format!("silent for {}", duration_s(seconds.round())),
+        Life::Silent(seconds) => silent(seconds),
         Life::Ended => "ended".to_owned(),
         Life::Crashed => "ended by an exception".to_owned(),
     }
@@ -69,9 +70,9 @@ pub(super) fn alive(life: Life) -> String {
 pub(super) fn waiting(scene: &Scene<'_>) -> Vec<Line<'static>> {
     let mut lines = vec![
         Line::from(""),
-        Line::from(format!(" Waiting for a run in `{}`.", scene.place)),
+        Line::from(format!(" {}", waiting_for_run(scene.place))),
         Line::from(""),
-        Line::from(" It begins with the first batch of a script under `headspace run` or `wrap`."),
+        Line::from(format!(" {HOW_RUNS_BEGIN}")),
     ];
     if let Some(trouble) = scene.trouble {
         lines.push(Line::from(""));
@@ -84,7 +85,7 @@ pub(super) fn waiting(scene: &Scene<'_>) -> Vec<Line<'static>> {
 /// there is no room.
 pub(super) fn now(rank: &Rank, palette: Palette, width: u16) -> Line<'static> {
     let Some(now) = &rank.now else {
-        return Line::from(" No step yet: waiting for the first batches.");
+        return Line::from(format!(" {NO_STEP}"));
     };
     let mut spans = vec![Span::styled(" now        ", palette.label())];
     let mut part = |name: &str, value: String, style| {

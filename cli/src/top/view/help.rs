@@ -8,7 +8,7 @@ const KEYS: &[(&str, &str)] = &[
     ("q, Ctrl-C", "quit"),
     (
         "p, space",
-        "pause the view and go on; training does not notice",
+        "pause the view, or continue; training is not affected",
     ),
     ("↑ ↓, k j", "scroll the list by a line"),
     ("PgUp PgDn", "scroll by a page; Home and End go to its ends"),

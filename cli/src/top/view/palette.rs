@@ -19,7 +19,7 @@ impl Palette {
 
     /// The palette for this environment: without colours if `NO_COLOR` is set to a non-empty value
     /// (no-color.org).
-    pub(crate) fn of_environment() -> Self {
+    pub(crate) fn from_environment() -> Self {
         Self::new(std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()))
     }
 

@@ -1,10 +1,12 @@
 //! Renders all ranks as a table, one line each.
 
+use headspace_agent::wording::live_view::ranks_without_records;
+use headspace_agent::wording::ranks::SLOWEST;
 use ratatui::text::{Line, Span};
 
 use super::super::state::{Moment, Rank};
 use super::Scene;
-use super::header::alive;
+use super::header::status;
 use super::text::{grouped, left, ms_or_dash, share_pct, spark};
 
 /// Number of columns before the history.
@@ -14,7 +16,7 @@ const BEFORE: usize = 92;
 pub(super) fn lines(scene: &Scene<'_>, width: u16) -> Vec<Line<'static>> {
     let palette = scene.palette;
     let room = usize::from(width).saturating_sub(BEFORE + 1).min(60);
-    let slowest = slowest(scene);
+    let slowest = scene.state.slowest_rank();
     let mut lines = vec![
         Line::from(""),
         Line::styled(
@@ -40,8 +42,8 @@ pub(super) fn lines(scene: &Scene<'_>, width: u16) -> Vec<Line<'static>> {
     if missing > 0 {
         lines.push(Line::from(""));
         lines.push(Line::from(format!(
-            " {missing} of {} ranks have written nothing here.",
-            scene.state.world_size()
+            " {}",
+            ranks_without_records(missing, scene.state.world_size())
         )));
     }
     lines
@@ -61,14 +63,18 @@ fn row(
         (Some(wait), Some(step)) if step > 0.0 => share_pct((wait / step).min(1.0)),
         _ => "-".to_owned(),
     };
-    let life = alive(rank.life(scene.now_unix_nano));
+    let status = status(rank.life(scene.now_unix_nano));
     let [step, wait, compute] = [now.step_ms(), now.wait_ms(), now.compute_ms()]
         .map(|ms| format!("{:>11}", ms_or_dash(ms)));
-    let mark = if is_slowest { "◂ waits most" } else { "" };
+    let mark = if is_slowest {
+        format!("◂ {SLOWEST}")
+    } else {
+        String::new()
+    };
     let mut spans = vec![
         Span::raw(format!(
             " {number:<6}{}{:>9}{step}",
-            left(&life, 16),
+            left(&status, 16),
             grouped(rank.steps)
         )),
         Span::styled(wait, palette.wait()),
@@ -84,22 +90,4 @@ fn row(
         spans.push(Span::styled(format!("  {history}"), palette.level()));
     }
     Line::from(spans)
-}
-
-/// The rank that waits longest for its data, if it waits clearly longer than the others.
-fn slowest(scene: &Scene<'_>) -> Option<u32> {
-    let mut waits: Vec<(f64, f64, u32)> = scene
-        .state
-        .ranks
-        .iter()
-        .filter_map(|(number, rank)| {
-            let now = rank.now?;
-            Some((now.wait_ms()?, now.step_ms()?, *number))
-        })
-        .collect();
-    waits.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let [(most, step, number), (next, ..), ..] = waits[..] else {
-        return None;
-    };
-    (most - next > 0.1 * step).then_some(number)
 }

@@ -18,8 +18,8 @@ const RUN: &str = "2026-11-21T09-30-00-4711";
 
 /// A rank after `seconds`, whose loader is slower by `wait_ms` per step.
 fn rank(state: &mut State, number: u32, world_size: u32, seconds: u64, wait_ms: f64) {
-    let mut take = |second, body| state.take(number, record(RUN, second, body));
-    take(
+    let mut add = |second, body| state.add_record(number, record(RUN, second, body));
+    add(
         0,
         RecordBody::Run(RunRecord {
             mode: headspace_agent::model::Mode::Probe,
@@ -33,7 +33,7 @@ fn rank(state: &mut State, number: u32, world_size: u32, seconds: u64, wait_ms: 
         }),
     );
     for second in 0..seconds {
-        take(second + 1, RecordBody::Tick(tick(second, wait_ms)));
+        add(second + 1, RecordBody::Tick(tick(second, wait_ms)));
     }
     let notice = NoticeRecord {
         code: "source_off".into(),
@@ -42,8 +42,8 @@ fn rank(state: &mut State, number: u32, world_size: u32, seconds: u64, wait_ms: 
                sources go on."
             .into(),
     };
-    take(2, RecordBody::Notice(notice));
-    take(seconds, RecordBody::Summary(Box::new(summary(wait_ms))));
+    add(2, RecordBody::Notice(notice));
+    add(seconds, RecordBody::Summary(Box::new(summary(wait_ms))));
 }
 
 #[expect(clippy::too_many_lines, reason = "one record, field by field")]
@@ -348,7 +348,7 @@ fn names_from_outside_neither_move_the_cursor_nor_break_the_columns() {
     let mut evil = tick(0, 5.0);
     evil.stages[0].name = "a\u{1b}[2Jb".into();
     evil.stages[1].name = "解码解码解码解码解码".into();
-    state.take(0, record(RUN, 1, RecordBody::Tick(evil)));
+    state.add_record(0, record(RUN, 1, RecordBody::Tick(evil)));
     let shown = text(&drawn(&scene(&state, Choice::default()), 80, 30).0);
 
     assert!(

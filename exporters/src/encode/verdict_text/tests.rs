@@ -356,8 +356,8 @@ fn verdict_of_a_killed_run_says_that_it_did_not_end_and_the_age_of_its_numbers()
         verdict_text(&verdict),
         "\
 headspace  640 steps, 620 in steady state      headspace-runs/2026-11-21T09-30-12-4711
-ended      No end of the run is recorded: its process was killed, or is still running. These numbers
-           are from 4.00 s before its last record.
+ended      No end of the run is recorded: killed, or still running. These numbers are from 4.00 s
+           before its last record.
 rank       One of 8 ranks. All numbers are of this rank, its workers and cores too; `headspace
            report` shows all ranks.
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms

@@ -1,26 +1,27 @@
+use super::super::PartId;
 use super::super::hour;
 use super::*;
 
-fn watched(ranks: u32, seconds: u64) -> PageState {
-    let mut watched = PageState::new("runs/a-run".as_ref());
+fn state(ranks: u32, seconds: u64) -> PageState {
+    let mut state = PageState::new("runs/a-run".as_ref());
     for rank in 0..ranks {
         for record in hour::records(rank, seconds) {
-            watched.take(rank, record);
+            state.add_record(rank, record);
         }
     }
-    watched
+    state
 }
 
 #[test]
 fn an_hour_of_eight_ranks_is_a_small_page() {
-    let mut watched = watched(1, 1500);
+    let mut state = state(1, 1500);
     // The number of points does not depend on the length of the run, so a short run is enough.
     for rank in 1..8 {
         for record in hour::records(rank, 490) {
-            watched.take(rank, record);
+            state.add_record(rank, record);
         }
     }
-    let page = watched.page();
+    let page = state.page();
     let json = serde_json::to_string(&page).unwrap();
     assert!(json.len() < 1 << 20, "{} bytes", json.len());
     assert!(page.ranks[0].at_s.len() <= MOST_POINTS);
@@ -28,30 +29,32 @@ fn an_hour_of_eight_ranks_is_a_small_page() {
 
 #[test]
 fn the_page_shows_the_numbers_of_the_summary() {
-    let page = watched(1, 60).page();
-    let part = |id: &str| &page.parts.iter().find(|part| part.id == id).unwrap().html;
+    let page = state(1, 60).page();
+    let part = |id| &page.parts.iter().find(|part| part.id == id).unwrap().html;
     for words in ["11.2 ms", "6.2 ms", "5.0 ms", "54.9 % ± 0.8", "up to 2.2x"] {
-        assert!(part("verdict").contains(words), "{words}");
+        assert!(part(PartId::Verdict).contains(words), "{words}");
     }
-    assert!(part("way").contains("<code>decode</code> 7 at a time"));
-    assert!(part("stages").contains("bottleneck") && part("stages").contains("44.6 ms"));
-    assert!(part("queues").contains("0.6 of 16"));
-    assert!(part("gpus").contains("1.7 of 7 engines"));
+    assert!(part(PartId::Bottleneck).contains("<code>decode</code> 7 at a time"));
+    assert!(
+        part(PartId::Stages).contains("bottleneck") && part(PartId::Stages).contains("44.6 ms")
+    );
+    assert!(part(PartId::Queues).contains("0.6 of 16"));
+    assert!(part(PartId::Gpus).contains("1.7 of 7 engines"));
 }
 
 #[test]
 fn ranks_are_shown_side_by_side() {
-    let watched = watched(4, 60);
-    let page = watched.page();
+    let state = state(4, 60);
+    let page = state.page();
     let ranks = &page
         .parts
         .iter()
-        .find(|part| part.id == "ranks")
+        .find(|part| part.id == PartId::Ranks)
         .unwrap()
         .html;
     assert!(ranks.contains("Rank 3, because of its data"), "{ranks}");
     assert_eq!(page.ranks.len(), 4);
-    let summary = watched.summary().unwrap();
+    let summary = state.summary().unwrap();
     let RecordBody::Summary(summary) = summary.body else {
         panic!("no summary")
     };
@@ -60,16 +63,16 @@ fn ranks_are_shown_side_by_side() {
 
 #[test]
 fn an_update_turns_the_previous_page_into_the_current_one() {
-    let mut watched = watched(2, 465);
-    let mut shown = watched.page();
+    let mut state = state(2, 465);
+    let mut shown = state.page();
     for second in 466..490 {
         for rank in 0..2 {
             let body = RecordBody::Tick(hour::tick(rank, second));
             let mut record = hour::records(rank, 0).remove(0);
             record.body = body;
-            watched.take(rank, record);
+            state.add_record(rank, record);
         }
-        let now = watched.page();
+        let now = state.page();
         let update = now.since(&shown).unwrap();
         for part in update.parts {
             let place = shown
@@ -98,12 +101,12 @@ fn an_update_turns_the_previous_page_into_the_current_one() {
 
 #[test]
 fn the_update_after_one_second_is_small() {
-    let mut watched = watched(1, 400);
-    let before = watched.page();
+    let mut state = state(1, 400);
+    let before = state.page();
     let mut record = hour::records(0, 0).remove(0);
     record.body = RecordBody::Tick(hour::tick(0, 401));
-    watched.take(0, record);
-    let update = watched.page().since(&before).unwrap();
+    state.add_record(0, record);
+    let update = state.page().since(&before).unwrap();
     let json = serde_json::to_string(&update).unwrap();
     assert!(json.len() < 8 << 10, "{} bytes", json.len());
 }
@@ -117,7 +120,7 @@ fn a_run_without_a_record_has_a_page_too() {
 #[test]
 fn a_stage_called_like_markup_changes_nothing() {
     let name = "</script><script>alert(1)</script><img src=x onerror=alert(2)>";
-    let mut watched = PageState::new(name.as_ref());
+    let mut state = PageState::new(name.as_ref());
     for mut record in hour::records(0, 30) {
         match &mut record.body {
             RecordBody::Summary(summary) => {
@@ -129,19 +132,19 @@ fn a_stage_called_like_markup_changes_nothing() {
             RecordBody::Tick(tick) => tick.queues[0].name = name.into(),
             _ => {}
         }
-        watched.take(0, record);
+        state.add_record(0, record);
     }
-    for document in [watched.page().file(), watched.page().served()] {
+    for document in [state.page().file(), state.page().served()] {
         assert!(!document.contains("<img"), "markup from outside");
         assert!(!document.contains("<script>alert"), "a script from outside");
     }
     // The data, the style and the three scripts of the page itself.
-    assert_eq!(watched.page().file().matches("</script").count(), 4);
+    assert_eq!(state.page().file().matches("</script").count(), 4);
 }
 
 #[test]
 fn a_file_loads_no_other_resource() {
-    let file = watched(2, 30).page().file();
+    let file = state(2, 30).page().file();
     for fetches in ["src=", "@import", "url(", "<link rel=\"stylesheet\""] {
         assert!(!file.contains(fetches), "{fetches}");
     }
