@@ -107,11 +107,11 @@ impl Catalog {
         catalog.add(process::NAME, process::READS, process::Process::new());
         #[cfg(feature = "host")]
         {
-            use host::{control_group, pressure};
+            use host::{cgroup_source, pressure};
             catalog.add(host::NAME, host::READS, host::Host::new());
             catalog.add(pressure::NAME, pressure::READS, host::Pressure::new());
             let group = host::ControlGroup::new();
-            catalog.add(control_group::NAME, control_group::READS, group);
+            catalog.add(cgroup_source::NAME, cgroup_source::READS, group);
         }
         #[cfg(feature = "tree")]
         {

@@ -66,7 +66,7 @@ impl PythonStacks {
             let number = i32::try_from(pid).unwrap_or(i32::MAX);
             match PythonSpy::new(number, &self.config) {
                 Ok(spy) => {
-                    let memory = InterpreterMemory::of(pid);
+                    let memory = InterpreterMemory::read(pid);
                     *process = Process::Attached(Box::new(Attached { spy, memory }));
                 }
                 Err(error) if *attempts >= ATTEMPTS => {

@@ -31,7 +31,7 @@ fn machine<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> TempDir {
 type Answer = (Option<f64>, Option<f64>, Option<String>);
 
 fn answer(root: &TempDir) -> Answer {
-    let readings = tick(&mut Host::at(root).unwrap()).unwrap();
+    let readings = tick(&mut Host::with_root(root).unwrap()).unwrap();
     let described = describe_at(root);
     let quota = readings.get("headspace.host.cpu.quota").copied();
     assert_eq!(described.cores_quota, quota);
@@ -259,7 +259,7 @@ fn a_mount_that_another_covers_is_passed_over() {
 }
 
 #[test]
-fn a_group_that_cannot_be_seen_leaves_quota_and_usable_unknown() {
+fn an_invisible_group_leaves_quota_and_usable_cores_unknown() {
     let limit = [
         ("sys/fs/cgroup/cgroup.procs", "1\n"),
         ("sys/fs/cgroup/cpu.max", "100000 100000\n"),
@@ -310,7 +310,7 @@ fn an_invalid_limit_of_any_ancestor_leaves_quota_and_usable_cores_unknown() {
 }
 
 #[test]
-fn a_kernel_without_control_groups_limits_nothing() {
+fn a_kernel_without_control_groups_has_no_limit() {
     assert_eq!(answer(&machine([])), (None, Some(4.0), None));
 }
 
@@ -324,7 +324,7 @@ fn a_changed_limit_and_a_moved_process_show_at_the_next_tick() {
         ("sys/fs/cgroup/b/cgroup.procs", "\n"),
         ("sys/fs/cgroup/b/cpu.max", "300000 100000\n"),
     ]);
-    let mut host = Host::at(&root).unwrap();
+    let mut host = Host::with_root(&root).unwrap();
     let mut quota = || {
         tick(&mut host)
             .unwrap()

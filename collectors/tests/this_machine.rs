@@ -143,7 +143,7 @@ fn bytes_read_by_call_are_counted_as_requested() {
 }
 
 #[test]
-fn totals_never_go_back_while_threads_come_and_go() {
+fn totals_never_decrease_while_threads_start_and_end() {
     let mut source = Process::new().unwrap();
     let mut before = tick(&mut source).unwrap();
     for _ in 0..200 {

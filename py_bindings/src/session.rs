@@ -15,7 +15,7 @@ use headspace_agent::runtime::Agent;
 use headspace_agent::wording::verdict::Verdict;
 use headspace_collectors::workers::Marker;
 use headspace_exporters::encode::verdict_text::verdict_text;
-use headspace_exporters::transport::scalars::Fetch;
+use headspace_exporters::transport::tracker_scalars::TrackerQueue;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
@@ -35,7 +35,7 @@ pub(crate) struct Session {
     /// The file by which its workers find it, removed at its end.
     marker: Option<Marker>,
     /// The numbers for each integration.
-    scalars: Vec<Fetch>,
+    scalars: Vec<TrackerQueue>,
 }
 
 impl Session {
@@ -169,7 +169,10 @@ impl Session {
     fn scalars(&self, place: usize) -> Vec<Moment> {
         // In a forked child, a thread of the parent may hold the lock for ever.
         let fetch = self.scalars.get(place).filter(|_| self.agent.is_here());
-        let scalars = fetch.map(Fetch::fetch).unwrap_or_default().into_iter();
+        let scalars = fetch
+            .map(TrackerQueue::fetch)
+            .unwrap_or_default()
+            .into_iter();
         scalars
             .map(|scalars| {
                 let scalars = Arc::unwrap_or_clone(scalars);

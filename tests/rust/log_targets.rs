@@ -67,7 +67,7 @@ impl Exporter for Gone {
 struct Unreachable;
 
 impl State for Unreachable {
-    fn take(&mut self, _: &Record) {}
+    fn add_record(&mut self, _: &Record) {}
 }
 
 impl Deliver<Self> for Unreachable {

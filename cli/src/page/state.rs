@@ -100,7 +100,7 @@ impl PageState {
             if let RecordBody::Summary(summary) = &record.body {
                 rank.series.add_summary(summary);
             }
-            rank.run.take(record);
+            rank.run.add_record(record);
         }
     }
 

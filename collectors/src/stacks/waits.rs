@@ -14,7 +14,7 @@ pub(super) struct InterpreterMemory(Vec<Range<u64>>);
 
 impl InterpreterMemory {
     /// Reads the memory map of the process. Without it, the interpreter lock counts as any other lock.
-    pub(super) fn of(pid: u32) -> Self {
+    pub(super) fn read(pid: u32) -> Self {
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
         Self(static_variables(&maps))
     }

@@ -80,8 +80,8 @@ pub(super) struct Scanner {
 }
 
 impl Scanner {
-    pub(super) fn at(root: &Path) -> Result<Self, CollectError> {
-        let mut walker = Walker::at(root);
+    pub(super) fn with_root(root: &Path) -> Result<Self, CollectError> {
+        let mut walker = Walker::with_root(root);
         walker
             .own()
             .map_err(|error| procfs::no_proc(root, &error))?;

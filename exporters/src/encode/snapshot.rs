@@ -24,7 +24,7 @@ pub type Attribute = (Cow<'static, str>, String);
 
 /// The process that wrote the records.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Who {
+pub struct RankProcess {
     /// The run folder's name; equal for all ranks of a run.
     pub run_id: String,
     /// The rank.
@@ -33,9 +33,9 @@ pub struct Who {
     pub pid: u32,
 }
 
-impl Who {
+impl RankProcess {
     /// The process that wrote a record.
-    pub fn of(record: &Record) -> Self {
+    pub fn from_record(record: &Record) -> Self {
         Self {
             run_id: record.run_id.clone(),
             rank: record.rank,
@@ -92,7 +92,7 @@ struct Series {
 /// The state of the run so far. Records must be added in the order of their creation.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
-    who: Who,
+    process: RankProcess,
     run: Option<Box<RunRecord>>,
     gpus: HashMap<u32, GpuRecord>,
     began_unix_nano: u64,
@@ -114,10 +114,10 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Adds a record.
-    pub fn take(&mut self, record: &Record) {
+    pub fn add_record(&mut self, record: &Record) {
         if self.began_unix_nano == 0 {
             self.began_unix_nano = record.time_unix_nano;
-            self.who = Who::of(record);
+            self.process = RankProcess::from_record(record);
         }
         self.at_unix_nano = self.at_unix_nano.max(record.time_unix_nano);
         if let RecordBody::Tick(tick) = &record.body
@@ -131,19 +131,19 @@ impl Snapshot {
             self.began_unix_nano = self.began_unix_nano.min(began);
         }
         match &record.body {
-            RecordBody::Run(run) => self.take_run(run),
-            RecordBody::Tick(tick) => self.take_tick(tick),
-            RecordBody::Epoch(epoch) => self.take_epoch(epoch),
-            RecordBody::Notice(notice) => self.take_notice(notice),
-            RecordBody::Summary(summary) => self.take_summary(summary),
+            RecordBody::Run(run) => self.add_run(run),
+            RecordBody::Tick(tick) => self.add_tick(tick),
+            RecordBody::Epoch(epoch) => self.add_epoch(epoch),
+            RecordBody::Notice(notice) => self.add_notice(notice),
+            RecordBody::Summary(summary) => self.add_summary(summary),
             // The summary repeats the probe's results. Scrapers read numbers, not stacks.
             RecordBody::Probe(_) | RecordBody::Stacks(_) => {}
         }
     }
 
     /// The process that wrote the records.
-    pub fn who(&self) -> &Who {
-        &self.who
+    pub fn process(&self) -> &RankProcess {
+        &self.process
     }
 
     /// The `run` record, if it was added.

@@ -37,7 +37,7 @@ pub const DELIVERY: &str = "headspace_exporters::delivery";
 /// The state that a destination builds from the records.
 pub trait State: Send + 'static {
     /// Updates the state with a record.
-    fn take(&mut self, record: &Record);
+    fn add_record(&mut self, record: &Record);
 
     /// What the state has lost so far. Deliveries that were given up are not counted here.
     fn lost(&self) -> Lost {
@@ -213,7 +213,7 @@ impl<S: State> Exporter for BackgroundExporter<S> {
         {
             let mut state = self.inner.state.lock();
             for record in records {
-                state.take(record);
+                state.add_record(record);
             }
         }
         let mut status = self.inner.status();

@@ -39,7 +39,7 @@ use crate::encode::json_lines;
 pub enum PipeError {
     /// Another file is at the path.
     #[error("`{path}` is {found} (name a path that is free, or {way_out})")]
-    Taken {
+    InUse {
         /// The path.
         path: String,
         /// The type of that file.
@@ -65,8 +65,8 @@ impl PipeError {
         }
     }
 
-    fn taken(path: &Path, found: impl Into<String>, way_out: &'static str) -> Self {
-        Self::Taken {
+    fn path_in_use(path: &Path, found: impl Into<String>, way_out: &'static str) -> Self {
+        Self::InUse {
             path: path.display().to_string(),
             found: found.into(),
             way_out,

@@ -21,10 +21,10 @@ use headspace_collectors::catalog::{Catalog, Entry, Settings, source_record};
 use headspace_collectors::stacks::PythonStacks;
 use headspace_collectors::workers::{FoundWorkers, Marker};
 use headspace_collectors::{host, process};
-use headspace_exporters::catalog::{Destination, DestinationError, Options, Place};
+use headspace_exporters::catalog::{Destination, DestinationError, Options, ProcessRank};
 use headspace_exporters::run_folder;
 use headspace_exporters::transport::file::{FileExporter, FileLimits};
-use headspace_exporters::transport::scalars::{Fetch, ScalarExporter};
+use headspace_exporters::transport::tracker_scalars::{ScalarExporter, TrackerQueue};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -141,8 +141,8 @@ impl Configuration {
 
 impl Checked {
     /// The numbers for each integration.
-    pub(crate) fn scalar_fetches(&self) -> Vec<Fetch> {
-        (self.scalars.as_ref()).map_or_else(Vec::new, ScalarExporter::fetches)
+    pub(crate) fn scalar_fetches(&self) -> Vec<TrackerQueue> {
+        (self.scalars.as_ref()).map_or_else(Vec::new, ScalarExporter::queues)
     }
 
     /// Starts the agent. Returns it and the run folder.
@@ -153,7 +153,7 @@ impl Checked {
     /// cannot create a thread.
     pub(crate) fn start(self, surroundings: Surroundings) -> PyResult<(Agent, PathBuf)> {
         let given = self.given;
-        let place = Place {
+        let place = ProcessRank {
             rank: given.rank,
             local_rank: given.local_rank,
             world_size: given.world_size,
@@ -295,7 +295,7 @@ fn print_notices(quiet: bool) -> PrintNotice {
 }
 
 /// Opens the destinations. The notices name those that are left out.
-fn open(wanted: Vec<Wanted>, place: &Place) -> PyResult<(Exporters, Vec<Notice>)> {
+fn open(wanted: Vec<Wanted>, place: &ProcessRank) -> PyResult<(Exporters, Vec<Notice>)> {
     let (mut exporters, mut notices) = (Vec::new(), Vec::new());
     for (destination, must) in wanted {
         match destination.and_then(|destination| destination.open(place)) {

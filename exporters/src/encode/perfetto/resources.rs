@@ -33,7 +33,7 @@ impl Resources {
             self.stage(stage, process, (from, until), to);
         }
         for queue in &tick.queues {
-            take_queue(queue, process, until, to);
+            add_queue(queue, process, until, to);
         }
         for (key, value) in tick.known_readings() {
             self.reading(&key, value, process, until, to);
@@ -96,7 +96,7 @@ impl Resources {
     }
 }
 
-fn take_queue(queue: &QueueTick, process: Track, until: u64, to: &mut Writer) {
+fn add_queue(queue: &QueueTick, process: Track, until: u64, to: &mut Writer) {
     let name = name_with_worker(&queue.name, queue.worker.as_deref());
     let group = to.below(process, "queues");
     let from = until.saturating_sub(nanos(queue.sampled_ms));

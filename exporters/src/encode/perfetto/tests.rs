@@ -17,7 +17,7 @@ const S: u64 = 1_000_000_000;
 
 fn written(records: &[Record]) -> Trace {
     let mut trace = PerfettoTrace::default();
-    let mut bytes: Vec<u8> = records.iter().flat_map(|r| trace.take(r)).collect();
+    let mut bytes: Vec<u8> = records.iter().flat_map(|r| trace.add_record(r)).collect();
     bytes.extend(trace.finish());
     Trace::decode(&bytes[..]).unwrap()
 }

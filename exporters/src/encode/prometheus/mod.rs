@@ -77,13 +77,13 @@ pub fn encode<'a>(snapshots: impl IntoIterator<Item = &'a Snapshot>, form: Form)
     let mut families = BTreeMap::<&str, Vec<(String, Point<'a>)>>::new();
     let mut targets = Vec::new();
     for snapshot in snapshots {
-        let who = snapshot.who();
-        if who.run_id.is_empty() {
+        let process = snapshot.process();
+        if process.run_id.is_empty() {
             // This snapshot has no records yet.
             continue;
         }
-        let rank = who.rank.to_string();
-        let of = [("run", who.run_id.as_str()), ("rank", rank.as_str())];
+        let rank = process.rank.to_string();
+        let of = [("run", process.run_id.as_str()), ("rank", rank.as_str())];
         let about = target::labels(snapshot);
         let about = about.iter().map(|(name, value)| (*name, value.as_str()));
         targets.push(write::labels(of.into_iter().chain(about)));

@@ -6,7 +6,7 @@ use headspace_agent::model::record::{NoticeRecord, RunRecord, Severity, SummaryR
 use super::{Snapshot, named};
 
 impl Snapshot {
-    pub(super) fn take_run(&mut self, run: &RunRecord) {
+    pub(super) fn add_run(&mut self, run: &RunRecord) {
         self.gpus = run
             .gpus
             .iter()
@@ -15,7 +15,7 @@ impl Snapshot {
         self.run = Some(Box::new(run.clone()));
     }
 
-    pub(super) fn take_notice(&mut self, notice: &NoticeRecord) {
+    pub(super) fn add_notice(&mut self, notice: &NoticeRecord) {
         let severity = match notice.severity {
             Severity::Info => "info",
             Severity::Warning => "warning",
@@ -24,7 +24,7 @@ impl Snapshot {
     }
 
     /// Removes the values that the summary does not contain or no longer contains.
-    pub(super) fn take_summary(&mut self, summary: &SummaryRecord) {
+    pub(super) fn add_summary(&mut self, summary: &SummaryRecord) {
         let (ms, pct) = (1e-3, 1e-2);
         self.replace(
             &metric::RUN_HEADSPACE_BOUND,

@@ -192,7 +192,7 @@ impl Merging {
                 ended = true;
                 break;
             };
-            if let Some(record) = self.compactor.push(record) {
+            if let Some(record) = self.compactor.add_record(record) {
                 json_lines::encode(&record, &mut lines)?;
             }
         }
