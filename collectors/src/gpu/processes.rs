@@ -9,10 +9,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use headspace_agent::model::Reading;
 use headspace_agent::model::metric::{self, Metric};
 use headspace_agent::model::reading::Attributes;
 use headspace_agent::model::record::GpuRule;
+use headspace_agent::model::{Reading, attributes};
 use headspace_agent::port::{CollectError, Collector, Pace};
 use headspace_agent::sampling::RankGpu;
 use nvml_wrapper::Device as Handle;
@@ -69,7 +69,7 @@ struct Watched {
 type Split = [f64; 2];
 
 /// The attributes of a [`Split`].
-const OWNERS: [Attributes; 2] = [&[("owner", "own")], &[("owner", "others")]];
+const OWNERS: [Attributes; 2] = [attributes::OWNER_OWN, attributes::OWNER_OTHERS];
 
 impl Processes {
     /// Watches the devices whose processes the driver can list.

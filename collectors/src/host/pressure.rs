@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use headspace_agent::model::metric;
 use headspace_agent::model::reading::Attributes;
-use headspace_agent::model::{Reading, Scope};
+use headspace_agent::model::{Reading, Scope, attributes};
 use headspace_agent::port::{CollectError, Collector};
 
 use super::cgroup::{Controller, Groups, Version};
@@ -28,21 +28,21 @@ const RESOURCES: [(&str, [Attributes; 2]); 3] = [
     (
         "cpu",
         [
-            &[("resource", "cpu"), ("stalled", "some")],
+            attributes::STALLED_CPU,
             &[("resource", "cpu"), ("stalled", "full")],
         ],
     ),
     (
         "io",
         [
-            &[("resource", "io"), ("stalled", "some")],
+            attributes::STALLED_IO,
             &[("resource", "io"), ("stalled", "full")],
         ],
     ),
     (
         "memory",
         [
-            &[("resource", "memory"), ("stalled", "some")],
+            attributes::STALLED_MEMORY,
             &[("resource", "memory"), ("stalled", "full")],
         ],
     ),

@@ -112,7 +112,7 @@ enum Event {
     Fork(prop::sample::Index),
     Work(prop::sample::Index, u64),
     End(prop::sample::Index),
-    Look,
+    Scan,
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {

@@ -15,7 +15,7 @@ mod tracks;
 use std::collections::{BTreeMap, HashSet};
 
 use headspace_agent::model::record::{
-    LoopTick, NoticeRecord, RunRecord, Severity, StacksRecord, SummaryRecord, TickRecord,
+    LoopTick, NoticeRecord, RunRecord, StacksRecord, SummaryRecord, TickRecord,
 };
 use headspace_agent::model::{Record, RecordBody};
 
@@ -174,14 +174,10 @@ impl Process {
     }
 
     fn notice(&self, notice: &NoticeRecord, at: u64, to: &mut Writer) {
-        let severity = match notice.severity {
-            Severity::Info => "info",
-            Severity::Warning => "warning",
-        };
         let track = to.below(self.track, "notices");
         let notes = vec![
             ("text", Value::Text(notice.text.clone())),
-            ("severity", Value::Text(severity.to_owned())),
+            ("severity", Value::Text(notice.severity.as_str().to_owned())),
         ];
         to.instant(track, at, &notice.code, notes);
     }
@@ -233,10 +229,7 @@ fn concluded(summary: &SummaryRecord) -> Notes {
         ("compute ms", summary.compute_ms),
         ("floor ms", summary.floor_step_ms),
         ("headspace %", summary.headspace_pct),
-        (
-            "less waiting saves at most %",
-            summary.headspace_upper_bound_pct,
-        ),
+        ("headspace upper bound %", summary.headspace_upper_bound_pct),
         ("samples per s", summary.throughput_samples_per_s),
         ("data readiness %", summary.data_readiness_pct),
     ];

@@ -14,6 +14,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
+use headspace_agent::model::Scope;
 use headspace_agent::model::metric::{self, Metric, MetricKind, Since};
 use headspace_agent::model::record::{GpuRecord, Record, RecordBody, RunRecord};
 
@@ -179,7 +180,7 @@ impl Snapshot {
         value: impl Into<Option<f64>>,
     ) {
         if let Some(value) = value.into() {
-            self.read(metric, "", attributes, value);
+            self.read(metric, None, attributes, value);
         }
     }
 
@@ -188,7 +189,7 @@ impl Snapshot {
     fn read(
         &mut self,
         metric: &'static Metric,
-        scope: &str,
+        scope: Option<&Scope>,
         attributes: Vec<Attribute>,
         value: f64,
     ) {
@@ -217,7 +218,7 @@ impl Snapshot {
     }
 
     /// The start of a new series of the metric; `None` for a total with an unknown start.
-    fn known_start(&self, metric: &'static Metric, scope: &str) -> Option<Start> {
+    fn known_start(&self, metric: &'static Metric, scope: Option<&Scope>) -> Option<Start> {
         let at = |unix_nano| Start {
             unix_nano,
             base: 0.0,
@@ -225,7 +226,7 @@ impl Snapshot {
         match (metric.kind, metric.since) {
             (MetricKind::Gauge | MetricKind::Maximum | MetricKind::UpDownCounter, _) => Some(at(0)),
             (_, Since::Run) => Some(at(self.began_unix_nano.max(self.swept_unix_nano))),
-            (_, Since::Process) if matches!(scope, "process" | "tree") => {
+            (_, Since::Process) if matches!(scope, Some(Scope::Process | Scope::Tree)) => {
                 self.run.as_ref()?.process_started_unix_nano.map(at)
             }
             (_, Since::Process | Since::Before) => None,
@@ -277,7 +278,7 @@ impl Snapshot {
             return None;
         }
         let at_s = self.at_s;
-        let start = self.known_start(metric, "").unwrap_or_default();
+        let start = self.known_start(metric, None).unwrap_or_default();
         let series = self.series.entry(key).or_insert_with(|| Series {
             metric,
             value: match metric.kind {

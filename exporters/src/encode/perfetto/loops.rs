@@ -189,7 +189,7 @@ impl Loop {
                 ("compute ms", Value::Number(window.compute_ms)),
             ];
             let unused = window.unused.clone();
-            notes.extend(unused.map(|why| ("not used because", Value::Text(why))));
+            notes.extend(unused.map(|why| ("reason not used", Value::Text(why))));
             let name = format!("{} window {}", window.phase.name(), window.cycle);
             to.slice(track, from, until, &name, notes);
         }

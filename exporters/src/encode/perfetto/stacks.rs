@@ -6,6 +6,7 @@
 use headspace_agent::model::record::{FrameRecord, LineRecord, StacksRecord};
 use headspace_agent::wording::verdict::place_in_file;
 
+use super::clock::nanos;
 use super::schema::Value;
 use super::tracks::{Notes, Track, Writer};
 use crate::encode::stacks::call_tree::{Call, call_trees};
@@ -77,13 +78,4 @@ impl Graph<'_> {
         }
         notes
     }
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a cast from a float saturates, and makes 0 of NaN"
-)]
-fn nanos(seconds: f64) -> u64 {
-    (1e9 * seconds).round() as u64
 }

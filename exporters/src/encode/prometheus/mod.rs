@@ -43,19 +43,8 @@ pub enum Form {
 impl Form {
     /// The format for a request's `Accept` header: OpenMetrics if its weight is at least that of text.
     pub fn accepted(accept: &str) -> Self {
-        let weight = |wanted: &str| {
-            let of = |range: &str| -> Option<f32> {
-                let mut parts = range.split(';').map(str::trim);
-                if !parts.next()?.eq_ignore_ascii_case(wanted) {
-                    return None;
-                }
-                let q = parts.find_map(|part| part.strip_prefix("q="));
-                Some(q.and_then(|q| q.parse().ok()).unwrap_or(1.0))
-            };
-            accept.split(',').filter_map(of).fold(0.0, f32::max)
-        };
-        let open = weight("application/openmetrics-text");
-        if open > 0.0 && open >= weight("text/plain") {
+        let open = preference_weight(accept, "application/openmetrics-text");
+        if open > 0.0 && open >= preference_weight(accept, "text/plain") {
             Self::OpenMetrics
         } else {
             Self::Text
@@ -69,6 +58,19 @@ impl Form {
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
         }
     }
+}
+
+/// The weight (`q`) of `wanted` in a header such as `Accept` (RFC 9110, section 12.4.2); 0 if it is not listed.
+pub(crate) fn preference_weight(header: &str, wanted: &str) -> f32 {
+    let weight_in = |entry: &str| -> Option<f32> {
+        let mut parts = entry.split(';').map(str::trim);
+        if !parts.next()?.eq_ignore_ascii_case(wanted) {
+            return None;
+        }
+        let q = parts.find_map(|part| part.strip_prefix("q="));
+        Some(q.and_then(|q| q.parse().ok()).unwrap_or(1.0))
+    };
+    header.split(',').filter_map(weight_in).fold(0.0, f32::max)
 }
 
 /// The ranks of one or several runs, as one text.

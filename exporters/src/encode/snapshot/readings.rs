@@ -17,7 +17,7 @@ impl Snapshot {
                 None => (Cow::Owned(name.to_owned()), value.to_owned()),
             }
         }));
-        self.read(metric, key.scope.kind(), attributes, value);
+        self.read(metric, Some(&key.scope), attributes, value);
     }
 
     /// The attributes from the scope: which GPU, disk or thread. For metrics of several scopes, also

@@ -1,7 +1,7 @@
 //! Sets the series of the run as a whole: its environment, its settings and its results.
 
 use headspace_agent::model::metric::{self, Metric};
-use headspace_agent::model::record::{NoticeRecord, RunRecord, Severity, SummaryRecord};
+use headspace_agent::model::record::{NoticeRecord, RunRecord, SummaryRecord};
 
 use super::{Snapshot, named};
 
@@ -16,11 +16,8 @@ impl Snapshot {
     }
 
     pub(super) fn add_notice(&mut self, notice: &NoticeRecord) {
-        let severity = match notice.severity {
-            Severity::Info => "info",
-            Severity::Warning => "warning",
-        };
-        self.add(&metric::RUN_NOTICES, vec![named("severity", severity)], 1.0);
+        let severity = named("severity", notice.severity.as_str());
+        self.add(&metric::RUN_NOTICES, vec![severity], 1.0);
     }
 
     /// Removes the values that the summary does not contain or no longer contains.
