@@ -4,6 +4,10 @@
 
 SPEC is JSON: `layout` (inline, threads, workers, pool or compute), `amounts` (kind of work to amount),
 `steps`, `compute_ms`, `concurrency`. The last line printed is the mean step in milliseconds.
+
+With `alternate`, a kind of work takes half its amount in every second block of steps, and the last line is
+the step of the whole amount and that of the half one. Blocks alternate, so that a slow minute of the machine
+counts for both.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import json
 import os
 import queue
 import socket
+import statistics
 import sys
 import threading
 import time
@@ -31,6 +36,11 @@ DOCUMENT = json.dumps([{"name": str(number), "values": [number] * 4} for number 
 
 SPEC: dict[str, Any] = {}
 LOCAL = threading.local()
+
+BLOCK = 40
+"""Steps until the amount changes, with `alternate`. The first half of each block does not count: batches of the
+block before are still in the queues.
+"""
 
 
 def reply_slowly(server: socket.socket) -> None:
@@ -90,11 +100,24 @@ def work(amounts: dict[str, float]) -> int:
     return total
 
 
-def load(_number: int) -> Any:
+def is_half(number: int) -> bool:
+    """Whether this step takes half of the alternating amount."""
+    return "alternate" in SPEC and number // BLOCK % 2 == 1
+
+
+def amounts(part: str, number: int) -> dict[str, float]:
+    """The work of this step: of the loader (`amounts`) or of the loop (`compute`)."""
+    whole: dict[str, float] = SPEC[part]
+    if is_half(number) and (kind := SPEC["alternate"]) in whole:
+        return whole | {kind: whole[kind] / 2}
+    return whole
+
+
+def load(number: int) -> Any:
     if headspace is not None and SPEC["layout"] != "workers":
         with headspace.stage("load"):
-            return work(SPEC["amounts"])
-    return work(SPEC["amounts"])
+            return work(amounts("amounts", number))
+    return work(amounts("amounts", number))
 
 
 class Items:
@@ -118,15 +141,15 @@ def batches() -> Iterator[Any]:
     elif layout == "threads":
         with ThreadPoolExecutor(count) as pool:
             ahead = deque(pool.submit(load, number) for number in range(2 * count))
-            while True:
+            for number in range(2 * count, 1_000_000):
                 yield ahead.popleft().result()
-                ahead.append(pool.submit(load, 0))
+                ahead.append(pool.submit(load, number))
     else:
         with get_context("fork").Pool(count, remember, (SPEC,)) as pool:
             ahead = deque(pool.apply_async(load, (number,)) for number in range(2 * count))
-            while True:
+            for number in range(2 * count, 1_000_000):
                 yield ahead.popleft().get()
-                ahead.append(pool.apply_async(load, (0,)))
+                ahead.append(pool.apply_async(load, (number,)))
 
 
 def loader() -> Any:
@@ -139,20 +162,31 @@ def loader() -> Any:
 
 def main() -> None:
     remember(json.loads(sys.argv[1]))
-    compute = SPEC.get("compute") or {"sleep": SPEC["compute_ms"]}
+    SPEC.setdefault("compute", {"sleep": SPEC["compute_ms"]})
     source = headspace.wrap(loader()) if headspace is not None else loader()
-    begun, steps, warm_up = 0.0, SPEC["steps"], SPEC["steps"] // 5
+    steps, warm_up = SPEC["steps"], SPEC["steps"] // 5
+    ends = []
     for number, _ in enumerate(source):
-        if number == warm_up:
-            begun = time.perf_counter()
+        ends.append(time.perf_counter())
         if number == steps:
             break
-        work(compute)
-    took = time.perf_counter() - begun
+        work(amounts("compute", number))
     if headspace is not None:
         headspace.stop()
-    print(1e3 * took / (steps - warm_up), flush=True)
+    if "alternate" in SPEC:
+        print(*block_steps(ends), flush=True)
+    else:
+        print(1e3 * (ends[steps] - ends[warm_up]) / (steps - warm_up), flush=True)
     os._exit(0)
+
+
+def block_steps(ends: list[float]) -> tuple[float, float]:
+    """The step of the whole amount and of the half one, in milliseconds: medians over blocks."""
+    means: tuple[list[float], list[float]] = [], []
+    for begin in range(2 * BLOCK, len(ends) - BLOCK, BLOCK):
+        counted = ends[begin + BLOCK] - ends[begin + BLOCK // 2]
+        means[is_half(begin)].append(1e3 * counted / (BLOCK - BLOCK // 2))
+    return statistics.median(means[False]), statistics.median(means[True])
 
 
 if __name__ == "__main__":

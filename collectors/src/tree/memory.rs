@@ -29,10 +29,11 @@ pub const READS: &str =
 /// Minimum interval between two readings.
 const PACE: Duration = Duration::from_secs(30);
 
-/// The pause after a reading, as a multiple of the CPU time of the reading. For a torch trainer with
-/// two workers a reading takes 17 ms. With 1/1000 of a core, the limit of other sources, this source
-/// alone used 0.08 % of a core. The limit for all of headspace is 0.1 %. Memory does not change that
-/// fast.
+/// The pause after a reading, as a multiple of the CPU time of the reading: 1/5000 (0.02 %) of a core.
+/// Other sources may use 1/1000. For a torch trainer with two workers a reading takes 17 ms, and with that
+/// limit this source used 0.08 % of a core. The benchmark's target for all of the agent's threads together,
+/// without `stacks`, is 0.1 % (`py_bindings/benches/slowdown.py`). Memory changes slowly, so fewer readings
+/// lose little.
 const CPU_REST: u32 = 5_000;
 
 /// Maximum number of attempts to list the members while some of them end.

@@ -3,8 +3,8 @@ use std::collections::HashMap;
 use headspace_agent::model::Distribution;
 use headspace_agent::model::distribution::DistributionRecord;
 use headspace_agent::model::record::{
-    EpochRecord, LineRecord, Phase, Phase::Live, Phase::Replay, ProbeRecord, QueueTick, StageTick,
-    WindowRecord,
+    EpochRecord, LineRecord, Phase, Phase::Live, Phase::Replay, ProbeRecord, QueueTick, Severity,
+    StageTick, WindowRecord,
 };
 use proptest::prelude::*;
 use prost::Message;
