@@ -10,6 +10,7 @@ use std::time::Duration;
 use headspace_agent::model::record::{GpuRecord, SourceRecord, SourceState};
 use headspace_agent::port::{CollectError, Collector, ConsumerThread};
 use headspace_agent::sampling::RankGpu;
+use tracing::debug;
 
 #[cfg(feature = "gpu")]
 use crate::gpu;
@@ -17,6 +18,7 @@ use crate::gpu;
 use crate::host;
 #[cfg(feature = "io")]
 use crate::io;
+use crate::log_target::SOURCE;
 #[cfg(feature = "perf")]
 use crate::perf;
 #[cfg(feature = "process")]
@@ -67,6 +69,10 @@ impl Entry {
         reads: &'static str,
         opened: Result<C, CollectError>,
     ) -> Self {
+        match &opened {
+            Ok(_) => debug!(target: SOURCE, name, "opened"),
+            Err(error) => debug!(target: SOURCE, name, %error, "not available"),
+        }
         Self {
             name,
             reads,

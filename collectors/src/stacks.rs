@@ -14,8 +14,10 @@ use headspace_agent::port::thread::ThreadId;
 use headspace_agent::port::{CollectError, StackReader};
 use py_spy::config::{Config, LockingStrategy};
 use py_spy::{PythonSpy, StackTrace};
+use tracing::debug;
 
 use self::waits::InterpreterMemory;
+use crate::log_target::STACKS;
 
 /// Attempts to attach to a process: a worker needs some time until its interpreter runs.
 const ATTEMPTS: u32 = 12;
@@ -66,15 +68,19 @@ impl PythonStacks {
             let number = i32::try_from(pid).unwrap_or(i32::MAX);
             match PythonSpy::new(number, &self.config) {
                 Ok(spy) => {
+                    debug!(target: STACKS, pid, attempts, "attached");
                     let memory = InterpreterMemory::read(pid);
                     *process = Process::Attached(Box::new(Attached { spy, memory }));
                 }
-                Err(error) if *attempts >= ATTEMPTS => {
-                    return Err(CollectError::unsupported(join(
-                        error.chain().map(ToString::to_string),
-                    )));
+                Err(error) => {
+                    debug!(target: STACKS, pid, attempts, %error, "not attached");
+                    return Err(if *attempts < ATTEMPTS {
+                        CollectError::Transient(error.to_string())
+                    } else {
+                        let causes = error.chain().map(ToString::to_string);
+                        CollectError::unsupported(join_causes(causes))
+                    });
                 }
-                Err(error) => return Err(CollectError::Transient(error.to_string())),
             }
         }
         match process {
@@ -154,7 +160,7 @@ impl StackReader for PythonStacks {
 }
 
 /// The message of an error and those of its causes, without repetitions.
-fn join(causes: impl Iterator<Item = String>) -> String {
+fn join_causes(causes: impl Iterator<Item = String>) -> String {
     let mut text = String::new();
     for cause in causes {
         if !text.contains(&cause) {

@@ -10,9 +10,11 @@ use std::sync::atomic::Ordering;
 use headspace_agent::recording::stage::{Worker, WorkerState, Workers};
 use rustix::param::clock_ticks_per_second;
 use rustix::process::geteuid;
+use tracing::debug;
 
 use super::layout::{File, PROOF, SIZE, is_proof};
 use super::{Identity, Marker, mapping};
+use crate::log_target::WORKERS;
 
 /// Number of workers whose state is read per poll; the others follow in the next polls. Reading one
 /// takes about 10 µs.
@@ -64,6 +66,7 @@ impl FoundWorkers {
                 continue;
             };
             if let Ok(file) = self.open(&entry.path(), identity) {
+                debug!(target: WORKERS, pid = identity.pid, "found");
                 let worker = WorkerEntry {
                     identity,
                     file,
@@ -187,6 +190,7 @@ impl Workers for FoundWorkers {
             } else {
                 WorkerState::Lost
             };
+            debug!(target: WORKERS, pid = worker.identity.pid, label, ?state, "ended");
             reports.push(report(&worker, label, state));
             self.ended.push(worker.file);
         }

@@ -16,6 +16,8 @@ use headspace_agent::port::clock::ThreadTime;
 use headspace_agent::port::{ExportError, Exporter, Lost};
 use headspace_agent::runtime::fork::Owner;
 
+use crate::log_target::DELIVERY;
+
 /// How long the end of the process waits for the last delivery.
 const LAST_DELIVERY: Duration = Duration::from_millis(1200);
 
@@ -30,9 +32,6 @@ const LONGEST_RETRY: Duration = Duration::from_secs(300);
 
 /// Stack size of the thread, in bytes: TLS and HTTP/2 need more than the agent's own threads.
 const STACK: usize = 2 << 20;
-
-/// Target of the delivery log (docs/commands.md).
-pub const DELIVERY: &str = "headspace_exporters::delivery";
 
 /// The state that a destination builds from the records.
 pub trait State: Send + 'static {

@@ -9,12 +9,14 @@ use hyper::header::{
     HeaderValue, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use tracing::debug;
 
 use super::super::gzip;
 use super::super::host_header::ServedNames;
 use super::Shared;
 use crate::encode::prometheus::{self, Form, preference_weight};
 use crate::encode::snapshot::Snapshot;
+use crate::log_target::PROMETHEUS;
 
 /// The body for a request to any other path.
 const WHERE: &str = "headspace: metrics for Prometheus are at /metrics\n";
@@ -32,6 +34,13 @@ pub(super) struct Answered {
 impl Answered {
     /// The response to a request: the metrics, or an error.
     pub(super) fn to<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
+        let answer = self.choose(request);
+        let (method, path, status) = (request.method(), request.uri().path(), answer.status());
+        debug!(target: PROMETHEUS, %method, path, status = status.as_u16(), "answered");
+        answer
+    }
+
+    fn choose<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
             let headers = answer.headers_mut();
