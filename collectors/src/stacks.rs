@@ -16,7 +16,7 @@ use py_spy::config::{Config, LockingStrategy};
 use py_spy::{PythonSpy, StackTrace};
 use tracing::debug;
 
-use self::waits::InterpreterMemory;
+use self::waits::InterpreterStatics;
 use crate::log_target::STACKS;
 
 /// Attempts to attach to a process: a worker needs some time until its interpreter runs.
@@ -25,9 +25,10 @@ const ATTEMPTS: u32 = 12;
 /// Maximum depth of a stack that is kept.
 const MAX_DEPTH: usize = 64;
 
+/// A process whose memory is read.
 struct Attached {
     spy: PythonSpy,
-    memory: InterpreterMemory,
+    statics: InterpreterStatics,
 }
 
 /// Reads the stacks of Python processes.
@@ -36,7 +37,9 @@ pub struct PythonStacks {
     /// Folders of the standard library and of installed packages.
     libraries: Vec<String>,
     processes: HashMap<u32, Process>,
+    /// Shared file names, and whether the file is the user's own.
     files: HashMap<String, (Arc<str>, bool)>,
+    /// Shared names of functions.
     functions: HashMap<String, Arc<str>>,
 }
 
@@ -69,8 +72,8 @@ impl PythonStacks {
             match PythonSpy::new(number, &self.config) {
                 Ok(spy) => {
                     debug!(target: STACKS, pid, attempts, "attached");
-                    let memory = InterpreterMemory::read(pid);
-                    *process = Process::Attached(Box::new(Attached { spy, memory }));
+                    let statics = InterpreterStatics::read(pid);
+                    *process = Process::Attached(Box::new(Attached { spy, statics }));
                 }
                 Err(error) => {
                     debug!(target: STACKS, pid, attempts, %error, "not attached");
@@ -89,10 +92,15 @@ impl PythonStacks {
         }
     }
 
-    fn thread(&mut self, trace: &StackTrace, tid: u32, activity: Activity) -> Option<ThreadStack> {
+    fn thread_stack(
+        &mut self,
+        trace: &StackTrace,
+        tid: u32,
+        activity: Activity,
+    ) -> Option<ThreadStack> {
         let frames: Vec<Frame> = (trace.frames.iter())
             .take(MAX_DEPTH)
-            .map(|frame| self.frame(frame))
+            .map(|frame| self.shared_frame(frame))
             .collect();
         (!frames.is_empty()).then_some(ThreadStack {
             tid,
@@ -102,7 +110,7 @@ impl PythonStacks {
         })
     }
 
-    fn frame(&mut self, frame: &py_spy::Frame) -> Frame {
+    fn shared_frame(&mut self, frame: &py_spy::Frame) -> Frame {
         if !self.files.contains_key(&frame.filename) {
             let is_library = |folder: &String| frame.filename.starts_with(folder.as_str());
             let is_own = !frame.filename.starts_with('<') && !self.libraries.iter().any(is_library);
@@ -135,13 +143,13 @@ impl StackReader for PythonStacks {
         let traces = (attached.spy.get_stack_traces())
             .map_err(|error| CollectError::Transient(error.to_string()))?;
         let wanted = traces.iter().filter_map(|trace| {
-            let known = find(trace, threads);
+            let known = matching_thread(trace, threads);
             let native = trace.os_thread_id.and_then(|tid| u32::try_from(tid).ok());
             let tid = known.map(|thread| thread.tid).or(native)?;
             let activity = match (trace.owns_gil, known) {
                 (true, _) => Activity::Python,
                 (false, Some(_)) => attached
-                    .memory
+                    .statics
                     .activity(pid, tid)
                     .unwrap_or(Activity::Native),
                 (false, None) => return None,
@@ -149,7 +157,7 @@ impl StackReader for PythonStacks {
             Some((trace, tid, activity))
         });
         for (trace, tid, activity) in wanted.collect::<Vec<_>>() {
-            out.extend(self.thread(trace, tid, activity));
+            out.extend(self.thread_stack(trace, tid, activity));
         }
         Ok(())
     }
@@ -173,10 +181,10 @@ fn join_causes(causes: impl Iterator<Item = String>) -> String {
 }
 
 /// The thread of interest that has this stack. Up to Python 3.10 only its handle is known.
-fn find(trace: &StackTrace, threads: &[ThreadId]) -> Option<ThreadId> {
-    let is_it = |thread: &&ThreadId| match trace.os_thread_id {
+fn matching_thread(trace: &StackTrace, threads: &[ThreadId]) -> Option<ThreadId> {
+    let matches = |thread: &&ThreadId| match trace.os_thread_id {
         Some(tid) => tid == u64::from(thread.tid),
         None => trace.thread_id == thread.handle,
     };
-    threads.iter().find(is_it).copied()
+    threads.iter().find(matches).copied()
 }

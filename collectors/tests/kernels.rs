@@ -210,7 +210,7 @@ fn a_root_with_nothing_to_read_is_unsupported_with_the_reason() {
 }
 
 #[test]
-fn files_that_vanish_cost_the_tick_and_come_back() {
+fn missing_files_cost_one_tick_until_they_return() {
     let root = copy_of("linux-6.18");
     let (mut process, mut host) = (
         Process::with_root(&root).unwrap(),

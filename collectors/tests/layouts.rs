@@ -226,7 +226,7 @@ fn v2_without_any_limit_leaves_the_mask() {
 }
 
 #[test]
-fn of_several_mounts_the_one_that_shows_the_most_ancestors_counts() {
+fn the_mount_that_shows_the_most_ancestors_is_used() {
     let mounts = "\
         50 24 0:30 /a/b /mnt/inner rw - cgroup2 cgroup2 rw\n\
         51 24 0:30 /elsewhere /mnt/other rw - cgroup2 cgroup2 rw\n\
@@ -244,7 +244,7 @@ fn of_several_mounts_the_one_that_shows_the_most_ancestors_counts() {
 }
 
 #[test]
-fn a_mount_that_another_covers_is_passed_over() {
+fn a_mount_that_is_covered_by_another_is_skipped() {
     let mounts = "\
         35 24 0:30 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n\
         50 24 0:30 /a /mnt/inner rw - cgroup2 cgroup2 rw\n";
@@ -315,7 +315,7 @@ fn a_kernel_without_control_groups_has_no_limit() {
 }
 
 #[test]
-fn a_changed_limit_and_a_moved_process_show_at_the_next_tick() {
+fn a_changed_limit_and_a_moved_process_take_effect_at_the_next_tick() {
     let root = machine([
         ("proc/self/cgroup", "0::/a\n"),
         ("proc/self/mountinfo", UNIFIED),

@@ -90,7 +90,7 @@ fn the_root_of_the_hierarchy_is_the_machine_and_is_not_reported_twice() {
 }
 
 #[test]
-fn pressure_files_that_go_cost_the_tick_and_come_back() {
+fn missing_pressure_files_cost_one_tick_until_they_return() {
     let root = copy_of("linux-6.18");
     let mut source = Pressure::with_root(&root).unwrap();
     let (folder, moved) = (root.path().join("proc/pressure"), root.path().join("moved"));

@@ -102,7 +102,7 @@ fn resident_memory_grows_by_touched_pages_and_falls_when_they_are_freed() {
 }
 
 #[test]
-fn threads_are_counted_while_they_live() {
+fn threads_are_counted_while_they_run() {
     let before = process()["process.thread.count"];
     let (all_run, all_end) = (Arc::new(Barrier::new(41)), Arc::new(Barrier::new(41)));
     let threads: Vec<_> = (0..40)

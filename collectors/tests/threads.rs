@@ -118,7 +118,7 @@ fn linux_5_15_without_schedstat_reports_only_switches() {
 }
 
 #[test]
-fn a_thread_that_ends_leaves_its_counts_and_one_that_takes_its_number_counts_anew() {
+fn counts_of_an_ended_thread_are_kept_and_a_thread_that_reuses_its_id_starts_at_zero() {
     let root = root([]);
     let thread = |tid: u32, name: &str, voluntary: u64| {
         let status = format!(
@@ -168,7 +168,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_damaged_file_makes_no_total_go_back(
+    fn a_damaged_file_decreases_no_total(
         file in prop::sample::select(&READ[..]),
         cut: prop::sample::Index,
         bytes in prop::option::of(prop::collection::vec(any::<u8>(), 0..200)),

@@ -138,7 +138,7 @@ fn linux_4_18_with_a_worker_below_another_thread_and_a_decoder_below_a_worker() 
 }
 
 #[test]
-fn linux_5_15_without_lists_of_children_finds_them_by_their_parents_and_no_stranger() {
+fn linux_5_15_without_lists_of_children_finds_them_by_their_parents() {
     let readings = tree_of(fixture("linux-5.15-arm64")).unwrap();
 
     assert_eq!(readings[PROCESSES], 3.0);
@@ -334,7 +334,7 @@ fn own_faults() -> f64 {
 }
 
 #[test]
-fn a_storm_of_children_loses_nothing_and_counts_nothing_twice() {
+fn many_short_lived_children_are_each_counted_once() {
     const CHILDREN: u32 = 150;
     let _alone = alone();
     let mut tree = Tree::new().unwrap();

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_choose_and_order() {
+    fn numbers_select_and_order_the_devices() {
         assert_eq!(whole(Some("2"), &four()), [2]);
         assert_eq!(whole(Some("3,0"), &four()), [3, 0]);
         assert_eq!(whole(Some(" 1 , 2 "), &four()), [1, 2]);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_chosen_by_an_empty_list_and_by_words_that_are_no_device() {
+    fn an_empty_list_and_unknown_words_select_no_device() {
         for nothing in [
             "",
             " ",
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_is_chosen_by_its_id_or_by_its_place() {
+    fn a_slice_is_selected_by_its_id_or_its_position() {
         let gpus = [
             cut("GPU-a", &[("MIG-e1", 1, 0), ("MIG-e2", 2, 0)]),
             cut("GPU-b", &[("MIG-f3", 1, 0), ("MIG-f4", 1, 1)]),

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_set_back_leave_it_unknown_but_a_little_less_iowait_does_not() {
+    fn decreased_counters_make_the_share_unknown_except_for_a_small_decrease_of_iowait() {
         let set_back = "cpu0 3 0 2 40 0 0 0 0 0 0\n";
         let jitter = "cpu0 110 0 50 1010 8 0 0 0 0 0\n";
 

@@ -98,7 +98,7 @@ impl Disk {
             buffer: Vec::new(),
         };
         let reason = match procfs::read(&disk.stats, &mut disk.buffer) {
-            Ok([]) => format!("`{}` tells of no devices", disk.stats.display()),
+            Ok([]) => format!("`{}` lists no devices", disk.stats.display()),
             Ok(_) => return Ok(disk),
             Err(error) => procfs::unreadable(&disk.stats, &error),
         };

@@ -100,7 +100,7 @@ mod tests {
         voluntary_ctxt_switches:\t91\nnonvoluntary_ctxt_switches:\t25\n";
 
     #[test]
-    fn a_thread_that_has_never_run_is_not_believed() {
+    fn times_that_are_all_zero_are_rejected() {
         assert_eq!(times(b"0 0 0\n"), None);
         assert_eq!(
             times(b"36025493 23987365 116\n"),

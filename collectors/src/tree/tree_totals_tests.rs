@@ -248,7 +248,7 @@ fn a_worker_that_outlives_its_parent_and_the_tree_stays_counted() {
 }
 
 #[test]
-fn the_accounts_of_a_child_and_its_child_come_up_together() {
+fn a_child_and_a_grandchild_reaped_in_one_scan_are_counted_once() {
     let mut ledger = Ledger::default();
     ledger.update(vec![
         member(1, 0, 5, 0, Some(5)),

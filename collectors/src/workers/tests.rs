@@ -117,7 +117,7 @@ fn the_trainer_reads_the_counts_of_a_worker() {
 }
 
 #[test]
-fn every_slot_of_a_file_has_its_room() {
+fn every_slot_of_a_file_counts() {
     let mut trainer = trainer();
     let slots = trainer.worker(None).slots();
     for number in 0..STAGES {
@@ -355,7 +355,7 @@ fn a_pool_recreated_between_two_polls_reuses_its_names() {
 }
 
 #[test]
-fn a_worker_that_worked_on_while_another_began_has_a_name_of_its_own() {
+fn a_worker_that_was_busy_when_another_started_has_its_own_name() {
     let mut trainer = trainer();
     for (number, started) in [100, 150].into_iter().enumerate() {
         let worker = trainer.worker(Some("pool worker"));

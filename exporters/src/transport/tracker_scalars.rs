@@ -91,8 +91,8 @@ impl Exporter for ScalarExporter {
     fn export(&mut self, records: &[Record]) -> Result<(), ExportError> {
         let scalars = records.iter().filter_map(|r| self.converter.add_record(r));
         let scalars: Vec<_> = scalars.map(Arc::new).collect();
-        for fetch in &self.queues {
-            let mut waiting = fetch.lock();
+        for queue in &self.queues {
+            let mut waiting = queue.lock();
             if waiting.closed {
                 continue;
             }
@@ -106,13 +106,13 @@ impl Exporter for ScalarExporter {
 
     fn lost(&self) -> Lost {
         Lost {
-            lines: self.queues.iter().map(|fetch| fetch.lock().lost).sum(),
+            lines: self.queues.iter().map(|queue| queue.lock().lost).sum(),
             ..Lost::default()
         }
     }
 
     fn cpu_time(&self) -> Duration {
-        self.queues.iter().map(|fetch| fetch.0.cpu.get()).sum()
+        self.queues.iter().map(|queue| queue.0.cpu.get()).sum()
     }
 }
 
@@ -127,17 +127,17 @@ mod tests {
         test_records::record(number, RecordBody::Tick(test_records::tick(number)))
     }
 
-    fn times(fetch: &TrackerQueue) -> Vec<u64> {
-        fetch.fetch().iter().map(|s| s.time_unix_nano).collect()
+    fn times(queue: &TrackerQueue) -> Vec<u64> {
+        queue.fetch().iter().map(|s| s.time_unix_nano).collect()
     }
 
     #[test]
     fn fetch_returns_the_entries_since_the_last_call() {
         let mut exporter = ScalarExporter::new(1);
-        let fetch = exporter.queues().remove(0);
+        let queue = exporter.queues().remove(0);
         exporter.export(&[tick(1), tick(2)]).unwrap();
-        assert_eq!(times(&fetch), [1, 2]);
-        assert!(fetch.fetch().is_empty());
+        assert_eq!(times(&queue), [1, 2]);
+        assert!(queue.fetch().is_empty());
     }
 
     #[test]
@@ -165,21 +165,21 @@ mod tests {
     #[test]
     fn a_closed_queue_keeps_and_counts_nothing() {
         let mut exporter = ScalarExporter::new(1);
-        let fetch = exporter.queues().remove(0);
-        fetch.close();
+        let queue = exporter.queues().remove(0);
+        queue.close();
         for number in 1..=CAPACITY as u64 + 3 {
             exporter.export(&[tick(number)]).unwrap();
         }
         assert_eq!(exporter.lost().lines, 0);
-        assert!(fetch.fetch().is_empty());
+        assert!(queue.fetch().is_empty());
     }
 
     #[test]
     fn the_cpu_time_of_the_fetching_threads_is_reported() {
         let exporter = ScalarExporter::new(2);
-        let work = |fetch: TrackerQueue| move || drop(fetch.fetch());
-        for fetch in exporter.queues() {
-            std::thread::spawn(work(fetch)).join().unwrap();
+        let work = |queue: TrackerQueue| move || drop(queue.fetch());
+        for queue in exporter.queues() {
+            std::thread::spawn(work(queue)).join().unwrap();
         }
         let [one, two] = <[TrackerQueue; 2]>::try_from(exporter.queues()).unwrap();
         assert!(one.0.cpu.get() > Duration::ZERO);
