@@ -100,8 +100,8 @@ impl Run {
         Self::read_path(path, None)
     }
 
-    /// Reads a run as [`read`](Self::read) does, and passes its ticks to `on_event`. This takes about 1.5
-    /// times as long.
+    /// Reads a run as [`read`](Self::read) does, and passes its ticks to `on_event`. This takes about
+    /// twice as long.
     ///
     /// # Errors
     ///
