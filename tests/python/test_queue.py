@@ -264,7 +264,7 @@ def test_callables_say_it_for_anything_else(session: headspace.Session, name: st
     look = first_look(session, name)
 
     assert (round(look["depth"], 2), look["capacity"], look["last"]) == (3, 8, True)
-    with pytest.raises(TypeError, match=r"the depth of a `object` is not known: .* depth="):
+    with pytest.raises(TypeError, match=r"cannot read the depth of a `object`: .* depth="):
         headspace.queue(name, object())
     # Callables are watched to the end; a newer queue of the name takes their place, and goes at once.
     headspace.queue(name, queue.Queue(1))

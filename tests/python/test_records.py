@@ -278,7 +278,7 @@ def test_a_loader_of_another_run_by_the_same_name_leaves_nothing_behind(tmp_path
 
 def test_a_second_session_is_refused_while_one_goes_on(runs: Runs) -> None:
     with headspace.start() as session:
-        with pytest.raises(RuntimeError, match="goes on already"):
+        with pytest.raises(RuntimeError, match="already running"):
             headspace.start()
         assert Path(session.folder) == runs.folder
     with headspace.start() as session:

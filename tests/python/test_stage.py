@@ -436,7 +436,7 @@ def test_methods_of_every_kind_are_bound_as_before(session: headspace.Session, n
 
 @pytest.mark.parametrize("wrong", [int, 5])
 def test_a_stage_around_no_function_is_refused_at_once(wrong: Any) -> None:
-    with pytest.raises(TypeError, match="a stage is around a function"):
+    with pytest.raises(TypeError, match="a stage decorates functions"):
         headspace.stage("refused")(wrong)
 
 

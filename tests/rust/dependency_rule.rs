@@ -144,7 +144,7 @@ const COLLECTOR_MODULES: &[(&str, &[&str])] = &[
     ("gpu", &["procfs", "log_target"]),
     ("workers", &["procfs", "log_target"]),
     ("shared_memory", &[]),
-    ("stacks", &["log_target"]),
+    ("stacks", &["procfs", "log_target"]),
     ("tracing", &[]),
     (
         "catalog",
