@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use headspace_exporters::run_folder::{self, Place, ReadError, runs};
+use headspace_exporters::run_folder::{self, PathKind, ReadError, runs};
 
 /// Why there is no run to report.
 #[derive(Debug, thiserror::Error)]
@@ -38,9 +38,9 @@ type Found<T> = Vec<Result<T, FindError>>;
 /// The runs at `path`, each read by `reader`: the run itself, its one rank, or all runs in a folder,
 /// oldest first. Never empty: a run that cannot be read is an error in the list.
 pub(crate) fn find<T>(path: &Path, reader: Reader<'_, T>) -> Found<T> {
-    let runs = Place::of(path).and_then(|place| match place {
-        Place::File | Place::Run => Ok(vec![path.to_path_buf()]),
-        Place::Base => runs(path),
+    let runs = PathKind::from_path(path).and_then(|kind| match kind {
+        PathKind::File | PathKind::Run => Ok(vec![path.to_path_buf()]),
+        PathKind::Base => runs(path),
     });
     let path = path.to_path_buf();
     match runs {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use headspace_agent::model::record::{GpuRecord, SourceRecord, SourceState};
 use headspace_agent::port::{CollectError, Collector, ConsumerThread};
 use headspace_agent::sampling::RankGpu;
+use tracing::debug;
 
 #[cfg(feature = "gpu")]
 use crate::gpu;
@@ -17,6 +18,7 @@ use crate::gpu;
 use crate::host;
 #[cfg(feature = "io")]
 use crate::io;
+use crate::log_target::SOURCE;
 #[cfg(feature = "perf")]
 use crate::perf;
 #[cfg(feature = "process")]
@@ -67,6 +69,10 @@ impl Entry {
         reads: &'static str,
         opened: Result<C, CollectError>,
     ) -> Self {
+        match &opened {
+            Ok(_) => debug!(target: SOURCE, name, "opened"),
+            Err(error) => debug!(target: SOURCE, name, %error, "not available"),
+        }
         Self {
             name,
             reads,
@@ -107,11 +113,11 @@ impl Catalog {
         catalog.add(process::NAME, process::READS, process::Process::new());
         #[cfg(feature = "host")]
         {
-            use host::{control_group, pressure};
+            use host::{cgroup_source, pressure};
             catalog.add(host::NAME, host::READS, host::Host::new());
             catalog.add(pressure::NAME, pressure::READS, host::Pressure::new());
             let group = host::ControlGroup::new();
-            catalog.add(control_group::NAME, control_group::READS, group);
+            catalog.add(cgroup_source::NAME, cgroup_source::READS, group);
         }
         #[cfg(feature = "tree")]
         {

@@ -35,6 +35,7 @@ pub mod gpu;
 pub mod host;
 #[cfg(feature = "io")]
 pub mod io;
+pub mod log_target;
 #[cfg(feature = "perf")]
 pub mod perf;
 #[cfg(feature = "process")]

@@ -15,9 +15,11 @@ use headspace_agent::port::thread::ThreadId;
 use headspace_agent::port::{CollectError, StackReader};
 use py_spy::config::{Config, LockingStrategy};
 use py_spy::{PythonSpy, StackTrace};
+use tracing::debug;
 
 use self::core_waits::CoreWaits;
-use self::waits::InterpreterMemory;
+use self::waits::InterpreterStatics;
+use crate::log_target::STACKS;
 
 /// Attempts to attach to a process: a worker needs some time until its interpreter runs.
 const ATTEMPTS: u32 = 12;
@@ -28,9 +30,10 @@ const MAX_DEPTH: usize = 64;
 /// Maximum number of names of files and functions that are kept between readings.
 const MAX_NAMES: usize = 16_384;
 
+/// A process whose memory is read.
 struct Attached {
     spy: PythonSpy,
-    memory: InterpreterMemory,
+    statics: InterpreterStatics,
     core_waits: CoreWaits,
 }
 
@@ -40,7 +43,9 @@ pub struct PythonStacks {
     /// Folders of the standard library and of installed packages.
     libraries: Vec<String>,
     processes: HashMap<u32, Process>,
+    /// Shared file names, and whether the file is the user's own.
     files: HashMap<String, (Arc<str>, bool)>,
+    /// Shared names of functions.
     functions: HashMap<String, Arc<str>>,
 }
 
@@ -72,19 +77,22 @@ impl PythonStacks {
             let number = i32::try_from(pid).unwrap_or(i32::MAX);
             match PythonSpy::new(number, &self.config) {
                 Ok(spy) => {
-                    let memory = InterpreterMemory::of(pid);
+                    debug!(target: STACKS, pid, attempts, "attached");
                     *process = Process::Attached(Box::new(Attached {
                         spy,
-                        memory,
+                        statics: InterpreterStatics::read(pid),
                         core_waits: CoreWaits::default(),
                     }));
                 }
-                Err(error) if *attempts >= ATTEMPTS => {
-                    return Err(CollectError::unsupported(join(
-                        error.chain().map(ToString::to_string),
-                    )));
+                Err(error) => {
+                    debug!(target: STACKS, pid, attempts, %error, "not attached");
+                    return Err(if *attempts < ATTEMPTS {
+                        CollectError::Transient(error.to_string())
+                    } else {
+                        let causes = error.chain().map(ToString::to_string);
+                        CollectError::unsupported(join_causes(causes))
+                    });
                 }
-                Err(error) => return Err(CollectError::Transient(error.to_string())),
             }
         }
         match process {
@@ -100,10 +108,10 @@ impl PythonStacks {
             self.functions.clear();
         }
         let frames = trace.frames.iter().take(MAX_DEPTH);
-        frames.map(|frame| self.frame(frame)).collect()
+        frames.map(|frame| self.shared_frame(frame)).collect()
     }
 
-    fn frame(&mut self, frame: &py_spy::Frame) -> Frame {
+    fn shared_frame(&mut self, frame: &py_spy::Frame) -> Frame {
         if !self.files.contains_key(&frame.filename) {
             let is_library = |folder: &String| frame.filename.starts_with(folder.as_str());
             let is_own = !frame.filename.starts_with('<') && !self.libraries.iter().any(is_library);
@@ -136,13 +144,13 @@ impl StackReader for PythonStacks {
         let traces = (attached.spy.get_stack_traces())
             .map_err(|error| CollectError::Transient(error.to_string()))?;
         let wanted = traces.iter().filter_map(|trace| {
-            let known = find(trace, threads);
+            let known = matching_thread(trace, threads);
             let native = trace.os_thread_id.and_then(|tid| u32::try_from(tid).ok());
             let tid = known.map(|thread| thread.tid).or(native)?;
             let activity = match (trace.owns_gil, known) {
                 (true, _) => Activity::Python,
                 (false, Some(_)) => attached
-                    .memory
+                    .statics
                     .activity(pid, tid)
                     .unwrap_or(Activity::Native),
                 (false, None) => return None,
@@ -173,7 +181,7 @@ impl StackReader for PythonStacks {
 }
 
 /// The message of an error and those of its causes, without repetitions.
-fn join(causes: impl Iterator<Item = String>) -> String {
+fn join_causes(causes: impl Iterator<Item = String>) -> String {
     let mut text = String::new();
     for cause in causes {
         if !text.contains(&cause) {
@@ -186,10 +194,10 @@ fn join(causes: impl Iterator<Item = String>) -> String {
 }
 
 /// The thread of interest that has this stack. Up to Python 3.10 only its handle is known.
-fn find(trace: &StackTrace, threads: &[ThreadId]) -> Option<ThreadId> {
-    let is_it = |thread: &&ThreadId| match trace.os_thread_id {
+fn matching_thread(trace: &StackTrace, threads: &[ThreadId]) -> Option<ThreadId> {
+    let matches = |thread: &&ThreadId| match trace.os_thread_id {
         Some(tid) => tid == u64::from(thread.tid),
         None => trace.thread_id == thread.handle,
     };
-    threads.iter().find(is_it).copied()
+    threads.iter().find(matches).copied()
 }

@@ -59,12 +59,12 @@ pub struct StageLayer {
     slots: Slots,
     clock: MonotonicClock,
     /// The slots of known spans, by call site; `None` for spans without room.
-    known: RwLock<HashMap<Identifier, Option<Place>>>,
+    known: RwLock<HashMap<Identifier, Option<NumberedSlot>>>,
 }
 
 /// The slot in which the calls of a stage are counted.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct NumberedSlot {
     slot: &'static StageSlot,
     /// The slot's number plus 1.
     number: u32,
@@ -75,7 +75,7 @@ struct Open {
     /// The layer's address: a thread may see spans of several subscribers.
     layer: usize,
     span: u64,
-    place: Place,
+    stage: NumberedSlot,
     entered: Entered,
     /// How many times the span was entered within itself.
     again: u32,
@@ -124,28 +124,28 @@ impl StageLayer {
         std::ptr::from_ref(self.slots.region()).addr()
     }
 
-    fn place(&self, metadata: &'static Metadata<'static>) -> Option<Place> {
+    fn stage_slot(&self, metadata: &'static Metadata<'static>) -> Option<NumberedSlot> {
         let target = metadata.target();
         if OWN_TARGETS.iter().any(|own| target.starts_with(own)) {
             return None;
         }
         let callsite = metadata.callsite();
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(place) = known.get(&callsite) {
-            return *place;
+        if let Some(stage) = known.get(&callsite) {
+            return *stage;
         }
         drop(known);
         let found = self.slots.stage(metadata.name());
-        let place = found.and_then(|(number, slot)| {
+        let stage = found.and_then(|(number, slot)| {
             let number = u32::try_from(number + 1).ok()?;
-            Some(Place { slot, number })
+            Some(NumberedSlot { slot, number })
         });
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        known.insert(callsite, place);
-        place
+        known.insert(callsite, stage);
+        stage
     }
 
-    fn enter(&self, span: u64, place: Place) {
+    fn enter(&self, span: u64, stage: NumberedSlot) {
         let layer = self.address();
         with_open(|open| {
             let is_same = |open: &&mut Open| (open.layer, open.span) == (layer, span);
@@ -154,13 +154,13 @@ impl StageLayer {
                 return Some(());
             }
             let around = open.iter().rev().find(|open| open.layer == layer);
-            let within = around.map_or(0, |around| around.place.number);
-            place.slot.note_within(place.number, within);
+            let within = around.map_or(0, |around| around.stage.number);
+            stage.slot.note_within(stage.number, within);
             open.push(Open {
                 layer,
                 span,
-                place,
-                entered: place.slot.enter(&self.clock, true),
+                stage,
+                entered: stage.slot.enter(&self.clock, true),
                 again: 0,
                 nested: 0,
             });
@@ -180,7 +180,7 @@ impl StageLayer {
                 return None;
             }
             let left = open.remove(index);
-            let busy = left.place.slot.suspend(&self.clock, left.entered);
+            let busy = left.stage.slot.suspend(&self.clock, left.entered);
             // A span that is left before its inner spans does not contain them.
             if index == open.len()
                 && let Some(around) = open.iter_mut().rev().find(|open| open.layer == layer)
@@ -198,7 +198,7 @@ impl StageLayer {
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for StageLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
-        if self.place(attributes.metadata()).is_some()
+        if self.stage_slot(attributes.metadata()).is_some()
             && let Some(span) = context.span(id)
         {
             span.extensions_mut().replace(Call::default());
@@ -207,9 +207,9 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for StageLayer {
 
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
         if let Some(span) = context.span(id)
-            && let Some(place) = self.place(span.metadata())
+            && let Some(stage) = self.stage_slot(span.metadata())
         {
-            self.enter(id.into_u64(), place);
+            self.enter(id.into_u64(), stage);
         }
     }
 
@@ -231,13 +231,13 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for StageLayer {
         };
         let call = span.extensions_mut().remove::<Call>();
         if let Some(call) = call.filter(|call| call.parts > 0)
-            && let Some(place) = self.place(span.metadata())
+            && let Some(stage) = self.stage_slot(span.metadata())
         {
             let outcome = Outcome {
                 nested: call.nested,
                 ..Outcome::default()
             };
-            place.slot.record(call.busy, outcome);
+            stage.slot.record(call.busy, outcome);
         }
     }
 }

@@ -31,7 +31,7 @@ fn page_size() -> f64 {
 
 #[test]
 fn linux_4_18_with_a_name_of_parentheses_and_spaces() {
-    let readings = tick(&mut Process::at(fixture("linux-4.18")).unwrap()).unwrap();
+    let readings = tick(&mut Process::with_root(fixture("linux-4.18")).unwrap()).unwrap();
 
     let expected = [
         ("process.cpu.time{cpu.mode=user}", 1834.21),
@@ -73,7 +73,7 @@ fn linux_4_18_with_a_name_of_parentheses_and_spaces() {
 
 #[test]
 fn linux_5_15_without_io_accounting_and_with_a_newline_in_the_name() {
-    let readings = tick(&mut Process::at(fixture("linux-5.15-arm64")).unwrap()).unwrap();
+    let readings = tick(&mut Process::with_root(fixture("linux-5.15-arm64")).unwrap()).unwrap();
 
     assert_eq!(readings["process.thread.count"], 17.0);
     assert_eq!(readings["process.cpu.time{cpu.mode=user}"], 61.5);
@@ -130,7 +130,7 @@ fn cores_and_their_utilisation_are_read_on_each_kernel() {
         ("linux-6.18", 2.0, 1.0, None),
     ] {
         let root = copy_of(name);
-        let mut host = Host::at(&root).unwrap();
+        let mut host = Host::with_root(&root).unwrap();
         let later = fs::read(root.path().join("proc/stat.later")).unwrap();
         write(root.path(), "proc/stat", later);
 
@@ -164,7 +164,7 @@ fn the_share_of_the_first_tick_counts_from_the_construction_and_each_from_the_on
         ("proc/self/status", "Cpus_allowed_list:\t0\n"),
         ("proc/stat", core(100, 100).as_str()),
     ]);
-    let mut host = Host::at(&root).unwrap();
+    let mut host = Host::with_root(&root).unwrap();
     let mut share = |busy, idle| {
         write(root.path(), "proc/stat", core(busy, idle));
         tick(&mut host)
@@ -185,9 +185,11 @@ fn the_share_of_the_first_tick_counts_from_the_construction_and_each_from_the_on
 fn a_root_with_nothing_to_read_is_unsupported_with_the_reason() {
     let empty = root([]);
     let reasons = [
-        Process::at(&empty).map(drop).unwrap_err(),
-        Host::at(&empty).map(drop).unwrap_err(),
-        Host::at(empty.path().join("absent")).map(drop).unwrap_err(),
+        Process::with_root(&empty).map(drop).unwrap_err(),
+        Host::with_root(&empty).map(drop).unwrap_err(),
+        Host::with_root(empty.path().join("absent"))
+            .map(drop)
+            .unwrap_err(),
     ];
     for reason in reasons {
         assert!(
@@ -208,9 +210,12 @@ fn a_root_with_nothing_to_read_is_unsupported_with_the_reason() {
 }
 
 #[test]
-fn files_that_vanish_cost_the_tick_and_come_back() {
+fn missing_files_cost_one_tick_until_they_return() {
     let root = copy_of("linux-6.18");
-    let (mut process, mut host) = (Process::at(&root).unwrap(), Host::at(&root).unwrap());
+    let (mut process, mut host) = (
+        Process::with_root(&root).unwrap(),
+        Host::with_root(&root).unwrap(),
+    );
     let (before, moved) = (tick(&mut process).unwrap(), root.path().join("moved"));
 
     for name in ["proc", "sys"] {
@@ -239,8 +244,8 @@ fn files_that_cannot_be_read_are_absent() {
         fs::create_dir(root.path().join(path)).unwrap();
     }
 
-    let process = tick(&mut Process::at(&root).unwrap()).unwrap();
-    let host = tick(&mut Host::at(&root).unwrap()).unwrap();
+    let process = tick(&mut Process::with_root(&root).unwrap()).unwrap();
+    let host = tick(&mut Host::with_root(&root).unwrap()).unwrap();
 
     assert!(
         process
@@ -296,7 +301,7 @@ proptest! {
         bytes in prop::collection::vec(any::<u8>(), 0..300),
     ) {
         let root = copy_of("linux-6.18");
-        let (mut process, mut host) = (Process::at(&root).unwrap(), Host::at(&root).unwrap());
+        let (mut process, mut host) = (Process::with_root(&root).unwrap(), Host::with_root(&root).unwrap());
         write(root.path(), file, bytes);
 
         for readings in [tick(&mut process), tick(&mut host)].into_iter().flatten() {
@@ -308,7 +313,7 @@ proptest! {
 
 /// The readings of both sources, without those of a source that is off.
 fn both(root: &Path) -> BTreeMap<String, f64> {
-    let process = Process::at(root).and_then(|mut source| tick(&mut source));
-    let host = Host::at(root).and_then(|mut source| tick(&mut source));
+    let process = Process::with_root(root).and_then(|mut source| tick(&mut source));
+    let host = Host::with_root(root).and_then(|mut source| tick(&mut source));
     process.into_iter().chain(host).flatten().collect()
 }

@@ -31,7 +31,7 @@ fn machine<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> TempDir {
 type Answer = (Option<f64>, Option<f64>, Option<String>);
 
 fn answer(root: &TempDir) -> Answer {
-    let readings = tick(&mut Host::at(root).unwrap()).unwrap();
+    let readings = tick(&mut Host::with_root(root).unwrap()).unwrap();
     let described = describe_at(root);
     let quota = readings.get("headspace.host.cpu.quota").copied();
     assert_eq!(described.cores_quota, quota);
@@ -226,7 +226,7 @@ fn v2_without_any_limit_leaves_the_mask() {
 }
 
 #[test]
-fn of_several_mounts_the_one_that_shows_the_most_ancestors_counts() {
+fn the_mount_that_shows_the_most_ancestors_is_used() {
     let mounts = "\
         50 24 0:30 /a/b /mnt/inner rw - cgroup2 cgroup2 rw\n\
         51 24 0:30 /elsewhere /mnt/other rw - cgroup2 cgroup2 rw\n\
@@ -244,7 +244,7 @@ fn of_several_mounts_the_one_that_shows_the_most_ancestors_counts() {
 }
 
 #[test]
-fn a_mount_that_another_covers_is_passed_over() {
+fn a_mount_that_is_covered_by_another_is_skipped() {
     let mounts = "\
         35 24 0:30 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n\
         50 24 0:30 /a /mnt/inner rw - cgroup2 cgroup2 rw\n";
@@ -259,7 +259,7 @@ fn a_mount_that_another_covers_is_passed_over() {
 }
 
 #[test]
-fn a_group_that_cannot_be_seen_leaves_quota_and_usable_unknown() {
+fn an_invisible_group_leaves_quota_and_usable_cores_unknown() {
     let limit = [
         ("sys/fs/cgroup/cgroup.procs", "1\n"),
         ("sys/fs/cgroup/cpu.max", "100000 100000\n"),
@@ -310,12 +310,12 @@ fn an_invalid_limit_of_any_ancestor_leaves_quota_and_usable_cores_unknown() {
 }
 
 #[test]
-fn a_kernel_without_control_groups_limits_nothing() {
+fn a_kernel_without_control_groups_has_no_limit() {
     assert_eq!(answer(&machine([])), (None, Some(4.0), None));
 }
 
 #[test]
-fn a_changed_limit_and_a_moved_process_show_at_the_next_tick() {
+fn a_changed_limit_and_a_moved_process_take_effect_at_the_next_tick() {
     let root = machine([
         ("proc/self/cgroup", "0::/a\n"),
         ("proc/self/mountinfo", UNIFIED),
@@ -324,7 +324,7 @@ fn a_changed_limit_and_a_moved_process_show_at_the_next_tick() {
         ("sys/fs/cgroup/b/cgroup.procs", "\n"),
         ("sys/fs/cgroup/b/cpu.max", "300000 100000\n"),
     ]);
-    let mut host = Host::at(&root).unwrap();
+    let mut host = Host::with_root(&root).unwrap();
     let mut quota = || {
         tick(&mut host)
             .unwrap()

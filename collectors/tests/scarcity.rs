@@ -28,7 +28,7 @@ use proptest::prelude::*;
 type Readings = BTreeMap<String, f64>;
 
 /// The readings at a second, by `scope key`.
-fn at(source: &mut impl Collector, second: u64) -> Result<Readings, CollectError> {
+fn read_at(source: &mut impl Collector, second: u64) -> Result<Readings, CollectError> {
     let mut readings = Vec::new();
     source.collect(Duration::from_secs(second), &mut readings)?;
     let keyed = |reading: &headspace_agent::model::Reading| {
@@ -54,7 +54,9 @@ fn pressure(scope: &str, resource: &str, stalled: &str) -> String {
 
 #[test]
 fn a_kernel_without_pressure_is_reported_with_the_boot_option() {
-    let error = Pressure::at(fixture("linux-4.18")).map(drop).unwrap_err();
+    let error = Pressure::with_root(fixture("linux-4.18"))
+        .map(drop)
+        .unwrap_err();
 
     let CollectError::Unsupported { reason, remedy } = error else {
         panic!("{error:?}")
@@ -65,7 +67,11 @@ fn a_kernel_without_pressure_is_reported_with_the_boot_option() {
 
 #[test]
 fn pressure_of_machine_and_container_is_separate_and_full_cpu_pressure_of_the_machine_is_skipped() {
-    let readings = at(&mut Pressure::at(fixture("linux-5.15-arm64")).unwrap(), 1).unwrap();
+    let readings = read_at(
+        &mut Pressure::with_root(fixture("linux-5.15-arm64")).unwrap(),
+        1,
+    )
+    .unwrap();
 
     assert_eq!(readings[&pressure("host", "cpu", "some")], 981_122.000_112);
     assert_eq!(readings[&pressure("host", "io", "full")], 17_822.001_223);
@@ -77,31 +83,35 @@ fn pressure_of_machine_and_container_is_separate_and_full_cpu_pressure_of_the_ma
 
 #[test]
 fn the_root_of_the_hierarchy_is_the_machine_and_is_not_reported_twice() {
-    let readings = at(&mut Pressure::at(fixture("linux-6.18")).unwrap(), 1).unwrap();
+    let readings = read_at(&mut Pressure::with_root(fixture("linux-6.18")).unwrap(), 1).unwrap();
 
     assert_eq!(readings[&pressure("host", "memory", "full")], 19.830_338);
     assert!(readings.keys().all(|key| key.starts_with("host ")));
 }
 
 #[test]
-fn pressure_files_that_go_cost_the_tick_and_come_back() {
+fn missing_pressure_files_cost_one_tick_until_they_return() {
     let root = copy_of("linux-6.18");
-    let mut source = Pressure::at(&root).unwrap();
+    let mut source = Pressure::with_root(&root).unwrap();
     let (folder, moved) = (root.path().join("proc/pressure"), root.path().join("moved"));
 
     fs::rename(&folder, &moved).unwrap();
     assert!(matches!(
-        at(&mut source, 1),
+        read_at(&mut source, 1),
         Err(CollectError::Transient(_))
     ));
     fs::rename(&moved, &folder).unwrap();
 
-    assert_eq!(at(&mut source, 2).unwrap().len(), 5);
+    assert_eq!(read_at(&mut source, 2).unwrap().len(), 5);
 }
 
 #[test]
 fn throttling_comes_from_the_group_with_the_tightest_quota_and_memory_from_the_job() {
-    let readings = at(&mut ControlGroup::at(fixture("linux-4.18")).unwrap(), 1).unwrap();
+    let readings = read_at(
+        &mut ControlGroup::with_root(fixture("linux-4.18")).unwrap(),
+        1,
+    )
+    .unwrap();
 
     expect(
         &readings,
@@ -119,8 +129,8 @@ fn throttling_comes_from_the_group_with_the_tightest_quota_and_memory_from_the_j
 
 #[test]
 fn a_container_without_a_quota_is_not_throttled_and_reports_its_memory() {
-    let readings = at(
-        &mut ControlGroup::at(fixture("linux-5.15-arm64")).unwrap(),
+    let readings = read_at(
+        &mut ControlGroup::with_root(fixture("linux-5.15-arm64")).unwrap(),
         1,
     )
     .unwrap();
@@ -140,7 +150,11 @@ fn a_container_without_a_quota_is_not_throttled_and_reports_its_memory() {
 
 #[test]
 fn without_a_limit_the_memory_is_that_of_the_own_group() {
-    let readings = at(&mut ControlGroup::at(fixture("linux-6.18")).unwrap(), 1).unwrap();
+    let readings = read_at(
+        &mut ControlGroup::with_root(fixture("linux-6.18")).unwrap(),
+        1,
+    )
+    .unwrap();
 
     assert_eq!(
         readings["cgroup headspace.cgroup.memory.usage"],
@@ -150,14 +164,14 @@ fn without_a_limit_the_memory_is_that_of_the_own_group() {
 }
 
 #[test]
-fn a_quota_set_meanwhile_is_found_and_its_totals_never_go_back() {
+fn a_quota_that_is_set_later_is_found_and_its_totals_never_decrease() {
     let root = copy_of("linux-4.18");
-    let mut source = ControlGroup::at(&root).unwrap();
+    let mut source = ControlGroup::with_root(&root).unwrap();
     let job = root
         .path()
         .join("sys/fs/cgroup/cpu,cpuacct/slurm/uid_1000/job_77");
     let key = "cgroup headspace.cgroup.cpu.periods";
-    assert_eq!(at(&mut source, 1).unwrap()[key], 81_204.0);
+    assert_eq!(read_at(&mut source, 1).unwrap()[key], 81_204.0);
 
     write(&job, "cpu.cfs_quota_us", "50000\n");
     write(
@@ -165,24 +179,24 @@ fn a_quota_set_meanwhile_is_found_and_its_totals_never_go_back() {
         "cpu.stat",
         "nr_periods 10\nnr_throttled 0\nthrottled_time 0\n",
     );
-    assert_eq!(at(&mut source, 2).unwrap()[key], 81_204.0);
+    assert_eq!(read_at(&mut source, 2).unwrap()[key], 81_204.0);
     write(
         &job,
         "cpu.stat",
         "nr_periods 25\nnr_throttled 0\nthrottled_time 0\n",
     );
 
-    assert_eq!(at(&mut source, 3).unwrap()[key], 81_219.0);
+    assert_eq!(read_at(&mut source, 3).unwrap()[key], 81_219.0);
 }
 
 #[test]
 fn sources_without_their_files_are_off_with_a_reason() {
     let empty = root([]);
     let reasons = [
-        Pressure::at(&empty).map(drop).unwrap_err(),
-        ControlGroup::at(&empty).map(drop).unwrap_err(),
-        Disk::at(&empty).map(drop).unwrap_err(),
-        Network::at(&empty).map(drop).unwrap_err(),
+        Pressure::with_root(&empty).map(drop).unwrap_err(),
+        ControlGroup::with_root(&empty).map(drop).unwrap_err(),
+        Disk::with_root(&empty).map(drop).unwrap_err(),
+        Network::with_root(&empty).map(drop).unwrap_err(),
     ];
     for reason in reasons {
         assert!(
@@ -210,7 +224,7 @@ fn with_files(kernel: &str, folder: &str, file: &str, disks: &[(&str, &str)]) ->
 }
 
 #[test]
-fn the_disks_under_the_folder_and_the_open_files_are_told() {
+fn the_disks_under_the_folder_and_the_open_files_are_reported() {
     let disks = [("253:0", "dm-0"), ("259:2", "nvme0n1/nvme0n1p2")];
     let root = with_files("linux-4.18", "/home/me", "/scratch/shard.tar", &disks);
     write(
@@ -219,7 +233,7 @@ fn the_disks_under_the_folder_and_the_open_files_are_told() {
         "2\n",
     );
 
-    let readings = at(&mut Disk::at(&root).unwrap(), 1).unwrap();
+    let readings = read_at(&mut Disk::with_root(&root).unwrap(), 1).unwrap();
 
     // `/home` is a network file system.
     expect(
@@ -262,7 +276,7 @@ fn a_container_reports_the_disk_mounted_into_it() {
         &[("259:0", "nvme0n1")],
     );
 
-    let readings = at(&mut Disk::at(&root).unwrap(), 1).unwrap();
+    let readings = read_at(&mut Disk::with_root(&root).unwrap(), 1).unwrap();
 
     assert_eq!(readings.len(), 6);
     assert!(readings.keys().all(|key| key.starts_with("disk:nvme0n1 ")));
@@ -273,11 +287,11 @@ const VDA: &str = " 254 0 vda 100 0 2000 50 10 0 80 30 0 {busy} 80 0 0 0 0 0 0\n
 #[test]
 fn utilization_is_the_busy_share_of_the_time_between_two_readings() {
     let root = with_files("linux-6.18", "/", "pipe:[1]", &[("254:0", "vda")]);
-    let mut source = Disk::at(&root).unwrap();
+    let mut source = Disk::with_root(&root).unwrap();
     let mut share = |second, busy: u64| {
         let line = VDA.replace("{busy}", &busy.to_string());
         write(root.path(), "proc/diskstats", line);
-        let readings = at(&mut source, second).unwrap();
+        let readings = read_at(&mut source, second).unwrap();
         readings.get("disk:vda headspace.disk.utilization").copied()
     };
 
@@ -292,15 +306,15 @@ fn utilization_is_the_busy_share_of_the_time_between_two_readings() {
 }
 
 #[test]
-fn a_disk_that_was_seen_once_stays_and_one_that_is_opened_later_is_found() {
+fn a_found_disk_stays_and_a_disk_that_is_opened_later_is_added() {
     let disks = [("254:0", "vda"), ("253:0", "zram0")];
     let root = with_files("linux-6.18", "/", "pipe:[1]", &disks);
     let table = fs::read_to_string(root.path().join("proc/self/mountinfo")).unwrap();
     let later = format!("{table}50 27 253:0 / /later rw - ext4 /dev/zram0 rw\n");
     write(root.path(), "proc/self/mountinfo", later);
-    let mut source = Disk::at(&root).unwrap();
+    let mut source = Disk::with_root(&root).unwrap();
     let mut scopes = |second| {
-        let readings = at(&mut source, second).unwrap();
+        let readings = read_at(&mut source, second).unwrap();
         let of = |name: &str| readings.keys().any(|key| key.starts_with(name));
         (of("disk:vda "), of("disk:zram0 "))
     };
@@ -333,7 +347,7 @@ fn the_files_of_a_worker_count_as_those_of_the_process() {
     fs::create_dir_all(proc.join("77/fd")).unwrap();
     symlink("/data/shard", proc.join("77/fd/5")).unwrap();
 
-    let readings = at(&mut Disk::at(&root).unwrap(), 1).unwrap();
+    let readings = read_at(&mut Disk::with_root(&root).unwrap(), 1).unwrap();
 
     assert!(readings.keys().any(|key| key.starts_with("disk:zram0 ")));
 }
@@ -341,19 +355,19 @@ fn the_files_of_a_worker_count_as_those_of_the_process() {
 #[test]
 fn readings_are_missing_only_while_the_file_of_devices_is_missing() {
     let root = with_files("linux-6.18", "/", "pipe:[1]", &[("254:0", "vda")]);
-    let mut source = Disk::at(&root).unwrap();
+    let mut source = Disk::with_root(&root).unwrap();
     let file = root.path().join("proc/diskstats");
     let whole = fs::read(&file).unwrap();
 
     fs::remove_file(&file).unwrap();
     assert!(matches!(
-        at(&mut source, 2),
+        read_at(&mut source, 2),
         Err(CollectError::Transient(_))
     ));
     write(root.path(), "proc/diskstats", whole);
 
     // A search that found nothing is not repeated early.
-    assert!((4..40).any(|second| !at(&mut source, second).unwrap().is_empty()));
+    assert!((4..40).any(|second| !read_at(&mut source, second).unwrap().is_empty()));
 }
 
 const RECEIVED: &str = "host system.network.io{network.io.direction=receive}";
@@ -361,7 +375,7 @@ const SENT: &str = "host system.network.io{network.io.direction=transmit}";
 
 #[test]
 fn all_interfaces_but_loopback_are_added_up() {
-    let of = |kernel| at(&mut Network::at(fixture(kernel)).unwrap(), 1).unwrap();
+    let of = |kernel| read_at(&mut Network::with_root(fixture(kernel)).unwrap(), 1).unwrap();
 
     expect(
         &of("linux-4.18"),
@@ -406,11 +420,11 @@ fn bytes_that_pass_through_several_interfaces_count_once() {
     ];
 
     let machine = network(&those, &["eth0", "eth1"], &["bond0"]);
-    let readings = at(&mut Network::at(&machine).unwrap(), 1).unwrap();
+    let readings = read_at(&mut Network::with_root(&machine).unwrap(), 1).unwrap();
     expect(&readings, &[(RECEIVED, 300.0), (SENT, 30.0)]);
 
     let container = network(&[("lo", 1, 1), ("eth0", 100, 10)], &[], &[]);
-    let readings = at(&mut Network::at(&container).unwrap(), 1).unwrap();
+    let readings = read_at(&mut Network::with_root(&container).unwrap(), 1).unwrap();
     expect(&readings, &[(RECEIVED, 100.0), (SENT, 10.0)]);
 }
 
@@ -418,18 +432,18 @@ fn bytes_that_pass_through_several_interfaces_count_once() {
 fn a_namespace_of_loopback_alone_is_off() {
     let root = network(&[("lo", 1, 1)], &[], &[]);
 
-    let error = Network::at(&root).map(drop).unwrap_err();
+    let error = Network::with_root(&root).map(drop).unwrap_err();
 
     assert!(error.to_string().contains("loopback"), "{error}");
 }
 
 #[test]
-fn interfaces_that_go_come_back_or_begin_anew_never_take_bytes_away() {
+fn byte_totals_do_not_decrease_if_an_interface_disappears_or_restarts() {
     let root = network(&[("eth0", 1_000, 0), ("eth1", 50, 0)], &[], &[]);
-    let mut source = Network::at(&root).unwrap();
+    let mut source = Network::with_root(&root).unwrap();
     let mut received = |those: &[(&str, u64, u64)]| {
         write(root.path(), "proc/self/net/dev", interfaces(those));
-        at(&mut source, 1).unwrap()[RECEIVED]
+        read_at(&mut source, 1).unwrap()[RECEIVED]
     };
 
     assert_eq!(received(&[("eth0", 1_100, 0), ("eth1", 50, 0)]), 1_150.0);
@@ -466,10 +480,10 @@ const FILES: [&str; 19] = [
 /// The readings of all four sources, without those of a source that is off.
 fn all(root: &Path) -> Readings {
     let mut readings = Readings::new();
-    let pressure = Pressure::at(root).and_then(|mut source| at(&mut source, 1));
-    let group = ControlGroup::at(root).and_then(|mut source| at(&mut source, 1));
-    let disk = Disk::at(root).and_then(|mut source| at(&mut source, 1));
-    let network = Network::at(root).and_then(|mut source| at(&mut source, 1));
+    let pressure = Pressure::with_root(root).and_then(|mut source| read_at(&mut source, 1));
+    let group = ControlGroup::with_root(root).and_then(|mut source| read_at(&mut source, 1));
+    let disk = Disk::with_root(root).and_then(|mut source| read_at(&mut source, 1));
+    let network = Network::with_root(root).and_then(|mut source| read_at(&mut source, 1));
     for some in [pressure, group, disk, network].into_iter().flatten() {
         readings.extend(some);
     }

@@ -102,7 +102,7 @@ fn resident_memory_grows_by_touched_pages_and_falls_when_they_are_freed() {
 }
 
 #[test]
-fn threads_are_counted_while_they_live() {
+fn threads_are_counted_while_they_run() {
     let before = process()["process.thread.count"];
     let (all_run, all_end) = (Arc::new(Barrier::new(41)), Arc::new(Barrier::new(41)));
     let threads: Vec<_> = (0..40)
@@ -143,7 +143,7 @@ fn bytes_read_by_call_are_counted_as_requested() {
 }
 
 #[test]
-fn totals_never_go_back_while_threads_come_and_go() {
+fn totals_never_decrease_while_threads_start_and_end() {
     let mut source = Process::new().unwrap();
     let mut before = tick(&mut source).unwrap();
     for _ in 0..200 {

@@ -44,24 +44,24 @@ const FAULTS: &str = "headspace.thread.page_faults";
 const IPC: &str = "headspace.perf.ipc";
 
 /// Readings by scope, then key.
-type Told = BTreeMap<String, BTreeMap<String, f64>>;
+type Readings = BTreeMap<String, BTreeMap<String, f64>>;
 
-fn tick(source: &mut impl Collector) -> Result<Told, CollectError> {
+fn tick(source: &mut impl Collector) -> Result<Readings, CollectError> {
     let mut readings = Vec::new();
     source.collect(Duration::ZERO, &mut readings)?;
-    let mut told = Told::new();
+    let mut by_scope = Readings::new();
     for reading in readings {
-        let scope = told.entry(reading.scope.to_string()).or_default();
+        let scope = by_scope.entry(reading.scope.to_string()).or_default();
         let known = scope.insert(reading.key(), reading.value);
         assert!(known.is_none(), "{} {} twice", reading.scope, reading.key());
         let names: Vec<_> = reading.attributes.iter().map(|(name, _)| *name).collect();
         assert_eq!(names, reading.metric.attributes);
         assert!(reading.metric.scopes.contains(&reading.scope.kind()));
     }
-    Ok(told)
+    Ok(by_scope)
 }
 
-fn nobody() -> ConsumerThread {
+fn no_consumer() -> ConsumerThread {
     ConsumerThread::default()
 }
 
@@ -91,32 +91,34 @@ fn named<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> T {
 
 #[test]
 fn linux_4_18_groups_threads_by_name_and_keeps_the_agent_apart() {
-    let told = tick(&mut Threads::at(fixture("linux-4.18"), nobody()).unwrap()).unwrap();
+    let readings =
+        tick(&mut Threads::with_root(fixture("linux-4.18"), no_consumer()).unwrap()).unwrap();
 
-    let switches = |scope: &str| (told[scope][VOLUNTARY], told[scope][INVOLUNTARY]);
+    let switches = |scope: &str| (readings[scope][VOLUNTARY], readings[scope][INVOLUNTARY]);
     assert_eq!(switches("thread:trainer (gpu 0)"), (150.0, 545.0));
     assert_eq!(switches("thread:pt_data_pin"), (90_210.0, 310.0));
     assert_eq!(switches("thread:pt_autograd"), (80_300.0, 1_700.0));
     assert_eq!(switches("thread:headspace"), (900.0, 2.0));
     assert_eq!(switches("thread:others"), (12.0, 0.0));
-    assert_eq!(told["thread:pt_autograd"][QUEUE], 5.0);
-    assert_eq!(told["process"][QUEUE], 41.0 + 1.5 + 5.0 + 0.01 + 0.0001);
+    assert_eq!(readings["thread:pt_autograd"][QUEUE], 5.0);
+    assert_eq!(readings["process"][QUEUE], 41.0 + 1.5 + 5.0 + 0.01 + 0.0001);
     // Another source reports the switches of the process, including ended threads.
-    assert_eq!(told["process"].len(), 1);
-    assert_eq!(told.len(), 6);
+    assert_eq!(readings["process"].len(), 1);
+    assert_eq!(readings.len(), 6);
 }
 
 #[test]
 fn linux_5_15_without_schedstat_reports_only_switches() {
-    let told = tick(&mut Threads::at(fixture("linux-5.15-arm64"), nobody()).unwrap()).unwrap();
+    let readings =
+        tick(&mut Threads::with_root(fixture("linux-5.15-arm64"), no_consumer()).unwrap()).unwrap();
 
-    assert_eq!(told["thread:decode"][VOLUNTARY], 700.0);
-    assert_eq!(told["thread:(data\\n) R"][INVOLUNTARY], 4.0);
-    assert!(told.values().all(|scope| !scope.contains_key(QUEUE)));
+    assert_eq!(readings["thread:decode"][VOLUNTARY], 700.0);
+    assert_eq!(readings["thread:(data\\n) R"][INVOLUNTARY], 4.0);
+    assert!(readings.values().all(|scope| !scope.contains_key(QUEUE)));
 }
 
 #[test]
-fn a_thread_that_ends_leaves_its_counts_and_one_that_takes_its_number_counts_anew() {
+fn counts_of_an_ended_thread_are_kept_and_a_thread_that_reuses_its_id_starts_at_zero() {
     let root = root([]);
     let thread = |tid: u32, name: &str, voluntary: u64| {
         let status = format!(
@@ -131,7 +133,7 @@ fn a_thread_that_ends_leaves_its_counts_and_one_that_takes_its_number_counts_ane
     };
     thread(7, "python", 100);
     thread(8, "decode-0", 50);
-    let mut source = Threads::at(&root, nobody()).unwrap();
+    let mut source = Threads::with_root(&root, no_consumer()).unwrap();
     let mut switches = |scope: &str| tick(&mut source).unwrap()[scope][VOLUNTARY];
 
     assert_eq!(switches("thread:decode"), 50.0);
@@ -148,7 +150,9 @@ fn a_thread_that_ends_leaves_its_counts_and_one_that_takes_its_number_counts_ane
 
 #[test]
 fn a_root_with_nothing_to_read_is_unsupported_with_the_reason() {
-    let reason = Threads::at(root([]), nobody()).map(drop).unwrap_err();
+    let reason = Threads::with_root(root([]), no_consumer())
+        .map(drop)
+        .unwrap_err();
     assert!(matches!(&reason, CollectError::Unsupported { .. }));
     assert!(reason.to_string().contains("is /proc mounted?"), "{reason}");
 }
@@ -164,14 +168,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_damaged_file_makes_no_total_go_back(
+    fn a_damaged_file_decreases_no_total(
         file in prop::sample::select(&READ[..]),
         cut: prop::sample::Index,
         bytes in prop::option::of(prop::collection::vec(any::<u8>(), 0..200)),
     ) {
         let root = root([]);
         copy(&fixture("linux-4.18/proc/self/task"), &root.path().join("proc/self/task"));
-        let mut source = Threads::at(&root, nobody()).unwrap();
+        let mut source = Threads::with_root(&root, no_consumer()).unwrap();
         let before = tick(&mut source).unwrap();
         let content = fs::read(root.path().join(file)).unwrap();
         let damaged = bytes.clone().unwrap_or_else(|| content[..cut.index(content.len())].to_vec());
@@ -195,7 +199,7 @@ proptest! {
 #[test]
 fn the_consumer_is_listed_separately_and_its_waits_are_counted() {
     let _alone = alone();
-    let consumer = nobody();
+    let consumer = no_consumer();
     let mut source = Threads::new(consumer.clone()).unwrap();
     named("same-name-1", || {
         consumer.set_here();
@@ -216,7 +220,7 @@ fn the_consumer_is_listed_separately_and_its_waits_are_counted() {
 #[test]
 fn threads_that_share_a_core_wait_for_it() {
     let _alone = alone();
-    let mut source = Threads::new(nobody()).unwrap();
+    let mut source = Threads::new(no_consumer()).unwrap();
     let begin = Instant::now();
     let mut waited = 0.0;
     while waited < 0.02 {
@@ -233,9 +237,11 @@ fn threads_that_share_a_core_wait_for_it() {
                 thread.spawn_scoped(scope, work).unwrap();
             }
             all.wait();
-            let told = tick(&mut source).unwrap();
+            let readings = tick(&mut source).unwrap();
             all.wait();
-            let waited = told.get("thread:crowd").and_then(|crowd| crowd.get(QUEUE));
+            let waited = readings
+                .get("thread:crowd")
+                .and_then(|crowd| crowd.get(QUEUE));
             waited.copied().unwrap_or(f64::INFINITY) // A kernel without times.
         });
     }
@@ -256,31 +262,31 @@ fn perf(consumer: ConsumerThread) -> Option<Perf> {
 #[test]
 fn time_on_the_core_is_counted_thread_by_thread_and_kept_when_they_end() {
     let _alone = alone();
-    let consumer = nobody();
+    let consumer = no_consumer();
     let Some(mut source) = perf(consumer.clone()) else {
         return;
     };
     consumer.set_here();
     tick(&mut source).unwrap();
     let source = Mutex::new(source);
-    let look = || tick(&mut *source.lock().unwrap()).unwrap();
-    let before = look();
+    let read = || tick(&mut *source.lock().unwrap()).unwrap();
+    let before = read();
     let mut total = 0.0;
     for number in 0..3 {
         let burned = named(&format!("burner_{number}"), || {
-            look(); // Counted from here on.
+            read(); // Counted from here on.
             let begin = thread_cpu_time().unwrap();
             burn(Duration::from_millis(30));
             let page = vec![1u8; 1 << 20];
             black_box(&page);
             let burned = thread_cpu_time().unwrap().saturating_sub(begin);
-            look();
+            read();
             burned.as_secs_f64()
         });
         total += burned;
     }
     burn(Duration::from_millis(20));
-    let after = look();
+    let after = read();
 
     let burner = &after["thread:burner"];
     assert!(
@@ -293,7 +299,7 @@ fn time_on_the_core_is_counted_thread_by_thread_and_kept_when_they_end() {
     let sum: f64 = after
         .iter()
         .filter(|(scope, _)| *scope != "process")
-        .map(|(_, told)| told[CPU])
+        .map(|(_, readings)| readings[CPU])
         .sum();
     assert!((after["process"][CPU] - sum).abs() < 1e-6);
 }
@@ -308,7 +314,7 @@ fn no_descriptor_stays_open_and_few_are_used_for_many_threads() {
             .filter(|file| file.as_os_str() == "anon_inode:[perf_event]")
             .count()
     };
-    let Some(mut source) = perf(nobody()) else {
+    let Some(mut source) = perf(no_consumer()) else {
         return;
     };
     assert_eq!(counters(), 0);
@@ -361,7 +367,7 @@ fn in_a_process_that_tidies_up() {
             })
             .collect::<Vec<c_int>>()
     };
-    let consumer = nobody();
+    let consumer = no_consumer();
     consumer.set_here();
     let Some(mut source) = perf(consumer) else {
         return;
@@ -410,8 +416,8 @@ fn in_a_process_that_tidies_up() {
     });
 }
 
-fn burned(told: &Told) -> f64 {
-    told["thread:consumer"][CPU]
+fn burned(readings: &Readings) -> f64 {
+    readings["thread:consumer"][CPU]
 }
 
 /// Simulates the hardware events of a processor.
@@ -490,19 +496,19 @@ fn instructions_and_cycles(config: u64) -> Answer {
 #[test]
 fn existing_processor_counters_are_reported_and_missing_ones_are_absent() {
     let _alone = alone();
-    if perf(nobody()).is_none() {
+    if perf(no_consumer()).is_none() {
         return;
     }
-    let consumer = nobody();
+    let consumer = no_consumer();
     consumer.set_here();
-    let told = with_processor(instructions_and_cycles, || {
+    let readings = with_processor(instructions_and_cycles, || {
         let mut source = PerfHardware::new(consumer).unwrap();
         tick(&mut source).unwrap();
         burn(Duration::from_millis(30));
         tick(&mut source).unwrap()
     });
 
-    let here = &told["thread:consumer"];
+    let here = &readings["thread:consumer"];
     for name in ["instructions", "cycles", "cache.references"] {
         let nanos = here[&format!("headspace.perf.{name}")];
         assert!((25e6..300e6).contains(&nanos), "{name} {nanos}");
@@ -513,11 +519,12 @@ fn existing_processor_counters_are_reported_and_missing_ones_are_absent() {
         "{here:?}"
     );
     assert!(
-        told.values()
+        readings
+            .values()
             .all(|scope| scope.keys().all(|key| !key.contains("stalled")))
     );
     // Groups other than the consumer's have only ratios.
-    for (scope, readings) in &told {
+    for (scope, readings) in &readings {
         if scope.starts_with("thread:") && scope != "thread:consumer" {
             assert!(readings.len() <= 2, "{scope} {readings:?}");
         }
@@ -527,7 +534,7 @@ fn existing_processor_counters_are_reported_and_missing_ones_are_absent() {
 #[test]
 fn a_refusal_is_explained_and_remedied() {
     let _alone = alone();
-    let refused = |answer| match with_processor(answer, || PerfHardware::new(nobody())) {
+    let refused = |answer| match with_processor(answer, || PerfHardware::new(no_consumer())) {
         Err(CollectError::Unsupported { reason, remedy }) => (reason, remedy),
         other => panic!("{other:?}"),
     };
@@ -562,19 +569,19 @@ fn a_refusal_is_explained_and_remedied() {
 #[test]
 fn this_machine_has_counters_or_a_stated_reason() {
     let _alone = alone();
-    let consumer = nobody();
+    let consumer = no_consumer();
     consumer.set_here();
     match PerfHardware::new(consumer) {
         Ok(mut source) => {
             tick(&mut source).unwrap();
             burn(Duration::from_millis(50));
-            let told = tick(&mut source).unwrap();
-            let ipc = told["thread:consumer"].get(IPC).copied();
+            let readings = tick(&mut source).unwrap();
+            let ipc = readings["thread:consumer"].get(IPC).copied();
             assert!(
                 ipc.is_none_or(|ipc| (0.05..20.0).contains(&ipc)),
-                "{told:?}"
+                "{readings:?}"
             );
-            eprintln!("counted: {:?}", told["thread:consumer"]);
+            eprintln!("counted: {:?}", readings["thread:consumer"]);
         }
         Err(CollectError::Unsupported { reason, .. }) => {
             assert!(!reason.is_empty() && !reason.ends_with('.'));
@@ -584,9 +591,9 @@ fn this_machine_has_counters_or_a_stated_reason() {
 }
 
 #[test]
-fn totals_never_go_back_while_threads_come_and_go() {
+fn totals_never_decrease_while_threads_start_and_end() {
     let _alone = alone();
-    let consumer = nobody();
+    let consumer = no_consumer();
     let mut threads = Threads::new(consumer.clone()).unwrap();
     let mut perf = perf(consumer);
     let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -602,18 +609,18 @@ fn totals_never_go_back_while_threads_come_and_go() {
             }
         })
     };
-    let mut last = Told::new();
+    let mut last = Readings::new();
     for _ in 0..150 {
-        let mut told = tick(&mut threads).unwrap();
+        let mut all = tick(&mut threads).unwrap();
         for (scope, readings) in perf
             .as_mut()
             .map(|perf| tick(perf).unwrap())
             .unwrap_or_default()
         {
-            told.entry(scope).or_default().extend(readings);
+            all.entry(scope).or_default().extend(readings);
         }
-        assert!(told.len() <= 10, "{:?}", told.keys());
-        for (scope, readings) in told {
+        assert!(all.len() <= 10, "{:?}", all.keys());
+        for (scope, readings) in all {
             for (key, value) in readings {
                 let before = last
                     .entry(scope.clone())

@@ -62,13 +62,13 @@ fn page_size() -> f64 {
 }
 
 fn tree_of(root: impl AsRef<Path>) -> Result<BTreeMap<String, f64>, CollectError> {
-    tick(&mut Tree::at(root)?)
+    tick(&mut Tree::with_root(root)?)
 }
 
 /// Readings by scope and key.
 fn memory_of(root: impl AsRef<Path>) -> Result<BTreeMap<String, f64>, CollectError> {
     let mut readings = Vec::new();
-    TreeMemory::at(root)?.collect(Duration::ZERO, &mut readings)?;
+    TreeMemory::with_root(root)?.collect(Duration::ZERO, &mut readings)?;
     let keyed = |reading: &headspace_agent::model::Reading| {
         (
             format!("{} {}", reading.scope, reading.key()),
@@ -138,7 +138,7 @@ fn linux_4_18_with_a_worker_below_another_thread_and_a_decoder_below_a_worker() 
 }
 
 #[test]
-fn linux_5_15_without_lists_of_children_finds_them_by_their_parents_and_no_stranger() {
+fn linux_5_15_without_lists_of_children_finds_them_by_their_parents() {
     let readings = tree_of(fixture("linux-5.15-arm64")).unwrap();
 
     assert_eq!(readings[PROCESSES], 3.0);
@@ -171,8 +171,8 @@ fn a_value_that_is_unreadable_for_one_member_is_absent_for_the_tree() {
 fn a_root_with_nothing_to_read_is_unsupported_with_the_reason() {
     let empty = root([]);
     for reason in [
-        Tree::at(&empty).map(drop).unwrap_err(),
-        TreeMemory::at(&empty).map(drop).unwrap_err(),
+        Tree::with_root(&empty).map(drop).unwrap_err(),
+        TreeMemory::with_root(&empty).map(drop).unwrap_err(),
     ] {
         assert!(matches!(&reason, CollectError::Unsupported { .. }));
         assert!(reason.to_string().contains("is /proc mounted?"), "{reason}");
@@ -239,7 +239,7 @@ proptest! {
     ) {
         let root = root([]);
         copy(&fixture("linux-4.18"), root.path());
-        let (mut tree, mut memory) = (Tree::at(&root).unwrap(), TreeMemory::at(&root).unwrap());
+        let (mut tree, mut memory) = (Tree::with_root(&root).unwrap(), TreeMemory::with_root(&root).unwrap());
         let before = tick(&mut tree).unwrap();
         write(root.path(), file, bytes);
 
@@ -274,7 +274,7 @@ fn wait_until(mut done: impl FnMut() -> bool) {
 }
 
 /// A tick, repeated until no process ends during it.
-fn look(tree: &mut Tree) -> BTreeMap<String, f64> {
+fn read(tree: &mut Tree) -> BTreeMap<String, f64> {
     let begin = Instant::now();
     loop {
         match tick(tree) {
@@ -334,15 +334,15 @@ fn own_faults() -> f64 {
 }
 
 #[test]
-fn a_storm_of_children_loses_nothing_and_counts_nothing_twice() {
+fn many_short_lived_children_are_each_counted_once() {
     const CHILDREN: u32 = 150;
     let _alone = alone();
     let mut tree = Tree::new().unwrap();
     let (faults_before, waited_before) = (own_faults(), waited_for());
-    let before = look(&mut tree);
+    let before = read(&mut tree);
     let done = AtomicBool::new(false);
 
-    let (looks, last) = std::thread::scope(|scope| {
+    let (scans, last) = std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
                 for _ in 0..CHILDREN / 3 {
@@ -354,7 +354,7 @@ fn a_storm_of_children_loses_nothing_and_counts_nothing_twice() {
             });
         }
         let watcher = scope.spawn(|| {
-            let (mut looks, mut last) = (0, before.clone());
+            let (mut scans, mut last) = (0, before.clone());
             while !done.load(Ordering::Relaxed) {
                 let Ok(now) = tick(&mut tree) else { continue };
                 for key in COUNTERS {
@@ -362,7 +362,7 @@ fn a_storm_of_children_loses_nothing_and_counts_nothing_twice() {
                         assert!(now[key] >= *before, "{key}: {} after {before}", now[key]);
                     }
                 }
-                looks += 1;
+                scans += 1;
                 last = now;
                 // Stops when all children have been reaped, which the number of bytes shows.
                 let moved = last
@@ -371,13 +371,13 @@ fn a_storm_of_children_loses_nothing_and_counts_nothing_twice() {
                 let finished = moved.is_none_or(|moved| moved >= f64::from(CHILDREN) * MEBIBYTE);
                 done.store(finished && last[PROCESSES] == 1.0, Ordering::Relaxed);
             }
-            (looks, last)
+            (scans, last)
         });
         watcher.join().unwrap()
     });
-    assert!(looks > 5, "{looks} looks");
+    assert!(scans > 5, "{scans} scans");
 
-    let end = look(&mut tree);
+    let end = read(&mut tree);
     let waited = waited_for();
     if let Some(read) = end.get(REQUESTED_READ) {
         let moved = (read - before[REQUESTED_READ]) / MEBIBYTE;
@@ -405,7 +405,7 @@ fn cpu_time_of_children_is_counted_once_while_they_run_and_afterwards() {
     let _alone = alone();
     let mut tree = Tree::new().unwrap();
     let cpu = |readings: &BTreeMap<String, f64>| readings[USER] + readings[SYSTEM];
-    let before = (look(&mut tree), waited_for().0);
+    let before = (read(&mut tree), waited_for().0);
     let mut children: Vec<_> = (0..2)
         .map(|_| shell("i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done; echo; read line"))
         .collect();
@@ -414,14 +414,14 @@ fn cpu_time_of_children_is_counted_once_while_they_run_and_afterwards() {
         children.iter().all(|child| {
             let wchan = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
             wchan.rsplit(')').next().unwrap().trim().starts_with('S')
-        }) && look(&mut tree)[PROCESSES] == 3.0
+        }) && read(&mut tree)[PROCESSES] == 3.0
     });
-    let living = look(&mut tree);
+    let living = read(&mut tree);
     for child in &mut children {
         let_go(child);
         child.wait().unwrap();
     }
-    let (ended, own) = (look(&mut tree), cpu(&look(&mut tree)));
+    let (ended, own) = (read(&mut tree), cpu(&read(&mut tree)));
     let burned = waited_for().0 - before.1;
 
     assert!(burned > 0.05, "{burned}");
@@ -446,7 +446,7 @@ fn cpu_time_of_children_is_counted_once_while_they_run_and_afterwards() {
 }
 
 #[test]
-fn a_worker_whose_parent_has_ended_is_still_counted_also_after_its_end() {
+fn an_orphaned_worker_is_counted_while_it_runs_and_after_its_end() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let pipes = ["parent", "worker"].map(|name| folder.path().join(name));
@@ -455,7 +455,7 @@ fn a_worker_whose_parent_has_ended_is_still_counted_also_after_its_end() {
     }
     let [parent_pipe, worker_pipe] = pipes.each_ref().map(|pipe| pipe.display().to_string());
     let mut tree = Tree::new().unwrap();
-    let before = look(&mut tree);
+    let before = read(&mut tree);
     let mut parent = shell(&format!(
         "{{ {}; read line < {worker_pipe}; }} & read line < {parent_pipe}",
         move_mebibytes(8)
@@ -471,7 +471,7 @@ fn a_worker_whose_parent_has_ended_is_still_counted_also_after_its_end() {
     };
     let has_io = before.contains_key(REQUESTED_WRITE);
     wait_until(|| {
-        let readings = look(&mut tree);
+        let readings = read(&mut tree);
         readings[PROCESSES] == 3.0 && (moved(&readings) >= 8.0 || !has_io)
     });
 
@@ -485,10 +485,10 @@ fn a_worker_whose_parent_has_ended_is_still_counted_also_after_its_end() {
     };
     release(&pipes[0]);
     parent.wait().unwrap();
-    let orphaned = look(&mut tree);
+    let orphaned = read(&mut tree);
     release(&pipes[1]);
-    wait_until(|| look(&mut tree)[PROCESSES] == 1.0);
-    let ended = look(&mut tree);
+    wait_until(|| read(&mut tree)[PROCESSES] == 1.0);
+    let ended = read(&mut tree);
 
     assert_eq!(orphaned[PROCESSES], 2.0);
     for readings in [orphaned, ended] {
@@ -509,14 +509,14 @@ fn a_zombie_is_not_counted_as_a_process_and_hides_no_usage() {
         stat.contains(") Z ")
     });
 
-    let readings = look(&mut tree);
-    let mut told = Vec::new();
-    memory.collect(Duration::ZERO, &mut told).unwrap();
+    let readings = read(&mut tree);
+    let mut found = Vec::new();
+    memory.collect(Duration::ZERO, &mut found).unwrap();
     child.wait().unwrap();
 
     assert_eq!(readings[PROCESSES], 1.0);
     assert!(readings.contains_key(RESIDENT));
-    assert_eq!(told.len(), 4, "{told:?}");
+    assert_eq!(found.len(), 4, "{found:?}");
 }
 
 #[test]
@@ -540,7 +540,7 @@ fn in_a_process_that_ignores_its_children() {
     // SAFETY: no handler is installed, and no other test runs in this process.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
     let mut tree = Tree::new().unwrap();
-    let before = look(&mut tree);
+    let before = read(&mut tree);
     let has_io = before.contains_key(REQUESTED_WRITE);
     let moved = |readings: &BTreeMap<String, f64>| {
         if has_io {
@@ -554,12 +554,12 @@ fn in_a_process_that_ignores_its_children() {
         let mut child = shell(&format!("{}; read line", move_mebibytes(4)));
         // The shell has reaped its `dd`, so the bytes are in the shell's account.
         wait_until(|| {
-            let readings = look(&mut tree);
+            let readings = read(&mut tree);
             !has_io || (moved(&readings) >= f64::from(4 * round) && readings[PROCESSES] == 2.0)
         });
         let_go(&mut child);
-        wait_until(|| look(&mut tree)[PROCESSES] == 1.0);
-        let now = look(&mut tree);
+        wait_until(|| read(&mut tree)[PROCESSES] == 1.0);
+        let now = read(&mut tree);
         for key in COUNTERS.into_iter().filter(|key| now.contains_key(*key)) {
             assert!(now[key] >= last[key], "{key}");
         }
@@ -579,20 +579,20 @@ fn in_a_process_that_ignores_its_children() {
 #[test]
 fn open_files_and_proportional_memory_are_those_of_this_process() {
     let _alone = alone();
-    let told = || memory_of("/").unwrap();
-    let files = |told: &BTreeMap<String, f64>| told[&format!("process {FILES}")];
-    let before = told();
+    let found = || memory_of("/").unwrap();
+    let files = |found: &BTreeMap<String, f64>| found[&format!("process {FILES}")];
+    let before = found();
     let held: Vec<_> = (0..50)
         .map(|_| fs::File::open("/dev/null").unwrap())
         .collect();
-    let with = told();
+    let with = found();
     drop(held);
 
     // Concurrent tests open and close a few.
     assert!((40.0..60.0).contains(&(files(&with) - files(&before))));
     let listed = fs::read_dir("/proc/self/fd").unwrap().count() as f64 - 1.0;
-    assert!((files(&told()) - listed).abs() < 10.0);
-    let resident = look(&mut Tree::new().unwrap())[RESIDENT];
+    assert!((files(&found()) - listed).abs() < 10.0);
+    let resident = read(&mut Tree::new().unwrap())[RESIDENT];
     let proportional = with[&format!("process {PROPORTIONAL}")];
     assert!(proportional > 0.0 && proportional < 2.0 * resident);
 }

@@ -44,7 +44,10 @@ fn merge_ten_ticks(bencher: Bencher<'_, '_>) {
         .with_inputs(|| (0..10).map(synthetic::tick).collect::<Vec<_>>())
         .bench_local_values(|ticks| {
             let mut compactor = Compactor::new(10);
-            ticks.into_iter().filter_map(|t| compactor.push(t)).last()
+            ticks
+                .into_iter()
+                .filter_map(|t| compactor.add_record(t))
+                .last()
         });
 }
 

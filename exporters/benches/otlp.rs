@@ -69,7 +69,7 @@ fn tick(number: u64) -> Record {
 fn after_ten_minutes() -> (Snapshot, Record) {
     let mut snapshot = Snapshot::default();
     for number in 0..600 {
-        snapshot.take(&tick(number));
+        snapshot.add_record(&tick(number));
     }
     (snapshot, tick(600))
 }
@@ -77,7 +77,7 @@ fn after_ten_minutes() -> (Snapshot, Record) {
 #[divan::bench]
 fn hand_over_a_tick(bencher: Bencher<'_, '_>) {
     let (mut snapshot, tick) = after_ten_minutes();
-    bencher.bench_local(|| snapshot.take(divan::black_box(&tick)));
+    bencher.bench_local(|| snapshot.add_record(divan::black_box(&tick)));
 }
 
 #[divan::bench]

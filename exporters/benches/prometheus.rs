@@ -40,7 +40,7 @@ fn run(stages: usize) -> Snapshot {
                 ..StageTick::default()
             }));
         }
-        snapshot.take(&record);
+        snapshot.add_record(&record);
     }
     snapshot
 }

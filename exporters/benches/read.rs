@@ -14,7 +14,7 @@ use divan::Bencher;
 use divan::counter::BytesCount;
 use headspace_agent::analysis::tick_series::TickSeries;
 use headspace_exporters::encode::json_lines::encode;
-use headspace_exporters::run_folder::{Run, Seen, rank_path};
+use headspace_exporters::run_folder::{ReadEvent, Run, rank_path};
 use tempfile::TempDir;
 
 mod synthetic;
@@ -84,8 +84,8 @@ fn read_a_run_of_several_ranks(bencher: Bencher<'_, '_>) {
     bencher.counter(bytes(folder)).bench_local(|| {
         let mut series = TickSeries::default();
         Run::read_with(folder, &mut |seen| match seen {
-            Seen::Tick(tick) => series.add_read(tick),
-            Seen::Rank(_) => series = TickSeries::default(),
+            ReadEvent::Tick(tick) => series.add_read(tick),
+            ReadEvent::Rank(_) => series = TickSeries::default(),
         })
         .unwrap()
     });

@@ -42,7 +42,7 @@ pub enum Destination {
 
 /// The process that writes the records: what a destination must know before the first one.
 #[derive(Debug, Clone, Copy)]
-pub struct Place {
+pub struct ProcessRank {
     /// The process's rank.
     pub rank: u32,
     /// The rank among the processes of its machine.
@@ -144,12 +144,12 @@ impl Destination {
     /// # Errors
     ///
     /// Returns [`DestinationError::Option`] or [`DestinationError::Closed`].
-    pub fn open(&self, place: &Place) -> Result<Opened, DestinationError> {
+    pub fn open(&self, process: &ProcessRank) -> Result<Opened, DestinationError> {
         match self {
             #[cfg(feature = "otlp")]
-            Self::Otlp(arguments) => open_otlp(arguments, place),
-            Self::Pipe(at) => open_pipe(at, place),
-            Self::Prometheus { host, port } => prometheus::open(host, *port, place),
+            Self::Otlp(arguments) => open_otlp(arguments, process),
+            Self::Pipe(at) => open_pipe(at, process),
+            Self::Prometheus { host, port } => prometheus::open(host, *port, process),
             Self::Textfile(folder) => prometheus::open_textfile(folder),
         }
     }
@@ -164,8 +164,8 @@ fn parse_otlp(options: &Options) -> Result<Destination, DestinationError> {
 }
 
 #[cfg(feature = "otlp")]
-fn open_otlp(arguments: &Arguments, place: &Place) -> Result<Opened, DestinationError> {
-    match otlp::open(arguments, place.local_rank, place.world_size) {
+fn open_otlp(arguments: &Arguments, process: &ProcessRank) -> Result<Opened, DestinationError> {
+    match otlp::open(arguments, process.local_rank, process.world_size) {
         Ok((exporters, notices)) => Ok(Opened { exporters, notices }),
         Err(error) => {
             let problem = format!("the system gives no thread for it: {error}");
@@ -188,8 +188,8 @@ fn parse_pipe(options: &Options) -> Result<Destination, DestinationError> {
     }
 }
 
-fn open_pipe(at: &str, place: &Place) -> Result<Opened, DestinationError> {
-    match PipeExporter::open(&Address::of(at, place.rank)) {
+fn open_pipe(at: &str, process: &ProcessRank) -> Result<Opened, DestinationError> {
+    match PipeExporter::open(&Address::parse(at, process.rank)) {
         Ok(pipe) => Ok(Opened::only(pipe)),
         Err(error) => Err(DestinationError::closed("pipe", error.to_string())),
     }

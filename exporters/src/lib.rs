@@ -25,5 +25,6 @@
 
 pub mod catalog;
 pub mod encode;
+pub mod log_target;
 pub mod run_folder;
 pub mod transport;

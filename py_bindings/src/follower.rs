@@ -32,7 +32,7 @@ impl Follower {
     fn new(path: PathBuf) -> PyResult<Self> {
         let follower = match run_folder::Follower::open(&path) {
             Err(ReadError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                run_folder::Follower::of_base(&path)
+                run_folder::Follower::in_base(&path)
             }
             opened => opened.map_err(os_error)?,
         };

@@ -15,7 +15,7 @@ use headspace_agent::model::record::{ProbeRecord, RunRecord, SummaryRecord};
 use headspace_agent::notice::Notice;
 use headspace_agent::runtime::Agent;
 use headspace_collectors::workers::Marker;
-use headspace_exporters::transport::scalars::Fetch;
+use headspace_exporters::transport::tracker_scalars::TrackerQueue;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
@@ -37,7 +37,7 @@ pub(crate) struct Session {
     /// The file by which its workers find it, removed at its end.
     marker: Option<Marker>,
     /// The numbers for each integration.
-    scalars: Vec<Fetch>,
+    scalars: Vec<TrackerQueue>,
 }
 
 impl Session {
@@ -170,7 +170,10 @@ impl Session {
     fn scalars(&self, place: usize) -> Vec<Moment> {
         // In a forked child, a thread of the parent may hold the lock for ever.
         let fetch = self.scalars.get(place).filter(|_| self.agent.is_here());
-        let scalars = fetch.map(Fetch::fetch).unwrap_or_default().into_iter();
+        let scalars = fetch
+            .map(TrackerQueue::fetch)
+            .unwrap_or_default()
+            .into_iter();
         scalars
             .map(|scalars| {
                 let scalars = Arc::unwrap_or_clone(scalars);

@@ -140,24 +140,29 @@ const AGENT_MODULES: &[(&str, &[&str])] = &[
 /// The sources: no one may name another. `procfs` is how all of them read `/proc`.
 const COLLECTOR_MODULES: &[(&str, &[&str])] = &[
     ("procfs", &[]),
+    ("log_target", &[]),
     ("process", &["procfs"]),
     ("host", &["procfs"]),
     ("tree", &["procfs"]),
     ("io", &["procfs"]),
     ("perf", &["procfs"]),
-    ("gpu", &["procfs"]),
-    ("workers", &["procfs"]),
+    ("gpu", &["procfs", "log_target"]),
+    ("workers", &["procfs", "log_target"]),
     ("shared_memory", &[]),
-    ("stacks", &["procfs"]),
+    ("stacks", &["procfs", "log_target"]),
     ("tracing", &[]),
-    ("catalog", &["process", "host", "tree", "io", "perf", "gpu"]),
+    (
+        "catalog",
+        &["process", "host", "tree", "io", "perf", "gpu", "log_target"],
+    ),
 ];
 
 /// Bytes are made without knowing where they go; whoever carries or finds them may ask for them.
 const EXPORTER_MODULES: &[(&str, &[&str])] = &[
+    ("log_target", &[]),
     ("encode", &[]),
     ("run_folder", &["encode"]),
-    ("transport", &["encode", "run_folder"]),
+    ("transport", &["encode", "run_folder", "log_target"]),
     ("catalog", &["encode", "run_folder", "transport"]),
 ];
 

@@ -1,24 +1,34 @@
-//! The agent's own log: every documented target says something where it is asked for, and nothing is
-//! even looked at where nobody asks.
+//! The agent's own log: every documented target writes an event when it is enabled, and costs nothing
+//! when the log is disabled.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
 use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use headspace_agent::model::record::{LoaderRecord, RunRecord};
-use headspace_agent::model::{Mode, Reading, Record, log_target};
+use headspace_agent::model::{Mode, Reading, Record, RecordBody, log_target};
 use headspace_agent::port::{
-    CollectError, Collector, ConsumerThread, ExportError, Exporter, MonotonicClock,
+    CollectError, Collector, ConsumerThread, ExportError, Exporter, MonotonicClock, StackReader,
 };
+use headspace_agent::recording::stage::Workers;
 use headspace_agent::runtime::{AgentBuilder, Limits};
 use headspace_agent::sampling::RankGpu;
 use headspace_agent::sampling::sampler::Identity;
+use headspace_collectors::catalog::{Catalog, Settings};
+use headspace_collectors::log_target::{SOURCE, STACKS, WORKERS};
+use headspace_collectors::stacks::PythonStacks;
+use headspace_collectors::workers::{Folders, FoundWorkers, WorkerFile};
+use headspace_exporters::log_target::{DELIVERY, FILE, PROMETHEUS};
 use headspace_exporters::transport::background::{
-    BackgroundExporter, DELIVERY, Deliver, Failure, Pace, Retry, Shared, State,
+    BackgroundExporter, Deliver, Failure, Pace, Retry, Shared, State,
 };
+use headspace_exporters::transport::file::{FileExporter, FileLimits};
+use headspace_exporters::transport::prometheus::PrometheusExporter;
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, SubscriberExt};
@@ -67,7 +77,7 @@ impl Exporter for Gone {
 struct Unreachable;
 
 impl State for Unreachable {
-    fn take(&mut self, _: &Record) {}
+    fn add_record(&mut self, _: &Record) {}
 }
 
 impl Deliver<Self> for Unreachable {
@@ -112,6 +122,44 @@ fn run() {
     agent.stop().unwrap();
 }
 
+/// Opens the sources, finds a worker, and fails to attach to this process, which has no Python.
+fn use_collectors() {
+    drop(Catalog::open(&Settings::default()));
+    let folder = tempfile::tempdir().unwrap();
+    let marker = Folders::below(&[folder.path()]).mark().unwrap();
+    let _worker = WorkerFile::create(&marker, None, true).unwrap();
+    assert_eq!(FoundWorkers::below(marker).find().len(), 1);
+    let mut stacks = PythonStacks::new(Vec::new());
+    stacks
+        .read(std::process::id(), &[], &mut Vec::new())
+        .unwrap_err();
+}
+
+/// Rotates a record file, and answers a scrape.
+fn use_exporters() {
+    let folder = tempfile::tempdir().unwrap();
+    let limits = FileLimits {
+        rotate_bytes: 1,
+        ..FileLimits::default()
+    };
+    let mut file = FileExporter::create(folder.path(), 0, limits).unwrap();
+    let run = Record {
+        schema: headspace_agent::model::record::SCHEMA.to_owned(),
+        time_unix_nano: 1,
+        run_id: "logged".to_owned(),
+        rank: 0,
+        pid: std::process::id(),
+        body: RecordBody::Run(RunRecord::default()),
+    };
+    file.export(&[run]).unwrap();
+    let prometheus = PrometheusExporter::open("127.0.0.1", 0).unwrap();
+    let mut scrape = TcpStream::connect(prometheus.address()).unwrap();
+    scrape
+        .write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .unwrap();
+    scrape.read_to_end(&mut Vec::new()).unwrap();
+}
+
 /// The targets in the table of docs/commands.md.
 fn documented() -> BTreeSet<String> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/commands.md");
@@ -125,19 +173,22 @@ fn documented() -> BTreeSet<String> {
 }
 
 #[test]
-fn documented_targets_are_heard_where_asked_for_and_none_is_looked_at_where_not() {
+fn documented_log_targets_are_logged_only_when_enabled() {
     run();
+    use_collectors();
+    use_exporters();
     // What `tracing` asks first, at the cost of a load, and goes no further.
     assert_eq!(LevelFilter::current(), LevelFilter::OFF);
 
     let heard = Heard::default();
-    let filter: EnvFilter = "headspace_agent=debug,headspace_exporters=debug"
-        .parse()
-        .unwrap();
+    let filter = "headspace_agent=debug,headspace_collectors=debug,headspace_exporters=debug";
+    let filter: EnvFilter = filter.parse().unwrap();
     tracing_subscriber::registry()
         .with(heard.clone().with_filter(filter))
         .init();
     run();
+    use_collectors();
+    use_exporters();
 
     let ours = [
         log_target::TICK,
@@ -145,6 +196,11 @@ fn documented_targets_are_heard_where_asked_for_and_none_is_looked_at_where_not(
         log_target::PROBE,
         log_target::SUMMARY,
         log_target::EXPORT,
+        SOURCE,
+        WORKERS,
+        STACKS,
+        FILE,
+        PROMETHEUS,
         DELIVERY,
     ];
     let ours: BTreeSet<_> = ours.map(ToOwned::to_owned).into();

@@ -110,9 +110,9 @@ pub fn resources(
             span.rate(&CGROUP_CPU_PERIODS, &Scope::Cgroup, &[]),
         )
         .map(percent),
-        cpu_pressure_pct: pressure(&span, &[("resource", "cpu"), ("stalled", "some")]),
-        io_pressure_pct: pressure(&span, &[("resource", "io"), ("stalled", "some")]),
-        memory_pressure_pct: pressure(&span, &[("resource", "memory"), ("stalled", "some")]),
+        cpu_pressure_pct: pressure(&span, attributes::STALLED_CPU),
+        io_pressure_pct: pressure(&span, attributes::STALLED_IO),
+        memory_pressure_pct: pressure(&span, attributes::STALLED_MEMORY),
         gil_wait_ms: ratio(
             span.rate(&GIL_WAIT_TIME, &Scope::Process, &[]),
             span.rate(&GIL_WAITS, &Scope::Process, &[]),
@@ -292,17 +292,20 @@ fn gpu(span: &Span<'_>, ordinal: u32, gpus: &[GpuRecord]) -> GpuUse {
         .reduce(|a, b| if b.0 > a.0 { b } else { a });
     let counted = u32::try_from(decoders.len()).ok();
     let owned = |owner| of(&GPU_MEMORY_OWNED, owner);
-    let (own, others) = (owned(&[("owner", "own")]), owned(&[("owner", "others")]));
+    let (own, others) = (
+        owned(attributes::OWNER_OWN),
+        owned(attributes::OWNER_OTHERS),
+    );
     GpuUse {
         ordinal,
         sm_pct: sm.map(|(share, _)| 100.0 * share),
         sm_source: sm.and_then(|(_, source)| source.map(ToOwned::to_owned)),
-        any_kernel_pct: of(&GPU_UTILIZATION, &[("hw.gpu.task", "general")]).map(|s| 100.0 * s),
+        any_kernel_pct: of(&GPU_UTILIZATION, attributes::GPU_GENERAL).map(|s| 100.0 * s),
         nvdec_busy: (!decoders.is_empty()).then(|| decoders.iter().sum()),
         nvdec_engines: (gpus.iter().find(|gpu| gpu.ordinal == ordinal))
             .and_then(|gpu| gpu.nvdec_engines)
             .or(counted.filter(|count| *count > 0)),
-        decoder_pct: of(&GPU_UTILIZATION, &[("hw.gpu.task", "decoder")]).map(|s| 100.0 * s),
+        decoder_pct: of(&GPU_UTILIZATION, attributes::GPU_DECODER).map(|s| 100.0 * s),
         memory_peak_bytes: span.max(&GPU_MEMORY_USAGE, &scope, &[]),
         memory_bytes: span.last(&GPU_MEMORY_LIMIT, &scope, &[]),
         throttled_pct: throttled.map(|(share, _)| 100.0 * share),
@@ -310,7 +313,7 @@ fn gpu(span: &Span<'_>, ordinal: u32, gpus: &[GpuRecord]) -> GpuUse {
             .filter(|(share, _)| *share > 0.0)
             .map(|(_, reason)| reason.to_owned()),
         ecc_uncorrected: span
-            .growth(&GPU_ECC_ERRORS, &scope, &[("severity", "uncorrected")])
+            .growth(&GPU_ECC_ERRORS, &scope, attributes::ECC_UNCORRECTED)
             .map(|(grown, _)| grown),
         others_memory_pct: own
             .zip(others)

@@ -23,6 +23,22 @@ pub const SWITCH_INVOLUNTARY: Attributes = &[("process.context_switch.type", "in
 pub const FAULT_MINOR: Attributes = &[("system.paging.fault.type", "minor")];
 /// Page faults with a read from storage.
 pub const FAULT_MAJOR: Attributes = &[("system.paging.fault.type", "major")];
+/// A GPU runs at least one kernel.
+pub const GPU_GENERAL: Attributes = &[("hw.gpu.task", "general")];
+/// A GPU's video decoders.
+pub const GPU_DECODER: Attributes = &[("hw.gpu.task", "decoder")];
+/// The part of a GPU that belongs to this process and its descendants.
+pub const OWNER_OWN: Attributes = &[("owner", "own")];
+/// The part of a GPU that belongs to other processes.
+pub const OWNER_OTHERS: Attributes = &[("owner", "others")];
+/// Memory errors that the hardware could not correct.
+pub const ECC_UNCORRECTED: Attributes = &[("severity", "uncorrected")];
+/// Some work waited for a core.
+pub const STALLED_CPU: Attributes = &[("resource", "cpu"), ("stalled", "some")];
+/// Some work waited for storage.
+pub const STALLED_IO: Attributes = &[("resource", "io"), ("stalled", "some")];
+/// Some work waited for memory.
+pub const STALLED_MEMORY: Attributes = &[("resource", "memory"), ("stalled", "some")];
 /// Name of the thread that takes the batches, in the scope `thread`.
 pub const CONSUMER: &str = "consumer";
 /// Name of the agent's own threads in that scope.

@@ -127,6 +127,16 @@ pub enum Severity {
     Warning,
 }
 
+impl Severity {
+    /// Its name in the records.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+        }
+    }
+}
+
 /// A notice shown to the user.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

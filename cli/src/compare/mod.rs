@@ -11,7 +11,7 @@ use headspace_agent::analysis::tick_series::TickSeries;
 use headspace_agent::model::comparison::{ComparisonRecord, Gate};
 use headspace_agent::model::record::RunRecord;
 use headspace_agent::wording::comparison::{comparison_record, not_judged, too_short_to_compare};
-use headspace_exporters::run_folder::{ReadError, Run, Seen};
+use headspace_exporters::run_folder::{ReadError, ReadEvent, Run};
 
 use crate::args::CompareArgs;
 use crate::find_runs::find;
@@ -29,8 +29,8 @@ impl Read {
         let mut measured = Measured::default();
         let mut series = TickSeries::default();
         let run = Run::read_with(path, &mut |seen| match seen {
-            Seen::Tick(tick) => series.add_read(tick),
-            Seen::Rank(rank) => {
+            ReadEvent::Tick(tick) => series.add_read(tick),
+            ReadEvent::Rank(rank) => {
                 measured.add_rank(rank.last_summary(), &std::mem::take(&mut series));
             }
         })?;

@@ -97,7 +97,7 @@ impl PageState {
                 history.add_tick(tick);
             }
         } else {
-            rank.run.take(record);
+            rank.run.add_record(record);
         }
     }
 

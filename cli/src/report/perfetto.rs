@@ -57,7 +57,7 @@ fn trace(run: &Run, file: &Path) -> io::Result<usize> {
     let mut size = 0;
     for path in run.ranks.iter().flat_map(|rank| &rank.files) {
         for record in Records::new(File::open(path)?, Kind::ALL) {
-            let bytes = trace.take(&record?);
+            let bytes = trace.add_record(&record?);
             size += bytes.len();
             out.write_all(&bytes)?;
         }

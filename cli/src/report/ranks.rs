@@ -6,7 +6,7 @@ use headspace_agent::analysis::ranks::Ranks;
 use headspace_agent::analysis::tick_series::TickSeries;
 use headspace_agent::model::ranks::RanksRecord;
 use headspace_agent::wording::ranks::ranks_record;
-use headspace_exporters::run_folder::{RankRun, ReadError, Run, Seen, files};
+use headspace_exporters::run_folder::{RankRun, ReadError, ReadEvent, Run, files};
 
 /// Maximum number of ranks shown individually.
 pub(super) const SHOWN: usize = 16;
@@ -38,8 +38,8 @@ impl FoundRun {
         let mut series = TickSeries::default();
         let run = if several {
             Run::read_with(path, &mut |seen| match seen {
-                Seen::Tick(tick) => series.add_read(tick),
-                Seen::Rank(rank) => add(&mut ranks, rank, &std::mem::take(&mut series)),
+                ReadEvent::Tick(tick) => series.add_read(tick),
+                ReadEvent::Rank(rank) => add(&mut ranks, rank, &std::mem::take(&mut series)),
             })?
         } else {
             let run = Run::read(path)?;

@@ -70,7 +70,7 @@ impl Live {
             now.snapshots.clear();
         }
         for (rank, record) in polled.records {
-            now.snapshots.entry(rank).or_default().take(&record);
+            now.snapshots.entry(rank).or_default().add_record(&record);
             now.state.add_record(rank, record);
         }
         if self.news.receiver_count() > 0 {

@@ -46,8 +46,8 @@ enum ServeError {
 pub(crate) fn serve(args: &ServeArgs, context: &mut Context<'_>) -> io::Result<i32> {
     let tuning = args.path.as_deref().and_then(Tuning::find);
     let follower = match (&tuning, &args.path) {
-        (Some(tuning), _) => Follower::of_base(&tuning.runs()),
-        (None, None) => Follower::of_base(&context.runs),
+        (Some(tuning), _) => Follower::in_base(&tuning.runs()),
+        (None, None) => Follower::in_base(&context.runs),
         (None, Some(path)) => match Follower::open(path) {
             Ok(follower) => follower,
             Err(error) => return context.fail(error, EXIT_UNREADABLE),

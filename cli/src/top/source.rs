@@ -41,7 +41,7 @@ impl Source {
     /// to show.
     pub(super) fn open(path: Option<&Path>, base: &Path) -> Result<(Self, String), String> {
         let Some(path) = path else {
-            let follower = Follower::of_base(base);
+            let follower = Follower::in_base(base);
             return Ok((Self::Files(Box::new(follower)), base.display().to_string()));
         };
         let shown = path.display().to_string();

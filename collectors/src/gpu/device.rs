@@ -60,7 +60,7 @@ impl Device {
 
     /// Classifies the error of a call for this device, and remembers a loss.
     pub(super) fn judge(&self, error: &NvmlError) -> Fault {
-        let fault = Fault::of(error);
+        let fault = Fault::from_error(error);
         if fault == Fault::Lost {
             self.lost.get_or_init(|| why_lost(error));
         }

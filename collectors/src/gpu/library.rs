@@ -110,7 +110,7 @@ pub(super) enum Fault {
 
 impl Fault {
     /// Classifies the error of a call for a device.
-    pub(super) fn of(error: &NvmlError) -> Self {
+    pub(super) fn from_error(error: &NvmlError) -> Self {
         /// `NVML_ERROR_GPU_NOT_FOUND`, for which the wrapper has no name.
         const GPU_NOT_FOUND: u32 = 28;
         match error {
@@ -214,16 +214,22 @@ mod tests {
 
     #[test]
     fn lost_devices_missing_values_and_transient_faults_are_distinguished() {
-        assert_eq!(Fault::of(&NvmlError::GpuLost), Fault::Lost);
-        assert_eq!(Fault::of(&NvmlError::NotSupported), Fault::Absent);
-        assert_eq!(Fault::of(&NvmlError::NoPermission), Fault::Absent);
+        assert_eq!(Fault::from_error(&NvmlError::GpuLost), Fault::Lost);
+        assert_eq!(Fault::from_error(&NvmlError::NotSupported), Fault::Absent);
+        assert_eq!(Fault::from_error(&NvmlError::NoPermission), Fault::Absent);
         assert_eq!(
-            Fault::of(&NvmlError::FailedToLoadSymbol(String::new())),
+            Fault::from_error(&NvmlError::FailedToLoadSymbol(String::new())),
             Fault::Absent
         );
-        assert_eq!(Fault::of(&NvmlError::UnexpectedVariant(26)), Fault::Absent);
-        assert_eq!(Fault::of(&NvmlError::UnexpectedVariant(28)), Fault::Lost);
-        assert_eq!(Fault::of(&NvmlError::Unknown), Fault::Passing);
-        assert_eq!(Fault::of(&NvmlError::Timeout), Fault::Passing);
+        assert_eq!(
+            Fault::from_error(&NvmlError::UnexpectedVariant(26)),
+            Fault::Absent
+        );
+        assert_eq!(
+            Fault::from_error(&NvmlError::UnexpectedVariant(28)),
+            Fault::Lost
+        );
+        assert_eq!(Fault::from_error(&NvmlError::Unknown), Fault::Passing);
+        assert_eq!(Fault::from_error(&NvmlError::Timeout), Fault::Passing);
     }
 }

@@ -9,10 +9,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use headspace_agent::model::Reading;
 use headspace_agent::model::metric::{self, Metric};
 use headspace_agent::model::reading::Attributes;
 use headspace_agent::model::record::GpuRule;
+use headspace_agent::model::{Reading, attributes};
 use headspace_agent::port::{CollectError, Collector, Pace};
 use headspace_agent::sampling::RankGpu;
 use nvml_wrapper::Device as Handle;
@@ -46,7 +46,7 @@ pub struct Processes {
     devices: Vec<Watched>,
     rank_gpu: RankGpu,
     /// How many times the processes were listed.
-    looks: u32,
+    searches: u32,
     cadence: Cadence,
     walker: Walker,
 }
@@ -69,7 +69,7 @@ struct Watched {
 type Split = [f64; 2];
 
 /// The attributes of a [`Split`].
-const OWNERS: [Attributes; 2] = [&[("owner", "own")], &[("owner", "others")]];
+const OWNERS: [Attributes; 2] = [attributes::OWNER_OWN, attributes::OWNER_OTHERS];
 
 impl Processes {
     /// Watches the devices whose processes the driver can list.
@@ -82,7 +82,7 @@ impl Processes {
         let mut watched = Vec::new();
         for device in devices {
             match running(device.used()) {
-                Err(error) if Fault::of(&error) == Fault::Absent => refused = Some(error),
+                Err(error) if Fault::from_error(&error) == Fault::Absent => refused = Some(error),
                 _ => watched.push(Watched {
                     device: Arc::clone(device),
                     known: false,
@@ -97,9 +97,9 @@ impl Processes {
             _ => Ok(Self {
                 devices: watched,
                 rank_gpu: rank_gpu.clone(),
-                looks: 0,
+                searches: 0,
                 cadence: Cadence::new(EVERY),
-                walker: Walker::at(Path::new("/")),
+                walker: Walker::with_root(Path::new("/")),
             }),
         }
     }
@@ -253,8 +253,8 @@ impl Collector for Processes {
             return Ok(());
         }
         let mut lists = Vec::with_capacity(self.devices.len());
-        let is_searched = self.looks < SEARCHES && self.rank_gpu.is_open_to_memory();
-        self.looks = self.looks.saturating_add(1);
+        let is_searched = self.searches < SEARCHES && self.rank_gpu.is_open_to_memory();
+        self.searches = self.searches.saturating_add(1);
         for watched in &mut self.devices {
             let is_read = is_searched || self.rank_gpu.reads(watched.device.ordinal);
             let is_read = is_read && watched.device.lost().is_none();

@@ -7,14 +7,16 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use headspace_agent::model::Reading;
 use headspace_agent::model::record::GpuRecord;
 use headspace_agent::port::{CollectError, Collector, Pace};
 use headspace_agent::sampling::RankGpu;
+use tracing::debug;
 
 use super::{Gpus, gpm, processes, read_interval};
+use crate::log_target::SOURCE;
 
 /// The GPUs that the process may use, once they are known.
 pub type GpuRecords = Arc<OnceLock<Vec<GpuRecord>>>;
@@ -50,7 +52,9 @@ pub fn open_within(
     let opening = Opening::default();
     let (of_thread, records) = (opening.clone(), Arc::clone(records));
     let work = move || {
+        let begun = Instant::now();
         let gpus = Gpus::open(library.as_deref(), visible.as_deref(), &rank_gpu);
+        debug!(target: SOURCE, took = ?begun.elapsed(), gpus = gpus.records.len(), "GPU driver opened");
         let _ = records.set(gpus.records.clone());
         *of_thread.lock() = Some(gpus);
         of_thread.0.done.notify_all();
@@ -60,10 +64,11 @@ pub fn open_within(
         let reason = format!("the system gives no thread to open the driver: {error}");
         return Opened::Now(Box::new(Gpus::off(&CollectError::unsupported(reason))));
     }
-    match opening.take_within(patience) {
-        Some(gpus) => Opened::Now(Box::new(gpus)),
-        None => Opened::Later(opening),
+    if let Some(gpus) = opening.take_within(patience) {
+        return Opened::Now(Box::new(gpus));
     }
+    debug!(target: SOURCE, ?patience, "GPU driver is still opening");
+    Opened::Later(opening)
 }
 
 impl Opening {

@@ -117,13 +117,22 @@ impl Value {
 
 fn general(device: &Handle<'static>, sink: &mut Sink<'_>) -> Outcome {
     let percent = device.utilization_rates()?.gpu;
-    sink.push(&metric::GPU_UTILIZATION, GENERAL, share(percent)?);
+    sink.push(
+        &metric::GPU_UTILIZATION,
+        attributes::GPU_GENERAL,
+        share(percent)?,
+    );
     Ok(None)
 }
 
 fn decoder(device: &Handle<'static>, sink: &mut Sink<'_>) -> Outcome {
     let info = device.decoder_utilization()?;
-    engines(sink, DECODER, info.utilization, info.sampling_period)
+    engines(
+        sink,
+        attributes::GPU_DECODER,
+        info.utilization,
+        info.sampling_period,
+    )
 }
 
 fn encoder(device: &Handle<'static>, sink: &mut Sink<'_>) -> Outcome {
@@ -293,7 +302,7 @@ fn total(value: &SampleValue) -> Result<u64, NvmlError> {
 fn ecc(device: &Handle<'static>, sink: &mut Sink<'_>, kind: MemoryError) -> Outcome {
     let severity = match kind {
         MemoryError::Corrected => CORRECTED,
-        MemoryError::Uncorrected => UNCORRECTED,
+        MemoryError::Uncorrected => attributes::ECC_UNCORRECTED,
     };
     let errors = device.total_ecc_errors(kind, EccCounter::Volatile)?;
     sink.push(&metric::GPU_ECC_ERRORS, severity, errors as f64);
@@ -308,8 +317,6 @@ pub(super) fn share(percent: u32) -> Result<f64, NvmlError> {
     Ok(f64::from(percent) / 100.0)
 }
 
-const GENERAL: Attributes = &[("hw.gpu.task", "general")];
-const DECODER: Attributes = &[("hw.gpu.task", "decoder")];
 const ENCODER: Attributes = &[("hw.gpu.task", "encoder")];
 const JPEG: Attributes = &[("hw.gpu.task", "jpeg")];
 const OFA: Attributes = &[("hw.gpu.task", "ofa")];
@@ -320,7 +327,6 @@ const POWER: Attributes = &[("reason", "power")];
 const THERMAL: Attributes = &[("reason", "thermal")];
 const HARDWARE: Attributes = &[("reason", "hardware")];
 const CORRECTED: Attributes = &[("severity", "corrected")];
-const UNCORRECTED: Attributes = &[("severity", "uncorrected")];
 
 #[cfg(test)]
 mod tests {

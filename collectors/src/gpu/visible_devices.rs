@@ -43,7 +43,7 @@ pub(super) struct Choice {
 }
 
 /// Index of a GPU, and of one of its slices if a slice was requested.
-type Place = (usize, Option<usize>);
+type DevicePosition = (usize, Option<usize>);
 
 /// The devices that the process may use. The index in the result is the process's own ordinal of the
 /// device. `visible` is `CUDA_VISIBLE_DEVICES`, `None` if it is not set.
@@ -52,13 +52,14 @@ pub(super) fn select(visible: Option<&str>, gpus: &[Listed]) -> Vec<Choice> {
         return as_cuda_shows((0..gpus.len()).map(|gpu| (gpu, None)), gpus);
     };
     let entries = visible.split(',').map(str::trim);
-    let find: fn(&str, &[Listed]) -> Option<Place> = if visible.trim_start().starts_with("MIG-") {
-        by_slice
-    } else if visible.trim_start().starts_with("GPU-") {
-        by_uuid
-    } else {
-        by_number
-    };
+    let find: fn(&str, &[Listed]) -> Option<DevicePosition> =
+        if visible.trim_start().starts_with("MIG-") {
+            by_slice
+        } else if visible.trim_start().starts_with("GPU-") {
+            by_uuid
+        } else {
+            by_number
+        };
     let mut found = Vec::new();
     for entry in entries {
         let Some(place) = find(entry, gpus) else {
@@ -74,9 +75,9 @@ pub(super) fn select(visible: Option<&str>, gpus: &[Listed]) -> Vec<Choice> {
 
 /// The devices as CUDA shows them. A GPU in MIG mode stands for its first slice. A slice hides all
 /// other devices.
-fn as_cuda_shows(places: impl Iterator<Item = Place>, gpus: &[Listed]) -> Vec<Choice> {
+fn as_cuda_shows(positions: impl Iterator<Item = DevicePosition>, gpus: &[Listed]) -> Vec<Choice> {
     let mut whole = Vec::new();
-    for (gpu, slice) in places {
+    for (gpu, slice) in positions {
         let listed = &gpus[gpu];
         let slice = slice.or((listed.mig && !listed.slices.is_empty()).then_some(0));
         if slice.is_some() {
@@ -90,7 +91,7 @@ fn as_cuda_shows(places: impl Iterator<Item = Place>, gpus: &[Listed]) -> Vec<Ch
 }
 
 /// Parses a number such as `1`. Trailing text is ignored, so `1x` is 1, as in CUDA.
-fn by_number(entry: &str, gpus: &[Listed]) -> Option<Place> {
+fn by_number(entry: &str, gpus: &[Listed]) -> Option<DevicePosition> {
     let digits = entry.strip_prefix('+').unwrap_or(entry);
     let end = digits
         .find(|c: char| !c.is_ascii_digit())
@@ -100,7 +101,7 @@ fn by_number(entry: &str, gpus: &[Listed]) -> Option<Place> {
 }
 
 /// Finds a GPU by `GPU-8f6a...`, or by an unambiguous prefix.
-fn by_uuid(entry: &str, gpus: &[Listed]) -> Option<Place> {
+fn by_uuid(entry: &str, gpus: &[Listed]) -> Option<DevicePosition> {
     if !entry.starts_with("GPU-") {
         return None;
     }
@@ -113,7 +114,7 @@ fn by_uuid(entry: &str, gpus: &[Listed]) -> Option<Place> {
 }
 
 /// Finds a slice by `MIG-8f6a...` (or a prefix), or by the older form `MIG-GPU-8f6a.../1/0`.
-fn by_slice(entry: &str, gpus: &[Listed]) -> Option<Place> {
+fn by_slice(entry: &str, gpus: &[Listed]) -> Option<DevicePosition> {
     let name = entry.strip_prefix("MIG-")?;
     let slices = || {
         gpus.iter().enumerate().flat_map(|(place, gpu)| {
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_choose_and_order() {
+    fn numbers_select_and_order_the_devices() {
         assert_eq!(whole(Some("2"), &four()), [2]);
         assert_eq!(whole(Some("3,0"), &four()), [3, 0]);
         assert_eq!(whole(Some(" 1 , 2 "), &four()), [1, 2]);
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_chosen_by_an_empty_list_and_by_words_that_are_no_device() {
+    fn an_empty_list_and_unknown_words_select_no_device() {
         for nothing in [
             "",
             " ",
@@ -296,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_is_chosen_by_its_id_or_by_its_place() {
+    fn a_slice_is_selected_by_its_id_or_its_position() {
         let gpus = [
             cut("GPU-a", &[("MIG-e1", 1, 0), ("MIG-e2", 2, 0)]),
             cut("GPU-b", &[("MIG-f3", 1, 0), ("MIG-f4", 1, 1)]),

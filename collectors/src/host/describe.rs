@@ -16,7 +16,7 @@ pub fn describe() -> HostRecord {
 pub fn describe_at(root: impl AsRef<Path>) -> HostRecord {
     let root = root.as_ref();
     let mut buffer = Vec::new();
-    let mut limits = Limits::at(root);
+    let mut limits = Limits::with_root(root);
     let cores = limits.read();
     let kernel = |name: &str, buffer: &mut Vec<u8>| {
         let path = procfs::below(root, "/proc/sys/kernel").join(name);

@@ -7,7 +7,7 @@
 //! If the quota or the mask cannot be read, the number of usable cores is unknown too.
 
 mod cgroup;
-pub mod control_group;
+pub mod cgroup_source;
 mod cores;
 mod describe;
 pub mod pressure;
@@ -21,7 +21,7 @@ use headspace_agent::model::metric;
 use headspace_agent::model::{Reading, Scope};
 use headspace_agent::port::{CollectError, Collector};
 
-pub use control_group::ControlGroup;
+pub use cgroup_source::ControlGroup;
 pub use describe::{describe, describe_at};
 pub use pressure::Pressure;
 use times::CoreTime;
@@ -54,7 +54,7 @@ impl Host {
     ///
     /// Returns [`CollectError::Unsupported`] if nothing at all can be read.
     pub fn new() -> Result<Self, CollectError> {
-        Self::at("/")
+        Self::with_root("/")
     }
 
     /// Watches the machine that `proc` and `sys` below `root` describe.
@@ -65,10 +65,10 @@ impl Host {
     /// # Errors
     ///
     /// Returns [`CollectError::Unsupported`] if nothing at all can be read.
-    pub fn at(root: impl AsRef<Path>) -> Result<Self, CollectError> {
+    pub fn with_root(root: impl AsRef<Path>) -> Result<Self, CollectError> {
         let root = root.as_ref();
         let mut host = Self {
-            limits: Limits::at(root),
+            limits: Limits::with_root(root),
             times: procfs::below(root, "/proc/stat"),
             before: Vec::new(),
             now: Vec::new(),
@@ -82,14 +82,14 @@ impl Host {
             )));
         }
         // The start of the first tick's interval.
-        host.look();
+        host.read_times();
         std::mem::swap(&mut host.before, &mut host.now);
         Ok(host)
     }
 
     /// Reads the core times into `now` (empty if they cannot be read), and the number of runnable
     /// threads.
-    fn look(&mut self) {
+    fn read_times(&mut self) {
         self.now.clear();
         self.runnable = None;
         if let Ok(bytes) = procfs::read(&self.times, &mut self.buffer) {
@@ -100,7 +100,7 @@ impl Host {
 
     /// Utilisation of the usable cores since the last reading; `None` while unknown.
     fn utilization(&mut self) -> Option<f64> {
-        self.look();
+        self.read_times();
         let share = times::utilization(&self.before, &self.now, self.limits.affinity());
         if !self.now.is_empty() {
             std::mem::swap(&mut self.before, &mut self.now);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use headspace_agent::model::metric;
 use headspace_agent::model::reading::Attributes;
-use headspace_agent::model::{Reading, Scope};
+use headspace_agent::model::{Reading, Scope, attributes};
 use headspace_agent::port::{CollectError, Collector};
 
 use super::cgroup::{Controller, Groups, Version};
@@ -28,21 +28,21 @@ const RESOURCES: [(&str, [Attributes; 2]); 3] = [
     (
         "cpu",
         [
-            &[("resource", "cpu"), ("stalled", "some")],
+            attributes::STALLED_CPU,
             &[("resource", "cpu"), ("stalled", "full")],
         ],
     ),
     (
         "io",
         [
-            &[("resource", "io"), ("stalled", "some")],
+            attributes::STALLED_IO,
             &[("resource", "io"), ("stalled", "full")],
         ],
     ),
     (
         "memory",
         [
-            &[("resource", "memory"), ("stalled", "some")],
+            attributes::STALLED_MEMORY,
             &[("resource", "memory"), ("stalled", "full")],
         ],
     ),
@@ -66,7 +66,7 @@ impl Pressure {
     ///
     /// Returns [`CollectError::Unsupported`] if the kernel does not account for pressure.
     pub fn new() -> Result<Self, CollectError> {
-        Self::at("/")
+        Self::with_root("/")
     }
 
     /// Watches the machine and the group that `proc` and `sys` below `root` describe.
@@ -74,12 +74,12 @@ impl Pressure {
     /// # Errors
     ///
     /// Returns [`CollectError::Unsupported`] if the kernel does not account for pressure.
-    pub fn at(root: impl AsRef<Path>) -> Result<Self, CollectError> {
+    pub fn with_root(root: impl AsRef<Path>) -> Result<Self, CollectError> {
         let root = root.as_ref();
         let folder = procfs::below(root, "/proc/pressure");
         let mut source = Self {
             machine: RESOURCES.map(|(name, _)| folder.join(name)),
-            groups: Groups::at(root, Controller::Unified, group_files),
+            groups: Groups::with_root(root, Controller::Unified, group_files),
             buffer: Vec::new(),
         };
         let mut readings = Vec::new();
@@ -213,15 +213,15 @@ mod tests {
 
     #[test]
     fn a_kernel_with_disabled_accounting_is_reported_with_the_remedy() {
-        let told = |error| off(&error, Path::new("/proc/pressure"));
+        let reported = |error| off(&error, Path::new("/proc/pressure"));
         for number in [libc::EOPNOTSUPP, libc::ENOENT] {
-            let error = told(io::Error::from_raw_os_error(number));
+            let error = reported(io::Error::from_raw_os_error(number));
             let CollectError::Unsupported { remedy, .. } = &error else {
                 panic!("{error:?}")
             };
             assert!(remedy.as_ref().unwrap().contains("`psi=1`"));
         }
-        let forbidden = told(io::Error::from_raw_os_error(libc::EACCES));
+        let forbidden = reported(io::Error::from_raw_os_error(libc::EACCES));
         let CollectError::Unsupported { remedy: None, .. } = forbidden else {
             panic!("{forbidden:?}")
         };
@@ -231,8 +231,8 @@ mod tests {
         #[test]
         fn a_truncated_file_has_only_totals_of_the_whole_file(cut in 0..FILE.len()) {
             let whole = totals(FILE.as_bytes(), false);
-            let told = totals(&FILE.as_bytes()[..cut], false);
-            prop_assert!(told.iter().all(|total| whole.contains(total)));
+            let read = totals(&FILE.as_bytes()[..cut], false);
+            prop_assert!(read.iter().all(|total| whole.contains(total)));
         }
 
         #[test]

@@ -98,7 +98,7 @@ mod tests {
 
     use super::*;
 
-    fn look(text: &str) -> Vec<CoreTime> {
+    fn parse(text: &str) -> Vec<CoreTime> {
         let mut times = Vec::new();
         read_into(text.as_bytes(), &mut times);
         times
@@ -116,7 +116,7 @@ mod tests {
         intr 1 2 3\n";
 
     fn between(after: &str, cores: &str) -> Option<f64> {
-        utilization(&look(BEFORE), &look(after), &set(cores))
+        utilization(&parse(BEFORE), &parse(after), &set(cores))
     }
 
     #[test]
@@ -147,12 +147,12 @@ mod tests {
 
         assert_eq!(between(after, "0-1"), None);
         assert_eq!(between(after, "1"), None);
-        assert_eq!(utilization(&[], &look(BEFORE), &set("0")), None);
+        assert_eq!(utilization(&[], &parse(BEFORE), &set("0")), None);
         assert_eq!(between("", "0"), None);
     }
 
     #[test]
-    fn counters_set_back_leave_it_unknown_but_a_little_less_iowait_does_not() {
+    fn decreased_counters_make_the_share_unknown_except_for_a_small_decrease_of_iowait() {
         let set_back = "cpu0 3 0 2 40 0 0 0 0 0 0\n";
         let jitter = "cpu0 110 0 50 1010 8 0 0 0 0 0\n";
 
@@ -167,12 +167,12 @@ mod tests {
 
     #[test]
     fn short_truncated_and_negative_lines_are_skipped() {
-        assert_eq!(look("cpu0 1 2 3 4\n"), []);
-        assert_eq!(look("cpu0 1 2 3 4 5 6 7 8 9 10"), []);
-        assert_eq!(look("cpu0 1 2 3 -4 5 6 7 8 9 10\n"), []);
-        assert_eq!(look("cpu0x 1 2 3 4 5 6 7 8 9 10\n"), []);
-        assert_eq!(look("cpu 1 2 3 4 5 6 7 8 9 10\n"), []);
-        assert_eq!(look("cpu0 18446744073709551615 2 3 4 5 6 7 8 9 10\n"), []);
+        assert_eq!(parse("cpu0 1 2 3 4\n"), []);
+        assert_eq!(parse("cpu0 1 2 3 4 5 6 7 8 9 10"), []);
+        assert_eq!(parse("cpu0 1 2 3 -4 5 6 7 8 9 10\n"), []);
+        assert_eq!(parse("cpu0x 1 2 3 4 5 6 7 8 9 10\n"), []);
+        assert_eq!(parse("cpu 1 2 3 4 5 6 7 8 9 10\n"), []);
+        assert_eq!(parse("cpu0 18446744073709551615 2 3 4 5 6 7 8 9 10\n"), []);
     }
 
     #[test]
@@ -192,7 +192,7 @@ mod tests {
         }
     }
 
-    fn any_look() -> impl Strategy<Value = Vec<CoreTime>> {
+    fn any_times() -> impl Strategy<Value = Vec<CoreTime>> {
         let time = (0usize..4, any::<u64>(), any::<u64>(), any::<u64>());
         prop::collection::vec(
             time.prop_map(|(core, busy, idle, waiting)| CoreTime {
@@ -213,7 +213,7 @@ mod tests {
 
         #[test]
         fn a_share_is_between_zero_and_one_whatever_the_counters(
-            before in any_look(), after in any_look()
+            before in any_times(), after in any_times()
         ) {
             if let Some(share) = utilization(&before, &after, &set("0-3")) {
                 prop_assert!((0.0..=1.0).contains(&share));
@@ -222,8 +222,8 @@ mod tests {
 
         #[test]
         fn a_truncated_file_has_only_cores_of_the_whole_file(cut in 0usize..BEFORE.len()) {
-            let whole = look(BEFORE);
-            prop_assert!(look(&BEFORE[..cut]).iter().all(|time| whole.contains(time)));
+            let whole = parse(BEFORE);
+            prop_assert!(parse(&BEFORE[..cut]).iter().all(|time| whole.contains(time)));
         }
     }
 }

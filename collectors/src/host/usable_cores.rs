@@ -49,14 +49,14 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    pub(super) fn at(root: &Path) -> Self {
+    pub(super) fn with_root(root: &Path) -> Self {
         Self {
             ask_kernel: procfs::is_this_machine(root),
             online_list: procfs::below(root, "/sys/devices/system/cpu/online"),
             status: procfs::below(root, "/proc/self/status"),
             online: Cores::default(),
             affinity: Cores::default(),
-            groups: Groups::at(root, Controller::Cpu, Level::at),
+            groups: Groups::with_root(root, Controller::Cpu, Level::new),
             buffer: Vec::new(),
         }
     }

@@ -78,7 +78,7 @@ impl Disk {
     ///
     /// [`CollectError::Unsupported`] if the kernel reports no devices.
     pub fn new() -> Result<Self, CollectError> {
-        Self::at("/")
+        Self::with_root("/")
     }
 
     /// Watches the devices that `proc` and `sys` below `root` describe.
@@ -86,19 +86,19 @@ impl Disk {
     /// # Errors
     ///
     /// [`CollectError::Unsupported`] if the kernel reports no devices.
-    pub fn at(root: impl AsRef<Path>) -> Result<Self, CollectError> {
+    pub fn with_root(root: impl AsRef<Path>) -> Result<Self, CollectError> {
         let root = root.as_ref();
         let mut disk = Self {
             root: root.to_owned(),
             stats: procfs::below(root, "/proc/diskstats"),
             mounts: procfs::below(root, "/proc/self/mountinfo"),
-            walker: Walker::at(root),
+            walker: Walker::with_root(root),
             devices: Vec::new(),
             until_search: 0,
             buffer: Vec::new(),
         };
         let reason = match procfs::read(&disk.stats, &mut disk.buffer) {
-            Ok([]) => format!("`{}` tells of no devices", disk.stats.display()),
+            Ok([]) => format!("`{}` lists no devices", disk.stats.display()),
             Ok(_) => return Ok(disk),
             Err(error) => procfs::unreadable(&disk.stats, &error),
         };

@@ -57,7 +57,7 @@ fn over<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
 }
 
 fn mount(line: &[u8]) -> Option<Mount> {
-    let line = MountLine::of(line)?;
+    let line = MountLine::parse(line)?;
     let (kind, source, options) = (line.kind, line.source, line.options);
     let mut numbers = line
         .numbers
@@ -107,30 +107,33 @@ mod tests {
 34 27 0:30 / /far rw - tmpfs tmpfs rw
 ";
 
-    fn at(path: &str) -> Option<Device> {
+    fn device_of(path: &str) -> Option<Device> {
         device(&parse(TABLE.as_bytes()), Path::new(path), |_| true).cloned()
     }
 
     #[test]
     fn a_path_lies_on_the_mount_with_the_longest_point_and_the_last_of_equals() {
-        assert_eq!(at("/home/x"), Some(Device::Numbers(254, 1)));
-        assert_eq!(at("/database"), Some(Device::Numbers(254, 1)));
-        assert_eq!(at("/data/x"), Some(Device::File("/dev/nvme0n1p2".into())));
-        assert_eq!(at("/far/x"), None);
+        assert_eq!(device_of("/home/x"), Some(Device::Numbers(254, 1)));
+        assert_eq!(device_of("/database"), Some(Device::Numbers(254, 1)));
+        assert_eq!(
+            device_of("/data/x"),
+            Some(Device::File("/dev/nvme0n1p2".into()))
+        );
+        assert_eq!(device_of("/far/x"), None);
     }
 
     #[test]
     fn network_and_in_memory_file_systems_have_no_device() {
         for path in ["/data/far/x", "/dev/shm/x", "/proc/self/stat"] {
-            assert_eq!(at(path), None, "{path}");
+            assert_eq!(device_of(path), None, "{path}");
         }
     }
 
     #[test]
-    fn an_overlay_has_the_device_of_its_folder_where_that_is_seen() {
+    fn an_overlay_has_the_device_of_its_folder_if_that_is_visible() {
         let btrfs = Some(Device::File("/dev/nvme0n1p2".into()));
-        assert_eq!(at("/merged/x"), btrfs);
-        assert_eq!(at("/with space/x"), btrfs);
+        assert_eq!(device_of("/merged/x"), btrfs);
+        assert_eq!(device_of("/with space/x"), btrfs);
 
         let mounts = parse(TABLE.as_bytes());
         assert_eq!(device(&mounts, Path::new("/merged/x"), |_| false), None);

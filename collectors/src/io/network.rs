@@ -60,7 +60,7 @@ impl Network {
     ///
     /// Returns [`CollectError::Unsupported`] if there is no interface except loopback.
     pub fn new() -> Result<Self, CollectError> {
-        Self::at("/")
+        Self::with_root("/")
     }
 
     /// Watches the interfaces that `proc` and `sys` below `root` describe.
@@ -68,7 +68,7 @@ impl Network {
     /// # Errors
     ///
     /// Returns [`CollectError::Unsupported`] if there is no interface except loopback.
-    pub fn at(root: impl AsRef<Path>) -> Result<Self, CollectError> {
+    pub fn with_root(root: impl AsRef<Path>) -> Result<Self, CollectError> {
         let root = root.as_ref();
         let mut network = Self {
             counts: procfs::below(root, "/proc/self/net/dev"),

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_files_that_exist_under_their_name_are_told() {
+    fn only_files_that_exist_under_their_name_are_listed() {
         let process = tempfile::tempdir().unwrap();
         fs::create_dir(process.path().join("fd")).unwrap();
         symlink("/train", process.path().join("cwd")).unwrap();

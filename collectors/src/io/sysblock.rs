@@ -109,7 +109,7 @@ mod tests {
         root
     }
 
-    fn of(device: &Device) -> Vec<String> {
+    fn sorted_disks(device: &Device) -> Vec<String> {
         let mut disks = disks(machine().path(), device, b"   8  1 sda1 0\n");
         disks.sort();
         disks
@@ -117,24 +117,30 @@ mod tests {
 
     #[test]
     fn a_partition_is_its_disk() {
-        assert_eq!(of(&Device::Numbers(259, 1)), ["nvme0n1"]);
-        assert_eq!(of(&Device::Numbers(259, 0)), ["nvme0n1"]);
-        assert_eq!(of(&Device::File("/dev/nvme0n1p2".into())), ["nvme0n1"]);
+        assert_eq!(sorted_disks(&Device::Numbers(259, 1)), ["nvme0n1"]);
+        assert_eq!(sorted_disks(&Device::Numbers(259, 0)), ["nvme0n1"]);
+        assert_eq!(
+            sorted_disks(&Device::File("/dev/nvme0n1p2".into())),
+            ["nvme0n1"]
+        );
     }
 
     #[test]
     fn a_volume_on_a_raid_is_the_disks_at_the_bottom() {
-        assert_eq!(of(&Device::Numbers(253, 3)), ["nvme0n1", "nvme1n1"]);
         assert_eq!(
-            of(&Device::File("/dev/mapper/data".into())),
+            sorted_disks(&Device::Numbers(253, 3)),
+            ["nvme0n1", "nvme1n1"]
+        );
+        assert_eq!(
+            sorted_disks(&Device::File("/dev/mapper/data".into())),
             ["nvme0n1", "nvme1n1"]
         );
     }
 
     #[test]
     fn without_an_entry_in_sys_the_device_itself_is_used_or_none() {
-        assert_eq!(of(&Device::Numbers(8, 1)), ["sda1"]);
-        assert!(of(&Device::Numbers(8, 2)).is_empty());
-        assert!(of(&Device::File("/dev/absent".into())).is_empty());
+        assert_eq!(sorted_disks(&Device::Numbers(8, 1)), ["sda1"]);
+        assert!(sorted_disks(&Device::Numbers(8, 2)).is_empty());
+        assert!(sorted_disks(&Device::File("/dev/absent".into())).is_empty());
     }
 }

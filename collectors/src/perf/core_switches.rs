@@ -31,7 +31,7 @@ const PACE: Duration = Duration::from_secs(2);
 
 /// The last counts of a thread, and its time on a core.
 #[derive(Debug, Clone, Copy, Default)]
-struct Seen {
+struct ThreadCounts {
     /// Voluntary and involuntary switches, and the time in the run queue in nanoseconds.
     counts: Counts<3>,
     running: u64,
@@ -42,7 +42,7 @@ struct Seen {
 pub struct Threads {
     tasks: Tasks,
     consumer: ConsumerThread,
-    seen: HashMap<i32, Seen>,
+    last: HashMap<i32, ThreadCounts>,
     groups: Groups<3>,
 }
 
@@ -53,7 +53,7 @@ impl Threads {
     ///
     /// Returns [`CollectError::Unsupported`] if no thread can be read.
     pub fn new(consumer: ConsumerThread) -> Result<Self, CollectError> {
-        Self::at("/", consumer)
+        Self::with_root("/", consumer)
     }
 
     /// Watches the threads of the process to which `proc/self` below `root` refers.
@@ -61,8 +61,11 @@ impl Threads {
     /// # Errors
     ///
     /// Returns [`CollectError::Unsupported`] if no thread can be read.
-    pub fn at(root: impl AsRef<Path>, consumer: ConsumerThread) -> Result<Self, CollectError> {
-        let mut tasks = Tasks::at(root.as_ref());
+    pub fn with_root(
+        root: impl AsRef<Path>,
+        consumer: ConsumerThread,
+    ) -> Result<Self, CollectError> {
+        let mut tasks = Tasks::with_root(root.as_ref());
         let tids = tasks.list().unwrap_or_default();
         if !tids.iter().any(|&tid| tasks.status(tid).is_some()) {
             return Err(CollectError::unsupported(format!(
@@ -73,22 +76,22 @@ impl Threads {
         Ok(Self {
             tasks,
             consumer,
-            seen: HashMap::new(),
+            last: HashMap::new(),
             groups: Groups::new(),
         })
     }
 
-    fn look(&mut self) -> std::io::Result<()> {
+    fn read_threads(&mut self) -> std::io::Result<()> {
         let tids = self.tasks.list()?;
         let consumer = self.consumer.get();
         self.groups.begin();
-        let mut seen = HashMap::with_capacity(tids.len());
+        let mut current = HashMap::with_capacity(tids.len());
         for tid in tids {
             let times = self.tasks.times(tid);
             let Some(status) = self.tasks.status(tid) else {
                 continue;
             };
-            let now = Seen {
+            let now = ThreadCounts {
                 counts: [
                     Some(status.voluntary),
                     Some(status.involuntary),
@@ -97,7 +100,7 @@ impl Threads {
                 // Without times in the kernel, the number of switches stands for the usage.
                 running: times.map_or(status.voluntary + status.involuntary, |times| times.running),
             };
-            let before = self.seen.get(&tid).copied().unwrap_or_default();
+            let before = self.last.get(&tid).copied().unwrap_or_default();
             let (used, counts, now) = grown(before, now);
             let group = if Some(tid) == consumer {
                 CONSUMER.into()
@@ -105,20 +108,24 @@ impl Threads {
                 group_of(status.name)
             };
             self.groups.add(&group, used, &counts);
-            seen.insert(tid, now);
+            current.insert(tid, now);
         }
         self.groups.end();
-        self.seen = seen;
+        self.last = current;
         Ok(())
     }
 }
 
 /// The increase since the last reading, and the values for the next comparison. A thread whose counts
 /// decreased is another thread with the same id.
-fn grown(before: Seen, now: Seen) -> (u64, Counts<3>, Seen) {
+fn grown(before: ThreadCounts, now: ThreadCounts) -> (u64, Counts<3>, ThreadCounts) {
     let pairs = || before.counts.into_iter().zip(now.counts);
     let went_back = pairs().any(|(before, now)| before.zip(now).is_some_and(|(b, n)| n < b));
-    let before = if went_back { Seen::default() } else { before };
+    let before = if went_back {
+        ThreadCounts::default()
+    } else {
+        before
+    };
     let mut kept = now;
     let mut counts = [None; 3];
     for (index, count) in counts.iter_mut().enumerate() {
@@ -138,7 +145,7 @@ impl Collector for Threads {
     }
 
     fn collect(&mut self, _at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {
-        self.look().map_err(|error| {
+        self.read_threads().map_err(|error| {
             CollectError::Transient(format!("the threads cannot be listed: {error}"))
         })?;
         for group in self.groups.groups() {

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_half_of_the_time_are_doubled() {
+    fn counts_of_a_counter_that_ran_half_the_time_are_doubled() {
         assert_eq!(scaled(raw(0, 0, 0), raw(50, 200, 100)), Some((100, 200)));
         assert_eq!(
             scaled(raw(50, 200, 100), raw(60, 300, 200)),
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_took_the_number_is_neither_read_nor_closed() {
+    fn a_file_that_reuses_the_descriptor_is_neither_read_nor_closed() {
         let (Some(mut first), Some(mut second)) = (task_clock(), task_clock()) else {
             return;
         };

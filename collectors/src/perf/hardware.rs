@@ -83,7 +83,7 @@ impl Collector for PerfHardware {
     }
 
     fn collect(&mut self, _at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {
-        self.watch.look(|_, time| time)?;
+        self.watch.read_threads(|_, time| time)?;
         let groups = &self.watch.groups;
         for group in groups.consumer().into_iter().chain([groups.all()]) {
             let series = EVENTS.map(|(_, metric, attributes)| (metric, attributes));

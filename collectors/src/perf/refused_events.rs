@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_remedies_a_machine_without_counters() {
+    fn a_machine_without_counters_has_no_remedy() {
         for code in [libc::ENOENT, libc::EOPNOTSUPP, libc::ENODEV] {
             let (reason, remedy) = explained(code, Some("2\n"));
             assert!(

@@ -58,7 +58,8 @@ impl Collector for Perf {
     }
 
     fn collect(&mut self, _at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {
-        self.watch.look(|counts, _| counts[0].unwrap_or(0))?;
+        self.watch
+            .read_threads(|counts, _| counts[0].unwrap_or(0))?;
         for group in self.watch.groups.groups() {
             append(out, group);
         }

@@ -23,7 +23,7 @@ pub(super) struct Status<'a> {
 }
 
 impl Tasks {
-    pub(super) fn at(root: &Path) -> Self {
+    pub(super) fn with_root(root: &Path) -> Self {
         Self {
             folder: procfs::below(root, "/proc/self/task"),
             buffer: Vec::new(),

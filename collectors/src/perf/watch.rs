@@ -57,20 +57,20 @@ struct Watched<const N: usize> {
 
 /// Why a reading failed.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum WatchError {
     /// The threads cannot be listed.
     List(io::Error),
     /// Other code closes the counters again and again.
     Lost,
 }
 
-impl From<Trouble> for CollectError {
-    fn from(trouble: Trouble) -> Self {
-        match trouble {
-            Trouble::List(error) => {
+impl From<WatchError> for CollectError {
+    fn from(error: WatchError) -> Self {
+        match error {
+            WatchError::List(error) => {
                 Self::Transient(format!("the threads cannot be listed: {error}"))
             }
-            Trouble::Lost => Self::unsupported(
+            WatchError::Lost => Self::unsupported(
                 "another part of the program keeps closing file descriptors that are not its own",
             ),
         }
@@ -103,7 +103,7 @@ impl<const N: usize> Watch<N> {
         }
         Ok(Self {
             events,
-            tasks: Tasks::at(root),
+            tasks: Tasks::with_root(root),
             consumer,
             watched: HashMap::new(),
             ran: HashMap::new(),
@@ -114,8 +114,11 @@ impl<const N: usize> Watch<N> {
     }
 
     /// Reads all watched threads. `used` selects the count by which groups are ordered.
-    pub(super) fn look(&mut self, used: impl Fn(&Counts<N>, u64) -> u64) -> Result<(), Trouble> {
-        let tids = self.tasks.list().map_err(Trouble::List)?;
+    pub(super) fn read_threads(
+        &mut self,
+        used: impl Fn(&Counts<N>, u64) -> u64,
+    ) -> Result<(), WatchError> {
+        let tids = self.tasks.list().map_err(WatchError::List)?;
         let consumer = self.consumer.get().filter(|tid| tids.contains(tid));
         let chosen = self.choose(&tids, consumer);
         for &tid in &chosen {
@@ -142,7 +145,7 @@ impl<const N: usize> Watch<N> {
         self.watched.retain(|tid, _| chosen.contains(tid));
         self.lost += lost;
         if self.lost > MOST_LOST {
-            return Err(Trouble::Lost);
+            return Err(WatchError::Lost);
         }
         Ok(())
     }

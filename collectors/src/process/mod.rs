@@ -47,7 +47,7 @@ impl Process {
     ///
     /// Returns [`CollectError::Unsupported`] if nothing at all can be read.
     pub fn new() -> Result<Self, CollectError> {
-        Self::at("/")
+        Self::with_root("/")
     }
 
     /// Watches the process that `proc/self` below `root` describes.
@@ -59,7 +59,7 @@ impl Process {
     /// # Errors
     ///
     /// Returns [`CollectError::Unsupported`] if nothing at all can be read.
-    pub fn at(root: impl AsRef<Path>) -> Result<Self, CollectError> {
+    pub fn with_root(root: impl AsRef<Path>) -> Result<Self, CollectError> {
         let root = root.as_ref();
         let folder = procfs::below(root, "/proc/self");
         let mut process = Self {

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn from_now_on_counts_neither_the_past_nor_that_of_another_counter() {
+    fn from_now_and_switch_to_ignore_earlier_counts() {
         let mut carry = Carry::from_now(500);
         assert_eq!(carry.follow(510), 10);
 

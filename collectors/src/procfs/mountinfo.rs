@@ -22,7 +22,7 @@ pub(crate) struct MountLine<'a> {
 
 impl<'a> MountLine<'a> {
     /// Parses a line; `None` if it is truncated.
-    pub(crate) fn of(line: &'a [u8]) -> Option<Self> {
+    pub(crate) fn parse(line: &'a [u8]) -> Option<Self> {
         let mut fields = line.split(|&byte| byte == b' ');
         let (numbers, root, at) = (fields.nth(2)?, fields.next()?, fields.next()?);
         // After the mount's own options, any number of optional fields up to a lone hyphen.
@@ -90,7 +90,7 @@ mod tests {
 
         #[test]
         fn no_input_causes_a_panic(bytes: Vec<u8>) {
-            let _ = MountLine::of(&bytes);
+            let _ = MountLine::parse(&bytes);
         }
     }
 }

@@ -40,7 +40,7 @@ pub(crate) struct Walker {
 
 impl Walker {
     /// Reads `proc` below `root`.
-    pub(crate) fn at(root: &Path) -> Self {
+    pub(crate) fn with_root(root: &Path) -> Self {
         let mut walker = Self {
             proc: below(root, "/proc"),
             lists_children: true,
@@ -217,8 +217,8 @@ mod tests {
     }
 
     fn both_ways() -> [Walker; 2] {
-        let listing = Walker::at(Path::new("/"));
-        let mut scanning = Walker::at(Path::new("/"));
+        let listing = Walker::with_root(Path::new("/"));
+        let mut scanning = Walker::with_root(Path::new("/"));
         scanning.lists_children = false;
         [listing, scanning]
     }
@@ -287,7 +287,7 @@ mod tests {
             fs::write(task.join("../../stat"), stat).unwrap();
         }
         std::os::unix::fs::symlink("7", root.path().join("proc/self")).unwrap();
-        let mut walker = Walker::at(root.path());
+        let mut walker = Walker::with_root(root.path());
 
         assert!(walker.lists_children);
         let pids =

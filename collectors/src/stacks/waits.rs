@@ -1,8 +1,7 @@
-//! Finds what a thread waits for, from the system call that it is in (`/proc/<pid>/task/<tid>/syscall`).
+//! Finds what a thread waits for, from its current system call (`/proc/<pid>/task/<tid>/syscall`).
 //!
-//! A thread that waits for Python's interpreter lock is in `futex`, as one that waits for any other lock. The
-//! interpreter's lock is a static variable of the interpreter, so the address tells the two apart: others are in
-//! memory that was allocated.
+//! A thread that waits for any lock is in the system call `futex`. Python's interpreter lock is a static variable
+//! of the interpreter, and other locks are in allocated memory. So the address of the lock shows which one it is.
 
 use std::fs;
 use std::ops::Range;
@@ -10,11 +9,11 @@ use std::ops::Range;
 use headspace_agent::model::stack::{Activity, WaitFor};
 
 /// Addresses of the interpreter's static variables in a process.
-pub(super) struct InterpreterMemory(Vec<Range<u64>>);
+pub(super) struct InterpreterStatics(Vec<Range<u64>>);
 
-impl InterpreterMemory {
+impl InterpreterStatics {
     /// Reads the memory map of the process. Without it, the interpreter lock counts as any other lock.
-    pub(super) fn of(pid: u32) -> Self {
+    pub(super) fn read(pid: u32) -> Self {
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
         Self(static_variables(&maps))
     }
@@ -65,14 +64,14 @@ impl InterpreterMemory {
             | libc::SYS_connect => WaitFor::Connection,
             libc::SYS_nanosleep | libc::SYS_clock_nanosleep => WaitFor::Timer,
             libc::SYS_wait4 | libc::SYS_waitid => WaitFor::Process,
-            other => of_this_architecture(other),
+            other => wait_in_legacy_call(other),
         }
     }
 }
 
-/// System calls that not every architecture has.
+/// Older system calls, which newer architectures do not have.
 #[cfg(target_arch = "x86_64")]
-fn of_this_architecture(number: i64) -> WaitFor {
+fn wait_in_legacy_call(number: i64) -> WaitFor {
     match number {
         libc::SYS_poll | libc::SYS_select | libc::SYS_epoll_wait | libc::SYS_accept => {
             WaitFor::Connection
@@ -83,7 +82,7 @@ fn of_this_architecture(number: i64) -> WaitFor {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn of_this_architecture(_: i64) -> WaitFor {
+fn wait_in_legacy_call(_: i64) -> WaitFor {
     WaitFor::Other
 }
 
@@ -153,8 +152,8 @@ mod tests {
     }
 
     /// Waits until this thread does `expected`.
-    fn becomes(tid: u32, expected: Activity) {
-        let memory = InterpreterMemory(Vec::new());
+    fn wait_until(tid: u32, expected: Activity) {
+        let memory = InterpreterStatics(Vec::new());
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
             let activity = memory.activity(here().0, tid);
@@ -167,7 +166,8 @@ mod tests {
     }
 
     #[test]
-    fn the_interpreters_variables_are_its_writable_mappings_and_what_follows() {
+    fn static_variables_are_the_writable_mappings_of_the_interpreter_and_the_zeroed_memory_after_them()
+     {
         let found = static_variables(MAPS);
         assert_eq!(
             found.as_slice(),
@@ -176,15 +176,15 @@ mod tests {
     }
 
     #[test]
-    fn the_address_of_a_lock_shows_whether_it_is_the_interpreters() {
-        let memory = InterpreterMemory(static_variables(MAPS));
+    fn a_futex_in_static_memory_is_the_interpreter_lock() {
+        let memory = InterpreterStatics(static_variables(MAPS));
         let futex = |address| memory.waits_for(1, libc::SYS_futex, address);
         assert_eq!(futex(0x00a2_0000), WaitFor::InterpreterLock);
         assert_eq!(futex(0x0100_0040), WaitFor::Lock);
     }
 
     #[test]
-    fn a_running_thread_is_no_wait_and_a_blocked_one_says_for_what() {
+    fn a_running_thread_does_not_wait_and_a_blocked_thread_has_a_reason() {
         let (reader, writer) = std::io::pipe().unwrap();
         let runs = Arc::new(AtomicBool::new(true));
         let (send, receive) = mpsc::channel();
@@ -200,9 +200,9 @@ mod tests {
         });
         let tid = receive.recv().unwrap();
 
-        becomes(tid, Activity::Native);
+        wait_until(tid, Activity::Native);
         runs.store(false, Ordering::Relaxed);
-        becomes(tid, Activity::Wait(WaitFor::Connection));
+        wait_until(tid, Activity::Wait(WaitFor::Connection));
 
         drop(writer);
         assert_eq!(thread.join().unwrap(), 0);

@@ -46,7 +46,7 @@ fn nanos(time: Duration) -> u64 {
 }
 
 #[test]
-fn a_span_within_another_is_a_stage_within_and_a_part_of_its_time() {
+fn a_nested_span_is_a_nested_stage_and_part_of_the_outer_time() {
     let (subscriber, region) = stages();
     dispatcher::with_default(&subscriber, || {
         for _ in 0..3 {
@@ -69,7 +69,7 @@ fn a_span_within_another_is_a_stage_within_and_a_part_of_its_time() {
 }
 
 #[test]
-fn a_span_that_is_entered_again_and_again_is_one_call_of_the_time_in_between() {
+fn a_span_that_is_entered_several_times_is_one_call_of_the_entered_time() {
     let (subscriber, region) = stages();
     dispatcher::with_default(&subscriber, || {
         let fetch = info_span!(target: "loader", "fetch");
@@ -93,7 +93,7 @@ fn a_span_that_is_entered_again_and_again_is_one_call_of_the_time_in_between() {
 }
 
 #[test]
-fn siblings_on_several_threads_are_calls_at_once() {
+fn sibling_spans_on_several_threads_are_concurrent_calls() {
     let (subscriber, region) = stages();
     let together = Barrier::new(3);
     thread::scope(|scope| {
@@ -112,7 +112,7 @@ fn siblings_on_several_threads_are_calls_at_once() {
 }
 
 #[test]
-fn only_spans_that_pass_the_filter_are_stages_and_ours_never_are() {
+fn spans_outside_the_filter_and_spans_of_headspace_are_not_stages() {
     let filter = Targets::new()
         .with_target("my_loader", LevelFilter::DEBUG)
         .with_target("headspace_agent", LevelFilter::TRACE);
@@ -129,7 +129,7 @@ fn only_spans_that_pass_the_filter_are_stages_and_ours_never_are() {
 }
 
 #[test]
-fn spans_left_out_of_order_and_spans_never_entered_confuse_nothing() {
+fn spans_that_are_left_out_of_order_or_not_entered_change_no_other_count() {
     let (subscriber, region) = stages();
     dispatcher::with_default(&subscriber, || {
         drop(info_span!(target: "loader", "never"));

@@ -56,7 +56,7 @@ impl TreeMemory {
     ///
     /// Returns [`CollectError::Unsupported`] if the process itself cannot be read.
     pub fn new() -> Result<Self, CollectError> {
-        Self::at("/")
+        Self::with_root("/")
     }
 
     /// Watches the process to which `proc/self` below `root` refers, and its descendants.
@@ -64,10 +64,10 @@ impl TreeMemory {
     /// # Errors
     ///
     /// Returns [`CollectError::Unsupported`] if the process itself cannot be read.
-    pub fn at(root: impl AsRef<Path>) -> Result<Self, CollectError> {
+    pub fn with_root(root: impl AsRef<Path>) -> Result<Self, CollectError> {
         let root = root.as_ref();
         let mut source = Self {
-            walker: Walker::at(root),
+            walker: Walker::with_root(root),
             counts_itself: procfs::is_this_machine(root),
             buffer: Vec::new(),
         };

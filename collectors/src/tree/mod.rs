@@ -52,7 +52,7 @@ impl Tree {
     ///
     /// Returns [`CollectError::Unsupported`] if nothing at all can be read.
     pub fn new() -> Result<Self, CollectError> {
-        Self::at("/")
+        Self::with_root("/")
     }
 
     /// Watches the process to which `proc/self` below `root` refers, and its descendants.
@@ -60,9 +60,9 @@ impl Tree {
     /// # Errors
     ///
     /// Returns [`CollectError::Unsupported`] if nothing at all can be read.
-    pub fn at(root: impl AsRef<Path>) -> Result<Self, CollectError> {
+    pub fn with_root(root: impl AsRef<Path>) -> Result<Self, CollectError> {
         Ok(Self {
-            scanner: Scanner::at(root.as_ref())?,
+            scanner: Scanner::with_root(root.as_ref())?,
             ledger: Ledger::default(),
         })
     }

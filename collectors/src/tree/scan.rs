@@ -80,8 +80,8 @@ pub(super) struct Scanner {
 }
 
 impl Scanner {
-    pub(super) fn at(root: &Path) -> Result<Self, CollectError> {
-        let mut walker = Walker::at(root);
+    pub(super) fn with_root(root: &Path) -> Result<Self, CollectError> {
+        let mut walker = Walker::with_root(root);
         walker
             .own()
             .map_err(|error| procfs::no_proc(root, &error))?;
@@ -94,17 +94,17 @@ impl Scanner {
     /// Scans the tree. The scan includes all `known` members that are still running, whichever process is
     /// their parent now.
     pub(super) fn scan(&mut self, known: &[Process]) -> Result<Scan, CollectError> {
-        let mut trouble = None;
+        let mut last_error = None;
         for _ in 0..TRIES {
             match self.attempt(known) {
                 Ok(Some(scan)) => return Ok(scan),
                 Ok(None) => {}
-                Err(error) => trouble = Some(error),
+                Err(error) => last_error = Some(error),
             }
         }
-        Err(CollectError::Transient(match trouble {
+        Err(CollectError::Transient(match last_error {
             Some(error) => format!("the processes of the tree cannot be read: {error}"),
-            None => "processes end faster than they can be looked at, or are hidden".into(),
+            None => "processes end faster than they can be read, or are hidden".into(),
         }))
     }
 

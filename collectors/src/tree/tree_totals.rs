@@ -87,8 +87,8 @@ impl Ledger {
 
     /// Looks for the counts of ended members in the accounts of running ones, and carries the rest.
     fn settle(&mut self, members: &[Member]) {
-        let now: HashMap<u32, Process> = members.iter().map(by_number).collect();
-        let before: HashMap<u32, Process> = self.members.values().map(by_number).collect();
+        let now: HashMap<u32, Process> = members.iter().map(by_pid).collect();
+        let before: HashMap<u32, Process> = self.members.values().map(by_pid).collect();
         let mut dues = HashMap::<Process, Due>::new();
         let mut nowhere = Due::default();
         for (process, member) in &self.members {
@@ -216,7 +216,7 @@ impl Counts {
     }
 }
 
-fn by_number(member: &Member) -> (u32, Process) {
+fn by_pid(member: &Member) -> (u32, Process) {
     (member.process.pid, member.process)
 }
 

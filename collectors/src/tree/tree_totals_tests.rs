@@ -112,7 +112,7 @@ enum Event {
     Fork(prop::sample::Index),
     Work(prop::sample::Index, u64),
     End(prop::sample::Index),
-    Look,
+    Scan,
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
@@ -120,7 +120,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         2 => any::<prop::sample::Index>().prop_map(Event::Fork),
         4 => (any::<prop::sample::Index>(), 0u64..1000).prop_map(|(who, much)| Event::Work(who, much)),
         2 => any::<prop::sample::Index>().prop_map(Event::End),
-        3 => Just(Event::Look),
+        3 => Just(Event::Scan),
     ];
     prop::collection::vec(event, 0..80)
 }
@@ -148,7 +148,7 @@ fn run(events: &[Event], kind: Parent, orphans: bool, mut check: impl FnMut(&Ker
                     kernel.end(index);
                 }
             }
-            Event::Look => {
+            Event::Scan => {
                 let totals = ledger.update(kernel.members());
                 for field in 0..4 {
                     assert!(totals.used[field] >= last.used[field], "went back");
@@ -182,14 +182,14 @@ proptest! {
     }
 
     #[test]
-    fn the_last_known_usage_is_kept_if_no_parent_reaps(events in events(), looks in 1usize..3) {
+    fn the_last_known_usage_is_kept_if_no_parent_reaps(events in events(), scans in 1usize..3) {
         // Scan after every event except an end: everything lost was then seen before.
         let mut all = Vec::new();
         for event in events {
             let end = matches!(event, Event::End(_));
             all.push(event);
             if !end {
-                all.extend(std::iter::repeat_n(Event::Look, looks));
+                all.extend(std::iter::repeat_n(Event::Scan, scans));
             }
         }
         run(&all, Parent::Ignores, true, |kernel, totals| {
@@ -200,12 +200,12 @@ proptest! {
 
     #[test]
     fn inconsistent_input_terminates_and_totals_never_decrease(
-        looks in prop::collection::vec(prop::collection::vec((1u32..6, 0u32..6, 0u64..9, 0u64..9), 0..6), 1..8)
+        scans in prop::collection::vec(prop::collection::vec((1u32..6, 0u32..6, 0u64..9, 0u64..9), 0..6), 1..8)
     ) {
         let mut ledger = Ledger::default();
         let mut last = [0; 4];
-        for look in looks {
-            let members = look.into_iter().map(|(pid, parent, used, reaped)| {
+        for scan in scans {
+            let members = scan.into_iter().map(|(pid, parent, used, reaped)| {
                 let process = Process { pid, started: 7 };
                 Member::made(process, parent, [used; 4], [reaped; 4], None)
             });
@@ -216,7 +216,7 @@ proptest! {
     }
 }
 
-fn of(pid: u32, parent: u32, used: u64, reaped: u64, io: Option<u64>) -> Member {
+fn member(pid: u32, parent: u32, used: u64, reaped: u64, io: Option<u64>) -> Member {
     let process = Process { pid, started: 7 };
     Member::made(
         process,
@@ -231,29 +231,32 @@ fn of(pid: u32, parent: u32, used: u64, reaped: u64, io: Option<u64>) -> Member 
 fn a_worker_that_outlives_its_parent_and_the_tree_stays_counted() {
     let mut ledger = Ledger::default();
     ledger.update(vec![
-        of(1, 0, 5, 0, Some(5)),
-        of(2, 1, 5, 0, Some(5)),
-        of(3, 2, 5, 0, Some(5)),
+        member(1, 0, 5, 0, Some(5)),
+        member(2, 1, 5, 0, Some(5)),
+        member(3, 2, 5, 0, Some(5)),
     ]);
 
     // Process 2 was reaped; process 3 is now the child of a process outside the tree.
-    let orphaned = ledger.update(vec![of(1, 0, 5, 5, Some(10)), of(3, 0, 6, 0, Some(6))]);
-    let ended = ledger.update(vec![of(1, 0, 5, 5, Some(10))]);
+    let orphaned = ledger.update(vec![
+        member(1, 0, 5, 5, Some(10)),
+        member(3, 0, 6, 0, Some(6)),
+    ]);
+    let ended = ledger.update(vec![member(1, 0, 5, 5, Some(10))]);
 
     assert_eq!((orphaned.used, orphaned.io), ([16; 4], Some([16; 4])));
     assert_eq!((ended.used, ended.io), ([16; 4], Some([16; 4])));
 }
 
 #[test]
-fn the_accounts_of_a_child_and_its_child_come_up_together() {
+fn a_child_and_a_grandchild_reaped_in_one_scan_are_counted_once() {
     let mut ledger = Ledger::default();
     ledger.update(vec![
-        of(1, 0, 5, 0, Some(5)),
-        of(2, 1, 5, 0, Some(5)),
-        of(3, 2, 5, 0, Some(5)),
+        member(1, 0, 5, 0, Some(5)),
+        member(2, 1, 5, 0, Some(5)),
+        member(3, 2, 5, 0, Some(5)),
     ]);
 
-    let totals = ledger.update(vec![of(1, 0, 6, 12, Some(18))]);
+    let totals = ledger.update(vec![member(1, 0, 6, 12, Some(18))]);
 
     assert_eq!((totals.used, totals.io), ([18; 4], Some([18; 4])));
 }
@@ -261,8 +264,8 @@ fn the_accounts_of_a_child_and_its_child_come_up_together() {
 #[test]
 fn bytes_that_may_not_be_read_are_absent_until_the_parent_has_them() {
     let mut ledger = Ledger::default();
-    let with = ledger.update(vec![of(1, 0, 5, 0, Some(5)), of(2, 1, 5, 0, None)]);
-    let after = ledger.update(vec![of(1, 0, 5, 5, Some(12))]);
+    let with = ledger.update(vec![member(1, 0, 5, 0, Some(5)), member(2, 1, 5, 0, None)]);
+    let after = ledger.update(vec![member(1, 0, 5, 5, Some(12))]);
 
     assert_eq!((with.used, with.io), ([10; 4], None));
     assert_eq!((after.used, after.io), ([10; 4], Some([12; 4])));
@@ -271,9 +274,9 @@ fn bytes_that_may_not_be_read_are_absent_until_the_parent_has_them() {
 #[test]
 fn bytes_that_were_never_known_and_are_lost_leave_no_total() {
     let mut ledger = Ledger::default();
-    ledger.update(vec![of(1, 0, 5, 0, Some(5)), of(2, 1, 5, 0, None)]);
+    ledger.update(vec![member(1, 0, 5, 0, Some(5)), member(2, 1, 5, 0, None)]);
 
-    let after = ledger.update(vec![of(1, 0, 5, 0, Some(12))]);
+    let after = ledger.update(vec![member(1, 0, 5, 0, Some(12))]);
 
     assert_eq!((after.used, after.io), ([10; 4], None));
 }
@@ -281,10 +284,13 @@ fn bytes_that_were_never_known_and_are_lost_leave_no_total() {
 #[test]
 fn growth_after_a_loss_counts_again() {
     let mut ledger = Ledger::default();
-    ledger.update(vec![of(1, 0, 5, 0, Some(5)), of(2, 1, 100, 0, Some(100))]);
+    ledger.update(vec![
+        member(1, 0, 5, 0, Some(5)),
+        member(2, 1, 100, 0, Some(100)),
+    ]);
 
-    let lost = ledger.update(vec![of(1, 0, 6, 0, Some(6))]);
-    let later = ledger.update(vec![of(1, 0, 9, 0, Some(9))]);
+    let lost = ledger.update(vec![member(1, 0, 6, 0, Some(6))]);
+    let later = ledger.update(vec![member(1, 0, 9, 0, Some(9))]);
 
     assert_eq!((lost.used, lost.io), ([106; 4], Some([106; 4])));
     assert_eq!((later.used, later.io), ([109; 4], Some([109; 4])));

@@ -127,7 +127,7 @@ impl Marker {
     }
 
     /// Whether the marker still exists. Costs one file-system call.
-    pub fn stands(&self) -> bool {
+    pub fn exists(&self) -> bool {
         is_own(&self.folder)
     }
 
@@ -195,13 +195,13 @@ mod tests {
         for made in [marker.folder(), marker.folder().parent().unwrap()] {
             assert_eq!(fs::metadata(made).unwrap().mode() & 0o777, 0o700);
         }
-        assert!(marker.stands());
+        assert!(marker.exists());
         marker.remove();
-        assert!(!marker.stands() && !marker.folder().exists());
+        assert!(!marker.exists() && !marker.folder().exists());
     }
 
     #[test]
-    fn the_last_marker_takes_the_folder_of_markers_with_it() {
+    fn removing_the_last_marker_removes_the_folder_of_markers() {
         let folder = tempfile::tempdir().unwrap();
         let places = Folders::below(&[folder.path()]);
         let marker = places.mark().unwrap();

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_lives_and_an_earlier_one_of_its_number_does_not() {
+    fn this_process_is_alive_and_an_earlier_process_with_its_pid_is_not() {
         let here = Identity::here().unwrap();
         let earlier = Identity {
             started: here.started - 1,
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_waits_for_its_parent_has_ended() {
+    fn a_zombie_has_ended() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = child.id();
         let identity = identity(&stat(&pid.to_string()).unwrap());

@@ -10,29 +10,31 @@ use std::sync::atomic::Ordering;
 use headspace_agent::recording::stage::{Worker, WorkerState, Workers};
 use rustix::param::clock_ticks_per_second;
 use rustix::process::geteuid;
+use tracing::debug;
 
 use super::layout::{File, PROOF, SIZE, is_proof};
 use super::{Identity, Marker, mapping};
+use crate::log_target::WORKERS;
 
 /// Number of workers whose state is read per poll; the others follow in the next polls. Reading one
 /// takes about 10 µs.
-const LOOKED_INTO: usize = 16;
+const CHECKED_PER_POLL: usize = 16;
 
 /// The workers of the process that created the marker.
 #[derive(Debug)]
 pub struct FoundWorkers {
     marker: Marker,
     /// Known workers, by file name.
-    seen: BTreeMap<String, Seen>,
+    known: BTreeMap<String, WorkerEntry>,
     /// Files of workers reported as ended: readable until the next poll.
     ended: Vec<&'static File>,
     /// Mappings that are free for new files.
     free: Vec<&'static File>,
-    looks: usize,
+    polls: usize,
 }
 
 #[derive(Debug)]
-struct Seen {
+struct WorkerEntry {
     identity: Identity,
     file: &'static File,
     label: Option<String>,
@@ -43,10 +45,10 @@ impl FoundWorkers {
     pub fn below(marker: Marker) -> Self {
         Self {
             marker,
-            seen: BTreeMap::new(),
+            known: BTreeMap::new(),
             ended: Vec::new(),
             free: Vec::new(),
-            looks: 0,
+            polls: 0,
         }
     }
 
@@ -57,19 +59,20 @@ impl FoundWorkers {
         };
         for entry in entries.flatten() {
             let name = entry.file_name();
-            let Some(name) = name.to_str().filter(|name| !self.seen.contains_key(*name)) else {
+            let Some(name) = name.to_str().filter(|name| !self.known.contains_key(*name)) else {
                 continue;
             };
             let Some((identity, _)) = Identity::parse(name) else {
                 continue;
             };
             if let Ok(file) = self.open(&entry.path(), identity) {
-                let seen = Seen {
+                debug!(target: WORKERS, pid = identity.pid, "found");
+                let worker = WorkerEntry {
                     identity,
                     file,
                     label: None,
                 };
-                self.seen.insert(name.to_owned(), seen);
+                self.known.insert(name.to_owned(), worker);
             } else if !identity.lives() {
                 // The worker ended before its file was complete, or the file is of another version.
                 let _ = fs::remove_file(entry.path());
@@ -100,26 +103,27 @@ impl FoundWorkers {
     }
 
     /// Whether the worker has ended. Checks only the workers whose turn it is in this poll.
-    fn has_ended(&self, place: usize, seen: &Seen) -> bool {
-        let many = self.seen.len();
-        let turn = (place + many - (self.looks * LOOKED_INTO) % many) % many < LOOKED_INTO;
-        seen.identity.number_is_free()
-            || ((turn || seen.file.header.is_finished()) && !seen.identity.lives())
+    fn has_ended(&self, place: usize, worker: &WorkerEntry) -> bool {
+        let many = self.known.len();
+        let turn =
+            (place + many - (self.polls * CHECKED_PER_POLL) % many) % many < CHECKED_PER_POLL;
+        worker.identity.number_is_free()
+            || ((turn || worker.file.header.is_finished()) && !worker.identity.lives())
     }
 
     /// A name that no other running worker has, and that is not in `besides`. Names may repeat: each
     /// loader numbers its workers from 0, and all workers of a pool have the same name.
-    fn label(&self, seen: &Seen, besides: &[&str]) -> String {
-        let own = seen.file.header.label();
-        let label = own.unwrap_or_else(|| format!("pid {}", seen.identity.pid));
+    fn label(&self, worker: &WorkerEntry, besides: &[&str]) -> String {
+        let own = worker.file.header.label();
+        let label = own.unwrap_or_else(|| format!("pid {}", worker.identity.pid));
         let is_free = |label: &str| {
-            let mut others = self.seen.values().filter_map(|other| other.label.as_ref());
+            let mut others = self.known.values().filter_map(|other| other.label.as_ref());
             others.all(|other| other != label) && !besides.contains(&label)
         };
         if is_free(&label) {
             return label;
         }
-        (2..=self.seen.len() + besides.len() + 2)
+        (2..=self.known.len() + besides.len() + 2)
             .map(|number| format!("{label} #{number}"))
             .find(|label| is_free(label))
             .unwrap_or(label)
@@ -128,36 +132,36 @@ impl FoundWorkers {
     /// Removes the workers that have ended, and returns each with its name. A worker that started and
     /// ended between two polls reuses the name of one that ended before it began. A pool that is
     /// recreated often therefore never has more names than it has concurrent workers.
-    fn take_ended(&mut self) -> Vec<(Seen, String)> {
-        let places = self.seen.iter().enumerate();
-        let gone: Vec<String> = places
-            .filter(|(place, (_, seen))| self.has_ended(*place, seen))
+    fn remove_ended(&mut self) -> Vec<(WorkerEntry, String)> {
+        let places = self.known.iter().enumerate();
+        let ended: Vec<String> = places
+            .filter(|(place, (_, worker))| self.has_ended(*place, worker))
             .map(|(_, (name, _))| name.clone())
             .collect();
-        let mut gone: Vec<(String, Seen)> = gone
+        let mut ended: Vec<(String, WorkerEntry)> = ended
             .into_iter()
-            .filter_map(|name| self.seen.remove_entry(&name))
+            .filter_map(|name| self.known.remove_entry(&name))
             .collect();
-        gone.sort_by_key(|(_, seen)| seen.identity.started);
-        let mut named: Vec<(Seen, String)> = Vec::with_capacity(gone.len());
-        for (name, seen) in gone {
-            let begun = seen.identity.started;
-            let label = seen.label.clone().unwrap_or_else(|| {
-                let at_once = |(other, _): &&(Seen, String)| other.worked_until() > begun;
+        ended.sort_by_key(|(_, worker)| worker.identity.started);
+        let mut named: Vec<(WorkerEntry, String)> = Vec::with_capacity(ended.len());
+        for (name, worker) in ended {
+            let begun = worker.identity.started;
+            let label = worker.label.clone().unwrap_or_else(|| {
+                let at_once = |(other, _): &&(WorkerEntry, String)| other.worked_until() > begun;
                 let besides = named.iter().filter(at_once);
                 self.label(
-                    &seen,
+                    &worker,
                     &besides.map(|(_, label)| label.as_str()).collect::<Vec<_>>(),
                 )
             });
             let _ = fs::remove_file(self.marker.folder().join(name));
-            named.push((seen, label));
+            named.push((worker, label));
         }
         named
     }
 }
 
-impl Seen {
+impl WorkerEntry {
     /// A time at which the worker was certainly still running, in clock ticks since boot: its start
     /// plus its busy time.
     fn worked_until(&self) -> u64 {
@@ -177,44 +181,45 @@ impl Workers for FoundWorkers {
             self.free.extend(mapping::empty(file));
         }
         self.find();
-        self.looks += 1;
-        let mut told = Vec::with_capacity(self.seen.len());
+        self.polls += 1;
+        let mut reports = Vec::with_capacity(self.known.len());
         // Remove ended workers first: their names are then free for later ones.
-        for (seen, label) in self.take_ended() {
-            let state = if seen.file.ended_well() {
+        for (worker, label) in self.remove_ended() {
+            let state = if worker.file.ended_well() {
                 WorkerState::Finished
             } else {
                 WorkerState::Lost
             };
-            told.push(worker(&seen, label, state));
-            self.ended.push(seen.file);
+            debug!(target: WORKERS, pid = worker.identity.pid, label, ?state, "ended");
+            reports.push(report(&worker, label, state));
+            self.ended.push(worker.file);
         }
         let unnamed: Vec<String> = self
-            .seen
+            .known
             .iter()
-            .filter(|(_, seen)| seen.label.is_none())
+            .filter(|(_, worker)| worker.label.is_none())
             .map(|(name, _)| name.clone())
             .collect();
         for name in unnamed {
-            let label = self.seen.get(&name).map(|seen| self.label(seen, &[]));
-            if let Some(seen) = self.seen.get_mut(&name) {
-                seen.label = label;
+            let label = self.known.get(&name).map(|worker| self.label(worker, &[]));
+            if let Some(worker) = self.known.get_mut(&name) {
+                worker.label = label;
             }
         }
-        let living = self.seen.values().map(|seen| {
-            let label = seen.label.clone().unwrap_or_default();
-            worker(seen, label, WorkerState::Running)
+        let living = self.known.values().map(|worker| {
+            let label = worker.label.clone().unwrap_or_default();
+            report(worker, label, WorkerState::Running)
         });
-        told.extend(living);
-        told
+        reports.extend(living);
+        reports
     }
 }
 
-fn worker(seen: &Seen, label: String, state: WorkerState) -> Worker {
+fn report(worker: &WorkerEntry, label: String, state: WorkerState) -> Worker {
     Worker {
         label,
-        pid: seen.identity.pid,
-        region: &seen.file.region,
+        pid: worker.identity.pid,
+        region: &worker.file.region,
         state,
     }
 }

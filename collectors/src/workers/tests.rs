@@ -80,7 +80,7 @@ fn identity_of(child: &Child) -> Identity {
     }
 }
 
-fn told(workers: &[Worker]) -> Vec<(String, WorkerState)> {
+fn states(workers: &[Worker]) -> Vec<(String, WorkerState)> {
     workers
         .iter()
         .map(|worker| (worker.label.clone(), worker.state))
@@ -117,7 +117,7 @@ fn the_trainer_reads_the_counts_of_a_worker() {
 }
 
 #[test]
-fn every_slot_of_a_file_has_its_room() {
+fn every_slot_of_a_file_counts() {
     let mut trainer = trainer();
     let slots = trainer.worker(None).slots();
     for number in 0..STAGES {
@@ -168,11 +168,11 @@ fn a_worker_that_marked_its_end_is_finished_once_it_has_ended() {
     gone.finish();
     trainer.hand_over(1, ended().0);
 
-    assert_eq!(told(&trainer.found.find())[0].1, WorkerState::Finished);
+    assert_eq!(states(&trainer.found.find())[0].1, WorkerState::Finished);
 }
 
 #[test]
-fn one_that_is_ended_while_it_waits_is_lost_only_amidst_a_stage() {
+fn a_worker_killed_outside_a_stage_is_finished_and_within_a_stage_is_lost() {
     for (open, state) in [(false, WorkerState::Finished), (true, WorkerState::Lost)] {
         let mut trainer = trainer();
         let worker = WorkerFile::create(&trainer.marker, None, true).unwrap();
@@ -212,20 +212,20 @@ fn a_kill_is_found_within_a_few_polls_for_any_number_of_workers() {
     let deadline = Instant::now() + Duration::from_secs(60);
     // The child remains a zombie that waits for its parent: only its state shows that it has ended.
     while trainer.found.find()[0].state == WorkerState::Running {
-        assert!(Instant::now() < deadline, "never told as lost");
+        assert!(Instant::now() < deadline, "not reported as lost");
     }
     child.wait().unwrap();
 }
 
 #[test]
-fn two_that_live_never_have_one_label() {
+fn running_workers_have_different_labels() {
     let mut trainer = trainer();
     let mut child = sleeper();
     trainer.worker(Some("worker 0"));
     trainer.hand_to(Ended(identity_of(&child)));
     let own = trainer.worker(Some("worker 0"));
 
-    let mut labels = told(&trainer.found.find());
+    let mut labels = states(&trainer.found.find());
     labels.sort_by(|a, b| a.0.cmp(&b.0));
     let running = WorkerState::Running;
     assert_eq!(
@@ -324,9 +324,9 @@ fn thousands_of_workers_one_after_another_share_the_memory_of_a_few() {
     for _ in 0..50 {
         trainer.worker(None);
         trainer.hand_to(Ended(Identity { pid: 1, started: 1 }));
-        let told = trainer.found.find();
-        assert_eq!(told.len(), 1);
-        places.insert(std::ptr::from_ref(told[0].region) as usize);
+        let found = trainer.found.find();
+        assert_eq!(found.len(), 1);
+        places.insert(std::ptr::from_ref(found[0].region) as usize);
     }
 
     assert!(places.len() <= 2, "{} places", places.len());
@@ -355,7 +355,7 @@ fn a_pool_recreated_between_two_polls_reuses_its_names() {
 }
 
 #[test]
-fn a_worker_that_worked_on_while_another_began_has_a_name_of_its_own() {
+fn a_worker_that_was_busy_when_another_started_has_its_own_name() {
     let mut trainer = trainer();
     for (number, started) in [100, 150].into_iter().enumerate() {
         let worker = trainer.worker(Some("pool worker"));

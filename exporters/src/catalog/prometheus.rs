@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use headspace_agent::notice::Notice;
 
-use super::{Destination, DestinationError, Opened, Options, Place};
+use super::{Destination, DestinationError, Opened, Options, ProcessRank};
 use crate::transport::prometheus::PrometheusExporter;
 use crate::transport::textfile;
 
@@ -42,8 +42,12 @@ pub(super) fn parse(options: &Options) -> Result<Destination, DestinationError> 
     })
 }
 
-pub(super) fn open(host: &str, port: u16, place: &Place) -> Result<Opened, DestinationError> {
-    let local_rank = place.local_rank;
+pub(super) fn open(
+    host: &str,
+    port: u16,
+    process: &ProcessRank,
+) -> Result<Opened, DestinationError> {
+    let local_rank = process.local_rank;
     let own = match port {
         0 => Some(0),
         port => u16::try_from(local_rank)
@@ -125,16 +129,19 @@ mod tests {
 
     #[test]
     fn each_process_of_a_machine_has_its_own_port_and_reports_it() {
-        let place = |local_rank| Place {
+        let process = |local_rank| ProcessRank {
             rank: 5,
             local_rank,
             world_size: 8,
         };
         let last = parsed("prometheus", "65535").unwrap();
-        let error = last.open(&place(1)).err().unwrap();
+        let error = last.open(&process(1)).err().unwrap();
         assert!(error.to_string().contains("local rank 1"), "{error}");
 
-        let first = parsed("prometheus", "0").unwrap().open(&place(0)).unwrap();
+        let first = parsed("prometheus", "0")
+            .unwrap()
+            .open(&process(0))
+            .unwrap();
         let notice = first.notices[0].to_string();
         let port = notice.rsplit(['/', ':']).nth(1).unwrap();
         let port: u16 = port.parse().unwrap();
@@ -143,7 +150,7 @@ mod tests {
             host: "127.0.0.1".to_owned(),
             port: port - 1,
         };
-        let error = in_use.open(&place(1)).err().unwrap().to_string();
+        let error = in_use.open(&process(1)).err().unwrap().to_string();
         assert!(error.contains(&format!("port {port}")), "{error}");
     }
 }

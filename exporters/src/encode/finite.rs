@@ -4,6 +4,10 @@
 //! number is required, the record cannot be read at all. In that case the smallest optional part that
 //! contains the number is omitted: a reading, an item of a list, or an optional field. One bad number
 //! therefore never costs the whole record, and never appears as another number.
+//!
+//! Serde attributes on the records cannot do this: an attribute of a required number can only replace a null by a
+//! number, and cannot omit the list item around it. They would also leave lines that the JSON Schema rejects, and
+//! other programs read these lines.
 
 use headspace_agent::analysis::floor::NoHeadspace;
 use headspace_agent::model::record::{ProbeRecord, StacksRecord, SummaryRecord, TickRecord};

@@ -69,12 +69,12 @@ impl Compactor {
     }
 
     /// Adds a record. Returns a record that is complete, if any.
-    pub fn push(&mut self, mut record: Record) -> Option<Record> {
+    pub fn add_record(&mut self, mut record: Record) -> Option<Record> {
         match &mut record.body {
             RecordBody::Tick(tick) => {
                 let (tick, time_unix_nano) = (std::mem::take(tick), record.time_unix_nano);
                 let pending = self.pending.get_or_insert_with(|| Pending::new(record));
-                pending.add(tick, time_unix_nano);
+                pending.add_tick(tick, time_unix_nano);
                 if pending.held < self.merge {
                     return None;
                 }
@@ -115,7 +115,7 @@ impl Pending {
         }
     }
 
-    fn add(&mut self, tick: TickRecord, time_unix_nano: u64) {
+    fn add_tick(&mut self, tick: TickRecord, time_unix_nano: u64) {
         self.held = self.held.saturating_add(1);
         self.record.time_unix_nano = time_unix_nano;
         self.tick = TickRecord {
@@ -238,7 +238,7 @@ mod tests {
     fn compact(mut compactor: Compactor, records: impl IntoIterator<Item = Record>) -> Vec<Record> {
         let mut out: Vec<Record> = records
             .into_iter()
-            .filter_map(|r| compactor.push(r))
+            .filter_map(|r| compactor.add_record(r))
             .collect();
         out.extend(compactor.finish());
         out

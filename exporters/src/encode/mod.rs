@@ -9,7 +9,6 @@ pub mod otlp;
 pub mod perfetto;
 pub mod prometheus;
 pub mod reader;
-pub mod scalars;
 #[cfg(feature = "schema")]
 pub mod schema;
 pub mod snapshot;
@@ -17,6 +16,7 @@ mod split_lines;
 pub mod stacks;
 pub mod terminal_text;
 mod tick_line;
+pub mod tracker_scalars;
 pub mod verdict_text;
 
 #[cfg(test)]

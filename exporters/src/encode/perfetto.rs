@@ -15,14 +15,14 @@ mod tracks;
 use std::collections::{BTreeMap, HashSet};
 
 use headspace_agent::model::record::{
-    LoopTick, NoticeRecord, RunRecord, Severity, StacksRecord, SummaryRecord, TickRecord,
+    LoopTick, NoticeRecord, RunRecord, StacksRecord, SummaryRecord, TickRecord,
 };
 use headspace_agent::model::{Record, RecordBody};
 
 use self::clock::Times;
 use self::loops::Loop;
 use self::resources::Resources;
-use self::schema::{Known, ProcessDescriptor};
+use self::schema::{ProcessDescriptor, Value};
 use self::tracks::{Notes, Track, Writer};
 
 /// Added to process ids that occur on several machines. It exceeds every process id of Linux.
@@ -59,7 +59,7 @@ struct Process {
 
 impl PerfettoTrace {
     /// Adds the next record. Returns the bytes that it adds to the trace.
-    pub fn take(&mut self, record: &Record) -> Vec<u8> {
+    pub fn add_record(&mut self, record: &Record) -> Vec<u8> {
         let begins = matches!(record.body, RecordBody::Run(_));
         let goes_on = self
             .process
@@ -70,7 +70,7 @@ impl PerfettoTrace {
             self.enter(record);
         }
         if let Some(process) = &mut self.process {
-            process.take(record, &mut self.writer);
+            process.add_record(record, &mut self.writer);
         }
         self.writer.drain()
     }
@@ -119,7 +119,7 @@ impl PerfettoTrace {
 }
 
 impl Process {
-    fn take(&mut self, record: &Record, to: &mut Writer) {
+    fn add_record(&mut self, record: &Record, to: &mut Writer) {
         if self.times.is_none() {
             match &record.body {
                 RecordBody::Tick(tick) => {
@@ -131,7 +131,7 @@ impl Process {
                 }
                 _ => self.times = Some(self.without_ticks(record)),
             }
-            self.take_early(to);
+            self.add_early_records(to);
         }
         let Some(mut times) = self.times else { return };
         let at = times.trace_time(record.time_unix_nano);
@@ -156,9 +156,9 @@ impl Process {
     }
 
     /// Adds the records from before the first tick, just after the beginning.
-    fn take_early(&mut self, to: &mut Writer) {
+    fn add_early_records(&mut self, to: &mut Writer) {
         for record in std::mem::take(&mut self.early) {
-            self.take(&record, to);
+            self.add_record(&record, to);
         }
     }
 
@@ -174,14 +174,10 @@ impl Process {
     }
 
     fn notice(&self, notice: &NoticeRecord, at: u64, to: &mut Writer) {
-        let severity = match notice.severity {
-            Severity::Info => "info",
-            Severity::Warning => "warning",
-        };
         let track = to.below(self.track, "notices");
         let notes = vec![
-            ("text", Known::Text(notice.text.clone())),
-            ("severity", Known::Text(severity.to_owned())),
+            ("text", Value::Text(notice.text.clone())),
+            ("severity", Value::Text(notice.severity.as_str().to_owned())),
         ];
         to.instant(track, at, &notice.code, notes);
     }
@@ -205,7 +201,7 @@ impl Process {
                 return;
             };
             self.times = Some(self.without_ticks(first));
-            self.take_early(to);
+            self.add_early_records(to);
         }
         let Some(times) = self.times else { return };
         for entry in self.loops.values_mut() {
@@ -233,22 +229,19 @@ fn concluded(summary: &SummaryRecord) -> Notes {
         ("compute ms", summary.compute_ms),
         ("floor ms", summary.floor_step_ms),
         ("headspace %", summary.headspace_pct),
-        (
-            "less waiting saves at most %",
-            summary.headspace_upper_bound_pct,
-        ),
+        ("headspace upper bound %", summary.headspace_upper_bound_pct),
         ("samples per s", summary.throughput_samples_per_s),
         ("data readiness %", summary.data_readiness_pct),
     ];
     let mut notes: Notes = numbers
         .into_iter()
-        .filter_map(|(name, value)| Some((name, Known::Number(value?))))
+        .filter_map(|(name, value)| Some((name, Value::Number(value?))))
         .collect();
-    notes.push(("steps", Known::Count(summary.steps)));
+    notes.push(("steps", Value::Count(summary.steps)));
     let stage = summary.bottleneck_stage.clone();
-    notes.extend(stage.map(|stage| ("bottleneck stage", Known::Text(stage))));
+    notes.extend(stage.map(|stage| ("bottleneck stage", Value::Text(stage))));
     let remedies = summary.remedies.iter();
-    notes.extend(remedies.map(|remedy| ("remedy", Known::Text(remedy.what.clone()))));
+    notes.extend(remedies.map(|remedy| ("remedy", Value::Text(remedy.what.clone()))));
     notes
 }
 

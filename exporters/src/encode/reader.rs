@@ -140,18 +140,18 @@ impl<R: Read> Records<R> {
                 let on_tick = on_tick.as_mut().map(|on_tick| &mut **on_tick as _);
                 read_line(line, self.wanted, &mut self.tally, on_tick)
             };
-            let trouble = match read(bytes) {
+            let error = match read(bytes) {
                 Ok(Some(record)) => return Ok(Some(record)),
                 Ok(None) => continue,
-                Err(trouble) => trouble,
+                Err(error) => error,
             };
             // A record that was appended after a truncated one is complete.
             let behind = memmem::rfind(bytes, BEGINNING.as_bytes())
                 .filter(|at| *at > 0)
                 .and_then(|at| read(bytes.get(at..)?).ok().flatten());
             // The end of a file that is still being written, or whose writer was killed.
-            let cut_short = !terminated && trouble == LineError::Damaged;
-            let reason = if cut_short { LineError::Cut } else { trouble };
+            let cut_short = !terminated && error == LineError::Damaged;
+            let reason = if cut_short { LineError::Cut } else { error };
             self.tally.skipped.add(reason);
             if behind.is_some() {
                 return Ok(behind);

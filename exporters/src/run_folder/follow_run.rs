@@ -15,7 +15,7 @@ use headspace_agent::model::Record;
 
 use super::follow_rotation::{Tail, found};
 use super::names::{RankFile, files, parent};
-use super::resolve_path::{Place, newest};
+use super::resolve_path::{PathKind, newest};
 use super::run::{ReadError, cannot_read};
 use crate::encode::reader::Tally;
 
@@ -40,7 +40,7 @@ const MAX_RANKS: usize = 512;
 pub struct Follower {
     /// The path that the user named.
     path: PathBuf,
-    place: Place,
+    kind: PathKind,
     /// Folders of the base that existed when the run was chosen, or that were skipped.
     known: BTreeSet<OsString>,
     run: Option<PathBuf>,
@@ -70,21 +70,21 @@ impl Follower {
     ///
     /// Returns [`ReadError`] if nothing is there or it cannot be read.
     pub fn open(path: &Path) -> Result<Self, ReadError> {
-        let place = Place::of(path).map_err(cannot_read(path))?;
-        Ok(Self::at(path, place))
+        let kind = PathKind::from_path(path).map_err(cannot_read(path))?;
+        Ok(Self::new(path, kind))
     }
 
     /// Follows the runs in `base`, which may not exist yet.
-    pub fn of_base(base: &Path) -> Self {
-        Self::at(base, Place::Base)
+    pub fn in_base(base: &Path) -> Self {
+        Self::new(base, PathKind::Base)
     }
 
-    fn at(path: &Path, place: Place) -> Self {
+    fn new(path: &Path, kind: PathKind) -> Self {
         Self {
             path: path.to_path_buf(),
-            place,
+            kind,
             known: BTreeSet::new(),
-            run: (place != Place::Base).then(|| path.to_path_buf()),
+            run: (kind != PathKind::Base).then(|| path.to_path_buf()),
             tails: BTreeMap::new(),
             pending: Polled::default(),
         }
@@ -97,8 +97,8 @@ impl Follower {
 
     /// Stays with the current run when another begins. Does nothing if no run is followed yet.
     pub fn stay(&mut self) {
-        if self.run.is_some() && self.place == Place::Base {
-            self.place = Place::Run;
+        if self.run.is_some() && self.kind == PathKind::Base {
+            self.kind = PathKind::Run;
         }
     }
 
@@ -139,7 +139,7 @@ impl Follower {
 
     /// Switches to a run that began after the last choice. Returns whether it did.
     fn choose(&mut self) -> io::Result<bool> {
-        if self.place != Place::Base {
+        if self.kind != PathKind::Base {
             return Ok(false);
         }
         let Some(entries) = found(fs::read_dir(&self.path))? else {
@@ -181,7 +181,7 @@ impl Follower {
 
     /// Starts to read ranks that have appeared.
     fn find_ranks(&mut self, run: &Path) -> io::Result<()> {
-        if self.place == Place::File {
+        if self.kind == PathKind::File {
             if self.tails.is_empty() {
                 let (rank, tail) = match RankFile::parse(run).filter(RankFile::is_active) {
                     Some(file) => (file.rank, Tail::of_rank(parent(run), file.rank)?),

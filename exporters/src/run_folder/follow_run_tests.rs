@@ -103,7 +103,7 @@ fn follower_treats_a_link_to_a_run_as_a_run_of_the_base() {
     let folder = tempfile::tempdir().unwrap();
     let base = folder.path().join("links");
     fs::create_dir(&base).unwrap();
-    let mut follower = Follower::of_base(&base);
+    let mut follower = Follower::in_base(&base);
     for (number, name) in ["2026-11-21T09-30-12-1", "2026-11-21T09-40-00-2"]
         .into_iter()
         .enumerate()
@@ -135,7 +135,7 @@ fn follower_finds_ranks_that_appear_later() {
 fn follower_waits_for_a_missing_base_and_switches_to_a_later_run() {
     let base = tempfile::tempdir().unwrap();
     let base = base.path().join("runs");
-    let mut follower = Follower::of_base(&base);
+    let mut follower = Follower::in_base(&base);
     assert!(follower.poll().unwrap().records.is_empty() && follower.run().is_none());
 
     let run = |name: &str, number| {

@@ -17,5 +17,5 @@ mod run;
 
 pub use follow_run::{Follower, Polled};
 pub use names::{FolderError, RankFile, create, files, part_path, rank_path, runs};
-pub use resolve_path::{Place, newest};
-pub use run::{RankRun, ReadError, Run, Seen};
+pub use resolve_path::{PathKind, newest};
+pub use run::{RankRun, ReadError, ReadEvent, Run};

@@ -7,7 +7,7 @@ use super::names::{files, runs};
 
 /// What a path refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum PathKind {
     /// A file of records: a rank's file, or a copy of one.
     File,
     /// The folder of a run.
@@ -16,13 +16,13 @@ pub enum Place {
     Base,
 }
 
-impl Place {
+impl PathKind {
     /// Determines what is at the path.
     ///
     /// # Errors
     ///
     /// Returns an error if nothing is there, or if it cannot be listed.
-    pub fn of(path: &Path) -> io::Result<Self> {
+    pub fn from_path(path: &Path) -> io::Result<Self> {
         Ok(if !std::fs::metadata(path)?.is_dir() {
             Self::File
         } else if files(path)?.is_empty() {

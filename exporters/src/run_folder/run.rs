@@ -79,7 +79,7 @@ pub struct RankRun {
 
 /// An event during the reading of a run.
 #[derive(Debug, Clone, Copy)]
-pub enum Seen<'a> {
+pub enum ReadEvent<'a> {
     /// A tick of the rank that is being read, in order.
     Tick(&'a SeriesTick<'a>),
     /// A rank is complete. The ticks since the previous rank belong to it.
@@ -87,7 +87,7 @@ pub enum Seen<'a> {
 }
 
 /// An optional callback for the events.
-type Watch<'a> = Option<&'a mut dyn FnMut(Seen<'_>)>;
+type Callback<'a> = Option<&'a mut dyn FnMut(ReadEvent<'_>)>;
 
 impl Run {
     /// Reads a run's folder, or one file of it. For a rank's newest file, the rank's older parts are
@@ -100,25 +100,28 @@ impl Run {
         Self::read_path(path, None)
     }
 
-    /// Reads a run as [`read`](Self::read) does, and passes its ticks to `seen`. This takes about 1.5
-    /// times as long.
+    /// Reads a run as [`read`](Self::read) does, and passes its ticks to `on_event`. This takes about
+    /// twice as long.
     ///
     /// # Errors
     ///
     /// Returns [`ReadError`] as [`read`](Self::read) does.
-    pub fn read_with(path: &Path, seen: &mut dyn FnMut(Seen<'_>)) -> Result<Self, ReadError> {
-        Self::read_path(path, Some(seen))
+    pub fn read_with(
+        path: &Path,
+        on_event: &mut dyn FnMut(ReadEvent<'_>),
+    ) -> Result<Self, ReadError> {
+        Self::read_path(path, Some(on_event))
     }
 
-    fn read_path(path: &Path, mut watch: Watch<'_>) -> Result<Self, ReadError> {
+    fn read_path(path: &Path, mut on_event: Callback<'_>) -> Result<Self, ReadError> {
         if path.is_dir() {
-            Self::read_folder(path, &mut watch)
+            Self::read_folder(path, &mut on_event)
         } else {
-            Self::read_file(path, &mut watch)
+            Self::read_file(path, &mut on_event)
         }
     }
 
-    fn read_folder(folder: &Path, watch: &mut Watch<'_>) -> Result<Self, ReadError> {
+    fn read_folder(folder: &Path, on_event: &mut Callback<'_>) -> Result<Self, ReadError> {
         let all = list(folder)?;
         if all.is_empty() {
             return Err(ReadError::NoRanks {
@@ -127,7 +130,7 @@ impl Run {
         }
         let ranks = all
             .chunk_by(|a, b| a.rank == b.rank)
-            .map(|files| RankRun::read_files(folder, files, watch))
+            .map(|files| RankRun::read_files(folder, files, on_event))
             .collect::<Result<_, _>>()?;
         Ok(Self {
             folder: folder.to_path_buf(),
@@ -135,19 +138,19 @@ impl Run {
         })
     }
 
-    fn read_file(path: &Path, watch: &mut Watch<'_>) -> Result<Self, ReadError> {
+    fn read_file(path: &Path, on_event: &mut Callback<'_>) -> Result<Self, ReadError> {
         let folder = parent(path);
         let rank = match RankFile::parse(path) {
             Some(file) if file.is_active() => {
-                RankRun::read_files(folder, &list_rank(folder, file.rank)?, watch)?
+                RankRun::read_files(folder, &list_rank(folder, file.rank)?, on_event)?
             }
             file => {
                 let mut rank = RankRun {
                     rank: file.map_or(0, |f| f.rank),
                     ..RankRun::default()
                 };
-                rank.add(path, open(path)?, watch)?;
-                rank.report_to(watch);
+                rank.add_file(path, open(path)?, on_event)?;
+                rank.report_to(on_event);
                 rank
             }
         };
@@ -172,26 +175,26 @@ impl RankRun {
     fn read_files(
         folder: &Path,
         listed: &[RankFile],
-        watch: &mut Watch<'_>,
+        on_event: &mut Callback<'_>,
     ) -> Result<Self, ReadError> {
         let mut run = Self {
             rank: listed.first().map_or(0, |file| file.rank),
             ..Self::default()
         };
-        for (path, file) in opened(folder, run.rank, listed)? {
+        for (path, file) in open_files(folder, run.rank, listed)? {
             let file = match file {
                 Some(file) => file,
                 None => open(&path)?,
             };
-            run.add(&path, file, watch)?;
+            run.add_file(&path, file, on_event)?;
         }
-        run.report_to(watch);
+        run.report_to(on_event);
         Ok(run)
     }
 
-    fn report_to(&self, watch: &mut Watch<'_>) {
-        if let Some(watch) = watch {
-            watch(Seen::Rank(self));
+    fn report_to(&self, on_event: &mut Callback<'_>) {
+        if let Some(on_event) = on_event {
+            on_event(ReadEvent::Rank(self));
         }
     }
 
@@ -222,7 +225,12 @@ impl RankRun {
             .then(|| self.tally.last_unix_nano.saturating_sub(written) as f64 / 1e9)
     }
 
-    fn add(&mut self, path: &Path, file: File, watch: &mut Watch<'_>) -> Result<(), ReadError> {
+    fn add_file(
+        &mut self,
+        path: &Path,
+        file: File,
+        on_event: &mut Callback<'_>,
+    ) -> Result<(), ReadError> {
         const WANTED: &[Kind] = &[
             Kind::Run,
             Kind::Probe,
@@ -232,12 +240,12 @@ impl RankRun {
         ];
         let mut records = Records::new(file, WANTED);
         loop {
-            let next = match watch {
-                Some(watch) => records.next_after(&mut |tick| watch(Seen::Tick(tick))),
+            let next = match on_event {
+                Some(on_event) => records.next_after(&mut |tick| on_event(ReadEvent::Tick(tick))),
                 None => records.next(),
             };
             let Some(record) = next else { break };
-            self.take(record.map_err(cannot_read(path))?);
+            self.add_record(record.map_err(cannot_read(path))?);
         }
         self.tally += records.tally();
         self.files.push(path.to_path_buf());
@@ -245,7 +253,7 @@ impl RankRun {
     }
 
     /// Adds the rank's next record, and keeps what is needed. Does not change the counts.
-    pub fn take(&mut self, record: Record) {
+    pub fn add_record(&mut self, record: Record) {
         match record.body {
             RecordBody::Summary(_) => self.summary = Some(record),
             RecordBody::Stacks(stacks) => self.stacks = Some(stacks),
@@ -286,7 +294,7 @@ fn list_rank(folder: &Path, rank: u32) -> Result<Vec<RankFile>, ReadError> {
 /// While the run is active, the newest file may become a part between listing and opening. There is
 /// then a part after the listed ones, and the files are listed again. (Always listing again would take
 /// quadratic time for a folder of ten thousand ranks.)
-fn opened(
+fn open_files(
     folder: &Path,
     rank: u32,
     listed: &[RankFile],

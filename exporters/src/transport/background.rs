@@ -16,6 +16,8 @@ use headspace_agent::port::clock::ThreadTime;
 use headspace_agent::port::{ExportError, Exporter, Lost};
 use headspace_agent::runtime::fork::Owner;
 
+use crate::log_target::DELIVERY;
+
 /// How long the end of the process waits for the last delivery.
 const LAST_DELIVERY: Duration = Duration::from_millis(1200);
 
@@ -31,13 +33,10 @@ const LONGEST_RETRY: Duration = Duration::from_secs(300);
 /// Stack size of the thread, in bytes: TLS and HTTP/2 need more than the agent's own threads.
 const STACK: usize = 2 << 20;
 
-/// Target of the delivery log (docs/commands.md).
-pub const DELIVERY: &str = "headspace_exporters::delivery";
-
 /// The state that a destination builds from the records.
 pub trait State: Send + 'static {
     /// Updates the state with a record.
-    fn take(&mut self, record: &Record);
+    fn add_record(&mut self, record: &Record);
 
     /// What the state has lost so far. Deliveries that were given up are not counted here.
     fn lost(&self) -> Lost {
@@ -213,7 +212,7 @@ impl<S: State> Exporter for BackgroundExporter<S> {
         {
             let mut state = self.inner.state.lock();
             for record in records {
-                state.take(record);
+                state.add_record(record);
             }
         }
         let mut status = self.inner.status();

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use headspace_agent::model::{Record, RecordBody};
 use headspace_agent::port::{ExportError, Exporter};
 
-use self::append::{AppendFile, Standing};
+use self::append::{AppendFile, DescriptorState};
 use self::parts::Parts;
 use crate::encode::json_lines;
 use crate::run_folder::rank_path;
@@ -112,13 +112,13 @@ impl FileExporter {
 
     /// Opens the file again if the descriptor no longer refers to the file at its path.
     fn reopen_if_gone(&mut self) -> io::Result<()> {
-        let standing = self.file.standing();
-        if standing == Standing::Open {
+        let descriptor_state = self.file.descriptor_state();
+        if descriptor_state == DescriptorState::Open {
             return Ok(());
         }
         let file = open(&self.folder, &self.path)?;
         let old = std::mem::replace(&mut self.file, file);
-        if standing == Standing::NotOurs {
+        if descriptor_state == DescriptorState::Foreign {
             old.forget();
         }
         if self.file.len() == 0 {

@@ -8,8 +8,8 @@ pub mod host_header;
 pub mod otlp;
 pub mod pipe;
 pub mod prometheus;
-pub mod scalars;
 pub mod textfile;
+pub mod tracker_scalars;
 
 use std::io::{self, Write};
 

@@ -39,7 +39,7 @@ use crate::encode::json_lines;
 pub enum PipeError {
     /// Another file is at the path.
     #[error("`{path}` is {found} (name a path that is free, or {way_out})")]
-    Taken {
+    InUse {
         /// The path.
         path: String,
         /// The type of that file.
@@ -65,8 +65,8 @@ impl PipeError {
         }
     }
 
-    fn taken(path: &Path, found: impl Into<String>, way_out: &'static str) -> Self {
-        Self::Taken {
+    fn path_in_use(path: &Path, found: impl Into<String>, way_out: &'static str) -> Self {
+        Self::InUse {
             path: path.display().to_string(),
             found: found.into(),
             way_out,
@@ -114,7 +114,7 @@ struct State {
     summary: Arc<[u8]>,
     lost: u64,
     /// The reason why no reader can connect.
-    trouble: Option<String>,
+    problem: Option<String>,
     /// Set when no more records come: the remaining lines are delivered until this time.
     ends: Option<Instant>,
 }
@@ -212,8 +212,8 @@ impl Exporter for PipeExporter {
             let mut state = self.shared.lock();
             let slow =
                 "its reader takes records too slowly, and what it has no room for is dropped";
-            let trouble = state.trouble.take();
-            trouble.or_else(|| (state.lost > 0).then(|| slow.to_owned()))
+            let problem = state.problem.take();
+            problem.or_else(|| (state.lost > 0).then(|| slow.to_owned()))
         };
         match reason {
             Some(reason) if !std::mem::replace(&mut self.reported, true) => {
@@ -286,8 +286,8 @@ impl Shared {
             let mut reader = match next {
                 Ok(Some(reader)) => reader,
                 Ok(None) => return,
-                Err(trouble) => {
-                    state.trouble = Some(trouble);
+                Err(problem) => {
+                    state.problem = Some(problem);
                     return;
                 }
             };

@@ -123,7 +123,7 @@ impl Exporter for PrometheusExporter {
         // This copies the snapshot only if a scrape still holds the last one.
         let snapshot = Arc::make_mut(&mut current);
         for record in records {
-            snapshot.take(record);
+            snapshot.add_record(record);
         }
         Ok(())
     }

@@ -28,8 +28,8 @@ const PACE: Duration = Duration::from_secs(1);
 const OPEN_PATIENCE: Duration = Duration::from_secs(2);
 
 impl State for Snapshot {
-    fn take(&mut self, record: &Record) {
-        self.take(record);
+    fn add_record(&mut self, record: &Record) {
+        self.add_record(record);
     }
 }
 
@@ -77,8 +77,8 @@ impl Deliver<Snapshot> for File {
             if at == self.written_unix_nano {
                 return Ok(());
             }
-            let who = snapshot.who();
-            let name = format!("headspace_{}_rank{}.prom", who.run_id, who.rank);
+            let process = snapshot.process();
+            let name = format!("headspace_{}_rank{}.prom", process.run_id, process.rank);
             (at, name, prometheus::encode([&*snapshot], Form::Text))
         };
         replace(&self.folder, &name, text.as_bytes()).map_err(|error| {
@@ -160,7 +160,7 @@ mod tests {
         let last = fs::read_to_string(&file).unwrap();
         let mut snapshot = Snapshot::default();
         for record in [tick(1_000), tick(2_100)] {
-            snapshot.take(&record);
+            snapshot.add_record(&record);
         }
         assert_eq!(last, prometheus::encode([&snapshot], Form::Text));
         assert_ne!(last, first);

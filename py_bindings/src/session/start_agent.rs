@@ -23,10 +23,10 @@ use headspace_collectors::catalog::{Catalog, Entry, Settings, source_record};
 use headspace_collectors::stacks::PythonStacks;
 use headspace_collectors::workers::{FoundWorkers, Marker};
 use headspace_collectors::{host, process};
-use headspace_exporters::catalog::{Destination, DestinationError, Options, Place};
+use headspace_exporters::catalog::{Destination, DestinationError, Options, ProcessRank};
 use headspace_exporters::run_folder;
 use headspace_exporters::transport::file::{FileExporter, FileLimits};
-use headspace_exporters::transport::scalars::{Fetch, ScalarExporter};
+use headspace_exporters::transport::tracker_scalars::{ScalarExporter, TrackerQueue};
 
 use crate::clock::clock;
 use crate::session::rendered::render;
@@ -95,7 +95,7 @@ pub(crate) struct StartedSession {
     /// The record of the run at its start: its loader and GPUs are not known yet.
     pub(crate) run: RunRecord,
     /// The numbers for each integration.
-    pub(crate) scalars: Vec<Fetch>,
+    pub(crate) scalars: Vec<TrackerQueue>,
 }
 
 /// Why a session did not start.
@@ -166,7 +166,7 @@ impl CheckedConfig {
     /// create a thread.
     pub(crate) fn start(self, surroundings: Surroundings) -> Result<StartedSession, SessionError> {
         let given = self.given;
-        let place = Place {
+        let place = ProcessRank {
             rank: given.rank,
             local_rank: given.local_rank,
             world_size: given.world_size,
@@ -176,7 +176,7 @@ impl CheckedConfig {
         let (folder, file) = given.run_folder()?;
         let mut exporters: Exporters = vec![Box::new(file)];
         exporters.extend(others);
-        let scalars = (self.scalars.as_ref()).map_or_else(Vec::new, ScalarExporter::fetches);
+        let scalars = (self.scalars.as_ref()).map_or_else(Vec::new, ScalarExporter::queues);
         if let Some(exporter) = self.scalars {
             exporters.push(Box::new(exporter));
         }
@@ -311,7 +311,10 @@ fn print_notices(quiet: bool) -> PrintNotice {
 }
 
 /// Opens the destinations. The notices name those that are left out.
-fn open(wanted: Vec<Wanted>, place: &Place) -> Result<(Exporters, Vec<Notice>), SessionError> {
+fn open(
+    wanted: Vec<Wanted>,
+    place: &ProcessRank,
+) -> Result<(Exporters, Vec<Notice>), SessionError> {
     let (mut exporters, mut notices) = (Vec::new(), Vec::new());
     for (destination, must) in wanted {
         match destination.and_then(|destination| destination.open(place)) {

@@ -132,7 +132,7 @@ pub(crate) fn become_trainer() -> Option<(&'static Slots, Option<Marker>)> {
 /// trainer, or from its worker, does not become one. Returns the marker if it is new, usually in the first
 /// epoch only.
 pub(crate) fn become_trainer_unless_forked() -> Option<Marker> {
-    let is_marked = |own: &ProcessSlots| own.trains.get().is_some_and(Marker::stands);
+    let is_marked = |own: &ProcessSlots| own.trains.get().is_some_and(Marker::exists);
     let is_forked = || current().is_some_and(|slots| slots.trainer().is_some());
     if own().map_or_else(is_forked, is_marked) {
         return None;

@@ -17,7 +17,7 @@ pub(in super::super) enum Level {
 }
 
 impl Level {
-    pub(in super::super) fn at(version: Version, group: &Path) -> Self {
+    pub(in super::super) fn new(version: Version, group: &Path) -> Self {
         match version {
             Version::V1 => Self::V1 {
                 quota: group.join("cpu.cfs_quota_us"),
@@ -102,13 +102,13 @@ mod tests {
                 fs::write(group.path().join(name), content).unwrap();
             }
         }
-        Level::at(Version::V1, group.path()).cores(&mut Vec::new())
+        Level::new(Version::V1, group.path()).cores(&mut Vec::new())
     }
 
     fn v2(max: &str) -> Limit<f64> {
         let group = tempfile::tempdir().unwrap();
         fs::write(group.path().join("cpu.max"), max).unwrap();
-        Level::at(Version::V2, group.path()).cores(&mut Vec::new())
+        Level::new(Version::V2, group.path()).cores(&mut Vec::new())
     }
 
     #[test]
@@ -152,7 +152,7 @@ mod tests {
         fs::create_dir(group.path().join("cpu.max")).unwrap();
 
         assert_eq!(
-            Level::at(Version::V2, group.path()).cores(&mut Vec::new()),
+            Level::new(Version::V2, group.path()).cores(&mut Vec::new()),
             Err(Unknown)
         );
     }

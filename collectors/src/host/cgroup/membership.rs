@@ -82,7 +82,7 @@ pub(super) fn folders(
     group: &Path,
 ) -> Option<Vec<PathBuf>> {
     let mut mounts: Vec<_> = lines(mountinfo)
-        .filter_map(|line| Mount::of(line, version, controller))
+        .filter_map(|line| Mount::parse(line, version, controller))
         .filter_map(|mount| {
             let within = group.strip_prefix(&mount.from).ok()?.to_owned();
             // `..` is a group outside the process's cgroup namespace, which has no folder here.
@@ -120,8 +120,8 @@ struct Mount {
 impl Mount {
     /// Parses a line of `/proc/self/mountinfo` (proc(5)), if it mounts the hierarchy of the controller in
     /// this version.
-    fn of(line: &[u8], version: Version, controller: Controller) -> Option<Self> {
-        let line = MountLine::of(line)?;
+    fn parse(line: &[u8], version: Version, controller: Controller) -> Option<Self> {
+        let line = MountLine::parse(line)?;
         let fits = match version {
             Version::V1 => line.kind == b"cgroup" && controller.is_in(line.options),
             Version::V2 => line.kind == b"cgroup2",
@@ -196,13 +196,13 @@ mod tests {
         let line =
             br"31 23 0:28 /a\040b /sys/fs/c\134g rw,relatime shared:9 master:1 - cgroup2 c rw";
 
-        let mount = Mount::of(line, Version::V2, Controller::Cpu).unwrap();
+        let mount = Mount::parse(line, Version::V2, Controller::Cpu).unwrap();
 
         assert_eq!(
             (mount.from, mount.at),
             ("/a b".into(), r"/sys/fs/c\g".into())
         );
-        assert!(Mount::of(line, Version::V1, Controller::Cpu).is_none());
+        assert!(Mount::parse(line, Version::V1, Controller::Cpu).is_none());
     }
 
     #[test]
@@ -214,8 +214,8 @@ mod tests {
             b"31 23 0:28 / /sys/fs/cgroup rw - cgroup cgroup rw,cpuset,cpuacct",
         ];
         for line in wrong {
-            assert!(Mount::of(line, Version::V1, Controller::Cpu).is_none());
-            assert!(Mount::of(line, Version::V2, Controller::Cpu).is_none());
+            assert!(Mount::parse(line, Version::V1, Controller::Cpu).is_none());
+            assert!(Mount::parse(line, Version::V2, Controller::Cpu).is_none());
         }
     }
 
@@ -224,7 +224,7 @@ mod tests {
         fn no_input_causes_a_panic(bytes: Vec<u8>) {
             let _ = own_group(&bytes, Controller::Memory);
             for version in [Version::V1, Version::V2] {
-                let _ = Mount::of(&bytes, version, Controller::Cpu);
+                let _ = Mount::parse(&bytes, version, Controller::Cpu);
                 let _ = folders(Path::new("/nowhere"), &bytes, version, Controller::Memory, Path::new("/a/b"));
             }
         }

@@ -26,7 +26,7 @@ pub(in super::super) struct MemoryGroup {
 }
 
 impl MemoryGroup {
-    pub(in super::super) fn at(version: Version, group: &Path) -> Self {
+    pub(in super::super) fn new(version: Version, group: &Path) -> Self {
         let (usage, limit, events) = match version {
             Version::V1 => (
                 "memory.usage_in_bytes",
@@ -89,7 +89,7 @@ mod tests {
         for (name, content) in files {
             fs::write(folder.path().join(name), content).unwrap();
         }
-        let (group, buffer) = (MemoryGroup::at(version, folder.path()), &mut Vec::new());
+        let (group, buffer) = (MemoryGroup::new(version, folder.path()), &mut Vec::new());
         (
             group.usage(buffer),
             group.limit(buffer),

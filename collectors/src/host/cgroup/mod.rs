@@ -79,7 +79,7 @@ pub(super) fn tightest<T>(
 
 /// The position of the process among the groups of one controller. `L` is stored for each group.
 #[derive(Debug)]
-enum Place<L> {
+enum Position<L> {
     /// The kernel has no such control groups, or this process is in none.
     NoGroup,
     /// A group's hierarchy cannot be seen from here.
@@ -96,22 +96,26 @@ pub(super) struct Groups<L> {
     /// Makes the value that is stored for the group in a folder.
     keep: fn(Version, &Path) -> L,
     membership: PathBuf,
-    /// The content of `membership` when `place` was found. Processes are moved rarely.
-    seen: Vec<u8>,
+    /// The content of `membership` when `position` was found. Processes are moved rarely.
+    last_membership: Vec<u8>,
     /// `None` until it is found, and after a failed attempt.
-    place: Option<Place<L>>,
+    position: Option<Position<L>>,
     buffer: Vec<u8>,
 }
 
 impl<L> Groups<L> {
-    pub(super) fn at(root: &Path, controller: Controller, keep: fn(Version, &Path) -> L) -> Self {
+    pub(super) fn with_root(
+        root: &Path,
+        controller: Controller,
+        keep: fn(Version, &Path) -> L,
+    ) -> Self {
         Self {
             root: root.to_owned(),
             controller,
             keep,
             membership: procfs::below(root, "/proc/self/cgroup"),
-            seen: Vec::new(),
-            place: None,
+            last_membership: Vec::new(),
+            position: None,
             buffer: Vec::new(),
         }
     }
@@ -121,48 +125,48 @@ impl<L> Groups<L> {
     pub(super) fn now(&mut self) -> Result<&[L], Unknown> {
         match procfs::read(&self.membership, &mut self.buffer) {
             Ok(now) => {
-                if self.place.is_none() || now != self.seen {
-                    self.seen.clear();
-                    self.seen.extend_from_slice(now);
-                    self.place = self.find();
+                if self.position.is_none() || now != self.last_membership {
+                    self.last_membership.clear();
+                    self.last_membership.extend_from_slice(now);
+                    self.position = self.find();
                 }
             }
             // A kernel without control groups lacks this file, but has the others.
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let alive = procfs::below(&self.root, "/proc/self/stat").exists();
-                self.place = alive.then_some(Place::NoGroup);
-                self.seen.clear();
+                self.position = alive.then_some(Position::NoGroup);
+                self.last_membership.clear();
             }
             Err(_) => return Err(Unknown),
         }
-        match &self.place {
-            None | Some(Place::Hidden) => Err(Unknown),
-            Some(Place::NoGroup) => Ok(&[]),
-            Some(Place::Levels(_, levels)) => Ok(levels),
+        match &self.position {
+            None | Some(Position::Hidden) => Err(Unknown),
+            Some(Position::NoGroup) => Ok(&[]),
+            Some(Position::Levels(_, levels)) => Ok(levels),
         }
     }
 
     /// The interface of the groups that [`now`](Self::now) found last; absent if it found none.
     pub(super) fn version(&self) -> Option<Version> {
-        match &self.place {
-            Some(Place::Levels(version, _)) => Some(*version),
+        match &self.position {
+            Some(Position::Levels(version, _)) => Some(*version),
             _ => None,
         }
     }
 
-    /// Finds the groups that `self.seen` names; `None` if another attempt may succeed.
-    fn find(&mut self) -> Option<Place<L>> {
-        let (version, group) = match membership::own_group(&self.seen, self.controller) {
+    /// Finds the groups that `self.last_membership` names; `None` if another attempt may succeed.
+    fn find(&mut self) -> Option<Position<L>> {
+        let (version, group) = match membership::own_group(&self.last_membership, self.controller) {
             Own::Group(version, group) => (version, group),
-            Own::None => return Some(Place::NoGroup),
+            Own::None => return Some(Position::NoGroup),
             Own::Unknown => return None,
         };
         let mounts = procfs::below(&self.root, "/proc/self/mountinfo");
         let mounts = procfs::read(&mounts, &mut self.buffer).ok()?;
         let folders = membership::folders(&self.root, mounts, version, self.controller, &group);
-        Some(folders.map_or(Place::Hidden, |folders| {
+        Some(folders.map_or(Position::Hidden, |folders| {
             let levels = folders.iter().map(|folder| (self.keep)(version, folder));
-            Place::Levels(version, levels.collect())
+            Position::Levels(version, levels.collect())
         }))
     }
 }

@@ -14,9 +14,9 @@ pub(in super::super) struct CpuGroup {
 }
 
 impl CpuGroup {
-    pub(in super::super) fn at(version: Version, group: &Path) -> Self {
+    pub(in super::super) fn new(version: Version, group: &Path) -> Self {
         Self {
-            level: Level::at(version, group),
+            level: Level::new(version, group),
             stat: group.join("cpu.stat"),
         }
     }

@@ -18,8 +18,8 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value::Valu
 use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs, SeverityNumber};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 
+use super::bounded_queue::BoundedQueue;
 use super::trace_ids::{self, Parent};
-use super::waiting::Waiting;
 use super::{count, number, scope, text};
 use crate::encode::verdict_text::verdict_text;
 
@@ -39,7 +39,7 @@ pub enum Context {
 #[derive(Debug, Clone, Default)]
 pub struct Logs {
     /// The log records that wait to be sent.
-    pub waiting: Waiting<LogRecord>,
+    pub waiting: BoundedQueue<LogRecord>,
     context: Context,
     run: Option<Box<RunRecord>>,
     probes: HashMap<String, ProbeRecord>,
@@ -57,19 +57,19 @@ impl Logs {
     }
 
     /// Adds the log records of a record.
-    pub fn take(&mut self, record: &Record) {
+    pub fn add_record(&mut self, record: &Record) {
         match &record.body {
             RecordBody::Run(run) => self.run = Some(Box::new(run.clone())),
-            RecordBody::Notice(notice) => self.push(record, notice_event(notice)),
+            RecordBody::Notice(notice) => self.add_log(record, notice_event(notice)),
             RecordBody::Probe(probe) => {
                 self.probes.insert(probe.loop_name.clone(), probe.clone());
             }
-            RecordBody::Summary(summary) => self.take_summary(record, summary),
+            RecordBody::Summary(summary) => self.add_summary(record, summary),
             RecordBody::Tick(_) | RecordBody::Epoch(_) | RecordBody::Stacks(_) => {}
         }
     }
 
-    fn take_summary(&mut self, record: &Record, summary: &SummaryRecord) {
+    fn add_summary(&mut self, record: &Record, summary: &SummaryRecord) {
         let finished = summary.state == RunState::Finished;
         if finished || summary.steady_step_mean_ms.is_some() {
             let mut numbers: HashMap<&str, usize> = HashMap::new();
@@ -78,17 +78,17 @@ impl Logs {
                 if self.found.insert((finding.code.clone(), *number)) {
                     let code = text("headspace.finding.code", &finding.code);
                     let event = event("headspace.finding", &finding.text, vec![code]);
-                    self.push(record, event);
+                    self.add_log(record, event);
                 }
                 *number += 1;
             }
         }
         if finished {
             for remedy in &summary.remedies {
-                self.push(record, remedy_event(remedy));
+                self.add_log(record, remedy_event(remedy));
             }
             let verdict = self.verdict(summary);
-            self.push(record, verdict);
+            self.add_log(record, verdict);
         }
     }
 
@@ -107,7 +107,7 @@ impl Logs {
         )
     }
 
-    fn push(&mut self, record: &Record, mut log: LogRecord) {
+    fn add_log(&mut self, record: &Record, mut log: LogRecord) {
         log.time_unix_nano = record.time_unix_nano;
         log.observed_time_unix_nano = record.time_unix_nano;
         let parent = match self.context {

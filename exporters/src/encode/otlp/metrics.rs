@@ -48,7 +48,7 @@ pub fn request(snapshot: &Snapshot, resource: Resource) -> ExportMetricsServiceR
             });
         }
         if let Some(data) = metrics.last_mut().and_then(|last| last.data.as_mut()) {
-            add(data, point, snapshot);
+            add_point(data, point, snapshot);
         }
     }
     ExportMetricsServiceRequest {
@@ -79,7 +79,7 @@ fn empty(kind: MetricKind) -> Data {
     }
 }
 
-fn add(data: &mut Data, point: Point<'_>, snapshot: &Snapshot) {
+fn add_point(data: &mut Data, point: Point<'_>, snapshot: &Snapshot) {
     match (data, point.value) {
         (Data::Gauge(gauge), Value::Number(value)) => {
             gauge.data_points.push(number(point, *value, snapshot));
@@ -133,10 +133,10 @@ fn durations(
 }
 
 fn attributes(point: Point<'_>, snapshot: &Snapshot) -> Vec<KeyValue> {
-    let who = snapshot.who();
+    let process = snapshot.process();
     let mut found = Vec::with_capacity(point.attributes.len() + 2);
-    found.push(text("run", &who.run_id));
-    found.push(integer("rank", who.rank));
+    found.push(text("run", &process.run_id));
+    found.push(integer("rank", process.rank));
     found.extend(
         point
             .attributes

@@ -4,13 +4,13 @@
 //! (docs/adr/0008). The records already contain exact histograms and totals, but an SDK accepts only
 //! one value at a time. The message types come from the official definitions.
 
+pub mod bounded_queue;
 pub mod logs;
 pub mod metrics;
 pub mod profiles;
 pub mod resource;
 pub mod spans;
 pub mod trace_ids;
-pub mod waiting;
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};

@@ -46,7 +46,7 @@ struct StackKey {
 
 impl Profiles {
     /// Takes the totals of a record.
-    pub fn take(&mut self, record: &Record) {
+    pub fn add_record(&mut self, record: &Record) {
         match &record.body {
             RecordBody::Stacks(stacks) => self.now = totals(stacks, record.time_unix_nano),
             // The first profile begins with the run.
@@ -283,10 +283,10 @@ mod tests {
     fn a_profile_has_what_was_added_since_the_last_delivered_one() {
         let mut profiles = Profiles::default();
         let run = RecordBody::Run(RunRecord::default());
-        profiles.take(&test_records::record(4_000_000_000, run));
+        profiles.add_record(&test_records::record(4_000_000_000, run));
         assert!(profiles.request(Resource::default()).is_none());
 
-        profiles.take(&stacks(10, example()));
+        profiles.add_record(&stacks(10, example()));
         let (first, totals) = profiles.request(Resource::default()).unwrap();
         let mut found = samples(&first);
         found.sort_by_key(|sample| sample.2);
@@ -309,7 +309,7 @@ mod tests {
         assert!(profiles.request(Resource::default()).is_none());
         let mut more = example();
         more.stacks[1].seconds = 1.0;
-        profiles.take(&stacks(12, more));
+        profiles.add_record(&stacks(12, more));
         let (second, _) = profiles.request(Resource::default()).unwrap();
         assert_eq!(
             samples(&second),

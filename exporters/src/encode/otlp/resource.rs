@@ -7,7 +7,7 @@ use headspace_agent::model::{Record, RecordBody};
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 
-use super::super::snapshot::Who;
+use super::super::snapshot::RankProcess;
 use super::{integer, text};
 
 /// Default `service.name`.
@@ -29,14 +29,15 @@ pub struct Process {
 /// What the first records say about the process.
 #[derive(Debug, Clone, Default)]
 pub struct Origin {
-    who: Option<Who>,
+    process: Option<RankProcess>,
     host: Option<String>,
 }
 
 impl Origin {
     /// Reads the attributes from a record.
-    pub fn take(&mut self, record: &Record) {
-        self.who.get_or_insert_with(|| Who::of(record));
+    pub fn add_record(&mut self, record: &Record) {
+        self.process
+            .get_or_insert_with(|| RankProcess::from_record(record));
         if let RecordBody::Run(run) = &record.body {
             self.host.clone_from(&run.host.name);
         }
@@ -45,13 +46,13 @@ impl Origin {
 
 /// The resource of a process.
 pub fn resource(process: &Process, origin: &Origin) -> Resource {
-    let who = origin.who.clone().unwrap_or_default();
+    let writer = origin.process.clone().unwrap_or_default();
     let mut attributes = vec![
         text("service.name", SERVICE),
         text("service.instance.id", &process.instance_id),
-        integer("process.pid", who.pid),
-        text("headspace.run.id", &who.run_id),
-        integer("headspace.rank", who.rank),
+        integer("process.pid", writer.pid),
+        text("headspace.run.id", &writer.run_id),
+        integer("headspace.rank", writer.rank),
         integer("headspace.local_rank", process.local_rank),
         integer("headspace.world_size", process.world_size),
         text("telemetry.sdk.name", "headspace"),
@@ -63,7 +64,7 @@ pub fn resource(process: &Process, origin: &Origin) -> Resource {
     }
     for (key, value) in &process.attributes {
         let value = if key == "service.instance.id" && process.world_size > 1 {
-            format!("{value}-{}", who.rank)
+            format!("{value}-{}", writer.rank)
         } else {
             value.clone()
         };

@@ -19,8 +19,8 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::span::{Event, SpanKind};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 
+use super::bounded_queue::BoundedQueue;
 use super::trace_ids::{Parent, epoch_span, run_span, span_id, trace_id};
-use super::waiting::Waiting;
 use super::{count, integer, number, scope, text};
 
 /// Shortest interval between two ticks that become spans, in seconds. A run with more ticks a second is
@@ -38,7 +38,7 @@ const MOST_STAGES: usize = 64;
 #[derive(Debug, Clone, Default)]
 pub struct Spans {
     /// The spans that wait to be sent.
-    pub waiting: Waiting<Span>,
+    pub waiting: BoundedQueue<Span>,
     /// The parent span, if the run is part of another trace.
     parent: Option<Parent>,
     began_unix_nano: u64,
@@ -65,34 +65,34 @@ impl Spans {
     }
 
     /// Adds the spans of a record.
-    pub fn take(&mut self, record: &Record) {
+    pub fn add_record(&mut self, record: &Record) {
         if self.began_unix_nano == 0 {
             self.began_unix_nano = record.time_unix_nano;
         }
         match &record.body {
-            RecordBody::Tick(tick) => self.take_tick(record, tick),
-            RecordBody::Epoch(epoch) => self.take_epoch(record, epoch),
-            RecordBody::Probe(probe) => self.take_probe(record, probe),
+            RecordBody::Tick(tick) => self.add_tick(record, tick),
+            RecordBody::Epoch(epoch) => self.add_epoch(record, epoch),
+            RecordBody::Probe(probe) => self.add_probe(record, probe),
             RecordBody::Summary(summary) if summary.state == RunState::Finished => {
                 let mut attributes = vec![count("headspace.spans.dropped", self.waiting.dropped())];
                 attributes.push(count("headspace.steps", summary.steps));
                 let mut span = span(record, "run", self.began_unix_nano, attributes);
                 span.span_id = run_span(record);
                 span.parent_span_id = Vec::new();
-                self.push(span);
+                self.add_span(span);
             }
             _ => {}
         }
     }
 
-    fn push(&mut self, mut span: Span) {
+    fn add_span(&mut self, mut span: Span) {
         if let Some(parent) = &self.parent {
             parent.adopt(&mut span);
         }
         self.waiting.push(span);
     }
 
-    fn take_tick(&mut self, record: &Record, tick: &TickRecord) {
+    fn add_tick(&mut self, record: &Record, tick: &TickRecord) {
         let nanos = tick.interval_s.max(0.0) * 1e9;
         let from = record.time_unix_nano - to_u64(nanos).min(record.time_unix_nano);
         self.last_tick = record.time_unix_nano;
@@ -107,7 +107,7 @@ impl Spans {
                 self.replays.entry(entry.name.clone()).or_insert(from);
             }
         }
-        self.take_steps(record, tick);
+        self.add_steps(record, tick);
         if tick.at_s < self.sampled_at_s + SAMPLED_S && self.sampled_at_s > 0.0 {
             return;
         }
@@ -116,18 +116,18 @@ impl Spans {
             let name = format!("steps {}", entry.name);
             let mut span = span(record, name, from, loop_attributes(entry));
             span.parent_span_id = epoch_span(record, &entry.name, entry.epoch);
-            self.push(span);
+            self.add_span(span);
         }
         let mut stages: Vec<_> = tick.stages.iter().filter(|s| s.time.count > 0).collect();
         stages.sort_by(|a, b| b.time.sum_ms.total_cmp(&a.time.sum_ms));
         for entry in stages.into_iter().take(MOST_STAGES) {
             let name = format!("stage {}", entry.name);
-            self.push(span(record, name, from, stage_attributes(entry)));
+            self.add_span(span(record, name, from, stage_attributes(entry)));
         }
     }
 
     /// Adds the single steps of a tick.
-    fn take_steps(&mut self, record: &Record, tick: &TickRecord) {
+    fn add_steps(&mut self, record: &Record, tick: &TickRecord) {
         // A tick is written some milliseconds after its time. The smallest delay is closest to the true
         // origin, unless the clock was set.
         let origin = record
@@ -144,12 +144,12 @@ impl Spans {
                 span.parent_span_id = epoch_span(record, &entry.name, step.epoch);
                 span.start_time_unix_nano = end.saturating_sub(to_u64(step.step_ms * 1e6));
                 span.end_time_unix_nano = end;
-                self.push(span);
+                self.add_span(span);
             }
         }
     }
 
-    fn take_epoch(&mut self, record: &Record, epoch: &EpochRecord) {
+    fn add_epoch(&mut self, record: &Record, epoch: &EpochRecord) {
         let key = (epoch.loop_name.clone(), epoch.epoch);
         // An epoch that no tick reported began after the last tick.
         let since = self.last_tick.max(self.began_unix_nano);
@@ -167,10 +167,10 @@ impl Spans {
         let name = format!("epoch {}", epoch.loop_name);
         let mut span = span(record, name, from, attributes);
         span.span_id = epoch_span(record, &epoch.loop_name, epoch.epoch);
-        self.push(span);
+        self.add_span(span);
     }
 
-    fn take_probe(&mut self, record: &Record, probe: &ProbeRecord) {
+    fn add_probe(&mut self, record: &Record, probe: &ProbeRecord) {
         let from = self.replays.remove(&probe.loop_name);
         let from = from.unwrap_or(record.time_unix_nano);
         let mut attributes = vec![
@@ -199,7 +199,7 @@ impl Spans {
         let name = format!("probe {}", probe.loop_name);
         let mut span = span(record, name, from, attributes);
         span.events = events.collect();
-        self.push(span);
+        self.add_span(span);
     }
 }
 

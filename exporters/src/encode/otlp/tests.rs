@@ -29,8 +29,8 @@ fn ticks(count: u64) -> Vec<Record> {
 fn request(records: &[Record]) -> ExportMetricsServiceRequest {
     let (mut snapshot, mut origin) = (Snapshot::default(), Origin::default());
     for record in records {
-        snapshot.take(record);
-        origin.take(record);
+        snapshot.add_record(record);
+        origin.add_record(record);
     }
     metrics::request(&snapshot, resource(&Process::default(), &origin))
 }
@@ -199,7 +199,7 @@ fn user_attributes_override_detected_ones_but_instance_ids_of_ranks_differ() {
     let mut origin = Origin::default();
     let mut record = ticks(1).remove(0);
     record.rank = 3;
-    origin.take(&record);
+    origin.add_record(&record);
     let given = [
         ("service.name", "trainer"),
         ("service.instance.id", "mine"),
@@ -301,7 +301,7 @@ fn waiting(records: &[Record]) -> Vec<Span> {
 fn spans_below(parent: Option<Parent>, records: &[Record]) -> Vec<Span> {
     let mut spans = Spans::new(parent);
     for record in records {
-        spans.take(record);
+        spans.add_record(record);
     }
     spans.waiting.first(usize::MAX)
 }
@@ -329,8 +329,8 @@ fn short_epochs_leave_no_state_and_begin_after_the_previous_tick() {
             ..EpochRecord::default()
         };
         let at = (number + 5) * SECOND;
-        spans.take(&test_records::record(at, RecordBody::Epoch(epoch)));
-        spans.take(&test_records::record(at, RecordBody::Tick(tick)));
+        spans.add_record(&test_records::record(at, RecordBody::Epoch(epoch)));
+        spans.add_record(&test_records::record(at, RecordBody::Tick(tick)));
     }
     let found = spans.waiting.first(usize::MAX);
     let epochs: Vec<_> = found

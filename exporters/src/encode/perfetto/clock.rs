@@ -42,12 +42,13 @@ impl Times {
     }
 }
 
+/// Nanoseconds of the trace's clock.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "`as` saturates, and a negative time is the beginning"
 )]
-fn nanos(seconds: f64) -> u64 {
+pub(super) fn nanos(seconds: f64) -> u64 {
     (seconds * 1e9).round() as u64
 }
 

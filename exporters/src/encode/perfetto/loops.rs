@@ -11,7 +11,7 @@ use std::ops::Range;
 use headspace_agent::model::Distribution;
 use headspace_agent::model::record::{EpochRecord, LoopTick, Phase, ProbeRecord, WindowRecord};
 
-use super::schema::Known;
+use super::schema::Value;
 use super::tracks::{Notes, Track, Writer};
 
 /// The steps of a phase within a tick, and their time interval.
@@ -88,11 +88,11 @@ impl Loop {
             to.begin(track, from, entry.phase.name(), Notes::new());
         }
         let mut notes = vec![
-            ("steps", Known::Count(entry.steps)),
-            ("first step", Known::Count(entry.first_step)),
-            ("epoch", Known::Count(entry.epoch)),
+            ("steps", Value::Count(entry.steps)),
+            ("first step", Value::Count(entry.first_step)),
+            ("epoch", Value::Count(entry.epoch)),
         ];
-        notes.extend(entry.samples.map(|n| ("samples", Known::Count(n))));
+        notes.extend(entry.samples.map(|n| ("samples", Value::Count(n))));
         for (names, times) in [
             (["step ms", "step p50 ms", "step p95 ms"], &entry.step),
             (["wait ms", "wait p50 ms", "wait p95 ms"], &entry.wait),
@@ -104,7 +104,7 @@ impl Loop {
             let times = Distribution::from(times);
             let (p50, p95) = (times.quantile_ms(0.5), times.quantile_ms(0.95));
             for (name, value) in names.into_iter().zip([times.mean_ms(), p50, p95]) {
-                notes.extend(value.map(|value| (name, Known::Number(value))));
+                notes.extend(value.map(|value| (name, Value::Number(value))));
             }
         }
         let plural = if entry.steps == 1 { "" } else { "s" };
@@ -141,14 +141,14 @@ impl Loop {
             _ => self.ended_at.max(last),
         };
         let mut notes = vec![
-            ("steps", Known::Count(epoch.steps)),
-            ("replayed", Known::Count(epoch.replayed)),
-            ("exhausted", Known::Flag(epoch.exhausted)),
+            ("steps", Value::Count(epoch.steps)),
+            ("replayed", Value::Count(epoch.replayed)),
+            ("exhausted", Value::Flag(epoch.exhausted)),
         ];
-        notes.extend(epoch.samples.map(|n| ("samples", Known::Count(n))));
-        let ttfb = epoch.ttfb_s.map(Known::Number);
+        notes.extend(epoch.samples.map(|n| ("samples", Value::Count(n))));
+        let ttfb = epoch.ttfb_s.map(Value::Number);
         notes.extend(ttfb.map(|ttfb| ("first batch after s", ttfb)));
-        notes.extend(epoch.boundary_s.map(|s| ("boundary s", Known::Number(s))));
+        notes.extend(epoch.boundary_s.map(|s| ("boundary s", Value::Number(s))));
         let track = to.below(self.group, "epochs");
         let began = began.max(self.ended_at);
         to.slice(track, began, at, &format!("epoch {}", epoch.epoch), notes);
@@ -182,14 +182,14 @@ impl Loop {
             let (from, until) = (self.at_step(steps.start), self.at_step(steps.end));
             step = steps.end;
             let mut notes = vec![
-                ("cycle", Known::Count(window.cycle.into())),
-                ("steps", Known::Count(window.steps.into())),
-                ("left out", Known::Count(window.discarded.into())),
-                ("wait ms", Known::Number(window.wait_ms)),
-                ("compute ms", Known::Number(window.compute_ms)),
+                ("cycle", Value::Count(window.cycle.into())),
+                ("steps", Value::Count(window.steps.into())),
+                ("left out", Value::Count(window.discarded.into())),
+                ("wait ms", Value::Number(window.wait_ms)),
+                ("compute ms", Value::Number(window.compute_ms)),
             ];
             let unused = window.unused.clone();
-            notes.extend(unused.map(|why| ("not used because", Known::Text(why))));
+            notes.extend(unused.map(|why| ("reason not used", Value::Text(why))));
             let name = format!("{} window {}", window.phase.name(), window.cycle);
             to.slice(track, from, until, &name, notes);
         }
@@ -213,7 +213,7 @@ impl Loop {
         self.leave_phase(at, to);
         if let Some((number, began)) = self.epoch.take() {
             let track = to.below(self.group, "epochs");
-            let notes = vec![("ended", Known::Flag(false))];
+            let notes = vec![("ended", Value::Flag(false))];
             let began = began.max(self.ended_at);
             to.slice(track, began, at, &format!("epoch {number}"), notes);
         }

@@ -10,6 +10,7 @@ use headspace_agent::model::metric::MetricKind;
 use headspace_agent::model::reading::ReadingKey;
 use headspace_agent::model::record::{QueueTick, StageTick, TickRecord};
 
+use super::clock::nanos;
 use super::tracks::{Track, Writer};
 
 /// The last known values of totals and stages.
@@ -33,7 +34,7 @@ impl Resources {
             self.stage(stage, process, (from, until), to);
         }
         for queue in &tick.queues {
-            take_queue(queue, process, until, to);
+            add_queue(queue, process, until, to);
         }
         for (key, value) in tick.known_readings() {
             self.reading(&key, value, process, until, to);
@@ -96,10 +97,10 @@ impl Resources {
     }
 }
 
-fn take_queue(queue: &QueueTick, process: Track, until: u64, to: &mut Writer) {
+fn add_queue(queue: &QueueTick, process: Track, until: u64, to: &mut Writer) {
     let name = name_with_worker(&queue.name, queue.worker.as_deref());
     let group = to.below(process, "queues");
-    let from = until.saturating_sub(nanos(queue.sampled_ms));
+    let from = until.saturating_sub(nanos(queue.sampled_ms / 1e3));
     let help = match queue.capacity {
         Some(capacity) => {
             format!("Mean number of items since the previous sample, of at most {capacity}")
@@ -120,13 +121,4 @@ fn name_with_worker(name: &str, worker: Option<&str>) -> String {
         Some(worker) => format!("{name} ({worker})"),
         None => name.to_owned(),
     }
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "`as` saturates, and nothing is negative"
-)]
-fn nanos(ms: f64) -> u64 {
-    (ms * 1e6) as u64
 }

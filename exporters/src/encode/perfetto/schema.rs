@@ -173,13 +173,13 @@ pub struct DebugAnnotation {
     #[prost(string, tag = "10")]
     pub name: String,
     /// Its value.
-    #[prost(oneof = "Known", tags = "2, 3, 5, 6")]
-    pub value: Option<Known>,
+    #[prost(oneof = "Value", tags = "2, 3, 5, 6")]
+    pub value: Option<Value>,
 }
 
 /// A value.
 #[derive(Clone, PartialEq, Oneof)]
-pub enum Known {
+pub enum Value {
     /// A boolean.
     #[prost(bool, tag = "2")]
     Flag(bool),

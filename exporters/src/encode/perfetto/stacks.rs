@@ -6,7 +6,8 @@
 use headspace_agent::model::record::{COMPUTE, FrameRecord, LineRecord, StacksRecord};
 use headspace_agent::wording::verdict::place_in_file;
 
-use super::schema::Known;
+use super::clock::nanos;
+use super::schema::Value;
 use super::tracks::{Notes, Track, Writer};
 use crate::encode::stacks::call_tree::{Call, call_trees};
 
@@ -64,26 +65,17 @@ impl Graph<'_> {
 
     fn notes(&self, call: &Call, frame: &FrameRecord) -> Notes {
         let mut notes = vec![
-            ("file", Known::Text(frame.file.clone())),
-            ("line", Known::Count(frame.line.into())),
-            ("total s", Known::Number(call.seconds)),
+            ("file", Value::Text(frame.file.clone())),
+            ("line", Value::Count(frame.line.into())),
+            ("total s", Value::Number(call.seconds)),
         ];
-        notes.extend(call.does.map(|does| ("does", Known::Text(does.to_owned()))));
+        notes.extend(call.does.map(|does| ("does", Value::Text(does.to_owned()))));
         let mut lines = self.lines.iter();
         if let Some(line) =
             lines.find(|line| (&*line.file, line.line) == (&*frame.file, frame.line))
         {
-            notes.push(("step at half, ms", Known::Number(line.predicted_step_ms)));
+            notes.push(("step at half, ms", Value::Number(line.predicted_step_ms)));
         }
         notes
     }
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a cast from a float saturates, and makes 0 of NaN"
-)]
-fn nanos(seconds: f64) -> u64 {
-    (1e9 * seconds).round() as u64
 }

@@ -3,8 +3,8 @@ use std::collections::HashMap;
 use headspace_agent::model::Distribution;
 use headspace_agent::model::distribution::DistributionRecord;
 use headspace_agent::model::record::{
-    EpochRecord, LineRecord, Phase, Phase::Live, Phase::Replay, ProbeRecord, QueueTick, StageTick,
-    WindowRecord,
+    EpochRecord, LineRecord, Phase, Phase::Live, Phase::Replay, ProbeRecord, QueueTick, Severity,
+    StageTick, WindowRecord,
 };
 use proptest::prelude::*;
 use prost::Message;
@@ -17,7 +17,7 @@ const S: u64 = 1_000_000_000;
 
 fn written(records: &[Record]) -> Trace {
     let mut trace = PerfettoTrace::default();
-    let mut bytes: Vec<u8> = records.iter().flat_map(|r| trace.take(r)).collect();
+    let mut bytes: Vec<u8> = records.iter().flat_map(|r| trace.add_record(r)).collect();
     bytes.extend(trace.finish());
     Trace::decode(&bytes[..]).unwrap()
 }

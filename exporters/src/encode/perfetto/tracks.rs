@@ -9,8 +9,8 @@ use prost::Message;
 
 use super::schema::BOOTTIME;
 use super::schema::{
-    ChildOrder, Clock, ClockSnapshot, CounterDescriptor, Data, DebugAnnotation, EventType, Known,
-    ProcessDescriptor, REALTIME, Trace, TracePacket, TrackDescriptor, TrackEvent,
+    ChildOrder, Clock, ClockSnapshot, CounterDescriptor, Data, DebugAnnotation, EventType,
+    ProcessDescriptor, REALTIME, Trace, TracePacket, TrackDescriptor, TrackEvent, Value,
 };
 
 /// The id of the packet sequence.
@@ -21,7 +21,7 @@ const SEQUENCE: u32 = 1;
 pub(super) struct Track(u64);
 
 /// The annotations of an event.
-pub(super) type Notes = Vec<(&'static str, Known)>;
+pub(super) type Notes = Vec<(&'static str, Value)>;
 
 /// Writes packets, and remembers which tracks were declared.
 #[derive(Debug, Default)]

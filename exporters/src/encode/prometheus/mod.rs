@@ -43,19 +43,8 @@ pub enum Form {
 impl Form {
     /// The format for a request's `Accept` header: OpenMetrics if its weight is at least that of text.
     pub fn accepted(accept: &str) -> Self {
-        let weight = |wanted: &str| {
-            let of = |range: &str| -> Option<f32> {
-                let mut parts = range.split(';').map(str::trim);
-                if !parts.next()?.eq_ignore_ascii_case(wanted) {
-                    return None;
-                }
-                let q = parts.find_map(|part| part.strip_prefix("q="));
-                Some(q.and_then(|q| q.parse().ok()).unwrap_or(1.0))
-            };
-            accept.split(',').filter_map(of).fold(0.0, f32::max)
-        };
-        let open = weight("application/openmetrics-text");
-        if open > 0.0 && open >= weight("text/plain") {
+        let open = preference_weight(accept, "application/openmetrics-text");
+        if open > 0.0 && open >= preference_weight(accept, "text/plain") {
             Self::OpenMetrics
         } else {
             Self::Text
@@ -71,19 +60,32 @@ impl Form {
     }
 }
 
+/// The weight (`q`) of `wanted` in a header such as `Accept` (RFC 9110, section 12.4.2); 0 if it is not listed.
+pub(crate) fn preference_weight(header: &str, wanted: &str) -> f32 {
+    let weight_in = |entry: &str| -> Option<f32> {
+        let mut parts = entry.split(';').map(str::trim);
+        if !parts.next()?.eq_ignore_ascii_case(wanted) {
+            return None;
+        }
+        let q = parts.find_map(|part| part.strip_prefix("q="));
+        Some(q.and_then(|q| q.parse().ok()).unwrap_or(1.0))
+    };
+    header.split(',').filter_map(weight_in).fold(0.0, f32::max)
+}
+
 /// The ranks of one or several runs, as one text.
 pub fn encode<'a>(snapshots: impl IntoIterator<Item = &'a Snapshot>, form: Form) -> String {
     let mut writer = Writer::new(form);
     let mut families = BTreeMap::<&str, Vec<(String, Point<'a>)>>::new();
     let mut targets = Vec::new();
     for snapshot in snapshots {
-        let who = snapshot.who();
-        if who.run_id.is_empty() {
+        let process = snapshot.process();
+        if process.run_id.is_empty() {
             // This snapshot has no records yet.
             continue;
         }
-        let rank = who.rank.to_string();
-        let of = [("run", who.run_id.as_str()), ("rank", rank.as_str())];
+        let rank = process.rank.to_string();
+        let of = [("run", process.run_id.as_str()), ("rank", rank.as_str())];
         let about = target::labels(snapshot);
         let about = about.iter().map(|(name, value)| (*name, value.as_str()));
         targets.push(write::labels(of.into_iter().chain(about)));

@@ -4,7 +4,7 @@ use super::super::snapshot::Snapshot;
 
 /// The labels of `target_info`, without run and rank, which every series has.
 pub(super) fn labels(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
-    let mut labels = vec![("process_pid", snapshot.who().pid.to_string())];
+    let mut labels = vec![("process_pid", snapshot.process().pid.to_string())];
     let Some(run) = snapshot.run() else {
         return labels;
     };

@@ -28,7 +28,7 @@ fn rank(rank: u32) -> Snapshot {
     ] {
         let mut record = test_records::record(1, body);
         record.rank = rank;
-        snapshot.take(&record);
+        snapshot.add_record(&record);
     }
     snapshot
 }

@@ -8,7 +8,7 @@ use super::{Attribute, Snapshot, named};
 
 impl Snapshot {
     /// Adds a reading, for example `process.cpu.time{cpu.mode=user}` in the scope `process`.
-    pub(super) fn take_reading(&mut self, key: &ReadingKey<'_>, value: f64) {
+    pub(super) fn add_reading(&mut self, key: &ReadingKey<'_>, value: f64) {
         let metric = key.metric;
         let mut attributes = self.scope_attributes(key);
         attributes.extend(key.attributes().map(|(name, value)| {
@@ -17,7 +17,7 @@ impl Snapshot {
                 None => (Cow::Owned(name.to_owned()), value.to_owned()),
             }
         }));
-        self.read(metric, key.scope.kind(), attributes, value);
+        self.read(metric, Some(&key.scope), attributes, value);
     }
 
     /// The attributes from the scope: which GPU, disk or thread. For metrics of several scopes, also

@@ -1,12 +1,12 @@
 //! Sets the series of the run as a whole: its environment, its settings and its results.
 
 use headspace_agent::model::metric::{self, Metric};
-use headspace_agent::model::record::{NoticeRecord, RunRecord, Severity, SummaryRecord};
+use headspace_agent::model::record::{NoticeRecord, RunRecord, SummaryRecord};
 
 use super::{Snapshot, named};
 
 impl Snapshot {
-    pub(super) fn take_run(&mut self, run: &RunRecord) {
+    pub(super) fn add_run(&mut self, run: &RunRecord) {
         self.gpus = run
             .gpus
             .iter()
@@ -15,16 +15,13 @@ impl Snapshot {
         self.run = Some(Box::new(run.clone()));
     }
 
-    pub(super) fn take_notice(&mut self, notice: &NoticeRecord) {
-        let severity = match notice.severity {
-            Severity::Info => "info",
-            Severity::Warning => "warning",
-        };
-        self.add(&metric::RUN_NOTICES, vec![named("severity", severity)], 1.0);
+    pub(super) fn add_notice(&mut self, notice: &NoticeRecord) {
+        let severity = named("severity", notice.severity.as_str());
+        self.add(&metric::RUN_NOTICES, vec![severity], 1.0);
     }
 
     /// Removes the values that the summary does not contain or no longer contains.
-    pub(super) fn take_summary(&mut self, summary: &SummaryRecord) {
+    pub(super) fn add_summary(&mut self, summary: &SummaryRecord) {
         let (ms, pct) = (1e-3, 1e-2);
         self.replace(
             &metric::RUN_HEADSPACE_BOUND,

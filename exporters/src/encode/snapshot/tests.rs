@@ -28,7 +28,7 @@ fn tick(at_s: f64) -> TickRecord {
 fn snapshot_of(bodies: impl IntoIterator<Item = RecordBody>) -> Snapshot {
     let mut snapshot = Snapshot::default();
     for (number, body) in (1..).zip(bodies) {
-        snapshot.take(&test_records::record(number * 1_000_000_000, body));
+        snapshot.add_record(&test_records::record(number * 1_000_000_000, body));
     }
     snapshot
 }
@@ -209,14 +209,14 @@ fn series_of_old_workers_end_and_a_returning_worker_starts_a_new_count() {
     for number in 0..3_000_u64 {
         let worker = format!("pid {number}");
         let body = queues(number as f64, vec![queue_of(Some(&worker))]);
-        snapshot.take(&test_records::record((number + 1) * 1_000_000_000, body));
+        snapshot.add_record(&test_records::record((number + 1) * 1_000_000_000, body));
     }
     let known = snapshot.series.len();
     // Four series each, of the last ten minutes and what there was before the last look.
     assert!((2_400..2_500).contains(&known), "{known}");
 
     let body = queues(3_000.0, vec![queue_of(Some("pid 0"))]);
-    snapshot.take(&test_records::record(3_001_000_000_000, body));
+    snapshot.add_record(&test_records::record(3_001_000_000_000, body));
     let back = snapshot.points().find(|point| {
         point.metric.name == "headspace.queue.time" && point.attributes[1].1 == "pid 0"
     });
@@ -237,7 +237,7 @@ fn stages_reported_in_rotation_do_not_end_during_a_long_rotation() {
             interval_s: 60.0,
             ..tick(60.0 * number as f64)
         });
-        snapshot.take(&test_records::record((number + 1) * 60_000_000_000, body));
+        snapshot.add_record(&test_records::record((number + 1) * 60_000_000_000, body));
     }
     let depths = numbers(&snapshot);
     let told = depths.keys().filter(|key| key.contains("queue.depth"));
@@ -390,7 +390,7 @@ fn any_record_gives_finite_values() {
     proptest!(|(records in proptest::collection::vec(test_records::any_record(), 0..8))| {
         let mut snapshot = Snapshot::default();
         for record in &records {
-            snapshot.take(record);
+            snapshot.add_record(record);
         }
         prop_assert!(numbers(&snapshot).values().all(|value| value.is_finite()));
     });

@@ -7,20 +7,20 @@ use headspace_agent::model::record::{EpochRecord, LoopTick, QueueTick, StageTick
 use super::{Attribute, Snapshot, Value, named};
 
 impl Snapshot {
-    pub(super) fn take_tick(&mut self, tick: &TickRecord) {
+    pub(super) fn add_tick(&mut self, tick: &TickRecord) {
         self.at_s = tick.at_s;
         self.interval_s = tick.interval_s / f64::from(tick.merged.max(1));
         for entry in &tick.loops {
-            self.take_loop(entry);
+            self.add_loop(entry);
         }
         for entry in &tick.stages {
-            self.take_stage(entry);
+            self.add_stage(entry);
         }
         for entry in &tick.queues {
-            self.take_queue(entry);
+            self.add_queue(entry);
         }
         for (key, value) in tick.known_readings() {
-            self.take_reading(&key, value);
+            self.add_reading(&key, value);
         }
         let steps = tick.dropped.steps as f64;
         self.set(&metric::AGENT_DROPPED_STEPS, Vec::new(), steps);
@@ -29,7 +29,7 @@ impl Snapshot {
         self.sweep();
     }
 
-    fn take_loop(&mut self, entry: &LoopTick) {
+    fn add_loop(&mut self, entry: &LoopTick) {
         let of = || {
             vec![
                 named("loop", &entry.name),
@@ -44,7 +44,7 @@ impl Snapshot {
         self.add(&metric::LOOP_SAMPLES, of(), samples);
     }
 
-    fn take_stage(&mut self, entry: &StageTick) {
+    fn add_stage(&mut self, entry: &StageTick) {
         let of = || process_attributes("stage", &entry.name, entry.worker.as_ref());
         let calls = entry.time.count;
         self.add_times(&metric::STAGE_TIME, of(), &entry.time);
@@ -64,7 +64,7 @@ impl Snapshot {
         self.set(&metric::STAGE_CONCURRENCY, of(), f64::from(concurrency));
     }
 
-    fn take_queue(&mut self, entry: &QueueTick) {
+    fn add_queue(&mut self, entry: &QueueTick) {
         let of = || process_attributes("queue", &entry.name, entry.worker.as_ref());
         self.set(&metric::QUEUE_DEPTH, of(), entry.depth);
         let capacity = entry.capacity.map(f64::from);
@@ -74,7 +74,7 @@ impl Snapshot {
         self.add(&metric::QUEUE_FULL_TIME, of(), entry.full_ms / 1e3);
     }
 
-    pub(super) fn take_epoch(&mut self, epoch: &EpochRecord) {
+    pub(super) fn add_epoch(&mut self, epoch: &EpochRecord) {
         let of = || vec![named("loop", &epoch.loop_name)];
         self.add(&metric::LOOP_EPOCHS, of(), 1.0);
         self.set(&metric::LOOP_FIRST_BATCH_TIME, of(), epoch.ttfb_s);

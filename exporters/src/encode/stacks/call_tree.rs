@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_does_what_it_does_longest() {
+    fn the_activity_of_a_call_is_the_one_with_the_most_time() {
         let mut record = example();
         record.stacks.truncate(1);
         let mut brief = record.stacks[0].clone();

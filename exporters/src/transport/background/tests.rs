@@ -11,7 +11,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 struct Count(usize);
 
 impl State for Count {
-    fn take(&mut self, _: &Record) {
+    fn add_record(&mut self, _: &Record) {
         self.0 += 1;
     }
 }

@@ -32,14 +32,14 @@ impl Sink for File {
 
 /// Whether the descriptor still refers to the file at its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum DescriptorState {
     /// The descriptor refers to the file at its path.
     Open,
     /// The file was deleted: nobody can read what is written to it.
     Deleted,
     /// The host program closed the descriptor (daemons close all descriptors). The same number may now
     /// refer to one of the host program's own files.
-    NotOurs,
+    Foreign,
 }
 
 /// A file opened for appending.
@@ -78,15 +78,15 @@ impl AppendFile {
     }
 
     /// Whether the file can still be appended to. Costs one `fstat`.
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn descriptor_state(&self) -> DescriptorState {
         match self.file.metadata() {
-            _ if self.lost => Standing::Deleted,
-            Ok(meta) if (meta.dev(), meta.ino()) != self.identity => Standing::NotOurs,
-            Ok(meta) if meta.nlink() == 0 => Standing::Deleted,
-            Ok(_) => Standing::Open,
+            _ if self.lost => DescriptorState::Deleted,
+            Ok(meta) if (meta.dev(), meta.ino()) != self.identity => DescriptorState::Foreign,
+            Ok(meta) if meta.nlink() == 0 => DescriptorState::Deleted,
+            Ok(_) => DescriptorState::Open,
             // Some file servers report a deleted file as an error (`ESTALE`). The descriptor is then
             // still ours, and it is harmless to leave it open.
-            Err(_) => Standing::NotOurs,
+            Err(_) => DescriptorState::Foreign,
         }
     }
 

@@ -10,11 +10,13 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use headspace_agent::runtime::fork::Owner;
+use tracing::debug;
 
 use super::FileLimits;
 use crate::encode::json_lines::{self, Kind};
 use crate::encode::merge_ticks::Compactor;
 use crate::encode::reader::Records;
+use crate::log_target::FILE;
 use crate::run_folder::{files, part_path};
 
 /// Bytes of a part that one delivery merges. This takes about 10 ms, so a part of 32 MiB needs half a
@@ -103,6 +105,7 @@ impl Parts {
             level: Level::Raw,
         });
         self.paused = false;
+        debug!(target: FILE, part = number, bytes, "rotated");
         Ok(())
     }
 
@@ -111,7 +114,8 @@ impl Parts {
         if self.paused {
             return;
         }
-        if self.advance().is_err() {
+        if let Err(error) = self.advance() {
+            debug!(target: FILE, %error, "merging paused until the next rotation");
             self.running = None;
             self.paused = true;
         }
@@ -130,6 +134,7 @@ impl Parts {
         } else if let Some(part) = self.kept.iter_mut().find(|p| p.number == merging.number) {
             part.bytes = merging.bytes;
             part.level = merging.level;
+            debug!(target: FILE, part = part.number, bytes = part.bytes, level = ?part.level, "merged");
         }
         Ok(())
     }
@@ -192,7 +197,7 @@ impl Merging {
                 ended = true;
                 break;
             };
-            if let Some(record) = self.compactor.push(record) {
+            if let Some(record) = self.compactor.add_record(record) {
                 json_lines::encode(&record, &mut lines)?;
             }
         }

@@ -14,12 +14,12 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use super::super::background::{Deliver, Retry, Shared, State};
 use super::connection::Connection;
 use super::outcome::Sent;
+use crate::encode::otlp::bounded_queue::BoundedQueue;
 use crate::encode::otlp::logs::{self, Logs};
 use crate::encode::otlp::metrics;
 use crate::encode::otlp::profiles::Profiles;
 use crate::encode::otlp::resource::{Origin, Process, resource};
 use crate::encode::otlp::spans::{self, Spans};
-use crate::encode::otlp::waiting::Waiting;
 use crate::encode::snapshot::Snapshot;
 
 /// Maximum number of items in one request.
@@ -33,9 +33,9 @@ pub(super) struct Metrics {
 }
 
 impl State for Metrics {
-    fn take(&mut self, record: &Record) {
-        self.origin.take(record);
-        self.snapshot.take(record);
+    fn add_record(&mut self, record: &Record) {
+        self.origin.add_record(record);
+        self.snapshot.add_record(record);
     }
 }
 
@@ -47,9 +47,9 @@ pub(super) struct Stacks {
 }
 
 impl State for Stacks {
-    fn take(&mut self, record: &Record) {
-        self.origin.take(record);
-        self.profiles.take(record);
+    fn add_record(&mut self, record: &Record) {
+        self.origin.add_record(record);
+        self.profiles.add_record(record);
     }
 }
 
@@ -98,8 +98,8 @@ pub(super) trait Itemize: Send + 'static {
     /// Whether the signal contains single steps.
     const WANTS_STEPS: bool;
 
-    fn take(&mut self, record: &Record);
-    fn waiting(&mut self) -> &mut Waiting<Self::Item>;
+    fn add_record(&mut self, record: &Record);
+    fn waiting(&mut self) -> &mut BoundedQueue<Self::Item>;
     fn lost(&self) -> Lost;
 
     /// Sends several items in one request.
@@ -110,11 +110,11 @@ impl Itemize for Spans {
     type Item = Span;
     const WANTS_STEPS: bool = true;
 
-    fn take(&mut self, record: &Record) {
-        self.take(record);
+    fn add_record(&mut self, record: &Record) {
+        self.add_record(record);
     }
 
-    fn waiting(&mut self) -> &mut Waiting<Span> {
+    fn waiting(&mut self) -> &mut BoundedQueue<Span> {
         &mut self.waiting
     }
 
@@ -134,11 +134,11 @@ impl Itemize for Logs {
     type Item = LogRecord;
     const WANTS_STEPS: bool = false;
 
-    fn take(&mut self, record: &Record) {
-        self.take(record);
+    fn add_record(&mut self, record: &Record) {
+        self.add_record(record);
     }
 
-    fn waiting(&mut self) -> &mut Waiting<LogRecord> {
+    fn waiting(&mut self) -> &mut BoundedQueue<LogRecord> {
         &mut self.waiting
     }
 
@@ -171,9 +171,9 @@ impl<T> Items<T> {
 }
 
 impl<T: Itemize> State for Items<T> {
-    fn take(&mut self, record: &Record) {
-        self.origin.take(record);
-        self.items.take(record);
+    fn add_record(&mut self, record: &Record) {
+        self.origin.add_record(record);
+        self.items.add_record(record);
     }
 
     fn lost(&self) -> Lost {

@@ -14,7 +14,7 @@ pub enum Address {
 
 impl Address {
     /// Parses `PATH` or `unix:PATH`. For ranks other than 0 the rank is appended, as in `PATH.3`.
-    pub fn of(text: &str, rank: u32) -> Self {
+    pub fn parse(text: &str, rank: u32) -> Self {
         let (path, socket) = match text.strip_prefix("unix:") {
             Some(path) => (path, true),
             None => (text, false),

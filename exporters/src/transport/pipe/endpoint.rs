@@ -127,10 +127,10 @@ fn fifo(path: &Path) -> Result<Endpoint, PipeError> {
             let Some(meta) = found.filter(|meta| meta.file_type().is_fifo()) else {
                 let found = "there and not a named pipe";
                 let way_out = "write `unix:PATH` for a socket";
-                return Err(PipeError::taken(path, found, way_out));
+                return Err(PipeError::path_in_use(path, found, way_out));
             };
             if let Some((found, way_out)) = foreign(meta.uid(), meta.mode()) {
-                return Err(PipeError::taken(path, found, way_out));
+                return Err(PipeError::path_in_use(path, found, way_out));
             }
         }
         Err(error) => return Err(PipeError::io(path, error)),
@@ -170,7 +170,7 @@ fn socket(path: &Path) -> Result<Endpoint, PipeError> {
             Some("there and not a socket")
         };
         if let Some(found) = found {
-            return Err(PipeError::taken(path, found, "end what is there"));
+            return Err(PipeError::path_in_use(path, found, "end what is there"));
         }
         fs::remove_file(path).map_err(|error| PipeError::io(path, error))?;
     }

@@ -67,13 +67,13 @@ fn lines(stream: &mut impl BufRead, count: usize) -> Vec<String> {
 
 fn fifo(folder: &Path) -> (PipeExporter, PathBuf) {
     let path = folder.join("records");
-    let address = Address::of(path.to_str().unwrap(), 0);
+    let address = Address::parse(path.to_str().unwrap(), 0);
     (PipeExporter::open(&address).unwrap(), path)
 }
 
 fn socket(folder: &Path) -> (PipeExporter, PathBuf) {
     let path = folder.join("records");
-    let address = Address::of(&format!("unix:{}", path.display()), 0);
+    let address = Address::parse(&format!("unix:{}", path.display()), 0);
     (PipeExporter::open(&address).unwrap(), path)
 }
 
@@ -304,7 +304,7 @@ fn open_names_a_file_in_the_way_and_replaces_a_dead_socket() {
     let path = folder.path().join("records");
     fs::write(&path, "mine").unwrap();
     for text in ["", "unix:"] {
-        let address = Address::of(&format!("{text}{}", path.display()), 0);
+        let address = Address::parse(&format!("{text}{}", path.display()), 0);
         let error = PipeExporter::open(&address).err().unwrap().to_string();
         assert!(error.contains("is there and not a"), "{error}");
     }
@@ -363,9 +363,9 @@ fn exporter_recreates_a_removed_pipe() {
 
 #[test]
 fn each_rank_has_its_own_path() {
-    assert_eq!(Address::of("/run/x", 0), Address::Fifo("/run/x".into()));
+    assert_eq!(Address::parse("/run/x", 0), Address::Fifo("/run/x".into()));
     assert_eq!(
-        Address::of("unix:/run/x", 3),
+        Address::parse("unix:/run/x", 3),
         Address::Socket("/run/x.3".into())
     );
 }

@@ -9,12 +9,14 @@ use hyper::header::{
     HeaderValue, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use tracing::debug;
 
 use super::super::gzip;
 use super::super::host_header::ServedNames;
 use super::Shared;
-use crate::encode::prometheus::{self, Form};
+use crate::encode::prometheus::{self, Form, preference_weight};
 use crate::encode::snapshot::Snapshot;
+use crate::log_target::PROMETHEUS;
 
 /// The body for a request to any other path.
 const WHERE: &str = "headspace: metrics for Prometheus are at /metrics\n";
@@ -32,6 +34,13 @@ pub(super) struct Answered {
 impl Answered {
     /// The response to a request: the metrics, or an error.
     pub(super) fn to<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
+        let answer = self.choose(request);
+        let (method, path, status) = (request.method(), request.uri().path(), answer.status());
+        debug!(target: PROMETHEUS, %method, path, status = status.as_u16(), "answered");
+        answer
+    }
+
+    fn choose<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
             let headers = answer.headers_mut();
@@ -52,7 +61,8 @@ impl Answered {
 fn metrics(request_headers: &HeaderMap, snapshot: &Snapshot) -> Response<Full<Bytes>> {
     let form = Form::accepted(&header_values(request_headers, &ACCEPT));
     let text = prometheus::encode([snapshot], form);
-    let zipped = takes_gzip(&header_values(request_headers, &ACCEPT_ENCODING))
+    let zipped = (preference_weight(&header_values(request_headers, &ACCEPT_ENCODING), "gzip")
+        > 0.0)
         .then(|| gzip(text.as_bytes()).ok())
         .flatten();
     let encoded = zipped.is_some();
@@ -89,16 +99,4 @@ fn header_values(headers: &HeaderMap, name: &HeaderName) -> String {
     let values = headers.get_all(name).iter();
     let texts: Vec<&str> = values.filter_map(|value| value.to_str().ok()).collect();
     texts.join(",")
-}
-
-fn takes_gzip(accept: &str) -> bool {
-    accept.split(',').any(|coding| {
-        let mut parts = coding.split(';').map(str::trim);
-        let named = parts.next().is_some_and(|c| c.eq_ignore_ascii_case("gzip"));
-        let refused = parts.any(|part| {
-            part.strip_prefix("q=")
-                .is_some_and(|q| q.parse() == Ok(0.0_f32))
-        });
-        named && !refused
-    })
 }

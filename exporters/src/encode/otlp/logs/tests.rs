@@ -11,7 +11,7 @@ const LAUNCHER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 fn logs_of(context: Context, bodies: Vec<RecordBody>) -> Vec<LogRecord> {
     let mut logs = Logs::new(context);
     for (second, body) in (5..).zip(bodies) {
-        logs.take(&test_records::record(second * 1_000_000_000, body));
+        logs.add_record(&test_records::record(second * 1_000_000_000, body));
     }
     logs.waiting.first(usize::MAX)
 }

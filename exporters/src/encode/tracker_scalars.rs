@@ -40,18 +40,18 @@ const READINGS: &[(&Metric, Option<&str>, &str, f64)] = &[
 
 /// Converts records to scalars, and tracks the current step. Records of one process must come in order.
 #[derive(Debug, Default)]
-pub struct Scalar {
+pub struct ScalarConverter {
     steps: HashMap<String, u64>,
     main_loop: MainLoop,
 }
 
-impl Scalar {
+impl ScalarConverter {
     /// The record's scalars, if it has any.
-    pub fn take(&mut self, record: &Record) -> Option<Scalars> {
+    pub fn add_record(&mut self, record: &Record) -> Option<Scalars> {
         let mut values = BTreeMap::new();
         self.main_loop.add_record(&record.body);
         match &record.body {
-            RecordBody::Tick(tick) => self.tick(tick, &mut values),
+            RecordBody::Tick(tick) => self.add_tick(tick, &mut values),
             RecordBody::Summary(summary) => concluded(summary, &mut values),
             _ => {}
         }
@@ -64,7 +64,7 @@ impl Scalar {
         })
     }
 
-    fn tick(&mut self, tick: &TickRecord, to: &mut BTreeMap<String, f64>) {
+    fn add_tick(&mut self, tick: &TickRecord, to: &mut BTreeMap<String, f64>) {
         for entry in &tick.loops {
             let end = entry.first_step + entry.steps;
             let steps = self.steps.entry(entry.name.clone()).or_default();
@@ -78,7 +78,7 @@ impl Scalar {
                 Phase::Settle => "settle/",
                 Phase::Replay => "replay/",
             };
-            take_loop(entry, tick.interval_s, &place, to);
+            add_loop(entry, tick.interval_s, &place, to);
         }
         let mut stages: BTreeMap<&str, Distribution> = BTreeMap::new();
         for StageTick { name, time, .. } in &tick.stages {
@@ -95,12 +95,12 @@ impl Scalar {
             put(to, name, Some(queue.depth));
         }
         for (key, value) in tick.known_readings() {
-            take_reading(&key, value, to);
+            add_reading(&key, value, to);
         }
     }
 }
 
-fn take_loop(entry: &LoopTick, interval_s: f64, place: &str, to: &mut BTreeMap<String, f64>) {
+fn add_loop(entry: &LoopTick, interval_s: f64, place: &str, to: &mut BTreeMap<String, f64>) {
     for (name, times) in [
         ("step", &entry.step),
         ("wait", &entry.wait),
@@ -117,7 +117,7 @@ fn take_loop(entry: &LoopTick, interval_s: f64, place: &str, to: &mut BTreeMap<S
     }
 }
 
-fn take_reading(key: &ReadingKey<'_>, value: f64, to: &mut BTreeMap<String, f64>) {
+fn add_reading(key: &ReadingKey<'_>, value: f64, to: &mut BTreeMap<String, f64>) {
     let Some((_, by, unit, factor)) = READINGS.iter().find(|row| row.0 == key.metric) else {
         return;
     };
@@ -196,9 +196,9 @@ mod tests {
 
     #[test]
     fn the_main_loop_has_names_without_prefix_and_determines_the_step() {
-        let mut scalar = Scalar::default();
+        let mut scalar = ScalarConverter::default();
         let scalars = scalar
-            .take(&tick(vec![
+            .add_record(&tick(vec![
                 entry("train", Phase::Live, 0, 3),
                 entry("train", Phase::Replay, 3, 2),
                 entry("check", Phase::Live, 0, 9),
@@ -218,8 +218,8 @@ mod tests {
 
     #[test]
     fn the_summary_names_the_main_loop_and_unknown_values_are_absent() {
-        let mut scalar = Scalar::default();
-        scalar.take(&tick(vec![
+        let mut scalar = ScalarConverter::default();
+        scalar.add_record(&tick(vec![
             entry("check", Phase::Live, 0, 9),
             entry("train", Phase::Live, 0, 3),
         ]));
@@ -230,7 +230,7 @@ mod tests {
             ..SummaryRecord::default()
         };
         let record = test_records::record(8, RecordBody::Summary(Box::new(summary)));
-        let scalars = scalar.take(&record).unwrap();
+        let scalars = scalar.add_record(&record).unwrap();
         assert_eq!(scalars.step, 3);
         let names: Vec<_> = scalars.values.keys().map(String::as_str).collect();
         assert_eq!(
@@ -263,8 +263,8 @@ mod tests {
             ]),
             ..TickRecord::default()
         });
-        let scalars = Scalar::default()
-            .take(&test_records::record(1, body))
+        let scalars = ScalarConverter::default()
+            .add_record(&test_records::record(1, body))
             .unwrap();
         assert!((scalars.values["stage/decode/mean_ms"] - 30.0).abs() < 1e-9);
         assert!((scalars.values["gpu/1/nvdec0_pct"] - 50.0).abs() < 1e-9);

@@ -84,7 +84,7 @@ impl ControlGroup {
     ///
     /// Returns [`CollectError::Unsupported`] if no group above this process has a limit or counts memory.
     pub fn new() -> Result<Self, CollectError> {
-        Self::at("/")
+        Self::with_root("/")
     }
 
     /// Watches the groups that `proc` and `sys` below `root` describe.
@@ -92,11 +92,11 @@ impl ControlGroup {
     /// # Errors
     ///
     /// Returns [`CollectError::Unsupported`] if no group above this process has a limit or counts memory.
-    pub fn at(root: impl AsRef<Path>) -> Result<Self, CollectError> {
+    pub fn with_root(root: impl AsRef<Path>) -> Result<Self, CollectError> {
         let root = root.as_ref();
         let mut source = Self {
-            cpu: Groups::at(root, Controller::Cpu, CpuGroup::at),
-            memory: Groups::at(root, Controller::Memory, MemoryGroup::at),
+            cpu: Groups::with_root(root, Controller::Cpu, CpuGroup::new),
+            memory: Groups::with_root(root, Controller::Memory, MemoryGroup::new),
             quota: Totals::new(),
             events: Totals::new(),
             buffer: Vec::new(),

@@ -10,12 +10,12 @@ const MOST_WAITING: usize = 4096;
 
 /// Items in the order of their creation.
 #[derive(Debug, Clone, Default)]
-pub struct Waiting<T> {
+pub struct BoundedQueue<T> {
     items: VecDeque<T>,
     dropped: u64,
 }
 
-impl<T: Clone> Waiting<T> {
+impl<T: Clone> BoundedQueue<T> {
     /// Adds an item, or drops it if the queue is full.
     pub fn push(&mut self, item: T) {
         if self.items.len() < MOST_WAITING {
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_drops_the_newest_item_and_counts_it() {
-        let mut waiting = Waiting::default();
+        let mut waiting = BoundedQueue::default();
         (0..MOST_WAITING + 3).for_each(|number| waiting.push(number));
         assert_eq!(waiting.dropped(), 3);
         let all = waiting.first(usize::MAX);

@@ -13,14 +13,14 @@ use headspace_agent::model::Record;
 use headspace_agent::port::clock::ThreadTime;
 use headspace_agent::port::{ExportError, Exporter, Lost};
 
-use crate::encode::scalars::{Scalar, Scalars};
+use crate::encode::tracker_scalars::{ScalarConverter, Scalars};
 
 /// Maximum length of a queue: a quarter of an hour, at two entries a second.
 const CAPACITY: usize = 2_048;
 
 /// The queue of one tracker.
 #[derive(Debug, Default)]
-struct Waiting {
+struct QueueState {
     scalars: VecDeque<Arc<Scalars>>,
     lost: u64,
     /// Set when no more entries will be fetched.
@@ -29,17 +29,17 @@ struct Waiting {
 
 #[derive(Debug, Default)]
 struct Shared {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<QueueState>,
     /// CPU time of the fetching thread.
     cpu: ThreadTime,
 }
 
 /// The queue from which one tracker's thread fetches scalars.
 #[derive(Debug, Clone, Default)]
-pub struct Fetch(Arc<Shared>);
+pub struct TrackerQueue(Arc<Shared>);
 
-impl Fetch {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+impl TrackerQueue {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         let waiting = self.0.waiting.lock();
         waiting.unwrap_or_else(PoisonError::into_inner)
     }
@@ -62,24 +62,24 @@ impl Fetch {
 /// Keeps scalars until the trackers fetch them.
 #[derive(Debug)]
 pub struct ScalarExporter {
-    scalar: Scalar,
-    fetches: Vec<Fetch>,
+    converter: ScalarConverter,
+    queues: Vec<TrackerQueue>,
 }
 
 impl ScalarExporter {
     /// Creates one queue for each of `trackers` trackers.
     pub fn new(trackers: usize) -> Self {
         Self {
-            scalar: Scalar::default(),
-            fetches: std::iter::repeat_with(Fetch::default)
+            converter: ScalarConverter::default(),
+            queues: std::iter::repeat_with(TrackerQueue::default)
                 .take(trackers)
                 .collect(),
         }
     }
 
     /// The queue of each tracker.
-    pub fn fetches(&self) -> Vec<Fetch> {
-        self.fetches.clone()
+    pub fn queues(&self) -> Vec<TrackerQueue> {
+        self.queues.clone()
     }
 }
 
@@ -89,10 +89,10 @@ impl Exporter for ScalarExporter {
     }
 
     fn export(&mut self, records: &[Record]) -> Result<(), ExportError> {
-        let scalars = records.iter().filter_map(|r| self.scalar.take(r));
+        let scalars = records.iter().filter_map(|r| self.converter.add_record(r));
         let scalars: Vec<_> = scalars.map(Arc::new).collect();
-        for fetch in &self.fetches {
-            let mut waiting = fetch.lock();
+        for queue in &self.queues {
+            let mut waiting = queue.lock();
             if waiting.closed {
                 continue;
             }
@@ -106,13 +106,13 @@ impl Exporter for ScalarExporter {
 
     fn lost(&self) -> Lost {
         Lost {
-            lines: self.fetches.iter().map(|fetch| fetch.lock().lost).sum(),
+            lines: self.queues.iter().map(|queue| queue.lock().lost).sum(),
             ..Lost::default()
         }
     }
 
     fn cpu_time(&self) -> Duration {
-        self.fetches.iter().map(|fetch| fetch.0.cpu.get()).sum()
+        self.queues.iter().map(|queue| queue.0.cpu.get()).sum()
     }
 }
 
@@ -127,23 +127,23 @@ mod tests {
         test_records::record(number, RecordBody::Tick(test_records::tick(number)))
     }
 
-    fn times(fetch: &Fetch) -> Vec<u64> {
-        fetch.fetch().iter().map(|s| s.time_unix_nano).collect()
+    fn times(queue: &TrackerQueue) -> Vec<u64> {
+        queue.fetch().iter().map(|s| s.time_unix_nano).collect()
     }
 
     #[test]
     fn fetch_returns_the_entries_since_the_last_call() {
         let mut exporter = ScalarExporter::new(1);
-        let fetch = exporter.fetches().remove(0);
+        let queue = exporter.queues().remove(0);
         exporter.export(&[tick(1), tick(2)]).unwrap();
-        assert_eq!(times(&fetch), [1, 2]);
-        assert!(fetch.fetch().is_empty());
+        assert_eq!(times(&queue), [1, 2]);
+        assert!(queue.fetch().is_empty());
     }
 
     #[test]
     fn each_tracker_gets_all_scalars_even_if_another_is_slow() {
         let mut exporter = ScalarExporter::new(2);
-        let [quick, slow] = <[Fetch; 2]>::try_from(exporter.fetches()).unwrap();
+        let [quick, slow] = <[TrackerQueue; 2]>::try_from(exporter.queues()).unwrap();
         exporter.export(&[tick(1)]).unwrap();
         assert_eq!(times(&quick), [1]);
         exporter.export(&[tick(2)]).unwrap();
@@ -158,30 +158,30 @@ mod tests {
             exporter.export(&[tick(number)]).unwrap();
         }
         assert_eq!(exporter.lost().lines, 3);
-        let kept = exporter.fetches()[0].fetch();
+        let kept = exporter.queues()[0].fetch();
         assert_eq!((kept.len(), kept[0].time_unix_nano), (CAPACITY, 4));
     }
 
     #[test]
     fn a_closed_queue_keeps_and_counts_nothing() {
         let mut exporter = ScalarExporter::new(1);
-        let fetch = exporter.fetches().remove(0);
-        fetch.close();
+        let queue = exporter.queues().remove(0);
+        queue.close();
         for number in 1..=CAPACITY as u64 + 3 {
             exporter.export(&[tick(number)]).unwrap();
         }
         assert_eq!(exporter.lost().lines, 0);
-        assert!(fetch.fetch().is_empty());
+        assert!(queue.fetch().is_empty());
     }
 
     #[test]
     fn the_cpu_time_of_the_fetching_threads_is_reported() {
         let exporter = ScalarExporter::new(2);
-        let work = |fetch: Fetch| move || drop(fetch.fetch());
-        for fetch in exporter.fetches() {
-            std::thread::spawn(work(fetch)).join().unwrap();
+        let work = |queue: TrackerQueue| move || drop(queue.fetch());
+        for queue in exporter.queues() {
+            std::thread::spawn(work(queue)).join().unwrap();
         }
-        let [one, two] = <[Fetch; 2]>::try_from(exporter.fetches()).unwrap();
+        let [one, two] = <[TrackerQueue; 2]>::try_from(exporter.queues()).unwrap();
         assert!(one.0.cpu.get() > Duration::ZERO);
         assert_eq!(exporter.cpu_time(), one.0.cpu.get() + two.0.cpu.get());
     }
