@@ -77,7 +77,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("protocol", "manner"), CASES)
-def test_steps_and_end_are_as_without_a_collector_that(
+def test_a_misbehaving_collector_delays_neither_steps_nor_the_end(
     protocol: str, manner: str, program: Programs
 ) -> None:
     with COLLECTORS[manner]() as port:
@@ -91,7 +91,9 @@ def test_steps_and_end_are_as_without_a_collector_that(
         assert counted(pair.troubled.records(), "exports") > 0
 
 
-def test_a_script_that_waits_for_such_a_collector_itself_is_seen(program: Programs) -> None:
+def test_a_script_that_waits_for_a_hanging_collector_fails_the_comparison(
+    program: Programs,
+) -> None:
     with rude_server(hang) as port:
         asks = ("--ask", f"http://127.0.0.1:{port}")
         env = {"HEADSPACE_INTERVAL": "0.1"}
@@ -103,7 +105,7 @@ def test_a_script_that_waits_for_such_a_collector_itself_is_seen(program: Progra
 # --- A disk ------------------------------------------------------------------------------------
 
 
-def test_a_full_disk_with_every_destination_on_costs_records_and_nothing_else(
+def test_a_full_disk_with_all_destinations_loses_only_records(
     program: Programs, mounted: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "socket"
@@ -184,7 +186,7 @@ def stages_told(text: str) -> Counter[str]:
     return Counter({stage: int(calls) for stage, calls in found})
 
 
-def test_a_thousand_stages_and_two_hundred_queues_arrive_everywhere_and_no_step_is_longer(
+def test_a_thousand_stages_and_two_hundred_queues_reach_all_destinations_and_delay_no_step(
     program: Programs, tmp_path: Path
 ) -> None:
     path = tmp_path / "socket"
@@ -238,9 +240,7 @@ def test_a_thousand_stages_and_two_hundred_queues_arrive_everywhere_and_no_step_
     assert counted(records, "exports") == 0
 
 
-def test_readers_that_stop_midway_of_a_crowd_cost_no_step(
-    program: Programs, tmp_path: Path
-) -> None:
+def test_readers_that_stop_reading_delay_no_step(program: Programs, tmp_path: Path) -> None:
     path, pipe = tmp_path / "socket", tmp_path / "pipe"
     readers = [Reader(path, lines=10), Reader(pipe, lines=10)]
     with http_collector(lambda _: Answer(503, {"Retry-After": "60"})) as received:

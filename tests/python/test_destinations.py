@@ -83,7 +83,9 @@ def test_each_destination_of_the_environment_that_does_not_open_is_reported(
     assert aloud.notices().count("setting_refused") == 3
 
 
-def test_a_folder_that_cannot_be_made_closes_what_was_opened(runs: Runs, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_closes_the_opened_destinations(
+    runs: Runs, tmp_path: Path
+) -> None:
     file = tmp_path / "file"
     file.write_text("mine")
     path = tmp_path / "socket"

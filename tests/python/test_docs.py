@@ -37,7 +37,7 @@ def test_every_named_source_file_exists() -> None:
     assert not missing
 
 
-def test_every_link_to_a_heading_has_one() -> None:
+def test_every_link_to_a_heading_has_a_target() -> None:
     def anchors(path: Path) -> set[str]:
         headings = re.findall(r"(?m)^#+ (.*)$", path.read_text())
         plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)

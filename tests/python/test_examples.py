@@ -94,7 +94,7 @@ def test_videos_in_folders_are_classed_by_folder() -> None:
 # --- queue ----------------------------------------------------------------------------------
 
 
-def test_queue_hands_out_in_order_what_arrives_out_of_order() -> None:
+def test_queue_delivers_items_in_order_when_they_arrive_out_of_order() -> None:
     queue = OrderedQueue(3)
     for number in (2, 0, 1):
         queue.put(number, f"item {number}")
@@ -102,7 +102,7 @@ def test_queue_hands_out_in_order_what_arrives_out_of_order() -> None:
     assert [queue.get() for _ in range(3)] == [(n, f"item {n}") for n in range(3)]
 
 
-def test_queue_lets_the_awaited_item_in_when_it_is_full() -> None:
+def test_a_full_queue_accepts_the_item_that_is_next_in_order() -> None:
     queue = OrderedQueue(2)
     queue.put(1, "b")
     late = threading.Thread(target=queue.put, args=(2, "c"))
@@ -114,7 +114,7 @@ def test_queue_lets_the_awaited_item_in_when_it_is_full() -> None:
     late.join()
 
 
-def test_closed_queue_sends_those_who_wait_away() -> None:
+def test_closing_a_queue_wakes_its_waiting_threads() -> None:
     queue = OrderedQueue(1)
     outcome: list[str] = []
 
@@ -145,7 +145,7 @@ def epoch_of(loader: VideoLoader, epoch: int) -> list[list[int]]:
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("subprocess", [False, True], ids=["in-process", "subprocess"])
 @pytest.mark.parametrize("pool", ["dedicated", "shared"])
-def test_each_clip_comes_once_an_epoch_in_an_order_no_knob_changes(
+def test_each_clip_appears_once_per_epoch_in_an_order_that_no_knob_changes(
     pool: Any, subprocess: bool, threads: int
 ) -> None:
     clips = quick_clips(10)
@@ -183,7 +183,7 @@ def test_classes_are_spread_evenly_over_an_epoch() -> None:
     assert mixtures == [[0, 1, 2]] * 4
 
 
-def test_batches_hold_the_same_pixels_whatever_the_knobs() -> None:
+def test_no_knob_changes_the_pixels_of_a_batch() -> None:
     clips = quick_clips(6)
     many = replace(QUICK, decode_threads=3, resize_threads=2, pool="shared", subprocess=True)
 
@@ -215,7 +215,7 @@ def broken_clips(kind: str, folder: Path) -> list[Clip]:
 @pytest.mark.parametrize("subprocess", [False, True], ids=["in-process", "subprocess"])
 @pytest.mark.parametrize("pool", ["dedicated", "shared"])
 @pytest.mark.parametrize("stage", ["fetch", "demux", "decode"])
-def test_failing_stage_reaches_the_loop_with_its_traceback_after_the_good_batches(
+def test_the_error_of_a_stage_reaches_the_loop_with_its_traceback_after_the_good_batches(
     stage: str, pool: Any, subprocess: bool, tmp_path: Path
 ) -> None:
     before = set(threading.enumerate())
@@ -241,7 +241,7 @@ def test_failing_stage_reaches_the_loop_with_its_traceback_after_the_good_batche
 
 @pytest.mark.parametrize("subprocess", [False, True], ids=["in-process", "subprocess"])
 @pytest.mark.parametrize("pool", ["dedicated", "shared"])
-def test_leaving_in_mid_epoch_leaves_nothing_running_and_the_next_epoch_is_whole(
+def test_leaving_an_epoch_early_leaves_nothing_running_and_the_next_epoch_is_complete(
     pool: Any, subprocess: bool
 ) -> None:
     before = set(threading.enumerate())
@@ -313,7 +313,7 @@ def test_ctrl_c_ends_the_program_and_its_subprocess(where: str, tmp_path: Path) 
     assert wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
 
 
-def test_knob_below_one_is_refused_by_name() -> None:
+def test_a_knob_below_one_is_refused_with_its_name() -> None:
     with pytest.raises(ValueError, match="`decode_threads` is at least 1: `0`"):
         Knobs(decode_threads=0)
 
@@ -344,7 +344,7 @@ def test_gradients_of_the_numpy_model_are_those_of_finite_differences() -> None:
             assert gradient[at] == pytest.approx((above - below) / (2 * small), rel=1e-4, abs=1e-7)
 
 
-def test_numpy_model_learns_to_tell_the_videos_apart() -> None:
+def test_numpy_model_learns_to_classify_the_videos() -> None:
     clips = cut(find_videos(), 24, seconds=0.1, max_skip=0.1, seed=0)
     batches = list(VideoLoader(clips, Knobs(batch_size=8, frames=2, size=32)))
     model = VideoNet(3, channels=(8, 16))
@@ -381,7 +381,7 @@ def test_torch_model_of_full_width_has_the_published_number_of_weights() -> None
 
 
 @pytest.mark.parametrize("kind", ["r3d18", "r2plus1d"])
-def test_torch_model_learns_to_tell_the_videos_apart(kind: Any) -> None:
+def test_torch_model_learns_to_classify_the_videos(kind: Any) -> None:
     pytest.importorskip("torch")
     from video.model_torch import TorchTrainer
 

@@ -179,7 +179,7 @@ def test_lightning_is_timed_once_and_sees_the_same_batches(
     assert {epoch["loop"] for epoch in runs.kind("epoch")} == {name}
 
 
-def test_lightnings_validation_is_a_loop_of_its_own_where_it_is_wrapped(
+def test_the_wrapped_validation_loader_of_lightning_is_a_separate_loop(
     runs: Runs, wrap: Wrap, name: str
 ) -> None:
     val = headspace.wrap(loader(8, shuffle=False), name=f"val {name}")
@@ -252,9 +252,7 @@ def test_accelerate_is_timed_once_and_gives_the_same_batches(
     assert list(steps(runs).values()) == [2 * BATCHES]
 
 
-def test_what_accelerate_says_of_the_end_of_an_epoch_stays_true(
-    runs: Runs, accelerator: Any
-) -> None:
+def test_accelerate_still_detects_the_end_of_an_epoch(runs: Runs, accelerator: Any) -> None:
     watched = accelerator.prepare(headspace.wrap(loader()))
 
     ends = [watched.end_of_dataloader for _ in watched]
@@ -285,7 +283,7 @@ def test_accelerate_prepares_other_loaders_as_before(runs: Runs, accelerator: An
     assert accelerate.skip_first_batches.__name__ == "skip_first_batches"
 
 
-def test_the_workers_of_a_prepared_loader_are_seen(
+def test_the_workers_of_a_prepared_loader_are_measured(
     runs: Runs, wrap: Wrap, name: str, accelerator: Any
 ) -> None:
     watched = accelerator.prepare(wrap(loader(workers=1)))
@@ -376,7 +374,7 @@ def test_hugging_faces_trainer_is_timed_once_and_sees_the_same_batches(
     assert steps(runs) == {name: 2 * BATCHES}
 
 
-def test_in_a_probe_an_epoch_of_lightnings_keeps_its_length(runs: Runs, name: str) -> None:
+def test_a_probed_epoch_of_lightning_keeps_its_length(runs: Runs, name: str) -> None:
     watched = headspace.wrap(loader(1600), mode="probe", name=name)
     model = Lit()
     trainer(max_epochs=1, **DDP).fit(model, watched)

@@ -86,7 +86,7 @@ def running(work: Callable[[], object]) -> Iterator[None]:
         thread.join()
 
 
-def test_a_call_that_keeps_the_lock_makes_the_wait_long_and_idleness_makes_it_short(
+def test_a_call_that_holds_the_lock_gives_a_long_wait_and_an_idle_process_a_short_one(
     runs: Runs,
 ) -> None:
     usleep = ctypes.PyDLL(None).usleep  # Unlike `CDLL`, it keeps the lock.
@@ -99,7 +99,9 @@ def test_a_call_that_keeps_the_lock_makes_the_wait_long_and_idleness_makes_it_sh
     wait_until(lambda: mean_wait(runs) < held / 4, "an idle process in which waits are short")
 
 
-def test_threads_that_compute_in_python_are_asked_to_hand_over_the_lock(runs: Runs) -> None:
+def test_a_wait_for_the_lock_among_python_threads_lasts_about_the_switch_interval(
+    runs: Runs,
+) -> None:
     before = sys.getswitchinterval()
     sys.setswitchinterval(0.05)
     try:
@@ -112,7 +114,7 @@ def test_threads_that_compute_in_python_are_asked_to_hand_over_the_lock(runs: Ru
         sys.setswitchinterval(before)
 
 
-def test_a_wait_that_goes_on_is_told_before_it_ends(program: Programs) -> None:
+def test_a_wait_for_the_lock_is_recorded_before_it_ends(program: Programs) -> None:
     run = program.start("interpreter.py", "no", "forever", env={"HEADSPACE_INTERVAL": "20ms"})
 
     wait_until(lambda: highest(run, LONGEST_WAIT), "a wait that has not ended")
@@ -124,7 +126,7 @@ def test_a_wait_that_goes_on_is_told_before_it_ends(program: Programs) -> None:
     assert ran.summary()["state"] == "finished"
 
 
-def test_nobody_asks_while_the_session_is_paused(runs: Runs) -> None:
+def test_the_gil_probe_stops_while_the_session_is_paused(runs: Runs) -> None:
     with headspace.start(interval=0.02) as session:
         wait_until(lambda: readings(runs, session)[WAITS] >= 1, "a first wait")
         session.pause()
@@ -137,7 +139,7 @@ def test_nobody_asks_while_the_session_is_paused(runs: Runs) -> None:
     assert paused <= before + 1
 
 
-def test_the_thread_is_gone_when_the_session_has_ended(runs: Runs) -> None:
+def test_the_gil_probe_thread_exits_with_the_session(runs: Runs) -> None:
     def threads() -> list[str]:
         return [comm.read_text().strip() for comm in Path("/proc/self/task").glob("*/comm")]
 
@@ -149,7 +151,7 @@ def test_the_thread_is_gone_when_the_session_has_ended(runs: Runs) -> None:
     wait_until(lambda: "hs-gil" not in threads(), "the thread is gone")
 
 
-def test_its_cpu_time_is_in_the_agents_own_account(runs: Runs) -> None:
+def test_the_cpu_time_of_the_gil_probe_is_part_of_the_reported_overhead(runs: Runs) -> None:
     with headspace.start(interval=0.02) as session:
         wait_until(lambda: readings(runs, session)[WAITS] >= 2, "some waits")
         ticks = so_far(runs, "agent")
@@ -158,7 +160,9 @@ def test_its_cpu_time_is_in_the_agents_own_account(runs: Runs) -> None:
     assert spent[-1] > spent[0] > 0
 
 
-def test_a_python_without_a_gil_says_so(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_python_without_a_gil_disables_the_source_with_a_reason(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
     with headspace.start() as session:
         session.flush(30)
@@ -212,7 +216,7 @@ def difference(before: list[dict[str, int]], after: list[dict[str, int]]) -> lis
     return [{what: b[what] - a[what] for what in b} for a, b in zip(before, after)]
 
 
-def test_the_counts_are_those_of_the_collector_and_a_big_graph_is_a_long_pause(
+def test_gc_counts_match_the_collector_and_a_large_graph_gives_a_long_pause(
     runs: Runs, by_hand: None
 ) -> None:
     with headspace.start() as session:
@@ -234,7 +238,7 @@ def test_the_counts_are_those_of_the_collector_and_a_big_graph_is_a_long_pause(
     assert seen["headspace.gc.pause.time{cpython.gc.generation=0}"] < longest
 
 
-def test_two_threads_that_collect_are_counted_right(runs: Runs, by_hand: None) -> None:
+def test_collections_of_two_threads_are_counted_correctly(runs: Runs, by_hand: None) -> None:
     class Slow(Node):
         def __del__(self) -> None:
             time.sleep(0)  # Lets the other thread in, amidst the collection.
@@ -258,7 +262,7 @@ def test_two_threads_that_collect_are_counted_right(runs: Runs, by_hand: None) -
     assert 0 < seen["headspace.gc.pause.time{cpython.gc.generation=2}"] <= took
 
 
-def test_the_callable_is_in_the_list_for_as_long_as_the_session(runs: Runs) -> None:
+def test_the_gc_callback_is_registered_exactly_during_the_session(runs: Runs) -> None:
     class Awkward:
         """Claims to be everything."""
 
@@ -281,7 +285,7 @@ def test_the_callable_is_in_the_list_for_as_long_as_the_session(runs: Runs) -> N
         gc.callbacks[:] = [one for one in gc.callbacks if one is not of_user]
 
 
-def test_a_user_who_clears_the_list_or_puts_another_in_its_place_is_fine(
+def test_clearing_or_replacing_gc_callbacks_causes_no_error(
     runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     list_of_python = gc.callbacks
@@ -301,7 +305,7 @@ def test_a_user_who_clears_the_list_or_puts_another_in_its_place_is_fine(
     assert list_of_python == kept
 
 
-def test_the_callable_takes_whatever_it_is_given(runs: Runs, by_hand: None) -> None:
+def test_the_gc_callback_ignores_invalid_arguments(runs: Runs, by_hand: None) -> None:
     nonsense: list[tuple[Any, Any]] = [
         ("start", None),
         ("stop", None),
@@ -322,7 +326,7 @@ def test_the_callable_takes_whatever_it_is_given(runs: Runs, by_hand: None) -> N
     assert LONGEST_PAUSE not in seen
 
 
-def test_a_session_that_cannot_start_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_session_that_cannot_start_leaves_no_thread_and_no_callback(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     before = len(gc.callbacks)
 
@@ -403,7 +407,7 @@ def cases(hogs: list[str], ways: Iterable[str]) -> Iterator[tuple[str, str, str]
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("version", "how", "hog"), list(cases(["no", "python", "c"], ENDS)))
-def test_a_program_ends_as_ever_while_the_lock_is_fought_for(
+def test_a_program_ends_normally_while_threads_compete_for_the_lock(
     program: Programs, version: str, how: str, hog: str
 ) -> None:
     for _ in range(max(REPEATS, 1)):
@@ -413,7 +417,7 @@ def test_a_program_ends_as_ever_while_the_lock_is_fought_for(
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["no", "never ended", "exit", "terminate"])
 @pytest.mark.parametrize("version", sorted(pythons()) if REPEATS else [THIS_PYTHON])
-def test_a_lock_held_for_longer_than_the_end_waits_is_no_matter(
+def test_a_program_ends_normally_while_the_lock_is_held_longer_than_the_end_waits(
     program: Programs, version: str, how: str
 ) -> None:
     ends_as_ever(program, version, how, "long")

@@ -100,7 +100,7 @@ def lasting(names: set[str]) -> set[str]:
 
 
 @pytest.mark.timeout(300)
-def test_every_query_of_the_dashboard_returns_data_scraped_and_by_otlp(
+def test_every_query_of_the_dashboard_returns_scraped_and_otlp_data(
     dashboard: dict[str, Any], trained: Trained, prometheus: Callable[..., Prometheus]
 ) -> None:
     """Of a run that trains.
@@ -218,7 +218,9 @@ def _compile(source: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_dashboard_is_of_grafanas_own_types(dashboard: dict[str, Any], tmp_path: Path) -> None:
+def test_the_dashboard_matches_the_types_of_grafana(
+    dashboard: dict[str, Any], tmp_path: Path
+) -> None:
     compiled = _compile(_typescript(dashboard), tmp_path)
     assert compiled.returncode == 0, compiled.stdout
 
@@ -245,7 +247,7 @@ FAULTS: dict[str, Callable[[dict[str, Any]], object]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_in_the_dashboard_does_not_compile(
+def test_an_invalid_dashboard_does_not_compile(
     fault: str, dashboard: dict[str, Any], tmp_path: Path
 ) -> None:
     broken = json.loads(json.dumps(dashboard))
@@ -253,7 +255,7 @@ def test_a_fault_in_the_dashboard_does_not_compile(
     assert _compile(_typescript(broken), tmp_path).returncode != 0
 
 
-def test_the_example_mounts_what_is_there_and_its_configuration_is_prometheus_own() -> None:
+def test_the_example_mounts_existing_files_and_promtool_accepts_its_configuration() -> None:
     example = ROOT / "examples" / "grafana"
     compose = (example / "compose.yaml").read_text()
     mounted = re.findall(r"- (\./\S+?):", compose)

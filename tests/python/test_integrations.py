@@ -116,12 +116,12 @@ def of(word: str) -> str:
     return str(snippet)
 
 
-def test_every_snippet_is_run() -> None:
+def test_every_snippet_of_the_documentation_is_run() -> None:
     assert sorted(of(word) for word in AROUND) == sorted(SNIPPETS)
 
 
 @pytest.mark.parametrize("word", AROUND)
-def test_a_snippet_runs(tmp_path: Path, word: str) -> None:
+def test_a_snippet_of_the_documentation_runs(tmp_path: Path, word: str) -> None:
     before, after, steps, names = AROUND[word]
     for module in re.findall(r"^import (torch|accelerate|transformers|lightning)", before, re.M):
         pytest.importorskip(module)

@@ -30,7 +30,7 @@ def environment(port: int, **more: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("protocol", ["http/protobuf", "http/json", "grpc"])
-def test_what_the_user_is_told_arrives_as_events_of_the_runs_resource(
+def test_notices_arrive_as_log_events_with_the_resource_of_the_run(
     protocol: str, program: Programs
 ) -> None:
     serve: Any = grpc_collector if protocol == "grpc" else http_collector
@@ -75,7 +75,7 @@ def test_what_the_user_is_told_arrives_as_events_of_the_runs_resource(
     assert {one["service.instance.id"] for one in received.resources()} == {instance}
 
 
-def test_a_collector_that_takes_no_logs_is_told_once_and_gets_every_metric(
+def test_a_collector_without_logs_causes_one_notice_and_receives_all_metrics(
     program: Programs,
 ) -> None:
     with http_collector(refuses=("/v1/logs",)) as received:
@@ -88,7 +88,7 @@ def test_a_collector_that_takes_no_logs_is_told_once_and_gets_every_metric(
     assert "`OTEL_LOGS_EXPORTER=none` sends none" in ran.stderr
 
 
-def test_logs_arrive_though_metrics_are_refused(program: Programs) -> None:
+def test_logs_arrive_when_metrics_are_refused(program: Programs) -> None:
     with http_collector(refuses=("/v1/metrics",)) as received:
         ran = program("exported.py", env=environment(received.port))
     assert ran.exit_code == 0, ran.stderr
@@ -102,7 +102,7 @@ def test_logs_arrive_though_metrics_are_refused(program: Programs) -> None:
     ("variable", "value"),
     [("OTEL_LOGS_EXPORTER", "none"), ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "{other}/in")],
 )
-def test_logs_have_variables_of_their_own(variable: str, value: str, program: Programs) -> None:
+def test_logs_have_their_own_variables(variable: str, value: str, program: Programs) -> None:
     with http_collector() as received, http_collector(refuses=("/in",)) as other:
         own = value.format(other=f"http://127.0.0.1:{other.port}")
         ran = program("exported.py", env=environment(received.port, **{variable: own}))
@@ -115,7 +115,7 @@ def test_logs_have_variables_of_their_own(variable: str, value: str, program: Pr
 # --- The launcher's trace --------------------------------------------------------------------
 
 
-def test_a_run_is_below_the_span_of_the_launcher_that_hands_its_trace_down(
+def test_the_span_of_a_run_is_a_child_of_the_span_of_its_launcher(
     runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     carrier: dict[str, str] = {}
@@ -139,7 +139,7 @@ def test_a_run_is_below_the_span_of_the_launcher_that_hands_its_trace_down(
     assert not of_kind(runs.records(), "notice")
 
 
-def test_a_trace_that_cannot_be_read_is_one_notice_and_the_run_has_its_own(
+def test_an_invalid_trace_parent_causes_one_notice_and_the_run_has_a_new_trace(
     program: Programs,
 ) -> None:
     with http_collector() as received:
@@ -151,7 +151,7 @@ def test_a_trace_that_cannot_be_read_is_one_notice_and_the_run_has_its_own(
     assert {log.trace_id for log, _ in received.logs} == {b""}
 
 
-def test_no_library_of_opentelemetrys_is_imported_by_headspace() -> None:
+def test_headspace_imports_no_opentelemetry_library() -> None:
     code = (
         "import sys, headspace, headspace.integrations; assert 'opentelemetry' not in sys.modules"
     )

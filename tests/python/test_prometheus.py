@@ -85,7 +85,7 @@ def training(program: Programs, library: Path, tmp_path: Path) -> Iterator[Start
     assert run.finish().exit_code == 0
 
 
-def test_promtool_is_silent_and_both_official_parsers_read_the_same_of_a_run_that_trains(
+def test_promtool_finds_no_error_and_both_official_parsers_read_the_same_values(
     training: Started,
 ) -> None:
     address = address_of(training)
@@ -128,7 +128,7 @@ def test_promtool_is_silent_and_both_official_parsers_read_the_same_of_a_run_tha
     assert floor >= 0.008
 
 
-def test_the_file_at_the_end_says_what_the_records_say(program: Programs, tmp_path: Path) -> None:
+def test_the_final_file_has_the_values_of_the_records(program: Programs, tmp_path: Path) -> None:
     stop, folder = tmp_path / "stop", tmp_path / "metrics"
     run = program.start(
         "pipeline.py",
@@ -177,7 +177,7 @@ def test_the_file_at_the_end_says_what_the_records_say(program: Programs, tmp_pa
     assert told == [near(cpu)]
 
 
-def test_a_counted_step_is_in_the_bucket_of_its_length(runs: Runs) -> None:
+def test_a_step_is_counted_in_the_bucket_of_its_duration(runs: Runs) -> None:
     with headspace.start(to=headspace.Prometheus(port=0), interval=0.05) as session:
         address = address_of_session(session)
         for _ in headspace.wrap(range(50), name="train"):
@@ -221,7 +221,7 @@ def taken() -> Iterator[int]:
         yield port
 
 
-def test_a_port_that_is_taken_is_an_error_before_training_begins(runs: Runs, taken: int) -> None:
+def test_a_port_in_use_is_an_error_before_training_begins(runs: Runs, taken: int) -> None:
     with pytest.raises(OSError, match=f"port {taken} of `127.0.0.1`"):
         headspace.start(to=headspace.Prometheus(port=taken))
     with pytest.raises(ValueError, match="`70000` is not a port"):
@@ -231,7 +231,7 @@ def test_a_port_that_is_taken_is_an_error_before_training_begins(runs: Runs, tak
     headspace.start(to=headspace.Prometheus(port=0)).stop()
 
 
-def test_a_port_in_the_environment_that_is_taken_costs_a_notice(
+def test_a_port_in_use_from_the_environment_causes_a_notice(
     program: Programs, taken: int, tmp_path: Path
 ) -> None:
     stop = tmp_path / "stop"
@@ -257,7 +257,7 @@ def refuses(address: str) -> bool:
     return False
 
 
-def test_a_forked_child_answers_nothing_and_does_not_keep_the_address(runs: Runs) -> None:
+def test_a_forked_child_does_not_answer_and_does_not_hold_the_address(runs: Runs) -> None:
     session = headspace.start(to=headspace.Prometheus(port=0), interval=0.05)
     address = address_of_session(session)
     told, tell = os.pipe()
@@ -279,7 +279,7 @@ def test_a_forked_child_answers_nothing_and_does_not_keep_the_address(runs: Runs
         os.waitpid(child, 0)
 
 
-def test_a_page_that_calls_it_by_another_name_reads_nothing(runs: Runs) -> None:
+def test_a_request_with_another_host_name_is_refused(runs: Runs) -> None:
     with headspace.start(to=headspace.Prometheus(port=0), interval=0.05) as session:
         address = address_of_session(session)
         request = urllib.request.Request(
@@ -291,7 +291,7 @@ def test_a_page_that_calls_it_by_another_name_reads_nothing(runs: Runs) -> None:
         assert "headspace_" not in refused.value.read().decode()
 
 
-def test_only_the_metrics_are_answered(runs: Runs) -> None:
+def test_only_the_metrics_path_is_served(runs: Runs) -> None:
     with headspace.start(to=headspace.Prometheus(port=0), interval=0.05) as session:
         address = address_of_session(session)
         for path, method, status in [

@@ -81,7 +81,7 @@ KINDS: dict[str, tuple[Callable[[], Any], int, int | None]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_depth_and_capacity_are_the_queues_own(
+def test_the_recorded_depth_and_capacity_are_those_of_the_queue(
     session: headspace.Session, name: str, kind: str
 ) -> None:
     make, depth, capacity = KINDS[kind]
@@ -140,7 +140,7 @@ def pool(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pool]:
     pool.pool.shutdown()
 
 
-def test_a_pool_tells_what_waits_for_it_and_how_many_work(
+def test_a_pool_records_its_waiting_and_active_tasks(
     session: headspace.Session, name: str, pool: Pool
 ) -> None:
     def wait_for(waiting: int, active: int) -> None:
@@ -167,7 +167,9 @@ def test_a_pool_tells_what_waits_for_it_and_how_many_work(
     assert {look["concurrency"] for look in looks(session, name)} == {4}
 
 
-def test_a_pool_that_has_ended_is_gone(session: headspace.Session, name: str) -> None:
+def test_a_pool_is_no_longer_recorded_after_its_shutdown(
+    session: headspace.Session, name: str
+) -> None:
     with ThreadPoolExecutor(1) as pool:
         headspace.queue(name, pool)
         pool.submit(int).result()
@@ -237,7 +239,7 @@ def train_on_one_pool(threads: int, steps: int = 200) -> None:
             thread.join()
 
 
-def test_a_pool_that_stages_share_binds_and_more_threads_gain_what_was_predicted(
+def test_a_pool_shared_by_stages_is_the_bottleneck_and_more_threads_gain_what_was_predicted(
     runs: Runs,
 ) -> None:
     def summary(threads: int) -> dict[str, Any]:
@@ -258,7 +260,9 @@ def test_a_pool_that_stages_share_binds_and_more_threads_gain_what_was_predicted
     assert (two["bottleneck"]["kind"], two["bottleneck"]["name"]) == ("stage", "read")
 
 
-def test_callables_say_it_for_anything_else(session: headspace.Session, name: str) -> None:
+def test_callables_give_depth_and_capacity_of_other_objects(
+    session: headspace.Session, name: str
+) -> None:
     assert headspace.queue(name, depth=lambda: 3, capacity=lambda: 8, last=True) is None
 
     look = first_look(session, name)
@@ -270,7 +274,9 @@ def test_callables_say_it_for_anything_else(session: headspace.Session, name: st
     headspace.queue(name, queue.Queue(1))
 
 
-def test_of_two_with_one_name_the_newer_counts(session: headspace.Session, name: str) -> None:
+def test_the_newer_of_two_queues_with_one_name_is_recorded(
+    session: headspace.Session, name: str
+) -> None:
     older = headspace.queue(name, OwnQueue(1))
     first_look(session, name)
     newer = headspace.queue(name, OwnQueue(2))
@@ -280,7 +286,9 @@ def test_of_two_with_one_name_the_newer_counts(session: headspace.Session, name:
     assert (older.depth, newer.depth) == (1, 2)
 
 
-def test_a_queue_that_nobody_has_any_more_is_gone(session: headspace.Session, name: str) -> None:
+def test_a_queue_is_no_longer_recorded_after_it_was_freed(
+    session: headspace.Session, name: str
+) -> None:
     watched = headspace.queue(name, queue.Queue(3))
     first_look(session, name)
 
@@ -341,7 +349,7 @@ def test_no_queue_is_read_without_a_session_or_while_it_is_paused(runs: Runs, na
     wait_until(lambda: "hs-queues" not in threads(), "the thread is gone")
 
 
-def test_without_queues_there_is_no_thread(runs: Runs) -> None:
+def test_without_queues_no_sampling_thread_runs(runs: Runs) -> None:
     script = (
         "import headspace, pathlib, time\n"
         "with headspace.start():\n"

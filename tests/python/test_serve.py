@@ -108,7 +108,7 @@ def points(browser: Browser) -> int:
     return count
 
 
-def test_the_page_shows_a_run_that_goes_on_and_what_is_new_arrives(
+def test_the_page_shows_a_running_run_and_updates(
     training: Started, serve: Serve, browser: Browser
 ) -> None:
     url = serve(training.path)
@@ -124,7 +124,7 @@ def test_the_page_shows_a_run_that_goes_on_and_what_is_new_arrives(
     assert browser.hosts() == {"127.0.0.1"}
 
 
-def test_what_is_shown_is_what_the_records_say(
+def test_the_page_shows_the_numbers_of_the_records(
     program: Programs, serve: Serve, browser: Browser
 ) -> None:
     run = program("loop.py", "--steps", 400, "--load-ms", 3, "--compute-ms", 2, "--batch-size", 4)
@@ -156,7 +156,7 @@ def test_what_is_shown_is_what_the_records_say(
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_at_every_width_the_live_page_has_no_fault_of_layout(
+def test_the_live_page_has_no_layout_error_at_any_width(
     training: Started, serve: Serve, browser: Browser, dark: bool
 ) -> None:
     def is_drawn() -> bool:
@@ -166,7 +166,7 @@ def test_at_every_width_the_live_page_has_no_fault_of_layout(
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_at_every_width_the_search_page_has_no_fault_of_layout(
+def test_the_search_page_has_no_layout_error_at_any_width(
     found: Path, serve: Serve, browser: Browser, dark: bool
 ) -> None:
     def is_drawn() -> bool:
@@ -192,7 +192,7 @@ def test_the_next_run_is_shown_when_it_begins(
     browser.wait(lambda: "60 steps" in browser.text(".chips"), "its steps are told")
 
 
-def test_a_token_lets_in_who_has_it(training: Started, serve: Serve, browser: Browser) -> None:
+def test_a_token_grants_access(training: Started, serve: Serve, browser: Browser) -> None:
     token = "a-long-token-0123456789"
     url = serve(training.path, "--token", token)
     assert get(url)[0] == 401
@@ -204,7 +204,7 @@ def test_a_token_lets_in_who_has_it(training: Started, serve: Serve, browser: Br
     assert token not in browser.driver.current_url
 
 
-def test_a_page_that_was_told_to_come_later_does(
+def test_a_page_that_is_refused_for_too_many_clients_retries_later(
     training: Started, serve: Serve, browser: Browser
 ) -> None:
     url = serve(training.path)
@@ -226,16 +226,14 @@ def test_a_page_that_was_told_to_come_later_does(
     browser.wait(lambda: browser.text("#live") == "live", "it has one when others are gone")
 
 
-def test_another_host_needs_a_token(tmp_path: Path) -> None:
+def test_serving_on_another_address_needs_a_token(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "headspace", "serve", "--host", "0.0.0.0", str(tmp_path)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=30)
     assert done.returncode == 2
     assert "--token" in done.stderr
 
 
-def test_a_page_that_calls_it_by_another_name_reads_nothing(
-    training: Started, serve: Serve
-) -> None:
+def test_a_request_with_another_host_name_is_refused(training: Started, serve: Serve) -> None:
     url = serve(training.path)
     code, text = get(url, Host="evil.example")
     assert code == 421

@@ -168,7 +168,7 @@ PIPES: dict[str, tuple[Build, str, tuple[int, int, int]]] = {
 
 
 @pytest.mark.parametrize("kind", PIPES)
-def test_items_in_and_out_are_exact(runs: Runs, kind: str) -> None:
+def test_counts_of_items_in_and_out_are_exact(runs: Runs, kind: str) -> None:
     build, name, expected = PIPES[kind]
 
     batches, stages = run(runs, build)
@@ -178,7 +178,7 @@ def test_items_in_and_out_are_exact(runs: Runs, kind: str) -> None:
     assert len(batches) == len(delivered(build)), "as without headspace"
 
 
-def test_stages_are_in_order_with_their_concurrency_and_calls_at_once(runs: Runs) -> None:
+def test_stages_are_in_pipeline_order_with_declared_and_actual_concurrency(runs: Runs) -> None:
     together = threading.Barrier(3)
 
     def read(item: int) -> int:
@@ -222,7 +222,7 @@ def test_stages_with_equal_names_are_numbered_but_not_those_of_a_rebuilt_pipelin
         ("decode[4]", "decode[4]"),
     ],
 )
-def test_names_have_no_addresses(name: str, cleaned: str) -> None:
+def test_stage_names_contain_no_memory_addresses(name: str, cleaned: str) -> None:
     assert headspace.spdl._clean(name) == cleaned
 
 
@@ -241,7 +241,7 @@ def queues(runs: Runs) -> dict[str, Record]:
 
 
 @pytest.mark.parametrize("slow", ["loader", "loop"])
-def test_queues_are_seen_all_the_time(runs: Runs, slow: str) -> None:
+def test_queues_are_sampled_during_the_whole_run(runs: Runs, slow: str) -> None:
     async def read(item: int) -> int:
         await asyncio.sleep(0.02 if slow == "loader" else 0)
         return item
@@ -273,7 +273,7 @@ DOCUMENTED = {
 
 
 @pytest.mark.parametrize("case", DOCUMENTED)
-def test_spdls_documented_cases_come_out_right(runs: Runs, case: str) -> None:
+def test_the_documented_cases_of_spdl_get_the_right_verdicts(runs: Runs, case: str) -> None:
     times, stage = DOCUMENTED[case]
 
     def build(builder: PipelineBuilder) -> PipelineBuilder:
@@ -322,7 +322,7 @@ def test_stages_in_other_processes_reach_the_trainer(
 # SPDL goes on as before.
 
 
-def test_a_queue_is_one_of_spdls_own() -> None:
+def test_a_headspace_queue_has_exactly_the_type_of_spdl() -> None:
     info = StageInfo(0, "1", "decode")
 
     queue = headspace.spdl.Queue(info, buffer_size=5, interval=7)
@@ -332,7 +332,7 @@ def test_a_queue_is_one_of_spdls_own() -> None:
     assert (queue.maxsize, queue.interval, queue.info) == (5, 7, info)
 
 
-def test_hooks_can_be_sent_to_other_processes() -> None:
+def test_hooks_can_be_pickled() -> None:
     assert pickle.loads(pickle.dumps(headspace.spdl.hooks())).keys() == {
         "queue_class",
         "task_hook_factory",
@@ -352,7 +352,7 @@ def test_spdls_own_statistics_are_logged_as_before(
     assert logged(**headspace.spdl.hooks()) == logged() != []
 
 
-def test_hooks_and_queues_that_the_user_made_default_stay(runs: Runs, defaults: None) -> None:
+def test_default_hooks_and_queues_of_the_user_stay_active(runs: Runs, defaults: None) -> None:
     seen: list[Any] = []
 
     class TheirHook(TaskStatsHook):  # type: ignore[misc]
@@ -375,7 +375,7 @@ def test_hooks_and_queues_that_the_user_made_default_stay(runs: Runs, defaults: 
     assert seen.count(29) == 3, "through the queues of source, stage and sink"
 
 
-def test_with_the_hook_alone_a_call_gives_out_one_item(runs: Runs) -> None:
+def test_with_only_the_hook_each_call_counts_one_item(runs: Runs) -> None:
     headspace.start(interval=0.05)
     delivered(lambda b: b.pipe(drops), task_hook_factory=headspace.spdl.task_hook)
     headspace.stop()
@@ -383,7 +383,7 @@ def test_with_the_hook_alone_a_call_gives_out_one_item(runs: Runs) -> None:
     assert flow(told(runs.records())["drops"]) == (30, 30, 0)
 
 
-def test_installed_once_every_pipeline_is_watched(runs: Runs, defaults: None) -> None:
+def test_install_measures_every_later_pipeline(runs: Runs, defaults: None) -> None:
     headspace.spdl.install()
     headspace.spdl.install()
 
@@ -395,14 +395,14 @@ def test_installed_once_every_pipeline_is_watched(runs: Runs, defaults: None) ->
     assert queues(runs)["sink_queue"]["last"]
 
 
-def test_a_sink_of_spdls_other_kind_is_not_seen_and_works(runs: Runs) -> None:
+def test_a_thread_output_queue_works_and_is_not_recorded(runs: Runs) -> None:
     batches, stages = run(runs, lambda b: b.pipe(function), use_thread_output_queue=True)
 
     assert (len(batches), flow(stages["function"])) == (30, (30, 30, 0))
     assert "sink_queue" not in queues(runs)
 
 
-def test_a_pipeline_that_is_left_early_ends(runs: Runs) -> None:
+def test_a_pipeline_ends_when_its_loop_is_left_early(runs: Runs) -> None:
     headspace.start(interval=0.05)
     builder = PipelineBuilder().add_source(itertools.count()).pipe(function, concurrency=2)
     pipeline = builder.add_sink(2).build(num_threads=2, **headspace.spdl.hooks())
@@ -416,7 +416,7 @@ def test_a_pipeline_that_is_left_early_ends(runs: Runs) -> None:
     assert stage.items_out >= 5
 
 
-def test_with_headspace_0_spdl_hears_nothing_of_it(
+def test_headspace_0_leaves_the_configuration_of_spdl_unchanged(
     runs: Runs, monkeypatch: pytest.MonkeyPatch, defaults: None
 ) -> None:
     monkeypatch.setenv("HEADSPACE", "0")
@@ -432,7 +432,7 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
 
 
-def test_without_spdl_it_says_what_is_missing() -> None:
+def test_without_spdl_the_error_names_the_missing_package() -> None:
     done = python("import sys; sys.modules['spdl'] = None; import headspace, headspace.spdl")
 
     assert done.returncode != 0
@@ -441,7 +441,7 @@ def test_without_spdl_it_says_what_is_missing() -> None:
     assert "pip install spdl" in last
 
 
-def test_headspace_itself_imports_no_spdl() -> None:
+def test_importing_headspace_does_not_import_spdl() -> None:
     done = python("import sys, headspace; print([m for m in sys.modules if m == 'spdl'])")
 
     assert done.stdout == "[]\n"

@@ -90,7 +90,7 @@ def test_the_slow_line_of_torchs_workers_is_named(program: Programs) -> None:
     assert (line["stage"], line["line"]) == ("fetch", line_of("python"))
 
 
-def test_who_holds_the_interpreter_lock_is_recorded(program: Programs) -> None:
+def test_the_holder_of_the_interpreter_lock_is_recorded(program: Programs) -> None:
     holders = ran(program, "threads", "python").summary()["gil_holders"]
     assert holders[0]["stage"] == "load"
     assert holders[0]["line"] == line_of("python")
@@ -111,7 +111,7 @@ def test_report_prints_a_table_of_lines(program: Programs) -> None:
     assert row.split()[-2:] == ["sleeps", "work"]
 
 
-def test_the_stacks_are_in_the_records(program: Programs) -> None:
+def test_the_records_contain_the_stacks(program: Programs) -> None:
     stacks = ran(program, "inline", "sleep").kind("stacks")[-1]
     longest = stacks["stacks"][0]
     assert longest["stage"] == "load"
@@ -162,7 +162,7 @@ def test_a_perfetto_trace_has_the_stacks_of_each_stage(program: Programs, tmp_pa
     assert slow.end - slow.start == pytest.approx(longest, rel=0.3)
 
 
-def test_workers_that_may_not_be_read_cause_one_notice(program: Programs) -> None:
+def test_workers_whose_memory_may_not_be_read_cause_one_notice(program: Programs) -> None:
     run = ran(program, "pool", "sleep", steps=400, name="undumpable.py")
     assert all(line["stage"] is None for line in run.summary()["lines"])
     (text,) = (n["text"] for n in run.kind("notice") if n["code"] == "stacks_unreadable")
@@ -191,7 +191,7 @@ def pythons() -> list[str]:
 
 
 @pytest.mark.parametrize("layout", ["inline", "pool"])
-def test_every_version_of_python_names_the_line_or_says_why_not(
+def test_every_python_version_names_the_slow_line_or_a_reason(
     program: Programs, layout: str
 ) -> None:
     others = pythons()

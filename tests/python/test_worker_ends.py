@@ -22,7 +22,7 @@ ENDED = [
     ("how", "method"),
     [*((how, "fork") for how in ENDED), ("terminated", "spawn"), ("terminated", "forkserver")],
 )
-def test_a_worker_that_the_trainer_ends_is_not_told_of(
+def test_a_worker_that_the_trainer_ends_is_not_reported(
     program: Programs, how: str, method: str
 ) -> None:
     ran = program("ended_workers.py", how, method, timeout=120.0)
@@ -31,7 +31,7 @@ def test_a_worker_that_the_trainer_ends_is_not_told_of(
     assert "worker_lost" not in ran.notices()
 
 
-def test_workers_that_are_killed_are_told_in_one_line(program: Programs) -> None:
+def test_killed_workers_are_reported_in_one_line(program: Programs) -> None:
     ran = program("ended_workers.py", "killed", "fork", timeout=120.0)
 
     assert ran.exit_code == 0, ran.stderr
@@ -43,7 +43,7 @@ def test_workers_that_are_killed_are_told_in_one_line(program: Programs) -> None
     assert ran.notices().count("worker_lost") == 1
 
 
-def test_a_worker_that_another_process_terminates_is_told(program: Programs) -> None:
+def test_a_worker_that_another_process_terminates_is_reported(program: Programs) -> None:
     ran = program("ended_workers.py", "terminated by another process", "fork", timeout=120.0)
 
     assert ran.notices().count("worker_lost") == 1
