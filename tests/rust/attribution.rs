@@ -64,7 +64,7 @@ fn error_pct(line: &Line, remedy: &Remedy) -> f64 {
 }
 
 #[test]
-fn random_pipelines_are_understood_and_remedies_gain_what_was_predicted() {
+fn random_pipelines_get_the_right_bottleneck_and_remedies_gain_what_was_predicted() {
     let length = Length {
         calls: 1500.0,
         most_steps: 400.0,
@@ -108,7 +108,7 @@ fn one_stage_of_25_ms_hides_behind_30_ms_of_work_and_one_of_35_does_not() {
 }
 
 #[test]
-fn of_three_stages_the_slowest_binds_wherever_it_is() {
+fn the_slowest_of_three_stages_is_the_bottleneck_at_any_position() {
     for order in [[10.0, 25.0, 40.0], [40.0, 25.0, 10.0]] {
         let stages = order.map(|ms| stage(&format!("stage_{ms}"), 1, ms, 2));
         let line = Line::of(stages.to_vec(), 30.0);
@@ -144,7 +144,7 @@ fn aggregation_of_five_fits_and_of_six_does_not_although_its_queue_is_never_full
 }
 
 #[test]
-fn jitter_is_told_from_a_slow_stage_and_a_bigger_buffer_absorbs_it() {
+fn jitter_is_distinguished_from_a_slow_stage_and_a_larger_buffer_absorbs_it() {
     let mut decode = stage("decode", 1, 25.0, 3);
     decode.service = Service::new(1.0, 1.6, Shape::Rare, 0.0);
     let mut line = Line::of(vec![decode], 25.0);
@@ -166,7 +166,7 @@ fn jitter_is_told_from_a_slow_stage_and_a_bigger_buffer_absorbs_it() {
 }
 
 #[test]
-fn waiting_that_a_tail_causes_is_not_called_the_loop_itself() {
+fn waiting_caused_by_a_tail_is_jitter_and_not_compute() {
     let mut decode = stage("decode", 1, 15.9, 2);
     decode.service = Service::new(1.0, 2.0, Shape::Bimodal, 0.0);
     let line = Line::of(vec![decode], 20.0);
@@ -182,7 +182,7 @@ fn waiting_that_a_tail_causes_is_not_called_the_loop_itself() {
 }
 
 #[test]
-fn a_tail_in_torch_workers_is_seen_and_their_prefetch_factor_absorbs_it() {
+fn a_tail_in_torch_workers_is_found_and_a_larger_prefetch_factor_absorbs_it() {
     let mut fetch = stage("fetch", 2, 40.0, 1);
     (fetch.ahead, fetch.service) = (Some(2), Service::new(1.0, 1.3, Shape::Bimodal, 0.0));
     let line = Line::of(vec![fetch], 18.0);
@@ -203,7 +203,7 @@ fn a_tail_in_torch_workers_is_seen_and_their_prefetch_factor_absorbs_it() {
 }
 
 #[test]
-fn torch_loaders_are_told_their_own_knobs() {
+fn remedies_for_a_torch_loader_name_its_own_options() {
     let mut fetch = stage("fetch", 2, 60.0, 1);
     fetch.ahead = Some(2);
     let line = Line::of(vec![fetch], 12.0);
@@ -218,7 +218,7 @@ fn torch_loaders_are_told_their_own_knobs() {
 }
 
 #[test]
-fn a_loop_that_loads_by_itself_is_told_to_let_workers_do_it() {
+fn a_loop_that_loads_in_its_own_thread_gets_workers_as_remedy() {
     let mut line = Line::of(vec![Stage::of("fetch", 1, Part::Cpu, 20.0, 1)], 10.0);
     (line.inline, line.cores) = (true, 8.0);
     let found = concluded(&line);
@@ -230,7 +230,7 @@ fn a_loop_that_loads_by_itself_is_told_to_let_workers_do_it() {
 }
 
 #[test]
-fn programs_beside_take_their_share_of_the_cores_from_workers_too() {
+fn the_predicted_gain_of_workers_includes_the_cores_that_other_programs_use() {
     for (cores, others) in [(2.0, 2.0), (2.0, 1.0), (4.0, 3.0), (4.0, 6.0)] {
         let mut line = Line::of(vec![Stage::of("fetch", 1, Part::Cpu, 200.0, 1)], 200.0);
         (line.inline, line.cores, line.compute_cores) = (true, cores, 1.0);
@@ -248,7 +248,7 @@ fn programs_beside_take_their_share_of_the_cores_from_workers_too() {
 }
 
 #[test]
-fn programs_beside_take_their_share_from_more_threads_of_a_stage_too() {
+fn the_predicted_gain_of_threads_includes_the_cores_that_other_programs_use() {
     let mut line = Line::of(vec![Stage::of("decode", 1, Part::Cpu, 60.0, 4)], 20.0);
     (line.cores, line.compute_cores, line.others) = (4.0, 1.0, 4.0);
     let found = concluded(&line);
@@ -259,7 +259,7 @@ fn programs_beside_take_their_share_from_more_threads_of_a_stage_too() {
 }
 
 #[test]
-fn large_batches_from_workers_cost_more_than_they_spare() {
+fn workers_are_not_proposed_when_sending_their_batches_costs_more_than_loading() {
     let mut line = Line::of(vec![Stage::of("fetch", 1, Part::Cpu, 9.0, 1)], 30.0);
     (line.inline, line.cores) = (true, 8.0);
     let small = concluded(&line);
@@ -282,7 +282,7 @@ fn large_batches_from_workers_cost_more_than_they_spare() {
 }
 
 #[test]
-fn without_workers_the_training_thread_is_named_and_no_thread_is_invented() {
+fn without_workers_the_verdict_names_the_training_thread() {
     let fetch = told("fetch", 1.0, 1.0, 18.0, 99.0);
     let mut facts = PipelineFacts {
         stages: vec![fetch],
@@ -321,7 +321,7 @@ fn without_workers_the_training_thread_is_named_and_no_thread_is_invented() {
 }
 
 #[test]
-fn more_threads_than_cores_name_the_cores_and_propose_no_more_threads() {
+fn with_more_threads_than_cores_the_cores_are_the_bottleneck_and_no_threads_are_proposed() {
     let mut line = Line::of(vec![Stage::of("decode", 8, Part::Cpu, 20.0, 4)], 10.0);
     (line.cores, line.compute_cores) = (2.0, 1.0);
     let found = concluded(&line);
@@ -339,7 +339,7 @@ fn more_threads_than_cores_name_the_cores_and_propose_no_more_threads() {
 }
 
 #[test]
-fn threads_that_hold_the_interpreter_lock_are_sent_to_a_subprocess() {
+fn threads_that_hold_the_interpreter_lock_get_a_subprocess_as_remedy() {
     let mut line = Line::of(vec![Stage::of("transform", 4, Part::Gil, 20.0, 4)], 8.0);
     line.cores = 16.0;
     let found = concluded(&line);
@@ -351,7 +351,7 @@ fn threads_that_hold_the_interpreter_lock_are_sent_to_a_subprocess() {
 }
 
 #[test]
-fn a_busy_disk_is_named_and_more_readers_are_not_proposed() {
+fn a_busy_disk_is_the_bottleneck_and_no_readers_are_proposed() {
     let mut read = Stage::of("read", 6, Part::Disk, 10.0, 4);
     read.parts.push((Part::Cpu, 4.0));
     let mut line = Line::of(vec![read], 5.0);
@@ -364,7 +364,7 @@ fn a_busy_disk_is_named_and_more_readers_are_not_proposed() {
 }
 
 #[test]
-fn the_collectors_pauses_are_predicted_away() {
+fn the_gain_of_collecting_garbage_between_epochs_is_predicted() {
     let mut line = Line::of(vec![stage("load", 1, 10.0, 4)], 30.0);
     line.gc = 0.1;
     let found = concluded(&line);
@@ -438,7 +438,7 @@ fn nvdec(at_once: u32, item_ms: f64) -> PipelineFacts {
 }
 
 #[test]
-fn a_step_of_426_ms_over_a_floor_of_29_8_is_the_decoders_fault_and_not_the_models() {
+fn a_step_of_426_ms_over_a_floor_of_29_8_has_the_decoder_as_bottleneck() {
     let baseline = PipelineFacts {
         stages: vec![
             told("fetch", 8.0, 32.0, 6.0, 10.0),
@@ -482,7 +482,7 @@ fn a_step_of_426_ms_over_a_floor_of_29_8_is_the_decoders_fault_and_not_the_model
 }
 
 #[test]
-fn fourteen_decodes_on_seven_engines_are_told_to_be_seven() {
+fn for_fourteen_decodes_on_seven_engines_the_remedy_is_seven() {
     let found = attribute(&nvdec(14, 540.0));
 
     assert_eq!(binds(&found), Some(Limit::Resource(Resource::Nvdec)));
@@ -500,7 +500,7 @@ fn fourteen_decodes_on_seven_engines_are_told_to_be_seven() {
 }
 
 #[test]
-fn of_eight_ranks_gpus_only_the_own_one_counts() {
+fn only_the_gpu_of_this_rank_counts_among_eight() {
     let mut facts = nvdec(7, 245.0);
     let own = facts.resources.gpus[0].clone();
     facts.resources.gpus = (0..8)
@@ -525,7 +525,7 @@ fn of_eight_ranks_gpus_only_the_own_one_counts() {
 }
 
 #[test]
-fn seven_decodes_on_seven_engines_are_enough_and_shorter_clips_are_what_helps() {
+fn for_seven_decodes_on_seven_engines_the_remedy_is_shorter_clips() {
     let found = attribute(&nvdec(7, 245.0));
 
     assert_eq!(binds(&found), Some(Limit::Resource(Resource::Nvdec)));
@@ -540,7 +540,7 @@ fn seven_decodes_on_seven_engines_are_enough_and_shorter_clips_are_what_helps() 
 }
 
 #[test]
-fn four_decodes_on_seven_engines_may_become_seven_and_no_more() {
+fn for_four_decodes_on_seven_engines_the_remedy_is_seven() {
     let found = attribute(&nvdec(4, 245.0));
 
     assert_eq!(binds(&found), Some(stage_limit("decode")));
@@ -571,7 +571,7 @@ fn demux(threads: f64, call_ms: f64, contention_ms: f64, ipc: f64) -> PipelineFa
 }
 
 #[test]
-fn eight_demux_threads_short_of_memory_bandwidth_are_told_to_be_fewer() {
+fn for_eight_demux_threads_short_of_memory_bandwidth_the_remedy_is_fewer_threads() {
     let found = attribute(&demux(8.0, 340.0, 12.0, 0.5));
 
     assert_eq!(binds(&found), Some(Limit::Resource(Resource::Memory)));
@@ -583,7 +583,7 @@ fn eight_demux_threads_short_of_memory_bandwidth_are_told_to_be_fewer() {
 }
 
 #[test]
-fn three_demux_threads_with_memory_to_spare_are_an_ordinary_stage() {
+fn three_demux_threads_with_free_memory_bandwidth_are_limited_by_their_number() {
     let found = attribute(&demux(3.0, 37.5, 1.0, 1.3));
 
     assert_eq!(binds(&found), Some(stage_limit("demux")));
@@ -624,7 +624,7 @@ fn without_stages_there_is_no_verdict_on_stages() {
 }
 
 #[test]
-fn a_loader_that_only_slows_the_model_is_no_reason_to_stop() {
+fn contention_of_the_loader_with_the_model_is_not_a_reason_to_stop() {
     let mut line = Line::of(vec![stage("decode", 4, 60.0, 8)], 30.0);
     line.contention = 0.1;
     let seen = run(&line, STEPS, 1);
@@ -637,7 +637,7 @@ fn a_loader_that_only_slows_the_model_is_no_reason_to_stop() {
 }
 
 #[test]
-fn of_two_stages_alike_the_one_with_the_full_queue_before_it_binds() {
+fn the_stage_after_a_full_queue_is_the_bottleneck_of_two_similar_stages() {
     let line = Line::of(
         vec![stage("read", 4, 41.0, 2), stage("decode", 4, 42.0, 4)],
         4.0,
@@ -658,7 +658,7 @@ fn after(stage: &str, last: bool, (empty_pct, full_pct): (f64, f64)) -> QueueSum
 }
 
 #[test]
-fn a_stage_between_a_full_and_an_empty_queue_binds_before_cores_that_are_not_exhausted() {
+fn a_stage_between_a_full_and_an_empty_queue_is_the_bottleneck_while_cores_are_free() {
     // Measured with `make demo` on two cores.
     let found = attribute(&PipelineFacts {
         stages: vec![
@@ -717,7 +717,7 @@ fn hardly_waits(resources: ResourcesRecord) -> PipelineFacts {
 }
 
 #[test]
-fn a_loop_whose_thread_waits_for_a_core_is_not_told_to_look_at_the_model() {
+fn a_loop_that_waits_for_a_core_has_the_cores_as_bottleneck() {
     let found = attribute(&hardly_waits(ResourcesRecord {
         cores_used: Some(0.8),
         cores_usable: Some(2.0),
@@ -733,7 +733,7 @@ fn a_loop_whose_thread_waits_for_a_core_is_not_told_to_look_at_the_model() {
 }
 
 #[test]
-fn a_loop_that_shares_the_interpreter_lock_is_not_told_to_look_at_the_model() {
+fn a_loop_that_waits_for_the_interpreter_lock_has_the_lock_as_bottleneck() {
     let with = |others| ResourcesRecord {
         cores_used: Some(1.0),
         cores_usable: Some(8.0),
@@ -752,7 +752,7 @@ fn a_loop_that_shares_the_interpreter_lock_is_not_told_to_look_at_the_model() {
 }
 
 #[test]
-fn half_of_a_stage_called_within_spares_half_of_that_and_not_of_all() {
+fn halving_a_nested_stage_saves_half_of_its_own_time_only() {
     let inner = StageSummary {
         within: Some("load".to_owned()),
         ..told("parse", 1.0, 1.0, 24.0, 0.0)
@@ -774,7 +774,7 @@ fn half_of_a_stage_called_within_spares_half_of_that_and_not_of_all() {
 }
 
 #[test]
-fn a_pool_in_which_nothing_waits_is_not_given_more_workers() {
+fn a_pool_without_waiting_tasks_gets_no_workers_as_remedy() {
     let pool = QueueSummary {
         name: "pool".to_owned(),
         empty_pct: Some(100.0),
@@ -795,7 +795,7 @@ fn a_pool_in_which_nothing_waits_is_not_given_more_workers() {
 }
 
 #[test]
-fn no_remedy_of_the_loader_goes_below_the_loops_own_part() {
+fn no_remedy_of_the_loader_predicts_less_than_the_compute_time() {
     let mut read = stage("read", 1, 28.0, 30);
     read.service = Service::new(1.0, 1.2, Shape::Rare, 0.0);
     let line = Line::of(vec![read], 30.2);
@@ -809,7 +809,7 @@ fn no_remedy_of_the_loader_goes_below_the_loops_own_part() {
 }
 
 #[test]
-fn a_stage_with_more_calls_than_it_declares_gets_a_remedy_in_what_it_declares() {
+fn a_remedy_counts_from_the_declared_concurrency_of_a_stage() {
     let line = Line::of(vec![stage("decode", 3, 60.0, 4)], 10.0);
     let mut seen = facts(&line, &run(&line, STEPS, 1), false, Blind::default());
     seen.stages[0].concurrency = Some(1.0);

@@ -47,7 +47,7 @@ const MOST_CHANGED_PCT: f64 = 10.0;
 
 #[test]
 #[ignore = "study"]
-fn no_verdict_hangs_on_one_threshold() {
+fn no_verdict_depends_on_a_single_threshold() {
     let usual = Thresholds::default();
     let [lower, higher] = FACTORS.map(|factor| usual.varied(factor));
     let others: Vec<Thresholds> = lower.iter().chain(&higher).map(|one| one.2).collect();

@@ -224,7 +224,7 @@ fn outcome(seed: u64, pairs: u32, noise: Noise, ticks: u32, runs: usize, slower:
 }
 
 #[test]
-fn the_same_configuration_twenty_times_raises_one_alarm_at_most() {
+fn twenty_comparisons_of_equal_runs_raise_at_most_one_alarm() {
     for noise in [QUIET, SHARED] {
         let same = outcome(1, 20, noise, 120, 1, 0.0);
 
@@ -234,7 +234,7 @@ fn the_same_configuration_twenty_times_raises_one_alarm_at_most() {
 }
 
 #[test]
-fn a_tenth_slower_is_found_nineteen_times_in_twenty() {
+fn a_slow_down_of_ten_percent_is_found_in_nineteen_of_twenty_comparisons() {
     let found = outcome(2, 20, QUIET, 120, 1, 0.1);
 
     assert!(found.alarms >= 19, "{} of 20 beyond 5 %", found.alarms);
@@ -243,7 +243,7 @@ fn a_tenth_slower_is_found_nineteen_times_in_twenty() {
 }
 
 #[test]
-fn beside_other_programs_the_step_given_a_core_is_compared() {
+fn on_an_oversubscribed_machine_steps_without_waiting_for_a_core_are_compared() {
     let crowded = Noise {
         others: CROWD,
         ..SHARED
@@ -264,7 +264,7 @@ fn beside_other_programs_the_step_given_a_core_is_compared() {
 }
 
 #[test]
-fn what_runs_a_side_measure_outweighs_the_guess_at_what_others_did() {
+fn several_runs_per_side_replace_the_estimate_of_the_disturbance() {
     let unknown = Noise {
         others: Others {
             counted: false,
@@ -283,7 +283,7 @@ fn what_runs_a_side_measure_outweighs_the_guess_at_what_others_did() {
 }
 
 #[test]
-fn cores_that_others_have_do_not_blind_where_some_are_idle() {
+fn cores_used_by_others_do_not_hide_a_slow_down_while_some_are_idle() {
     let beside = |others| Noise { others, ..QUIET };
 
     let found = outcome(12, 20, beside(MANY_CORES), 120, 1, 0.1);
@@ -299,7 +299,7 @@ fn cores_that_others_have_do_not_blind_where_some_are_idle() {
 
 #[test]
 #[ignore = "study"]
-fn noise_and_length_of_runs() {
+fn alarms_stay_below_five_percent_for_all_lengths_and_numbers_of_runs() {
     println!("machine  seconds  runs  slower by   alarms at 5 %  slower  faster  ± points");
     let crowded = Noise {
         others: CROWD,

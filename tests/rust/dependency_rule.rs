@@ -316,7 +316,7 @@ fn rust_files(folder: &Path, out: &mut Vec<PathBuf>) -> std::io::Result<()> {
 }
 
 #[test]
-fn no_crate_depends_on_one_it_may_not() {
+fn no_crate_has_a_forbidden_dependency() {
     let answer = Command::new(env!("CARGO"))
         .args([
             "metadata",
@@ -340,7 +340,7 @@ fn no_crate_depends_on_one_it_may_not() {
 }
 
 #[test]
-fn no_module_imports_one_it_may_not() {
+fn no_module_has_a_forbidden_import() {
     let mut found = Vec::new();
     let mut seen = 0;
     for member in ["agent", "collectors", "exporters", "cli"] {
@@ -365,7 +365,7 @@ fn no_module_imports_one_it_may_not() {
 }
 
 #[test]
-fn no_files_of_a_crate_import_each_other_in_a_circle() {
+fn no_files_of_a_crate_import_each_other_in_a_cycle() {
     for member in ["agent", "collectors", "exporters", "cli", "py_bindings"] {
         let folder = root().join(member).join("src");
         let mut files = Vec::new();

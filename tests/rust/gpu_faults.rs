@@ -23,7 +23,7 @@ fn retired<T: std::fmt::Debug>(outcome: &Result<T, CollectError>) -> String {
 }
 
 #[test]
-fn a_driver_that_does_not_start_says_why_and_what_to_do() {
+fn a_driver_that_fails_to_start_gives_a_reason_and_a_remedy() {
     for (code, reason, remedy) in [
         (9, "not loaded", "modprobe"),
         (18, "different versions", "reboot"),
@@ -45,14 +45,14 @@ fn a_driver_that_does_not_start_says_why_and_what_to_do() {
 }
 
 #[test]
-fn a_driver_without_a_gpu_is_told_apart_from_no_driver() {
+fn a_driver_without_a_gpu_gives_its_own_reason() {
     let machine = Machine::of(&json!({"devices": []}));
 
     assert!(refusal(&machine.gpus.device).0.contains("no GPU"));
 }
 
 #[test]
-fn an_old_driver_tells_what_it_can() {
+fn an_old_driver_gives_the_readings_that_it_supports() {
     let mut machine = Machine::with(FakeNvml::start_old_driver(&h100s(1)), None);
 
     let readings = of(&machine.device().unwrap(), 0);
@@ -69,7 +69,7 @@ fn an_old_driver_tells_what_it_can() {
 }
 
 #[test]
-fn a_gpu_before_hopper_has_no_gpm_and_all_the_rest() {
+fn a_gpu_before_hopper_has_all_sources_except_gpm() {
     let device = h100(json!({"name": "NVIDIA L4", "gpm": null, "profiles": null}));
     let machine = Machine::of(&json!({"devices": [device]}));
 
@@ -85,7 +85,7 @@ fn a_gpu_before_hopper_has_no_gpm_and_all_the_rest() {
 }
 
 #[test]
-fn a_gpu_whose_first_sample_fails_has_no_gpm_whatever_it_says() {
+fn a_gpu_whose_first_gpm_sample_fails_has_no_gpm_source() {
     let faults = json!([{"function": "nvmlGpmSampleGet", "code": 3}]);
     let machine = Machine::of(&failing(h100s(1), faults));
 
@@ -94,7 +94,7 @@ fn a_gpu_whose_first_sample_fails_has_no_gpm_whatever_it_says() {
 }
 
 #[test]
-fn the_only_gpu_lost_retires_every_source_with_the_reason() {
+fn the_loss_of_the_only_gpu_disables_all_sources_with_a_reason() {
     let faults = json!([{"function": "*", "code": 15, "from_time": 5}]);
     let mut machine = Machine::of(&failing(h100s(1), faults));
     assert!(machine.device().is_ok() && machine.gpm().is_ok() && machine.processes().is_ok());
@@ -114,7 +114,7 @@ fn the_only_gpu_lost_retires_every_source_with_the_reason() {
 }
 
 #[test]
-fn one_gpu_of_two_lost_is_told_of_and_the_other_goes_on() {
+fn the_loss_of_one_of_two_gpus_is_reported_and_the_other_is_still_read() {
     let faults = json!([{"function": "*", "device": 1, "code": 15, "from_time": 5}]);
     let mut machine = Machine::of(&failing(h100s(2), faults));
     let mut presence = std::mem::take(&mut machine.gpus.presence);
@@ -151,7 +151,7 @@ fn a_gpu_that_does_not_answer_at_the_start_is_not_counted() {
 }
 
 #[test]
-fn a_passing_fault_costs_its_own_value_once() {
+fn a_temporary_fault_loses_one_value_once() {
     let faults =
         json!([{"function": "nvmlDeviceGetUtilizationRates", "code": 999, "until_time": 1}]);
     let mut machine = Machine::of(&failing(h100s(1), faults));
@@ -166,7 +166,7 @@ fn a_passing_fault_costs_its_own_value_once() {
 }
 
 #[test]
-fn permission_that_is_missing_for_one_value_costs_that_value() {
+fn a_missing_permission_for_one_value_loses_only_that_value() {
     let faults = json!([{"function": "nvmlDeviceGetTotalEnergyConsumption", "code": 4}]);
     let mut machine = Machine::of(&failing(h100s(1), faults));
 
@@ -176,7 +176,7 @@ fn permission_that_is_missing_for_one_value_costs_that_value() {
 }
 
 #[test]
-fn a_total_that_starts_anew_is_no_total() {
+fn a_counter_that_restarts_gives_no_reading() {
     let device = h100(json!({"pcie_rx": 1e9, "pcie_tx": 1e9, "pcie_wraps_at": 4_294_967_296_u64}));
     let mut machine = Machine::of(&json!({"devices": [device]}));
     let mut seen = Vec::new();
@@ -195,7 +195,7 @@ fn a_total_that_starts_anew_is_no_total() {
 }
 
 #[test]
-fn gpm_that_stops_answering_is_retired_and_the_rest_goes_on() {
+fn gpm_that_stops_answering_is_disabled_and_the_other_sources_continue() {
     let faults = json!([{"function": "nvmlGpmSampleGet", "code": 3, "from_time": 5}]);
     let mut machine = Machine::of(&failing(h100s(1), faults));
     machine.gpm().unwrap();
@@ -209,7 +209,7 @@ fn gpm_that_stops_answering_is_retired_and_the_rest_goes_on() {
 }
 
 #[test]
-fn processes_that_may_not_be_listed_turn_that_source_off_alone() {
+fn a_forbidden_process_list_disables_only_that_source() {
     let faults = json!([{"function": "nvmlDeviceGetComputeRunningProcesses_v3", "code": 4}]);
     let machine = Machine::of(&failing(h100s(1), faults));
 
@@ -238,7 +238,7 @@ fn in_a_child(work: impl FnOnce() -> bool) -> bool {
 }
 
 #[test]
-fn in_a_forked_child_nothing_is_called_whatever_is_dropped_or_opened() {
+fn a_forked_child_makes_no_call_to_the_driver() {
     let mut machine = Machine::of(&h100s(2));
     machine.gpm().unwrap();
     let alive = machine.fake.samples_alive();

@@ -21,7 +21,7 @@ fn cut() -> Value {
 }
 
 #[test]
-fn without_a_choice_the_process_has_the_first_slice_and_nothing_else() {
+fn without_visible_devices_the_process_has_only_the_first_slice() {
     let machine = Machine::of(&json!({"devices": [h100(json!({})), cut()]}));
 
     let [record] = &machine.gpus.records[..] else {
@@ -35,7 +35,7 @@ fn without_a_choice_the_process_has_the_first_slice_and_nothing_else() {
 }
 
 #[test]
-fn a_slice_is_found_by_its_id_and_by_its_place() {
+fn a_slice_is_found_by_its_id_and_by_its_index() {
     for visible in ["MIG-2222", "MIG-2", "MIG-GPU-aaaa/2/0"] {
         let machine = Machine::seen_by(&json!({"devices": [cut()]}), visible);
 

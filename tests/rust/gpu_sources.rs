@@ -64,7 +64,7 @@ fn every_value_of_the_driver_becomes_a_reading_in_its_unit() {
 }
 
 #[test]
-fn a_value_that_the_gpu_does_not_have_is_absent_and_not_asked_again() {
+fn an_unsupported_value_is_absent_and_not_read_again() {
     let device = h100(json!({"power": null, "clock_video": null, "pcie_tx": null}));
     let mut machine = Machine::of(&json!({"devices": [device]}));
 
@@ -84,7 +84,7 @@ fn a_value_that_the_gpu_does_not_have_is_absent_and_not_asked_again() {
 }
 
 #[test]
-fn what_changes_slowly_is_read_rarely_and_nothing_faster_than_the_driver_refreshes_it() {
+fn slow_values_are_read_rarely_and_none_more_often_than_the_driver_refreshes_it() {
     let device = h100(json!({"sampling_period_us": 4_000_000, "gpm": null}));
     let mut machine = Machine::of(&json!({"devices": [device]}));
     machine.device().unwrap();
@@ -114,7 +114,7 @@ fn what_changes_slowly_is_read_rarely_and_nothing_faster_than_the_driver_refresh
 }
 
 #[test]
-fn all_sources_have_a_thread_of_their_own() {
+fn every_source_has_its_own_thread() {
     let machine = Machine::of(&h100s(1));
 
     let gpus = &machine.gpus;
@@ -128,7 +128,7 @@ fn all_sources_have_a_thread_of_their_own() {
 }
 
 #[test]
-fn engines_and_sms_are_means_over_the_time_between_two_looks() {
+fn engine_and_sm_utilisation_are_means_between_two_ticks() {
     let device = h100(json!({"gpm": {
         "sm_util": [[0, 100], [0.5, 20]],
         "nvdec_0": [[0, 80], [1, 40]],
@@ -173,7 +173,7 @@ fn samples_too_close_together_are_not_compared() {
 }
 
 #[test]
-fn no_sample_is_left_behind() {
+fn every_gpm_sample_is_freed() {
     let mut machine = Machine::of(&h100s(2));
     for _ in 0..40 {
         machine.advance(1.0);
@@ -191,7 +191,7 @@ fn no_sample_is_left_behind() {
 }
 
 #[test]
-fn a_metric_that_is_not_a_number_is_no_reading() {
+fn a_metric_that_is_nan_gives_no_reading() {
     let device = h100(json!({"gpm": {"sm_util": "nan"}}));
     let mut machine = Machine::of(&json!({"devices": [device]}));
     machine.advance(1.0);
@@ -230,7 +230,7 @@ fn memory_and_time_are_split_by_owner() {
 }
 
 #[test]
-fn in_a_container_where_no_number_is_ours_nothing_is_said() {
+fn in_a_container_without_a_known_pid_no_owner_is_reported() {
     let device = h100(json!({"processes": [{"pid": 4_000_000_001_u32, "memory": 4e9, "sm": 25}]}));
     let mut machine = Machine::of(&json!({"devices": [device]}));
     machine.advance(1.0);
@@ -239,7 +239,7 @@ fn in_a_container_where_no_number_is_ours_nothing_is_said() {
 }
 
 #[test]
-fn once_our_numbers_are_known_all_can_be_others() {
+fn once_own_pids_are_known_all_processes_may_belong_to_others() {
     let device = h100(json!({"processes": [
         {"pid": "self", "memory": 1e9, "until": 2},
         {"pid": 4_000_000_001_u32, "memory": 4e9},
@@ -255,7 +255,7 @@ fn once_our_numbers_are_known_all_can_be_others() {
 }
 
 #[test]
-fn a_child_of_this_process_is_own() {
+fn a_child_process_counts_as_own() {
     let mut child = std::process::Command::new("sleep")
         .arg("600")
         .spawn()
@@ -295,7 +295,7 @@ fn the_process_numbers_its_devices_as_cuda_does() {
 }
 
 #[test]
-fn an_empty_list_of_devices_turns_the_sources_off() {
+fn an_empty_list_of_devices_disables_the_sources() {
     let machine = Machine::seen_by(&h100s(2), "");
 
     let (reason, remedy) = refusal(&machine.gpus.device);
@@ -306,7 +306,7 @@ fn an_empty_list_of_devices_turns_the_sources_off() {
 }
 
 #[test]
-fn the_number_of_decoders_says_where_it_comes_from() {
+fn the_number_of_decoders_names_its_source() {
     let from = |changes| {
         let machine = Machine::of(&json!({"devices": [h100(changes)]}));
         let record = &machine.gpus.records[0];
@@ -327,7 +327,7 @@ fn the_number_of_decoders_says_where_it_comes_from() {
 }
 
 #[test]
-fn a_model_that_nobody_knows_is_counted_by_gpm() {
+fn the_engines_of_an_unknown_gpu_model_are_counted_with_gpm() {
     let device = h100(json!({
         "profiles": null, "name": "NVIDIA X1", "gpm": {"nvdec_5": null, "nvdec_6": null},
     }));

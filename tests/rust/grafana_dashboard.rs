@@ -85,7 +85,7 @@ fn variables() -> Vec<Value> {
 }
 
 #[test]
-fn the_committed_dashboard_is_the_one_that_the_metrics_give() {
+fn the_committed_dashboard_matches_the_metrics() {
     let mut expected = serde_json::to_string_pretty(&dashboard()).unwrap();
     expected.push('\n');
     generated::assert_is(

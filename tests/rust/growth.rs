@@ -92,7 +92,7 @@ fn study(seeds: &std::ops::Range<u64>, least_found_pct: f64, most_alarms_pct: f6
 }
 
 #[test]
-fn leaks_are_found_and_what_is_none_is_not_called_one() {
+fn leaks_are_found_and_other_series_cause_no_alarm() {
     // Wide, since a hundred courses of a kind know a share to a few percent only.
     study(&(0..100), 90.0, 5.0);
 }
@@ -100,6 +100,6 @@ fn leaks_are_found_and_what_is_none_is_not_called_one() {
 /// No seed of it was used to choose the method's constants.
 #[test]
 #[ignore = "study"]
-fn leaks_are_told_from_everything_else_in_thousands_of_courses() {
+fn leaks_are_distinguished_from_other_series_in_thousands_of_cases() {
     study(&(200_000..205_000), 95.0, 2.0);
 }

@@ -56,7 +56,7 @@ fn table() -> String {
 }
 
 #[test]
-fn the_committed_table_says_what_the_metrics_declare() {
+fn the_committed_table_matches_the_declared_metrics() {
     generated::assert_is("docs/metrics.md", &table(), BLESS);
 }
 

@@ -29,19 +29,19 @@ fn default_plan_meets_the_targets(world_size: u32) {
 
 #[test]
 #[ignore = "study"]
-fn one_process_meets_the_targets() {
+fn the_probe_of_one_process_meets_the_accuracy_targets() {
     default_plan_meets_the_targets(1);
 }
 
 #[test]
 #[ignore = "study"]
-fn several_ranks_on_a_fixed_schedule_meet_the_targets() {
+fn the_probe_of_several_ranks_on_a_fixed_schedule_meets_the_accuracy_targets() {
     default_plan_meets_the_targets(8);
 }
 
 #[test]
 #[ignore = "study"]
-fn beside_other_programs_intervals_stay_honest() {
+fn intervals_contain_the_truth_beside_other_programs() {
     let study = study(
         FIRST..FIRST + PIPELINES / 2,
         2 * TRUTH_STEPS,
@@ -55,7 +55,7 @@ fn beside_other_programs_intervals_stay_honest() {
 
 #[test]
 #[ignore = "study"]
-fn fewer_steps_cost_accuracy_by_degrees() {
+fn fewer_probe_steps_reduce_the_accuracy_gradually() {
     println!("probe_steps     n within % covers %   none %     bias     half    steps replayed");
     let mut before = 0.0;
     for total in [200, 300, 500, 800, 1200] {

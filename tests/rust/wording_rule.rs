@@ -47,7 +47,7 @@ fn sentences_in(folder: &str, words: usize) -> Vec<String> {
 }
 
 #[test]
-fn the_analysis_has_no_sentences() {
+fn the_analysis_contains_no_sentences() {
     let mut found = sentences_in("agent/src/analysis", SENTENCE);
     // Units of the table that `make study` prints.
     found.retain(|one| !one.contains("thresholds.rs"));
@@ -55,13 +55,13 @@ fn the_analysis_has_no_sentences() {
 }
 
 #[test]
-fn the_renderer_of_a_comparison_has_no_sentences() {
+fn the_renderer_of_a_comparison_contains_no_sentences() {
     let found = sentences_in("cli/src/compare", SENTENCE_OF_RENDERER);
     assert_eq!(found, [""; 0]);
 }
 
 #[test]
-fn a_sentence_is_found_and_a_name_is_not() {
+fn the_rule_finds_a_sentence_and_accepts_a_name() {
     let source = "//! \"one two three\"\nlet a = (\"cores\", \"CPU quota\");\nlet b = \"It waits for data\";\n";
     assert_eq!(sentences(source, SENTENCE), ["It waits for data"]);
 }

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn an_array_too_small_is_answered_with_the_size_needed() {
+    fn an_array_that_is_too_small_gets_the_needed_size() {
         let mut count = 1;
         let mut places = [0_u64; 1];
         let (count_out, out) = (Out(&raw mut count), Out(places.as_mut_ptr()));

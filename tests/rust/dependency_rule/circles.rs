@@ -74,7 +74,7 @@ fn shortest_circle<'a>(
 }
 
 #[test]
-fn a_circle_is_found_and_a_parent_with_its_child_is_none() {
+fn the_search_finds_a_cycle_and_accepts_a_parent_with_its_child() {
     let module = |text: &str| text.split("::").map(ToOwned::to_owned).collect::<Module>();
     let files = |sources: &[(&str, &str)]| {
         let files = sources.iter();
