@@ -323,7 +323,7 @@ fn process_samples_are_returned_once_per_timestamp() {
     ]}]}));
     let nvml = init(&fake);
     let device = nvml.device_by_index(0).unwrap();
-    let seen = |since: u64| {
+    let samples_since = |since: u64| {
         let samples = device.process_utilization_stats(since).ok()?;
         Some(
             samples
@@ -333,12 +333,12 @@ fn process_samples_are_returned_once_per_timestamp() {
         )
     };
 
-    assert_eq!(seen(0), Some(vec![(10, 60)]));
-    assert_eq!(seen(1_000_000), None);
+    assert_eq!(samples_since(0), Some(vec![(10, 60)]));
+    assert_eq!(samples_since(1_000_000), None);
     fake.advance(1.0);
-    assert_eq!(seen(1_000_000), Some(vec![(10, 60), (11, 30)]));
+    assert_eq!(samples_since(1_000_000), Some(vec![(10, 60), (11, 30)]));
     fake.advance(1.0);
-    assert_eq!(seen(0), Some(vec![(11, 30)]));
+    assert_eq!(samples_since(0), Some(vec![(11, 30)]));
     let pids: Vec<_> = device
         .running_compute_processes()
         .unwrap()

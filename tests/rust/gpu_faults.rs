@@ -1,4 +1,4 @@
-//! The GPU sources on a driver that fails: at the start, midway, and in part.
+//! The GPU sources on a driver that fails: at the start, during the run, and for some values.
 
 #![allow(clippy::float_cmp, reason = "the script's numbers come back exactly")]
 
@@ -8,7 +8,7 @@ mod gpu;
 use std::time::Duration;
 
 use fake_nvml_build::FakeNvml;
-use gpu::{Machine, h100, h100s, of, refusal};
+use gpu::{Machine, gpu_readings, h100, h100s, refusal};
 use headspace_agent::port::{CollectError, Collector};
 use headspace_agent::sampling::RankGpu;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ fn failing(mut script: Value, faults: Value) -> Value {
     script
 }
 
-fn retired<T: std::fmt::Debug>(outcome: &Result<T, CollectError>) -> String {
+fn disabled_reason<T: std::fmt::Debug>(outcome: &Result<T, CollectError>) -> String {
     refusal(outcome).0
 }
 
@@ -55,7 +55,7 @@ fn a_driver_without_a_gpu_gives_its_own_reason() {
 fn an_old_driver_gives_the_readings_that_it_supports() {
     let mut machine = Machine::with(FakeNvml::start_old_driver(&h100s(1)), None);
 
-    let readings = of(&machine.device().unwrap(), 0);
+    let readings = gpu_readings(&machine.device().unwrap(), 0);
 
     assert_eq!(readings["hw.gpu.utilization{hw.gpu.task=general}"], 0.9);
     assert_eq!(readings["hw.gpu.memory.usage"], 20e9);
@@ -102,9 +102,9 @@ fn the_loss_of_the_only_gpu_disables_all_sources_with_a_reason() {
     machine.advance(6.0);
 
     for reason in [
-        retired(&machine.device()),
-        retired(&machine.gpm()),
-        retired(&machine.processes()),
+        disabled_reason(&machine.device()),
+        disabled_reason(&machine.gpm()),
+        disabled_reason(&machine.processes()),
     ] {
         assert!(
             reason.contains("`gpu:0` is lost") && reason.contains("xid"),
@@ -120,22 +120,22 @@ fn the_loss_of_one_of_two_gpus_is_reported_and_the_other_is_still_read() {
     let mut presence = std::mem::take(&mut machine.gpus.presence);
     machine.device().unwrap();
     machine.gpm().unwrap();
-    let mut tell = |place: usize| presence[place].collect(Duration::ZERO, &mut Vec::new());
-    assert!(tell(0).is_ok() && tell(1).is_ok());
+    let mut check_presence = |gpu: usize| presence[gpu].collect(Duration::ZERO, &mut Vec::new());
+    assert!(check_presence(0).is_ok() && check_presence(1).is_ok());
     machine.advance(6.0);
 
     let (device, gpm) = (machine.device().unwrap(), machine.gpm().unwrap());
 
-    assert!(of(&device, 1).is_empty() && of(&gpm, 1).is_empty());
-    assert!(!of(&device, 0).is_empty() && !of(&gpm, 0).is_empty());
-    assert!(retired(&tell(1)).contains("fell off the bus"));
-    assert!(tell(0).is_ok());
-    let asked = machine.fake.calls("nvmlDeviceGetTemperature");
+    assert!(gpu_readings(&device, 1).is_empty() && gpu_readings(&gpm, 1).is_empty());
+    assert!(!gpu_readings(&device, 0).is_empty() && !gpu_readings(&gpm, 0).is_empty());
+    assert!(disabled_reason(&check_presence(1)).contains("fell off the bus"));
+    assert!(check_presence(0).is_ok());
+    let calls = machine.fake.calls("nvmlDeviceGetTemperature");
     machine.advance(20.0);
-    assert!(of(&machine.device().unwrap(), 1).is_empty());
+    assert!(gpu_readings(&machine.device().unwrap(), 1).is_empty());
     assert_eq!(
         machine.fake.calls("nvmlDeviceGetTemperature"),
-        asked + 1,
+        calls + 1,
         "of the other alone"
     );
     assert_eq!(presence[1].name(), "gpu:1");
@@ -157,9 +157,9 @@ fn a_temporary_fault_loses_one_value_once() {
     let mut machine = Machine::of(&failing(h100s(1), faults));
     let general = "hw.gpu.utilization{hw.gpu.task=general}";
 
-    let first = of(&machine.device().unwrap(), 0);
+    let first = gpu_readings(&machine.device().unwrap(), 0);
     machine.advance(1.0);
-    let second = of(&machine.device().unwrap(), 0);
+    let second = gpu_readings(&machine.device().unwrap(), 0);
 
     assert!(!first.contains_key(general) && first.contains_key("hw.power"));
     assert_eq!(second[general], 0.9);
@@ -170,7 +170,7 @@ fn a_missing_permission_for_one_value_loses_only_that_value() {
     let faults = json!([{"function": "nvmlDeviceGetTotalEnergyConsumption", "code": 4}]);
     let mut machine = Machine::of(&failing(h100s(1), faults));
 
-    let readings = of(&machine.device().unwrap(), 0);
+    let readings = gpu_readings(&machine.device().unwrap(), 0);
 
     assert!(!readings.contains_key("hw.energy") && readings.contains_key("hw.power"));
 }
@@ -179,19 +179,19 @@ fn a_missing_permission_for_one_value_loses_only_that_value() {
 fn a_counter_that_restarts_gives_no_reading() {
     let device = h100(json!({"pcie_rx": 1e9, "pcie_tx": 1e9, "pcie_wraps_at": 4_294_967_296_u64}));
     let mut machine = Machine::of(&json!({"devices": [device]}));
-    let mut seen = Vec::new();
+    let mut rates = Vec::new();
     for _ in 0..60 {
         machine.advance(1.0);
-        let readings = of(&machine.device().unwrap(), 0);
-        seen.extend(
+        let readings = gpu_readings(&machine.device().unwrap(), 0);
+        rates.extend(
             readings
                 .get("hw.gpu.io{network.io.direction=receive}")
                 .copied(),
         );
     }
 
-    assert!(seen.is_sorted(), "{seen:?}");
-    assert!(seen.len() < 5, "{seen:?}");
+    assert!(rates.is_sorted(), "{rates:?}");
+    assert!(rates.len() < 5, "{rates:?}");
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn gpm_that_stops_answering_is_disabled_and_the_other_sources_continue() {
     machine.gpm().unwrap();
     machine.advance(20.0);
 
-    let reason = retired(&machine.gpm());
+    let reason = disabled_reason(&machine.gpm());
 
     assert!(reason.contains("GPM"), "{reason}");
     assert!(!machine.device().unwrap().is_empty());

@@ -8,7 +8,7 @@ mod gpu;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use gpu::{Machine, h100, of};
+use gpu::{Machine, gpu_readings, h100};
 use headspace_agent::model::Reading;
 use serde_json::json;
 
@@ -18,7 +18,7 @@ const SECONDS: u32 = 600;
 /// The bytes of these readings in a tick.
 fn bytes(readings: &[Reading]) -> usize {
     let scopes: BTreeMap<String, _> = (0..GPUS)
-        .map(|ordinal| (format!("gpu:{ordinal}"), of(readings, ordinal)))
+        .map(|ordinal| (format!("gpu:{ordinal}"), gpu_readings(readings, ordinal)))
         .filter(|(_, readings)| !readings.is_empty())
         .collect();
     json!(scopes).to_string().len()

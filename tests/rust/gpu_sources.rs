@@ -5,7 +5,7 @@
 mod fake_nvml_build;
 mod gpu;
 
-use gpu::{Machine, h100, h100s, of, refusal};
+use gpu::{Machine, gpu_readings, h100, h100s, refusal};
 use headspace_agent::port::{Collector, Pace};
 use serde_json::json;
 
@@ -33,7 +33,7 @@ fn every_value_of_the_driver_becomes_a_reading_in_its_unit() {
     let mut machine = Machine::of(&h100s(1));
     machine.advance(2.0);
 
-    let readings = of(&machine.device().unwrap(), 0);
+    let readings = gpu_readings(&machine.device().unwrap(), 0);
 
     let expected = [
         ("hw.gpu.utilization{hw.gpu.task=general}", 0.9),
@@ -68,7 +68,7 @@ fn an_unsupported_value_is_absent_and_not_read_again() {
     let device = h100(json!({"power": null, "clock_video": null, "pcie_tx": null}));
     let mut machine = Machine::of(&json!({"devices": [device]}));
 
-    let first = of(&machine.device().unwrap(), 0);
+    let first = gpu_readings(&machine.device().unwrap(), 0);
     for _ in 0..30 {
         machine.advance(1.0);
         machine.device().unwrap();
@@ -138,9 +138,9 @@ fn engine_and_sm_utilisation_are_means_between_two_ticks() {
 
     machine.gpm().unwrap();
     machine.advance(1.0);
-    let first = of(&machine.gpm().unwrap(), 0);
+    let first = gpu_readings(&machine.gpm().unwrap(), 0);
     machine.advance(2.0);
-    let second = of(&machine.gpm().unwrap(), 0);
+    let second = gpu_readings(&machine.gpm().unwrap(), 0);
 
     assert_eq!(first["headspace.gpu.sm.utilization{source=gpm}"], 0.6);
     assert_eq!(second["headspace.gpu.sm.utilization{source=gpm}"], 0.2);
@@ -215,7 +215,7 @@ fn memory_and_time_are_split_by_owner() {
     let mut machine = Machine::of(&json!({"devices": [device]}));
     machine.advance(1.0);
 
-    let readings = of(&machine.processes().unwrap(), 0);
+    let readings = gpu_readings(&machine.processes().unwrap(), 0);
 
     assert_eq!(readings["headspace.gpu.memory.owned{owner=own}"], 15e9);
     assert_eq!(readings["headspace.gpu.memory.owned{owner=others}"], 5e9);
@@ -248,7 +248,7 @@ fn once_own_pids_are_known_all_processes_may_belong_to_others() {
     machine.processes().unwrap();
     machine.advance(11.0);
 
-    let readings = of(&machine.processes().unwrap(), 0);
+    let readings = gpu_readings(&machine.processes().unwrap(), 0);
 
     assert_eq!(readings["headspace.gpu.memory.owned{owner=own}"], 0.0);
     assert_eq!(readings["headspace.gpu.memory.owned{owner=others}"], 4e9);
@@ -263,7 +263,7 @@ fn a_child_process_counts_as_own() {
     let device = h100(json!({"processes": [{"pid": child.id(), "memory": 2e9}]}));
     let mut machine = Machine::of(&json!({"devices": [device]}));
 
-    let readings = of(&machine.processes().unwrap(), 0);
+    let readings = gpu_readings(&machine.processes().unwrap(), 0);
 
     child.kill().unwrap();
     child.wait().unwrap();
@@ -276,7 +276,7 @@ fn the_process_numbers_its_devices_as_cuda_does() {
     let model = |name: &str| h100(json!({"name": name}));
     let script = json!({"devices": [model("NVIDIA L4"), model("NVIDIA A10"), model("Tesla T4")]});
 
-    let machine = Machine::seen_by(&script, "2,0");
+    let machine = Machine::with_visible(&script, "2,0");
 
     let names: Vec<_> = machine
         .gpus
@@ -296,7 +296,7 @@ fn the_process_numbers_its_devices_as_cuda_does() {
 
 #[test]
 fn an_empty_list_of_devices_disables_the_sources() {
-    let machine = Machine::seen_by(&h100s(2), "");
+    let machine = Machine::with_visible(&h100s(2), "");
 
     let (reason, remedy) = refusal(&machine.gpus.device);
 

@@ -1,5 +1,5 @@
-//! The agent's own log: every documented target says something where it is asked for, and nothing is
-//! even looked at where nobody asks.
+//! The agent's own log: every documented target writes an event when it is enabled, and costs nothing
+//! when the log is disabled.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 

@@ -17,7 +17,7 @@ const PIPELINES: u64 = 3000;
 
 fn default_plan_meets_the_targets(world_size: u32) {
     let study = study(FIRST..FIRST + PIPELINES, TRUTH_STEPS, draw, |case| {
-        ProbePlan::for_loader(case.told.then_some(case.depth), world_size)
+        ProbePlan::for_loader(case.depth_known.then_some(case.depth), world_size)
     });
     println!("world size {world_size}\n{study}");
     assert!(study.all.within_pct() >= 95.0);
@@ -46,7 +46,7 @@ fn intervals_contain_the_truth_beside_other_programs() {
         FIRST..FIRST + PIPELINES / 2,
         2 * TRUTH_STEPS,
         draw_beside_others,
-        |case| ProbePlan::for_loader(case.told.then_some(case.depth), 1),
+        |case| ProbePlan::for_loader(case.depth_known.then_some(case.depth), 1),
     );
     println!("beside programs that come and go\n{study}");
     assert!((90.0..=99.0).contains(&study.all.covered_pct()));
@@ -60,7 +60,7 @@ fn fewer_probe_steps_reduce_the_accuracy_gradually() {
     let mut before = 0.0;
     for total in [200, 300, 500, 800, 1200] {
         let study = study(FIRST..FIRST + PIPELINES / 4, TRUTH_STEPS, draw, |case| {
-            let plan = ProbePlan::for_loader(case.told.then_some(case.depth), 1);
+            let plan = ProbePlan::for_loader(case.depth_known.then_some(case.depth), 1);
             plan.with_total(total).unwrap()
         });
         println!("{total:11} {}", study.all);

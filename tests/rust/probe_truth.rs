@@ -43,7 +43,7 @@ fn simple(load_ms: f64, depth: u32, compute_ms: f64) -> Spec {
 fn headspace_of_random_pipelines_is_within_3_points_and_its_interval_contains_the_truth() {
     for (world_size, pipelines) in [(1, 200), (8, 100)] {
         let study = study(10_000..10_000 + pipelines, 10_000, draw, |case| {
-            ProbePlan::for_loader(case.told.then_some(case.depth), world_size)
+            ProbePlan::for_loader(case.depth_known.then_some(case.depth), world_size)
         });
         println!("{world_size} processes\n{study}");
         assert!(study.all.within_pct() >= 95.0, "{study}");
@@ -235,7 +235,7 @@ fn an_unbounded_launch_queue_without_synchronisation_causes_a_warning() {
 #[test]
 fn intervals_contain_the_truth_while_other_programs_start_and_stop() {
     let study = study(20_000..20_150, 20_000, draw_beside_others, |case| {
-        ProbePlan::for_loader(case.told.then_some(case.depth), 1)
+        ProbePlan::for_loader(case.depth_known.then_some(case.depth), 1)
     });
     println!("{study}");
     assert!((85.0..=99.5).contains(&study.all.covered_pct()), "{study}");
