@@ -5,9 +5,12 @@ The fixtures are in `running_fixtures.py`.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -26,6 +29,17 @@ DEADLINE_S = 60.0
 Record = dict[str, Any]
 
 
+def clean_environment() -> dict[str, str]:
+    """The environment without the variables of headspace."""
+    return {key: value for key, value in os.environ.items() if not key.startswith("HEADSPACE")}
+
+
+def remove_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Removes the variables of headspace from the environment."""
+    for name in os.environ.keys() - clean_environment().keys():
+        monkeypatch.delenv(name)
+
+
 def wait_until(condition: Callable[[], object], what: str, timeout: float = DEADLINE_S) -> None:
     """Returns as soon as `condition()` holds; fails where it does not within `timeout` seconds."""
     end = time.monotonic() + timeout
@@ -33,6 +47,38 @@ def wait_until(condition: Callable[[], object], what: str, timeout: float = DEAD
         if time.monotonic() > end:
             pytest.fail(f"not within {timeout:g} s: {what}")
         time.sleep(0.005)
+
+
+def free_port() -> int:
+    """A port that no process listens at now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@functools.cache
+def python_interpreters() -> dict[str, list[str]]:
+    """Supported interpreters on this machine by version (`3.x`), this one first.
+
+    They come from PATH and from the versions of pyenv.
+    """
+    candidates = [sys.executable]
+    candidates += [f"python3.{minor}" for minor in range(10, 20)]
+    candidates += map(str, sorted(Path.home().glob(".pyenv/versions/3.*/bin/python")))
+    # pyenv's shims are scripts: `sys.executable` is the interpreter that they start.
+    show = "import ctypes, sys; print('%d.%d' % sys.version_info[:2], sys.executable)"
+    found: dict[str, list[str]] = {}
+    for path in filter(None, map(shutil.which, candidates)):
+        done = subprocess.run([path, "-c", show], capture_output=True, text=True)
+        if done.returncode == 0:
+            version, executable = done.stdout.strip().split(" ", 1)
+            known = found.setdefault(version, [])
+            if tuple(map(int, version.split("."))) >= (3, 10) and not any(
+                map(Path(executable).samefile, known)
+            ):
+                known.append(executable)
+    return {version: executables for version, executables in found.items() if executables}
 
 
 def read_records(path: Path, *, killed: bool = False) -> list[Record]:
