@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from running import PROGRAMS, Record
+from running import PROGRAMS, Record, clean_environment
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "python"
@@ -80,7 +80,7 @@ class Search:
 
     def start(self, **env: str) -> subprocess.Popen[bytes]:
         """Starts the engine; the same again resumes it."""
-        kept = {key: value for key, value in os.environ.items() if not key.startswith("HEADSPACE")}
+        kept = clean_environment()
         paths = [
             *os.environ.get("PYTHONPATH", "").split(os.pathsep),
             str(self.folder / "installed"),

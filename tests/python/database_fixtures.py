@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from promserver import free_port
-from running import wait_until
+from running import free_port, wait_until
 
 #: Servers refuse to run as root, or warn of it.
 NOBODY = "nobody" if os.geteuid() == 0 else None

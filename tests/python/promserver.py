@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import socket
 import subprocess
 import time
 import urllib.error
@@ -63,13 +62,6 @@ class Prometheus:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
             pytest.fail(f"{arguments}: {error.read().decode()}")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def ready(process: subprocess.Popen[bytes], url: str) -> bool:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from promserver import Prometheus, free_port, ready
+from promserver import Prometheus, ready
+from running import free_port
 
 
 @pytest.fixture

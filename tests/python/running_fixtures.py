@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from running import Programs, Runs
+from running import Programs, Runs, remove_settings
 
 import headspace
 
@@ -47,9 +46,7 @@ def mounted(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
     """Where this process's session writes; it is ended after the test. Nothing is printed."""
-    for name in list(os.environ):
-        if name.startswith("HEADSPACE"):
-            monkeypatch.delenv(name)
+    remove_settings(monkeypatch)
     folder = tmp_path / "runs"
     monkeypatch.setenv("HEADSPACE_DIR", str(folder))
     monkeypatch.setenv("HEADSPACE_QUIET", "1")

@@ -23,6 +23,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from running import clean_environment
+
 LOOP = """
 import sys, time, headspace
 
@@ -76,7 +78,7 @@ def train(folder: Path, factor: float, seconds: float) -> None:
     """Trains once, with records below `folder`; not again where that was done before."""
     if folder.exists():
         return
-    ours = {key: value for key, value in os.environ.items() if not key.startswith("HEADSPACE")}
+    ours = clean_environment()
     subprocess.run(
         [sys.executable, "-c", LOOP, str(factor), str(seconds)],
         env={**ours, "HEADSPACE_DIR": str(folder), "HEADSPACE_QUIET": "1"},

@@ -22,6 +22,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from running import clean_environment
+
 PROGRAM = Path(__file__).parents[1] / "programs" / "loads_by_itself.py"
 
 RUN = [sys.executable, "-m", "headspace", "run", "--mode", "measure", "--"]
@@ -41,7 +43,7 @@ PROGRAMS = {
 
 def step_ms(kind: str, steps: int, workers: int) -> float:
     """Mean step of the program by itself."""
-    ours = {key: value for key, value in os.environ.items() if not key.startswith("HEADSPACE")}
+    ours = clean_environment()
     done = subprocess.run(
         [sys.executable, str(PROGRAM), kind, str(steps), str(workers)],
         env=ours,

@@ -13,7 +13,7 @@ from typing import Any
 import made_records
 import pytest
 from autoresearch import entry_point
-from running import wait_until
+from running import remove_settings, wait_until
 
 pytest.importorskip("matplotlib", reason="the engine draws with matplotlib, which is not installed")
 
@@ -87,9 +87,7 @@ class Workdir:
 
 @pytest.fixture
 def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workdir]:
-    for name in list(os.environ):
-        if name.startswith("HEADSPACE"):
-            monkeypatch.delenv(name)
+    remove_settings(monkeypatch)
     workdir = Workdir(tmp_path)
     yield workdir
     for job in (tmp_path / "headspace").glob("*/job.json"):

@@ -19,9 +19,17 @@ from typing import BinaryIO
 
 import pytest
 from beside import PATIENT, side_by_side, untouched
-from otlp_collectors import Answer, free_port, garbage, hang, http_collector, reset, rude_server
+from otlp_collectors import (
+    Answer,
+    garbage,
+    hang,
+    http_collector,
+    otlp_environment,
+    reset,
+    rude_server,
+)
 from promserver import address_of, scrape
-from running import Programs, Record, Started, of_kind, wait_until
+from running import Programs, Record, Started, free_port, of_kind, wait_until
 
 DROPPED = "headspace.agent.dropped"
 
@@ -31,16 +39,6 @@ def counted(records: list[Record], what: str) -> float:
     agents = [tick["readings"].get("agent", {}) for tick in of_kind(records, "tick")]
     told = [agent[f"{DROPPED}.{what}"] for agent in agents if f"{DROPPED}.{what}" in agent]
     return float(told[-1]) if told else 0.0
-
-
-def to_collector(port: int, **more: str) -> dict[str, str]:
-    return {
-        "HEADSPACE_EXPORT": "otlp",
-        "HEADSPACE_INTERVAL": "0.1",
-        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
-        "OTEL_METRIC_EXPORT_INTERVAL": "100",
-        **more,
-    }
 
 
 # --- A collector -------------------------------------------------------------------------------
@@ -81,7 +79,7 @@ def test_a_misbehaving_collector_delays_neither_steps_nor_the_end(
     protocol: str, manner: str, program: Programs
 ) -> None:
     with COLLECTORS[manner]() as port:
-        env = to_collector(port, OTEL_EXPORTER_OTLP_PROTOCOL=protocol, **PATIENT)
+        env = otlp_environment(port, OTEL_EXPORTER_OTLP_PROTOCOL=protocol, **PATIENT)
         pair = side_by_side(program, "exported.py", last="steps 200", env=env)
     untouched(pair)
     if manner == "hangs":
@@ -111,7 +109,7 @@ def test_a_full_disk_with_all_destinations_loses_only_records(
     path = tmp_path / "socket"
     reader = Reader(path)
     with http_collector() as received:
-        env = to_collector(received.port, HEADSPACE_INTERVAL="0.01")
+        env = otlp_environment(received.port, HEADSPACE_INTERVAL="0.01")
         env["HEADSPACE_EXPORT"] = f"otlp,prometheus:0,textfile:{mounted},pipe:unix:{path}"
         how = {"runs": mounted / "runs"}
         pair = side_by_side(program, "exported.py", last="steps 200", env=env, **how)
@@ -204,7 +202,7 @@ def test_a_thousand_stages_and_two_hundred_queues_reach_all_destinations_and_del
         wait_until(every_stage, "every stage in a scrape")
 
     with http_collector() as received:
-        env = to_collector(received.port, HEADSPACE_INTERVAL="0.25")
+        env = otlp_environment(received.port, HEADSPACE_INTERVAL="0.25")
         env["OTEL_METRIC_EXPORT_INTERVAL"] = "1000"
         env["HEADSPACE_EXPORT"] = f"otlp,prometheus:0,pipe:unix:{path},textfile:{tmp_path}/text"
         pair = side_by_side(
@@ -244,7 +242,7 @@ def test_readers_that_stop_reading_delay_no_step(program: Programs, tmp_path: Pa
     path, pipe = tmp_path / "socket", tmp_path / "pipe"
     readers = [Reader(path, lines=10), Reader(pipe, lines=10)]
     with http_collector(lambda _: Answer(503, {"Retry-After": "60"})) as received:
-        env = to_collector(received.port, HEADSPACE_INTERVAL="0.05", **PATIENT)
+        env = otlp_environment(received.port, HEADSPACE_INTERVAL="0.05", **PATIENT)
         env["HEADSPACE_EXPORT"] = f"otlp,pipe:unix:{path},pipe:{pipe}"
         pair = side_by_side(program, *("many_stages.py", "--steps", 400), last="steps 400", env=env)
     untouched(pair)

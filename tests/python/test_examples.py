@@ -10,15 +10,14 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import traceback
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from running import wait_until
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "python"
 sys.path.insert(0, str(EXAMPLES))
@@ -36,15 +35,6 @@ def quick_clips(count: int) -> list[Clip]:
     """Of the two smaller videos only: they decode fast."""
     small = [video for video in find_videos() if "bunny" not in video.name]
     return cut(small, count, seconds=0.1, max_skip=0.1, seed=1)
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 def leftovers(before: set[threading.Thread]) -> list[Any]:
@@ -171,7 +161,7 @@ def test_each_clip_appears_once_per_epoch_in_an_order_that_no_knob_changes(
     assert first != second
     assert first == epoch_of(plain, 0)
     assert second == epoch_of(plain, 1)
-    assert wait_until(lambda: not leftovers(before)), leftovers(before)
+    wait_until(lambda: not leftovers(before), "the end of all threads and processes", 20)
 
 
 def test_classes_are_spread_evenly_over_an_epoch() -> None:
@@ -236,7 +226,7 @@ def test_the_error_of_a_stage_reaches_the_loop_with_its_traceback_after_the_good
     assert seen == order[:whole_batches]
     assert f"in {stage}" in "".join(traceback.format_exception(caught.value))
     del caught
-    assert wait_until(lambda: not leftovers(before)), leftovers(before)
+    wait_until(lambda: not leftovers(before), "the end of all threads and processes", 20)
 
 
 @pytest.mark.parametrize("subprocess", [False, True], ids=["in-process", "subprocess"])
@@ -269,7 +259,7 @@ def test_killed_subprocess_is_an_error_that_names_its_exit_code() -> None:
         with pytest.raises(PipelineError, match="exit code -9"):
             list(batches)
 
-    assert wait_until(lambda: not leftovers(before)), leftovers(before)
+    wait_until(lambda: not leftovers(before), "the end of all threads and processes", 20)
 
 
 INTERRUPTED = """
@@ -310,7 +300,11 @@ def test_ctrl_c_ends_the_program_and_its_subprocess(where: str, tmp_path: Path) 
     assert program.returncode == -signal.SIGINT
     assert errors.rstrip().endswith("KeyboardInterrupt")
     assert errors.count("Traceback") == 1, errors
-    assert wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
+    wait_until(
+        lambda: not any(Path(f"/proc/{pid}").exists() for pid in children),
+        "the end of the children",
+        20,
+    )
 
 
 def test_a_knob_below_one_is_refused_with_its_name() -> None:

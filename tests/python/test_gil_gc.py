@@ -8,13 +8,11 @@ to look for rare races.
 from __future__ import annotations
 
 import ctypes
-import functools
 import gc
 import itertools
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -24,7 +22,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import Programs, Ran, Runs, of_kind, read_records, wait_until
+from running import (
+    DEADLINE_S,
+    Programs,
+    Ran,
+    Runs,
+    of_kind,
+    python_interpreters,
+    read_records,
+    wait_until,
+)
 
 import headspace
 
@@ -60,12 +67,14 @@ def highest(runs: Runs, name: str) -> float:
 
 
 def mean_wait(runs: Runs, during: Callable[[], object] = lambda: time.sleep(0.01)) -> float:
-    """Of the first few waits of a session, while this thread does something."""
+    """Mean of the first few waits of a session, while this thread runs `during`."""
     with headspace.start(interval=0.02) as session:
-        while (seen := readings(runs, session))[WAITS] < 4:
+        end = time.monotonic() + DEADLINE_S
+        while (found := readings(runs, session))[WAITS] < 4:
+            assert time.monotonic() < end, "no four waits for the lock"
             during()
     shutil.rmtree(session.folder)
-    return seen[WAIT_TIME] / seen[WAITS]
+    return found[WAIT_TIME] / found[WAITS]
 
 
 @contextmanager
@@ -131,7 +140,7 @@ def test_the_gil_probe_stops_while_the_session_is_paused(runs: Runs) -> None:
         wait_until(lambda: readings(runs, session)[WAITS] >= 1, "a first wait")
         session.pause()
         before = readings(runs, session)[WAITS]
-        time.sleep(1.0)  # Nothing is awaited: three questions, were it not paused.
+        time.sleep(1.0)  # Time for three waits, if the probe were not paused.
         paused = readings(runs, session)[WAITS]
         session.resume()
         wait_until(lambda: readings(runs, session)[WAITS] >= paused + 2, "it is asked again")
@@ -339,25 +348,6 @@ def test_a_session_that_cannot_start_leaves_no_thread_and_no_callback(tmp_path: 
 # How programs end.
 
 
-@functools.cache
-def pythons() -> dict[str, str]:
-    """An interpreter of each version that the wheel serves, by `3.x`."""
-    candidates = [sys.executable]
-    candidates += [f"python3.{minor}" for minor in range(10, 20)]
-    candidates += map(str, sorted(Path.home().glob(".pyenv/versions/3.*/bin/python")))
-    found: dict[str, str] = {}
-    show = "import ctypes, sys; print('%d.%d' % sys.version_info[:2])"
-    for candidate in candidates:
-        path = shutil.which(candidate)
-        if path is None:
-            continue
-        done = subprocess.run([path, "-c", show], capture_output=True, text=True)
-        version = done.stdout.strip()
-        if done.returncode == 0 and tuple(map(int, version.split("."))) >= (3, 10):
-            found.setdefault(version, path)
-    return found
-
-
 ENDS = {
     "no": 0,
     "stopped": 0,
@@ -380,7 +370,7 @@ def ends_as_ever(program: Programs, version: str, how: str, hog: str) -> None:
         "interpreter.py",
         how,
         hog,
-        python=[pythons()[version]],
+        python=[python_interpreters()[version][0]],
         env={"PYTHONPATH": package, "HEADSPACE_INTERVAL": "10ms"},
     )
 
@@ -400,7 +390,7 @@ THIS_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 def cases(hogs: list[str], ways: Iterable[str]) -> Iterator[tuple[str, str, str]]:
     """On other Pythons than this one only the last of the hogs, unless races are looked for."""
-    for version, how, hog in itertools.product(sorted(pythons()), ways, hogs):
+    for version, how, hog in itertools.product(sorted(python_interpreters()), ways, hogs):
         if REPEATS or version == THIS_PYTHON or hog == hogs[-1]:
             yield version, how, hog
 
@@ -416,7 +406,7 @@ def test_a_program_ends_normally_while_threads_compete_for_the_lock(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["no", "never ended", "exit", "terminate"])
-@pytest.mark.parametrize("version", sorted(pythons()) if REPEATS else [THIS_PYTHON])
+@pytest.mark.parametrize("version", sorted(python_interpreters()) if REPEATS else [THIS_PYTHON])
 def test_a_program_ends_normally_while_the_lock_is_held_longer_than_the_end_waits(
     program: Programs, version: str, how: str
 ) -> None:

@@ -18,15 +18,15 @@ from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2
 from otlp_collectors import (
     Answer,
     Collector,
-    free_port,
     garbage,
     grpc_collector,
     hang,
     http_collector,
+    otlp_environment,
     reset,
     rude_server,
 )
-from running import Programs, Ran, Record, Runs, of_kind, steps_in_ticks, wait_until
+from running import Programs, Ran, Record, Runs, free_port, of_kind, steps_in_ticks, wait_until
 
 import headspace
 
@@ -36,15 +36,7 @@ METRICS = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 
 def environment(port: int, protocol: str = "http/protobuf", **more: str) -> dict[str, str]:
-    """For a program that exports to this machine ten times a second."""
-    return {
-        "HEADSPACE_EXPORT": "otlp",
-        "HEADSPACE_INTERVAL": "0.1",
-        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
-        "OTEL_EXPORTER_OTLP_PROTOCOL": protocol,
-        "OTEL_METRIC_EXPORT_INTERVAL": "100",
-        **more,
-    }
+    return otlp_environment(port, OTEL_EXPORTER_OTLP_PROTOCOL=protocol, **more)
 
 
 @pytest.fixture(params=PROTOCOLS)

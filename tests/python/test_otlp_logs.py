@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-from otlp_collectors import attributes, grpc_collector, http_collector
+from otlp_collectors import attributes, grpc_collector, http_collector, otlp_environment
 from running import Programs, Runs, of_kind, steps_in_ticks
 
 import headspace
@@ -19,23 +19,13 @@ import headspace
 SEVERITIES = {"info": (9, "INFO"), "warning": (13, "WARN")}
 
 
-def environment(port: int, **more: str) -> dict[str, str]:
-    return {
-        "HEADSPACE_EXPORT": "otlp",
-        "HEADSPACE_INTERVAL": "0.1",
-        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
-        "OTEL_METRIC_EXPORT_INTERVAL": "100",
-        **more,
-    }
-
-
 @pytest.mark.parametrize("protocol", ["http/protobuf", "http/json", "grpc"])
 def test_notices_arrive_as_log_events_with_the_resource_of_the_run(
     protocol: str, program: Programs
 ) -> None:
     serve: Any = grpc_collector if protocol == "grpc" else http_collector
     with serve() as received:
-        env = environment(
+        env = otlp_environment(
             received.port,
             OTEL_EXPORTER_OTLP_PROTOCOL=protocol,
             OTEL_SERVICE_NAME="trainer",
@@ -79,7 +69,7 @@ def test_a_collector_without_logs_causes_one_notice_and_receives_all_metrics(
     program: Programs,
 ) -> None:
     with http_collector(refuses=("/v1/logs",)) as received:
-        ran = program("exported.py", env=environment(received.port))
+        ran = program("exported.py", env=otlp_environment(received.port))
     assert ran.exit_code == 0, ran.stderr
     assert steps_in_ticks(ran.records()) == 200
     assert received.logs == []
@@ -90,7 +80,7 @@ def test_a_collector_without_logs_causes_one_notice_and_receives_all_metrics(
 
 def test_logs_arrive_when_metrics_are_refused(program: Programs) -> None:
     with http_collector(refuses=("/v1/metrics",)) as received:
-        ran = program("exported.py", env=environment(received.port))
+        ran = program("exported.py", env=otlp_environment(received.port))
     assert ran.exit_code == 0, ran.stderr
     assert received.metrics == []
     codes = [attributes(log.attributes) for log in received.events("headspace.notice")]
@@ -105,7 +95,7 @@ def test_logs_arrive_when_metrics_are_refused(program: Programs) -> None:
 def test_logs_have_their_own_variables(variable: str, value: str, program: Programs) -> None:
     with http_collector() as received, http_collector(refuses=("/in",)) as other:
         own = value.format(other=f"http://127.0.0.1:{other.port}")
-        ran = program("exported.py", env=environment(received.port, **{variable: own}))
+        ran = program("exported.py", env=otlp_environment(received.port, **{variable: own}))
     assert ran.exit_code == 0, ran.stderr
     assert received.metrics
     assert received.logs == []
@@ -143,7 +133,7 @@ def test_an_invalid_trace_parent_causes_one_notice_and_the_run_has_a_new_trace(
     program: Programs,
 ) -> None:
     with http_collector() as received:
-        env = environment(received.port, TRACEPARENT="00-0-0-01")
+        env = otlp_environment(received.port, TRACEPARENT="00-0-0-01")
         ran = program("exported.py", env=env)
     assert ran.exit_code == 0, ran.stderr
     assert ran.stderr.count("TRACEPARENT") == 1

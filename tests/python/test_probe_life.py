@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from running import wait_until
 
 import headspace
 from headspace._caching.fingerprint import fingerprint
@@ -103,10 +104,8 @@ def test_the_run_record_is_written_before_the_first_tick(tmp_path: Path) -> None
     try:
         iterator = iter(headspace.wrap([1, 2, 3], name="train"))
         next(iterator)
-        end = time.monotonic() + 30
-        while not (lines := (Path(session.folder) / "rank0.jsonl").read_text().splitlines()):
-            assert time.monotonic() < end
-        first = json.loads(lines[0])
+        wait_until(lambda: records(session), "the first record")
+        first = records(session)[0]
     finally:
         session.stop()
 

@@ -128,8 +128,7 @@ class Pool:
 
 
 def _until_marked(mark: Path) -> None:
-    while not mark.exists():
-        time.sleep(0.001)
+    wait_until(mark.exists, "the mark")
 
 
 @pytest.fixture(params=["threads", "fork", "spawn"])
@@ -203,7 +202,7 @@ def test_the_summary_of_a_pool_is_the_mean_of_its_samples(
         headspace.queue(name, pool)
         for _ in range(2):
             pool.submit(go_on.wait)
-        wait_until(lambda: len(looks(session, name)) > 3, "looks")
+        wait_until(lambda: len(looks(session, name)) > 3, "samples")
         session.stop()
         go_on.set()
 
@@ -334,14 +333,14 @@ def test_no_queue_is_read_without_a_session_or_while_it_is_paused(runs: Runs, na
     headspace.queue(name, depth=depth)
     wait_until(lambda: "hs-queues" not in threads(), "the thread of an earlier session is gone")
     with headspace.start(interval=0.05) as session:
-        wait_until(lambda: last[0] > 1, "looks")
+        wait_until(lambda: last[0] > 1, "samples")
         session.pause()
-        time.sleep(0.05)  # A look that has begun ends.
+        time.sleep(0.05)  # Time for a sample that has begun to end.
         paused = last[0]
-        time.sleep(0.5)  # Nothing is awaited: five looks, were it not paused.
+        time.sleep(0.5)  # Time for five samples, if the session were not paused.
         assert last[0] <= paused + 1
         session.resume()
-        wait_until(lambda: last[0] > paused + 2, "looks again")
+        wait_until(lambda: last[0] > paused + 2, "further samples")
     ended = last[0]
     time.sleep(0.5)  # As above.
 
@@ -369,7 +368,7 @@ def test_a_forked_child_reads_no_queue(session: headspace.Session, name: str) ->
         status = 1
         try:
             headspace.queue(name, depth=lambda: 2)
-            time.sleep(0.3)  # Nothing is awaited: three looks, were there a thread.
+            time.sleep(0.3)  # Time for three samples, if there were a thread.
             status = int("hs-queues" in threads())
         finally:
             os._exit(status)

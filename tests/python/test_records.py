@@ -216,7 +216,7 @@ def test_a_paused_session_writes_nothing_until_it_is_resumed(runs: Runs) -> None
         session.pause()
         session.flush()
         before = len(runs.kind("tick"))
-        time.sleep(0.05)  # Fifty intervals, in which nothing must happen.
+        time.sleep(0.05)  # Fifty intervals, in which no tick must be written.
         assert len(runs.kind("tick")) == before
         session.resume()
         wait_until(lambda: len(runs.kind("tick")) > before, "ticks again")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from injected import HEADSPACE, run, start, without_verdict
-from running import Programs
+from running import Programs, clean_environment
 
 #: What tells of `headspace run` in an environment.
 TRACES = ("HEADSPACE_RUN", "_inject")
@@ -25,7 +25,7 @@ print(sum(pipeline))
 
 def called(*args: str, cwd: Path, **how: object) -> subprocess.CompletedProcess[bytes]:
     """`headspace run` with those arguments."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith("HEADSPACE")}
+    env = clean_environment()
     env = {**env, **how.pop("env", {})}  # type: ignore[dict-item]
     return subprocess.run(
         [*HEADSPACE, *args],

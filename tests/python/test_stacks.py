@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from running import PROGRAMS, Programs, Ran, Record
+from running import PROGRAMS, Programs, Ran, Record, python_interpreters
 
 SLOW = PROGRAMS / "slow_line.py"
 
@@ -178,23 +177,14 @@ def test_stacks_can_be_turned_off(program: Programs) -> None:
     assert (source["state"], source["reason"]) == ("off", "`HEADSPACE_STACKS` turns it off")
 
 
-def pythons() -> list[str]:
-    """Other versions of Python on this machine."""
-    names = [f"python3.{minor}" for minor in range(10, 16)]
-    installed = Path.home() / ".pyenv" / "versions"
-    found = [shutil.which(name) for name in names]
-    found += [str(path) for name in names for path in sorted(installed.glob(f"*/bin/{name}"))]
-    own = f"python3.{sys.version_info.minor}"
-    return sorted(
-        {path for path in found if path and not path.endswith(own) and "shims" not in path}
-    )
-
-
 @pytest.mark.parametrize("layout", ["inline", "pool"])
 def test_every_python_version_names_the_slow_line_or_a_reason(
     program: Programs, layout: str
 ) -> None:
-    others = pythons()
+    own = f"{sys.version_info.major}.{sys.version_info.minor}"
+    others = [
+        path for version, paths in python_interpreters().items() if version != own for path in paths
+    ]
     if not others:
         pytest.skip("platform: no other version of Python is installed")
     package = str(Path(__import__("headspace").__file__).parents[1])

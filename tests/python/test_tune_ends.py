@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from running import PROGRAMS, wait_until
+from running import PROGRAMS, remove_settings, wait_until
 
 from headspace._processes import ending
 from headspace.tune import store as store_module
@@ -33,8 +33,7 @@ LIMITS = Limits(experiments=2, probe=False, repeats=0, confirm=0)
 
 @pytest.fixture(autouse=True)
 def fast_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("HEADSPACE")]:
-        monkeypatch.delenv(name)
+    remove_settings(monkeypatch)
     monkeypatch.setenv("HEADSPACE_INTERVAL", "50ms")
     monkeypatch.setenv("HEADSPACE_QUIET", "1")
 

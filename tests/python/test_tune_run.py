@@ -15,7 +15,7 @@ from typing import Any
 
 import made_records
 import pytest
-from running import DEADLINE_S, PROGRAMS, wait_until
+from running import DEADLINE_S, PROGRAMS, remove_settings, wait_until
 
 from headspace.tune.command import Template
 from headspace.tune.errors import TuneError
@@ -41,8 +41,7 @@ FAST = {"HEADSPACE_INTERVAL": "50ms", "HEADSPACE_QUIET": "1"}
 
 @pytest.fixture(autouse=True)
 def fast_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("HEADSPACE")]:
-        monkeypatch.delenv(name)
+    remove_settings(monkeypatch)
     for name, value in FAST.items():
         monkeypatch.setenv(name, value)
 
