@@ -36,7 +36,7 @@ def entry_point(folder: Path) -> None:
 
 @dataclass
 class Search:
-    """One run of the engine, in folders of its own."""
+    """One run of the engine, in its own folders."""
 
     folder: Path
     arguments: list[str]
@@ -140,7 +140,7 @@ class Search:
         return {node["name"]: node for node in nodes}
 
     def summary(self, job: str) -> Record:
-        """What the records of a job tell, read with the command and not with the platform."""
+        """The summary of a job, read with the command and not with the platform."""
         (run,) = (self.workdir / "headspace" / job / "records").iterdir()
         done = subprocess.run(
             [sys.executable, "-m", "headspace", "report", "--json", str(run)],
@@ -169,7 +169,7 @@ class Search:
         return found
 
     def end(self) -> None:
-        """Ends whatever still runs of it."""
+        """Ends all processes of the search that still run."""
         for pid in (self.workdir / "headspace").glob("*/pid"):
             try:
                 os.killpg(int(pid.read_text()), signal.SIGKILL)

@@ -41,7 +41,7 @@ def otlp_environment(port: int, **more: str) -> dict[str, str]:
 
 @dataclass
 class Point:
-    """A data point, whatever its kind, with what its metric says."""
+    """A data point of any kind, with the name and unit of its metric."""
 
     name: str
     unit: str

@@ -1,4 +1,4 @@
-"""Starts a real Prometheus. A test module asks for it with `pytest_plugins = ["promserver_fixtures"]`."""
+"""Starts a real Prometheus. A test module loads it with `pytest_plugins = ["promserver_fixtures"]`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs training scripts under watch, and reads the records they leave.
+"""Runs the programs of `tests/programs` and reads their records.
 
 The fixtures are in `running_fixtures.py`.
 """
@@ -23,7 +23,7 @@ import pytest
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 
-#: Longest that anything may take. Wide: it only ends what hangs.
+#: Deadline of each wait. It is long, because it only ends programs that hang.
 DEADLINE_S = 60.0
 
 Record = dict[str, Any]
@@ -41,7 +41,7 @@ def remove_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def wait_until(condition: Callable[[], object], what: str, timeout: float = DEADLINE_S) -> None:
-    """Returns as soon as `condition()` holds; fails where it does not within `timeout` seconds."""
+    """Waits until `condition()` is true. Fails after `timeout` seconds."""
     end = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > end:
@@ -84,7 +84,7 @@ def python_interpreters() -> dict[str, list[str]]:
 def read_records(path: Path, *, killed: bool = False) -> list[Record]:
     """The records of one rank's file. Every line must be whole.
 
-    A process that is `killed` may have been writing its last one.
+    If the process was `killed`, its last line may be incomplete and is dropped.
     """
     text = path.read_text()
     if killed:
@@ -98,7 +98,7 @@ def of_kind(records: list[Record], kind: str) -> list[Record]:
 
 
 def steps_in_ticks(records: list[Record], loop: str | None = None) -> int:
-    """Batches that the ticks tell of, over all phases."""
+    """Number of steps in all ticks, over all phases."""
     return sum(
         entry["steps"]
         for tick in of_kind(records, "tick")
@@ -131,11 +131,11 @@ class Runs:
         return of_kind(self.records(rank), kind)
 
     def summary(self, rank: int = 0) -> Record:
-        """The last summary: the one that counts."""
+        """The last summary, which is the final one."""
         return self.kind("summary", rank)[-1]
 
     def notices(self, rank: int = 0) -> list[str]:
-        """The codes of what the user was told."""
+        """The codes of the notices."""
         return [notice["code"] for notice in self.kind("notice", rank)]
 
 
@@ -158,7 +158,7 @@ class Ran(Runs):
 
 @dataclass(frozen=True)
 class Started(Runs):
-    """A program under way."""
+    """A program that is still running."""
 
     process: subprocess.Popen[str]
     _said: list[str] = field(default_factory=list)
@@ -188,7 +188,7 @@ class Started(Runs):
 
 
 class Programs:
-    """Starts victim programs, each with a folder of its own for its runs."""
+    """Starts test programs, each with its own folder for runs."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -106,7 +106,7 @@ def environment(*, watched: bool, folder: str = "") -> Environment:
 
 
 def calibrate(python: str) -> dict[str, float]:
-    """Amount of each kind that takes a millisecond."""
+    """Amount of work of each kind that lasts a millisecond."""
     code = (
         "import sys, time, json; sys.path.insert(0, sys.argv[1]); import slow_line as s\n"
         "s.SPEC['amounts'] = {'numpy': 1}\n"
@@ -185,7 +185,7 @@ def summary(python: str, spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def spied(py_spy: str, python: str, spec: dict[str, Any], kinds: dict[int, str]) -> str:
-    """The kind of line that `py-spy record` sees most in the slow part."""
+    """The kind of line that `py-spy record` samples most in the slow part."""
     part = "main (" if spec["layout"] == "compute" else "load ("
     with tempfile.TemporaryDirectory() as folder:
         stacks = Path(folder) / "stacks"

@@ -146,12 +146,12 @@ def test_the_headspace_experiment_probes_the_unchanged_script(searched: Search) 
 
 
 def test_the_agent_is_not_called_for_edits_that_only_add_measurement(searched: Search) -> None:
-    asked = (searched.workdir / "asked.txt").read_text().split()
+    phases = (searched.workdir / "asked.txt").read_text().split()
 
     # `mtp`, `mp_region`, and the three that it proposed; neither timing, nor a cache, nor the baseline.
-    assert asked.count("apply") == 5
-    assert asked.count("repair") == 1
-    assert asked.count("analyze") == len(EXPERIMENTS)
+    assert phases.count("apply") == 5
+    assert phases.count("repair") == 1
+    assert phases.count("analyze") == len(EXPERIMENTS)
 
 
 def test_practices_that_ran_count_as_tried(searched: Search) -> None:

@@ -1,4 +1,4 @@
-"""`headspace.spdl.autoresearch` piece by piece: what the engine asks of a platform."""
+"""The parts of `headspace.spdl.autoresearch`, each through the interface that the engine calls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import made_records
+import handmade_records
 import pytest
 from autoresearch import entry_point
 from running import remove_settings, wait_until
@@ -201,7 +201,7 @@ def test_cancelling_ends_all_processes_of_the_command(
 
 
 def test_cancelling_ends_ranks_in_separate_process_sessions(workdir: Workdir) -> None:
-    # As `torchrun` starts them. The shell in between is gone before it tells them.
+    # As `torchrun` starts them. The shell in between exits before it can signal them.
     job = workdir.launch("setsid sleep 600 & echo ready; wait")
     folder = workdir.path / "headspace" / job
     wait_until(lambda: "ready" in (folder / "output.log").read_text(), "the job begins")
@@ -238,7 +238,7 @@ def test_an_orphan_of_an_experiment_is_ended_before_a_new_launch(
 
 
 def test_the_headspace_experiment_runs_a_probe_and_ends_with_it(workdir: Workdir) -> None:
-    done = made_records.probe().strip()
+    done = handmade_records.probe().strip()
     write = f"mkdir $HEADSPACE_DIR/run && echo '{done}' > $HEADSPACE_DIR/run/rank0.jsonl"
     job = workdir.launch(
         f"echo $HEADSPACE_MODE; mkdir -p $HEADSPACE_DIR; {write}; sleep 600",
@@ -277,7 +277,10 @@ def test_a_real_probe_ends_its_job_and_the_answer_contains_the_floor(workdir: Wo
 def test_only_new_batches_count_as_progress(tmp_path: Path) -> None:
     file = tmp_path / "run" / "rank0.jsonl"
     file.parent.mkdir()
-    idle, busy = made_records.tick(), made_records.tick(made_records.loop("train", 7, 1.0))
+    idle, busy = (
+        handmade_records.tick(),
+        handmade_records.tick(handmade_records.loop("train", 7, 1.0)),
+    )
     file.write_text(idle)
     progress = Progress(tmp_path)
 
@@ -301,7 +304,7 @@ def test_only_new_batches_count_as_progress(tmp_path: Path) -> None:
     other.parent.mkdir()
     for path in (file, other):
         with path.open("a") as records:
-            records.write(busy + made_records.probe())
+            records.write(busy + handmade_records.probe())
         progress.read()
         assert progress.is_probed
     assert progress.text == "42 batches", "two processes of a job may train at once"
@@ -473,7 +476,7 @@ def test_findings_name_the_noise_and_the_predicted_gain_of_a_remedy() -> None:
 
 
 class Codex:
-    """An agent that notes what it is asked."""
+    """An agent that records its calls."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

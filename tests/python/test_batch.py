@@ -1,4 +1,4 @@
-"""What a batch consists of, and what a loop that loads by itself is told."""
+"""The contents of a batch, and the remedy for a loop that loads in its own thread."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_loader_without_workers_is_named_and_workers_are_proposed(runs: Runs) 
     assert summary["bottleneck"]["name"].endswith("fetch")
     evidence = summary["bottleneck"]["evidence"]
     assert "on the training thread itself (num_workers=0)" in evidence
-    # A batch was looked at, so the price is known.
+    # A batch was inspected, so the cost is known.
     assert "to receive a batch" in evidence
     knobs = [remedy.get("change", {}).get("knob") for remedy in summary["remedies"]]
     assert "num_workers" in knobs

@@ -1,4 +1,4 @@
-"""`pickle` and `copy` of an iterator: what they give, or raise, is what the wrapped one gives."""
+"""`pickle` and `copy` of an iterator return or raise the same as for the wrapped one."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_the_text_names_every_source_and_fits_a_narrow_terminal() -> None:
     assert lines[0] == f"headspace doctor: {len(on)} of {len(found)} sources work here"
     heads = [line.split()[:2] for line in lines[2:] if line[:1].strip() and line[:4] != "cost"]
     assert heads == [[name, source["state"]] for name, source in found.items()]
-    # A path or a command is not broken: whoever copies it gets it whole.
+    # A path or a command is not wrapped, so that it can be copied.
     assert all(len(line) <= 80 or len(line.split()) == 1 for line in lines)
     # What is the same for several is said once.
     off = {(s["reason"], s["remedy"]) for s in found.values() if s["state"] == "off"}

@@ -27,7 +27,7 @@ from video.loader import Knobs, VideoLoader  # noqa: E402
 from video.model_numpy import VideoNet  # noqa: E402
 from video.pipeline import Closed, OrderedQueue, PipelineError  # noqa: E402
 
-# Small enough that an epoch takes a fraction of a second.
+# Small: an epoch takes less than a second.
 QUICK = Knobs(batch_size=3, frames=2, size=16, queue_depth=2, prefetch=1)
 
 
@@ -211,11 +211,11 @@ def test_the_error_of_a_stage_reaches_the_loop_with_its_traceback_after_the_good
     before = set(threading.enumerate())
     clips = broken_clips(stage, tmp_path)
     order = flat(epoch_of(VideoLoader(quick_clips(9), QUICK), 0))
-    seen: list[int] = []
+    indices_read: list[int] = []
 
     def consume(loader: VideoLoader) -> None:
         for batch in loader:
-            seen.extend(batch.indices.tolist())
+            indices_read.extend(batch.indices.tolist())
 
     knobs = replace(QUICK, pool=pool, subprocess=subprocess)
     message = f"`{stage}` failed on {clips[4]}"
@@ -223,7 +223,7 @@ def test_the_error_of_a_stage_reaches_the_loop_with_its_traceback_after_the_good
         consume(loader)
 
     whole_batches = order.index(4) // QUICK.batch_size * QUICK.batch_size
-    assert seen == order[:whole_batches]
+    assert indices_read == order[:whole_batches]
     assert f"in {stage}" in "".join(traceback.format_exception(caught.value))
     del caught
     wait_until(lambda: not leftovers(before), "the end of all threads and processes", 20)
@@ -419,7 +419,7 @@ def run_example(name: str, *args: str, folder: Path, mode: str) -> tuple[str, di
 @pytest.mark.slow
 def test_video_classification_under_probe_finds_a_floor_below_its_step(tmp_path: Path) -> None:
     # The two smaller videos and a tiny model: decoding takes ten times as long as the model, so
-    # the margins are wide. On a machine whose speed changes meanwhile the probe rightly gives no
+    # the margins are wide. If the speed of the machine changes during the probe, the probe rightly gives no
     # number, and may try again.
     videos = tmp_path / "videos"
     videos.mkdir()

@@ -38,8 +38,8 @@ KNOWN_DIFFERENCES = {
 
 
 def loaded(folder: Path, program: str) -> str:
-    """What a program prints that has the library. A process of its own: once loaded, the library
-    answers to its name, and every later test here would see its GPUs."""
+    """The output of a program that has the library. It runs in its own process: a loaded library stays
+    loaded under its name, and every later test in this process would find its GPUs."""
     source = f"import ctypes\nlibrary = ctypes.CDLL({str(folder / FILE_NAME)!r})\n{program}"
     return subprocess.run(
         [sys.executable, "-c", source], capture_output=True, text=True, check=True

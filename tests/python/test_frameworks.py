@@ -1,6 +1,6 @@
 """Lightning, Accelerate and Hugging Face's Trainer: the loop that trains is one loop, timed once.
 
-Each framework trains a tiny model and tells which batches it saw, with headspace and without.
+Each framework trains a tiny model and reports its batches, with headspace and without.
 """
 
 from __future__ import annotations
@@ -87,11 +87,11 @@ class Lit(lightning.LightningModule):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.layer = torch.nn.Linear(1, 1)
-        self.seen: Batches = []
+        self.batches_seen: Batches = []
         self.validated = 0
 
     def training_step(self, batch: Any, index: int) -> Any:
-        self.seen.append(batch[0].flatten().tolist())
+        self.batches_seen.append(batch[0].flatten().tolist())
         return self.layer(batch[0]).mean()
 
     def validation_step(self, batch: Any, index: int) -> None:
@@ -153,7 +153,7 @@ def fit_with_hooks(wrap: Wrap, **how: Any) -> Lit:
         ({"limit_train_batches": 4}, 8),
         # Validation within the epoch.
         ({"val_check_interval": 2}, 2 * BATCHES),
-        # The loader is made anew, with another sampler.
+        # The loader is created again, with another sampler.
         (DDP, 2 * BATCHES),
         ({"overfit_batches": 3}, 6),
     ],
@@ -172,9 +172,9 @@ def test_lightning_is_timed_once_and_sees_the_same_batches(
 
     watched = train(wrap, **how)
 
-    assert watched.seen == plain.seen
+    assert watched.batches_seen == plain.batches_seen
     assert watched.validated == plain.validated
-    assert len(watched.seen) == count
+    assert len(watched.batches_seen) == count
     assert steps(runs) == {name: count}
     assert {epoch["loop"] for epoch in runs.kind("epoch")} == {name}
 
@@ -301,11 +301,11 @@ class Net(torch.nn.Module):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.layer = torch.nn.Linear(1, 1)
-        self.seen: Batches = []
+        self.batches_seen: Batches = []
 
     def forward(self, x: Any, labels: Any) -> Any:
         if self.training:
-            self.seen.append(x.flatten().tolist())
+            self.batches_seen.append(x.flatten().tolist())
         logits = self.layer(x)
         return {"loss": logits.mean(), "logits": logits}
 
@@ -368,8 +368,8 @@ def test_hugging_faces_trainer_is_timed_once_and_sees_the_same_batches(
 
     watched = hugging(kind, wrap, **how)
 
-    assert watched.seen == plain.seen
-    assert len(watched.seen) == 2 * BATCHES
+    assert watched.batches_seen == plain.batches_seen
+    assert len(watched.batches_seen) == 2 * BATCHES
     # Evaluation, every second step, is not among them.
     assert steps(runs) == {name: 2 * BATCHES}
 
@@ -379,8 +379,8 @@ def test_a_probed_epoch_of_lightning_keeps_its_length(runs: Runs, name: str) -> 
     model = Lit()
     trainer(max_epochs=1, **DDP).fit(model, watched)
 
-    assert len(model.seen) == 400
+    assert len(model.batches_seen) == 400
     assert steps(runs) == {name: 400}
     assert "probe_begins" in runs.notices()
-    items = list(itertools.chain.from_iterable(model.seen))
+    items = list(itertools.chain.from_iterable(model.batches_seen))
     assert len(set(items)) < len(items), "some batches came again"

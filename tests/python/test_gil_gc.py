@@ -1,8 +1,7 @@
-"""The interpreter lock and the garbage collector: what is told of them is true, and asking for the
-lock never changes how a program ends, on any Python.
+"""The interpreter lock and the garbage collector: their measurements are right, and the GIL probe never
+changes how a program ends, on any Python.
 
-`HEADSPACE_TEST_REPEATS=20` runs each way of ending so many times, and all of them on every Python,
-to look for rare races.
+`HEADSPACE_TEST_REPEATS=20` runs each way of ending 20 times on every Python, to find rare races.
 """
 
 from __future__ import annotations
@@ -104,7 +103,7 @@ def test_a_call_that_holds_the_lock_gives_a_long_wait_and_an_idle_process_a_shor
         held = mean_wait(runs)
 
     assert held > 0.01
-    # A machine that is busy delays the thread that asks, too, so one session may read too much.
+    # A busy machine also delays the thread of the GIL probe, so one session may measure too much.
     wait_until(lambda: mean_wait(runs) < held / 4, "an idle process in which waits are short")
 
 
@@ -143,7 +142,7 @@ def test_the_gil_probe_stops_while_the_session_is_paused(runs: Runs) -> None:
         time.sleep(1.0)  # Time for three waits, if the probe were not paused.
         paused = readings(runs, session)[WAITS]
         session.resume()
-        wait_until(lambda: readings(runs, session)[WAITS] >= paused + 2, "it is asked again")
+        wait_until(lambda: readings(runs, session)[WAITS] >= paused + 2, "further waits")
 
     assert paused <= before + 1
 
@@ -156,7 +155,7 @@ def test_the_gil_probe_thread_exits_with_the_session(runs: Runs) -> None:
     wait_until(lambda: "hs-gil" in threads(), "the thread has named itself")
     session.stop()
 
-    # It asks no more before `stop` returns; the system takes it away a moment later.
+    # The thread stops probing before `stop` returns. The system removes it a moment later.
     wait_until(lambda: "hs-gil" not in threads(), "the thread is gone")
 
 
@@ -188,8 +187,8 @@ def test_a_python_without_a_gil_disables_the_source_with_a_reason(
 
 @pytest.fixture
 def by_hand() -> Iterator[None]:
-    """Nothing is collected but where a test says so, and of what the test itself made: the heap of
-    all that other tests imported takes longer than that."""
+    """Disables automatic collection and freezes the existing heap. Only the objects of the test are
+    collected: a collection of everything that other tests imported takes too long."""
     was_on = gc.isenabled()
     gc.disable()
     gc.collect()
@@ -205,7 +204,7 @@ class Node:
         self.itself = self
 
 
-def told(seen: dict[str, float]) -> list[dict[str, int]]:
+def gc_counts(found: dict[str, float]) -> list[dict[str, int]]:
     """The readings, in the shape of `gc.get_stats()`."""
     names = {
         "collections": "cpython.gc.collections",
@@ -214,7 +213,7 @@ def told(seen: dict[str, float]) -> list[dict[str, int]]:
     }
     return [
         {
-            what: int(seen[f"{name}{{cpython.gc.generation={generation}}}"])
+            what: int(found[f"{name}{{cpython.gc.generation={generation}}}"])
             for what, name in names.items()
         }
         for generation in range(3)
@@ -237,20 +236,20 @@ def test_gc_counts_match_the_collector_and_a_large_graph_gives_a_long_pause(
         took = time.perf_counter() - begin
         for generation in (0, 0, 0, 1, 1, 2):
             gc.collect(generation)
-        seen = readings(runs, session)
+        found = readings(runs, session)
         longest = highest(runs, LONGEST_PAUSE)
 
-    assert told(seen) == difference(before, gc.get_stats())
-    pause = seen["headspace.gc.pause.time{cpython.gc.generation=2}"]
+    assert gc_counts(found) == difference(before, gc.get_stats())
+    pause = found["headspace.gc.pause.time{cpython.gc.generation=2}"]
     assert took / 2 <= longest <= took
     assert longest <= pause
-    assert seen["headspace.gc.pause.time{cpython.gc.generation=0}"] < longest
+    assert found["headspace.gc.pause.time{cpython.gc.generation=0}"] < longest
 
 
 def test_collections_of_two_threads_are_counted_correctly(runs: Runs, by_hand: None) -> None:
     class Slow(Node):
         def __del__(self) -> None:
-            time.sleep(0)  # Lets the other thread in, amidst the collection.
+            time.sleep(0)  # Lets the other thread run during the collection.
 
     def collect() -> None:
         for _ in range(50):
@@ -265,10 +264,10 @@ def test_collections_of_two_threads_are_counted_correctly(runs: Runs, by_hand: N
         for thread in threads:
             thread.join()
         took = time.perf_counter() - begin
-        seen = readings(runs, session)
+        found = readings(runs, session)
 
-    assert told(seen) == difference(before, gc.get_stats())
-    assert 0 < seen["headspace.gc.pause.time{cpython.gc.generation=2}"] <= took
+    assert gc_counts(found) == difference(before, gc.get_stats())
+    assert 0 < found["headspace.gc.pause.time{cpython.gc.generation=2}"] <= took
 
 
 def test_the_gc_callback_is_registered_exactly_during_the_session(runs: Runs) -> None:
@@ -329,10 +328,10 @@ def test_the_gc_callback_ignores_invalid_arguments(runs: Runs, by_hand: None) ->
         callback = gc.callbacks[-1]
         for phase, info in nonsense:
             assert callback(phase, info) is None
-        seen = readings(runs, session)
+        found = readings(runs, session)
 
-    assert sum(one["collections"] for one in told(seen)) == 0
-    assert LONGEST_PAUSE not in seen
+    assert sum(one["collections"] for one in gc_counts(found)) == 0
+    assert LONGEST_PAUSE not in found
 
 
 def test_a_session_that_cannot_start_leaves_no_thread_and_no_callback(tmp_path: Path) -> None:
@@ -379,7 +378,7 @@ def ends_as_ever(program: Programs, version: str, how: str, hog: str) -> None:
     for trace in ("Fatal", "panicked", "Segmentation", "not catch", "hs-gil"):
         assert trace not in run.stderr
     if how not in ("_exit", "never ended"):
-        # A spawned child has a run of its own.
+        # A spawned child has its own run.
         assert len(run.folders) == (3 if how == "spawn" else 1)
         for folder in run.folders:
             assert read_records(folder / "rank0.jsonl")[-1]["state"] == "finished"
@@ -389,7 +388,7 @@ THIS_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def cases(hogs: list[str], ways: Iterable[str]) -> Iterator[tuple[str, str, str]]:
-    """On other Pythons than this one only the last of the hogs, unless races are looked for."""
+    """All cases on this Python. On others, only the last of the hogs, unless repeats are requested."""
     for version, how, hog in itertools.product(sorted(python_interpreters()), ways, hogs):
         if REPEATS or version == THIS_PYTHON or hog == hogs[-1]:
             yield version, how, hog

@@ -1,8 +1,7 @@
-"""The check for machines with a GPU (tests/gpu) finds what disagrees, and nothing else.
+"""The check for machines with a GPU (tests/gpu) finds exactly the disagreements.
 
-Its comparison is tested as such, and the program as a whole on the scripted driver
-(tests/fake_nvml): there are no loads there, but the records, the second opinion through ctypes and the
-table are real.
+The tests cover its comparison, and the whole program on the scripted driver (tests/fake_nvml). There are
+no loads on this driver, but the records, the reference values through ctypes and the table are real.
 """
 
 from __future__ import annotations
@@ -52,10 +51,10 @@ def test_a_total_is_compared_by_its_growth() -> None:
 
 
 def test_a_line_of_nvidia_smi_is_parsed_in_the_order_of_the_query() -> None:
-    asked = compare.smi_query().split(",")
-    words = ["[N/A]"] * len(asked)
-    words[asked.index("power.draw")] = "123.45"
-    words[asked.index("memory.used")] = "2048"
+    query = compare.smi_query().split(",")
+    words = ["[N/A]"] * len(query)
+    words[query.index("power.draw")] = "123.45"
+    words[query.index("memory.used")] = "2048"
 
     series = compare.of_smi(", ".join(words) + "\n", at=7.0)
 

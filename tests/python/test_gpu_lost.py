@@ -47,8 +47,8 @@ def ended_well(run: Ran) -> None:
     assert run.summary()["state"] == "finished"
 
 
-def told(run: Ran, source: str) -> list[str]:
-    """What the user was told of a source that went off midway."""
+def notices_about(run: Ran, source: str) -> list[str]:
+    """The notices about a source that was disabled during the run."""
     texts = [notice["text"] for notice in run.kind("notice")]
     return [text for text in texts if text.startswith(f"`{source}` ")]
 
@@ -61,9 +61,9 @@ def test_the_loss_of_one_of_two_gpus_is_reported_once_and_the_other_is_still_rea
     run = train(devices=[HEALTHY, HEALTHY], faults=[lost])
 
     ended_well(run)
-    [text] = told(run, "gpu:1")
+    [text] = notices_about(run, "gpu:1")
     assert "fell off the bus" in text
-    assert not told(run, "gpu")
+    assert not notices_about(run, "gpu")
     after = [tick["readings"] for tick in run.kind("tick") if tick["at_s"] > 3]
     assert any("gpu:0" in readings for readings in after)
     assert not any("gpu:1" in readings for readings in after)
@@ -73,7 +73,7 @@ def test_the_loss_of_the_only_gpu_disables_its_sources(train: Train) -> None:
     run = train(devices=[HEALTHY], faults=[{"function": "*", "code": 15, "from_time": 1.5}])
 
     ended_well(run)
-    [text] = told(run, "gpu")
+    [text] = notices_about(run, "gpu")
     assert "`gpu:0` is lost" in text
     assert any("gpu:0" in tick["readings"] for tick in run.kind("tick"))
 

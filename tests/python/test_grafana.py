@@ -48,7 +48,7 @@ def queries(dashboard: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Trained:
-    """Two ranks of a run that goes on, and what the collector got of them."""
+    """Two ranks of a running run, and the data that the collector received."""
 
     ranks: list[Started]
     received: Collector
@@ -89,10 +89,10 @@ def trained(program: Programs, library: Path, tmp_path: Path) -> Iterator[Traine
 
 
 def lasting(names: set[str]) -> set[str]:
-    """Names of metrics: a histogram is one, in either form.
+    """Names of metrics. A histogram is one metric in both forms.
 
-    Without what Prometheus adds itself, and what is concluded of a run, which may be taken back
-    before it is scraped.
+    Metrics that Prometheus adds are left out, and so are conclusions about the run, which may disappear
+    before they are scraped.
     """
     parts = r"(?<=_seconds)_(bucket|sum|count)$"
     others = r"up$|scrape_|headspace_run_"
@@ -116,8 +116,8 @@ def test_every_query_of_the_dashboard_returns_scraped_and_otlp_data(
         "scraped": prometheus({"training": addresses}),
         "by OTLP": prometheus({}, *receives),
     }
-    asked = list(queries(dashboard))
-    silent = dict.fromkeys((way, *one) for way in servers for one in asked)
+    wanted = list(queries(dashboard))
+    silent = dict.fromkeys((way, *one) for way in servers for one in wanted)
     written = 0
 
     def write_on() -> None:
@@ -138,7 +138,7 @@ def test_every_query_of_the_dashboard_returns_scraped_and_otlp_data(
         wait_until(all_answer, "data for every query", timeout=120)
     except pytest.fail.Exception:
         pytest.fail("no data for " + "\n".join(": ".join(one) for one in silent))
-    assert len(asked) > 40
+    assert len(wanted) > 40
     # On a busy machine a scrape may miss its second.
     scraped, by_otlp = servers.values()
     wait_until(lambda: all(t["health"] == "up" for t in scraped.targets()), "both ranks are up")
@@ -148,7 +148,7 @@ def test_every_query_of_the_dashboard_returns_scraped_and_otlp_data(
         assert {series["metric"]["job"] for series in steps} == {job}, way
         assert len({series["metric"]["instance"] for series in steps}) == 2, way
         assert len({series["metric"]["run"] for series in steps}) == 1, way
-    # What one way tells the other tells too, under the same name.
+    # Both ways give the same metrics under the same names.
     names: list[set[str]] = []
 
     def same() -> bool:

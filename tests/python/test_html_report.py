@@ -1,4 +1,4 @@
-"""`headspace report --html` and reports in notebooks, looked at in a real browser."""
+"""`headspace report --html` and reports in notebooks, in a real browser."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_an_html_report_shows_the_numbers_of_the_records(
         "the steps are drawn",
     )
     assert browser.errors() == []
-    assert browser.hosts() == set()
+    assert browser.requested_hosts() == set()
 
 
 def test_arrow_keys_show_the_numbers_of_a_point(ran: Ran, tmp_path: Path, browser: Browser) -> None:
@@ -84,9 +84,9 @@ def test_arrow_keys_show_the_numbers_of_a_point(ran: Ran, tmp_path: Path, browse
     )
     browser.wait(lambda: "wait" in browser.text("section.way .tip"), "the point is told")
     wait = first["loops"][0]["wait"]
-    told = re.search(r"wait ([\d.]+) ms", browser.text("section.way .tip"))
-    assert told is not None
-    assert float(told[1]) == pytest.approx(wait["sum_ms"] / wait["count"], abs=0.06)
+    shown = re.search(r"wait ([\d.]+) ms", browser.text("section.way .tip"))
+    assert shown is not None
+    assert float(shown[1]) == pytest.approx(wait["sum_ms"] / wait["count"], abs=0.06)
     label = browser.run(
         "return document.querySelector('section.way .plot').getAttribute('aria-label')"
     )

@@ -1,4 +1,4 @@
-"""`import headspace` costs next to nothing, and brings nobody else's library along."""
+"""`import headspace` is cheap and imports no other library."""
 
 from __future__ import annotations
 

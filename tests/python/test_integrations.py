@@ -1,4 +1,4 @@
-"""The snippets of docs/integrations.md run, each with what it takes for granted around it."""
+"""The snippets of docs/integrations.md run, each with the code that it assumes."""
 
 from __future__ import annotations
 
@@ -138,9 +138,9 @@ def test_a_snippet_of_the_documentation_runs(tmp_path: Path, word: str) -> None:
     assert done.returncode == 0, done.stderr
     runs = Runs(tmp_path / "headspace-runs")
     assert runs.summary()["steps"] == steps
-    told = {
+    recorded = {
         entry["name"]
         for tick in runs.kind("tick")
         for entry in [*tick.get("stages", []), *tick.get("queues", [])]
     }
-    assert names <= told
+    assert names <= recorded

@@ -19,7 +19,7 @@ import headspace
 
 
 class Batch:
-    """A batch that can be told from every other, and watched as it dies."""
+    """A batch with an identity and weak references."""
 
 
 class Fresh:
@@ -74,7 +74,7 @@ def test_epochs_after_a_break_start_at_the_first_batch(runs: Runs) -> None:
     headspace.stop()
 
     epochs = runs.kind("epoch")
-    # The one that nobody asked for a batch is none.
+    # An iterator without a call of `next` is not an epoch.
     assert [epoch["steps"] for epoch in epochs] == [2, 6, 1, 6]
     assert [epoch["epoch"] for epoch in epochs] == [0, 1, 2, 3]
 
@@ -175,7 +175,7 @@ def test_each_thread_that_iterates_a_loader_receives_all_batches(runs: Runs) -> 
 
 def test_threads_that_share_an_iterator_neither_lose_nor_repeat_a_batch(runs: Runs) -> None:
     class Counting:
-        """As `itertools.count`, but gives the interpreter lock away in mid-call."""
+        """Like `itertools.count`, but releases the interpreter lock during a call."""
 
         def __init__(self) -> None:
             self.lock = threading.Lock()

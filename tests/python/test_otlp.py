@@ -78,7 +78,7 @@ def durations(records: list[Record], until: int, what: str) -> dict[Any, list[fl
     return found
 
 
-# Totals of the system that began before the run, nobody knows when, by the beginning of their name.
+# Prefixes of system totals that started at an unknown time before the run.
 BEFORE = (
     "headspace.cgroup.",
     "headspace.gpu.ecc.",
@@ -178,7 +178,7 @@ def test_the_exported_metrics_equal_the_records_of_the_same_time(
 
 
 def steps_at_last(received: Collector) -> float:
-    """The total of the loop's steps that the last delivery told."""
+    """The total of the loop's steps in the last delivery."""
     (steps,) = [p.value for p in received.points() if p.name == "headspace.loop.steps"]
     return steps
 
@@ -241,13 +241,13 @@ def test_spans_arrive_on_request_in_one_trace(collector: tuple[Collector, str], 
     ]
     assert sampled
     assert {span.parent_span_id for span in named["step train"]} <= epochs
-    told = [
+    exported = [
         attribute.value.int_value
         for span in named["step train"]
         for attribute in span.attributes
         if attribute.key == "step"
     ]
-    assert told == sampled
+    assert exported == sampled
 
 
 def test_metrics_without_spans_send_no_spans(runs: Runs) -> None:
@@ -286,7 +286,7 @@ def test_a_real_collector_accepts_the_metrics(
             port = ports["grpc" if protocol == "grpc" else "http"]
             ran = program("exported.py", env=environment(port, protocol))
             assert (ran.exit_code, ran.notices()) == (0, [])
-            # The total that only the delivery at the end tells.
+            # The total that only the final delivery contains.
             wait_until(lambda: steps_received(log.read_text())[-1:] == [200.0], "all steps")
         finally:
             collector.terminate()
@@ -329,7 +329,7 @@ def unharmed(ran: Ran) -> None:
 
 
 def lost(ran: Ran) -> float:
-    """Deliveries given up, as the last tick says."""
+    """The number of lost deliveries in the last tick."""
     values = last_readings(ran.records(), 2**63)
     return values.get(("agent", "headspace.agent.dropped.exports"), 0)
 
@@ -376,7 +376,7 @@ def test_the_end_does_not_wait_for_a_server_that_never_answers(
     with rude_server(hang) as port:
         ran = program("exported.py", env=environment(port, protocol, **patience))
     unharmed(ran)
-    # Told at the very end, when the records are closed.
+    # The notice comes at the end, after the records are closed.
     assert "no answer to the last delivery" in ran.stderr
 
 

@@ -35,13 +35,13 @@ def test_notices_arrive_as_log_events_with_the_resource_of_the_run(
         ran = program("exported.py", env=env)
 
     assert ran.exit_code == 0, ran.stderr
-    told = {notice["text"]: notice for notice in ran.kind("notice")}
-    assert any("often" in text for text in told)
+    notices = {notice["text"]: notice for notice in ran.kind("notice")}
+    assert any("often" in text for text in notices)
     for log in received.events("headspace.notice"):
-        notice = told.pop(log.body.string_value)
+        notice = notices.pop(log.body.string_value)
         assert attributes(log.attributes) == {"headspace.notice.code": notice["code"]}
         assert (log.severity_number, log.severity_text) == SEVERITIES[notice["severity"]]
-    assert told == {}, "not every notice arrived"
+    assert notices == {}, "not every notice arrived"
 
     summary = ran.summary()
     (verdict,) = received.events("headspace.verdict")
@@ -60,7 +60,7 @@ def test_notices_arrive_as_log_events_with_the_resource_of_the_run(
     for _, resource in received.logs:
         assert resource["service.name"] == "trainer"
         assert resource["headspace.run.id"] == ran.folder.name
-    # One process, whatever the signal.
+    # The same process for all signals.
     (instance,) = {resource["service.instance.id"] for _, resource in received.logs}
     assert {one["service.instance.id"] for one in received.resources()} == {instance}
 

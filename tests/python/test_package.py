@@ -62,7 +62,7 @@ def imports(path: Path, known: dict[str, Path], *, in_functions: bool = False) -
 
 
 def cycle(graph: dict[str, set[str]]) -> list[str] | None:
-    """Some cycle of the graph; None where there is none."""
+    """A cycle of the graph, or None."""
     done: set[str] = set()
 
     def search(node: str, path: list[str]) -> list[str] | None:

@@ -112,9 +112,9 @@ def probed(program: Programs) -> Ran:
 
 
 def test_slices_and_counters_have_the_values_of_the_records(probed: Ran, tmp_path: Path) -> None:
-    told = report(probed.folder, tmp_path / "run.pftrace")
-    assert told.returncode == 0, told.stderr
-    assert "ui.perfetto.dev" in told.stdout
+    done = report(probed.folder, tmp_path / "run.pftrace")
+    assert done.returncode == 0, done.stderr
+    assert "ui.perfetto.dev" in done.stdout
     trace = shown(tmp_path / "run.pftrace")
     ticks = probed.kind("tick")
     summary = probed.summary()
@@ -217,11 +217,11 @@ def test_a_trace_of_two_runs_is_refused_and_a_failed_write_is_reported(
     runs = tmp_path / "runs"
     for _ in range(2):
         program("loop.py", "--steps", 5, runs=runs)
-    told = report(runs, tmp_path / "run.pftrace")
-    assert (told.returncode, told.stdout) == (2, "")
-    assert "`--perfetto` writes the trace of one run, and 2 were named" in told.stderr
+    done = report(runs, tmp_path / "run.pftrace")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "`--perfetto` writes the trace of one run, and 2 were named" in done.stderr
     assert not (tmp_path / "run.pftrace").exists()
 
-    told = report(next(runs.iterdir()), tmp_path / "no folder" / "run.pftrace")
-    assert told.returncode == 1
-    assert "cannot write" in told.stderr
+    done = report(next(runs.iterdir()), tmp_path / "no folder" / "run.pftrace")
+    assert done.returncode == 1
+    assert "cannot write" in done.stderr

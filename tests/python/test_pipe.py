@@ -41,7 +41,7 @@ def connected(path: Path) -> socket.socket:
 
 
 def training(program: Programs, stop: Path, at: str, *, interval: str = "0.05") -> Started:
-    """A run that trains and tells its records there, until `stop` exists."""
+    """A training that writes its records to the pipe until the file `stop` exists."""
     run = program.start(
         "loop.py",
         *("--until", stop, "--load-ms", 2, "--say", 50),
@@ -118,12 +118,12 @@ def test_records_lost_to_a_stopped_reader_are_counted_and_training_continues(
         number = last_tick()["tick"]
         wait_until(lambda: last_tick()["tick"] > number + 20, "training going on")
         # It reads on, whole lines only, until it has caught up: from then on nothing is lost.
-        stream, seen = reader.makefile("rb"), []
+        stream, received = reader.makefile("rb"), []
         number = last_tick()["tick"]
-        while not any(record.get("tick", 0) > number for record in seen[-1:]):
-            seen += lines(stream, 1)
+        while not any(record.get("tick", 0) > number for record in received[-1:]):
+            received += lines(stream, 1)
         stop.touch()
-        seen += until_end(stream)
+        received += until_end(stream)
     ran = run.finish()
 
     assert ran.exit_code == 0
@@ -131,13 +131,13 @@ def test_records_lost_to_a_stopped_reader_are_counted_and_training_continues(
     assert summary["dropped"] == {"steps": 0, "records": 0}
     assert "export_failing" in ran.notices()
     # What it began with, and then of what was written all but what was counted, in order.
-    written, (run_record, summary_record, *rest) = ran.records(), seen
+    written, (run_record, summary_record, *rest) = ran.records(), received
     assert run_record == written[0]
     assert summary_record in written
-    told = iter(written[written.index(rest[0]) :])
+    remaining = iter(written[written.index(rest[0]) :])
     missing = 0
     for record in rest:
-        missing += sum(1 for _ in itertools.takewhile(record.__ne__, told))
+        missing += sum(1 for _ in itertools.takewhile(record.__ne__, remaining))
     key = "headspace.agent.dropped.lines"
     totals = [t["readings"].get("agent", {}).get(key) for t in ran.kind("tick")]
     assert missing == [total for total in totals if total is not None][-1]
@@ -171,9 +171,9 @@ def test_a_forked_child_neither_writes_nor_ends_the_stream(runs: Runs, tmp_path:
         assert path.exists()
         lines(stream, 5)
         headspace.stop()
-        seen = until_end(stream)
-    assert {record["pid"] for record in seen} == {os.getpid()}
-    assert seen[-1]["state"] == "finished"
+        received = until_end(stream)
+    assert {record["pid"] for record in received} == {os.getpid()}
+    assert received[-1]["state"] == "finished"
 
 
 def test_a_paused_session_writes_nothing_to_the_pipe(runs: Runs, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ PROBE_STEPS = 300
 
 
 class Source:
-    """Epochs of new batches with a length. Says which of its batches were asked for."""
+    """Epochs of new batches with a length. It counts the delivered batches."""
 
     def __init__(self, length: int, make: Callable[[int], Any] = lambda number: [number]) -> None:
         self.length = length
@@ -237,7 +237,7 @@ def test_tensors_changed_in_place_are_copied(runs: Runs, kind: str) -> None:
 
 
 class Huge:
-    """Looks like a tensor of half a gibibyte."""
+    """Has the interface of a tensor of half a gibibyte."""
 
     shape, requires_grad = (), False
 
@@ -301,7 +301,7 @@ def test_an_interrupt_while_a_batch_is_copied_reaches_the_program(runs: Runs, wh
     with pytest.raises(KeyboardInterrupt):
         list(itertools.chain.from_iterable(loader for _ in range(6)))
     assert Interrupted.presses == []
-    # The program may go on, and the batches are those of its loader.
+    # The program may continue, and it gets the batches of its loader.
     epochs = [[batch["number"] for batch in loader] for _ in range(6)]
     headspace.stop()
 

@@ -1,4 +1,4 @@
-"""`headspace.queue`: every kind of queue is read right, held weakly, and looked at only when wanted."""
+"""`headspace.queue`: every kind of queue is read correctly, referenced weakly, and read only during a session."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from typing import Any
 
 import pytest
 from running import Runs, wait_until
-from staged import looks
+from stage_totals import queue_entries
 
 import headspace
 
 
-def first_look(session: headspace.Session, name: str) -> dict[str, Any]:
-    wait_until(lambda: looks(session, name), f"a look at {name}")
-    return looks(session, name)[-1]
+def first_entry(session: headspace.Session, name: str) -> dict[str, Any]:
+    wait_until(lambda: queue_entries(session, name), f"an entry of {name}")
+    return queue_entries(session, name)[-1]
 
 
 def threads() -> list[str]:
@@ -88,21 +88,21 @@ def test_the_recorded_depth_and_capacity_are_those_of_the_queue(
     made = make()
 
     assert headspace.queue(name, made) is made
-    look = first_look(session, name)
+    entry = first_entry(session, name)
 
-    assert (round(look["depth"], 2), look["deepest"]) == (depth, depth)
-    assert look.get("capacity") == capacity
-    assert look["last"] is False
-    assert (look["empty_ms"] > 0) == (depth == 0)
-    assert (look["full_ms"] > 0) == (depth == capacity)
-    # The kinds that end a thread of their own.
+    assert (round(entry["depth"], 2), entry["deepest"]) == (depth, depth)
+    assert entry.get("capacity") == capacity
+    assert entry["last"] is False
+    assert (entry["empty_ms"] > 0) == (depth == 0)
+    assert (entry["full_ms"] > 0) == (depth == capacity)
+    # The kinds that end their own thread.
     if hasattr(made, "cancel_join_thread"):
         made.cancel_join_thread()
         made.close()
 
 
 class Pool:
-    """A real pool of four, and calls that go on for as long as its test says."""
+    """A real pool of four workers, and calls that run until the test ends them."""
 
     def __init__(self, kind: str, folder: Path) -> None:
         self.marks = folder / "marks"
@@ -144,7 +144,7 @@ def test_a_pool_records_its_waiting_and_active_tasks(
 ) -> None:
     def wait_for(waiting: int, active: int) -> None:
         def is_so() -> bool:
-            seen = looks(session, name)
+            seen = queue_entries(session, name)
             return bool(seen) and (seen[-1]["depth"], seen[-1].get("active")) == (waiting, active)
 
         wait_until(is_so, f"{active} calls at work and {waiting} that wait")
@@ -159,11 +159,11 @@ def test_a_pool_records_its_waiting_and_active_tasks(
     wait_for(0, 2)
     pool.end()
     wait_for(0, 0)
-    # After more calls than it has places it still knows its idle ones.
+    # After more calls than workers, the number of idle workers is still right.
     pool.begin(1)
     wait_for(0, 1)
 
-    assert {look["concurrency"] for look in looks(session, name)} == {4}
+    assert {entry["concurrency"] for entry in queue_entries(session, name)} == {4}
 
 
 def test_a_pool_is_no_longer_recorded_after_its_shutdown(
@@ -172,12 +172,12 @@ def test_a_pool_is_no_longer_recorded_after_its_shutdown(
     with ThreadPoolExecutor(1) as pool:
         headspace.queue(name, pool)
         pool.submit(int).result()
-        first_look(session, name)
+        first_entry(session, name)
 
     headspace.queue(f"{name} other", depth=lambda: 1)
-    before = len(looks(session, name))
-    first_look(session, f"{name} other")
-    assert len(looks(session, name)) <= before + 1
+    before = len(queue_entries(session, name))
+    first_entry(session, f"{name} other")
+    assert len(queue_entries(session, name)) <= before + 1
 
 
 def test_for_a_pool_of_an_unknown_type_only_the_depth_is_recorded(
@@ -188,10 +188,10 @@ def test_for_a_pool_of_an_unknown_type_only_the_depth_is_recorded(
     pool._work_queue = queue.Queue()  # type: ignore[assignment]
     headspace.queue(name, pool)
 
-    look = first_look(session, name)
+    entry = first_entry(session, name)
 
-    assert look["depth"] == 0
-    assert not {"active", "concurrency"} & look.keys()
+    assert entry["depth"] == 0
+    assert not {"active", "concurrency"} & entry.keys()
 
 
 def test_the_summary_of_a_pool_is_the_mean_of_its_samples(
@@ -202,7 +202,7 @@ def test_the_summary_of_a_pool_is_the_mean_of_its_samples(
         headspace.queue(name, pool)
         for _ in range(2):
             pool.submit(go_on.wait)
-        wait_until(lambda: len(looks(session, name)) > 3, "samples")
+        wait_until(lambda: len(queue_entries(session, name)) > 3, "samples")
         session.stop()
         go_on.set()
 
@@ -264,12 +264,12 @@ def test_callables_give_depth_and_capacity_of_other_objects(
 ) -> None:
     assert headspace.queue(name, depth=lambda: 3, capacity=lambda: 8, last=True) is None
 
-    look = first_look(session, name)
+    entry = first_entry(session, name)
 
-    assert (round(look["depth"], 2), look["capacity"], look["last"]) == (3, 8, True)
+    assert (round(entry["depth"], 2), entry["capacity"], entry["last"]) == (3, 8, True)
     with pytest.raises(TypeError, match=r"the depth of a `object` is not known: .* depth="):
         headspace.queue(name, object())
-    # Callables are watched to the end; a newer queue of the name takes their place, and goes at once.
+    # Callables are read until the end. A newer queue with the same name replaces them and is freed at once.
     headspace.queue(name, queue.Queue(1))
 
 
@@ -277,10 +277,10 @@ def test_the_newer_of_two_queues_with_one_name_is_recorded(
     session: headspace.Session, name: str
 ) -> None:
     older = headspace.queue(name, OwnQueue(1))
-    first_look(session, name)
+    first_entry(session, name)
     newer = headspace.queue(name, OwnQueue(2))
 
-    wait_until(lambda: round(first_look(session, name)["depth"], 2) == 2, "only the newer one")
+    wait_until(lambda: round(first_entry(session, name)["depth"], 2) == 2, "only the newer one")
 
     assert (older.depth, newer.depth) == (1, 2)
 
@@ -289,7 +289,7 @@ def test_a_queue_is_no_longer_recorded_after_it_was_freed(
     session: headspace.Session, name: str
 ) -> None:
     watched = headspace.queue(name, queue.Queue(3))
-    first_look(session, name)
+    first_entry(session, name)
 
     gone = weakref.ref(watched)
     del watched
@@ -297,9 +297,9 @@ def test_a_queue_is_no_longer_recorded_after_it_was_freed(
 
     assert gone() is None
     headspace.queue(f"{name} other", depth=lambda: 1)
-    before = len(looks(session, name))
-    first_look(session, f"{name} other")
-    assert len(looks(session, name)) <= before + 1
+    before = len(queue_entries(session, name))
+    first_entry(session, f"{name} other")
+    assert len(queue_entries(session, name)) <= before + 1
 
 
 def test_a_queue_whose_depth_raises_is_disabled_with_one_notice(
@@ -313,7 +313,7 @@ def test_a_queue_whose_depth_raises_is_disabled_with_one_notice(
 
     headspace.queue(name, depth=depth)
     headspace.queue(f"{name} good", depth=lambda: 1)
-    first_look(session, f"{name} good")
+    first_entry(session, f"{name} good")
     wait_until(lambda: session.flush(30) and "queue_off" in runs.notices(), "a notice")
 
     assert len(asked) == 1
@@ -361,7 +361,7 @@ def test_without_queues_no_sampling_thread_runs(runs: Runs) -> None:
 
 def test_a_forked_child_reads_no_queue(session: headspace.Session, name: str) -> None:
     headspace.queue(name, depth=lambda: 1)
-    first_look(session, name)
+    first_entry(session, name)
 
     child = os.fork()
     if child == 0:
@@ -374,4 +374,4 @@ def test_a_forked_child_reads_no_queue(session: headspace.Session, name: str) ->
             os._exit(status)
 
     assert os.waitpid(child, 0)[1] == 0
-    assert all(look["deepest"] == 1 for look in looks(session, name))
+    assert all(entry["deepest"] == 1 for entry in queue_entries(session, name))

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 COMMANDS = (ROOT / "docs/commands.md").read_text()
 
-#: What they tell people to type, and where it is run.
+#: The commands of the documentation, and the test that runs each.
 TESTED = {
     "pip install .": "here: the build's project file names the package and the command",
     "make demo": "test_examples.py runs what the target runs; here: that it still does",

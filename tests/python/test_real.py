@@ -27,8 +27,8 @@ STEPS = 120
 #: An epoch is a sixth of the program's steps, and a window of the probe ends with its epoch.
 MORE_STEPS = {"torchdata": 360}
 
-#: Those whose first cached batch comes later: several ranks switch on a fixed schedule, and nobody knows how
-#: many batches Grain's workers hold.
+#: Programs whose first cached batch comes later: several ranks switch on a fixed schedule, and the number of
+#: batches in Grain's workers is unknown.
 LATE = ("accelerate", "grain")
 
 #: Those whose packages requirements/test.txt and torch.txt have.

@@ -158,7 +158,7 @@ def test_wait_and_compute_add_up_to_the_step_and_steps_to_the_elapsed_time(runs:
     )
     assert waits == computes == steps == 3 * 11, "the first batch of an epoch ends no step"
     assert step == pytest.approx(wait + compute, abs=0.01)
-    # Sleeps are never shorter than asked, and may be longer: lower bounds only.
+    # A sleep is never shorter than requested, but may be longer. So only lower bounds are checked.
     assert wait >= 33 * load_s * 1e3
     assert compute >= 33 * compute_s * 1e3
 

@@ -1,4 +1,4 @@
-"""Training told from evaluation: by gradients, by the modes of models, and what that does to `wrap`."""
+"""Distinction of training and evaluation by gradients and by the modes of models, and its effect on `wrap`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ nn = torch.nn
 
 @pytest.fixture
 def modes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """`train` and `eval` are seen, as under `headspace run`."""
+    """Observes calls of `train` and `eval`, as `headspace run` does."""
     original = nn.Module.train
     monkeypatch.setattr(role_from_torch, "_models", [])
     role_from_torch.watch_modes(nn.Module)

@@ -10,10 +10,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from injected import HEADSPACE, run, start, without_verdict
+from headspace_run import HEADSPACE, run, start, without_verdict
 from running import Programs, clean_environment
 
-#: What tells of `headspace run` in an environment.
+#: Traces of `headspace run` in an environment.
 TRACES = ("HEADSPACE_RUN", "_inject")
 
 LOOP = """\
@@ -242,7 +242,7 @@ def test_a_shell_script_that_calls_python_is_measured(
 
 
 def test_a_named_pipe_among_the_arguments_of_a_child_is_not_opened(tmp_path: Path) -> None:
-    """Nobody writes to it: whoever opened it would wait."""
+    """No process writes to the pipe. Opening it would block."""
     pipe = tmp_path / "clip.mp4"
     os.mkfifo(pipe)
     asks = f"from headspace._injection import children; print(children.is_python(['ffmpeg', '-i', {str(pipe)!r}]))"
@@ -294,7 +294,7 @@ def test_a_python_option_that_disables_headspace_is_reported_once(
 def test_a_failure_inside_headspace_causes_one_notice_and_the_program_continues(
     program: Programs, loop: Path, tmp_path: Path
 ) -> None:
-    # What lies beside a script comes before what is installed.
+    # Modules next to a script have precedence over installed ones.
     folder = tmp_path / "broken"
     (folder / "headspace").mkdir(parents=True)
     (folder / "headspace" / "__init__.py").write_text("raise RuntimeError('on purpose')\n")

@@ -1,4 +1,4 @@
-"""Loaders and pools that are made anew: one loop and one row, in records, text, page and series."""
+"""Loaders and pools that are created repeatedly are one loop and one row in all views."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 import pytest
-from injected import run
+from headspace_run import run
 from running import Programs, Ran
 
 

@@ -1,15 +1,15 @@
-"""`headspace run`: every kind of loader is watched once, as the training loop iterates it, and gives
-the same batches as without."""
+"""`headspace run`: every kind of loader is measured once, as the training loop iterates it, and delivers
+the same batches as without headspace."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
 
 import pytest
-from injected import run
+from headspace_run import run
 from running import Programs, Ran
 
-#: By kind: the packages it needs, the loop's name, its type, and stages that are told.
+#: By kind: the needed packages, the name of the loop, the type of the loader, and recorded stages.
 KINDS: dict[str, tuple[tuple[str, ...], str, str, set[str]]] = {
     "spdl pipeline": (("spdl",), "Pipeline", "spdl.", {"decode"}),
     "spdl apart": (("spdl",), "SubprocessIterable", "spdl.", {"decode"}),

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from injected import run, without_verdict
+from headspace_run import run, without_verdict
 from running import Programs, of_kind
 
 pytest.importorskip("torch")
@@ -24,9 +24,9 @@ def test_evaluation_is_detected_by_the_mode_of_the_model_and_reported_separately
     assert (other["name"], other["role"]) == ("DataLoader (evaluation)", "evaluation")
     # Ten of ten batches within the epochs, and two behind them.
     assert (summary["steps"], other["steps"]) == (100, 120)
-    # An evaluation takes 200 ms or more: none is part of a step.
+    # An evaluation takes at least 200 ms, so none is part of a step.
     assert summary["step_p99_ms"] < 150
-    # The names of stages tell the loops apart for people, `loop_name` for programs.
+    # The names of stages distinguish the loops for people, `loop_name` for programs.
     loops = {stage["name"]: stage["loop_name"] for stage in summary["stages"]}
     assert loops["fetch"] == "DataLoader"
     assert loops["evaluation fetch"] == "DataLoader (evaluation)"
@@ -130,7 +130,7 @@ def test_workers_are_not_recorded_as_trainers(program: Programs, method: str) ->
 
     assert ran.exit_code == 0, ran.stderr
     assert (summary["steps"], summary["loop_role"]) == (100, "training")
-    # The only run; its stages were told by the workers.
+    # There is only one run. The workers reported its stages.
     told = {entry.get("worker") for tick in ran.kind("tick") for entry in tick.get("stages", [])}
     assert {"worker 0", "worker 1"} <= told
 

@@ -1,5 +1,5 @@
-"""`headspace run` on programs that iterate no loader it knows: steps of optimisers, a function that
-returns batches, and what is said where nothing was seen."""
+"""`headspace run` on programs without a known loader: optimiser steps, a function that returns batches,
+and the notice about an unknown loop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from injected import HEADSPACE, run
+from headspace_run import HEADSPACE, run
 from running import Programs, Ran
 
 NOT_SEEN = "headspace: no training loop was seen"
@@ -40,7 +40,7 @@ def test_the_steps_of_an_optimiser_are_the_steps_of_a_loop_without_a_loader(
     assert (summary["loop"], summary["loop_role"]) == ("optimizer steps", "training")
     assert 50 <= summary["steps"] <= 60
     assert summary["steady_step_mean_ms"] >= 1.0
-    # What it waited for was not seen: no number, and the way to one.
+    # The wait is unknown: there is no number, and the output names the option that measures it.
     assert summary["wait_ms"] is summary["headspace_upper_bound_pct"] is None
     assert ran.kind("run")[0]["loader"]["type"] == "torch.optim.sgd.SGD"
     assert "--batch-from train:get_batch" in ran.stderr
@@ -104,7 +104,7 @@ def test_only_the_process_that_the_user_started_prints_the_notice(
         "child = [sys.executable, *sys.argv[1:]]\n"
         "sys.exit(subprocess.run(child, cwd='elsewhere').returncode)\n"
     )
-    for args, told in ((["trains.py", "--epochs", 1], 0), (["steps.py", "--by-hand"], 1)):
+    for args, notices in ((["trains.py", "--epochs", 1], 0), (["steps.py", "--by-hand"], 1)):
         folder = tmp_path / args[0]
         folder.mkdir()
         env = {name: value for name, value in os.environ.items() if name[:9] != "HEADSPACE"}
@@ -120,7 +120,7 @@ def test_only_the_process_that_the_user_started_prints_the_notice(
             timeout=120,
             check=True,
         )
-        assert not_seen(done.stderr) == told, done.stderr
+        assert not_seen(done.stderr) == notices, done.stderr
         # What one process left for the other is gone.
         assert not list(folder.glob("headspace-run-*"))
 

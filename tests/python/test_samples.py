@@ -62,7 +62,7 @@ def dicts(sizes: list[int]) -> list[dict[str, torch.Tensor]]:
 
 def throughput(runs: Runs, batches: Any, **options: Any) -> tuple[Any, int | None]:
     for _ in headspace.wrap(batches, name="train", **options):
-        # Steps of some hundred nanoseconds have no steady state to tell a rate of.
+        # Steps of a few hundred nanoseconds have no steady state, and so no rate.
         time.sleep(0.001)
     headspace.stop()
     (epoch,) = runs.kind("epoch")

@@ -1,4 +1,4 @@
-"""`headspace serve` beside a real training run, looked at in a real browser."""
+"""`headspace serve` during a real training run, in a real browser."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Serve = Callable[..., str]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Starts the command on a free port; gives the page's address."""
+    """Starts the command on a free port and returns the address of the page."""
     started: list[subprocess.Popen[str]] = []
 
     def start(*args: object) -> str:
@@ -47,7 +47,7 @@ def serve() -> Iterator[Serve]:
 
     yield start
     for process in started:
-        # Ctrl-C ends it at once, whoever still listens.
+        # Ctrl-C ends it at once, even with open connections.
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=30)
         assert (process.returncode, err) == (0, "")
@@ -55,7 +55,7 @@ def serve() -> Iterator[Serve]:
 
 @pytest.fixture
 def training(program: Programs, tmp_path: Path) -> Iterator[Started]:
-    """A run that goes on until its end is asked for."""
+    """A run that continues until its end is requested."""
     stop = tmp_path / "stop"
     run = program.start("pipeline.py", stop, env={"HEADSPACE_INTERVAL": "0.2"})
     run.wait_for("training")
@@ -121,7 +121,7 @@ def test_the_page_shows_a_running_run_and_updates(
     browser.wait(lambda: "decode" in browser.text("#part-stages"), "the stages are told")
     browser.wait(lambda: "Queue depths" in browser.text("section.queues"), "queues are drawn")
     assert browser.errors() == []
-    assert browser.hosts() == {"127.0.0.1"}
+    assert browser.requested_hosts() == {"127.0.0.1"}
 
 
 def test_the_page_shows_the_numbers_of_the_records(
@@ -212,7 +212,7 @@ def test_a_page_that_is_refused_for_too_many_clients_retries_later(
     with ExitStack() as others:
 
         def open_page() -> bool:
-            """Whether there was a place for one more page; it keeps it."""
+            """Opens one more connection and keeps it. Returns whether it was accepted."""
             connection = HTTPConnection(str(at.hostname), at.port, timeout=30)
             connection.request("GET", "/events")
             others.callback(connection.close)

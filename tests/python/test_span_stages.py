@@ -157,7 +157,7 @@ def test_the_number_of_stages_from_span_names_is_bounded(runs: Runs) -> None:
                 pass
             yield number
 
-    # Other tests of this process have taken some of the room.
+    # Other tests of this process have used part of the limit.
     assert 0 < len(stages_of(runs, batches)) <= MOST_NAMES
     assert len(exported.get_finished_spans()) == MOST_NAMES + 50
 

@@ -1,8 +1,8 @@
 """The same script through SPDL's classes and ours: equal batches, equal errors, at equal moments.
 
-A script's trace holds what it received and what its source saw happen: each batch asked for, and
-the moment the source was let go. Where SPDL has a defect the traces differ, and a test of its own
-says what ours does instead.
+The trace of a script contains the received batches and the events of its source: each request for a batch,
+and the release of the source. If SPDL has a defect, the traces differ, and a separate test checks the
+behaviour of headspace.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from running import Runs, wait_until
 
 import headspace
 
-#: Batches that a script takes at most, where the iteration goes on for ever.
+#: Maximum number of batches that a script reads from an endless iteration.
 TAKE = 60
 
 Trace = list[tuple[str, object]]

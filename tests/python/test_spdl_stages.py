@@ -1,4 +1,4 @@
-"""`headspace.spdl`: SPDL's stages and queues are told as SPDL names them, and pipelines go on as before."""
+"""`headspace.spdl`: stages and queues are recorded under SPDL's names, and pipelines work as before."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from running import Programs, Record, Runs, of_kind
 from spdl.pipeline import PipelineBuilder, StageInfo, StatsQueue, TaskStatsHook, config
 from spdl.pipeline.defs import Aggregator
-from staged import Stage
+from stage_totals import Stage
 
 import headspace
 import headspace.spdl
@@ -58,7 +58,7 @@ def delivered(build: Build, *, work_s: float = 0.0, sink: int = 3, **how: Any) -
 
 
 def told(records: list[Record], worker: bool = False) -> dict[str, Stage]:
-    """The stages that the ticks tell of: this process's, or of all its workers together."""
+    """The stages in the ticks: those of this process, or of all its workers together."""
     found: dict[str, Stage] = {}
     for tick in of_kind(records, "tick"):
         for entry in tick.get("stages", []):
@@ -79,7 +79,7 @@ def run(runs: Runs, build: Build, **how: Any) -> tuple[list[Any], dict[str, Stag
 
 
 class Halves(Aggregator):  # type: ignore[misc]
-    """Gives out every second item, and the last one once more."""
+    """Yields every second item, and the last one again."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -227,7 +227,7 @@ def test_stage_names_contain_no_memory_addresses(name: str, cleaned: str) -> Non
 
 
 def queues(runs: Runs) -> dict[str, Record]:
-    """What the ticks tell of each queue; times added up."""
+    """The entries of each queue in the ticks, with times added up."""
     found: dict[str, Record] = {}
     for tick in runs.kind("tick"):
         for entry in tick.get("queues", []):
@@ -250,7 +250,7 @@ def test_queues_are_sampled_during_the_whole_run(runs: Runs, slow: str) -> None:
     run(runs, lambda b: b.pipe(read), work_s=0.02 if slow == "loop" else 0)
     took_ms = (time.monotonic() - begun) * 1e3
 
-    # Queues that other tests left behind are seen as well.
+    # The records also contain queues of other tests.
     found = {name: queue for name, queue in queues(runs).items() if name.endswith("_queue")}
     assert {name: (q["capacity"], bool(q["last"])) for name, q in found.items()} == {
         "src_queue": (2, False),
@@ -258,7 +258,7 @@ def test_queues_are_sampled_during_the_whole_run(runs: Runs, slow: str) -> None:
         "sink_queue": (3, True),
     }
     sink = found["sink_queue"]
-    # From the first stage's beginning to the last item's being taken: more than the waits.
+    # From the start of the first stage to the removal of the last item: longer than the waits.
     assert ITEMS * 20 * 0.8 < sink["sampled_ms"] <= took_ms
     assert (sink["empty_ms"] if slow == "loader" else sink["full_ms"]) > 0.5 * sink["sampled_ms"]
     assert found["src_queue"]["full_ms"] > 0.5 * found["src_queue"]["sampled_ms"]
@@ -319,7 +319,7 @@ def test_stages_in_other_processes_reach_the_trainer(
     assert "worker_lost" not in ran.notices()
 
 
-# SPDL goes on as before.
+# SPDL works as before.
 
 
 def test_a_headspace_queue_has_exactly_the_type_of_spdl() -> None:

@@ -32,7 +32,7 @@ def ran(
     name: str = SLOW.name,
     **how: Any,
 ) -> Ran:
-    """A run whose slow line is of this kind. Another line takes a tenth of its time."""
+    """A run whose slow line has this kind. Another line needs a tenth of its time."""
     other = "sleep" if slow != "sleep" else "lock"
     spec: dict[str, Any] = {
         "layout": layout,

@@ -23,8 +23,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from running import Runs
-from staged import stage as counted
-from staged import stages
+from stage_totals import stage as counted
+from stage_totals import stages
 
 import headspace
 
@@ -64,7 +64,7 @@ def test_items_and_bytes_are_those_that_the_user_reports(
         with decode as work:
             work.items(inputs=1, outputs=6, bytes=1000)
     for _ in range(10):
-        with decode as work:  # A filter that lets none through; told in parts.
+        with decode as work:  # A filter that removes all items, reported in parts.
             work.items(inputs=2)
             work.items(inputs=3, bytes=1)
             work.items(outputs=0)

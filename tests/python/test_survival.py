@@ -1,7 +1,7 @@
-"""Whatever happens to the trainer or around it: its exit code and output are its own, and the
-records so far are whole.
+"""Failures of the trainer and of the system: the exit code and the output are those of the program, and the
+records up to then are complete.
 
-The same program runs without headspace beside it wherever its own way of ending is at stake.
+Tests of the way in which a program ends compare it with the same program without headspace.
 """
 
 from __future__ import annotations
@@ -342,7 +342,7 @@ def test_fifty_forks_under_load_do_not_hang(program: Programs) -> None:
     [
         ("fork", ["no", "exit", "segfault", "kill", "error"]),
         ("forkserver", ["no", "exit", "segfault", "kill", "error"]),
-        ("spawn", ["segfault"]),  # Each worker imports torch anew.
+        ("spawn", ["segfault"]),  # Each worker imports torch again.
     ],
 )
 def test_the_death_of_a_worker_raises_the_error_of_torch(

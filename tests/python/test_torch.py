@@ -1,4 +1,4 @@
-"""What a torch loader's workers do, told with `wrap` alone."""
+"""Stages and queues of a torch loader's workers, recorded with `wrap` only."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Stream(data.IterableDataset):  # type: ignore[misc]
 
 
 class Uneven(Numbers):
-    """What worker 0 makes takes longer."""
+    """Worker 0 is slower."""
 
     def __getitem__(self, index: int) -> int:
         time.sleep(0.0 if data.get_worker_info().id else 0.06)
@@ -187,7 +187,7 @@ def test_an_iterable_dataset_that_ends_early_in_one_worker_is_counted_in_batches
 
     assert len(train(loader, epochs=2)) == 8
 
-    # A fetch that finds the end is none.
+    # A fetch that finds the end is not counted.
     assert calls(runs, "fetch") == {"worker 0": 6, "worker 1": 2}
     assert sum(calls(runs, "worker start").values()) == (2 if persistent else 4)
 
@@ -197,7 +197,7 @@ def test_persistent_workers_are_measured_in_every_epoch(runs: Runs) -> None:
         Numbers(80, 0.005), batch_size=4, num_workers=2, persistent_workers=True
     )
     watched = headspace.wrap(loader)
-    kinds, looks = set(), []
+    kinds, samples = set(), []
     for _ in range(3):
         kinds.add(type(watched._iterator) if watched._iterator else None)
         for _ in watched:
@@ -205,11 +205,11 @@ def test_persistent_workers_are_measured_in_every_epoch(runs: Runs) -> None:
         session = headspace._session.lifecycle.current
         assert session is not None
         session.flush()
-        looks.append(sum(entry["samples"] for entry in entries(runs, "queues", "prefetch")))
+        samples.append(sum(entry["samples"] for entry in entries(runs, "queues", "prefetch")))
     headspace.stop()
 
     assert calls(runs, "fetch").total() == 60
-    assert looks[0] < looks[1] < looks[2]
+    assert samples[0] < samples[1] < samples[2]
     assert kinds == {None, torch.utils.data.dataloader._MultiProcessingDataLoaderIter}
 
 
@@ -250,7 +250,7 @@ def test_a_batch_that_is_ready_before_its_turn_has_a_reorder_delay(runs: Runs, m
 
 
 def test_a_reorder_delay_lasts_until_all_earlier_batches_are_ready() -> None:
-    # Three workers that end when they are told: 2 before 1 before 0.
+    # Three workers that finish in the order 2, 1, 0.
     ends = BatchEndTimes(3, 6)
     notes = [ends.recorder(worker) for worker in range(3)]
     handed: list[tuple[Any, int]] = []
@@ -276,7 +276,7 @@ def test_a_reorder_delay_lasts_until_all_earlier_batches_are_ready() -> None:
         iterator._rcvd_idx = number + 1
         assert iterator._process_data(f"batch {number}", worker) == f"batch {number}"
 
-    # Of the fourth nobody knows the end, and the fifth came in time.
+    # The end of the fourth is unknown, and the fifth came in time.
     assert recorded == [3.0, 4.0]
     assert [worker for _, worker in handed] == [0, 1, 2, 0, 1]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from injected import under
+from headspace_run import under_headspace
 from running import Programs, Runs
 
 import headspace
@@ -35,7 +35,7 @@ class Late(data.DataLoader):  # type: ignore[misc]
 @pytest.mark.parametrize("mode", ["measure", "probe", "replay"])
 @pytest.mark.parametrize("how", ["wrap", "run"])
 def test_workers_do_not_accumulate(program: Programs, how: str, mode: str) -> None:
-    options: dict[str, Any] = under() if how == "run" else {}
+    options: dict[str, Any] = under_headspace() if how == "run" else {}
     arguments = ["--wrap", *TORCHS] if how == "wrap" else TORCHS
 
     ran = program(
@@ -58,7 +58,7 @@ def test_workers_of_other_libraries_do_not_accumulate(
 ) -> None:
     pytest.importorskip(library)
     pytest.importorskip("accelerate")
-    options: dict[str, Any] = under() if how == "run" else {}
+    options: dict[str, Any] = under_headspace() if how == "run" else {}
     arguments = ["--wrap", *kinds] if how == "wrap" else kinds
 
     ran = program("remade_loaders.py", *arguments, timeout=120.0, **options)

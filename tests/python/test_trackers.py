@@ -1,4 +1,4 @@
-"""What TensorBoard, Weights & Biases and MLflow are told, read back with their own libraries."""
+"""Values in TensorBoard, Weights & Biases and MLflow, read with their own libraries."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def check(run: Ran, curves: dict[str, Curve]) -> None:
         last = list(curves[f"headspace/{name}"].values())[-1]
         assert last == pytest.approx(summary[field], rel=1e-5), name
     assert "headspace/stage/decode/p95_ms" in curves
-    # What nobody measured is absent.
+    # Values that were not measured are absent.
     assert "headspace/run/floor_ms" not in curves
 
 
@@ -195,7 +195,7 @@ def test_a_custom_sink_is_called_during_training_and_closed_at_the_end(
 
 
 class Stuck(Sink):
-    """Hangs at the first number, until it is let go."""
+    """Hangs at the first number until it is released."""
 
     def __init__(self) -> None:
         self.called, self.let_go = threading.Event(), threading.Event()
@@ -230,7 +230,7 @@ def test_the_cost_of_a_tracker_is_part_of_the_reported_overhead(runs: Runs) -> N
 
 
 def counted(runs: Runs) -> float:
-    """CPU seconds that the agent says it used."""
+    """CPU seconds of the agent in the records."""
     text = (runs.folder / "rank0.jsonl").read_text()
     told = re.findall(r'"headspace\.agent\.cpu\.time":([\d.e+-]+)', text)
     return float(told[-1]) if told else 0.0

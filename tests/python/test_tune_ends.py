@@ -1,4 +1,4 @@
-"""How experiments of `headspace tune` end, whose they are, and what a resumed search goes on from."""
+"""The ends of experiments of `headspace tune`, their owners, and resumed searches."""
 
 from __future__ import annotations
 

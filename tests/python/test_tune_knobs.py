@@ -1,4 +1,4 @@
-"""What `headspace tune` is asked for: knobs, constraints, the command's places, the file."""
+"""The input of `headspace tune`: knobs, constraints, placeholders of the command, and the file."""
 
 from __future__ import annotations
 

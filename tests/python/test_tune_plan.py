@@ -46,7 +46,7 @@ def remedy(knob: str | None, to: object, ms: float, code: str = "", **more: Any)
 
 
 class Made:
-    """A search whose outcomes are told by a function."""
+    """A search whose outcomes come from a function."""
 
     def __init__(self, tell: Any, space: Space = SPACE, **limits: Any) -> None:
         self.planner = Planner(space, Limits(**limits))
@@ -181,13 +181,13 @@ def test_the_interval_of_several_runs_covers_their_differences():
     assert both.low < 10 < 14 < both.high
     assert both.span == (10, 14)
     assert pool([runs[0], runs[0]]).half < both.half / 10
-    told = gain(runs, [Cost(9, 8.9, 9.1), Cost(9.2, 9.1, 9.3)])
-    assert told is not None
-    assert not told.sure
+    found = gain(runs, [Cost(9, 8.9, 9.1), Cost(9.2, 9.1, 9.3)])
+    assert found is not None
+    assert not found.sure
 
 
 def test_two_runs_with_narrow_intervals_give_a_narrow_interval():
-    """58.7 ±37.3 was told of two runs of ±2."""
+    """A regression: two runs with ±2 once gave 58.7 ±37.3."""
     both = pool([Cost(55.8, 53.8, 57.8), Cost(61.6, 59.6, 63.6)])
     assert both.ms == pytest.approx(58.7)
     assert 2.9 < both.half < 5, "both lie in it"
@@ -211,13 +211,13 @@ def test_students_t_quantiles_match_published_tables():
 
 
 def test_a_gain_within_the_spread_between_starts_is_not_sure():
-    def told(ms: float) -> bool:
+    def is_sure(ms: float) -> bool:
         found = gain([Cost(100, 99.99, 100.01)], [Cost(ms, ms - 0.01, ms + 0.01)])
         assert found is not None
         return found.sure
 
-    assert not told(98.5)
-    assert told(90.0)
+    assert not is_sure(98.5)
+    assert is_sure(90.0)
 
 
 def test_a_new_best_that_more_experiments_find_is_confirmed_again():
@@ -332,7 +332,7 @@ def test_a_remedy_beyond_the_range_of_the_knob_has_no_prediction():
 
 
 def measured(knobs: Config, ms: float, **decode: Any) -> Trial:
-    """A run in which `decode` had 4 calls of 20 ms for a batch, one at a time unless told."""
+    """A run with 4 calls of `decode` per batch, 20 ms each, by default one at a time."""
     stage = {
         "name": "decode",
         "mean_ms": 20.0,
@@ -467,9 +467,9 @@ def searched() -> Made:
         if proposal.kind is Kind.SAMPLE and proposal.knobs["mtp"]:
             ms = 60.0
             return Outcome(State.STOPPED_EARLY, ms, (ms - 1, ms + 1), detail="slower")
-        told = simple(proposal)
-        sm = {"steady_sm_utilization_pct": min(100.0, 900 / (told.step_ms or 1))}
-        return Outcome(**{**vars(told), "summary": {**told.summary, **sm}})
+        found = simple(proposal)
+        sm = {"steady_sm_utilization_pct": min(100.0, 900 / (found.step_ms or 1))}
+        return Outcome(**{**vars(found), "summary": {**found.summary, **sm}})
 
     search = Made(tell, patience=8, seed=rng.randrange(100))
     search.run()

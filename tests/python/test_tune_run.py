@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import made_records
+import handmade_records
 import pytest
 from running import DEADLINE_S, PROGRAMS, remove_settings, wait_until
 
@@ -378,7 +378,7 @@ def test_only_experiments_of_a_dead_tuner_are_given_up(tmp_path):
     lost._me = store._me
     child.kill()
     child.wait()
-    # The probe waits for the baseline, so what is lost is made of a plan of its own.
+    # The probe waits for the baseline, so the lost experiment comes from a separate plan.
     taken = lost.claim(lambda *_: Proposal(Kind.SAMPLE, {**SPACE.baseline, "threads": 2}, ""))
     assert isinstance(taken, Experiment)
     assert [given.experiment for given in store.give_up_lost()] == [taken]
@@ -419,7 +419,7 @@ def test_without_optuna_tune_says_what_to_install(tmp_path):
 
 
 def tick(name: str, steps: int, ms: float, phase: str = "live") -> str:
-    return made_records.tick(made_records.loop(name, steps, ms, phase))
+    return handmade_records.tick(handmade_records.loop(name, steps, ms, phase))
 
 
 def test_a_growing_run_is_read_for_its_training_loop_only(tmp_path):
@@ -436,7 +436,7 @@ def test_a_growing_run_is_read_for_its_training_loop_only(tmp_path):
     live.read()
     assert live.moves == 550
     with file.open("a") as more:
-        more.write(made_records.line("summary", loop="train"))
+        more.write(handmade_records.line("summary", loop="train"))
         more.write("".join(tick("train", 10, 10.0 + k % 3) for k in range(12)))
         more.write(tick("train", 50, 1.0, "replay"))
     live.read()

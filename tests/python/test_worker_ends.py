@@ -1,4 +1,4 @@
-"""How the end of a worker process is told: not at all where its loader ended it, else in one line."""
+"""Notices about ended worker processes: none if the loader ended them, otherwise one line."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def test_killed_workers_are_reported_in_one_line(program: Programs) -> None:
     ran = program("ended_workers.py", "killed", "fork", timeout=120.0)
 
     assert ran.exit_code == 0, ran.stderr
-    told = [line for line in ran.stderr.splitlines() if "exited unexpectedly" in line]
-    assert len(told) == 1, ran.stderr
-    assert told[0].startswith(
+    lines = [line for line in ran.stderr.splitlines() if "exited unexpectedly" in line]
+    assert len(lines) == 1, ran.stderr
+    assert lines[0].startswith(
         "headspace: 6 worker processes exited unexpectedly (killed or crashed)"
     )
     assert ran.notices().count("worker_lost") == 1

@@ -20,7 +20,7 @@ MARKERS = Path(f"/dev/shm/headspace-{os.getuid()}")
 
 
 def calls(run: Runs, stage: str = "work") -> Counter[str | None]:
-    """Calls of a stage by worker, as the ticks tell them."""
+    """Calls of a stage by worker, from the ticks."""
     counted: Counter[str | None] = Counter()
     for tick in run.kind("tick"):
         for entry in tick.get("stages", []):
@@ -36,7 +36,7 @@ def left_behind(run: Ran) -> list[str]:
 
 
 def markers() -> list[str]:
-    """Those of all trainers; the last one to end takes the folder with it."""
+    """Files of all trainers. The last trainer to end removes the folder."""
     try:
         return os.listdir(MARKERS)
     except FileNotFoundError:

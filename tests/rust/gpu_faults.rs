@@ -31,7 +31,7 @@ fn a_driver_that_fails_to_start_gives_a_reason_and_a_remedy() {
         (999, "did not start", ""),
     ] {
         let faults = json!([{"function": "nvmlInit_v2", "code": code}]);
-        let machine = Machine::of(&failing(h100s(1), faults));
+        let machine = Machine::with_script(&failing(h100s(1), faults));
 
         for refused in [
             refusal(&machine.gpus.device),
@@ -46,7 +46,7 @@ fn a_driver_that_fails_to_start_gives_a_reason_and_a_remedy() {
 
 #[test]
 fn a_driver_without_a_gpu_gives_its_own_reason() {
-    let machine = Machine::of(&json!({"devices": []}));
+    let machine = Machine::with_script(&json!({"devices": []}));
 
     assert!(refusal(&machine.gpus.device).0.contains("no GPU"));
 }
@@ -71,7 +71,7 @@ fn an_old_driver_gives_the_readings_that_it_supports() {
 #[test]
 fn a_gpu_before_hopper_has_all_sources_except_gpm() {
     let device = h100(json!({"name": "NVIDIA L4", "gpm": null, "profiles": null}));
-    let machine = Machine::of(&json!({"devices": [device]}));
+    let machine = Machine::with_script(&json!({"devices": [device]}));
 
     let (reason, _) = refusal(&machine.gpus.gpm);
 
@@ -87,7 +87,7 @@ fn a_gpu_before_hopper_has_all_sources_except_gpm() {
 #[test]
 fn a_gpu_whose_first_gpm_sample_fails_has_no_gpm_source() {
     let faults = json!([{"function": "nvmlGpmSampleGet", "code": 3}]);
-    let machine = Machine::of(&failing(h100s(1), faults));
+    let machine = Machine::with_script(&failing(h100s(1), faults));
 
     assert!(refusal(&machine.gpus.gpm).0.contains("no GPM"));
     assert_eq!(machine.fake.samples_alive(), 0);
@@ -96,7 +96,7 @@ fn a_gpu_whose_first_gpm_sample_fails_has_no_gpm_source() {
 #[test]
 fn the_loss_of_the_only_gpu_disables_all_sources_with_a_reason() {
     let faults = json!([{"function": "*", "code": 15, "from_time": 5}]);
-    let mut machine = Machine::of(&failing(h100s(1), faults));
+    let mut machine = Machine::with_script(&failing(h100s(1), faults));
     assert!(machine.device().is_ok() && machine.gpm().is_ok() && machine.processes().is_ok());
     assert!(machine.gpus.presence.is_empty());
     machine.advance(6.0);
@@ -116,7 +116,7 @@ fn the_loss_of_the_only_gpu_disables_all_sources_with_a_reason() {
 #[test]
 fn the_loss_of_one_of_two_gpus_is_reported_and_the_other_is_still_read() {
     let faults = json!([{"function": "*", "device": 1, "code": 15, "from_time": 5}]);
-    let mut machine = Machine::of(&failing(h100s(2), faults));
+    let mut machine = Machine::with_script(&failing(h100s(2), faults));
     let mut presence = std::mem::take(&mut machine.gpus.presence);
     machine.device().unwrap();
     machine.gpm().unwrap();
@@ -144,7 +144,7 @@ fn the_loss_of_one_of_two_gpus_is_reported_and_the_other_is_still_read() {
 #[test]
 fn a_gpu_that_does_not_answer_at_the_start_is_not_counted() {
     let faults = json!([{"function": "*", "device": 0, "code": 15}]);
-    let machine = Machine::of(&failing(h100s(2), faults));
+    let machine = Machine::with_script(&failing(h100s(2), faults));
 
     assert_eq!(machine.gpus.records.len(), 1);
     assert_eq!(machine.gpus.records[0].ordinal, 0);
@@ -154,7 +154,7 @@ fn a_gpu_that_does_not_answer_at_the_start_is_not_counted() {
 fn a_temporary_fault_loses_one_value_once() {
     let faults =
         json!([{"function": "nvmlDeviceGetUtilizationRates", "code": 999, "until_time": 1}]);
-    let mut machine = Machine::of(&failing(h100s(1), faults));
+    let mut machine = Machine::with_script(&failing(h100s(1), faults));
     let general = "hw.gpu.utilization{hw.gpu.task=general}";
 
     let first = gpu_readings(&machine.device().unwrap(), 0);
@@ -168,7 +168,7 @@ fn a_temporary_fault_loses_one_value_once() {
 #[test]
 fn a_missing_permission_for_one_value_loses_only_that_value() {
     let faults = json!([{"function": "nvmlDeviceGetTotalEnergyConsumption", "code": 4}]);
-    let mut machine = Machine::of(&failing(h100s(1), faults));
+    let mut machine = Machine::with_script(&failing(h100s(1), faults));
 
     let readings = gpu_readings(&machine.device().unwrap(), 0);
 
@@ -178,7 +178,7 @@ fn a_missing_permission_for_one_value_loses_only_that_value() {
 #[test]
 fn a_counter_that_restarts_gives_no_reading() {
     let device = h100(json!({"pcie_rx": 1e9, "pcie_tx": 1e9, "pcie_wraps_at": 4_294_967_296_u64}));
-    let mut machine = Machine::of(&json!({"devices": [device]}));
+    let mut machine = Machine::with_script(&json!({"devices": [device]}));
     let mut rates = Vec::new();
     for _ in 0..60 {
         machine.advance(1.0);
@@ -197,7 +197,7 @@ fn a_counter_that_restarts_gives_no_reading() {
 #[test]
 fn gpm_that_stops_answering_is_disabled_and_the_other_sources_continue() {
     let faults = json!([{"function": "nvmlGpmSampleGet", "code": 3, "from_time": 5}]);
-    let mut machine = Machine::of(&failing(h100s(1), faults));
+    let mut machine = Machine::with_script(&failing(h100s(1), faults));
     machine.gpm().unwrap();
     machine.advance(20.0);
 
@@ -211,7 +211,7 @@ fn gpm_that_stops_answering_is_disabled_and_the_other_sources_continue() {
 #[test]
 fn a_forbidden_process_list_disables_only_that_source() {
     let faults = json!([{"function": "nvmlDeviceGetComputeRunningProcesses_v3", "code": 4}]);
-    let machine = Machine::of(&failing(h100s(1), faults));
+    let machine = Machine::with_script(&failing(h100s(1), faults));
 
     assert!(refusal(&machine.gpus.processes).1.contains("--pid=host"));
     assert!(machine.gpus.device.is_ok() && machine.gpus.gpm.is_ok());
@@ -239,7 +239,7 @@ fn in_a_child(work: impl FnOnce() -> bool) -> bool {
 
 #[test]
 fn a_forked_child_makes_no_call_to_the_driver() {
-    let mut machine = Machine::of(&h100s(2));
+    let mut machine = Machine::with_script(&h100s(2));
     machine.gpm().unwrap();
     let alive = machine.fake.samples_alive();
     assert!(alive > 0);

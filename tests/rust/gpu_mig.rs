@@ -22,7 +22,7 @@ fn cut() -> Value {
 
 #[test]
 fn without_visible_devices_the_process_has_only_the_first_slice() {
-    let machine = Machine::of(&json!({"devices": [h100(json!({})), cut()]}));
+    let machine = Machine::with_script(&json!({"devices": [h100(json!({})), cut()]}));
 
     let [record] = &machine.gpus.records[..] else {
         panic!("{:?}", machine.gpus.records)

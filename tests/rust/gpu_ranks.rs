@@ -124,7 +124,7 @@ fn a_device_known_from_torch_stops_the_process_queries_of_other_gpus() {
 
 #[test]
 fn a_single_rank_reads_all_gpus_and_is_bound_to_none() {
-    let mut machine = Machine::of(&h100s(GPUS as usize));
+    let mut machine = Machine::with_script(&h100s(GPUS as usize));
 
     for read in read(&mut machine) {
         assert_eq!(read, (0..GPUS).collect());

@@ -37,7 +37,7 @@ fn busy() -> Machine {
         "pcie_rx": 2_123_456_789_u64, "pcie_tx": 123_456_789, "gpm": engines,
         "processes": [{"pid": "self", "memory": 61_134_567_168_u64, "sm": 87}],
     }));
-    Machine::of(&json!({"devices": vec![device; GPUS as usize]}))
+    Machine::with_script(&json!({"devices": vec![device; GPUS as usize]}))
 }
 
 #[test]

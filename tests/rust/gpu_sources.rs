@@ -13,7 +13,7 @@ const ENGINE: &str = "headspace.gpu.engine.utilization";
 
 #[test]
 fn a_healthy_gpu_is_described() {
-    let machine = Machine::of(&h100s(1));
+    let machine = Machine::with_script(&h100s(1));
 
     let record = &machine.gpus.records[0];
 
@@ -30,7 +30,7 @@ fn a_healthy_gpu_is_described() {
 
 #[test]
 fn every_value_of_the_driver_becomes_a_reading_in_its_unit() {
-    let mut machine = Machine::of(&h100s(1));
+    let mut machine = Machine::with_script(&h100s(1));
     machine.advance(2.0);
 
     let readings = gpu_readings(&machine.device().unwrap(), 0);
@@ -66,7 +66,7 @@ fn every_value_of_the_driver_becomes_a_reading_in_its_unit() {
 #[test]
 fn an_unsupported_value_is_absent_and_not_read_again() {
     let device = h100(json!({"power": null, "clock_video": null, "pcie_tx": null}));
-    let mut machine = Machine::of(&json!({"devices": [device]}));
+    let mut machine = Machine::with_script(&json!({"devices": [device]}));
 
     let first = gpu_readings(&machine.device().unwrap(), 0);
     for _ in 0..30 {
@@ -86,7 +86,7 @@ fn an_unsupported_value_is_absent_and_not_read_again() {
 #[test]
 fn slow_values_are_read_rarely_and_none_more_often_than_the_driver_refreshes_it() {
     let device = h100(json!({"sampling_period_us": 4_000_000, "gpm": null}));
-    let mut machine = Machine::of(&json!({"devices": [device]}));
+    let mut machine = Machine::with_script(&json!({"devices": [device]}));
     machine.device().unwrap();
     for _ in 0..120 {
         machine.advance(1.0);
@@ -115,7 +115,7 @@ fn slow_values_are_read_rarely_and_none_more_often_than_the_driver_refreshes_it(
 
 #[test]
 fn every_source_has_its_own_thread() {
-    let machine = Machine::of(&h100s(1));
+    let machine = Machine::with_script(&h100s(1));
 
     let gpus = &machine.gpus;
     for pace in [
@@ -134,7 +134,7 @@ fn engine_and_sm_utilisation_are_means_between_two_ticks() {
         "nvdec_0": [[0, 80], [1, 40]],
         "nvdec_1": 12.345_67,
     }}));
-    let mut machine = Machine::of(&json!({"devices": [device]}));
+    let mut machine = Machine::with_script(&json!({"devices": [device]}));
 
     machine.gpm().unwrap();
     machine.advance(1.0);
@@ -161,7 +161,7 @@ fn engine_and_sm_utilisation_are_means_between_two_ticks() {
 
 #[test]
 fn samples_too_close_together_are_not_compared() {
-    let mut machine = Machine::of(&h100s(1));
+    let mut machine = Machine::with_script(&h100s(1));
     machine.advance(0.05);
 
     let early = machine.gpm().unwrap();
@@ -174,7 +174,7 @@ fn samples_too_close_together_are_not_compared() {
 
 #[test]
 fn every_gpm_sample_is_freed() {
-    let mut machine = Machine::of(&h100s(2));
+    let mut machine = Machine::with_script(&h100s(2));
     for _ in 0..40 {
         machine.advance(1.0);
         machine.gpm().unwrap();
@@ -193,7 +193,7 @@ fn every_gpm_sample_is_freed() {
 #[test]
 fn a_metric_that_is_nan_gives_no_reading() {
     let device = h100(json!({"gpm": {"sm_util": "nan"}}));
-    let mut machine = Machine::of(&json!({"devices": [device]}));
+    let mut machine = Machine::with_script(&json!({"devices": [device]}));
     machine.advance(1.0);
 
     assert!(
@@ -212,7 +212,7 @@ fn memory_and_time_are_split_by_owner() {
         {"pid": 4_000_000_001_u32, "memory": 4e9, "sm": 25},
         {"pid": 4_000_000_002_u32, "memory": 1e9, "kind": "graphics"},
     ]}));
-    let mut machine = Machine::of(&json!({"devices": [device]}));
+    let mut machine = Machine::with_script(&json!({"devices": [device]}));
     machine.advance(1.0);
 
     let readings = gpu_readings(&machine.processes().unwrap(), 0);
@@ -232,7 +232,7 @@ fn memory_and_time_are_split_by_owner() {
 #[test]
 fn in_a_container_without_a_known_pid_no_owner_is_reported() {
     let device = h100(json!({"processes": [{"pid": 4_000_000_001_u32, "memory": 4e9, "sm": 25}]}));
-    let mut machine = Machine::of(&json!({"devices": [device]}));
+    let mut machine = Machine::with_script(&json!({"devices": [device]}));
     machine.advance(1.0);
 
     assert_eq!(machine.processes().unwrap(), []);
@@ -244,7 +244,7 @@ fn once_own_pids_are_known_all_processes_may_belong_to_others() {
         {"pid": "self", "memory": 1e9, "until": 2},
         {"pid": 4_000_000_001_u32, "memory": 4e9},
     ]}));
-    let mut machine = Machine::of(&json!({"devices": [device]}));
+    let mut machine = Machine::with_script(&json!({"devices": [device]}));
     machine.processes().unwrap();
     machine.advance(11.0);
 
@@ -261,7 +261,7 @@ fn a_child_process_counts_as_own() {
         .spawn()
         .unwrap();
     let device = h100(json!({"processes": [{"pid": child.id(), "memory": 2e9}]}));
-    let mut machine = Machine::of(&json!({"devices": [device]}));
+    let mut machine = Machine::with_script(&json!({"devices": [device]}));
 
     let readings = gpu_readings(&machine.processes().unwrap(), 0);
 
@@ -308,7 +308,7 @@ fn an_empty_list_of_devices_disables_the_sources() {
 #[test]
 fn the_number_of_decoders_names_its_source() {
     let from = |changes| {
-        let machine = Machine::of(&json!({"devices": [h100(changes)]}));
+        let machine = Machine::with_script(&json!({"devices": [h100(changes)]}));
         let record = &machine.gpus.records[0];
         (record.nvdec_engines, record.nvdec_engines_from.clone())
     };
@@ -332,7 +332,7 @@ fn the_engines_of_an_unknown_gpu_model_are_counted_with_gpm() {
         "profiles": null, "name": "NVIDIA X1", "gpm": {"nvdec_5": null, "nvdec_6": null},
     }));
 
-    let machine = Machine::of(&json!({"clock": "real", "devices": [device]}));
+    let machine = Machine::with_script(&json!({"clock": "real", "devices": [device]}));
 
     let record = &machine.gpus.records[0];
     assert_eq!(record.nvdec_engines, Some(5));

@@ -34,7 +34,7 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// Opens every device of the script.
-    pub(crate) fn gpu_readings(script: &Value) -> Self {
+    pub(crate) fn with_script(script: &Value) -> Self {
         Self::with(FakeNvml::start(script), None)
     }
 
