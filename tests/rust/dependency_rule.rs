@@ -148,7 +148,7 @@ const COLLECTOR_MODULES: &[(&str, &[&str])] = &[
     ("catalog", &["process", "host", "tree", "io", "perf", "gpu"]),
 ];
 
-/// Bytes are made without knowing where they go; whoever carries or finds them may ask for them.
+/// Encoders do not know the destination of their bytes. Transports and the catalogue may call encoders.
 const EXPORTER_MODULES: &[(&str, &[&str])] = &[
     ("encode", &[]),
     ("run_folder", &["encode"]),

@@ -225,7 +225,7 @@ fn in_a_child(work: impl FnOnce() -> bool) -> bool {
     match unsafe { libc::fork() } {
         0 => {
             let code = i32::from(!work());
-            // SAFETY: ends the child at once, whatever it holds.
+            // SAFETY: `_exit` ends the child at once and runs no code of this process.
             unsafe { libc::_exit(code) }
         }
         child => {

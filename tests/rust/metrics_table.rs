@@ -1,6 +1,6 @@
 //! `docs/metrics.md` says what `agent::model::metric` declares.
 //!
-//! To write it anew: `HEADSPACE_BLESS=1 cargo test -p headspace-tests --test metrics_table`.
+//! To write it again: `HEADSPACE_BLESS=1 cargo test -p headspace-tests --test metrics_table`.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 

@@ -77,7 +77,7 @@ impl Series {
         self.0[next.saturating_sub(1)].value
     }
 
-    /// The integral from `from` to `until`. Where there is no answer it adds nothing.
+    /// The integral from `from` to `until`. Times without a value add nothing.
     pub(crate) fn integral(&self, from: f64, until: f64) -> f64 {
         self.pieces(from, until)
             .map(|(seconds, value)| seconds * value.unwrap_or(0.0))

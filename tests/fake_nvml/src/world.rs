@@ -188,7 +188,7 @@ impl Target {
     }
 }
 
-/// The world, whatever happened to the thread that held it before.
+/// Locks the world, even if a thread that held the lock panicked.
 pub(crate) fn world() -> MutexGuard<'static, World> {
     WORLD.lock().unwrap_or_else(PoisonError::into_inner)
 }

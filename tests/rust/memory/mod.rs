@@ -164,19 +164,19 @@ impl Frame {
     }
 
     /// Noise that is small compared with the size of the change.
-    fn small_noise(&self, rng: &mut Rng) -> Vec<f64> {
+    fn quiet(&self, rng: &mut Rng) -> Vec<f64> {
         let deviation = scaled(rng, 0.002, 0.1) * self.size;
         noise(rng, self.count, deviation)
     }
 
     fn leak(&self, pattern: Pattern, rng: &mut Rng) -> Vec<f64> {
         match pattern {
-            Pattern::Leak => add(self.small_noise(rng), &|at| self.size * self.share(at)),
+            Pattern::Leak => add(self.quiet(rng), &|at| self.size * self.share(at)),
             Pattern::LeakUnderSawtooth => {
                 let height = between(rng, 0.05, 0.4) * self.size;
                 let uneven = if coin(rng) { 0.3 } else { 0.0 };
                 let saw = sawtooth(rng, self.count, self.period, uneven);
-                add(self.small_noise(rng), &|at| {
+                add(self.quiet(rng), &|at| {
                     self.size * self.share(at) + height * saw[at]
                 })
             }
@@ -218,19 +218,19 @@ impl Frame {
                     _ => ((self.period / 1.5).max(2.0), 0.5),
                 };
                 let saw = sawtooth(rng, self.count, period, uneven);
-                add(self.small_noise(rng), &|at| self.size * saw[at])
+                add(self.quiet(rng), &|at| self.size * saw[at])
             }
             Pattern::Wave => {
                 let phase = rng.unit();
                 let wave = |at: usize| (TAU * (at as f64 / self.period + phase)).sin();
                 let square = coin(rng);
-                add(self.small_noise(rng), &|at| {
+                add(self.quiet(rng), &|at| {
                     self.size * if square { wave(at).signum() } else { wave(at) } / 2.0
                 })
             }
             Pattern::Plateau => {
                 let end = between(rng, 0.05, 0.66);
-                add(self.small_noise(rng), &|at| {
+                add(self.quiet(rng), &|at| {
                     self.size * self.share(at).min(end) / end
                 })
             }
@@ -240,7 +240,7 @@ impl Frame {
                 } else {
                     between(rng, 0.5, 1.5)
                 };
-                add(self.small_noise(rng), &|at| {
+                add(self.quiet(rng), &|at| {
                     self.size * (1.0 - (-self.share(at) / time).exp())
                 })
             }
@@ -248,14 +248,12 @@ impl Frame {
                 let steps: Vec<_> = (0..=rng.below(2))
                     .map(|_| (rng.unit(), between(rng, 0.3, 1.0)))
                     .collect();
-                add(self.small_noise(rng), &|at| {
+                add(self.quiet(rng), &|at| {
                     let passed = steps.iter().filter(|step| step.0 <= self.share(at));
                     self.size * passed.map(|step| step.1).sum::<f64>()
                 })
             }
-            Pattern::Fall => add(self.small_noise(rng), &|at| {
-                -0.5 * self.size * self.share(at)
-            }),
+            Pattern::Fall => add(self.quiet(rng), &|at| -0.5 * self.size * self.share(at)),
             Pattern::Walk => {
                 let mut level = 0.0;
                 (0..self.count)

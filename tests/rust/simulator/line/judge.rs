@@ -300,7 +300,7 @@ fn longest(line: &Line) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// The pipeline after a remedy; `None` where it is none that a pipeline shows.
+/// The pipeline after a remedy; `None` if the simulation does not model the remedy.
 pub(crate) fn apply(line: &Line, remedy: &Remedy) -> Option<Line> {
     let mut line = line.clone();
     let to = remedy

@@ -22,7 +22,7 @@ use super::service::Service;
 /// What a part of a call needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// Time that nobody else is held up by: the network, a sleep, a device with room.
+    /// Time that delays no other call: the network, a sleep, a device with free capacity.
     Wait,
     /// A core.
     Cpu,
