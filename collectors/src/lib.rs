@@ -46,6 +46,7 @@ pub mod process;
     feature = "io",
     feature = "perf",
     feature = "gpu",
+    feature = "stacks",
     feature = "workers"
 ))]
 // Each source uses its part of it.

@@ -4,6 +4,7 @@
 //! and its descendants, which Linux allows without privileges. A thread that changes its stack during the
 //! reading may give a mixed stack; its innermost frame is still one that the thread was in.
 
+mod core_waits;
 mod waits;
 
 use std::collections::HashMap;
@@ -15,6 +16,7 @@ use headspace_agent::port::{CollectError, StackReader};
 use py_spy::config::{Config, LockingStrategy};
 use py_spy::{PythonSpy, StackTrace};
 
+use self::core_waits::CoreWaits;
 use self::waits::InterpreterMemory;
 
 /// Attempts to attach to a process: a worker needs some time until its interpreter runs.
@@ -23,9 +25,13 @@ const ATTEMPTS: u32 = 12;
 /// Maximum depth of a stack that is kept.
 const MAX_DEPTH: usize = 64;
 
+/// Maximum number of names of files and functions that are kept between readings.
+const MAX_NAMES: usize = 16_384;
+
 struct Attached {
     spy: PythonSpy,
     memory: InterpreterMemory,
+    core_waits: CoreWaits,
 }
 
 /// Reads the stacks of Python processes.
@@ -67,7 +73,11 @@ impl PythonStacks {
             match PythonSpy::new(number, &self.config) {
                 Ok(spy) => {
                     let memory = InterpreterMemory::of(pid);
-                    *process = Process::Attached(Box::new(Attached { spy, memory }));
+                    *process = Process::Attached(Box::new(Attached {
+                        spy,
+                        memory,
+                        core_waits: CoreWaits::default(),
+                    }));
                 }
                 Err(error) if *attempts >= ATTEMPTS => {
                     return Err(CollectError::unsupported(join(
@@ -83,17 +93,14 @@ impl PythonStacks {
         }
     }
 
-    fn thread(&mut self, trace: &StackTrace, tid: u32, activity: Activity) -> Option<ThreadStack> {
-        let frames: Vec<Frame> = (trace.frames.iter())
-            .take(MAX_DEPTH)
-            .map(|frame| self.frame(frame))
-            .collect();
-        (!frames.is_empty()).then_some(ThreadStack {
-            tid,
-            activity,
-            holds_gil: trace.owns_gil,
-            frames,
-        })
+    fn frames(&mut self, trace: &StackTrace) -> Vec<Frame> {
+        // Programs that generate code can have any number of files and functions.
+        if self.files.len() + self.functions.len() > MAX_NAMES {
+            self.files.clear();
+            self.functions.clear();
+        }
+        let frames = trace.frames.iter().take(MAX_DEPTH);
+        frames.map(|frame| self.frame(frame)).collect()
     }
 
     fn frame(&mut self, frame: &py_spy::Frame) -> Frame {
@@ -140,10 +147,22 @@ impl StackReader for PythonStacks {
                     .unwrap_or(Activity::Native),
                 (false, None) => return None,
             };
-            Some((trace, tid, activity))
+            let core_wait = attached.core_waits.share(pid, tid);
+            Some((trace, tid, activity, core_wait))
         });
-        for (trace, tid, activity) in wanted.collect::<Vec<_>>() {
-            out.extend(self.thread(trace, tid, activity));
+        let wanted: Vec<_> = wanted.collect();
+        (attached.core_waits).keep(|tid| wanted.iter().any(|(_, alive, ..)| *alive == tid));
+        for (trace, tid, activity, core_wait) in wanted {
+            let frames = self.frames(trace);
+            if !frames.is_empty() {
+                out.push(ThreadStack {
+                    tid,
+                    activity,
+                    core_wait,
+                    holds_gil: trace.owns_gil,
+                    frames,
+                });
+            }
         }
         Ok(())
     }

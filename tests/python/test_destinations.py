@@ -31,7 +31,7 @@ def used_port() -> Iterator[int]:
 def test_an_invalid_destination_raises_a_type_error_that_lists_the_valid_ones(
     runs: Runs, wrong: Any
 ) -> None:
-    with pytest.raises(TypeError, match=r"`to` is no destination: .*a path.*`Prometheus`"):
+    with pytest.raises(TypeError, match=r"`to` is not a destination: .*a path.*`Prometheus`"):
         headspace.start(to=wrong)
     assert not runs.folders
 
@@ -63,7 +63,7 @@ def test_a_destination_of_both_the_environment_and_the_script_is_reported_once(
     monkeypatch.setenv("HEADSPACE_EXPORT", "prometheus:9999, :9464")
     headspace.start(to=headspace.Prometheus(port=0)).stop()
     err = capfd.readouterr().err
-    assert err.count("`prometheus:9999` is left out: the script asks for `prometheus` itself") == 1
+    assert err.count("`prometheus:9999` is ignored, because the script itself uses") == 1
     assert err.count("`:9464` names no destination") == 1
     assert aloud.notices().count("setting_refused") == 2
 

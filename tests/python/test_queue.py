@@ -267,7 +267,7 @@ def test_callables_give_depth_and_capacity_of_other_objects(
     entry = first_entry(session, name)
 
     assert (round(entry["depth"], 2), entry["capacity"], entry["last"]) == (3, 8, True)
-    with pytest.raises(TypeError, match=r"the depth of a `object` is not known: .* depth="):
+    with pytest.raises(TypeError, match=r"cannot read the depth of a `object`: .* depth="):
         headspace.queue(name, object())
     # Callables are read until the end. A newer queue with the same name replaces them and is freed at once.
     headspace.queue(name, queue.Queue(1))

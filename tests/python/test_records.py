@@ -278,7 +278,7 @@ def test_a_loader_of_an_earlier_run_with_the_same_name_affects_no_later_run(tmp_
 
 def test_a_second_session_is_refused_while_one_is_active(runs: Runs) -> None:
     with headspace.start() as session:
-        with pytest.raises(RuntimeError, match="goes on already"):
+        with pytest.raises(RuntimeError, match="already running"):
             headspace.start()
         assert Path(session.folder) == runs.folder
     with headspace.start() as session:

@@ -437,7 +437,7 @@ def test_without_spdl_the_error_names_the_missing_package() -> None:
 
     assert done.returncode != 0
     last = done.stderr.strip().splitlines()[-1]
-    assert last.startswith("ModuleNotFoundError: `headspace.spdl` is for pipelines of SPDL")
+    assert last.startswith("ModuleNotFoundError: `headspace.spdl` needs the package `spdl`")
     assert "pip install spdl" in last
 
 

@@ -445,8 +445,8 @@ def test_decorated_methods_of_every_kind_are_bound_correctly(
 
 
 @pytest.mark.parametrize("wrong", [int, 5])
-def test_a_stage_around_an_object_that_is_not_callable_is_refused_at_once(wrong: Any) -> None:
-    with pytest.raises(TypeError, match="a stage is around a function"):
+def test_decorating_anything_except_a_function_is_refused_at_once(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="a stage decorates functions"):
         headspace.stage("refused")(wrong)
 
 

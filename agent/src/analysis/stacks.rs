@@ -41,6 +41,7 @@ mod tests {
                         frame("data.py", 99, "load"),
                     ],
                     activity: *activity,
+                    core_wait: 0.0,
                     holds_gil: *activity == Activity::Python,
                 }],
             });

@@ -23,8 +23,8 @@ const LEAST_SETTLE: u32 = 16;
 /// Fewest steps of a whole probe: two live windows, a short replay and the long one, and some
 /// time to settle.
 const LEAST_TOTAL: u32 = 200;
-/// Steps that an adaptive probe usually takes, from and to: `analysis/floor.rs` has the mean, 1016, of
-/// simulated pipelines.
+/// Steps that an adaptive probe usually takes, from and to. The mean over simulated pipelines is 1015 steps
+/// (`analysis/floor.rs`).
 const USUAL: (u64, u64) = (600, 1200);
 /// Maximum number of batches cached for replay.
 pub const MOST_CACHES: u32 = LEAST_LIVE - 2;

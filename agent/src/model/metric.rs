@@ -1,8 +1,8 @@
 //! Declares every metric once: name, unit, kind, help.
 //!
-//! Other forms are generated from these declarations, so they always agree: the JSON name, the OpenTelemetry
-//! name and unit, the Prometheus name and help, the table in `docs/metrics.md`, and the dashboards.
-//! A name comes from OpenTelemetry's semantic conventions if they define one. Otherwise it begins
+//! All other forms of a metric are generated from these declarations, so all forms agree: the JSON name, the
+//! OpenTelemetry name and unit, the Prometheus name and help, the table in `docs/metrics.md`, and the
+//! dashboards. A name comes from OpenTelemetry's semantic conventions if they define one. Otherwise it begins
 //! with `headspace.`. Units are UCUM.
 
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ pub enum MetricKind {
     Gauge,
     /// A level at one moment that adds up over processes (bytes, threads).
     UpDownCounter,
-    /// The highest value since the previous reading. Several values merge into the highest.
+    /// The highest value since the previous reading. The highest of several values replaces them.
     Maximum,
     /// A distribution of durations since the run began.
     Histogram,
@@ -50,7 +50,7 @@ impl MetricKind {
     }
 }
 
-/// The moment from which a total counts: where its zero lies.
+/// The moment from which a total counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Since {
     /// The beginning of the run, for totals that headspace itself counts.
@@ -64,8 +64,8 @@ pub enum Since {
     Before,
 }
 
-/// The declaration of one metric. Declared only in this module; refer to it by its constant. Its name
-/// identifies it, so metrics are in the order of their names.
+/// The declaration of one metric. Metrics are declared only in this module; other code refers to their
+/// constants. A metric is identified by its name, and metrics are ordered by their names.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Metric {
     /// Dotted lower-case name, as OpenTelemetry writes it.
@@ -74,18 +74,19 @@ pub struct Metric {
     pub unit: &'static str,
     /// How values combine over time.
     pub kind: MetricKind,
-    /// What it is measured on: kinds of [`Scope`](super::Scope), at least one.
+    /// Kinds of [`Scope`](super::Scope) on which the metric is measured, at least one.
     pub scopes: &'static [&'static str],
-    /// Names of the attributes that distinguish its values in one scope. Empty if it has one value.
+    /// Names of the attributes that distinguish the metric's values in one scope. Empty if there is only one
+    /// value.
     pub attributes: &'static [&'static str],
-    /// The moment from which it counts, if it is a total.
+    /// The moment from which the metric counts, if it is a total.
     pub since: Since,
-    /// Definition for people, mostly one sentence, without a final stop.
+    /// Definition for the user, mostly one sentence, without a final full stop.
     pub help: &'static str,
 }
 
 impl Metric {
-    /// The metric of that name.
+    /// The metric with this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         static BY_NAME: LazyLock<HashMap<&str, &Metric>> =
             LazyLock::new(|| ALL.iter().map(|metric| (metric.name, *metric)).collect());
@@ -301,7 +302,7 @@ metrics! {
     RUN_HEADSPACE = Gauge "headspace.run.headspace" ["1"] on "run" by "estimate" =>
         "Headspace: share of the step time that free data would save, measured by the probe, by `estimate` (value; low and high: the 95 % confidence interval)";
     RUN_HEADSPACE_BOUND = Gauge "headspace.run.headspace.upper_bound" ["1"] on "run" =>
-        "Share of the step time that is spent waiting for data. Shorter waits alone save at most this share. The headspace may be larger, because free data also ends the contention with the loader";
+        "Upper bound on what less waiting saves: share of the step time that is spent waiting for data. It is not an upper bound on the headspace, because free data also ends the contention with the loader";
     RUN_STEADY_STEP_TIME = Gauge "headspace.run.steady_step.time" ["s"] on "run" =>
         "Mean step time of the training loop in steady state";
     RUN_THROUGHPUT = Gauge "headspace.run.throughput" ["{sample}/s"] on "run" =>

@@ -10,9 +10,9 @@ pub enum Mode {
     /// Only measure.
     #[default]
     Measure,
-    /// Alternate windows of live and cached batches, then go on live.
+    /// Alternate windows of live and cached batches, then continue with live batches.
     Probe,
-    /// Live batches first, then cached ones.
+    /// Live batches first, then cached batches.
     Replay,
 }
 

@@ -82,9 +82,9 @@ pub enum RecordBody {
     Probe(ProbeRecord),
     /// A notice shown to the user.
     Notice(NoticeRecord),
-    /// The sampled stacks until now. The last such record replaces all earlier ones.
+    /// The sampled stacks of the run so far. The last record of this kind replaces all earlier ones.
     Stacks(Box<StacksRecord>),
-    /// The run until now, or the whole run. The last summary replaces all earlier ones.
+    /// The run so far, or the whole run. The last summary replaces all earlier ones.
     Summary(Box<SummaryRecord>),
 }
 
@@ -101,13 +101,13 @@ pub struct EpochRecord {
     /// start-up. Absent if there was no batch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttfb_s: Option<f64>,
-    /// Seconds from the last batch of the previous epoch to the first batch of this one. Absent in
+    /// Seconds from the last batch of the previous epoch to the first batch of this epoch. Absent in
     /// the first epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boundary_s: Option<f64>,
     /// Number of batches received, including replayed batches.
     pub steps: u64,
-    /// Number of these batches that came from the cache.
+    /// Number of received batches that came from the cache. They are included in `steps`.
     pub replayed: u64,
     /// Number of samples received. Absent if the batch size is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -13,7 +13,7 @@ pub struct Frame {
     pub line: u32,
     /// Name of the function.
     pub function: Arc<str>,
-    /// Whether it is the user's code, and not the standard library or an installed package.
+    /// Whether the line is the user's code, not the standard library or an installed package.
     pub is_own: bool,
 }
 
@@ -28,11 +28,23 @@ pub enum Activity {
     Wait(WaitFor),
 }
 
+impl Activity {
+    /// Whether less work would make it shorter: the thread runs, or waits for its turn to run.
+    pub fn is_work(self) -> bool {
+        matches!(
+            self,
+            Self::Python | Self::Native | Self::Wait(WaitFor::Core | WaitFor::InterpreterLock)
+        )
+    }
+}
+
 /// What a thread waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum WaitFor {
+    /// A core: the thread could run, but no core was free.
+    Core,
     /// Python's interpreter lock.
     InterpreterLock,
     /// Another lock, or a condition.
@@ -56,7 +68,10 @@ pub struct ThreadStack {
     pub tid: u32,
     /// What the thread did.
     pub activity: Activity,
-    /// Whether it held the interpreter lock.
+    /// The share of its runnable time since the previous reading in which it waited for a core, in `[0, 1]`.
+    /// A thread that runs and one that waits for a core look alike at one moment.
+    pub core_wait: f64,
+    /// Whether the thread held the interpreter lock.
     pub holds_gil: bool,
     /// The calls, the innermost first. Not empty.
     pub frames: Vec<Frame>,
@@ -65,11 +80,11 @@ pub struct ThreadStack {
 /// The part of the program that a thread worked for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Place {
-    /// A call of the stage of this name.
+    /// A call of the stage with this name.
     Stage(String),
-    /// The compute of the loop of this name.
+    /// The compute of the loop with this name.
     Loop(String),
-    /// Neither.
+    /// Neither in a stage nor in the compute of a loop.
     Elsewhere,
 }
 
@@ -82,17 +97,19 @@ pub struct StackSample {
     pub frames: Vec<Frame>,
     /// What the thread did.
     pub activity: Activity,
-    /// Whether it held the interpreter lock of the training process.
+    /// The share of its runnable time in which it waited for a core, in `[0, 1]`.
+    pub core_wait: f64,
+    /// Whether the thread held the interpreter lock of the training process.
     pub holds_gil: bool,
 }
 
-/// The samples of one process at one moment, and the time that they stand for.
+/// The samples of one process at one moment, and the time that these samples represent.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct StackReading {
     /// Seconds since the previous reading of the same process.
     pub seconds: f64,
-    /// Whether it is the training process.
+    /// Whether the process is the training process.
     pub is_trainer: bool,
-    /// One for each thread of interest.
+    /// One sample for each thread that was read.
     pub samples: Vec<StackSample>,
 }

@@ -333,6 +333,7 @@ fn join(
             place: here,
             frames: stack.frames,
             activity: stack.activity,
+            core_wait: stack.core_wait,
             holds_gil: stack.holds_gil,
         })
     };

@@ -20,14 +20,14 @@ pub const STAGES_A_TICK: usize = 5;
 /// Maximum number of queues in a tick.
 pub const QUEUES_A_TICK: usize = 3;
 
-/// Number of ticks at the beginning of a run that hold every total.
+/// Number of ticks at the beginning of a run that hold every total that changed, and every stage and queue.
 const FIRST_TICKS: u64 = 20;
 
-/// After them, totals are in every tick whose number is a multiple of this.
+/// After the first ticks, changed totals are in every tick whose number is a multiple of this.
 const TOTALS_EVERY: u64 = 5;
 
-/// A tick whose number is a multiple of this holds all totals, even unchanged ones, for readers that begin
-/// in the middle.
+/// A tick whose number is a multiple of this holds all totals, also those that did not change, for readers
+/// that begin in the middle of a run. So does the last tick.
 pub(super) const ALL_TOTALS_EVERY: u64 = 60;
 
 /// The last written value of each total.

@@ -4,21 +4,14 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::procfs::{self, lines, number, words};
+use crate::procfs::schedstat::{self, Times};
+use crate::procfs::{self, number};
 
 /// The folder of all threads.
 #[derive(Debug)]
 pub(super) struct Tasks {
     folder: PathBuf,
     buffer: Vec<u8>,
-}
-
-/// Time of a thread in nanoseconds, from `schedstat`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Times {
-    pub(super) running: u64,
-    /// Time in the run queue, without a core.
-    pub(super) waiting: u64,
 }
 
 /// The values that are used from `status`.
@@ -60,7 +53,7 @@ impl Tasks {
     }
 
     pub(super) fn times(&mut self, tid: i32) -> Option<Times> {
-        times(self.read(tid, "schedstat")?)
+        schedstat::parse(self.read(tid, "schedstat")?)
     }
 
     pub(super) fn status(&mut self, tid: i32) -> Option<Status<'_>> {
@@ -71,14 +64,6 @@ impl Tasks {
         let path = self.folder.join(tid.to_string()).join(file);
         procfs::read(&path, &mut self.buffer).ok()
     }
-}
-
-/// Parses three numbers. All of them are 0 if the kernel does not count, because every thread has run.
-fn times(schedstat: &[u8]) -> Option<Times> {
-    let mut fields = words(lines(schedstat).next()?).map(number);
-    let (running, waiting) = (fields.next()??, fields.next()??);
-    let slices = fields.next()??;
-    ([running, waiting, slices] != [0; 3]).then_some(Times { running, waiting })
 }
 
 fn status(file: &[u8]) -> Option<Status<'_>> {
@@ -100,21 +85,6 @@ mod tests {
         voluntary_ctxt_switches:\t91\nnonvoluntary_ctxt_switches:\t25\n";
 
     #[test]
-    fn a_thread_that_has_never_run_is_not_believed() {
-        assert_eq!(times(b"0 0 0\n"), None);
-        assert_eq!(
-            times(b"36025493 23987365 116\n"),
-            Some(Times {
-                running: 36_025_493,
-                waiting: 23_987_365
-            })
-        );
-        for wrong in ["", "1 2 3", "1 2\n", "1 -2 3\n", "a b c\n"] {
-            assert_eq!(times(wrong.as_bytes()), None, "{wrong:?}");
-        }
-    }
-
-    #[test]
     fn both_kinds_of_switches_are_read_and_the_name() {
         let expected = Status {
             name: b"pt_data_pin",
@@ -128,13 +98,11 @@ mod tests {
         #[test]
         fn a_truncated_file_gives_nothing(cut: prop::sample::Index) {
             prop_assert_eq!(status(&STATUS.as_bytes()[..cut.index(STATUS.len())]), None);
-            let line = b"36025493 23987365 116\n";
-            prop_assert_eq!(times(&line[..cut.index(line.len())]), None);
         }
 
         #[test]
         fn no_input_causes_a_panic(bytes: Vec<u8>) {
-            let _ = (times(&bytes), status(&bytes));
+            let _ = status(&bytes);
         }
     }
 }

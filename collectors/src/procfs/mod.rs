@@ -9,6 +9,7 @@
 pub(crate) mod monotonic_total;
 pub(crate) mod mountinfo;
 pub(crate) mod parse;
+pub(crate) mod schedstat;
 pub(crate) mod walk;
 
 use std::fs::OpenOptions;

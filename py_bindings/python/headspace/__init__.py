@@ -1,4 +1,4 @@
-"""How much faster would training run if data were free, and what is in the way?
+"""Measures how much faster training would run if data were free, and what limits it.
 
     import headspace
 
@@ -6,9 +6,9 @@
     for batch in loader:
         train_step(batch)
 
-At exit the process prints a verdict of a few lines to stderr and leaves a folder of JSON lines in
-``headspace-runs/``. Set ``HEADSPACE_MODE=probe`` to measure the floor as well, ``HEADSPACE=0`` to
-turn everything off.
+At exit, headspace prints a verdict on stderr. It writes a folder of JSON lines in ``headspace-runs/``.
+``HEADSPACE_MODE=probe`` also measures the floor: the step time if data were free. ``HEADSPACE=0``
+turns headspace off.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    # Imported on first use: importing `dataclasses` alone takes longer than the rest of headspace.
+    # Imported at the first use, because the import of `dataclasses` takes longer than the rest of headspace.
     if name in ("JsonLines", "OpenTelemetry", "Pipe", "Prometheus", "Textfile"):
         from headspace import config
 

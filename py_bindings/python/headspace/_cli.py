@@ -10,18 +10,18 @@ from headspace._native import run_command
 
 
 def main() -> int:
-    """Runs the command. Returns its exit status."""
+    """Runs the command and returns its exit status."""
     if sys.argv[1:2] == ["tune"]:
-        # A Python program, which ends the programs that it runs before it ends itself.
+        # This command is written in Python. It ends the programs that it runs before it exits.
         from headspace.tune._main import main as tune
 
         return tune(sys.argv[2:])
-    # Ctrl-C ends the command at once, without a traceback. Where SIGINT is ignored, as in a background job
-    # of a shell, it stays ignored, also by the command that `run` becomes.
+    # Ctrl-C ends the command at once, without a traceback. If SIGINT is ignored, as in a background job of a
+    # shell, it stays ignored, also in the program that replaces this process under `run`.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.argv[1:2] == ["run"]:
-        # Python ignores SIGXFSZ, and the command that `run` becomes would inherit that.
+        # Python ignores SIGXFSZ. The program that replaces this process would inherit this setting.
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     package = os.path.dirname(os.path.abspath(__file__))
     path_entry = os.path.join(package, "_injection", "path_entry")

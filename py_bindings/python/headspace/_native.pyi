@@ -1,4 +1,4 @@
-"""The compiled half of headspace. Private: import `headspace` instead."""
+"""The compiled part of headspace. Private: import `headspace` instead."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from os import PathLike
@@ -36,47 +36,52 @@ __all__ = [
 __version__: str
 
 FREEDOM: float
-"""Degrees of freedom of the errors that `mean_and_error` gives."""
+"""Degrees of freedom of the standard errors that `mean_and_error` returns."""
 
 LEAST_WARMUP: int
 """Minimum number of steps at the start of a loop that are dropped as warm-up."""
 
 RUN_TO_RUN: float
-"""Standard deviation of a mean from run to run, as a share of it: the same program started again does not
-take the same time."""
+"""Standard deviation of a mean between repeated runs of the same program, as a share of the mean."""
 
 _Function = TypeVar("_Function")
 
 def run_command(args: list[str], inject: str | None = None, /) -> int:
-    """Runs the command with these arguments, the first being the program's name, and the folder that
-    `run` puts on PYTHONPATH."""
-
-def t_quantile(freedom: float, probability: float = 0.975) -> float:
-    """Quantile of Student's t.
+    """Runs the `headspace` command and returns its exit status.
 
     Args:
-        freedom: Degrees of freedom, from 1.
-        probability: From one half to less than 1.
+        args: The command line. The first element is the name of the program.
+        inject: The folder that `headspace run` puts on PYTHONPATH.
+    """
+
+def t_quantile(freedom: float, probability: float = 0.975) -> float:
+    """Quantile of Student's t distribution.
+
+    Args:
+        freedom: Degrees of freedom, at least 1.
+        probability: At least one half, and less than 1.
     """
 
 def mean_and_error(parts: list[tuple[float, float]], /) -> tuple[float, float | None] | None:
-    """The mean of a correlated series, and its standard error by batch means.
+    """Mean of a correlated series, and its standard error by batch means.
 
     Args:
-        parts: Weight and sum of each part, in order, such as the steps of a tick and their time.
+        parts: Weight and sum of each part, in order. For example, a part is a tick, its weight is the
+            number of steps, and its sum is their time.
 
     Returns:
-        The sum of sums over that of weights, and its error; None for the error where the parts are too few
-        to say. None without weight.
+        The mean (sum of all sums, divided by the sum of all weights) and its standard error. The error
+        is None if there are too few parts. The whole result is None if the weights add up to 0.
     """
 
 @final
 class Follower:
-    """Reads the records of a run while they are written, across the rotation of its files.
+    """Reads the records of a run while they are written, also after its files were rotated.
 
     Args:
-        path: A run's folder, a rank's file, or a folder of runs: of these the newest is followed, and
-            then each that begins. A path that does not exist yet counts as a folder of runs.
+        path: A run folder, the file of a rank, or a folder of run folders. In a folder of run folders,
+            the newest run is read first, and then each new run. A path that does not exist yet counts
+            as a folder of run folders.
 
     Raises:
         OSError: If the path cannot be read.
@@ -85,44 +90,45 @@ class Follower:
     def __new__(cls, path: str | PathLike[str]) -> Follower: ...
     @property
     def run(self) -> Path | None:
-        """The folder of the run that is followed; None while there is none."""
+        """The folder of the run that is read. None before the first run."""
 
     @property
     def main_loop(self) -> str | None:
-        """Name of rank 0's main loop, from the records read so far; None before its first loop."""
+        """Name of rank 0's main loop, from the records read so far. None if no loop was found yet."""
 
     def stay(self) -> None:
-        """Keeps following the current run when another begins."""
+        """Continues to read the current run, even if a new run begins."""
 
     def poll(self) -> tuple[bool, list[tuple[int, str]], bool]:
-        """Reads what was written since the last call, 8 MiB at most.
+        """Reads the records that were written since the last call, at most 8 MiB.
 
         Returns:
-            Whether these records are of another run than those before; rank and record, as JSON; and
-            whether there is more to read at once.
+            Whether these records belong to another run than the records before; the rank and the JSON text
+            of each record; and whether there are more records to read now.
 
         Raises:
             OSError: If a file cannot be read. The next call tries again.
         """
 
 def works_for_another() -> bool:
-    """Whether this process descends from a trainer and seems to make batches for it."""
+    """Whether this process descends from a trainer, and so probably makes batches for that trainer."""
 
 def finish_worker() -> None:
-    """The process exits normally. No effect in a process without a trainer."""
+    """Records that this process exits normally. Has no effect in a process without a trainer."""
 
 def ticks() -> int:
-    """A time stamp of the process's clock, for `origin`."""
+    """Current time stamp of the process's clock. A session accepts it as `origin`."""
 
 def time_calls(
     stage: Stage, function: Callable[..., Any], owner: object | None = None
 ) -> Callable[..., Any]:
-    """The function, with each call counted.
+    """Wraps a function so that each call counts as a call of the stage.
 
     Args:
-        stage: What its calls are calls of.
-        function: What is called.
-        owner: An object that becomes the first argument, as a method's does. It is held weakly.
+        stage: The stage.
+        function: The function to call.
+        owner: Object that is passed as the first argument, as to a method. The wrapper has only a weak
+            reference to it.
     """
 
 def watch_queue(
@@ -131,46 +137,46 @@ def watch_queue(
     last: bool,
     loop_name: str | None = None,
 ) -> None:
-    """Watches a queue from now on, in place of one that had its name.
+    """Registers a queue whose depth is sampled from now on. It replaces an earlier queue with this name.
 
     Args:
-        name: What the queue is called.
-        look: Gives depth and capacity (0 where it is not known), for the queue of a pool also how
-            many of its workers have an item in hand and how many there can be; None once it is gone.
-        last: Whether batches come out of it.
-        loop_name: The loop whose batches pass it, where that is known.
+        name: Name of the queue.
+        look: Returns depth and capacity (0 if unknown), and for the queue of a pool also the number of
+            busy workers and the number of all workers. Returns None once the queue was deleted.
+        last: Whether the training loop takes its batches from this queue.
+        loop_name: Name of the loop whose batches pass through the queue, if it is known.
     """
 
 def threads_beyond(threads: list[int], code: CodeType) -> int:
-    """How many of these threads run something else than that code.
+    """Counts the threads that run other code than `code`.
 
     Args:
-        threads: Their identifiers. One that is no thread of Python's is not counted.
-        code: What a thread runs while it waits.
+        threads: Identifiers of the threads. Threads that Python does not know are not counted.
+        code: The code that an idle thread runs.
     """
 
 def observe_queue(
     name: str, depth: int, seconds: float, *, capacity: int = 0, last: bool = False
 ) -> None:
-    """Says how long a queue had which depth, for integrations that see every change themselves.
+    """Records for how long a queue had a depth, for integrations that know every change of the depth.
 
     Args:
-        name: What the queue is called.
-        depth: Items it held.
-        seconds: For so long.
-        capacity: Items it holds at most; 0 where that is not known.
-        last: Whether batches come out of it.
+        name: Name of the queue.
+        depth: Number of items in the queue.
+        seconds: How long the queue had this depth.
+        capacity: Maximum number of items in the queue; 0 if it is unknown.
+        last: Whether the training loop takes its batches from this queue.
     """
 
 def stage(name: str, *, concurrency: int | None = None) -> Stage:
-    """Around one unit of work of a pipeline stage.
+    """Marks one unit of work of a pipeline stage.
 
         decode = headspace.stage("decode")
 
-        with decode:                      # from any thread
+        with decode:                      # in any thread
             frames = decode_video(path)
 
-        with decode as work:              # where items in and out are not one each
+        with decode as work:              # if the call does not take one item and return one item
             frames = decode_video(path)
             work.items(inputs=1, outputs=len(frames), bytes=size)
 
@@ -180,34 +186,40 @@ def stage(name: str, *, concurrency: int | None = None) -> Stage:
         @headspace.stage("resize")        # functions, coroutine and generator functions, methods
         def resize(frame): ...
 
-    A handle may be kept and used by all threads and tasks at once, within itself, and in worker
-    processes. An exception passes through and counts as a failure; `GeneratorExit` and
-    `asyncio.CancelledError` do not, and `StopIteration` says that there was nothing to do: such a
-    call is not counted. A stage called within another one counts as a part of it; in coroutines use
-    `async with`, which knows tasks apart and takes no part in that. Every item that a generator
-    gives out is one call. With `HEADSPACE=0` this does nothing, and a decorator returns its function.
+    All threads and tasks may use the same handle at the same time, also recursively and in worker
+    processes. Each item that a generator yields is one call.
+
+    If an exception leaves the call, the call counts as failed, and the exception propagates as usual.
+    There are two special cases: `GeneratorExit` and `asyncio.CancelledError` are not failures, and a
+    call that ends with `StopIteration` is not counted, because there was nothing to do.
+
+    If a stage is called within a call of another stage, it counts as a part of that stage. In
+    coroutines use `async with`, which keeps the calls of different tasks apart. A call by `async with`
+    is not a part of another stage, and no other stage is a part of it.
+
+    With `HEADSPACE=0` nothing is counted, and a decorated function is returned unchanged.
 
     Args:
-        name: What the stage is called. One name is one stage, wherever it is used.
-        concurrency: How many calls may go on at once in this process, such as the number of threads,
-            where known.
+        name: Name of the stage. All handles with this name belong to the same stage.
+        concurrency: Maximum number of concurrent calls in this process, such as the number of threads.
+            None if it is unknown.
 
     Raises:
-        ValueError: If `concurrency` is not a count of at least 1.
+        ValueError: If `concurrency` is less than 1.
     """
 
 def stage_of_loop(name: str, loop_name: str, *, concurrency: int | None = None) -> Stage:
-    """The stage of one loop: `stage`, whose batches are that loop's.
+    """Marks one unit of work of a stage that makes batches for one loop. Otherwise like `stage`.
 
     Args:
-        name: What the stage is called. One name is one stage.
-        loop_name: The loop's name in the records.
-        concurrency: As of `stage`.
+        name: Name of the stage. All handles with this name belong to the same stage.
+        loop_name: Name of the loop in the records.
+        concurrency: As for `stage`.
     """
 
 @final
 class Stage:
-    """A stage of the pipeline. Made by `headspace.stage`."""
+    """A stage of the pipeline. `headspace.stage` creates it."""
 
     @property
     def name(self) -> str: ...
@@ -237,13 +249,13 @@ class Stage:
         outputs: int | None = None,
         bytes: int | None = None,
     ) -> None:
-        """Says what the call that goes on takes in and gives out, where that is not one item each.
-        What is said several times adds up. Negative counts are taken as 0.
+        """Adds items to the call in progress, for calls that do not take one item and return one item.
+        The numbers of several calls of `items` add up. Negative numbers count as 0.
 
         Args:
-            inputs: Items taken in.
-            outputs: Items given out.
-            bytes: Bytes handled.
+            inputs: Number of input items.
+            outputs: Number of output items.
+            bytes: Number of bytes processed.
         """
 
     def record(
@@ -255,37 +267,37 @@ class Stage:
         bytes: int | None = None,
         failed: bool = False,
     ) -> None:
-        """Counts a call that was timed elsewhere. One whose time is no duration is not counted.
+        """Counts a call that was timed elsewhere. Does nothing if `seconds` is negative or not finite.
 
         Args:
-            seconds: How long it took.
-            inputs: Items taken in.
-            outputs: Items given out; by default 1, or 0 where it failed.
-            bytes: Bytes handled.
-            failed: Whether it ended in an exception.
+            seconds: Duration of the call.
+            inputs: Number of input items, by default 1.
+            outputs: Number of output items. By default 1, or 0 if the call failed.
+            bytes: Number of bytes processed.
+            failed: Whether the call ended in an exception.
         """
 
     def _begin(self, within: Task | None = None) -> Task:
-        """A call that ends in another frame, or in another task.
+        """Begins a call that may end in another frame or in another task.
 
         Args:
-            within: The call around it, which waits for it.
+            within: The enclosing call, which waits for this call.
         """
 
     def _add_items(self, inputs: int, outputs: int) -> None:
-        """Adds items that were taken in or given out apart from calls."""
+        """Adds input and output items independently of calls."""
 
 @final
 class Task:
-    """A call that goes on. One that is dropped instead of ended is no call."""
+    """A call in progress. If it is dropped before `end`, it is not counted."""
 
     def end(self, kind: type[BaseException] | None, inputs: int, outputs: int) -> None:
-        """It ends, with an exception of that type or None.
+        """Ends the call.
 
         Args:
-            kind: As `__exit__` has it.
-            inputs: Items taken in; fewer than 0 where earlier calls said too many.
-            outputs: Items given out.
+            kind: Type of the exception that ended the call, or None, as in `__exit__`.
+            inputs: Number of input items. A negative number corrects earlier calls.
+            outputs: Number of output items.
         """
 
 class _Configuration(TypedDict):
@@ -307,7 +319,7 @@ class _Configuration(TypedDict):
 
 @final
 class Session:
-    """A started run."""
+    """A started run. `headspace.start` returns the public `Session`."""
 
     def __new__(cls, configuration: _Configuration) -> Session: ...
     @property
@@ -356,7 +368,7 @@ class _LoopLabels(TypedDict, total=False):
 
 @final
 class Loop:
-    """A wrapped loader."""
+    """The loop over a wrapped loader."""
 
     def __new__(
         cls,
@@ -387,7 +399,7 @@ class Loop:
 
 @disjoint_base
 class LoopIterator:
-    """Yields what the wrapped iterator yields. Made by `Loop.iterate` only."""
+    """Yields the items of the wrapped iterator. Only `Loop.iterate` creates it."""
 
     def __new__(cls, new: Any) -> LoopIterator: ...
     def __iter__(self) -> LoopIterator: ...

@@ -1,6 +1,6 @@
-"""Reads settings from environment variables, again at each use.
+"""Reads settings from environment variables, each time that a setting is used.
 
-An invalid value is reported once, and the default is used: nothing here raises.
+An invalid value is reported once, and the default is used. So these functions raise no exceptions.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 MODES = ("measure", "probe", "replay")
 
-#: Fewest steps of a probe that can give a number, as in `agent/src/batch_source/probe_plan.rs`.
+#: Minimum number of steps of a probe, as in `agent/src/batch_source/probe_plan.rs`.
 LEAST_PROBE_STEPS = 200
 
-#: Defaults: batches that are repeated, and live batches before a replay.
+#: Defaults: number of batches that are repeated, and number of live batches before a replay.
 DEFAULT_CACHES, LIVE_BEFORE_REPLAY = 10, 100
 
 _RANK = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
@@ -31,7 +31,7 @@ _LOCAL_WORLD_SIZE = (
 )
 _WORLD_SIZE = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 
-#: Invalid settings that are not recorded yet, each with its problem. The next session records them.
+#: Invalid settings that are not recorded yet, and what is wrong. The next session records them.
 refused: list[tuple[str, str]] = []
 
 
@@ -41,7 +41,7 @@ def _refuse(setting: str, problem: str) -> None:
 
 
 def enabled() -> bool:
-    """Whether headspace does anything (``HEADSPACE``, default yes)."""
+    """Whether headspace is on (``HEADSPACE``, default yes)."""
     return _switch("HEADSPACE", "headspace stays on", default=True)
 
 
@@ -58,7 +58,7 @@ def mode() -> str:
 
 
 def directory() -> str:
-    """The folder with one folder per run (``HEADSPACE_DIR``)."""
+    """The folder that contains the run folders (``HEADSPACE_DIR``)."""
     return os.environ.get("HEADSPACE_DIR") or "headspace-runs"
 
 
@@ -96,14 +96,14 @@ def quiet() -> bool:
 
 
 def chosen_loop() -> str | None:
-    """The name of the training loop, if the user of `headspace run` gave one (``HEADSPACE_LOOP``, else
-    the function of ``HEADSPACE_BATCH_FROM``)."""
+    """Name of the training loop, if the user set it (``HEADSPACE_LOOP``, else the function of
+    ``HEADSPACE_BATCH_FROM``)."""
     function = os.environ.get("HEADSPACE_BATCH_FROM", "").rpartition(":")[2].rpartition(".")[2]
     return os.environ.get("HEADSPACE_LOOP") or function or None
 
 
 def probe_steps() -> int | None:
-    """Most steps of a probe (``HEADSPACE_PROBE_STEPS``, default as the loader needs)."""
+    """Maximum number of steps of a probe (``HEADSPACE_PROBE_STEPS``, default as the loader needs)."""
     return _count(
         "HEADSPACE_PROBE_STEPS",
         None,
@@ -113,9 +113,9 @@ def probe_steps() -> int | None:
 
 
 def num_caches() -> int:
-    """Batches that a probe or a replay repeats (``HEADSPACE_NUM_CACHES``, default 10).
+    """Number of batches that a probe or a replay repeats (``HEADSPACE_NUM_CACHES``, default 10).
 
-    Never more than :func:`return_caches_after`: the cache is filled from live batches.
+    At most :func:`return_caches_after`, because the cache is filled from live batches.
     """
     most = return_caches_after()
     default = min(DEFAULT_CACHES, most)
@@ -123,13 +123,13 @@ def num_caches() -> int:
 
 
 def return_caches_after() -> int:
-    """Live batches before a replay (``HEADSPACE_RETURN_CACHES_AFTER``, default 100)."""
+    """Number of live batches before a replay (``HEADSPACE_RETURN_CACHES_AFTER``, default 100)."""
     return _count("HEADSPACE_RETURN_CACHES_AFTER", LIVE_BEFORE_REPLAY) or LIVE_BEFORE_REPLAY
 
 
 def stop_after() -> int | None:
-    """Batches after which an epoch of a replay ends (``HEADSPACE_STOP_AFTER``, default the length
-    of the loader)."""
+    """Number of batches after which an epoch of a replay ends (``HEADSPACE_STOP_AFTER``, default the
+    length of the loader)."""
     return _count(
         "HEADSPACE_STOP_AFTER",
         None,
@@ -139,21 +139,21 @@ def stop_after() -> int | None:
 
 
 def stops_after_probe() -> bool:
-    """Whether the probed loop ends with its probe (``HEADSPACE_STOP_AFTER_PROBE``, default no)."""
+    """Whether the loop ends when its probe is done (``HEADSPACE_STOP_AFTER_PROBE``, default no)."""
     return _switch("HEADSPACE_STOP_AFTER_PROBE", "training goes on after the probe")
 
 
 def exactly_once() -> bool:
     """Whether a probed epoch delivers every batch of its loader (``HEADSPACE_EXACTLY_ONCE``, default
-    no), and so is longer than the loader by the batches that are repeated."""
+    no). The repeated batches then make the epoch longer."""
     return _switch("HEADSPACE_EXACTLY_ONCE", "a probed epoch keeps its length")
 
 
 def options_from(mode: str | None = None) -> str:
-    """Where the user sets the options of a loop, as records have it.
+    """Where the user sets the options of a loop, as a name for the records.
 
     Args:
-        mode: The mode that `wrap` was given: messages then name arguments of `wrap`.
+        mode: The argument `mode` of `wrap`. If it is given, messages name arguments of `wrap`.
     """
     if mode is not None:
         return "wrap"
@@ -214,7 +214,7 @@ def _count(
 def notify_run_command() -> None:
     """Creates a file that tells the process of `headspace run` that a session was started.
 
-    Only if that process is Python: then it removes the file at its end.
+    The file is created only if that process runs Python, because otherwise it would not remove the file.
     """
     try:
         pid = int(os.environ.get("HEADSPACE_RUN_PID", "0"))
@@ -226,7 +226,7 @@ def notify_run_command() -> None:
             folder = os.environ.get("TMPDIR") or "/tmp"
             path = os.path.join(folder, f"headspace-run-{os.getuid()}-{pid}")
             os.close(os.open(path, flags, 0o600))
-    except (OSError, ValueError):  # It is there already, or the process is gone.
+    except (OSError, ValueError):  # The file exists already, or the process has exited.
         pass
 
 
@@ -241,17 +241,17 @@ def _number(names: tuple[str, ...], default: int) -> int:
             number = -1
         if 0 <= number < 2**31:
             return number
-        _refuse(name, f"`{value}` is not a count; {default} is used.")
+        _refuse(name, f"`{value}` is not a whole number of 0 or more; {default} is used.")
     return default
 
 
 def rank() -> int:
-    """This process's rank, by its launcher; 0 without a launcher."""
+    """Rank of this process, from its launcher; 0 without a launcher."""
     return _number(_RANK, _of_torch("get_rank", 0))
 
 
 def world_size() -> int:
-    """Number of processes of the run, by its launcher; 1 without a launcher."""
+    """Number of processes of the run, from the launcher; 1 without a launcher."""
     return max(1, _number(_WORLD_SIZE, _of_torch("get_world_size", 1)))
 
 
@@ -268,13 +268,13 @@ def _of_torch(what: str, default: int) -> int:
 
 
 def local_rank() -> int:
-    """This process's rank on its machine, by its launcher; its rank without a launcher."""
+    """Rank of this process on its machine, from its launcher; its rank without a launcher."""
     return _number(_LOCAL_RANK, rank())
 
 
 def rank_on_node() -> int | None:
-    """This process's number among the ranks of its machine, by its launcher. None if it is the only rank
-    there, or without a launcher."""
+    """Number of this process among the ranks of its machine, from its launcher. None if it is the only rank
+    of the machine, or without a launcher."""
     number = _number(_LOCAL_RANK, -1)
     is_alone = world_size() == 1 or _number(_LOCAL_WORLD_SIZE, 0) == 1
     return None if number < 0 or is_alone else number
@@ -283,12 +283,12 @@ def rank_on_node() -> int | None:
 def export(besides: set[str]) -> list[tuple[str, dict[str, str], bool]]:
     """Destinations of records besides the run folder (``HEADSPACE_EXPORT``, default none).
 
-    The value is a list with commas: ``otlp``, ``prometheus:9464``. An error of one destination is reported
-    when it is opened, and does not affect the others. A kind that the script itself uses is left out, with
-    a notice: two exporters of one run to one collector would contradict each other.
+    The value is a list separated by commas: ``otlp``, ``prometheus:9464``. An error of one destination is
+    reported when it is opened, and does not affect the others. If the script itself uses a destination of
+    the same kind, the entry is ignored with a notice: one collector would receive the same run twice.
 
     Args:
-        besides: Kinds that the script uses.
+        besides: Kinds of destinations that the script uses.
     """
     found = []
     for entry in os.environ.get("HEADSPACE_EXPORT", "").split(","):
@@ -297,23 +297,23 @@ def export(besides: set[str]) -> list[tuple[str, dict[str, str], bool]]:
         if kind in besides:
             _refuse(
                 "HEADSPACE_EXPORT",
-                f"`{entry.strip()}` is left out: the script asks for `{kind}` itself, and what it "
-                "says holds.",
+                f"`{entry.strip()}` is ignored, because the script itself uses `{kind}`.",
             )
         elif kind:
             found.append((kind, {"at": at} if colon else {}, False))
         elif colon:
             _refuse(
                 "HEADSPACE_EXPORT",
-                f"`{entry.strip()}` names no destination (write `prometheus:9464`); it is left out.",
+                f"`{entry.strip()}` names no destination (write `prometheus:9464`); it is ignored.",
             )
     return found
 
 
 def run_id() -> str | None:
-    """The run folder's name if several ranks must agree on it; None for a single process.
+    """Name of the run folder, if several ranks must use the same name. None for a single process.
 
-    The ranks of one machine share their launcher: its start time and process id name the run.
+    All ranks of a machine have the same launcher. The name is the start time of the launcher, and the ID of
+    the job or else the process ID of the launcher.
     """
     if world_size() == 1:
         return None
@@ -325,7 +325,7 @@ def run_id() -> str | None:
 
 
 def _started(pid: int) -> float:
-    """When a process started, in seconds since 1970; 0 if that is unknown."""
+    """Start time of a process, in seconds since 1970; 0 if it is unknown."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
             ticks = int(stat.read().rpartition(b")")[2].split()[19])

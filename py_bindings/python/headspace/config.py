@@ -25,30 +25,32 @@ class JsonLines:
     path: str | os.PathLike[str] | None = None
 
     def _export(self) -> None:
-        """Nothing besides the run folder."""
+        """No destination besides the run folder."""
 
 
 @dataclass(frozen=True)
 class OpenTelemetry:
-    """An OpenTelemetry collector: metrics and logs over OTLP, and spans on request.
+    """An OpenTelemetry collector: metrics and logs over OTLP, and spans and profiles on request.
 
         headspace.start(to=OpenTelemetry())                          # http://localhost:4318
         headspace.start(to=OpenTelemetry("http://collector:4317", protocol="grpc", spans=True))
 
-    Separate threads send the data, so a slow or unreachable collector does not slow down training.
-    Values that are not given come from OpenTelemetry's own variables, ``OTEL_*``.
+    Each signal has its own thread, so a slow or unreachable collector does not slow down training. If an
+    argument is not given, OpenTelemetry's own variable (``OTEL_*``) applies. Profiles are sent only if
+    ``OTEL_PROFILES_EXPORTER`` is ``otlp``.
 
     Args:
-        endpoint: Address of the collector. Over HTTP, ``/v1/metrics``, ``/v1/traces`` and ``/v1/logs``
-            are appended. By default ``OTEL_EXPORTER_OTLP_ENDPOINT``, else this machine.
+        endpoint: Address of the collector. Over HTTP, the path of the signal is appended, such as
+            ``/v1/metrics``. By default ``OTEL_EXPORTER_OTLP_ENDPOINT``, else this machine.
         protocol: ``grpc``, ``http/protobuf`` or ``http/json``. By default
             ``OTEL_EXPORTER_OTLP_PROTOCOL``, else ``http/protobuf``.
         headers: Headers of every request. By default ``OTEL_EXPORTER_OTLP_HEADERS``.
         interval: Seconds between two exports, at least 0.001. By default
             ``OTEL_METRIC_EXPORT_INTERVAL``, else 10.
-        timeout: Maximum seconds of an export. By default ``OTEL_METRIC_EXPORT_TIMEOUT`` (else 30), and
-            ``OTEL_EXPORTER_OTLP_TIMEOUT`` (else 10) for each request.
-        spans: Whether spans are sent as well: the run, its epochs, the probe, the activity of loops and
+        timeout: Maximum seconds of an export, and of each request. By default
+            ``OTEL_METRIC_EXPORT_TIMEOUT`` (else 30) for an export, and ``OTEL_EXPORTER_OTLP_TIMEOUT``
+            (else 10) for a request.
+        spans: Whether spans are sent too: the run, its epochs, the probe, the activity of loops and
             stages in each tick, and a sample of at most ten single steps per second.
     """
 
@@ -80,15 +82,15 @@ class Pipe:
         headspace.start(to=Pipe("/tmp/headspace"))              # a named pipe: one reader
         headspace.start(to=Pipe("/tmp/headspace", socket=True)) # a Unix socket: several readers
 
-    Records are sent only while there is a reader, and headspace never waits for a reader. Whole records
-    that a slow reader does not accept are dropped and counted. Each reader first receives the `run`
-    record and the last summary. Ranks other than 0 append their number to the path.
+    Records are sent only while there is a reader, and headspace never waits for a reader. If a reader is too
+    slow, whole records are dropped and counted. Each reader first receives the `run` record and the last
+    summary. Ranks other than 0 append their rank to the path.
 
     Args:
-        path: The named pipe or the socket. A missing named pipe is created, and stays after the run. An
-            existing pipe of another user, or one that others may write to, is refused. A socket exists
-            only during the session.
-        socket: Whether to listen at a Unix socket.
+        path: The named pipe or the socket. If the named pipe does not exist, it is created. It stays after
+            the run. An existing pipe is refused if it belongs to another user, or if other users can write
+            to it. A socket exists only during the session.
+        socket: Whether to listen at a Unix socket instead.
     """
 
     path: str | os.PathLike[str]
@@ -106,14 +108,13 @@ class Prometheus:
         headspace.start(to=Prometheus())                        # http://127.0.0.1:9464/metrics
         headspace.start(to=Prometheus(host="0.0.0.0", port=9500))
 
-    Anyone who can reach the address can read the metrics; nothing can be changed. A request must name the
-    machine by a name or address at which the endpoint listens, so that pages of other sites cannot read
-    the metrics through a browser. If a machine has several processes, each uses its own port: `port` plus
-    its local rank.
+    Anyone who can reach the address can read the metrics; nothing can be changed. The `Host` of a request
+    must be a name or address of the endpoint. Otherwise pages of other sites could read the metrics through
+    a browser. If a machine has several processes, each process uses its own port: `port` plus its local rank.
 
     Args:
         host: The address to listen at, or the name of this machine that Prometheus uses.
-        port: Port of the machine's first process; 0 selects any free port. A notice prints the address.
+        port: Port of the first process of the machine; 0 selects any free port. A notice prints the address.
     """
 
     host: str = "127.0.0.1"
@@ -130,8 +131,8 @@ class Textfile:
         headspace.start(to=Textfile("/var/lib/node_exporter"))
 
     Args:
-        path: The folder that the collector reads. It is created if it does not exist. The file is
-            ``headspace_<run>_rank<rank>.prom``. It stays after the end of the run.
+        path: The folder that the collector reads. It is created if it does not exist. The file in it is
+            ``headspace_<run>_rank<rank>.prom``. The file stays after the end of the run.
     """
 
     path: str | os.PathLike[str]

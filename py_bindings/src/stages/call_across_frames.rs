@@ -1,7 +1,7 @@
 //! A call of a stage that begins and ends in different frames or tasks: `headspace._native.Task`.
 //!
-//! Integrations use it. They may count the input and output items of such a stage apart from its calls, for
-//! example at the queue after it. So items can be added separately.
+//! Integrations use such calls. They may count the input and output items of the stage independently of its
+//! calls, for example at the queue after the stage. So items can be added separately.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -21,9 +21,9 @@ pub(crate) struct Task {
     writers: Writers,
     /// None if the stage is not counted.
     entered: Option<Entered>,
-    /// The call that contains it.
+    /// The call that contains this call.
     within: Option<Py<Task>>,
-    /// Nanoseconds in calls that it contains.
+    /// Nanoseconds in calls that this call contains.
     nested: AtomicU64,
     is_open: AtomicBool,
 }
@@ -58,12 +58,12 @@ impl Task {
 
 #[pymethods]
 impl Task {
-    /// Ends the call, with an exception of type `kind` or None.
+    /// Ends the call.
     ///
     /// Args:
-    ///     kind: As in `__exit__`.
-    ///     inputs: Input items; negative to correct earlier calls.
-    ///     outputs: Output items.
+    ///     kind: Type of the exception that ended the call, or None, as in `__exit__`.
+    ///     inputs: Number of input items. A negative number corrects earlier calls.
+    ///     outputs: Number of output items.
     fn end(&self, kind: &Bound<'_, PyAny>, inputs: i64, outputs: i64) {
         let (Some(slot), Some(entered)) = (self.local.slot, self.entered) else {
             return;
@@ -101,7 +101,7 @@ impl Drop for Task {
 }
 
 impl LocalSlot {
-    /// Adds items apart from calls.
+    /// Adds items independently of calls.
     pub(crate) fn add_items(&self, inputs: i64, outputs: i64) {
         if let (Some(slot), true) = (self.slot, self.owner.is_here()) {
             slot.extra_in.fetch_add(inputs, Ordering::Relaxed);

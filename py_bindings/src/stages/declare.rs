@@ -7,14 +7,14 @@ use crate::stages::fast_calls::make_methods;
 use crate::stages::handles_by_name::handles_to_extend;
 use crate::stages::stage::Stage;
 
-/// Around one unit of work of a pipeline stage.
+/// Marks one unit of work of a pipeline stage.
 ///
 ///     decode = headspace.stage("decode")
 ///
-///     with decode:                      # from any thread
+///     with decode:                      # in any thread
 ///         frames = decode_video(path)
 ///
-///     with decode as work:              # where items in and out are not one each
+///     with decode as work:              # if the call does not take one item and return one item
 ///         frames = decode_video(path)
 ///         work.items(inputs=1, outputs=len(frames), bytes=size)
 ///
@@ -24,20 +24,26 @@ use crate::stages::stage::Stage;
 ///     @headspace.stage("resize")        # functions, coroutine and generator functions, methods
 ///     def resize(frame): ...
 ///
-/// A handle may be kept and used by all threads and tasks at once, within itself, and in worker
-/// processes. An exception passes through and counts as a failure; `GeneratorExit` and
-/// `asyncio.CancelledError` do not, and `StopIteration` says that there was nothing to do: such a
-/// call is not counted. A stage called within another one counts as a part of it; in coroutines use
-/// `async with`, which knows tasks apart and takes no part in that. Every item that a generator
-/// yields is one call. With `HEADSPACE=0` this does nothing, and a decorator returns its function.
+/// All threads and tasks may use the same handle at the same time, also recursively and in worker
+/// processes. Each item that a generator yields is one call.
+///
+/// If an exception leaves the call, the call counts as failed, and the exception propagates as usual.
+/// There are two special cases: `GeneratorExit` and `asyncio.CancelledError` are not failures, and a
+/// call that ends with `StopIteration` is not counted, because there was nothing to do.
+///
+/// If a stage is called within a call of another stage, it counts as a part of that stage. In
+/// coroutines use `async with`, which keeps the calls of different tasks apart. A call by `async with`
+/// is not a part of another stage, and no other stage is a part of it.
+///
+/// With `HEADSPACE=0` nothing is counted, and a decorated function is returned unchanged.
 ///
 /// Args:
-///     name: What the stage is called. One name is one stage, wherever it is used.
-///     concurrency: How many calls may go on at once in this process, such as the number of threads,
-///         where known.
+///     name: Name of the stage. All handles with this name belong to the same stage.
+///     concurrency: Maximum number of concurrent calls in this process, such as the number of threads.
+///         None if it is unknown.
 ///
 /// Raises:
-///     ValueError: If `concurrency` is not a count of at least 1.
+///     ValueError: If `concurrency` is less than 1.
 #[pyfunction]
 #[pyo3(signature = (name, *, concurrency = None))]
 pub(crate) fn stage<'py>(
@@ -56,12 +62,12 @@ pub(crate) fn stage<'py>(
     Ok(found)
 }
 
-/// The stage of one loop: [`stage`], whose batches are that loop's.
+/// Marks one unit of work of a stage that makes batches for one loop. Otherwise like [`stage`].
 ///
 /// Args:
-///     name: What the stage is called. One name is one stage.
-///     loop_name: The loop's name in the records.
-///     concurrency: As of `stage`.
+///     name: Name of the stage. All handles with this name belong to the same stage.
+///     loop_name: Name of the loop in the records.
+///     concurrency: As for `stage`.
 #[pyfunction]
 #[pyo3(signature = (name, loop_name, *, concurrency = None))]
 pub(crate) fn stage_of_loop<'py>(

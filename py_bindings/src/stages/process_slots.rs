@@ -145,13 +145,14 @@ pub(crate) fn sweep() {
     FOLDERS.sweep();
 }
 
-/// Whether this process descends from a trainer and seems to make batches for it.
+/// Whether this process descends from a trainer, and so probably makes batches for that trainer.
 #[pyfunction]
 pub(crate) fn works_for_another() -> bool {
     own().is_some_and(|own| own.works_for.is_some()) || FOLDERS.nearest().is_some()
 }
 
-/// The process exits normally. No effect in a process without a trainer, and in a forked child.
+/// Records that this process exits normally. Has no effect in a process without a trainer, or in a forked
+/// child.
 #[pyfunction]
 pub(crate) fn finish_worker() {
     if let Some((_, file)) = own().and_then(|own| own.works_for.as_ref()) {

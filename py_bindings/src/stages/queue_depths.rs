@@ -96,7 +96,14 @@ impl Registry {
     }
 }
 
-/// Registers a queue. It replaces an earlier queue of that name.
+/// Registers a queue whose depth is sampled from now on. It replaces an earlier queue with this name.
+///
+/// Args:
+///     name: Name of the queue.
+///     look: Returns depth and capacity (0 if unknown), and for the queue of a pool also the number of
+///         busy workers and the number of all workers. Returns None once the queue was deleted.
+///     last: Whether the training loop takes its batches from this queue.
+///     loop_name: Name of the loop whose batches pass through the queue, if it is known.
 #[pyfunction]
 #[pyo3(signature = (name, look, last, loop_name = None))]
 pub(crate) fn watch_queue(name: String, look: Py<PyAny>, last: bool, loop_name: Option<String>) {
@@ -233,14 +240,14 @@ fn remove(queue: &Queue) {
     drop(removed);
 }
 
-/// Records for how long a queue had a depth, for integrations that see every change themselves.
+/// Records for how long a queue had a depth, for integrations that know every change of the depth.
 ///
 /// Args:
-///     name: The name of the queue.
-///     depth: Items in the queue.
-///     seconds: How long it had this depth.
-///     capacity: Most items that it can hold; 0 if unknown.
-///     last: Whether batches leave the pipeline through it.
+///     name: Name of the queue.
+///     depth: Number of items in the queue.
+///     seconds: How long the queue had this depth.
+///     capacity: Maximum number of items in the queue; 0 if it is unknown.
+///     last: Whether the training loop takes its batches from this queue.
 #[pyfunction]
 #[pyo3(signature = (name, depth, seconds, *, capacity = 0, last = false))]
 pub(crate) fn observe_queue(name: &str, depth: u32, seconds: f64, capacity: u32, last: bool) {

@@ -30,7 +30,7 @@ impl BoundMethods {
     }
 }
 
-/// A stage of the pipeline. Made by `headspace.stage`.
+/// A stage of the pipeline. `headspace.stage` creates it.
 #[pyclass(module = "headspace._native", frozen, weakref)]
 pub(crate) struct Stage {
     name: String,
@@ -164,7 +164,7 @@ impl Stage {
 
 #[pymethods]
 impl Stage {
-    /// What the stage is called.
+    /// Name of the stage.
     #[getter]
     fn name(&self) -> &str {
         &self.name
@@ -186,8 +186,8 @@ impl Stage {
         Ready(None)
     }
 
-    /// A function, coroutine function, generator function or other callable, each call of which is
-    /// one of the stage.
+    /// Wraps a function, coroutine function, generator function or other callable. Each of its calls
+    /// then counts as a call of the stage.
     fn __call__<'py>(
         slf: Bound<'py, Self>,
         function: Bound<'py, PyAny>,
@@ -200,26 +200,26 @@ impl Stage {
             .call_method1("decorate", (slf, function))
     }
 
-    /// Says what the call that goes on takes in and gives out, where that is not one item each. What
-    /// is said several times adds up. Negative counts are taken as 0.
+    /// Adds items to the call in progress, for calls that do not take one item and return one item.
+    /// The numbers of several calls of `items` add up. Negative numbers count as 0.
     ///
     /// Args:
-    ///     inputs: Items taken in.
-    ///     outputs: Items given out.
-    ///     bytes: Bytes handled.
+    ///     inputs: Number of input items.
+    ///     outputs: Number of output items.
+    ///     bytes: Number of bytes processed.
     #[pyo3(signature = (*, inputs = None, outputs = None, bytes = None))]
     fn items(&self, inputs: Option<i64>, outputs: Option<i64>, bytes: Option<i64>) {
         open_calls::add_items(self.handle(), items(inputs, outputs, bytes));
     }
 
-    /// Counts a call that was timed elsewhere. One whose time is no duration is not counted.
+    /// Counts a call that was timed elsewhere. Does nothing if `seconds` is negative or not finite.
     ///
     /// Args:
-    ///     seconds: How long it took.
-    ///     inputs: Items taken in.
-    ///     outputs: Items given out; by default 1, or 0 where it failed.
-    ///     bytes: Bytes handled.
-    ///     failed: Whether it ended in an exception.
+    ///     seconds: Duration of the call.
+    ///     inputs: Number of input items, by default 1.
+    ///     outputs: Number of output items. By default 1, or 0 if the call failed.
+    ///     bytes: Number of bytes processed.
+    ///     failed: Whether the call ended in an exception.
     #[pyo3(signature = (seconds, *, inputs = None, outputs = None, bytes = None, failed = false))]
     fn record(
         &self,
@@ -241,16 +241,16 @@ impl Stage {
         slot.record_as(self.writers, nanos, outcome);
     }
 
-    /// A call that ends in another frame, or in another task.
+    /// Begins a call that may end in another frame or in another task.
     ///
     /// Args:
-    ///     within: The call around it, which waits for it.
+    ///     within: The enclosing call, which waits for this call.
     #[pyo3(signature = (within = None))]
     fn _begin(&self, within: Option<Py<Task>>) -> Task {
         Task::begin(self.local_slot(), self.writers, within)
     }
 
-    /// Adds input and output items apart from calls.
+    /// Adds input and output items independently of calls.
     fn _add_items(&self, inputs: i64, outputs: i64) {
         self.local_slot().add_items(inputs, outputs);
     }

@@ -44,7 +44,8 @@ static CALL: Method = Method(ffi::PyMethodDef {
 /// Args:
 ///     stage: The stage.
 ///     function: The function to call.
-///     owner: The first argument, as of a method. The wrapper refers to it weakly.
+///     owner: Object that is passed as the first argument, as to a method. The wrapper has only a weak
+///         reference to it.
 #[pyfunction]
 #[pyo3(signature = (stage, function, owner = None))]
 pub(crate) fn time_calls<'py>(

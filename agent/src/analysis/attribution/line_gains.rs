@@ -9,7 +9,7 @@ use super::queueing_model::Model;
 use super::simulation::{SimulatedPipeline, Supply};
 use crate::analysis::stacks::LineShare;
 use crate::analysis::thresholds::{Thresholds, counts};
-use crate::model::stack::{Activity, Place, WaitFor};
+use crate::model::stack::{Activity, Place};
 
 /// A line, and the step if it took half its time.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,7 +75,7 @@ fn select(
 
 /// Removes this share of a call's time: first from the parts that the line's activity is, then from the others.
 fn remove(parts: &mut [(Supply, f64)], share: f64, activity: Activity) {
-    let runs = !matches!(activity, Activity::Wait(wait) if wait != WaitFor::InterpreterLock);
+    let runs = activity.is_work();
     let mut left = share.min(1.0) * parts.iter().map(|(_, ms)| ms).sum::<f64>();
     for matching in [true, false] {
         let is_chosen =
@@ -123,6 +123,7 @@ fn find_stage(model: &Model<'_>, name: &str) -> Option<(usize, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::stack::WaitFor;
 
     #[test]
     fn a_wait_is_removed_from_the_parts_that_wait_first() {

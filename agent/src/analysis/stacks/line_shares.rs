@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use super::stack_times::{PlaceStacks, Seen, StackTimes};
 use crate::analysis::thresholds::stacks::{MIN_LINE_SAMPLES, MIN_SAMPLES};
-use crate::model::stack::{Activity, Frame, Place};
+use crate::model::stack::{Activity, Frame, Place, WaitFor};
 
 /// A line, and its share of the time of a place.
 #[derive(Debug, Clone, PartialEq)]
@@ -95,11 +95,15 @@ impl<'a> LineTimes<'a> {
     }
 }
 
-/// The activity with the longest time. Waits for different things count together first.
+/// The activity with the longest time. Waits for different things count together first. A wait for a core
+/// belongs to the work that the thread would do.
 fn longest(times: &HashMap<Activity, f64>) -> Activity {
+    let seconds = |activity| times.get(&activity).copied().unwrap_or_default();
+    let ran_python = seconds(Activity::Python) >= seconds(Activity::Native);
     let group = |activity: &Activity| match activity {
         Activity::Python => 0,
         Activity::Native => 1,
+        Activity::Wait(WaitFor::Core) => usize::from(!ran_python),
         Activity::Wait(_) => 2,
     };
     let mut groups = [0.0; 3];
@@ -107,7 +111,8 @@ fn longest(times: &HashMap<Activity, f64>) -> Activity {
         groups[group(activity)] += seconds;
     }
     let longest = |activity: &Activity, seconds: f64| (groups[group(activity)], seconds);
-    let found = times.iter().max_by(|(a, x), (b, y)| {
+    let is_named = |(activity, _): &(&Activity, &f64)| **activity != Activity::Wait(WaitFor::Core);
+    let found = times.iter().filter(is_named).max_by(|(a, x), (b, y)| {
         let ((a, x), (b, y)) = (longest(a, **x), longest(b, **y));
         a.total_cmp(&b).then(x.total_cmp(&y))
     });
@@ -118,7 +123,7 @@ fn longest(times: &HashMap<Activity, f64>) -> Activity {
 mod tests {
     use super::*;
     use crate::analysis::thresholds::stacks::MAX_STACKS;
-    use crate::model::stack::{StackReading, StackSample, WaitFor};
+    use crate::model::stack::{StackReading, StackSample};
 
     fn frame(file: &str, line: u32, is_own: bool) -> Frame {
         Frame {
@@ -141,6 +146,7 @@ mod tests {
                 place: fetch(),
                 frames: frames.to_vec(),
                 activity,
+                core_wait: 0.0,
                 holds_gil: activity == Activity::Python,
             }],
         }
@@ -224,6 +230,26 @@ mod tests {
             "it may wait for a core"
         );
         assert_eq!(lines[1].frame, work);
+    }
+
+    #[test]
+    fn a_wait_for_a_core_belongs_to_the_work_of_its_line() {
+        let mut times = StackTimes::default();
+        for _ in 0..30 {
+            let mut reading = reading(&[frame("data.py", 1, true)], Activity::Native, 1.0);
+            reading.samples[0].core_wait = 0.75;
+            times.add(reading);
+        }
+
+        let lines = times.lines(0.0, unknown);
+
+        assert_eq!(lines.len(), 1);
+        assert_eq!((lines[0].activity, lines[0].share), (Activity::Native, 1.0));
+        let waited: f64 = (times.stacks())
+            .filter(|stack| stack.activity == Activity::Wait(WaitFor::Core))
+            .map(|stack| stack.seconds)
+            .sum();
+        assert!((waited - 22.5).abs() < 1e-9);
     }
 
     #[test]

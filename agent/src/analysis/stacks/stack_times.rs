@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::line_shares::own_line;
 use crate::analysis::thresholds::stacks::MAX_STACKS;
-use crate::model::stack::{Activity, Frame, Place, StackReading, StackSample};
+use crate::model::stack::{Activity, Frame, Place, StackReading, StackSample, WaitFor};
 
 /// The time that each stack was seen, by place.
 #[derive(Debug, Clone, Default)]
@@ -29,13 +29,6 @@ pub(super) struct PlaceStacks {
 pub(super) struct Seen {
     pub(super) samples: u32,
     pub(super) seconds: f64,
-}
-
-impl Seen {
-    fn add(&mut self, seconds: f64) {
-        self.samples += 1;
-        self.seconds += seconds;
-    }
 }
 
 /// Who held the interpreter lock of the training process.
@@ -83,11 +76,21 @@ impl StackTimes {
         let place = self.places.entry(sample.place).or_default();
         place.seconds += seconds;
         place.samples += 1;
-        let key = (sample.frames, sample.activity);
-        let known = place.stacks.len();
-        if self.count < MAX_STACKS || place.stacks.contains_key(&key) {
-            place.stacks.entry(key).or_default().add(seconds);
-            self.count += place.stacks.len() - known;
+        let waited = match sample.activity {
+            Activity::Python | Activity::Native => sample.core_wait * seconds,
+            Activity::Wait(_) => 0.0,
+        };
+        let wait = Activity::Wait(WaitFor::Core);
+        let parts = [(sample.activity, seconds - waited, 1), (wait, waited, 0)];
+        for (activity, seconds, samples) in parts {
+            let key = (sample.frames.clone(), activity);
+            let known = place.stacks.len();
+            if seconds > 0.0 && (self.count < MAX_STACKS || place.stacks.contains_key(&key)) {
+                let seen = place.stacks.entry(key).or_default();
+                seen.samples += samples;
+                seen.seconds += seconds;
+                self.count += place.stacks.len() - known;
+            }
         }
     }
 

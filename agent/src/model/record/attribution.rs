@@ -17,7 +17,7 @@ pub struct BottleneckRecord {
     /// Shortest step time that this bottleneck allows, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_ms: Option<f64>,
-    /// Evidence for the bottleneck, as a clause.
+    /// Evidence for the bottleneck, in words.
     pub evidence: String,
     /// Confidence, from 0 (a guess) to 1 (measured).
     pub confidence: f64,
@@ -103,9 +103,9 @@ impl BottleneckRecord {
     }
 }
 
-/// A stage over the steady state of the main loop, summed over its processes. Percentiles cover the
-/// whole run. If no items pass through a stage and it was idle in the steady state, all its fields
-/// cover the whole run. The start of workers is such a stage.
+/// A stage over the steady state of the main loop, summed over the processes of the stage. Percentiles
+/// cover the whole run. Exception: if no items pass through a stage and the stage was idle in the
+/// steady state (for example `worker start`), all of its fields cover the whole run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -116,7 +116,7 @@ pub struct StageSummary {
     pub loop_name: Option<String>,
     /// Name of the stage from which this stage is called.
     pub within: Option<String>,
-    /// Number of processes in which it runs.
+    /// Number of processes in which the stage runs.
     pub processes: u32,
     /// Number of completed calls over the run.
     pub calls: u64,
@@ -131,23 +131,24 @@ pub struct StageSummary {
     pub out_per_in: Option<f64>,
     /// Mean number of concurrent calls, in percent of the concurrency.
     pub busy_pct: Option<f64>,
-    /// Mean time of a call.
+    /// Mean time of a call, in milliseconds.
     pub mean_ms: Option<f64>,
     /// Median time of a call.
     pub p50_ms: Option<f64>,
-    /// 75th percentile.
+    /// 75th percentile of the time of a call.
     pub p75_ms: Option<f64>,
-    /// 90th percentile.
+    /// 90th percentile of the time of a call.
     pub p90_ms: Option<f64>,
-    /// 95th percentile.
+    /// 95th percentile of the time of a call.
     pub p95_ms: Option<f64>,
-    /// 99th percentile.
+    /// 99th percentile of the time of a call.
     pub p99_ms: Option<f64>,
     /// Share of calls that took more than three times the median, in percent.
     pub slow_pct: Option<f64>,
     /// CPU time of a call, in percent of its duration.
     pub cpu_pct: Option<f64>,
-    /// Shortest step time that the stage allows at this concurrency and call time, in milliseconds.
+    /// Shortest step time that the stage allows with its concurrency and its mean time of a call, in
+    /// milliseconds.
     pub limit_ms: Option<f64>,
     /// Number of calls that raised an exception, over the run.
     pub failures: u64,
@@ -168,9 +169,9 @@ pub struct StageWorker {
     pub calls: u64,
     /// Median time of a call.
     pub p50_ms: Option<f64>,
-    /// 95th percentile.
+    /// 95th percentile of the time of a call.
     pub p95_ms: Option<f64>,
-    /// 99th percentile.
+    /// 99th percentile of the time of a call.
     pub p99_ms: Option<f64>,
 }
 
@@ -183,9 +184,9 @@ pub struct QueueSummary {
     pub name: String,
     /// Name of the loop whose batches pass through the queue. Null if unknown.
     pub loop_name: Option<String>,
-    /// Maximum number of items, summed over all processes.
+    /// Maximum number of items in the queue, summed over all processes.
     pub capacity: Option<u32>,
-    /// Whether it is the last queue before the training loop.
+    /// Whether the queue is the last one before the training loop.
     pub last: bool,
     /// Mean number of items in the queue, summed over all processes.
     pub depth: Option<f64>,
@@ -193,8 +194,8 @@ pub struct QueueSummary {
     pub empty_pct: Option<f64>,
     /// Share of time in which the queue was full, in percent.
     pub full_pct: Option<f64>,
-    /// Concurrency of the pool that takes items from the queue: its number of threads or processes,
-    /// over all processes. Null if the queue does not belong to a pool.
+    /// Concurrency of the pool that takes items from the queue: the pool's number of threads or
+    /// processes, summed over all processes. Null if the queue does not belong to a pool.
     #[serde(alias = "places")]
     pub concurrency: Option<u32>,
     /// Mean number of threads or processes of the pool that were processing an item.
@@ -221,7 +222,7 @@ pub struct RemedyRecord {
     pub change: Option<ChangeRecord>,
     /// Predicted step time with the remedy, in milliseconds.
     pub predicted_step_ms: f64,
-    /// Predicted reduction, in percent of the step time.
+    /// Predicted reduction of the step time, in percent.
     pub predicted_gain_pct: f64,
     /// Whether the predicted gain is a lower limit. The measurements do not show how much larger
     /// the gain is.
@@ -243,7 +244,7 @@ pub const STOP: &str = "stop";
 pub const NUM_WORKERS: &str = "num_workers";
 
 impl RemedyRecord {
-    /// Whether it says that the training is compute-bound.
+    /// Whether the remedy says that the training is compute-bound.
     pub fn is_stop(&self) -> bool {
         self.code == STOP
     }
@@ -262,7 +263,7 @@ pub struct ChangeRecord {
 }
 
 impl FindingRecord {
-    /// What it is about. `None` if a newer version wrote it.
+    /// The code as an enum. `None` if a newer version wrote the record.
     pub fn code(&self) -> Option<FindingCode> {
         FindingCode::named(&self.code)
     }

@@ -1,8 +1,9 @@
 //! Stable names in records, as enums.
 //!
-//! A record keeps the name as text. So a reader keeps a name that a newer writer added. Code compares the enums.
+//! A record contains the name as text, so a reader also accepts a name that a newer version added. Code compares
+//! the enums, not the texts.
 
-/// Declares an enum, the name of each of its values, and the value of a name.
+/// Declares an enum, with a function that returns the name of a value, and one that finds the value of a name.
 macro_rules! codes {
     ($(#[$doc:meta])+ $type:ident { $($(#[$of:meta])+ $code:ident = $name:literal,)+ }) => {
         $(#[$doc])+
@@ -12,7 +13,7 @@ macro_rules! codes {
         }
 
         impl $type {
-            /// Its name in records.
+            /// Name of the value in records.
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$code => $name,)+
@@ -31,7 +32,7 @@ macro_rules! codes {
 }
 
 codes! {
-    /// What a finding is about.
+    /// Subject of a finding.
     FindingCode {
         /// The CPU quota ran out.
         CpuThrottled = "cpu_throttled",
@@ -69,7 +70,7 @@ codes! {
 }
 
 codes! {
-    /// What the utilisation of a GPU's SMs was read from.
+    /// Source of the SM utilisation of a GPU.
     SmSource {
         /// Samples of the whole GPU (GPM).
         Gpm = "gpm",
@@ -79,7 +80,7 @@ codes! {
 }
 
 codes! {
-    /// Why the clocks of a GPU were reduced.
+    /// Reason why the clocks of a GPU were reduced.
     ThrottleReason {
         /// The power cap.
         Power = "power",

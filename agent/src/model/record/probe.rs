@@ -1,11 +1,11 @@
-//! The record of a probe: its windows, and the floor or the reason why there is none.
+//! The record of a probe: its windows, and the floor or the reason why there is no floor.
 
 use serde::{Deserialize, Serialize};
 
 use super::Estimate;
 use super::tick::Phase;
 
-/// Result of the probe, or the reason why it has none.
+/// Result of the probe, or the reason why there is no result.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProbeRecord {
@@ -30,7 +30,7 @@ pub struct ProbeRecord {
     pub cached_bytes: Option<u64>,
     /// Number of cached batches that the loop changed in place.
     pub mutated_batches: u32,
-    /// Number of steps that received a cached batch.
+    /// Number of steps on a cached batch.
     pub replayed_steps: u64,
 }
 
@@ -40,7 +40,7 @@ pub struct ProbeRecord {
 pub struct WindowRecord {
     /// Source of the batches: live or replay.
     pub phase: Phase,
-    /// Number of the pair of windows to which it belongs, from 0.
+    /// Number of the pair of windows to which the window belongs, from 0.
     pub cycle: u32,
     /// Number of steps in the window, including discarded steps.
     pub steps: u32,

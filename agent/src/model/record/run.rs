@@ -21,7 +21,7 @@ pub struct RunRecord {
     /// The first loader that was iterated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loader: Option<LoaderRecord>,
-    /// Mode of the loop.
+    /// Mode of the first loop that was iterated.
     pub mode: Mode,
     /// The command line of the process.
     #[serde(default)]
@@ -97,7 +97,7 @@ pub struct GpuRecord {
     /// Source of the number of decoders: `mig_profile`, `gpm` or `table`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvdec_engines_from: Option<String>,
-    /// Source of the SM utilisation: `gpm` or `gpm_mig`. Absent if there is none.
+    /// Source of the SM utilisation: `gpm` or `gpm_mig`. Absent if the SM utilisation cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sm_source: Option<String>,
 }
@@ -132,7 +132,7 @@ pub struct LoaderRecord {
     /// report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pin_memory: Option<bool>,
-    /// Place where the user sets the options of the loop. Absent if unknown.
+    /// Where the user sets the options of the loop. Absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options_from: Option<OptionsFrom>,
     /// Contents of a batch. Present only for torch loaders without workers.
@@ -141,7 +141,7 @@ pub struct LoaderRecord {
     /// Purpose of the loop. Absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
-    /// Whether the user chose the loop as the training loop by its name.
+    /// Whether the user named this loop as the training loop.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub chosen: bool,
 }
@@ -152,13 +152,13 @@ pub struct LoaderRecord {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct BatchRecord {
-    /// Number of tensors. Each has its own memory that processes can share.
+    /// Number of tensors. Each tensor has memory of its own that processes can share.
     pub tensors: u64,
     /// Bytes in the tensors.
     pub tensor_bytes: u64,
     /// Number of objects that are copied one by one: containers, strings, numbers, arrays.
     pub objects: u64,
-    /// Bytes in the strings and arrays among these objects.
+    /// Bytes in the strings and arrays that are among `objects`.
     pub object_bytes: u64,
 }
 
@@ -171,8 +171,8 @@ pub enum Role {
     Training,
     /// When the iteration began, gradients were off or all models were in evaluation mode.
     Evaluation,
-    /// A thread other than the main thread takes the batches and sets the mode of no model. It
-    /// feeds another loop.
+    /// The batches are taken by a thread that is not the main thread and that has not set the mode of a
+    /// model. This thread feeds another loop.
     Background,
 }
 
@@ -186,12 +186,12 @@ impl Role {
         }
     }
 
-    /// The role of that name.
+    /// The role with this name.
     pub fn named(name: &str) -> Option<Self> {
         super::named(name)
     }
 
-    /// Whether its steps do not count as training steps.
+    /// Whether steps of a loop with this role do not count as training steps.
     pub fn is_secondary(self) -> bool {
         self != Self::Training
     }

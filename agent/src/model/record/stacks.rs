@@ -1,49 +1,49 @@
-//! Lines of the program: where time is spent, from samples of stacks.
+//! Sampled stacks: the time that lines of the program take.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::stack::{Activity, Frame, Place, WaitFor};
 
-/// A line of a stage or of the loop, and the step if it took half its time.
+/// A line of the program in a stage or in a loop, and the predicted step time if the line took half its time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct LineRecord {
-    /// Name of the stage whose calls contain the line. Null for a line of the training loop's own part.
+    /// Name of the stage whose calls contain the line. Null for a line of the loop's own code, outside stages.
     pub stage: Option<String>,
-    /// Path of the file.
+    /// Path of the source file.
     pub file: String,
-    /// Number of the line.
+    /// Line number in the source file.
     pub line: u32,
     /// Name of the function that contains the line.
     pub function: String,
-    /// Share of the time of the stage's calls, or of the loop's own part.
+    /// Time of the line, in percent of the time of the stage's calls, or of the loop's own code.
     pub share_pct: f64,
-    /// What the threads did most of that time.
+    /// What the threads did during most of the line's time.
     pub kind: LineKind,
-    /// What they waited for. Absent if they mostly ran.
+    /// What the threads waited for. Absent if `kind` is not `wait`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<WaitFor>,
-    /// Predicted step time if the line took half its time.
+    /// Predicted step time if the line took half its time, in milliseconds.
     pub predicted_step_ms: f64,
 }
 
-/// What threads do in a line.
+/// What a thread does at a line of the program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LineKind {
-    /// They run the interpreter.
+    /// It runs the interpreter, or native code that holds the interpreter lock.
     #[default]
     Python,
-    /// They run native code without the interpreter lock.
+    /// It runs native code without the interpreter lock.
     Native,
-    /// They wait.
+    /// It waits.
     Wait,
 }
 
 impl LineKind {
-    /// The kind of an activity, and what it waits for.
+    /// The kind of an activity, and what the thread waits for.
     pub fn of(activity: Activity) -> (Self, Option<WaitFor>) {
         match activity {
             Activity::Python => (Self::Python, None),
@@ -53,86 +53,86 @@ impl LineKind {
     }
 }
 
-/// A line that holds the interpreter lock of the training process.
+/// A line of the program that held the interpreter lock of the training process.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct GilHolderRecord {
-    /// Name of the stage that its thread is in. Absent outside of stages.
+    /// Name of the stage that the thread was in while it held the lock. Absent outside stages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
-    /// Whether its thread is the training thread, in the loop's own part.
+    /// Whether the thread was in the training loop's own code while it held the lock.
     pub in_loop: bool,
-    /// Path of the file.
+    /// Path of the source file.
     pub file: String,
-    /// Number of the line.
+    /// Line number in the source file.
     pub line: u32,
     /// Name of the function that contains the line.
     pub function: String,
-    /// Share of the run's time.
+    /// Time during which the line held the lock, in percent of the sampled time.
     pub share_pct: f64,
 }
 
-/// How much of a stage's time is one kind of work.
+/// Share of one kind of work in the time of a stage.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct StageWorkRecord {
     /// Name of the stage.
     pub stage: String,
-    /// The kind of work.
+    /// Kind of work.
     pub work: Work,
-    /// Share of the time of the stage's calls.
+    /// Time of this kind of work, in percent of the time of the stage's calls.
     pub share_pct: f64,
 }
 
-/// A kind of work of a loader, as files, functions and waits show it.
+/// Kind of work of a loader. It is derived from the files, functions and waits in the stacks.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
-    /// It reads files, or data of a server.
+    /// Reading files, or data from a server.
     Reading,
-    /// It decodes images, videos, sound or archives.
+    /// Decoding images, videos, sound or archives.
     Decoding,
-    /// It transforms samples.
+    /// Transforming samples.
     Transforming,
-    /// It makes a batch of samples.
+    /// Combining samples into a batch.
     Collating,
-    /// It hands batches over to another thread or process.
+    /// Passing batches to another thread or process.
     HandingOver,
-    /// None of these.
+    /// Other work, or unknown.
     #[default]
     Other,
 }
 
-/// The sampled stacks of the run until now. The last such record of a process replaces all earlier ones.
+/// The sampled stacks of the run so far. The last record of this kind from a process replaces all earlier ones.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct StacksRecord {
-    /// The lines of all stacks, each once.
+    /// Lines of the program that occur in the stacks, each once. The stacks refer to them by index.
     pub frames: Vec<FrameRecord>,
-    /// The stacks with the longest time, the longest first.
+    /// Stacks with the longest time, the longest first.
     pub stacks: Vec<StackRecord>,
-    /// Seconds of stacks that are left out because there are too many.
+    /// Total time of the stacks that are not in `stacks` because there are too many, in seconds.
     pub left_out_s: f64,
 }
 
-/// A line of a stack.
+/// A line of the program that occurs in a stack.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct FrameRecord {
-    /// Path of the file.
+    /// Path of the source file.
     pub file: String,
-    /// Number of the line.
+    /// Line number in the source file.
     pub line: u32,
     /// Name of the function that contains the line.
     pub function: String,
-    /// Whether it is the user's code, and not the standard library or an installed package.
+    /// Whether the line is the user's code. False for the standard library and installed packages.
     pub own: bool,
 }
 
@@ -147,25 +147,25 @@ impl From<&Frame> for FrameRecord {
     }
 }
 
-/// A stack, and the time that it was seen.
+/// A stack, and the time for which it was sampled.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct StackRecord {
-    /// Name of the stage whose call it is. Absent in the loop's own part.
+    /// Name of the stage, if the stack is from a call of a stage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
-    /// Name of the loop whose own part it is. Absent in a stage.
+    /// Name of the loop, if the stack is from the loop's own code.
     #[serde(rename = "loop", skip_serializing_if = "Option::is_none")]
     pub loop_name: Option<String>,
     /// What the thread did.
     pub kind: LineKind,
-    /// What it waited for. Absent if it ran.
+    /// What the thread waited for. Absent if `kind` is not `wait`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<WaitFor>,
-    /// Seconds, of all threads together.
+    /// Time of the stack, summed over all threads, in seconds.
     pub seconds: f64,
-    /// Indices into `frames`, the outermost call first.
+    /// Lines of the stack, as indices into `frames` of the record, the outermost call first.
     pub frames: Vec<u32>,
 }
 

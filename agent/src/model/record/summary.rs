@@ -72,12 +72,13 @@ pub struct SummaryRecord {
     /// Mode of the main loop. Null if no loop took a step.
     #[serde(deserialize_with = "optional_mode")]
     pub mode: Option<Mode>,
-    /// Place where the user sets the options of the main loop. Absent if unknown.
+    /// Where the user sets the options of the main loop. Absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub options_from: Option<OptionsFrom>,
-    /// Name of the main loop. Criteria, in order: the user named the loop; it is probed; it took steps
-    /// and neither evaluates nor feeds another loop; it has enough steps for a steady state; it is known
-    /// to train a model; it took the most time.
+    /// Name of the main loop. If there are several loops, these criteria decide, in this order: the user
+    /// named the loop; the loop is probed; the loop took steps and neither evaluates nor feeds another
+    /// loop; the loop has enough steps for a steady state; the loop is known to train a model; the loop
+    /// took the most time.
     #[serde(rename = "loop")]
     pub loop_name: Option<String>,
     /// Purpose of the main loop. Null if unknown.
@@ -91,31 +92,32 @@ pub struct SummaryRecord {
     pub elapsed_s: f64,
     /// Number of batches that the main loop received.
     pub steps: u64,
-    /// Number of these batches that came from the cache of a probe or a replay.
+    /// Number of batches of the main loop that came from the cache of a probe or a replay. They are
+    /// included in `steps`.
     pub replayed_steps: u64,
     /// Number of epochs that the main loop began.
     pub epochs: u64,
     /// Number of live steps in steady state.
     pub steady_steps: u64,
-    /// Total duration of those steps, in seconds.
+    /// Total duration of the live steps in steady state, in seconds.
     pub steady_s: f64,
     /// Samples per second over the live steps in steady state. Null if the batch size is unknown.
     pub throughput_samples_per_s: Option<f64>,
-    /// Mean live step, including warm-up.
+    /// Mean live step, including warm-up, in milliseconds.
     pub step_time_ms: Option<f64>,
-    /// Median live step in steady state.
+    /// Median live step in steady state, in milliseconds.
     pub steady_step_time_ms: Option<f64>,
-    /// Mean live step in steady state: the sum of `wait_ms` and `compute_ms`.
+    /// Mean live step in steady state, in milliseconds: the sum of `wait_ms` and `compute_ms`.
     pub steady_step_mean_ms: Option<f64>,
-    /// 95 % confidence interval of `steady_step_mean_ms` over repeated runs of the same program. It
-    /// comes from batch means, or from the windows of a probe. It includes an allowance for the
-    /// variation between runs.
+    /// 95 % confidence interval of `steady_step_mean_ms` over repeated runs of the same program. The
+    /// interval is computed from batch means, or from the windows of a probe, and includes an allowance
+    /// for the variation between runs.
     pub steady_step_ci_ms: Option<(f64, f64)>,
     /// Mean wait per live step in steady state.
     pub wait_ms: Option<f64>,
     /// Mean compute per live step in steady state.
     pub compute_ms: Option<f64>,
-    /// Share of a live step in steady state spent waiting.
+    /// Wait, in percent of a live step in steady state.
     pub wait_pct: Option<f64>,
     /// 95th percentile of the live step in steady state.
     pub step_p95_ms: Option<f64>,
@@ -125,9 +127,9 @@ pub struct SummaryRecord {
     pub ttfb_s: Option<f64>,
     /// Seconds from the start of the process to the first `iter()` of the main loop.
     pub init_time_s: Option<f64>,
-    /// Mean streaming-multiprocessor utilisation.
+    /// Mean utilisation of the GPU's streaming multiprocessors (SMs) over the whole run.
     pub sm_utilization_pct: Option<f64>,
-    /// Mean streaming-multiprocessor utilisation over the steady state.
+    /// Mean utilisation of the GPU's streaming multiprocessors (SMs) over the steady state.
     pub steady_sm_utilization_pct: Option<f64>,
     /// Mean utilisation, by all programs, of the cores that this process may use.
     pub cpu_utilization_pct: Option<f64>,
@@ -146,13 +148,14 @@ pub struct SummaryRecord {
     pub floor_step_ms: Option<f64>,
     /// 95 % confidence interval of the floor.
     pub floor_ci_ms: Option<(f64, f64)>,
-    /// Headspace: share of the step time that free data would save, from a probe.
+    /// Headspace: share of the step time that free data would save, in percent, from a probe.
     pub headspace_pct: Option<f64>,
     /// 95 % confidence interval of the headspace, lower and upper end in percent.
     pub headspace_ci_pct: Option<(f64, f64)>,
-    /// Share of the step time that is spent waiting for data, if no probe measured the headspace.
-    /// Less waiting saves at most this share. It is no upper bound of the headspace: the loader may
-    /// also slow the model's own code (contention), which only a probe measures.
+    /// Upper bound on what less waiting saves, in percent of the step time: the share of the step that
+    /// is spent waiting for data. It is not an upper bound on the headspace, because the loader may also
+    /// slow the model's own code (contention), which only a probe measures. Null if a probe measured the
+    /// headspace.
     pub headspace_upper_bound_pct: Option<f64>,
     /// Speed-up of training with free data: live / floor.
     pub max_speedup: Option<f64>,
@@ -164,14 +167,15 @@ pub struct SummaryRecord {
     pub resources: ResourcesRecord,
     /// Proposed remedies, the best first.
     pub remedies: Vec<RemedyRecord>,
-    /// Lines of the program, the largest gain first. Empty without samples of stacks.
+    /// Lines of the program whose change would shorten the step, the largest gain first. Empty if no
+    /// stacks were sampled.
     pub lines: Vec<LineRecord>,
-    /// Lines that hold the interpreter lock of the training process, the longest first. Absent without samples
-    /// of stacks, and if no line holds it for long.
+    /// Lines of the program that held the interpreter lock of the training process, the longest time
+    /// first. Absent if no stacks were sampled, or if no line held the lock for long.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gil_holders: Vec<GilHolderRecord>,
-    /// How the stages divide their time among reading, decoding, transforming, collating and handing over, by
-    /// stage. Absent for stages whose work is not recognised.
+    /// Shares of reading, decoding, transforming, collating and handing over in the time of each stage.
+    /// Stages whose work is not recognised have no entry.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stage_work: Vec<StageWorkRecord>,
     /// Findings, in words.
@@ -180,8 +184,8 @@ pub struct SummaryRecord {
     pub overhead_pct: Option<f64>,
     /// Number of dropped steps and records.
     pub dropped: Dropped,
-    /// All ranks of the run together. `headspace report --json` adds this field if a run has
-    /// several ranks. It is not in the files.
+    /// All ranks of the run together. Only `headspace report --json` writes this field, if a run has
+    /// several ranks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranks: Option<Box<RanksRecord>>,
 }
@@ -198,9 +202,9 @@ pub struct OtherLoop {
     pub role: Option<Role>,
     /// Number of times that the loop was iterated.
     pub epochs: u64,
-    /// Number of batches that it received.
+    /// Number of batches that the loop received.
     pub steps: u64,
-    /// Total duration of its steps, in seconds.
+    /// Total duration of the loop's steps, in seconds.
     pub seconds: f64,
 }
 
@@ -210,17 +214,17 @@ pub struct OtherLoop {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct ResourcesRecord {
-    /// Time that the means cover, in seconds.
+    /// Time that the means and shares cover, in seconds.
     pub seconds: f64,
-    /// GPUs, by ordinal. If a node has several ranks, its first rank lists all GPUs, and every
-    /// other rank lists its own.
+    /// GPUs, by ordinal. If a node has several ranks, the first rank of the node lists all GPUs, and
+    /// every other rank lists its own GPU.
     pub gpus: Vec<GpuUse>,
-    /// GPU that this rank computes on. Present if there are several ranks and this one may use
+    /// GPU that this rank computes on. Present if the run has several ranks and this rank may use
     /// several GPUs. The bottleneck of the rank is derived from this GPU.
     pub compute_gpu: Option<ComputeGpu>,
     /// Mean number of cores used by this process and its children.
     pub cores_used: Option<f64>,
-    /// Number of cores that they may use.
+    /// Number of cores that this process and its children may use.
     pub cores_usable: Option<f64>,
     /// Mean number of cores used by other programs, among the cores that this process may use.
     pub others_cores: Option<f64>,
@@ -257,7 +261,8 @@ pub struct ResourcesRecord {
     /// Growth of anonymous memory, which no file backs, in bytes per step. Null if the growth is
     /// within the noise.
     pub memory_growth_per_step: Option<Estimate>,
-    /// Scope of the growing memory: `process`, or `tree` if the memory of its children grows.
+    /// Scope of the growing memory: `process` if the memory of this process grows, `tree` if the memory
+    /// of its children grows.
     pub memory_growth_of: Option<String>,
     /// Bytes per second requested from files and pipes.
     pub requested_bytes_per_s: Option<f64>,
@@ -325,8 +330,8 @@ pub struct GpuUse {
     pub sm_pct: Option<f64>,
     /// Source of `sm_pct`: `gpm` or `gpm_mig`.
     pub sm_source: Option<String>,
-    /// Share of time in which at least one kernel ran (GPU-Util of `nvidia-smi`). It does not show
-    /// how many SMs were busy.
+    /// Share of time in which at least one kernel ran (GPU-Util of `nvidia-smi`). This value does not
+    /// show how many SMs were busy.
     pub any_kernel_pct: Option<f64>,
     /// Mean number of busy decoders (NVDEC): the sum of their utilisations.
     pub nvdec_busy: Option<f64>,
@@ -343,8 +348,8 @@ pub struct GpuUse {
     pub throttled_pct: Option<f64>,
     /// Most frequent reason for throttling: `power`, `thermal` or `hardware`.
     pub throttled_by: Option<String>,
-    /// Number of uncorrected memory errors in this time.
+    /// Number of uncorrected memory errors in the time that the means cover.
     pub ecc_uncorrected: Option<f64>,
-    /// Share of the used GPU memory that belongs to other processes than this process and its children.
+    /// Share of the used GPU memory that belongs to processes other than this process and its children.
     pub others_memory_pct: Option<f64>,
 }

@@ -1,4 +1,4 @@
-//! The record of one interval: steps of the loops, readings, activity of stages and queues, losses.
+//! The record of one interval: steps of the loops, readings, activity of stages and queues, dropped data.
 
 use std::collections::BTreeMap;
 
@@ -18,9 +18,9 @@ pub struct TickRecord {
     pub at_s: f64,
     /// Seconds since the previous tick.
     pub interval_s: f64,
-    /// Number of ticks that retention merged into this record, 1 for a recent tick. In a merged
-    /// record `tick`, `at_s`, counters and `dropped` come from the last tick. `interval_s` is the
-    /// sum. Levels are means weighted by time.
+    /// Number of ticks that were merged into this record to save space; 1 for a recent tick. In a
+    /// merged record, `tick`, `at_s`, totals and `dropped` come from the last tick, `interval_s` is the
+    /// sum, and levels are means weighted by time.
     pub merged: u32,
     /// One entry per loop and phase that had steps.
     #[serde(default)]
@@ -35,9 +35,9 @@ pub struct TickRecord {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<QueueTick>,
     /// Values by scope and metric key: `{"process": {"process.thread.count": 3}}`. Values that were
-    /// not read are absent. After the first 20 ticks, totals (kind `counter`) are in every fifth
-    /// tick and in the last tick, and only if they changed since they were last written. Every 60th
-    /// tick holds all totals.
+    /// not read are absent. Totals (kind `counter`) that changed since they were last written are in
+    /// each of the first 20 ticks, and then in every fifth tick. Every 60th tick and the last tick hold
+    /// all totals.
     #[serde(default)]
     pub readings: BTreeMap<String, BTreeMap<String, f64>>,
     /// Number of steps and records dropped since the run began.
@@ -113,9 +113,9 @@ pub struct LoopTick {
     pub epoch: u64,
     /// Number of the first batch in this entry. Batches are numbered over the run, from 0.
     pub first_step: u64,
-    /// Number of batches received.
+    /// Number of batches received in this entry.
     pub steps: u64,
-    /// Number of samples in these batches. Absent if the batch size is unknown.
+    /// Number of samples in the batches of this entry. Absent if the batch size is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
     /// Wait: time from the request for a batch to its receipt.
@@ -124,8 +124,8 @@ pub struct LoopTick {
     pub compute: DistributionRecord,
     /// Step: time from the receipt of a batch to the receipt of the next batch of the same epoch.
     pub step: DistributionRecord,
-    /// Sample of single steps, at most ten per second. Present only if a destination exports them
-    /// (`spans`), and removed when ticks are merged.
+    /// Sample of single steps, at most ten per second. Present only if a destination exports single
+    /// steps (`spans`), and removed when ticks are merged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sampled: Vec<StepRecord>,
 }
@@ -138,10 +138,11 @@ pub struct StepRecord {
     pub step: u64,
     /// Number of the epoch, from 0.
     pub epoch: u64,
-    /// Time of receipt of that batch, in monotonic seconds since the run began, like `at_s` of the
-    /// tick.
+    /// Time of receipt of the batch that ended the step, in monotonic seconds since the run began, like
+    /// `at_s` of the tick.
     pub received_s: f64,
-    /// Time from the receipt of the previous batch to the receipt of this batch.
+    /// Duration of the step, in milliseconds: from the receipt of the previous batch to the receipt of
+    /// the batch that ended the step.
     pub step_ms: f64,
     /// Part of `step_ms` from the request for the batch to its receipt. Absent if the loop has no
     /// loader.
@@ -164,7 +165,7 @@ pub struct StageTick {
     /// Name of the stage from which this stage is called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<String>,
-    /// Declared maximum number of concurrent calls in that process. Absent if not declared.
+    /// Declared maximum number of concurrent calls in one process. Absent if not declared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
     /// Highest number of concurrent calls.
@@ -183,7 +184,7 @@ pub struct StageTick {
     pub bytes: Option<u64>,
     /// Durations of the completed calls.
     pub time: DistributionRecord,
-    /// Part of those durations that was spent in nested stages, in milliseconds.
+    /// Part of the durations in `time` that was spent in nested stages, in milliseconds.
     #[serde(default, skip_serializing_if = "is_default")]
     pub nested_ms: f64,
     /// CPU time of the calls whose CPU time was measured, and the duration of the same calls, both
@@ -204,10 +205,10 @@ pub struct QueueTick {
     /// Name of the worker process. Absent for the training process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
-    /// Maximum number of items. Absent if unknown.
+    /// Maximum number of items in the queue. Absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<u32>,
-    /// Whether it is the last queue before the training loop.
+    /// Whether the queue is the last one before the training loop.
     pub last: bool,
     /// Number of times that the depth was sampled.
     #[serde(alias = "looks")]
@@ -215,13 +216,13 @@ pub struct QueueTick {
     /// Time covered by the samples, in milliseconds.
     #[serde(alias = "seen_ms")]
     pub sampled_ms: f64,
-    /// Part of `sampled_ms` in which the queue was empty.
+    /// Part of `sampled_ms` in which the queue was empty, in milliseconds.
     pub empty_ms: f64,
-    /// Part of `sampled_ms` in which the queue was full.
+    /// Part of `sampled_ms` in which the queue was full, in milliseconds.
     pub full_ms: f64,
-    /// Mean number of items.
+    /// Mean number of items in the queue.
     pub depth: f64,
-    /// Highest number of items.
+    /// Highest number of items in the queue.
     pub deepest: u32,
     /// Concurrency of the pool that takes items from the queue. Absent if the queue does not belong
     /// to a pool.

@@ -1,4 +1,4 @@
-"""Implements drop-ins for SPDL's caches: live batches first, then cached ones, with measurements."""
+"""Implements replacements for SPDL's caches: live batches first, then cached batches, with measurements."""
 
 from __future__ import annotations
 
@@ -18,21 +18,24 @@ if TYPE_CHECKING:
 
 
 class CacheDataLoader:
-    """Drop-in for SPDL's class of that name: live batches first, then cached ones, and measured.
+    """Replacement for SPDL's class of the same name: live batches first, then cached batches, all measured.
 
         for batch in headspace.CacheDataLoader(loader, 10, 100, stop_after=1000):
             train_step(batch)
 
-    Yields what SPDL's yields, and raises what it raises, except where that is a defect: without
-    ``stop_after`` an epoch keeps the loader's length where it has one, the cache outlives the
-    epoch, a loader that keeps its iterator (torch's persistent workers) is let go, and batches
-    changed in place are noticed.
+    Yields the same batches and raises the same errors as SPDL's class, with four differences:
+
+    - Without ``stop_after``, an epoch keeps the length of the loader, if the loader has a length.
+    - The cache is kept for the next epochs.
+    - When the cached batches begin, the loader's iterator is released, even if the loader itself keeps it
+      (torch's persistent workers).
+    - Batches that are changed in place are detected.
 
     Args:
         dl: The loader.
-        num_caches: Batches to cache, at least 1.
-        return_caches_after: Live batches before the first cached one, at least ``num_caches``.
-        stop_after: Batches after which the iteration ends.
+        num_caches: Number of batches to cache, at least 1.
+        return_caches_after: Number of live batches before the first cached batch, at least ``num_caches``.
+        stop_after: Number of batches after which the iteration ends.
     """
 
     def __init__(
@@ -59,11 +62,11 @@ class CacheDataLoader:
         return iterator
 
     def __len__(self) -> int:
-        """The length of the loader, where it has one."""
+        """Length of the loader, if the loader has a length."""
         return len(self.dl)  # type: ignore[arg-type]
 
     def __getattr__(self, name: str) -> Any:
-        if name == "dl":  # Not there yet: being unpickled.
+        if name == "dl":  # Not set yet, during unpickling.
             raise AttributeError(name)
         return getattr(self.dl, name)
 
@@ -79,17 +82,19 @@ def cache_iterator(
     stop_after: int | None = None,
     delete_src: bool = True,
 ) -> Iterator[T]:
-    """Drop-in for SPDL's function of that name: live batches first, then cached ones, measured.
+    """Replacement for SPDL's function of the same name: live batches first, then cached batches, all measured.
 
     Args:
-        src: Where batches come from.
-        num_caches: Batches to cache, at least 1.
-        return_caches_after: Live batches before the first cached one. By default ``num_caches``.
-        stop_after: Batches after which the iteration ends. By default it goes on for ever.
-        delete_src: Let go of ``src`` when replay begins, so that what it holds is released.
+        src: The source of the batches.
+        num_caches: Number of batches to cache, at least 1.
+        return_caches_after: Number of live batches before the first cached batch. By default
+            ``num_caches``.
+        stop_after: Number of batches after which the iteration ends. By default it never ends.
+        delete_src: Whether to drop the reference to ``src`` when the cached batches begin, so that its
+            resources are released.
 
     Raises:
-        ValueError: At the first batch, if the numbers make no sense together.
+        ValueError: At the first batch, if the numbers contradict each other.
     """
     return _lazily(
         _cache_once,
@@ -117,7 +122,7 @@ def _cache_once(
 
 
 def _lazily(begin: Any, *args: Any, kept: Any = None) -> Iterator[Any]:
-    """The iterator that `begin(*args)` returns. It is called, and may raise, at the first batch.
+    """Iterates the iterator that `begin(*args)` returns. `begin` is called, and may raise, at the first batch.
 
     `kept` is kept alive until the iteration has ended.
     """

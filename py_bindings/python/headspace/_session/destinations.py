@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from headspace.config import Destination
     from headspace.integrations._sink import Sink
 
-#: Attributes that make an object a destination: a path, a native exporter, a sink of numbers.
+#: Attributes by which a destination is recognised: of a path, of a native exporter, of a sink.
 _MARKS = ("__fspath__", "_export", "_sink")
 
 
 def sort_destinations(
     to: Destination | Iterable[Destination] | None,
 ) -> tuple[str | PathLike[str] | None, list[tuple[str, dict[str, str], bool]], list[Sink]]:
-    """Sorts what `start(to=...)` was given.
+    """Sorts the destinations in `start(to=...)`.
 
     Returns:
-        The folder for the runs, if one is named; native exporters, each with its options and whether the
-        script asks for it; and sinks of numbers.
+        The folder for the run folders, or None; the native exporters, each with its options and whether the
+        script itself requested it; and the sinks.
     """
     bases: list[str | PathLike[str]] = []
     exports = []
@@ -54,7 +54,7 @@ def sort_destinations(
         folders = " and ".join(f"`{os.fspath(base)}`" for base in named.values())
         raise ValueError(f"`to` names more than one folder for the run: {folders} (keep one)")
     if any(not os.fspath(base) for base in bases):
-        raise ValueError("`to` names a folder by an empty path (write `.` for this one)")
+        raise ValueError("`to` is an empty path (write `.` for the working directory)")
     return (bases[0] if bases else None), exports, sinks
 
 
@@ -68,6 +68,6 @@ def _refusal_message(given: Any) -> str:
     if isinstance(given, type) and any(hasattr(given, kind) for kind in _MARKS):
         return f"`to` is a class: write `{given.__name__}(...)`"
     return (
-        f"`to` is no destination: {given!r} (give a path, `headspace.JsonLines`, `OpenTelemetry`, "
+        f"`to` is not a destination: {given!r} (use a path, `headspace.JsonLines`, `OpenTelemetry`, "
         "`Pipe`, `Prometheus` or `Textfile`, a sink of `headspace.integrations`, or a list of these)"
     )

@@ -1,4 +1,4 @@
-"""Starts and ends the session of this process, by `start()` or at a wrapped loader's first iteration."""
+"""Starts and ends the session of this process: by `start()`, or at the first iteration of a wrapped loader."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
     from headspace.config import Destination
     from headspace.integrations._sink import Feed, Sink
 
-#: The running session, of this process or of the one that it was forked from.
+#: The running session of this process, or of the process from which this process was forked.
 current: Session | None = None
 
-#: A session was started in this process.
+#: Whether a session was started in this process.
 has_begun = False
 
-#: Sessions of this process that have ended.
+#: Number of sessions of this process that have ended.
 ended = 0
 
-#: The default session could not be started. That is reported once, and not tried again at each epoch.
+#: Whether the default session could not be started. One line reports this. Later epochs do not try again.
 has_failed = False
 
 #: The loop of `step()`.
 steps_loop: _native.Loop | None = None
 
-#: Held while a session is started, so that threads that begin to iterate at the same time share it.
+#: Held while a session is started. So threads that begin to iterate at the same time get the same session.
 _starting = RLock()
 
 
 def _after_fork() -> None:
-    # The thread that held the lock is not in the child.
+    # The thread that holds the lock may not exist in the child.
     global _starting
     _starting = RLock()
 
@@ -48,7 +48,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class Session:
-    """A run under watch. Made by :func:`start`; ends with :func:`stop`, or with its ``with`` block."""
+    """A run that is measured. Begins with :func:`start`; ends with :func:`stop` or a ``with`` block."""
 
     __slots__ = ("_feed", "_native", "_quiet", "_rank")
 
@@ -62,36 +62,36 @@ class Session:
 
     @property
     def folder(self) -> str:
-        """The run folder."""
+        """Path of the run folder."""
         return str(self._native.folder)
 
     def pause(self) -> None:
-        """Switch the watch off while training goes on: batches pass uncounted."""
+        """Pauses the measurement while training continues: batches are not counted."""
         self._native.pause()
 
     def resume(self) -> None:
-        """Switch the watch on again. No step reaches across the pause."""
+        """Resumes the measurement. No step includes the pause."""
         self._native.resume()
 
     def flush(self, timeout: float = 2.0) -> bool:
-        """Write down what there is. Returns whether it was delivered within ``timeout`` seconds."""
+        """Writes all pending records. Returns whether they were delivered within ``timeout`` seconds."""
         return self._native.flush(timeout)
 
     def report(self) -> Report:
-        """The run so far.
+        """Report of the run so far.
 
         Raises:
-            RuntimeError: In a process forked from the one that started the session.
+            RuntimeError: In a process that was forked after the start of the session.
         """
         from headspace._session.report import Report
 
         return Report(*self._native.report())
 
     def stop(self) -> Report | None:
-        """End the run and print its verdict.
+        """Ends the run and prints its verdict.
 
-        Waits at most 2 seconds for the last records. Returns None where the run has ended
-        already, and in a process forked from the one that started it.
+        Waits at most 2 seconds for the last records. Returns None if the run has already ended, and in
+        a process that was forked after the start of the session.
         """
         rendered = self._end()
         if rendered is None:
@@ -101,8 +101,8 @@ class Session:
         return Report(*rendered)
 
     def _end(self) -> tuple[str, str, str] | None:
-        # No import here: this runs at exit, where an import makes Python 3.10 forget that Ctrl-C ended the
-        # program, and exit with another status.
+        # No import here, because this function runs at exit. There, an import changes the exit status of Python
+        # 3.10 after Ctrl-C.
         global current, ended
         if current is self and self._native.is_here:
             current = None
@@ -123,7 +123,7 @@ class Session:
         self._end()
 
     def _ended_by(self, exception: type[BaseException] | None) -> None:
-        # `SystemExit` is how a program ends itself.
+        # A program that raises `SystemExit` ends itself: this is no failure.
         if exception is not None and not issubclass(exception, SystemExit):
             is_error = issubclass(exception, Exception)
             self._native.ended_by_exception(exception.__name__, is_error)
@@ -143,8 +143,8 @@ class Session:
 
 def _uncaught() -> type[BaseException] | None:
     """The type of the exception that ends the program. None if the program ends without one."""
-    # Python stores the exception before it calls exit handlers. In an interactive session it stores that
-    # of the last failed command, which did not end the program.
+    # Python stores the exception before it calls exit handlers. In an interactive session, it stores the
+    # exception of the last failed command, which did not end the program.
     if hasattr(sys, "ps1") or sys.flags.interactive:
         return None
     error = getattr(sys, "last_exc", None)  # From Python 3.12 on.
@@ -159,27 +159,27 @@ def start(
     run_id: str | None = None,
     quiet: bool | None = None,
 ) -> Session:
-    """Watch this process until the session ends.
+    """Measures this process until the session ends.
 
         with headspace.start(to=headspace.JsonLines("runs")):
             train()
 
     Args:
-        to: Where records go, one destination or several. A path means JSON lines there. JSON lines are
-            written in any case: by default in ``HEADSPACE_DIR``, else ``headspace-runs``.
-            ``HEADSPACE_EXPORT`` names further destinations.
-        interval: Seconds between two ticks, at least 0.001, or a text such as ``250ms``. Shorter shows
-            more and costs more. By default ``HEADSPACE_INTERVAL``, else 1.
-        run_id: Name of the run folder. By default the time and the process id.
-        quiet: Say nothing on stderr. By default ``HEADSPACE_QUIET``, else no.
+        to: Where records go: one destination or several. A path is a folder for JSON lines. JSON lines are
+            always written: by default in ``HEADSPACE_DIR``, else in ``headspace-runs``.
+            ``HEADSPACE_EXPORT`` adds destinations.
+        interval: Seconds between two ticks, at least 0.001, or a text such as ``250ms``. A shorter interval
+            gives more detail and costs more. By default ``HEADSPACE_INTERVAL``, else 1.
+        run_id: Name of the run folder. By default the time and the process ID.
+        quiet: Whether to print nothing on stderr. By default ``HEADSPACE_QUIET``, else no.
 
     Raises:
-        TypeError: If ``to`` is no destination.
-        ValueError: If ``interval`` is too short, an option of a destination is invalid, or two folders
-            are named.
+        TypeError: If ``to`` is not a destination.
+        ValueError: If ``interval`` is too short, an option of a destination is invalid, or ``to`` names two
+            folders.
         OSError: If the run folder or its file cannot be created, or a destination cannot be opened.
             Training has not started yet.
-        RuntimeError: If a session is running already.
+        RuntimeError: If a session is already running.
     """
     with _starting:
         return _start(to=to, interval=interval, run_id=run_id, quiet=quiet)
@@ -196,20 +196,20 @@ def _start(
     """Starts a session, as `start` does. The caller holds `_starting`.
 
     Args:
-        to: As for `start`, like the other arguments without a description.
-        origin: Reading of the clock (`_native.ticks`) at which the session's time begins: that of the
-            first iteration or step. None means now.
+        to: As for `start`. The same holds for `interval`, `run_id` and `quiet`.
+        origin: Value of the clock (`_native.ticks`) at which the session's time begins: at the first
+            iteration or step. None means now.
     """
     global current, has_begun
     if current is not None and current._native.is_here:
         raise RuntimeError(
-            f"a session goes on already, in `{current.folder}`: call `headspace.stop()` first"
+            f"a session is already running, in `{current.folder}`: call `headspace.stop()` first"
         )
     from headspace._session.destinations import sort_destinations
 
     base, exports, asked = sort_destinations(to)
     silent = _settings.quiet() if quiet is None else quiet
-    # If the process has no stderr, its descriptor belongs to the file that was opened next.
+    # If the process has no stderr, descriptor 2 may belong to another file.
     silent = silent or sys.__stderr__ is None
     seconds = _settings.interval() if interval is None else _seconds(interval)
     rank = _settings.rank()
@@ -300,10 +300,11 @@ def _seconds(interval: float | str) -> float:
 
 
 def begin(origin: int) -> _native.Session | None:
-    """The session that a wrapped loader records to. It is started if there is none.
+    """Returns the session to which a wrapped loader records. Starts a session if there is none.
 
-    None in a process forked from one with a session, since a loader's worker does not train. None also if
-    no session can be started: then training continues without measurement.
+    Returns None in a process that was forked after the start of the session, because the worker of a loader
+    does not train. Also returns None if no session can be started: training then continues without
+    measurement.
     """
     session = current  # Read once: another thread may end it.
     if session is None:
@@ -317,14 +318,14 @@ def begin(origin: int) -> _native.Session | None:
 
 
 def _report_device(session: _native.Session) -> None:
-    """Records which GPU the main thread uses: it is the GPU of this rank."""
+    """Records the GPU that the main thread uses, which is the GPU of this rank."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     try:
         # Each thread has a current device of its own.
         if cuda is not None and threads.is_main_thread() and cuda.is_initialized():
             session.report_torch_device(cuda.current_device())
     except Exception:
-        pass  # Then the GPU is found by the process's memory, or by its local rank.
+        pass  # The GPU is then found by the memory of the process, or by its local rank.
 
 
 def _begin_first_session(origin: int) -> _native.Session | None:
@@ -341,18 +342,18 @@ def _begin_first_session(origin: int) -> _native.Session | None:
     except Exception as error:
         has_failed = True
         if not _settings.quiet():
-            stderr.write_line(f"headspace: nothing is measured: {error}. Training goes on.")
+            stderr.write_line(f"headspace: nothing is measured: {error}. Training continues.")
         return None
 
 
 def stop() -> Report | None:
-    """End the session and print its verdict. None where no session goes on."""
+    """Ends the session and prints its verdict. Returns None if no session is running."""
     session = current
     return None if session is None else session.stop()
 
 
 def report() -> Report | None:
-    """The run so far. None where no session goes on, and in a process forked from such."""
+    """Report of the run so far. None if no session is running, and in a process that was forked since."""
     session = current
     return None if session is None or not session._native.is_here else session.report()
 
@@ -364,10 +365,10 @@ def step(samples: int | None = None) -> None:
             train_step(next_batch())
             headspace.step(samples=32)
 
-    Waiting for data is not measured this way. If there is a loader, wrap it instead.
+    This does not measure the wait for data. If there is a loader, wrap it instead.
 
     Args:
-        samples: How many samples the step trained on.
+        samples: Number of samples in the step.
     """
     global steps_loop
     if not _settings.enabled():

@@ -7,11 +7,11 @@ from typing import Any
 
 
 class Report:
-    """The numbers of a run, and its verdict.
+    """The numbers and the verdict of a run.
 
         print(headspace.report())
 
-    Prints as text; shows as a table in a notebook.
+    ``print`` shows the verdict as text. A notebook shows it as a table.
     """
 
     __slots__ = ("_html", "_summary", "_text")
@@ -22,7 +22,7 @@ class Report:
         self._html = html
 
     def to_dict(self) -> dict[str, Any]:
-        """The ``summary`` record: times in ms or s as the names say, None where not measured."""
+        """The ``summary`` record. Names end with the unit (``_ms``, ``_s``). None if not measured."""
         summary: dict[str, Any] = json.loads(self._summary)
         return summary
 

@@ -7,16 +7,16 @@ import sys
 
 
 def write_line(text: str) -> None:
-    """Writes a line. If the user has closed stderr it is lost; a verdict is still in the records."""
+    """Writes a line. If stderr is closed, the line is lost, but a verdict is also in the records."""
     stream = sys.stderr
-    if stream is None:  # For `print`, that is stdout.
+    if stream is None:  # `print` would write to stdout instead.
         return
     replaced = stream is not sys.__stderr__
     try:
         if replaced:
             print(text, file=stream, flush=True)
             return
-        # Past its buffer: what nobody reads would stay there, and then Python ends with status 120.
+        # Bypass the buffer: if nobody reads stderr, Python exits with status 120 because of buffered text.
         stream.flush()
         rest = memoryview(f"{text}\n".encode(errors="backslashreplace"))
         while rest:

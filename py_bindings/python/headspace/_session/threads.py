@@ -1,4 +1,4 @@
-"""Tells whether the current thread is the main thread."""
+"""Detects the main thread."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from _thread import get_ident
 
 
 def is_main_thread() -> bool:
-    """Whether this is the program's main thread. Where `threading` is not imported there is no other."""
+    """Whether this is the main thread. If `threading` is not imported, there is no other thread."""
     threading = sys.modules.get("threading")
     return threading is None or threading.main_thread().ident == get_ident()

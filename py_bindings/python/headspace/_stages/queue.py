@@ -1,7 +1,7 @@
 """Implements `headspace.queue`: reads the depth of each kind of queue.
 
-Queues of the standard library are read by their fields. ``qsize()`` may wait for a lock that the
-pipeline holds.
+The depth of queues of the standard library is read from their fields, because ``qsize()`` may wait for a
+lock that the pipeline holds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Q = TypeVar("Q")
 
-    #: Depth and capacity; of a pool also how many workers are busy, and how many there can be.
+    #: Depth and capacity; for a pool also the number of busy workers and the number of all workers.
     Reading = tuple[int, int | None, int | None, int | None]
 
 #: Largest depth or capacity in the records.
@@ -33,39 +33,41 @@ def queue(
     capacity: int | Callable[[], int] | None = None,
     last: bool = False,
 ) -> Q:
-    """Watch how full a queue of the pipeline is.
+    """Measures how full a queue of the pipeline is.
 
         decoded = headspace.queue("decoded", queue.Queue(maxsize=32))
 
         headspace.queue("frames", depth=lambda: len(buffer), capacity=64)
 
-    Queues of ``queue``, ``asyncio`` and ``multiprocessing``, a ``collections.deque``, the executors of
-    ``concurrent.futures`` (what waits for a free worker, and how many workers are at work) and any
-    object with ``qsize()`` are known; of anything else say its ``depth``. While a session goes on, it
-    is looked at from a thread of headspace's own, about ten times a second at first and once a second
-    after ten seconds. With ``HEADSPACE=0`` this only returns ``q``.
+    Supports the queues of ``queue``, ``asyncio`` and ``multiprocessing``, ``collections.deque``, the
+    executors of ``concurrent.futures``, and any object with ``qsize()``. For other objects, pass ``depth``.
+    The depth of an executor is the number of calls that wait for a worker; its busy workers are counted
+    too.
+
+    During a session, a thread of headspace samples the depth: about ten times per second in the first ten
+    seconds, then once per second. With ``HEADSPACE=0``, this function only returns ``q``.
 
     Args:
-        name: What the queue is called. Of two with one name, the newer is watched.
-        q: The queue. It is held weakly, so watching does not keep it alive; where it cannot be
-            (its class has ``__slots__`` without ``__weakref__``), it is kept.
-        depth: Says how many items wait. Must not block; kept as long as the queue is watched.
-            One that raises is not asked again.
-        capacity: How many items fit, or what says so; by default what ``q`` says.
-        last: Whether the training loop takes its batches out of this queue.
+        name: Name of the queue. If two queues have the same name, the newer one is measured.
+        q: The queue. headspace does not keep it alive, unless its class allows no weak references
+            (``__slots__`` without ``__weakref__``).
+        depth: Function that returns the number of waiting items. It must not block. If it raises an
+            exception, it is not called again. headspace keeps it alive while the queue is measured.
+        capacity: Maximum number of items, or a function that returns it. By default that of ``q``.
+        last: Whether the training loop takes its batches from this queue.
 
     Returns:
         ``q``.
 
     Raises:
-        TypeError: If neither ``q`` nor ``depth`` says how many items wait.
+        TypeError: If neither ``q`` nor ``depth`` gives the number of waiting items.
     """
     if not _settings.enabled():
         return q
     read_queue = _reader(q) if depth is None else _reader_by(depth)
     if read_queue is None:
         raise TypeError(
-            f"the depth of a `{type(q).__qualname__}` is not known: "
+            f"headspace cannot read the depth of a `{type(q).__qualname__}`: "
             f'write `headspace.queue("{name}", depth=...)`'
         )
     _native.watch_queue(name, _make_reader(_weakly(q), read_queue, capacity), last)
@@ -96,7 +98,7 @@ def _make_reader(
 
 
 def _finite_capacity(given: int | None) -> int:
-    # "No limit" is 0 in the standard library, and the largest semaphore in multiprocessing.
+    # "No limit" is 0 in the standard library, and the largest value of a semaphore in multiprocessing.
     limit = _count(given or 0)
     return limit if limit < 2**31 - 1 else 0
 
@@ -136,7 +138,7 @@ def _reader(q: Any) -> Callable[[Any], Reading | None] | None:
             return _read_process_pool
     if hasattr(q, "maxlen") and hasattr(q, "__len__"):
         return lambda q: (len(q), q.maxlen, None, None)
-    # `queue.Queue` has `queue`, `asyncio.Queue` has `_queue`; both know their length without a lock.
+    # `queue.Queue` has `queue`, `asyncio.Queue` has `_queue`. The length of both can be read without a lock.
     if "queue" in modules and hasattr(q, "queue"):
         return lambda q: (len(q.queue), q.maxsize, None, None)
     if "asyncio" in modules and hasattr(q, "_queue"):
@@ -149,7 +151,7 @@ def _reader(q: Any) -> Callable[[Any], Reading | None] | None:
 def _read_thread_pool(pool: Any) -> Reading | None:
     work = pool._work_queue
     threads = [thread for thread in list(pool._threads) if thread.is_alive()]
-    # When a pool shuts down it puts a None into its queue, to wake up the threads.
+    # A pool that shuts down puts a None into its queue, to wake up the threads.
     ends = bool(getattr(pool, "_shutdown", False))
     if ends and not threads:
         return None
@@ -161,10 +163,11 @@ def _count_busy(threads: list[Any], work: Any) -> int | None:
     """Number of a pool's threads that are in a call. None if it is unknown.
 
     The pool's own count of idle threads is not used: before Python 3.12 it counts ends of calls, and later
-    it misses some. An idle thread waits in the pool's own function, which calls no other Python function.
+    versions miss some idle threads. An idle thread waits in the pool's own function, which calls no other
+    Python function.
     """
     loop = getattr(sys.modules.get("concurrent.futures.thread"), "_worker", None)
-    # Any queue but the native one waits in a Python function of its own.
+    # A thread that waits at another queue than the native one runs a Python function of that queue.
     if loop is None or type(work).__module__ != "_queue":
         return None
     for thread in threads:
@@ -183,7 +186,7 @@ def _read_process_pool(pool: Any) -> Reading | None:
     workers = getattr(pool, "_max_workers", None)
     if sent is None and pending == 0:
         return None
-    if sent is None or not hasattr(asked, "queue"):  # It is shutting down, or is of another kind.
+    if sent is None or not hasattr(asked, "queue"):  # It is shutting down, or of another kind.
         return pending - len(pool._processes or ()), None, None, None
     waiting = len(asked.queue) + sent.qsize()
     return waiting, None, max(0, pending - waiting), workers

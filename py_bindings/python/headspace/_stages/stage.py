@@ -1,4 +1,4 @@
-"""Decorates functions for :func:`headspace.stage`. Imported when the first one is decorated."""
+"""Decorates functions for :func:`headspace.stage`. Imported when the first function is decorated."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ if TYPE_CHECKING:
 
 
 def unpickle_stage(name: str, concurrency: int | None) -> Stage:
-    """The stage that was pickled."""
+    """Returns the stage that was pickled."""
     return stage(name, concurrency=concurrency)
 
 
 def decorate(handle: Stage, function: Any) -> Any:
-    """``function``, with each call counted.
+    """Wraps ``function`` so that each of its calls is counted.
 
-    A function stays a function of its kind (coroutine, generator), with its name, signature and
-    documentation, so that it is pickled by name as before; a method is bound as before. Any other
-    callable becomes an object that calls it and is pickled with it.
+    The wrapper of a function is a function of the same kind (coroutine, generator), with the same name,
+    signature and documentation. So it is pickled by name as before, and a method is bound as before. The
+    wrapper of any other callable is an object that calls it. It is pickled together with the callable.
 
     Raises:
-        TypeError: For a class, and for what cannot be called.
+        TypeError: If ``function`` is a class, or cannot be called.
     """
     if isinstance(function, (staticmethod, classmethod)):
         return type(function)(decorate(handle, function.__func__))
     if isinstance(function, type):
         raise TypeError(
-            f"a stage is around a function, not the class `{function.__qualname__}`: "
+            f"a stage decorates functions, not the class `{function.__qualname__}`: "
             "decorate the method that does the work"
         )
     if not callable(function):
         raise TypeError(
-            f"a stage is around a function, not a `{type(function).__qualname__}` "
+            f"a stage decorates functions, not a `{type(function).__qualname__}` "
             f'(write `with headspace.stage("{handle.name}"):`)'
         )
     if inspect.isasyncgenfunction(function):
@@ -81,7 +81,7 @@ def _generator(handle: Stage, function: Callable[..., Any]) -> Callable[..., Any
             except StopIteration as end:
                 return end.value
             finally:
-                value = None  # An error that was thrown in refers to this frame.
+                value = None  # The traceback of an exception in `value` refers to this frame.
             try:
                 value = yield item
                 resume = generator.send
@@ -119,9 +119,9 @@ def _asynchronous_generator(handle: Stage, function: Callable[..., Any]) -> Call
 
 
 class Timed:
-    """A callable that is no function (a ``functools.partial``, a builtin), each call counted.
+    """Wraps a callable that is not a Python function (``functools.partial``, a builtin), and counts its calls.
 
-    Attributes are those of the callable.
+    Its attributes are those of the callable.
     """
 
     def __init__(self, handle: Stage, function: Any) -> None:
@@ -133,7 +133,7 @@ class Timed:
             return self.__wrapped__(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("__wrapped__", "_headspace_handle"):  # Not there yet: being unpickled.
+        if name in ("__wrapped__", "_headspace_handle"):  # Not set yet, during unpickling.
             raise AttributeError(name)
         return getattr(self.__wrapped__, name)
 

@@ -4,10 +4,10 @@
     headspace.start(to=Wandb())                    # the run of wandb.init()
     headspace.start(to=[MLflow(), "/data/runs"])   # the active run; records in /data/runs
 
-Once a second a thread fetches new metrics from the agent and calls the library. Each library has its own
-thread, so one that hangs does not delay the others. The thread holds the interpreter lock only during
-these calls, and training never waits for it. A library that raises is disabled, with one notice.
-Subclass ``Sink`` for another tracker.
+Once per tick, but at most once per second, a thread fetches new metrics from the agent and calls the
+library. Each library has its own thread, so a library that hangs does not delay the others. During a call,
+the library holds the interpreter lock, as in your own calls. If a library raises an exception, it is
+disabled with one notice. For another tracker, write a subclass of ``Sink``.
 """
 
 from __future__ import annotations

@@ -8,23 +8,23 @@ from typing import Any
 
 from headspace.integrations._sink import Sink, import_library
 
-#: What a metric's name may not have.
+#: Characters that MLflow does not allow in the name of a metric.
 FOREIGN = re.compile(r"[^\w\-. :/]", re.ASCII)
 
-#: Metrics that a server takes at once.
+#: Maximum number of metrics in a request.
 AT_ONCE = 1000
 
 
 class MLflow(Sink):
-    """Numbers as metrics of an MLflow run, named ``headspace/...``, over the steps of the main loop.
+    """Logs metrics named ``headspace/...`` to an MLflow run. The x axis is the step of the main loop.
 
         with mlflow.start_run():
             headspace.start(to=MLflow())
 
     Args:
-        run_id: The run; by default the one that is active when the session starts. On ranks other
-            than 0 without an active run nothing is logged.
-        tracking_uri: Where the run is kept, if not where ``mlflow`` is set to.
+        run_id: ID of the run. By default the run that is active when the session starts. Ranks other than
+            0 log nothing if they have no active run.
+        tracking_uri: Where the run is stored. By default the setting of ``mlflow``.
 
     Raises:
         ImportError: If ``mlflow`` is not installed (``mlflow-skinny`` is enough).
@@ -43,7 +43,7 @@ class MLflow(Sink):
                 return False
             if run is None:
                 raise ValueError(
-                    "no MLflow run is active: call `mlflow.start_run()` before, or give `run_id`"
+                    "no MLflow run is active: call `mlflow.start_run()` first, or pass `run_id`"
                 )
             self._run_id = run.info.run_id
         self._client = self._mlflow.MlflowClient(self._tracking_uri)

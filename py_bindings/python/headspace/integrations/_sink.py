@@ -11,15 +11,15 @@ from typing import Any
 from headspace import _native
 from headspace._session.stderr import write_line
 
-#: Shortest time between two calls of a sink, in seconds. A shorter one would not be visible in a plot.
+#: Shortest time between two calls of a sink, in seconds. More frequent values would not be visible in a plot.
 SHORTEST_S = 1.0
 
-#: Most seconds that the end of a session waits for the sinks to take the last metrics.
+#: Maximum number of seconds that the end of a session waits until the sinks have logged the last metrics.
 LAST_S = 2.0
 
 
 class Sink:
-    """A destination of metrics. Subclass it for a tracker that headspace does not support.
+    """A destination of metrics. Write a subclass for a tracker that headspace does not support.
 
         class Printed(headspace.integrations.Sink):
             def log(self, step, time, values):
@@ -40,13 +40,13 @@ class Sink:
         return type(self).__name__
 
     def open(self, rank: int) -> bool:
-        """Called by `headspace.start`, before training. An exception reaches the caller.
+        """Opens the sink. `headspace.start` calls this before training, and raises its exceptions.
 
         Args:
-            rank: This process's rank.
+            rank: Rank of this process.
 
         Returns:
-            Whether there is anything to log in this process.
+            Whether this process logs metrics.
         """
         return True
 
@@ -54,14 +54,15 @@ class Sink:
         """Logs the metrics of one moment.
 
         Args:
-            step: Batches that the main loop had received.
+            step: Number of batches that the main loop had received.
             time: Seconds since 1970-01-01 UTC.
-            values: By name; the unit is the name's end: ``step_ms``, ``queue/decoded/depth``.
+            values: Metrics by name. A name ends with the unit, if there is one: ``step_ms``,
+                ``queue/decoded/depth``.
         """
         raise NotImplementedError
 
     def flush(self) -> None:
-        """Makes logged metrics visible. Called after every few calls of `log`."""
+        """Makes logged metrics visible. Called after one or more calls of `log`."""
 
     def close(self) -> None:
         """Closes the sink. If the session fails to start after `open`, the starting thread calls this."""
@@ -80,25 +81,25 @@ class Feed:
         ]
 
     def start(self, session: _native.Session) -> None:
-        """Starts the threads. A forked child has none, and sends nothing."""
+        """Starts the threads. A forked child has no such threads, and sends nothing."""
         for thread in self._threads:
             thread.start(session)
 
     def finish(self) -> None:
-        """Sends the last metrics, and waits for that at most `LAST_S`. The agent has stopped."""
+        """Sends the last metrics, and waits at most `LAST_S`. The agent has already stopped."""
         self._ending.set()
         until = time.monotonic() + LAST_S
         late = [thread.name for thread in self._threads if not thread.ended(until)]
         if late and not self._quiet:
             names = ", ".join(f"`{name}`" for name in late)
             write_line(
-                f"headspace: {names} did not take the last numbers within {LAST_S:g} s. "
-                "The records have them."
+                f"headspace: {names} did not log the last numbers within {LAST_S:g} s. "
+                "The run folder contains them."
             )
 
 
 class _SinkThread:
-    """Sends metrics to one sink. The agent bounds what is buffered for a sink that hangs."""
+    """Sends metrics to one sink. If the sink hangs, the agent buffers only a limited number of metrics."""
 
     def __init__(
         self, sink: Sink, place: int, interval: float, ending: threading.Event, quiet: bool
@@ -119,10 +120,10 @@ class _SinkThread:
         try:
             self._thread.start()
         except RuntimeError as error:
-            self._disable(session, f"the system gives no thread: {error}")
+            self._disable(session, f"the system cannot create a thread: {error}")
 
     def ended(self, until: float) -> bool:
-        """Whether the last numbers were taken by then, a time of the monotonic clock."""
+        """Whether the sink logs the last metrics before `until`, a time of the monotonic clock."""
         if self._thread.ident is not None:
             self._thread.join(max(0.0, until - time.monotonic()))
         return not self._thread.is_alive()
@@ -136,12 +137,12 @@ class _SinkThread:
                 self._send(session)
             self._send(session)
             self._sink.close()
-        except BaseException as error:  # Also `SystemExit`, which would end the thread in silence.
+        except BaseException as error:  # Also `SystemExit`, which would print no message.
             reason = f"{type(error).__name__}: {error}".rstrip(": .")
             if not self._ending.is_set():
                 self._disable(session, reason)
             elif not self._quiet:  # The records are closed.
-                write_line(f"headspace: `{self.name}` did not take the last numbers ({reason}).")
+                write_line(f"headspace: `{self.name}` did not log the last numbers ({reason}).")
 
     def _send(self, session: _native.Session) -> None:
         moments = session.scalars(self._place)
@@ -158,7 +159,7 @@ def import_library(module: str, sink: str, package: str) -> Any:
     """Imports the library of a sink.
 
     Raises:
-        ImportError: If it is not installed, with the package to install.
+        ImportError: If the library is not installed. The message names the package to install.
     """
     try:
         return import_module(module)

@@ -10,17 +10,17 @@ from headspace.integrations._sink import Sink, import_library
 
 
 class TensorBoard(Sink):
-    """Numbers as scalars of TensorBoard, named ``headspace/...``, over the steps of the main loop.
+    """Logs scalars named ``headspace/...`` to TensorBoard. The x axis is the step of the main loop.
 
         headspace.start(to=TensorBoard("runs/x"))
         headspace.start(to=TensorBoard(writer))  # torch.utils.tensorboard.SummaryWriter
 
     Args:
-        to: A folder, written by rank 0 with the package ``tensorboard``; or your own
-            ``SummaryWriter`` of torch or tensorboardX, which stays open.
+        to: A folder, to which rank 0 writes with the package ``tensorboard``. Or your own
+            ``SummaryWriter`` of torch or tensorboardX, which headspace does not close.
 
     Raises:
-        ImportError: If a folder is given and ``tensorboard`` is not installed.
+        ImportError: If ``to`` is a folder and ``tensorboard`` is not installed.
     """
 
     def __init__(self, to: str | os.PathLike[str] | Any) -> None:

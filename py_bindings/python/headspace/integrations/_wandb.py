@@ -7,25 +7,25 @@ from typing import Any
 
 from headspace.integrations._sink import Sink, import_library
 
-#: The x axis of what is logged.
+#: The x axis of the curves.
 STEP = "headspace/step"
 
 
 class Wandb(Sink):
-    """Numbers in a run of Weights & Biases, named ``headspace/...``, over ``headspace/step``.
+    """Logs numbers named ``headspace/...`` to a run of Weights & Biases. The x axis is ``headspace/step``.
 
         wandb.init(project="x")
         headspace.start(to=Wandb())
 
-    Your own steps stay as they are: numbers are added to the row that your next ``log`` completes,
-    and of several that come before it the last stays. Call ``headspace.stop()`` before
-    ``wandb.finish()``, so that the last ones are in.
+    Your own steps do not change: the numbers are added to the row that your next ``log`` completes. If a
+    number has several values before that call, the last value stays. Call ``headspace.stop()`` before
+    ``wandb.finish()``. Otherwise the last numbers are missing.
 
     Args:
-        run: The run; by default whichever goes on when there is something to log. Where there is
-            none, as on other ranks, nothing is logged.
-        rows: Make a row of its own for each moment, for scripts whose own ``log`` calls name no
-            ``step``: W&B drops rows whose step lies behind.
+        run: The run. By default the run that is active when there are numbers to log. If no run is active,
+            as on other ranks, nothing is logged.
+        rows: Whether each set of numbers gets its own row. Only for scripts whose own ``log`` calls do not
+            set ``step``, because W&B drops a row whose step is lower than that of the row before.
 
     Raises:
         ImportError: If ``wandb`` is not installed.
@@ -38,7 +38,7 @@ class Wandb(Sink):
         self._known: Any = None
 
     def open(self, rank: int) -> bool:
-        self._run()  # Here rather than while it trains: the first call takes its time.
+        self._run()  # The first call is slow, so it is made before training.
         return True
 
     def log(self, step: int, time: float, values: Mapping[str, float]) -> None:
@@ -48,7 +48,7 @@ class Wandb(Sink):
             run.log({**row, STEP: step}, commit=self._rows)
 
     def _run(self) -> Any:
-        """The run that goes on, which knows of our x axis."""
+        """The active run, or None. Declares headspace's x axis in the run."""
         run = self._given if self._given is not None else self._wandb.run
         if run is not None and run is not self._known:
             run.define_metric(STEP, hidden=True)

@@ -5,8 +5,9 @@
     provider = TracerProvider()
     provider.add_span_processor(StageSpanProcessor("loader."))
 
-Each selected span is one call of the stage with its name. So an instrumented loader needs no second set
-of names. Spans are exported as before. Only this module imports the package ``opentelemetry-sdk``.
+Each selected span is one call of the stage with the name of the span. So a loader with spans needs no
+calls of ``headspace.stage``. Spans are exported as before. Only this module imports the package
+``opentelemetry-sdk``.
 """
 
 from __future__ import annotations
@@ -28,27 +29,28 @@ if TYPE_CHECKING:
 
 __all__ = ["StageSpanProcessor"]
 
-#: Stages that spans may make. A stage is kept for the life of the process, so a program that puts a
-#: file's name in a span's must not make one for each file.
+#: Maximum number of stages from spans. Stages are kept until the process ends. So a program whose spans have
+#: names of files must not create a stage for each file.
 MOST_NAMES = 256
 
 
 class StageSpanProcessor(SpanProcessor):  # type: ignore[misc]
-    """Counts chosen spans as calls of stages, from any thread or task.
+    """Counts selected spans as calls of stages, from any thread or task.
 
-        StageSpanProcessor("loader.")                             # all whose name begins so
+        StageSpanProcessor("loader.")                             # all spans whose names begin like this
         StageSpanProcessor(lambda span: span.kind == SpanKind.INTERNAL)
 
-    A call takes from the start of its span to its end, awaits included. A span below another chosen
-    one counts as a part of it. One whose status is an error is a failed call. Nothing is raised into
-    the program: if `chosen` raises, that span is not counted, and one line says so.
+    A call lasts from the start of its span to the end, including awaits. If a selected span is inside another
+    selected span, its stage counts as a part of the outer stage. A span with an error status is a failed
+    call. No exception reaches the program: if `chosen` raises an exception, the span is not counted, and one
+    line says so.
 
     Args:
-        chosen: The beginning of the names of spans that are stages, or a function of a span, called as
-            it starts, that says whether it is one.
+        chosen: The beginning of the names of the spans that are stages. Or a function that is called with
+            each span at its start, and returns whether the span is a stage.
 
     Raises:
-        TypeError: If `chosen` is neither.
+        TypeError: If `chosen` is neither a text nor a function.
     """
 
     def __init__(self, chosen: str | Callable[[ReadableSpan], bool]) -> None:
@@ -63,8 +65,8 @@ class StageSpanProcessor(SpanProcessor):  # type: ignore[misc]
                 '(write "loader.", or "" for all spans)'
             )
         self._lock = threading.Lock()
-        #: Spans that go on, by trace and span id: the call that they are or are below, and whether they
-        #: are that call themselves.
+        #: Open spans, by trace ID and span ID: the innermost call that contains the span, and whether the
+        #: span itself is this call.
         self._calls: dict[tuple[int, int], tuple[Task, bool]] = {}
         self._names: set[str] = set()
 
@@ -75,7 +77,7 @@ class StageSpanProcessor(SpanProcessor):  # type: ignore[misc]
         faults.call_safely(self._end, span)
 
     def shutdown(self) -> None:
-        """Calls that go on are not counted."""
+        """Ends the processor. Calls in progress are not counted."""
         with self._lock:
             self._calls.clear()
 
@@ -103,7 +105,7 @@ class StageSpanProcessor(SpanProcessor):  # type: ignore[misc]
             call.end(Exception if failed else None, 1, 0 if failed else 1)
 
     def _may_be(self, name: str) -> bool:
-        """Whether there is room for a stage of that name."""
+        """Whether a span with this name may be a stage."""
         with self._lock:
             if name in self._names:
                 return True
@@ -111,6 +113,6 @@ class StageSpanProcessor(SpanProcessor):  # type: ignore[misc]
                 self._names.add(name)
                 return True
         raise RuntimeError(
-            f"spans have more than {MOST_NAMES} names, and `{name}` is no stage any more: choose spans "
-            "whose names are those of functions"
+            f"more than {MOST_NAMES} different names of spans, so `{name}` is not measured: select spans "
+            "whose names are kinds of work, such as functions"
         )

@@ -4,12 +4,12 @@
 
     pipeline = builder.build(num_threads=4, **headspace.spdl.hooks())
 
-The same works with ``build_pipeline`` and ``run_pipeline_in_subprocess``. If a library builds the
+``build_pipeline`` and ``run_pipeline_in_subprocess`` accept the same arguments. If a library builds the
 pipeline (``spdl.dataloader``, the regions of ``PipelineBuilder.to``), call :func:`install`: it makes
 these hooks SPDL's default.
 
-The time of a stage is that of SPDL's own statistics: from the start of a task to its end, including the
-wait for a free thread. Queues are observed at each put and get, not sampled. SPDL's own statistics
+The time of a call is defined as in SPDL's own statistics: from the start of a task to its end, including
+the wait for a free thread. Queues are measured at each put and get, not sampled. SPDL's own statistics
 continue as before.
 """
 
@@ -32,7 +32,7 @@ except ModuleNotFoundError as error:
     if error.name != "spdl":
         raise
     raise ModuleNotFoundError(
-        "`headspace.spdl` is for pipelines of SPDL, which is not installed here: `pip install spdl`",
+        "`headspace.spdl` needs the package `spdl`: run `pip install spdl`",
         name="spdl",
     ) from error
 
@@ -44,20 +44,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Queue", "TaskHook", "hooks", "install", "task_hook"]
 
-#: Most pipelines of this process for which stages with equal names are numbered.
+#: Maximum number of pipelines of this process for which stages with equal names are numbered.
 _PIPELINES = 64
 
 
 def hooks(*, report_stats_interval: float = -1) -> dict[str, Any]:
-    """The arguments by which ``build``, ``build_pipeline`` and ``run_pipeline_in_subprocess`` are watched.
+    """Returns the arguments for ``build``, ``build_pipeline`` and ``run_pipeline_in_subprocess``.
 
         pipeline = builder.build(num_threads=4, **headspace.spdl.hooks())
 
-    With ``HEADSPACE=0`` no hooks of headspace are returned.
+    headspace then measures the pipeline. With ``HEADSPACE=0``, no hooks of headspace are returned.
 
     Args:
-        report_stats_interval: SPDL's own argument of that name, in seconds. It is given here since
-            SPDL hands it to its own hooks and queues only.
+        report_stats_interval: SPDL's own argument of this name, in seconds. Pass it to this function,
+            because SPDL passes its own argument only to its own hooks and queues.
     """
     theirs: dict[str, Any] = {}
     if report_stats_interval > 0:
@@ -73,10 +73,10 @@ def hooks(*, report_stats_interval: float = -1) -> dict[str, Any]:
 
 
 def install() -> None:
-    """Watch every pipeline that this process builds from now on, unless it is built with others.
+    """Measures every pipeline that this process builds from now on, unless it is built with other hooks.
 
-    Processes that are spawned need it too: SPDL's ``ProcessPoolExecutorConfig`` and
-    ``run_pipeline_in_subprocess`` take it as their ``initializer``.
+    Spawned processes must call this function too: pass it as ``initializer`` to SPDL's
+    ``ProcessPoolExecutorConfig`` and ``run_pipeline_in_subprocess``.
     """
     if _settings.enabled():
         _config.set_default_hook_class(TaskHook)
@@ -84,21 +84,22 @@ def install() -> None:
 
 
 def task_hook(info: _spdl.StageInfo, interval: float = -1) -> list[_spdl.TaskHook]:
-    """For ``task_hook_factory``: the hooks of one stage.
+    """Returns the hooks of one stage, for ``task_hook_factory``.
 
     Args:
         info: The stage.
-        interval: Seconds between two reports of SPDL's own statistics. By default only at the end.
+        interval: Seconds between two reports of SPDL's own statistics. By default there is one report, at
+            the end.
     """
     return [TaskHook(info, interval)]
 
 
 class TaskHook(_spdl.TaskHook):  # type: ignore[misc]
-    """SPDL's own hook, and a stage of headspace.
+    """Calls SPDL's own hook, and counts the calls of the stage.
 
     Args:
         info: The stage.
-        interval: As SPDL's own hook has it.
+        interval: As in SPDL's own hook.
     """
 
     def __init__(self, info: _spdl.StageInfo, interval: float = -1) -> None:
@@ -112,9 +113,9 @@ class TaskHook(_spdl.TaskHook):  # type: ignore[misc]
         #: The queue that the stage fills, if it is watched.
         self._behind: _Watch | None = _watches.get(info)
         self._stage: _native.Stage | None = None
-        #: Whether the function is a generator, which takes one item per task and returns several.
+        #: Whether the function is a generator, which takes one item per task and returns several items.
         self._generates = False
-        #: Calls that were not the first of their task and were counted as taking an item.
+        #: Number of calls that were not the first call of their task, but were counted as taking an item.
         self._repeated = 0
 
     def stage_hook(self) -> Any:
@@ -138,7 +139,7 @@ class TaskHook(_spdl.TaskHook):  # type: ignore[misc]
         """Number of items that a call took.
 
         A function has one call per task. An aggregator has one call per item that it takes, and its task
-        never ends. A generator has one call per item that it returns, and a last one that finds it
+        never ends. A generator has one call per item that it returns, and a last call, in which it is
         exhausted. Only this last call distinguishes a generator from an aggregator.
         """
         if not is_first:
@@ -197,15 +198,15 @@ class _Call:
 
 
 class Queue(_spdl.AsyncQueue):  # type: ignore[misc]
-    """The queue that SPDL would have made, watched.
+    """A queue of SPDL whose depth is measured.
 
-    Calling this class makes a queue of SPDL's own class, since SPDL passes batches from its own queues to
-    the training loop faster than from others.
+    A call of this class creates a queue of SPDL's own class, because SPDL passes batches from its own queues
+    to the training loop faster than from other queues.
 
     Args:
-        info: The stage whose output it holds.
-        buffer_size: Items it holds at most.
-        interval: As SPDL's own queue has it.
+        info: The stage whose output is in the queue.
+        buffer_size: Maximum number of items in the queue.
+        interval: As in SPDL's own queue.
     """
 
     def __new__(cls, info: _spdl.StageInfo, *, buffer_size: int = 1, interval: float = -1) -> Queue:
@@ -233,7 +234,7 @@ class _DefaultQueue(Queue):
 
 
 class _Watch:
-    """Measures for how long a queue has had which depth."""
+    """Measures how long a queue has each depth."""
 
     __slots__ = ("__weakref__", "capacity", "depth", "is_last", "name", "since", "stage")
 
@@ -241,7 +242,7 @@ class _Watch:
         self.name = f"{_name(info)}_queue"
         self.capacity = max(0, capacity)
         self.is_last = info.stage_name == "sink"
-        #: The stage that fills the queue, once it was called.
+        #: The stage that fills the queue. None before its first call.
         self.stage: _native.Stage | None = None
         self.depth = 0
         self.since: float | None = None
@@ -261,7 +262,7 @@ class _Watch:
         )
 
 
-#: The queues that are watched, by the stage that fills them. They keep their watches alive.
+#: The watches of queues, by the stage that fills the queue. The queues keep their watches alive.
 _watches: WeakValueDictionary[_spdl.StageInfo, _Watch] = WeakValueDictionary()
 
 
@@ -280,7 +281,7 @@ def _watch(queue: _spdl.AsyncQueue, info: _spdl.StageInfo) -> None:
             watch.see(queue.qsize())
             if watch.stage is not None and not (_spdl.is_eof(item) or _spdl.is_epoch_end(item)):
                 watch.stage._add_items(0, 1)
-        except Exception:  # The item is in the queue. An error here must not make the put fail.
+        except Exception:  # The item is already in the queue, so the put must not fail.
             pass
 
     def get() -> object:
@@ -312,7 +313,7 @@ def _watch_ends(queue: Any, watch: _Watch) -> None:
     queue.stage_hook = hook
 
 
-#: By pipeline, the names of its stages, each with the stage's id.
+#: By pipeline, the names of its stages, each with the ID of the stage.
 _names: dict[int, dict[str, tuple[str, str]]] = {}
 
 _OBJECT = re.compile(r"<(?:function )?(?:[\w<>]+\.)*(\w+)(?: object)? at 0x[0-9a-fA-F]+>")
@@ -320,14 +321,14 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 def _clean(name: str) -> str:
-    """``name`` without addresses of objects, which differ between runs."""
+    """Returns ``name`` without addresses of objects, because these differ between runs."""
     return _ADDRESS.sub("", _OBJECT.sub(r"\1", name))
 
 
 def _name(info: _spdl.StageInfo) -> str:
-    """The name of the stage: SPDL's name, with a number if several stages of the pipeline have it.
+    """Name of the stage: SPDL's name, with a number if several stages of the pipeline have the same name.
 
-    A pipeline that is built again, for example for each epoch, has the same stage names as before.
+    If a pipeline is built again, for example for each epoch, its stages have the same names as before.
     """
     names = _names.get(info.pipeline_id)
     if names is None:

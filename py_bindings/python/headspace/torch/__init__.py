@@ -1,27 +1,28 @@
 """Records the stages and the queue inside torch's ``DataLoader``.
 
-``headspace.wrap`` and `headspace run` use this package for every torch loader; there is nothing to call.
-It does not import torch: a program with a loader has.
+``headspace.wrap`` and `headspace run` use this package for every torch loader. You need not call it. It does
+not import torch, because a program with a torch loader has already imported it.
 
-| stage | is |
+| stage | definition |
 |---|---|
-| ``fetch`` | one batch made in a worker: the dataset's items, and ``collate`` within it |
+| ``fetch`` | making one batch, including ``collate``: in a worker, or on the training thread if \
+``num_workers=0`` |
 | ``collate`` | the loader's ``collate_fn`` |
-| ``pin_memory`` | one batch copied into page-locked memory |
-| ``worker start`` | from the iterator being made to a worker that can begin |
-| ``reorder delay`` | from the end of a batch to the end of the last one before it: what keeping the order \
-costs a batch. Only batches that are made before their turn have one |
+| ``pin_memory`` | copying one batch into page-locked memory |
+| ``worker start`` | from the creation of the iterator until a worker can begin |
+| ``reorder delay`` | the time that a finished batch waits for earlier batches, because the loader keeps the \
+order. Only batches that are finished before their turn have this delay |
 
-| queue | holds batches that |
+| queue | content |
 |---|---|
-| ``prefetch`` | are made and wait for the training loop |
+| ``prefetch`` | finished batches that wait for the training loop |
 
-If a loop's name is not its loader's type, the names of its stages begin with it: ``val fetch``. Records
-name the loop of each stage.
+If the name of a loop is not the type of its loader, the names of its stages begin with the name of the
+loop: ``val fetch``. Records contain the loop of each stage.
 
-The user's dataset, its ``collate_fn`` and the types of loader and iterator stay as they are. Replaced are:
-in the worker's process the function that makes its fetcher; attributes of the fetcher, of the iterator and
-of the iterator's queues; and, only while an iterator is made, two attributes of the loader.
+The user's dataset, its ``collate_fn`` and the types of loader and iterator do not change. This package
+replaces the function that creates the fetcher, in the worker process; attributes of the fetcher, of the
+iterator and of the iterator's queues; and two attributes of the loader, only while an iterator is created.
 """
 
 from __future__ import annotations
