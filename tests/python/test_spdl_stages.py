@@ -57,7 +57,7 @@ def delivered(build: Build, *, work_s: float = 0.0, sink: int = 3, **how: Any) -
     return batches
 
 
-def told(records: list[Record], worker: bool = False) -> dict[str, Stage]:
+def recorded_stages(records: list[Record], worker: bool = False) -> dict[str, Stage]:
     """The stages in the ticks: those of this process, or of all its workers together."""
     found: dict[str, Stage] = {}
     for tick in of_kind(records, "tick"):
@@ -75,7 +75,7 @@ def run(runs: Runs, build: Build, **how: Any) -> tuple[list[Any], dict[str, Stag
     headspace.start(interval=0.05)
     batches = delivered(build, **how, **headspace.spdl.hooks())
     headspace.stop()
-    return batches, told(runs.records())
+    return batches, recorded_stages(runs.records())
 
 
 class Halves(Aggregator):  # type: ignore[misc]
@@ -204,7 +204,7 @@ def test_stages_with_equal_names_are_numbered_but_not_those_of_a_rebuilt_pipelin
         delivered(lambda b: b.pipe(function).pipe(function).pipe(drops), **headspace.spdl.hooks())
     headspace.stop()
 
-    stages = told(runs.records())
+    stages = recorded_stages(runs.records())
     assert {name: flow(stage) for name, stage in stages.items()} == {
         "function": (90, 90, 0),
         "function-2": (90, 90, 0),
@@ -306,7 +306,7 @@ def test_stages_in_other_processes_reach_the_trainer(
     ran = program("spdl_processes.py", method, where)
 
     assert (ran.exit_code, ran.stdout) == (0, "True\n"), ran.stderr
-    workers, own = told(ran.records(), worker=True), told(ran.records())
+    workers, own = recorded_stages(ran.records(), worker=True), recorded_stages(ran.records())
     assert flow(workers["decode"]) == (60, 54, 6)
     assert workers["decode"].concurrency == 2
     (aggregate,) = [s for name, s in (workers | own).items() if name.startswith("aggregate")]
@@ -380,7 +380,7 @@ def test_with_only_the_hook_each_call_counts_one_item(runs: Runs) -> None:
     delivered(lambda b: b.pipe(drops), task_hook_factory=headspace.spdl.task_hook)
     headspace.stop()
 
-    assert flow(told(runs.records())["drops"]) == (30, 30, 0)
+    assert flow(recorded_stages(runs.records())["drops"]) == (30, 30, 0)
 
 
 def test_install_measures_every_later_pipeline(runs: Runs, defaults: None) -> None:
@@ -391,7 +391,7 @@ def test_install_measures_every_later_pipeline(runs: Runs, defaults: None) -> No
     delivered(lambda b: b.pipe(drops).aggregate(4))
     headspace.stop()
 
-    assert flow(told(runs.records())["drops"]) == (30, 20, 0)
+    assert flow(recorded_stages(runs.records())["drops"]) == (30, 20, 0)
     assert queues(runs)["sink_queue"]["last"]
 
 
@@ -411,7 +411,7 @@ def test_a_pipeline_ends_when_its_loop_is_left_early(runs: Runs) -> None:
     headspace.stop()
 
     assert len(got) == 5
-    stage = told(runs.records())["function"]
+    stage = recorded_stages(runs.records())["function"]
     assert stage.failures == 0
     assert stage.items_out >= 5
 
