@@ -74,7 +74,7 @@ fn every_forbidden_import_is_refused() {
         ),
         (
             "agent/src/analysis/floor.rs",
-            "use super::super::loader::probe::Window;",
+            "use super::super::batch_source::probe::Window;",
         ),
         (
             "agent/src/batch_source/probe.rs",
@@ -86,7 +86,7 @@ fn every_forbidden_import_is_refused() {
         ),
         (
             "agent/src/recording/ring.rs",
-            "mod inner { use super::super::super::loader::Mode; }",
+            "mod inner { use super::super::super::batch_source::Mode; }",
         ),
         (
             "agent/src/runtime/mod.rs",
