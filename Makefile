@@ -161,7 +161,7 @@ bench: $(STAMPS)/test $(STAMPS)/build ## Print the costs beside their targets.
 	$(PY) py_bindings/benches/bench.py $(BENCH_ARGS)
 
 .PHONY: study
-study: tools $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/build ## Run the long studies of accuracy: tests that `make test` leaves out (#[ignore]).
+study: tools $(STAMPS)/study $(STAMPS)/build ## Run the long studies of accuracy: tests that `make test` leaves out (#[ignore]).
 	$(call say,"studies")
 	cargo test --locked --release -p headspace-tests $(CARGO_ARGS) -- --ignored --nocapture --test-threads 1
 	$(PY) tests/python/study_compare.py
@@ -265,6 +265,11 @@ $(STAMPS)/torch: requirements/torch.txt $(STAMPS)/test
 	@touch $@
 
 $(STAMPS)/real: requirements/real.txt $(STAMPS)/torch
+	$(call say,"pip install -r $<")
+	$(PIP) -r $<
+	@touch $@
+
+$(STAMPS)/study: requirements/study.txt $(STAMPS)/torch
 	$(call say,"pip install -r $<")
 	$(PIP) -r $<
 	@touch $@

@@ -28,7 +28,7 @@ except ModuleNotFoundError as error:
 
 
 class ClipDataset(Dataset[Any]):
-    """Subclips by index, each read, decoded and resized when it is asked for."""
+    """Subclips by index. Each is read, decoded and resized on access."""
 
     def __init__(self, clips: list[Clip], frames: int, size: int) -> None:
         self.clips = clips

@@ -2,8 +2,8 @@
 
     python tests/gpu/check.py [--seconds N] [--loads idle,matmul,half,decode]
 
-For a machine with an NVIDIA GPU. Ends with 0 where all agree, 1 where something does not, and 2
-where there is no GPU to check. README.md says what it needs and how to read the table.
+For a machine with an NVIDIA GPU. The exit code is 0 if all readings agree, 1 if one disagrees, and 2 if
+there is no GPU to check. README.md describes the requirements and the table.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Records = list[dict[str, Any]]
 
 
 def watched(run: str, folder: Path, seconds: float, load: str) -> Records:
-    """The records of a session of headspace that goes on while the load does."""
+    """The records of a headspace session during the load."""
     import headspace
 
     session = headspace.start(to=folder, interval=0.2, run_id=run, quiet=True)

@@ -28,7 +28,7 @@ class Quantity:
     key: str
     #: What to multiply that by to get the unit of the table.
     factor: float
-    #: Its name for `nvidia-smi --query-gpu`; none where it does not tell.
+    #: Its name in `nvidia-smi --query-gpu`; None if `nvidia-smi` has no such value.
     smi: str | None
     #: How far apart the answers may lie: in the unit of the table,
     absolute: float
@@ -49,8 +49,8 @@ def _gpm(name: str, key: str) -> Quantity:
 
 _ENGINE = "headspace.gpu.engine.utilization"
 
-#: Everything that is compared. The tolerances of what jumps are wide: the three do not look at the
-#: same moments, and a mean over 8 s of samples of 1/6 s is no more exact than that.
+#: All compared quantities. Quantities that change quickly have wide tolerances: the three readers sample at
+#: different moments, and a mean over 8 s of samples of 1/6 s is not more exact.
 QUANTITIES = [
     _utilization("general", "utilization.gpu"),
     _utilization("decoder", "utilization.decoder"),
@@ -135,7 +135,7 @@ def level(values: Sequence[tuple[float, float]], *, total: bool) -> float | None
 
 
 def rows(ours: Series, smi: Series, nvml: Series) -> list[Row]:
-    """The table. What none of the three tells is left out."""
+    """The table. It leaves out quantities without any value."""
     table = []
     for quantity in QUANTITIES:
         values = [
@@ -148,8 +148,8 @@ def rows(ours: Series, smi: Series, nvml: Series) -> list[Row]:
 
 
 def compare(quantity: Quantity, ours: float | None, smi: float | None, nvml: float | None) -> Row:
-    """Whether ours agrees with each of the others that answers; none where there is nothing to
-    compare. What the others tell and we do not is a disagreement."""
+    """Whether our value agrees with each reference value. None if there is nothing to compare. A value that
+    only a reference has is a disagreement."""
     others = [other for other in (smi, nvml) if other is not None]
     agree: bool | None = None
     if ours is None:
@@ -171,7 +171,7 @@ def claim(name: str, value: float | None, low: float, high: float) -> Row:
 
 
 def claims(load: str, ours: Series) -> list[Row]:
-    """What a load is known to do, whatever the driver says."""
+    """Checks of the known effects of a load, independent of the driver."""
     sm = level(ours.get("SM utilisation", []), total=False)
     decoders = [level(ours.get(f"NVDEC {i}", []), total=False) for i in range(8)]
     known = [busy for busy in decoders if busy is not None]

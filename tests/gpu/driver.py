@@ -1,6 +1,6 @@
-"""The driver, asked without headspace: through `nvidia-ml-py` where it is installed, else ctypes.
+"""Reads the driver without headspace: through `nvidia-ml-py` if it is installed, otherwise ctypes.
 
-Also `nvidia-smi`. Both are asked by a thread of their own while a load runs.
+It also runs `nvidia-smi`. A separate thread reads both while a load runs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 
 import compare
 
-#: Milliseconds between two looks. The driver's own sampling period is 1/6 s to 1 s.
+#: Time between two readings. The driver's own sampling period is 1/6 s to 1 s.
 _EVERY_S = 0.5
 
 _FIELD_PCIE_TX, _FIELD_PCIE_RX = 197, 198
@@ -80,7 +80,7 @@ class _Metric(ctypes.Structure):
 
 
 class _Metrics(ctypes.Structure):
-    # Larger than any header's: the library looks at the first `count` only.
+    # Larger than in any header: the library reads only the first `count`.
     _fields_ = [
         ("version", ctypes.c_uint),
         ("count", ctypes.c_uint),
@@ -218,7 +218,7 @@ class Pynvml(Ctypes):
 
 
 def open_driver(uuid: str) -> Ctypes:
-    """The driver's library, as headspace is told to load it."""
+    """The path of the driver's library, as in the setting of headspace."""
     named = os.environ.get("HEADSPACE_NVML_LIB")
     path = named or "libnvidia-ml.so.1"
     try:
@@ -245,7 +245,7 @@ def smi(uuid: str) -> str | None:
 
 
 class Watch:
-    """Asks `nvidia-smi` and the library until it is left."""
+    """Reads `nvidia-smi` and the library until the end of the block."""
 
     def __init__(self, driver: Ctypes, uuid: str) -> None:
         self.smi: compare.Series = {}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 class Missing(Exception):
-    """What a load needs and this machine has not."""
+    """A load needs something that this machine does not have."""
 
 
 def idle(seconds: float) -> None:

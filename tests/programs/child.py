@@ -1,5 +1,5 @@
-"""Starts one program after another in every way that Python has, and passes on what each says of its
-environment: `child.py HOW COMMAND...`. With `--env`, in an environment of its own."""
+"""Starts a child process in each way that Python has, and prints the environment that the child sees:
+`child.py HOW COMMAND...`. With `--env`, the child gets its own environment."""
 
 import os
 import subprocess

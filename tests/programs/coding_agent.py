@@ -1,8 +1,8 @@
 """Stands in for a coding agent: `codex exec -`, a prompt of SPDL's autoresearch engine on stdin.
 
-It edits the video example as each experiment says, proposes three experiments in the first round of
-planning and none later, and answers an analysis with the block that the evidence holds. Each kind of
-prompt that it was asked is noted in `asked.txt` of its folder.
+It edits the video example for each experiment, proposes three experiments in the first round of planning
+and none later, and answers an analysis with the block in the evidence. It appends the kind of each prompt
+to `asked.txt` in its folder.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ if __name__ == "__main__":
             iterator._workers[0].join()
     else:
         loader, iterator = begun(sleep_s=60, persistent_workers="session" in how)
-    # The sampler looks at the workers once more, before the session's end.
+    # The sampler reads the workers once more before the end of the session.
     session = headspace._session.lifecycle.current
     if session is not None and "by the end" not in how:
         session.flush()

@@ -1,7 +1,7 @@
 """A training loop with a stage and a queue: `exported.py [--fork] [--ask URL]`.
 
-It may fork in its midst, or ask somebody and wait for the answer, as a script does that sends metrics
-of its own.
+It may fork during the training, or request a URL and wait for the answer, like a script that sends its
+own metrics.
 """
 
 import argparse
@@ -22,7 +22,7 @@ parser.add_argument("--fork", action="store_true", help="fork a child that ends 
 parser.add_argument("--ask", metavar="URL", help="in its midst, for two seconds at most")
 args = parser.parse_args()
 
-# What is wrong on the way is no reason to hang.
+# An error must not block the end.
 batches: queue.Queue = headspace.queue("decoded", queue.Queue(4))
 
 
@@ -63,7 +63,7 @@ def ask():
     try:
         urllib.request.urlopen(args.ask, timeout=2).close()
     except OSError:
-        pass  # Nobody answered.
+        pass  # There was no answer.
 
 
 steps = 0

@@ -1,4 +1,4 @@
-"""Ends in a given way while other threads fight for the interpreter lock: `interpreter.py HOW HOG`.
+"""Ends in a given way while other threads compete for the interpreter lock: `interpreter.py HOW HOG`.
 
 HOG: `no`; `python` threads that compute; a `c` call that holds the lock for 30 ms at a time; one
 that holds it for `long`, 1.5 s at a time; or `forever`, a minute.
@@ -93,7 +93,7 @@ if __name__ == "__main__":
         pass
     for target, args in HOGS[hog]:
         threading.Thread(target=target, args=args, daemon=True).start()
-    # The thread that asks for the lock has begun to.
+    # The GIL probe now waits for the lock.
     time.sleep(0.0 if hog == "no" else 0.5)
     end(how)
     print("done")

@@ -169,7 +169,7 @@ def grain_iter():
     for _ in range(EPOCHS):
         batches = iter(data)
         yield int(next(batches).sum())
-        # As where training goes on from a checkpoint.
+        # As in a training that resumes from a checkpoint.
         batches.set_state(batches.get_state())
         for batch in batches:
             yield int(batch.sum())
@@ -179,7 +179,7 @@ def grain_loader(workers):
     import grain
     from absl import flags
 
-    # Where JAX is installed, Grain's workers look flags up.
+    # If JAX is installed, Grain's workers read flags.
     flags.FLAGS.mark_as_parsed()
     sampler = grain.samplers.IndexSampler(120, shuffle=False, num_epochs=1)
     loader = grain.DataLoader(
@@ -209,7 +209,7 @@ def tensorflow(within):
 
 
 def beside():
-    """A thread of the program's own takes the batches, faster than they are trained on."""
+    """A thread of the program reads the batches faster than the loop trains on them."""
     from torch.utils.data import DataLoader
 
     loader = DataLoader(Items(120), batch_size=2)

@@ -1,7 +1,7 @@
 """A training loop with many stages and queues: `many_stages.py [--stages N] [--queues N] [--steps N]`.
 
 Each step calls forty stages, every stage in turn, and puts one item into a queue and takes it out
-again. Says `ready` once each stage was called, and ends when the file of `--until` is there.
+again. Prints `ready` once each stage was called, and ends when the file of `--until` exists.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Makes loaders and pools anew, and keeps what it made: `new_loaders_and_pools.py KIND`. Prints the sum of what came."""
+"""Creates loaders or pools repeatedly and keeps them: `new_loaders_and_pools.py KIND`. Prints the sum of the results."""
 
 import multiprocessing
 import sys
@@ -16,7 +16,7 @@ def square(number):
 def pools():
     import headspace
 
-    # Workers are forked before the loop begins: they are to know who trains from their first call.
+    # Workers are forked before the loop begins. They must know the trainer at their first call.
     headspace.start()
     timed = headspace.stage("square")(square)
     globals()["square"] = timed

@@ -1,7 +1,7 @@
 """A pipeline of two stages in threads, trained on until told to end: `pipeline.py STOP_FILE`.
 
-Says `training` once it has begun. Reading takes 4 ms; decoding 32 ms in each of two threads, so that
-it is what the loop waits for; the loop itself takes 8 ms.
+Prints `training` once it has begun. Reading takes 4 ms. Decoding takes 32 ms in each of two threads, so
+the loop waits for it. The loop itself takes 8 ms.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""Loaders that keep their workers, each made anew several times: `remade_loaders.py [--wrap] KIND...`.
+"""Loaders with persistent workers, each created several times: `remade_loaders.py [--wrap] KIND...`.
 
-Prints for each kind how many workers lived at most, and how many when the last loader was gone. The
-garbage collector is off: only reference counts end a loader.
+Prints for each kind the maximum number of live workers, and their number after the last loader was freed.
+The garbage collector is off, so only reference counts free a loader.
 """
 
 import contextlib
@@ -100,7 +100,7 @@ KINDS = {
 
 
 def living(allowed):
-    """How many workers live: those that were told to end have ten seconds for it."""
+    """The number of live workers. Workers that were asked to end have ten seconds for it."""
     deadline = time.monotonic() + 10
     while True:
         workers = len(multiprocessing.active_children())

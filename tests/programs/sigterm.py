@@ -1,7 +1,7 @@
-"""Is asked to end: `sigterm.py HANDLER STUCK GO`.
+"""Receives SIGTERM: `sigterm.py HANDLER STUCK GO`.
 
-HANDLER is what the program does about SIGTERM, STUCK where its loop is when the signal comes. It
-goes on until the file GO exists.
+HANDLER is the program's handling of SIGTERM, STUCK the state of its loop when the signal comes. The
+program runs until the file GO exists.
 """
 
 import ctypes
@@ -43,5 +43,5 @@ for i in headspace.wrap(itertools.count(), name="train"):
     elif stuck == "c":
         ctypes.CDLL(None).sleep(600)
     else:
-        ctypes.PyDLL(None).sleep(600)  # Keeps the interpreter lock meanwhile.
+        ctypes.PyDLL(None).sleep(600)  # Holds the interpreter lock.
 print("done")

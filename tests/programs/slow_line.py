@@ -44,7 +44,7 @@ block before are still in the queues.
 
 
 def reply_slowly(server: socket.socket) -> None:
-    """A store on the other side of a socket: answers after the milliseconds that were asked for."""
+    """A store on the other side of a socket. It answers after the requested milliseconds."""
     while request := server.recv(8):
         time.sleep(int.from_bytes(request, "little") / 1e9)
         server.send(b"x")

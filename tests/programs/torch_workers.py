@@ -1,7 +1,7 @@
 """A torch loader whose worker dies: `torch_workers.py START_METHOD HOW...`.
 
-Torch tells a worker's death by whichever it sees first: a signal, a closed pipe, or a poll. Here
-they are all the same.
+Torch's error for a dead worker depends on what it detects first: a signal, a closed pipe, or a poll.
+This program prints the same line for all of them.
 """
 
 import ctypes

@@ -1,6 +1,6 @@
-"""Trains while a tracker of experiments takes numbers. Arguments: which, its folder, steps.
+"""Trains with an experiment tracker. Arguments: the tracker, its folder, the number of steps.
 
-`raises` and `hangs` are trackers that do so at the first number.
+The trackers `raises` and `hangs` do so at the first number.
 """
 
 import os

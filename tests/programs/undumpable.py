@@ -2,8 +2,8 @@
 
     python undumpable.py SPEC
 
-The process is undumpable, as its children are, and has no capabilities. So Linux lets nobody but the process
-itself read its memory.
+The process is undumpable, as its children are, and has no capabilities. So under Linux no other process
+can read its memory.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from running import PROGRAMS, Record
+from running import PROGRAMS, Record, clean_environment
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "python"
@@ -36,7 +36,7 @@ def entry_point(folder: Path) -> None:
 
 @dataclass
 class Search:
-    """One run of the engine, in folders of its own."""
+    """One run of the engine, in its own folders."""
 
     folder: Path
     arguments: list[str]
@@ -80,7 +80,7 @@ class Search:
 
     def start(self, **env: str) -> subprocess.Popen[bytes]:
         """Starts the engine; the same again resumes it."""
-        kept = {key: value for key, value in os.environ.items() if not key.startswith("HEADSPACE")}
+        kept = clean_environment()
         paths = [
             *os.environ.get("PYTHONPATH", "").split(os.pathsep),
             str(self.folder / "installed"),
@@ -140,7 +140,7 @@ class Search:
         return {node["name"]: node for node in nodes}
 
     def summary(self, job: str) -> Record:
-        """What the records of a job tell, read with the command and not with the platform."""
+        """The summary of a job, read with the command and not with the platform."""
         (run,) = (self.workdir / "headspace" / job / "records").iterdir()
         done = subprocess.run(
             [sys.executable, "-m", "headspace", "report", "--json", str(run)],
@@ -169,7 +169,7 @@ class Search:
         return found
 
     def end(self) -> None:
-        """Ends whatever still runs of it."""
+        """Ends all processes of the search that still run."""
         for pid in (self.workdir / "headspace").glob("*/pid"):
             try:
                 os.killpg(int(pid.read_text()), signal.SIGKILL)

@@ -1,7 +1,7 @@
-"""A real browser, and what a test looks at in a page.
+"""A real browser, and the parts of a page that tests check.
 
-Chromium without a window, driven through ChromeDriver. It is told not to talk to its maker, and
-its own log of requests shows whom a page asked.
+It is Chromium without a window, controlled through ChromeDriver. Its own network requests are disabled,
+and its request log shows the requests of a page.
 """
 
 from __future__ import annotations
@@ -147,17 +147,17 @@ class Browser:
         run("Emulation.setScriptExecutionDisabled", {"value": not scripts})
 
     def open(self, url: str) -> None:
-        """Leaves the page before, and forgets what it said and whom it asked."""
+        """Opens a page, and clears the errors and requests of the page before."""
         self.driver.get("about:blank")
         self.errors()
-        self.hosts()
+        self.requested_hosts()
         self.driver.get(url)
 
     def run(self, script: str) -> Any:
         return self.driver.execute_script(script)
 
     def text(self, selector: str) -> str:
-        """What stands there, on one line."""
+        """The text of the element, on one line."""
         found = self.run(f"return document.querySelector({json.dumps(selector)})?.innerText ?? ''")
         return " ".join(str(found).split())
 
@@ -168,16 +168,16 @@ class Browser:
         """What the page complained of."""
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
-    def hosts(self) -> set[str]:
-        """Whom the page has asked since this was last asked."""
-        asked = set()
+    def requested_hosts(self) -> set[str]:
+        """The requests of the page since the last call."""
+        hosts = set()
         for entry in self.driver.get_log("performance"):
             message = json.loads(entry["message"])["message"]
             if message["method"] == "Network.requestWillBeSent":
                 url = urlsplit(message["params"]["request"]["url"])
                 if url.scheme in ("http", "https", "ws", "wss"):
-                    asked.add(url.hostname or "")
-        return asked
+                    hosts.add(url.hostname or "")
+        return hosts
 
     def faults(self) -> list[str]:
         """What of the layout is wrong: the page is too wide, texts overlap, break or cannot be read."""

@@ -1,4 +1,4 @@
-"""The fixture of tests that look at pages. `conftest.py` makes it known."""
+"""The browser fixture. Test modules load it as a pytest plugin."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""In CI nothing is skipped in silence; elsewhere what was skipped is said at the end.
+"""In CI, a skipped test fails. Elsewhere, skipped tests are listed at the end.
 
 A test that cannot run here says why with `pytest.skip(reason)`, `skipif` or `importorskip`. With
 `CI=true` such a skip is a failure: CI has everything installed, so a skip there means that a test
-has quietly stopped running. Only a reason that begins with `platform: ` is let through, for what no
-installation can bring (`platform: no cgroup v2 on this kernel`).
+has quietly stopped running. Only a reason that begins with `platform: ` is allowed, for something that no
+installation can provide (`platform: no cgroup v2 on this kernel`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Starts real database servers on loopback. A test module asks for them with
+"""Starts real database servers on loopback. A test module loads them with
 `pytest_plugins = ["database_fixtures"]`."""
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from promserver import free_port
-from running import wait_until
+from running import free_port, wait_until
 
 #: Servers refuse to run as root, or warn of it.
 NOBODY = "nobody" if os.geteuid() == 0 else None
@@ -20,7 +19,7 @@ NOBODY = "nobody" if os.geteuid() == 0 else None
 
 @pytest.fixture
 def database() -> Iterator[Callable[[str], str]]:
-    """Starts a `postgresql` or a `mysql` server with an empty database, and tells its URL."""
+    """Starts a `postgresql` or a `mysql` server with an empty database, and yields its URL."""
     started: list[subprocess.Popen[bytes]] = []
     # Not below pytest's folders, which are for this user alone.
     folder = Path(tempfile.mkdtemp(prefix="headspace-database-"))
@@ -38,7 +37,7 @@ def database() -> Iterator[Callable[[str], str]]:
 
 
 def _postgresql(folder: Path, started: list[subprocess.Popen[bytes]]) -> str:
-    # Debian keeps the programs of each version in a folder of their own.
+    # Debian has a separate folder for the programs of each version.
     folders = sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")))
     path = os.pathsep.join([*reversed(folders), os.environ["PATH"]])
     data, port = folder / "data", free_port()

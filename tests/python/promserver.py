@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import socket
 import subprocess
 import time
 import urllib.error
@@ -28,7 +27,7 @@ class Prometheus:
     url: str
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        """Series that the expression gives now, without those that are not a number."""
+        """The current series of an expression, without NaN."""
         found = self._get("query", query=expression)["result"]
         return [series for series in found if not math.isnan(float(series["value"][1]))]
 
@@ -65,15 +64,8 @@ class Prometheus:
             pytest.fail(f"{arguments}: {error.read().decode()}")
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def ready(process: subprocess.Popen[bytes], url: str) -> bool:
-    """Whether it answers within the deadline; not if its port was taken meanwhile."""
+    """Whether it answers within the deadline. It does not if another process got its port."""
     end = time.monotonic() + DEADLINE_S
     while process.poll() is None and time.monotonic() < end:
         try:
@@ -85,21 +77,21 @@ def ready(process: subprocess.Popen[bytes], url: str) -> bool:
 
 
 def address_of(run: Started, rank: int = 0) -> str:
-    """Where the endpoint of that rank listens, as the records tell."""
-    told: list[str] = []
+    """The address of the endpoint of a rank, from its records."""
+    addresses: list[str] = []
 
-    def look() -> bool:
+    def find_address() -> bool:
         files = list(run.path.glob(f"*/rank{rank}.jsonl"))
         if files:
-            told[:] = [
+            addresses[:] = [
                 record["text"].rpartition(" ")[2]
                 for record in read_records(files[0], killed=True)
                 if record["kind"] == "notice" and record["code"] == "serving"
             ]
-        return bool(told)
+        return bool(addresses)
 
-    wait_until(look, "the notice that says where metrics are served")
-    return told[0].removeprefix("http://").removesuffix("/metrics")
+    wait_until(find_address, "the notice that says where metrics are served")
+    return addresses[0].removeprefix("http://").removesuffix("/metrics")
 
 
 def scrape(address: str, accept: str = "text/plain") -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Starts a real Prometheus. A test module asks for it with `pytest_plugins = ["promserver_fixtures"]`."""
+"""Starts a real Prometheus. A test module loads it with `pytest_plugins = ["promserver_fixtures"]`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from promserver import Prometheus, free_port, ready
+from promserver import Prometheus, ready
+from running import free_port
 
 
 @pytest.fixture

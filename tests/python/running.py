@@ -1,13 +1,16 @@
-"""Runs training scripts under watch, and reads the records they leave.
+"""Runs the programs of `tests/programs` and reads their records.
 
 The fixtures are in `running_fixtures.py`.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -20,14 +23,25 @@ import pytest
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 
-#: Longest that anything may take. Wide: it only ends what hangs.
+#: Deadline of each wait. It is long, because it only ends programs that hang.
 DEADLINE_S = 60.0
 
 Record = dict[str, Any]
 
 
+def clean_environment() -> dict[str, str]:
+    """The environment without the variables of headspace."""
+    return {key: value for key, value in os.environ.items() if not key.startswith("HEADSPACE")}
+
+
+def remove_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Removes the variables of headspace from the environment."""
+    for name in os.environ.keys() - clean_environment().keys():
+        monkeypatch.delenv(name)
+
+
 def wait_until(condition: Callable[[], object], what: str, timeout: float = DEADLINE_S) -> None:
-    """Returns as soon as `condition()` holds; fails where it does not within `timeout` seconds."""
+    """Waits until `condition()` is true. Fails after `timeout` seconds."""
     end = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > end:
@@ -35,10 +49,42 @@ def wait_until(condition: Callable[[], object], what: str, timeout: float = DEAD
         time.sleep(0.005)
 
 
+def free_port() -> int:
+    """A port that no process listens at now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@functools.cache
+def python_interpreters() -> dict[str, list[str]]:
+    """Supported interpreters on this machine by version (`3.x`), this one first.
+
+    They come from PATH and from the versions of pyenv.
+    """
+    candidates = [sys.executable]
+    candidates += [f"python3.{minor}" for minor in range(10, 20)]
+    candidates += map(str, sorted(Path.home().glob(".pyenv/versions/3.*/bin/python")))
+    # pyenv's shims are scripts: `sys.executable` is the interpreter that they start.
+    show = "import ctypes, sys; print('%d.%d' % sys.version_info[:2], sys.executable)"
+    found: dict[str, list[str]] = {}
+    for path in filter(None, map(shutil.which, candidates)):
+        done = subprocess.run([path, "-c", show], capture_output=True, text=True)
+        if done.returncode == 0:
+            version, executable = done.stdout.strip().split(" ", 1)
+            known = found.setdefault(version, [])
+            if tuple(map(int, version.split("."))) >= (3, 10) and not any(
+                map(Path(executable).samefile, known)
+            ):
+                known.append(executable)
+    return {version: executables for version, executables in found.items() if executables}
+
+
 def read_records(path: Path, *, killed: bool = False) -> list[Record]:
     """The records of one rank's file. Every line must be whole.
 
-    A process that is `killed` may have been writing its last one.
+    If the process was `killed`, its last line may be incomplete and is dropped.
     """
     text = path.read_text()
     if killed:
@@ -52,7 +98,7 @@ def of_kind(records: list[Record], kind: str) -> list[Record]:
 
 
 def steps_in_ticks(records: list[Record], loop: str | None = None) -> int:
-    """Batches that the ticks tell of, over all phases."""
+    """Number of steps in all ticks, over all phases."""
     return sum(
         entry["steps"]
         for tick in of_kind(records, "tick")
@@ -85,11 +131,11 @@ class Runs:
         return of_kind(self.records(rank), kind)
 
     def summary(self, rank: int = 0) -> Record:
-        """The last summary: the one that counts."""
+        """The last summary, which is the final one."""
         return self.kind("summary", rank)[-1]
 
     def notices(self, rank: int = 0) -> list[str]:
-        """The codes of what the user was told."""
+        """The codes of the notices."""
         return [notice["code"] for notice in self.kind("notice", rank)]
 
 
@@ -112,7 +158,7 @@ class Ran(Runs):
 
 @dataclass(frozen=True)
 class Started(Runs):
-    """A program under way."""
+    """A program that is still running."""
 
     process: subprocess.Popen[str]
     _said: list[str] = field(default_factory=list)
@@ -142,7 +188,7 @@ class Started(Runs):
 
 
 class Programs:
-    """Starts victim programs, each with a folder of its own for its runs."""
+    """Starts test programs, each with its own folder for runs."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

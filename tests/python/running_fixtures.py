@@ -1,16 +1,15 @@
-"""The fixtures that tests of a running agent share. `conftest.py` makes them known."""
+"""Fixtures of the tests of a running agent. `conftest.py` imports them."""
 
 from __future__ import annotations
 
 import itertools
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from running import Programs, Runs
+from running import Programs, Runs, remove_settings
 
 import headspace
 
@@ -19,7 +18,7 @@ _numbers = itertools.count()
 
 @pytest.fixture
 def name() -> str:
-    """Of a stage or a queue, and of no other test: what they count outlives sessions."""
+    """A name for a stage or a queue that no other test uses. Their counts outlive sessions."""
     return f"the {next(_numbers)}th"
 
 
@@ -33,7 +32,7 @@ def program(tmp_path: Path) -> Iterator[Programs]:
 
 @pytest.fixture
 def mounted(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 64 KiB."""
+    """A mounted file system of 64 KiB."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = shutil.which("mount")
@@ -46,10 +45,8 @@ def mounted(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
-    """Where this process's session writes; it is ended after the test. Nothing is printed."""
-    for name in list(os.environ):
-        if name.startswith("HEADSPACE"):
-            monkeypatch.delenv(name)
+    """The runs of the session of this process. The session ends after the test and prints nothing."""
+    remove_settings(monkeypatch)
     folder = tmp_path / "runs"
     monkeypatch.setenv("HEADSPACE_DIR", str(folder))
     monkeypatch.setenv("HEADSPACE_QUIET", "1")
@@ -60,6 +57,6 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
 
 @pytest.fixture
 def session(runs: Runs) -> Iterator[headspace.Session]:
-    """A session that looks often."""
+    """A session with a short interval."""
     with headspace.start(interval=0.05) as session:
         yield session

@@ -47,7 +47,7 @@ class Terminal:
             env={**os.environ, "TERM": "xterm-256color", **(env or {})},
             start_new_session=True,
         )
-        # Kept open, so that the terminal can be looked at when the program has ended.
+        # Kept open, so that tests can check the terminal after the end of the program.
         self._slave = slave
 
     def _size(self, columns: int, lines: int) -> None:
@@ -62,7 +62,7 @@ class Terminal:
         os.write(self.master, keys.encode())
 
     def read(self, timeout: float = 0.05) -> None:
-        """Takes what the program drew."""
+        """Reads the output of the program."""
         while select.select([self.master], [], [], timeout)[0]:
             piece = os.read(self.master, 1 << 16)
             self.raw += piece

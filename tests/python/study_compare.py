@@ -1,12 +1,12 @@
-"""Real training loops compared with themselves and with slower ones: what does `headspace compare` say?
+"""The verdicts of `headspace compare` on real training loops, equal ones and slower ones.
 
     python tests/python/study_compare.py [--pairs 20] [--runs-a-side 1 3] [--seconds 8] [--busy 2]
 
-The loop as it is, a tenth slower and a third slower take turns, so that all meet the same hours of
-the machine. The two sides of a pair share no run and are interleaved; neighbouring pairs share some.
-Printed is how often a difference was told, how often `--fail-if-slower 5%` failed, and how wide the
-interval was. A program and no test: it takes minutes, and what it finds is also what else the machine
-does, which `--busy` adds to.
+The loop runs unchanged, 10 % slower and 33 % slower in turn, so that other load on the machine affects all
+alike. The two sides of a pair have no common run and are interleaved. Neighbouring pairs have common runs.
+The program prints how often a difference was found, how often `--fail-if-slower 5%` failed, and how wide
+the interval was. It is not a test, because it takes minutes and its result depends on other load of the
+machine, which `--busy` increases.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+from running import clean_environment
 
 LOOP = """
 import sys, time, headspace
@@ -76,7 +78,7 @@ def train(folder: Path, factor: float, seconds: float) -> None:
     """Trains once, with records below `folder`; not again where that was done before."""
     if folder.exists():
         return
-    ours = {key: value for key, value in os.environ.items() if not key.startswith("HEADSPACE")}
+    ours = clean_environment()
     subprocess.run(
         [sys.executable, "-c", LOOP, str(factor), str(seconds)],
         env={**ours, "HEADSPACE_DIR": str(folder), "HEADSPACE_QUIET": "1"},
@@ -118,7 +120,7 @@ def pairs_of(kind: str, runs: dict[str, list[Path]], a_side: int, pairs: int) ->
 
 
 def row(kind: str, a_side: int, all_said: list[Said | None]) -> str:
-    """One line of the table. A pair without an interval is one of which nothing was told."""
+    """One line of the table. A pair without an interval has no verdict."""
     said = [one for one in all_said if one is not None]
     slower = sum(one.low > 0 for one in said)
     faster = sum(one.high < 0 for one in said)

@@ -8,16 +8,20 @@ NumPy, a C extension with and without the interpreter lock, a blocking read, a l
 once under headspace. Then it runs once without headspace, and the slow line really takes half its time in
 every second block of steps. The measured ratio of the two steps, times the step under headspace, is the truth.
 
-With `--py-spy`, every fifth program also runs under `py-spy record`, and both must name the same line.
-`--python` names interpreters besides this one; each needs NumPy, and headspace's folder is added to its path.
-A program and no test: it takes half an hour.
+Every fifth program also runs under `py-spy record`, and both must name the same line. `--py-spy` names the
+command. The default is the one beside this interpreter, if it is installed.
+
+The programs take turns on this interpreter and on the other Python versions of this machine, 3.10 to 3.14. The
+first run creates a virtual environment with NumPy for each of them in `.venv/pythons`. `--python` names other
+interpreters instead. Each of these needs NumPy. headspace's folder is added to the path.
+
+This is a program and not a test, because it takes half an hour.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import statistics
 import subprocess
@@ -27,9 +31,16 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from running import clean_environment, python_interpreters
+
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "tests" / "programs" / "slow_line.py"
 PACKAGE = ROOT / "py_bindings" / "python"
+
+PYTHONS = ROOT / ".venv" / "pythons"
+"""The virtual environments of other Python versions."""
+
+VERSIONS = ["3.10", "3.11", "3.12", "3.13", "3.14"]
 
 KINDS = ["python", "numpy", "extension", "parse", "read", "lock", "sleep"]
 """The kinds of work. Each is one line of the program."""
@@ -42,6 +53,40 @@ LAYOUTS = ["inline", "threads", "workers", "pool", "compute"]
 Environment = dict[str, str]
 
 
+def has_numpy(python: Path) -> bool:
+    command = [str(python), "-c", "import numpy"]
+    return python.exists() and subprocess.run(command, capture_output=True).returncode == 0
+
+
+def create_environment(folder: Path, interpreters: list[str]) -> bool:
+    """Creates a virtual environment with NumPy, with the first interpreter that can."""
+    install = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
+    install += ["--no-input", "install", "--quiet", "--only-binary", ":all:", "numpy>=1.26,<3"]
+    for interpreter in interpreters:
+        create = [interpreter, "-m", "venv", "--clear", str(folder)]
+        if all(
+            subprocess.run(command, capture_output=True).returncode == 0
+            for command in (create, install)
+        ):
+            return True
+    return False
+
+
+def other_pythons() -> list[str]:
+    """An interpreter with NumPy for each other Python version of this machine."""
+    own = f"{sys.version_info.major}.{sys.version_info.minor}"
+    found = []
+    for version, interpreters in python_interpreters().items():
+        if version == own or version not in VERSIONS:
+            continue
+        python = PYTHONS / version / "bin" / "python"
+        if has_numpy(python) or create_environment(PYTHONS / version, interpreters):
+            found.append(str(python))
+        else:
+            print(f"Python {version}: no virtual environment with NumPy", file=sys.stderr)
+    return found
+
+
 def line_numbers() -> dict[int, str]:
     """The kind of each marked line of the program."""
     lines = enumerate(PROGRAM.read_text().splitlines(), 1)
@@ -50,7 +95,7 @@ def line_numbers() -> dict[int, str]:
 
 
 def environment(*, watched: bool, folder: str = "") -> Environment:
-    ours = {key: value for key, value in os.environ.items() if not key.startswith("HEADSPACE")}
+    ours = clean_environment()
     ours.pop("PYTHONPATH", None)
     ours["OPENBLAS_NUM_THREADS"] = "1"
     if watched:
@@ -61,7 +106,7 @@ def environment(*, watched: bool, folder: str = "") -> Environment:
 
 
 def calibrate(python: str) -> dict[str, float]:
-    """Amount of each kind that takes a millisecond."""
+    """Amount of work of each kind that lasts a millisecond."""
     code = (
         "import sys, time, json; sys.path.insert(0, sys.argv[1]); import slow_line as s\n"
         "s.SPEC['amounts'] = {'numpy': 1}\n"
@@ -140,7 +185,7 @@ def summary(python: str, spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def spied(py_spy: str, python: str, spec: dict[str, Any], kinds: dict[int, str]) -> str:
-    """The kind of line that `py-spy record` sees most in the slow part."""
+    """The kind of line that `py-spy record` samples most in the slow part."""
     part = "main (" if spec["layout"] == "compute" else "load ("
     with tempfile.TemporaryDirectory() as folder:
         stacks = Path(folder) / "stacks"
@@ -168,11 +213,12 @@ def main() -> None:
     parser.add_argument("--programs", type=int, default=100)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=15.0)
-    parser.add_argument("--py-spy")
-    parser.add_argument("--python", action="append", default=[])
+    beside = Path(sys.executable).with_name("py-spy")
+    parser.add_argument("--py-spy", default=str(beside) if beside.exists() else None)
+    parser.add_argument("--python", action="append")
     args = parser.parse_args()
 
-    pythons = [sys.executable, *args.python]
+    pythons = [sys.executable, *(other_pythons() if args.python is None else args.python)]
     kinds = line_numbers()
     named, agreed, spied_on = 0, 0, 0
     step_errors, gain_errors = [], []

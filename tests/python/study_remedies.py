@@ -1,13 +1,13 @@
-"""Real training programs to which each remedy of their verdict is really applied: was it right?
+"""Predicted and measured effect of the remedies of real training programs.
 
     python tests/python/study_remedies.py [--steps 250] [--repeats 3] [program ...]
 
 Each program is a torch or NumPy loop that loads on its own thread. It runs under `headspace run` in
-mode `measure`, which proposes remedies with the step that each is predicted to lead to. Those that turn
-a knob the program has are applied, and the program runs again without headspace. What is as it was and
-what was changed take turns, so that both meet the same hours of the machine, and the shortest run of
-each counts. Printed are the steps as predicted and as measured. A program and no test: it takes
-minutes, and what it finds is also what else the machine does.
+mode `measure`, which proposes remedies with a predicted step. The study applies each remedy that changes
+a knob of the program, and runs the program again without headspace. Changed and unchanged runs alternate,
+so that other load on the machine affects both alike. The shortest run of each counts. The program prints
+the predicted and the measured steps. It is not a test, because it takes minutes and its result depends
+on other load of the machine.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from running import clean_environment
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "loads_by_itself.py"
 
@@ -40,8 +42,8 @@ PROGRAMS = {
 
 
 def step_ms(kind: str, steps: int, workers: int) -> float:
-    """Mean step of the program by itself."""
-    ours = {key: value for key, value in os.environ.items() if not key.startswith("HEADSPACE")}
+    """Mean step of the program without headspace."""
+    ours = clean_environment()
     done = subprocess.run(
         [sys.executable, str(PROGRAM), kind, str(steps), str(workers)],
         env=ours,

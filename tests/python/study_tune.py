@@ -1,12 +1,13 @@
-"""How many experiments does `headspace tune` need on the video example, and how many do others?
+"""Number of experiments that `headspace tune` and other searches need on the video example.
 
     python tests/python/study_tune.py                  on the recorded grid
-    python tests/python/study_tune.py --record         records it anew, on a machine that is at rest
+    python tests/python/study_tune.py --record         records it again, on an idle machine
 
-The grid is every configuration of the video example's knobs, one run at a time; its record is
-`tests/golden/tune_grid.jsonl`. Those that are within 25 % of the best so far have longer runs, in turn: the same program differs from run to run, and the best of many by one short run each would be the
-luckiest. On the record `headspace tune`, Optuna's TPE as it comes and random search look for a
-configuration within 10 % of the best, from the same bad baseline.
+The grid contains every configuration of the video example's knobs. Each ran alone, and the results are in
+`tests/golden/tune_grid.jsonl`. Configurations within 25 % of the best so far have longer runs, in turn:
+run times vary, and the best of many single short runs would be the luckiest one. On these results,
+`headspace tune`, Optuna's TPE with its defaults and random search look for a configuration within 10 % of
+the best, from the same bad baseline.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "tests" / "golden" / "tune_grid.jsonl"
 MOST = 40
 SEEDS = range(25)
-#: Medians are told of these few as well.
+#: Number of seeds in the additional medians.
 FEW = 5
 
 #: Configurations that may be near the best: those within this share of it have longer runs.
 MAYBE = 0.25
 
-#: Steps of a look, and of the longer runs.
+#: Steps of a short run, and of a longer run.
 LOOK, LONG = 40, 150
 
 #: The first value of each is the baseline.
@@ -92,7 +93,7 @@ class Task:
 
 
 def record(path: Path, passes: int) -> None:
-    """Runs the grid. Goes on where it was stopped: what is recorded is not run again."""
+    """Runs the grid. Continues after an interruption: recorded runs are not repeated."""
     os.environ["OMP_NUM_THREADS"] = "1"
     os.environ["HEADSPACE_QUIET"] = "1"
     space = video_space()
@@ -102,13 +103,13 @@ def record(path: Path, passes: int) -> None:
         with path.open("a") as out:
             row = row_of(task.name, task.config, outcome)
             out.write(json.dumps(row, separators=(",", ":")) + "\n")
-        told = f"{outcome.step_ms:.1f} ms" if outcome.step_ms else outcome.detail
-        print(f"{outcome.seconds:5.1f} s  {told:>10}  {task.name:5} {space.describe(task.config)}",
+        result = f"{outcome.step_ms:.1f} ms" if outcome.step_ms else outcome.detail
+        print(f"{outcome.seconds:5.1f} s  {result:>10}  {task.name:5} {space.describe(task.config)}",
               flush=True)  # fmt: skip
 
 
 def next_task(rows: list[dict[str, Any]], space: Space, passes: int) -> Task | None:
-    """The probe, a look at each, then by turns the longer runs of those that may be near the best."""
+    """The probe, a short run of each, and then in turn the longer runs of those that may be near the best."""
     if all(row["kind"] != "probe" for row in rows):
         return Task("probe", space.baseline, 300)
     looks = grid_of((row for row in rows if row["kind"] == "look"), space)

@@ -73,7 +73,7 @@ def test_every_experiment_is_in_the_master_table_as_it_ended(searched: Search) -
 
 
 @pytest.mark.parametrize("name", MEASURED)
-def test_the_master_table_holds_what_the_records_say(searched: Search, name: str) -> None:
+def test_the_master_table_has_the_values_of_the_records(searched: Search, name: str) -> None:
     row = searched.table()[name]
     summary = searched.summary(row["job_id"])
 
@@ -97,16 +97,16 @@ def test_the_master_table_holds_what_the_records_say(searched: Search, name: str
     assert float(row["duration_s"]) > summary["steady_s"]
 
 
-def test_the_use_of_the_gpu_reaches_the_table_and_the_evidence(searched: Search) -> None:
+def test_gpu_utilisation_is_in_the_table_and_the_evidence(searched: Search) -> None:
     assert float(searched.table()["baseline"]["sm_util_pct"]) == pytest.approx(37.0)
     assert "sm_utilization_pct avg=37.0" in searched.evidence("000_baseline")
 
 
-def test_the_readiness_of_data_reaches_the_table(searched: Search) -> None:
+def test_data_readiness_is_in_the_table(searched: Search) -> None:
     assert 0.0 <= float(searched.table()["baseline"]["data_readiness_pct"]) <= 100.0
 
 
-def test_stages_are_in_the_evidence_by_the_names_of_spdls_events(searched: Search) -> None:
+def test_the_evidence_names_stages_as_the_events_of_spdl_do(searched: Search) -> None:
     evidence = searched.evidence("004_decode")
 
     assert "\npipeline:0:3:decode[2]_ave_time\t" in evidence
@@ -114,7 +114,7 @@ def test_stages_are_in_the_evidence_by_the_names_of_spdls_events(searched: Searc
     assert "\npipeline:0:1:fetch[1]_num_failures\t0\n" in evidence
 
 
-def test_its_best_is_the_best_by_the_records(searched: Search) -> None:
+def test_the_best_experiment_of_the_engine_is_the_fastest_by_the_records(searched: Search) -> None:
     table = searched.table()
     rates = {
         table[name]["run_id"]: searched.summary(table[name]["job_id"])["throughput_samples_per_s"]
@@ -130,7 +130,7 @@ def test_its_best_is_the_best_by_the_records(searched: Search) -> None:
     )
 
 
-def test_the_headspace_experiment_is_a_probe_of_the_script_as_it_is(searched: Search) -> None:
+def test_the_headspace_experiment_probes_the_unchanged_script(searched: Search) -> None:
     row = searched.table()["headspace_cache"]
     summary = searched.summary(row["job_id"])
 
@@ -145,20 +145,20 @@ def test_the_headspace_experiment_is_a_probe_of_the_script_as_it_is(searched: Se
         )
 
 
-def test_the_agent_is_not_asked_for_edits_that_only_measuring_would_need(searched: Search) -> None:
-    asked = (searched.workdir / "asked.txt").read_text().split()
+def test_the_agent_is_not_called_for_edits_that_only_add_measurement(searched: Search) -> None:
+    phases = (searched.workdir / "asked.txt").read_text().split()
 
     # `mtp`, `mp_region`, and the three that it proposed; neither timing, nor a cache, nor the baseline.
-    assert asked.count("apply") == 5
-    assert asked.count("repair") == 1
-    assert asked.count("analyze") == len(EXPERIMENTS)
+    assert phases.count("apply") == 5
+    assert phases.count("repair") == 1
+    assert phases.count("analyze") == len(EXPERIMENTS)
 
 
 def test_practices_that_ran_count_as_tried(searched: Search) -> None:
     assert {"mtp", "mp_region"} <= set(searched.state()["best_practices_tried"])
 
 
-def test_a_failure_at_start_up_is_reported_as_one_and_is_repaired(searched: Search) -> None:
+def test_a_start_up_failure_is_reported_as_such_and_repaired(searched: Search) -> None:
     failure = searched.nodes()["mp_region"]["failure"]
 
     assert failure["kind"] == "job_startup_failed"
@@ -168,7 +168,7 @@ def test_a_failure_at_start_up_is_reported_as_one_and_is_repaired(searched: Sear
     assert searched.nodes()["mp_region_startup_retry_1"]["status"] == "completed"
 
 
-def test_a_crash_during_training_is_reported_as_one_with_its_traceback(searched: Search) -> None:
+def test_a_crash_during_training_is_reported_as_such_with_its_traceback(searched: Search) -> None:
     failure = searched.nodes()["crash"]["failure"]
 
     assert failure["kind"] == "job_runtime_failed"
@@ -181,7 +181,7 @@ def test_a_crash_during_training_is_reported_as_one_with_its_traceback(searched:
     assert "MemoryError: of no use" in Path(log).read_text()
 
 
-def test_a_stall_is_reported_as_one_and_leaves_no_process(searched: Search) -> None:
+def test_a_stall_is_reported_as_such_and_leaves_no_process(searched: Search) -> None:
     failure = searched.nodes()["stall"]["failure"]
 
     assert failure["kind"] == "job_stalled"
@@ -217,7 +217,7 @@ def test_the_final_report_names_the_failures(searched: Search) -> None:
     assert "- 002_mp_region: job_startup_failed" in report
 
 
-def test_the_source_is_left_as_the_last_experiment_had_it_and_nothing_else(
+def test_the_engine_leaves_only_the_source_of_the_last_experiment(
     searched: Search,
 ) -> None:
     names = {path.name for path in searched.source.iterdir()}

@@ -1,4 +1,4 @@
-"""`headspace.spdl.autoresearch` piece by piece: what the engine asks of a platform."""
+"""The parts of `headspace.spdl.autoresearch`, each through the interface that the engine calls."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import made_records
+import handmade_records
 import pytest
 from autoresearch import entry_point
-from running import wait_until
+from running import remove_settings, wait_until
 
 pytest.importorskip("matplotlib", reason="the engine draws with matplotlib, which is not installed")
 
@@ -87,9 +87,7 @@ class Workdir:
 
 @pytest.fixture
 def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workdir]:
-    for name in list(os.environ):
-        if name.startswith("HEADSPACE"):
-            monkeypatch.delenv(name)
+    remove_settings(monkeypatch)
     workdir = Workdir(tmp_path)
     yield workdir
     for job in (tmp_path / "headspace").glob("*/job.json"):
@@ -105,7 +103,7 @@ def kind(evidence: Any) -> str:
 # --- the provider ---------------------------------------------------------------------------
 
 
-def test_the_engine_finds_the_platform_by_the_entry_point_that_is_declared(
+def test_the_engine_finds_the_platform_by_its_entry_point(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry_point(tmp_path)
@@ -119,14 +117,14 @@ def test_the_engine_finds_the_platform_by_the_entry_point_that_is_declared(
 
 
 @pytest.mark.parametrize("mode", ["dataloader_only", "dry_run"])
-def test_modes_that_run_something_else_are_left_to_the_engine(mode: str) -> None:
+def test_unsupported_execution_modes_are_left_to_the_engine(mode: str) -> None:
     availability = Provider().is_available({"local_execution_mode": mode}, None)
 
     assert not availability.available
     assert f"`{mode}` is asked for" in availability.reason
 
 
-def test_where_headspace_is_turned_off_the_engine_takes_its_own(
+def test_with_headspace_0_the_engine_uses_its_own_platform(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("HEADSPACE", "0")
@@ -134,7 +132,7 @@ def test_where_headspace_is_turned_off_the_engine_takes_its_own(
     assert not Provider().is_available({}, None).available
 
 
-def test_experiments_go_one_at_a_time(tmp_path: Path) -> None:
+def test_experiments_run_one_at_a_time(tmp_path: Path) -> None:
     config = {"agent": "codex", "max_concurrency": 3}
 
     Provider().create(config, tmp_path, object())
@@ -145,7 +143,7 @@ def test_experiments_go_one_at_a_time(tmp_path: Path) -> None:
 # --- jobs -----------------------------------------------------------------------------------
 
 
-def test_a_job_that_ended_while_no_engine_ran_has_its_exit_code(workdir: Workdir) -> None:
+def test_a_job_that_ended_without_an_engine_keeps_its_exit_code(workdir: Workdir) -> None:
     job = workdir.launch("exit 3")
     wait_until((workdir.path / "headspace" / job / "exit").exists, "the job ends")
 
@@ -156,7 +154,7 @@ def test_a_job_that_ended_while_no_engine_ran_has_its_exit_code(workdir: Workdir
 
 
 @pytest.mark.parametrize("is_relative", [False, True], ids=["absolute", "relative"])
-def test_a_job_that_runs_on_is_found_by_the_next_engine(
+def test_the_next_engine_finds_a_job_that_is_still_running(
     workdir: Workdir, is_relative: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = workdir.launch("sleep 600")
@@ -173,7 +171,7 @@ def test_a_job_that_runs_on_is_found_by_the_next_engine(
     assert resumed.status(job) == "FAILED"
 
 
-def test_a_process_that_got_the_jobs_number_is_not_the_job(workdir: Workdir) -> None:
+def test_a_process_that_reuses_the_pid_of_a_job_is_not_the_job(workdir: Workdir) -> None:
     job = workdir.launch("true")
     workdir.ended(job)
     folder = workdir.path / "headspace" / job
@@ -186,7 +184,7 @@ def test_a_process_that_got_the_jobs_number_is_not_the_job(workdir: Workdir) -> 
     assert resumed.cancel(job)  # And it is not this process that ends.
 
 
-def test_cancelling_ends_all_that_the_command_started(
+def test_cancelling_ends_all_processes_of_the_command(
     workdir: Workdir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = workdir.launch("(trap '' TERM; echo ready; sleep 600) & sleep 600")
@@ -202,8 +200,8 @@ def test_cancelling_ends_all_that_the_command_started(
     assert not ending.group_lives(group)
 
 
-def test_cancelling_ends_ranks_in_sessions_of_their_own(workdir: Workdir) -> None:
-    # As `torchrun` starts them. The shell in between is gone before it tells them.
+def test_cancelling_ends_ranks_in_separate_process_sessions(workdir: Workdir) -> None:
+    # As `torchrun` starts them. The shell in between exits before it can signal them.
     job = workdir.launch("setsid sleep 600 & echo ready; wait")
     folder = workdir.path / "headspace" / job
     wait_until(lambda: "ready" in (folder / "output.log").read_text(), "the job begins")
@@ -213,7 +211,7 @@ def test_cancelling_ends_ranks_in_sessions_of_their_own(workdir: Workdir) -> Non
     assert list(ending.find_marked(_jobs.MARK, str(folder))) == []
 
 
-def test_a_job_that_is_ended_completes_its_records_first(workdir: Workdir) -> None:
+def test_a_cancelled_job_completes_its_records_before_it_ends(workdir: Workdir) -> None:
     # A shell in between is gone at the first signal.
     script = workdir.path / "train.py"
     script.write_text(PROBED)
@@ -227,7 +225,7 @@ def test_a_job_that_is_ended_completes_its_records_first(workdir: Workdir) -> No
     assert json.loads(told.read_text())["state"] == "finished"
 
 
-def test_an_orphan_of_the_same_experiment_is_ended_before_it_is_launched_anew(
+def test_an_orphan_of_an_experiment_is_ended_before_a_new_launch(
     workdir: Workdir,
 ) -> None:
     first = workdir.launch("sleep 600")
@@ -239,8 +237,8 @@ def test_an_orphan_of_the_same_experiment_is_ended_before_it_is_launched_anew(
     assert workdir.ended(second) == "SUCCEEDED"
 
 
-def test_the_headspace_experiment_is_a_probe_and_ends_when_it_is_done(workdir: Workdir) -> None:
-    done = made_records.probe().strip()
+def test_the_headspace_experiment_runs_a_probe_and_ends_with_it(workdir: Workdir) -> None:
+    done = handmade_records.probe().strip()
     write = f"mkdir $HEADSPACE_DIR/run && echo '{done}' > $HEADSPACE_DIR/run/rank0.jsonl"
     job = workdir.launch(
         f"echo $HEADSPACE_MODE; mkdir -p $HEADSPACE_DIR; {write}; sleep 600",
@@ -254,7 +252,7 @@ def test_the_headspace_experiment_is_a_probe_and_ends_when_it_is_done(workdir: W
 
 
 @pytest.mark.slow
-def test_a_real_probe_ends_its_job_and_the_floor_reaches_the_answer(workdir: Workdir) -> None:
+def test_a_real_probe_ends_its_job_and_the_answer_contains_the_floor(workdir: Workdir) -> None:
     script = workdir.path / "train.py"
     script.write_text(PROBED)
     job = workdir.launch(f"{sys.executable} {script}", "000_headspace", _is_headspace=True)
@@ -276,10 +274,13 @@ def test_a_real_probe_ends_its_job_and_the_floor_reaches_the_answer(workdir: Wor
         assert metrics["throughput_samples_per_s"] > summary["throughput_samples_per_s"]
 
 
-def test_progress_is_of_batches_and_not_of_records(tmp_path: Path) -> None:
+def test_only_new_batches_count_as_progress(tmp_path: Path) -> None:
     file = tmp_path / "run" / "rank0.jsonl"
     file.parent.mkdir()
-    idle, busy = made_records.tick(), made_records.tick(made_records.loop("train", 7, 1.0))
+    idle, busy = (
+        handmade_records.tick(),
+        handmade_records.tick(handmade_records.loop("train", 7, 1.0)),
+    )
     file.write_text(idle)
     progress = Progress(tmp_path)
 
@@ -303,7 +304,7 @@ def test_progress_is_of_batches_and_not_of_records(tmp_path: Path) -> None:
     other.parent.mkdir()
     for path in (file, other):
         with path.open("a") as records:
-            records.write(busy + made_records.probe())
+            records.write(busy + handmade_records.probe())
         progress.read()
         assert progress.is_probed
     assert progress.text == "42 batches", "two processes of a job may train at once"
@@ -315,7 +316,7 @@ def test_progress_is_of_batches_and_not_of_records(tmp_path: Path) -> None:
 # --- evidence -------------------------------------------------------------------------------
 
 
-def test_a_failure_before_the_first_batch_is_one_of_start_up_whatever_its_words(
+def test_a_failure_before_the_first_batch_is_a_start_up_failure_with_any_message(
     workdir: Workdir,
 ) -> None:
     job = workdir.launch("echo '[autoresearch] cpu_cores=2'; echo 'bad --step_time_ms' >&2; exit 2")
@@ -328,7 +329,9 @@ def test_a_failure_before_the_first_batch_is_one_of_start_up_whatever_its_words(
     assert "(2 lines left out)" in evidence.pipeline_stats_log
 
 
-def test_a_failure_at_work_is_one_of_work_whatever_its_words(workdir: Workdir) -> None:
+def test_a_failure_after_the_first_batch_is_a_run_failure_with_any_message(
+    workdir: Workdir,
+) -> None:
     job = workdir.train("raise ImportError('cannot initialize: startup of mtp')")
     assert workdir.ended(job) == "FAILED"
 
@@ -388,7 +391,7 @@ with pipeline.auto_stop():
 """
 
 
-def test_a_script_that_knows_nothing_of_headspace_is_measured(workdir: Workdir) -> None:
+def test_a_script_without_headspace_in_it_is_measured(workdir: Workdir) -> None:
     script = workdir.path / "train.py"
     script.write_text(UNEDITED)
     job = workdir.launch(f"{sys.executable} {script}")
@@ -402,7 +405,7 @@ def test_a_script_that_knows_nothing_of_headspace_is_measured(workdir: Workdir) 
     assert "\npipeline:0:1:load[2]_ave_time\t" in evidence.metrics_summary
 
 
-def test_a_command_without_a_loop_that_is_known_says_that_nothing_was_measured(
+def test_a_command_without_a_known_loop_reports_that_nothing_was_measured(
     workdir: Workdir,
 ) -> None:
     job = workdir.launch("true")
@@ -433,7 +436,7 @@ def test_the_floor_is_reported_as_a_run_with_free_data_that_the_engine_does_not_
     assert "with free data a step takes 10.0 ms" in answer["findings"][0]
 
 
-def test_ranks_that_train_together_add_up() -> None:
+def test_the_throughput_of_all_ranks_is_added_up() -> None:
     summary = {**SUMMARY, "ranks": {"read": 4}}
 
     metrics = block(Measured(summary, "", {}), mode="measure")["metrics"]
@@ -442,7 +445,7 @@ def test_ranks_that_train_together_add_up() -> None:
     assert metrics["steady_step_time_ms"] == 29.5
 
 
-def test_findings_say_what_is_noise_and_what_a_remedy_is_predicted_to_gain() -> None:
+def test_findings_name_the_noise_and_the_predicted_gain_of_a_remedy() -> None:
     remedy = {
         "what": "Run `decode` 4 at a time.",
         "predicted_step_ms": 15,
@@ -473,7 +476,7 @@ def test_findings_say_what_is_noise_and_what_a_remedy_is_predicted_to_gain() -> 
 
 
 class Codex:
-    """An agent that notes what it is asked."""
+    """An agent that records its calls."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -493,7 +496,7 @@ SCRIPT = '\nimport this\n\n"""\n    ```\n"""\n'
     ("name", "experiment"),
     [("instrument", ""), ("headspace", ""), ("apply_changes", "baseline")],
 )
-def test_the_script_is_handed_back_as_it_is_where_only_measuring_would_edit_it(
+def test_the_script_is_returned_unchanged_when_an_edit_would_only_add_measurement(
     name: str, experiment: str, tmp_path: Path
 ) -> None:
     from spdl.autoresearch.pipeline_optimization._factory import _extract_python_block
@@ -508,7 +511,7 @@ def test_the_script_is_handed_back_as_it_is_where_only_measuring_would_edit_it(
     assert _extract_python_block(answer) == SCRIPT.lstrip()
 
 
-def test_other_edits_are_the_agents(tmp_path: Path) -> None:
+def test_other_edits_are_left_to_the_agent(tmp_path: Path) -> None:
     codex = Codex()
     agent = Agent(codex)
 
@@ -518,7 +521,7 @@ def test_other_edits_are_the_agents(tmp_path: Path) -> None:
     assert codex.asked == ["apply_001"]
 
 
-def test_a_script_that_the_engine_would_cut_off_is_refused_with_the_reason(tmp_path: Path) -> None:
+def test_a_script_that_the_engine_would_truncate_is_refused_with_a_reason(tmp_path: Path) -> None:
     agent = Agent(Codex())
     prompt = agent._load_prompt("headspace", PIPELINE_CODE='"""\n```python\n```\n"""\n')
 

@@ -1,4 +1,4 @@
-"""What a batch consists of, and what a loop that loads by itself is told."""
+"""The contents of a batch, and the remedy for a loop that loads in its own thread."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import headspace
 from headspace.torch._handover import count_parts
 
 
-def test_containers_and_what_is_in_them_are_objects_and_arrays_have_bytes() -> None:
+def test_containers_and_their_elements_count_as_objects_and_arrays_as_bytes() -> None:
     batch = [{"id": 1, "text": "abcd"}, numpy.zeros(1000, numpy.uint8)]
 
     assert count_parts(batch) == (0, 0, 5, 1004)
 
 
-def test_of_a_long_list_a_few_elements_stand_for_the_others() -> None:
+def test_a_long_list_is_estimated_from_a_few_elements() -> None:
     batch = [{"id": number, "text": "x" * 10} for number in range(8000)]
 
     tensors, _, objects, object_bytes = count_parts(batch)
@@ -29,14 +29,14 @@ def test_of_a_long_list_a_few_elements_stand_for_the_others() -> None:
     assert object_bytes == pytest.approx(80_000, rel=0.05)
 
 
-def test_a_batch_that_holds_itself_is_looked_at_no_longer() -> None:
+def test_counting_ends_for_a_batch_that_contains_itself() -> None:
     batch: list[Any] = []
     batch.append(batch)
 
     assert count_parts(batch)[2] > 0
 
 
-def test_tensors_are_shared_memory_and_no_objects() -> None:
+def test_tensors_count_as_shared_memory_and_not_as_objects() -> None:
     torch = pytest.importorskip("torch")
     batch = {"image": torch.zeros(8, 3, 16, 16), "label": torch.zeros(8)}
 
@@ -64,7 +64,7 @@ def test_a_loader_without_workers_is_named_and_workers_are_proposed(runs: Runs) 
     assert summary["bottleneck"]["name"].endswith("fetch")
     evidence = summary["bottleneck"]["evidence"]
     assert "on the training thread itself (num_workers=0)" in evidence
-    # A batch was looked at, so the price is known.
+    # A batch was inspected, so the cost is known.
     assert "to receive a batch" in evidence
     knobs = [remedy.get("change", {}).get("knob") for remedy in summary["remedies"]]
     assert "num_workers" in knobs

@@ -1,7 +1,7 @@
-"""Whatever becomes of those who are told, training's steps and its end are as they would have been.
+"""Failures of destinations change neither the steps nor the end of a training.
 
-Each run in trouble has one without beside it (`beside.py`), and what was lost is counted. What
-arrives, and what is said, is in `test_otlp.py`, `test_prometheus.py` and `test_pipe.py`.
+Each disturbed run has an undisturbed one at the same time (`paired_runs.py`), and lost records are counted.
+`test_otlp.py`, `test_prometheus.py` and `test_pipe.py` test the delivered data and the notices.
 """
 
 from __future__ import annotations
@@ -18,29 +18,27 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
-from beside import PATIENT, side_by_side, untouched
-from otlp_collectors import Answer, free_port, garbage, hang, http_collector, reset, rude_server
+from otlp_collectors import (
+    Answer,
+    garbage,
+    hang,
+    http_collector,
+    otlp_environment,
+    reset,
+    rude_server,
+)
+from paired_runs import PATIENT, assert_undisturbed, run_side_by_side
 from promserver import address_of, scrape
-from running import Programs, Record, Started, of_kind, wait_until
+from running import Programs, Record, Started, free_port, of_kind, wait_until
 
 DROPPED = "headspace.agent.dropped"
 
 
 def counted(records: list[Record], what: str) -> float:
-    """What the last tick that tells of it says was dropped: `exports` or `records`."""
+    """The last recorded number of dropped `exports`, `records` or `lines`."""
     agents = [tick["readings"].get("agent", {}) for tick in of_kind(records, "tick")]
-    told = [agent[f"{DROPPED}.{what}"] for agent in agents if f"{DROPPED}.{what}" in agent]
-    return float(told[-1]) if told else 0.0
-
-
-def to_collector(port: int, **more: str) -> dict[str, str]:
-    return {
-        "HEADSPACE_EXPORT": "otlp",
-        "HEADSPACE_INTERVAL": "0.1",
-        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
-        "OTEL_METRIC_EXPORT_INTERVAL": "100",
-        **more,
-    }
+    dropped = [agent[f"{DROPPED}.{what}"] for agent in agents if f"{DROPPED}.{what}" in agent]
+    return float(dropped[-1]) if dropped else 0.0
 
 
 # --- A collector -------------------------------------------------------------------------------
@@ -77,49 +75,53 @@ CASES = [
 
 
 @pytest.mark.parametrize(("protocol", "manner"), CASES)
-def test_steps_and_end_are_as_without_a_collector_that(
+def test_a_misbehaving_collector_delays_neither_steps_nor_the_end(
     protocol: str, manner: str, program: Programs
 ) -> None:
     with COLLECTORS[manner]() as port:
-        env = to_collector(port, OTEL_EXPORTER_OTLP_PROTOCOL=protocol, **PATIENT)
-        pair = side_by_side(program, "exported.py", last="steps 200", env=env)
-    untouched(pair)
+        env = otlp_environment(port, OTEL_EXPORTER_OTLP_PROTOCOL=protocol, **PATIENT)
+        pair = run_side_by_side(program, "exported.py", last="steps 200", env=env)
+    assert_undisturbed(pair)
     if manner == "hangs":
-        # Within its limits nothing was given up but the last, after which no record comes.
+        # Within the time limits, only the last delivery is lost. No record comes after it.
         assert "no answer to the last delivery" in pair.troubled.stderr
     else:
         assert counted(pair.troubled.records(), "exports") > 0
 
 
-def test_a_script_that_waits_for_such_a_collector_itself_is_seen(program: Programs) -> None:
+def test_a_script_that_waits_for_a_hanging_collector_fails_the_comparison(
+    program: Programs,
+) -> None:
     with rude_server(hang) as port:
         asks = ("--ask", f"http://127.0.0.1:{port}")
         env = {"HEADSPACE_INTERVAL": "0.1"}
-        pair = side_by_side(program, "exported.py", last="steps 200", env=env, only=asks)
+        pair = run_side_by_side(
+            program, "exported.py", last="steps 200", env=env, troubled_args=asks
+        )
     with pytest.raises(AssertionError, match="longest_ms"):
-        untouched(pair, patience=2)
+        assert_undisturbed(pair, patience=2)
 
 
 # --- A disk ------------------------------------------------------------------------------------
 
 
-def test_a_full_disk_with_every_destination_on_costs_records_and_nothing_else(
+def test_a_full_disk_with_all_destinations_loses_only_records(
     program: Programs, mounted: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "socket"
     reader = Reader(path)
     with http_collector() as received:
-        env = to_collector(received.port, HEADSPACE_INTERVAL="0.01")
+        env = otlp_environment(received.port, HEADSPACE_INTERVAL="0.01")
         env["HEADSPACE_EXPORT"] = f"otlp,prometheus:0,textfile:{mounted},pipe:unix:{path}"
         how = {"runs": mounted / "runs"}
-        pair = side_by_side(program, "exported.py", last="steps 200", env=env, **how)
-    seen = reader.all()
+        pair = run_side_by_side(program, "exported.py", last="steps 200", env=env, **how)
+    read = reader.all()
 
     assert os.statvfs(mounted).f_bavail == 0, "the disk is full"
-    untouched(pair, seen)
-    summary = of_kind(seen, "summary")[-1]
+    assert_undisturbed(pair, read)
+    summary = of_kind(read, "summary")[-1]
     assert summary["dropped"]["records"] > 0
-    assert counted(seen, "records") > 0
+    assert counted(read, "records") > 0
     assert f"{summary['dropped']['records']} records are missing" in pair.troubled.stderr
     # The others had everything.
     points = {p.name: p.value for p in received.points() if p.kind != "exponential_histogram"}
@@ -127,11 +129,11 @@ def test_a_full_disk_with_every_destination_on_costs_records_and_nothing_else(
     assert points[f"{DROPPED}.records"] > 0
 
 
-# --- A crowd, and a pipe -----------------------------------------------------------------------
+# --- Many stages, and a pipe -------------------------------------------------------------------
 
 
 class Reader:
-    """Reads a socket or a named pipe to its end, beside the test; at most `lines` of it."""
+    """Reads a socket or a named pipe on another thread, to its end or at most `lines`."""
 
     def __init__(self, path: Path, lines: int | None = None) -> None:
         self._path, self._lines = path, lines
@@ -176,15 +178,15 @@ def calls_by_stage(records: list[Record]) -> Counter[str]:
     return calls
 
 
-def stages_told(text: str) -> Counter[str]:
-    """Calls by stage in what Prometheus is told."""
+def calls_in_metrics(text: str) -> Counter[str]:
+    """Calls by stage in the metrics for Prometheus."""
     found = re.findall(
         r'^headspace_stage_time_seconds_count\{.*stage="([^"]+)".*\} (\d+)$', text, re.M
     )
     return Counter({stage: int(calls) for stage, calls in found})
 
 
-def test_a_thousand_stages_and_two_hundred_queues_arrive_everywhere_and_no_step_is_longer(
+def test_a_thousand_stages_and_two_hundred_queues_reach_all_destinations_and_delay_no_step(
     program: Programs, tmp_path: Path
 ) -> None:
     path = tmp_path / "socket"
@@ -202,22 +204,22 @@ def test_a_thousand_stages_and_two_hundred_queues_arrive_everywhere_and_no_step_
         wait_until(every_stage, "every stage in a scrape")
 
     with http_collector() as received:
-        env = to_collector(received.port, HEADSPACE_INTERVAL="0.25")
+        env = otlp_environment(received.port, HEADSPACE_INTERVAL="0.25")
         env["OTEL_METRIC_EXPORT_INTERVAL"] = "1000"
         env["HEADSPACE_EXPORT"] = f"otlp,prometheus:0,pipe:unix:{path},textfile:{tmp_path}/text"
-        pair = side_by_side(
+        pair = run_side_by_side(
             program,
             *("many_stages.py", "--steps", 400),
             last="steps 400",
             env=env,
-            meanwhile=scrape_it,
+            during=scrape_it,
         )
-    untouched(pair)
-    records, seen = pair.troubled.records(), reader.all()
+    assert_undisturbed(pair)
+    records, read = pair.troubled.records(), reader.all()
 
     calls = calls_by_stage(records)
     assert calls == {f"stage {number}": 16 for number in range(1000)}
-    assert calls_by_stage(seen) == calls
+    assert calls_by_stage(read) == calls
     points = received.points()
     arrived = {
         point.attributes["stage"]: point.point.count
@@ -226,7 +228,7 @@ def test_a_thousand_stages_and_two_hundred_queues_arrive_everywhere_and_no_step_
     }
     assert arrived == calls
     [file] = (tmp_path / "text").iterdir()
-    assert stages_told(file.read_text()) == calls
+    assert calls_in_metrics(file.read_text()) == calls
     queues = {f"queue {number}" for number in range(200)}
     assert {
         q["name"] for tick in of_kind(records, "tick") for q in tick.get("queues", [])
@@ -238,21 +240,21 @@ def test_a_thousand_stages_and_two_hundred_queues_arrive_everywhere_and_no_step_
     assert counted(records, "exports") == 0
 
 
-def test_readers_that_stop_midway_of_a_crowd_cost_no_step(
-    program: Programs, tmp_path: Path
-) -> None:
+def test_readers_that_stop_reading_delay_no_step(program: Programs, tmp_path: Path) -> None:
     path, pipe = tmp_path / "socket", tmp_path / "pipe"
     readers = [Reader(path, lines=10), Reader(pipe, lines=10)]
     with http_collector(lambda _: Answer(503, {"Retry-After": "60"})) as received:
-        env = to_collector(received.port, HEADSPACE_INTERVAL="0.05", **PATIENT)
+        env = otlp_environment(received.port, HEADSPACE_INTERVAL="0.05", **PATIENT)
         env["HEADSPACE_EXPORT"] = f"otlp,pipe:unix:{path},pipe:{pipe}"
-        pair = side_by_side(program, *("many_stages.py", "--steps", 400), last="steps 400", env=env)
-    untouched(pair)
+        pair = run_side_by_side(
+            program, *("many_stages.py", "--steps", 400), last="steps 400", env=env
+        )
+    assert_undisturbed(pair)
     for reader in readers:
         assert len(reader.all()) == 10
         reader.close()
     assert counted(pair.troubled.records(), "lines") > 20
-    # The collector asks for a minute: no more than what was tried was given up.
+    # The collector demands a pause of a minute: only the attempted deliveries are lost.
     assert counted(pair.troubled.records(), "exports") <= len(received.arrived)
     assert calls_by_stage(pair.troubled.records()).total() == 16_000
     assert pair.troubled.summary()["dropped"] == {"steps": 0, "records": 0}

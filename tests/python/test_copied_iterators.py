@@ -1,4 +1,4 @@
-"""`pickle` and `copy` of an iterator: what they give, or raise, is what the wrapped one gives."""
+"""`pickle` and `copy` of an iterator return or raise the same as for the wrapped one."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def outcome(copied: Callable[[Any], Any], iterator: Any) -> object:
 @pytest.mark.parametrize("mode", ["measure", "probe"])
 @pytest.mark.parametrize("copied", COPIES)
 @pytest.mark.parametrize("source", SOURCES)
-def test_a_copy_is_what_it_is_without_headspace(
+def test_a_copied_iterator_behaves_as_without_headspace(
     runs: Runs, monkeypatch: pytest.MonkeyPatch, source: str, copied: str, mode: str
 ) -> None:
     monkeypatch.setitem(copyreg.dispatch_table, Registered, lambda it: (list, (list(it.left),)))

@@ -20,7 +20,7 @@ def aloud(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> Runs:
 
 
 @pytest.fixture
-def taken() -> Iterator[int]:
+def used_port() -> Iterator[int]:
     """A port that somebody else listens at."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
@@ -70,20 +70,22 @@ def test_a_destination_of_both_the_environment_and_the_script_is_reported_once(
 
 def test_each_destination_of_the_environment_that_does_not_open_is_reported(
     aloud: Runs,
-    taken: int,
+    used_port: int,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("HEADSPACE_EXPORT", f"smoke,prometheus:{taken},pipe:")
+    monkeypatch.setenv("HEADSPACE_EXPORT", f"smoke,prometheus:{used_port},pipe:")
     headspace.start().stop()
     err = capfd.readouterr().err
     assert err.count("no destination is called `smoke`") == 1
-    assert err.count(f"cannot listen at port {taken}") == 1
+    assert err.count(f"cannot listen at port {used_port}") == 1
     assert err.count("`pipe`: it needs a path") == 1
     assert aloud.notices().count("setting_refused") == 3
 
 
-def test_a_folder_that_cannot_be_made_closes_what_was_opened(runs: Runs, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_closes_the_opened_destinations(
+    runs: Runs, tmp_path: Path
+) -> None:
     file = tmp_path / "file"
     file.write_text("mine")
     path = tmp_path / "socket"

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-#: A path in backticks or parentheses with a folder, such as `analysis/floor.rs`.
+#: A path with a folder in backticks or parentheses, for example `analysis/floor.rs`.
 CODE_PATH = re.compile(r"[`(]((?:[\w.-]+/)+[\w-]+\.(?:rs|py))\b")
 #: These files name files of other projects, of the past, or made up for a test.
 EXCEPTIONS = ("CHANGELOG.md", "docs/adr/", "tests/rust/dependency_rule/refusals.rs")
@@ -37,7 +37,7 @@ def test_every_named_source_file_exists() -> None:
     assert not missing
 
 
-def test_every_link_to_a_heading_has_one() -> None:
+def test_every_link_to_a_heading_has_a_target() -> None:
     def anchors(path: Path) -> set[str]:
         headings = re.findall(r"(?m)^#+ (.*)$", path.read_text())
         plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)

@@ -38,7 +38,7 @@ def by_name(text: str) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("command", [INSTALLED, MODULE], ids=["installed", "module"])
-def test_the_json_is_the_one_that_programs_count_on(command: list[str]) -> None:
+def test_the_json_of_doctor_has_the_documented_keys(command: list[str]) -> None:
     found = json.loads(doctor("--json", command=command))
 
     assert list(found) == ["sources", "cost"]
@@ -58,7 +58,7 @@ def test_the_json_is_the_one_that_programs_count_on(command: list[str]) -> None:
     assert cost["us_per_tick"] > 0
 
 
-def test_the_sources_are_those_of_a_session(runs: Runs) -> None:
+def test_doctor_lists_the_sources_of_a_session(runs: Runs) -> None:
     with headspace.start() as session:
         assert session.flush(30)
     of_session = runs.records()[0]["sources"]
@@ -72,7 +72,7 @@ def test_the_sources_are_those_of_a_session(runs: Runs) -> None:
             assert found[source["name"]]["remedy"] == source.get("remedy")
 
 
-def test_the_sources_inside_the_interpreter_are_read_and_have_their_cost() -> None:
+def test_doctor_reads_the_sources_inside_the_interpreter_and_measures_their_cost() -> None:
     found = json.loads(doctor("--json"))
 
     sources = {source["name"]: source["state"] for source in found["sources"]}
@@ -91,14 +91,14 @@ def test_the_text_names_every_source_and_fits_a_narrow_terminal() -> None:
     assert lines[0] == f"headspace doctor: {len(on)} of {len(found)} sources work here"
     heads = [line.split()[:2] for line in lines[2:] if line[:1].strip() and line[:4] != "cost"]
     assert heads == [[name, source["state"]] for name, source in found.items()]
-    # A path or a command is not broken: whoever copies it gets it whole.
+    # A path or a command is not wrapped, so that it can be copied.
     assert all(len(line) <= 80 or len(line.split()) == 1 for line in lines)
     # What is the same for several is said once.
     off = {(s["reason"], s["remedy"]) for s in found.values() if s["state"] == "off"}
     assert text.count("→ ") == sum(remedy is not None for _, remedy in off)
 
 
-def test_a_python_without_a_gil_says_so() -> None:
+def test_a_python_without_a_gil_disables_the_source_with_a_reason() -> None:
     code = (
         "import sys; sys._is_gil_enabled = lambda: False; sys.argv = ['headspace', *sys.argv[1:]];"
         "from headspace._cli import main; sys.exit(main())"
@@ -108,7 +108,7 @@ def test_a_python_without_a_gil_says_so() -> None:
     assert (gil["state"], gil["reason"]) == ("off", "this Python runs without a GIL")
 
 
-def test_a_library_of_nvidias_that_is_not_there_is_named() -> None:
+def test_a_missing_nvidia_library_is_named() -> None:
     library = "/nowhere/libnvidia-ml.so.1"
     found = by_name(doctor("--json", HEADSPACE_NVML_LIB=library))
 
@@ -117,7 +117,9 @@ def test_a_library_of_nvidias_that_is_not_there_is_named() -> None:
     assert found["gpu"]["remedy"]
 
 
-def test_it_leaves_nothing_behind_in_its_process(capfd: pytest.CaptureFixture[str]) -> None:
+def test_doctor_leaves_no_thread_and_no_callback_in_its_process(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     def threads() -> list[str]:
         return [comm.read_text().strip() for comm in Path("/proc/self/task").glob("*/comm")]
 
@@ -129,7 +131,7 @@ def test_it_leaves_nothing_behind_in_its_process(capfd: pytest.CaptureFixture[st
     wait_until(lambda: "hs-gil" not in threads(), "the thread is gone")
 
 
-def test_a_wrong_option_is_refused() -> None:
+def test_an_unknown_option_is_refused() -> None:
     done = subprocess.run([*INSTALLED, "doctor", "--cure"], capture_output=True, text=True)
 
     assert done.returncode == 2

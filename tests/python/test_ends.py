@@ -10,7 +10,7 @@ from running import Programs
 
 
 @pytest.mark.parametrize("how", ["uncaught", "with"])
-def test_an_exception_that_nothing_caught_is_in_the_records_and_the_verdict(
+def test_an_uncaught_exception_is_in_the_records_and_the_verdict(
     program: Programs, how: str
 ) -> None:
     run = program("ends_by.py", "--how", how)
@@ -25,7 +25,9 @@ def test_an_exception_that_nothing_caught_is_in_the_records_and_the_verdict(
 
 
 @pytest.mark.parametrize("how", ["caught", "exit"])
-def test_a_program_that_ends_by_itself_has_no_such_mark(program: Programs, how: str) -> None:
+def test_a_program_that_ends_normally_has_no_cause_of_end_in_its_summary(
+    program: Programs, how: str
+) -> None:
     run = program("ends_by.py", "--how", how)
 
     assert run.exit_code == (3 if how == "exit" else 0)

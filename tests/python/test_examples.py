@@ -10,15 +10,14 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import traceback
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from running import wait_until
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "python"
 sys.path.insert(0, str(EXAMPLES))
@@ -28,7 +27,7 @@ from video.loader import Knobs, VideoLoader  # noqa: E402
 from video.model_numpy import VideoNet  # noqa: E402
 from video.pipeline import Closed, OrderedQueue, PipelineError  # noqa: E402
 
-# Small enough that an epoch takes a fraction of a second.
+# Small: an epoch takes less than a second.
 QUICK = Knobs(batch_size=3, frames=2, size=16, queue_depth=2, prefetch=1)
 
 
@@ -36,15 +35,6 @@ def quick_clips(count: int) -> list[Clip]:
     """Of the two smaller videos only: they decode fast."""
     small = [video for video in find_videos() if "bunny" not in video.name]
     return cut(small, count, seconds=0.1, max_skip=0.1, seed=1)
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 def leftovers(before: set[threading.Thread]) -> list[Any]:
@@ -94,7 +84,7 @@ def test_videos_in_folders_are_classed_by_folder() -> None:
 # --- queue ----------------------------------------------------------------------------------
 
 
-def test_queue_hands_out_in_order_what_arrives_out_of_order() -> None:
+def test_queue_delivers_items_in_order_when_they_arrive_out_of_order() -> None:
     queue = OrderedQueue(3)
     for number in (2, 0, 1):
         queue.put(number, f"item {number}")
@@ -102,7 +92,7 @@ def test_queue_hands_out_in_order_what_arrives_out_of_order() -> None:
     assert [queue.get() for _ in range(3)] == [(n, f"item {n}") for n in range(3)]
 
 
-def test_queue_lets_the_awaited_item_in_when_it_is_full() -> None:
+def test_a_full_queue_accepts_the_item_that_is_next_in_order() -> None:
     queue = OrderedQueue(2)
     queue.put(1, "b")
     late = threading.Thread(target=queue.put, args=(2, "c"))
@@ -114,7 +104,7 @@ def test_queue_lets_the_awaited_item_in_when_it_is_full() -> None:
     late.join()
 
 
-def test_closed_queue_sends_those_who_wait_away() -> None:
+def test_closing_a_queue_wakes_its_waiting_threads() -> None:
     queue = OrderedQueue(1)
     outcome: list[str] = []
 
@@ -145,7 +135,7 @@ def epoch_of(loader: VideoLoader, epoch: int) -> list[list[int]]:
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("subprocess", [False, True], ids=["in-process", "subprocess"])
 @pytest.mark.parametrize("pool", ["dedicated", "shared"])
-def test_each_clip_comes_once_an_epoch_in_an_order_no_knob_changes(
+def test_each_clip_appears_once_per_epoch_in_an_order_that_no_knob_changes(
     pool: Any, subprocess: bool, threads: int
 ) -> None:
     clips = quick_clips(10)
@@ -171,7 +161,7 @@ def test_each_clip_comes_once_an_epoch_in_an_order_no_knob_changes(
     assert first != second
     assert first == epoch_of(plain, 0)
     assert second == epoch_of(plain, 1)
-    assert wait_until(lambda: not leftovers(before)), leftovers(before)
+    wait_until(lambda: not leftovers(before), "the end of all threads and processes", 20)
 
 
 def test_classes_are_spread_evenly_over_an_epoch() -> None:
@@ -183,7 +173,7 @@ def test_classes_are_spread_evenly_over_an_epoch() -> None:
     assert mixtures == [[0, 1, 2]] * 4
 
 
-def test_batches_hold_the_same_pixels_whatever_the_knobs() -> None:
+def test_no_knob_changes_the_pixels_of_a_batch() -> None:
     clips = quick_clips(6)
     many = replace(QUICK, decode_threads=3, resize_threads=2, pool="shared", subprocess=True)
 
@@ -215,17 +205,17 @@ def broken_clips(kind: str, folder: Path) -> list[Clip]:
 @pytest.mark.parametrize("subprocess", [False, True], ids=["in-process", "subprocess"])
 @pytest.mark.parametrize("pool", ["dedicated", "shared"])
 @pytest.mark.parametrize("stage", ["fetch", "demux", "decode"])
-def test_failing_stage_reaches_the_loop_with_its_traceback_after_the_good_batches(
+def test_the_error_of_a_stage_reaches_the_loop_with_its_traceback_after_the_good_batches(
     stage: str, pool: Any, subprocess: bool, tmp_path: Path
 ) -> None:
     before = set(threading.enumerate())
     clips = broken_clips(stage, tmp_path)
     order = flat(epoch_of(VideoLoader(quick_clips(9), QUICK), 0))
-    seen: list[int] = []
+    indices_read: list[int] = []
 
     def consume(loader: VideoLoader) -> None:
         for batch in loader:
-            seen.extend(batch.indices.tolist())
+            indices_read.extend(batch.indices.tolist())
 
     knobs = replace(QUICK, pool=pool, subprocess=subprocess)
     message = f"`{stage}` failed on {clips[4]}"
@@ -233,15 +223,15 @@ def test_failing_stage_reaches_the_loop_with_its_traceback_after_the_good_batche
         consume(loader)
 
     whole_batches = order.index(4) // QUICK.batch_size * QUICK.batch_size
-    assert seen == order[:whole_batches]
+    assert indices_read == order[:whole_batches]
     assert f"in {stage}" in "".join(traceback.format_exception(caught.value))
     del caught
-    assert wait_until(lambda: not leftovers(before)), leftovers(before)
+    wait_until(lambda: not leftovers(before), "the end of all threads and processes", 20)
 
 
 @pytest.mark.parametrize("subprocess", [False, True], ids=["in-process", "subprocess"])
 @pytest.mark.parametrize("pool", ["dedicated", "shared"])
-def test_leaving_in_mid_epoch_leaves_nothing_running_and_the_next_epoch_is_whole(
+def test_leaving_an_epoch_early_leaves_nothing_running_and_the_next_epoch_is_complete(
     pool: Any, subprocess: bool
 ) -> None:
     before = set(threading.enumerate())
@@ -269,7 +259,7 @@ def test_killed_subprocess_is_an_error_that_names_its_exit_code() -> None:
         with pytest.raises(PipelineError, match="exit code -9"):
             list(batches)
 
-    assert wait_until(lambda: not leftovers(before)), leftovers(before)
+    wait_until(lambda: not leftovers(before), "the end of all threads and processes", 20)
 
 
 INTERRUPTED = """
@@ -310,10 +300,14 @@ def test_ctrl_c_ends_the_program_and_its_subprocess(where: str, tmp_path: Path) 
     assert program.returncode == -signal.SIGINT
     assert errors.rstrip().endswith("KeyboardInterrupt")
     assert errors.count("Traceback") == 1, errors
-    assert wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
+    wait_until(
+        lambda: not any(Path(f"/proc/{pid}").exists() for pid in children),
+        "the end of the children",
+        20,
+    )
 
 
-def test_knob_below_one_is_refused_by_name() -> None:
+def test_a_knob_below_one_is_refused_with_its_name() -> None:
     with pytest.raises(ValueError, match="`decode_threads` is at least 1: `0`"):
         Knobs(decode_threads=0)
 
@@ -344,7 +338,7 @@ def test_gradients_of_the_numpy_model_are_those_of_finite_differences() -> None:
             assert gradient[at] == pytest.approx((above - below) / (2 * small), rel=1e-4, abs=1e-7)
 
 
-def test_numpy_model_learns_to_tell_the_videos_apart() -> None:
+def test_numpy_model_learns_to_classify_the_videos() -> None:
     clips = cut(find_videos(), 24, seconds=0.1, max_skip=0.1, seed=0)
     batches = list(VideoLoader(clips, Knobs(batch_size=8, frames=2, size=32)))
     model = VideoNet(3, channels=(8, 16))
@@ -381,7 +375,7 @@ def test_torch_model_of_full_width_has_the_published_number_of_weights() -> None
 
 
 @pytest.mark.parametrize("kind", ["r3d18", "r2plus1d"])
-def test_torch_model_learns_to_tell_the_videos_apart(kind: Any) -> None:
+def test_torch_model_learns_to_classify_the_videos(kind: Any) -> None:
     pytest.importorskip("torch")
     from video.model_torch import TorchTrainer
 
@@ -425,7 +419,7 @@ def run_example(name: str, *args: str, folder: Path, mode: str) -> tuple[str, di
 @pytest.mark.slow
 def test_video_classification_under_probe_finds_a_floor_below_its_step(tmp_path: Path) -> None:
     # The two smaller videos and a tiny model: decoding takes ten times as long as the model, so
-    # the margins are wide. On a machine whose speed changes meanwhile the probe rightly gives no
+    # the margins are wide. If the speed of the machine changes during the probe, the probe rightly gives no
     # number, and may try again.
     videos = tmp_path / "videos"
     videos.mkdir()

@@ -38,8 +38,8 @@ KNOWN_DIFFERENCES = {
 
 
 def loaded(folder: Path, program: str) -> str:
-    """What a program prints that has the library. A process of its own: once loaded, the library
-    answers to its name, and every later test here would see its GPUs."""
+    """The output of a program that has the library. It runs in its own process: a loaded library stays
+    loaded under its name, and every later test in this process would find its GPUs."""
     source = f"import ctypes\nlibrary = ctypes.CDLL({str(folder / FILE_NAME)!r})\n{program}"
     return subprocess.run(
         [sys.executable, "-c", source], capture_output=True, text=True, check=True
@@ -94,7 +94,7 @@ def ask(libraries: dict[str, Path]) -> Ask:
 # --- nvidia-ml-py -----------------------------------------------------------------------------
 
 
-def test_nvidia_ml_py_reads_what_the_script_says(ask: Ask) -> None:
+def test_nvidia_ml_py_reads_the_values_of_the_script(ask: Ask) -> None:
     gpu = {
         "name": "Made up 9000",
         "uuid": "GPU-made-up",
@@ -258,7 +258,7 @@ def test_nvidia_ml_py_reads_the_means_of_gpm(ask: Ask) -> None:
     }
 
 
-def test_nvidia_ml_py_finds_the_parts_of_a_split_gpu(ask: Ask) -> None:
+def test_nvidia_ml_py_finds_the_mig_devices_of_a_gpu(ask: Ask) -> None:
     mig = {
         "enabled": True,
         "devices": [
@@ -319,7 +319,7 @@ def test_nvidia_ml_py_finds_the_parts_of_a_split_gpu(ask: Ask) -> None:
     }
 
 
-def test_nvidia_ml_py_sees_who_runs_on_the_gpu(ask: Ask) -> None:
+def test_nvidia_ml_py_lists_the_processes_on_the_gpu(ask: Ask) -> None:
     processes = [
         {"pid": "self", "memory": 500, "sm": 60, "dec": 20, "jpg": 3},
         {"pid": 11, "sm": 30, "from": 1},
@@ -379,9 +379,7 @@ def test_nvidia_ml_py_names_the_injected_error(ask: Ask) -> None:
     assert answer == [None, "NVMLError_GpuIsLost", None, "NVMLError_GpuIsLost"]
 
 
-def test_a_script_comes_from_a_file_too_and_a_wrong_one_fails_init(
-    ask: Ask, tmp_path: Path
-) -> None:
+def test_a_script_may_be_a_file_and_an_invalid_one_fails_init(ask: Ask, tmp_path: Path) -> None:
     path = tmp_path / "script.json"
     path.write_text('{"devices": []}')
     count = "nvmlInit(); answer = nvmlDeviceGetCount()"
@@ -392,7 +390,7 @@ def test_a_script_comes_from_a_file_too_and_a_wrong_one_fails_init(
     assert ask('{"devises": []}', init) == "NVMLError_Unknown"
 
 
-def test_a_real_clock_runs(ask: Ask) -> None:
+def test_a_real_clock_advances(ask: Ask) -> None:
     answer = ask(
         {"clock": "real", "devices": [{"temperature": [[0, 40], [0.05, 50]]}]},
         """
@@ -409,7 +407,7 @@ def test_a_real_clock_runs(ask: Ask) -> None:
     assert answer == "reached"
 
 
-def test_an_old_driver_lacks_functions_by_nvidia_ml_py_s_word(ask: Ask) -> None:
+def test_nvidia_ml_py_reports_missing_functions_of_an_old_driver(ask: Ask) -> None:
     answer = ask(
         "{}",
         """
@@ -480,7 +478,7 @@ def official(header: Path, layout: dict[str, Any], tmp_path_factory: pytest.Temp
     return answer
 
 
-def test_every_struct_has_the_header_s_size_and_offsets(
+def test_every_struct_has_the_size_and_offsets_of_the_header(
     layout: dict[str, Any], official: dict[str, dict[str, int]]
 ) -> None:
     differing = set()
@@ -494,7 +492,7 @@ def test_every_struct_has_the_header_s_size_and_offsets(
     assert differing == KNOWN_DIFFERENCES
 
 
-def test_the_one_struct_that_differs_is_longer_in_the_header_by_whole_metrics(
+def test_the_only_struct_that_differs_has_more_metrics_in_the_header(
     layout: dict[str, Any], official: dict[str, dict[str, int]]
 ) -> None:
     ours = layout["structs"]["nvmlGpmMetricsGet_t"]
@@ -506,7 +504,7 @@ def test_the_one_struct_that_differs_is_longer_in_the_header_by_whole_metrics(
     assert official["metrics_max"][""] >= 210
 
 
-def test_every_number_is_the_header_s(
+def test_every_constant_equals_that_of_the_header(
     layout: dict[str, Any], official: dict[str, dict[str, int]]
 ) -> None:
     theirs = {name: official[name][""] for name in layout["numbers"]}
@@ -541,7 +539,7 @@ def test_every_exported_function_is_in_the_header(libraries: dict[str, Path], he
     assert len(new) > 50
 
 
-def test_the_old_driver_is_a_part_of_the_new_one(libraries: dict[str, Path]) -> None:
+def test_the_old_driver_exports_a_subset_of_the_new_one(libraries: dict[str, Path]) -> None:
     new, old = exported(libraries["new"]), exported(libraries["old"])
 
     assert old < new

@@ -1,6 +1,6 @@
 """Lightning, Accelerate and Hugging Face's Trainer: the loop that trains is one loop, timed once.
 
-Each framework trains a tiny model and tells which batches it saw, with headspace and without.
+Each framework trains a tiny model and reports its batches, with headspace and without.
 """
 
 from __future__ import annotations
@@ -87,11 +87,11 @@ class Lit(lightning.LightningModule):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.layer = torch.nn.Linear(1, 1)
-        self.seen: Batches = []
+        self.batches_seen: Batches = []
         self.validated = 0
 
     def training_step(self, batch: Any, index: int) -> Any:
-        self.seen.append(batch[0].flatten().tolist())
+        self.batches_seen.append(batch[0].flatten().tolist())
         return self.layer(batch[0]).mean()
 
     def validation_step(self, batch: Any, index: int) -> None:
@@ -153,7 +153,7 @@ def fit_with_hooks(wrap: Wrap, **how: Any) -> Lit:
         ({"limit_train_batches": 4}, 8),
         # Validation within the epoch.
         ({"val_check_interval": 2}, 2 * BATCHES),
-        # The loader is made anew, with another sampler.
+        # The loader is created again, with another sampler.
         (DDP, 2 * BATCHES),
         ({"overfit_batches": 3}, 6),
     ],
@@ -172,14 +172,14 @@ def test_lightning_is_timed_once_and_sees_the_same_batches(
 
     watched = train(wrap, **how)
 
-    assert watched.seen == plain.seen
+    assert watched.batches_seen == plain.batches_seen
     assert watched.validated == plain.validated
-    assert len(watched.seen) == count
+    assert len(watched.batches_seen) == count
     assert steps(runs) == {name: count}
     assert {epoch["loop"] for epoch in runs.kind("epoch")} == {name}
 
 
-def test_lightnings_validation_is_a_loop_of_its_own_where_it_is_wrapped(
+def test_the_wrapped_validation_loader_of_lightning_is_a_separate_loop(
     runs: Runs, wrap: Wrap, name: str
 ) -> None:
     val = headspace.wrap(loader(8, shuffle=False), name=f"val {name}")
@@ -252,9 +252,7 @@ def test_accelerate_is_timed_once_and_gives_the_same_batches(
     assert list(steps(runs).values()) == [2 * BATCHES]
 
 
-def test_what_accelerate_says_of_the_end_of_an_epoch_stays_true(
-    runs: Runs, accelerator: Any
-) -> None:
+def test_accelerate_still_detects_the_end_of_an_epoch(runs: Runs, accelerator: Any) -> None:
     watched = accelerator.prepare(headspace.wrap(loader()))
 
     ends = [watched.end_of_dataloader for _ in watched]
@@ -285,7 +283,7 @@ def test_accelerate_prepares_other_loaders_as_before(runs: Runs, accelerator: An
     assert accelerate.skip_first_batches.__name__ == "skip_first_batches"
 
 
-def test_the_workers_of_a_prepared_loader_are_seen(
+def test_the_workers_of_a_prepared_loader_are_measured(
     runs: Runs, wrap: Wrap, name: str, accelerator: Any
 ) -> None:
     watched = accelerator.prepare(wrap(loader(workers=1)))
@@ -303,11 +301,11 @@ class Net(torch.nn.Module):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.layer = torch.nn.Linear(1, 1)
-        self.seen: Batches = []
+        self.batches_seen: Batches = []
 
     def forward(self, x: Any, labels: Any) -> Any:
         if self.training:
-            self.seen.append(x.flatten().tolist())
+            self.batches_seen.append(x.flatten().tolist())
         logits = self.layer(x)
         return {"loss": logits.mean(), "logits": logits}
 
@@ -370,19 +368,19 @@ def test_hugging_faces_trainer_is_timed_once_and_sees_the_same_batches(
 
     watched = hugging(kind, wrap, **how)
 
-    assert watched.seen == plain.seen
-    assert len(watched.seen) == 2 * BATCHES
+    assert watched.batches_seen == plain.batches_seen
+    assert len(watched.batches_seen) == 2 * BATCHES
     # Evaluation, every second step, is not among them.
     assert steps(runs) == {name: 2 * BATCHES}
 
 
-def test_in_a_probe_an_epoch_of_lightnings_keeps_its_length(runs: Runs, name: str) -> None:
+def test_a_probed_epoch_of_lightning_keeps_its_length(runs: Runs, name: str) -> None:
     watched = headspace.wrap(loader(1600), mode="probe", name=name)
     model = Lit()
     trainer(max_epochs=1, **DDP).fit(model, watched)
 
-    assert len(model.seen) == 400
+    assert len(model.batches_seen) == 400
     assert steps(runs) == {name: 400}
     assert "probe_begins" in runs.notices()
-    items = list(itertools.chain.from_iterable(model.seen))
+    items = list(itertools.chain.from_iterable(model.batches_seen))
     assert len(set(items)) < len(items), "some batches came again"

@@ -1,20 +1,17 @@
-"""The interpreter lock and the garbage collector: what is told of them is true, and asking for the
-lock never changes how a program ends, on any Python.
+"""The interpreter lock and the garbage collector: their measurements are right, and the GIL probe never
+changes how a program ends, on any Python.
 
-`HEADSPACE_TEST_REPEATS=20` runs each way of ending so many times, and all of them on every Python,
-to look for rare races.
+`HEADSPACE_TEST_REPEATS=20` runs each way of ending 20 times on every Python, to find rare races.
 """
 
 from __future__ import annotations
 
 import ctypes
-import functools
 import gc
 import itertools
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -24,7 +21,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import Programs, Ran, Runs, of_kind, read_records, wait_until
+from running import (
+    DEADLINE_S,
+    Programs,
+    Ran,
+    Runs,
+    of_kind,
+    python_interpreters,
+    read_records,
+    wait_until,
+)
 
 import headspace
 
@@ -60,12 +66,14 @@ def highest(runs: Runs, name: str) -> float:
 
 
 def mean_wait(runs: Runs, during: Callable[[], object] = lambda: time.sleep(0.01)) -> float:
-    """Of the first few waits of a session, while this thread does something."""
+    """Mean of the first few waits of a session, while this thread runs `during`."""
     with headspace.start(interval=0.02) as session:
-        while (seen := readings(runs, session))[WAITS] < 4:
+        end = time.monotonic() + DEADLINE_S
+        while (found := readings(runs, session))[WAITS] < 4:
+            assert time.monotonic() < end, "no four waits for the lock"
             during()
     shutil.rmtree(session.folder)
-    return seen[WAIT_TIME] / seen[WAITS]
+    return found[WAIT_TIME] / found[WAITS]
 
 
 @contextmanager
@@ -86,7 +94,7 @@ def running(work: Callable[[], object]) -> Iterator[None]:
         thread.join()
 
 
-def test_a_call_that_keeps_the_lock_makes_the_wait_long_and_idleness_makes_it_short(
+def test_a_call_that_holds_the_lock_gives_a_long_wait_and_an_idle_process_a_short_one(
     runs: Runs,
 ) -> None:
     usleep = ctypes.PyDLL(None).usleep  # Unlike `CDLL`, it keeps the lock.
@@ -95,11 +103,13 @@ def test_a_call_that_keeps_the_lock_makes_the_wait_long_and_idleness_makes_it_sh
         held = mean_wait(runs)
 
     assert held > 0.01
-    # A machine that is busy delays the thread that asks, too, so one session may read too much.
+    # A busy machine also delays the thread of the GIL probe, so one session may measure too much.
     wait_until(lambda: mean_wait(runs) < held / 4, "an idle process in which waits are short")
 
 
-def test_threads_that_compute_in_python_are_asked_to_hand_over_the_lock(runs: Runs) -> None:
+def test_a_wait_for_the_lock_among_python_threads_lasts_about_the_switch_interval(
+    runs: Runs,
+) -> None:
     before = sys.getswitchinterval()
     sys.setswitchinterval(0.05)
     try:
@@ -112,7 +122,7 @@ def test_threads_that_compute_in_python_are_asked_to_hand_over_the_lock(runs: Ru
         sys.setswitchinterval(before)
 
 
-def test_a_wait_that_goes_on_is_told_before_it_ends(program: Programs) -> None:
+def test_a_wait_for_the_lock_is_recorded_before_it_ends(program: Programs) -> None:
     run = program.start("interpreter.py", "no", "forever", env={"HEADSPACE_INTERVAL": "20ms"})
 
     wait_until(lambda: highest(run, LONGEST_WAIT), "a wait that has not ended")
@@ -124,20 +134,20 @@ def test_a_wait_that_goes_on_is_told_before_it_ends(program: Programs) -> None:
     assert ran.summary()["state"] == "finished"
 
 
-def test_nobody_asks_while_the_session_is_paused(runs: Runs) -> None:
+def test_the_gil_probe_stops_while_the_session_is_paused(runs: Runs) -> None:
     with headspace.start(interval=0.02) as session:
         wait_until(lambda: readings(runs, session)[WAITS] >= 1, "a first wait")
         session.pause()
         before = readings(runs, session)[WAITS]
-        time.sleep(1.0)  # Nothing is awaited: three questions, were it not paused.
+        time.sleep(1.0)  # Time for three waits, if the probe were not paused.
         paused = readings(runs, session)[WAITS]
         session.resume()
-        wait_until(lambda: readings(runs, session)[WAITS] >= paused + 2, "it is asked again")
+        wait_until(lambda: readings(runs, session)[WAITS] >= paused + 2, "further waits")
 
     assert paused <= before + 1
 
 
-def test_the_thread_is_gone_when_the_session_has_ended(runs: Runs) -> None:
+def test_the_gil_probe_thread_exits_with_the_session(runs: Runs) -> None:
     def threads() -> list[str]:
         return [comm.read_text().strip() for comm in Path("/proc/self/task").glob("*/comm")]
 
@@ -145,11 +155,11 @@ def test_the_thread_is_gone_when_the_session_has_ended(runs: Runs) -> None:
     wait_until(lambda: "hs-gil" in threads(), "the thread has named itself")
     session.stop()
 
-    # It asks no more before `stop` returns; the system takes it away a moment later.
+    # The thread stops probing before `stop` returns. The system removes it a moment later.
     wait_until(lambda: "hs-gil" not in threads(), "the thread is gone")
 
 
-def test_its_cpu_time_is_in_the_agents_own_account(runs: Runs) -> None:
+def test_the_cpu_time_of_the_gil_probe_is_part_of_the_reported_overhead(runs: Runs) -> None:
     with headspace.start(interval=0.02) as session:
         wait_until(lambda: readings(runs, session)[WAITS] >= 2, "some waits")
         ticks = so_far(runs, "agent")
@@ -158,7 +168,9 @@ def test_its_cpu_time_is_in_the_agents_own_account(runs: Runs) -> None:
     assert spent[-1] > spent[0] > 0
 
 
-def test_a_python_without_a_gil_says_so(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_python_without_a_gil_disables_the_source_with_a_reason(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
     with headspace.start() as session:
         session.flush(30)
@@ -175,8 +187,8 @@ def test_a_python_without_a_gil_says_so(runs: Runs, monkeypatch: pytest.MonkeyPa
 
 @pytest.fixture
 def by_hand() -> Iterator[None]:
-    """Nothing is collected but where a test says so, and of what the test itself made: the heap of
-    all that other tests imported takes longer than that."""
+    """Disables automatic collection and freezes the existing heap. Only the objects of the test are
+    collected: a collection of everything that other tests imported takes too long."""
     was_on = gc.isenabled()
     gc.disable()
     gc.collect()
@@ -192,7 +204,7 @@ class Node:
         self.itself = self
 
 
-def told(seen: dict[str, float]) -> list[dict[str, int]]:
+def gc_counts(found: dict[str, float]) -> list[dict[str, int]]:
     """The readings, in the shape of `gc.get_stats()`."""
     names = {
         "collections": "cpython.gc.collections",
@@ -201,7 +213,7 @@ def told(seen: dict[str, float]) -> list[dict[str, int]]:
     }
     return [
         {
-            what: int(seen[f"{name}{{cpython.gc.generation={generation}}}"])
+            what: int(found[f"{name}{{cpython.gc.generation={generation}}}"])
             for what, name in names.items()
         }
         for generation in range(3)
@@ -212,7 +224,7 @@ def difference(before: list[dict[str, int]], after: list[dict[str, int]]) -> lis
     return [{what: b[what] - a[what] for what in b} for a, b in zip(before, after)]
 
 
-def test_the_counts_are_those_of_the_collector_and_a_big_graph_is_a_long_pause(
+def test_gc_counts_match_the_collector_and_a_large_graph_gives_a_long_pause(
     runs: Runs, by_hand: None
 ) -> None:
     with headspace.start() as session:
@@ -224,20 +236,20 @@ def test_the_counts_are_those_of_the_collector_and_a_big_graph_is_a_long_pause(
         took = time.perf_counter() - begin
         for generation in (0, 0, 0, 1, 1, 2):
             gc.collect(generation)
-        seen = readings(runs, session)
+        found = readings(runs, session)
         longest = highest(runs, LONGEST_PAUSE)
 
-    assert told(seen) == difference(before, gc.get_stats())
-    pause = seen["headspace.gc.pause.time{cpython.gc.generation=2}"]
+    assert gc_counts(found) == difference(before, gc.get_stats())
+    pause = found["headspace.gc.pause.time{cpython.gc.generation=2}"]
     assert took / 2 <= longest <= took
     assert longest <= pause
-    assert seen["headspace.gc.pause.time{cpython.gc.generation=0}"] < longest
+    assert found["headspace.gc.pause.time{cpython.gc.generation=0}"] < longest
 
 
-def test_two_threads_that_collect_are_counted_right(runs: Runs, by_hand: None) -> None:
+def test_collections_of_two_threads_are_counted_correctly(runs: Runs, by_hand: None) -> None:
     class Slow(Node):
         def __del__(self) -> None:
-            time.sleep(0)  # Lets the other thread in, amidst the collection.
+            time.sleep(0)  # Lets the other thread run during the collection.
 
     def collect() -> None:
         for _ in range(50):
@@ -252,13 +264,13 @@ def test_two_threads_that_collect_are_counted_right(runs: Runs, by_hand: None) -
         for thread in threads:
             thread.join()
         took = time.perf_counter() - begin
-        seen = readings(runs, session)
+        found = readings(runs, session)
 
-    assert told(seen) == difference(before, gc.get_stats())
-    assert 0 < seen["headspace.gc.pause.time{cpython.gc.generation=2}"] <= took
+    assert gc_counts(found) == difference(before, gc.get_stats())
+    assert 0 < found["headspace.gc.pause.time{cpython.gc.generation=2}"] <= took
 
 
-def test_the_callable_is_in_the_list_for_as_long_as_the_session(runs: Runs) -> None:
+def test_the_gc_callback_is_registered_exactly_during_the_session(runs: Runs) -> None:
     class Awkward:
         """Claims to be everything."""
 
@@ -281,7 +293,7 @@ def test_the_callable_is_in_the_list_for_as_long_as_the_session(runs: Runs) -> N
         gc.callbacks[:] = [one for one in gc.callbacks if one is not of_user]
 
 
-def test_a_user_who_clears_the_list_or_puts_another_in_its_place_is_fine(
+def test_clearing_or_replacing_gc_callbacks_causes_no_error(
     runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     list_of_python = gc.callbacks
@@ -301,7 +313,7 @@ def test_a_user_who_clears_the_list_or_puts_another_in_its_place_is_fine(
     assert list_of_python == kept
 
 
-def test_the_callable_takes_whatever_it_is_given(runs: Runs, by_hand: None) -> None:
+def test_the_gc_callback_ignores_invalid_arguments(runs: Runs, by_hand: None) -> None:
     nonsense: list[tuple[Any, Any]] = [
         ("start", None),
         ("stop", None),
@@ -316,13 +328,13 @@ def test_the_callable_takes_whatever_it_is_given(runs: Runs, by_hand: None) -> N
         callback = gc.callbacks[-1]
         for phase, info in nonsense:
             assert callback(phase, info) is None
-        seen = readings(runs, session)
+        found = readings(runs, session)
 
-    assert sum(one["collections"] for one in told(seen)) == 0
-    assert LONGEST_PAUSE not in seen
+    assert sum(one["collections"] for one in gc_counts(found)) == 0
+    assert LONGEST_PAUSE not in found
 
 
-def test_a_session_that_cannot_start_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_session_that_cannot_start_leaves_no_thread_and_no_callback(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     before = len(gc.callbacks)
 
@@ -333,25 +345,6 @@ def test_a_session_that_cannot_start_leaves_nothing_behind(tmp_path: Path) -> No
 
 
 # How programs end.
-
-
-@functools.cache
-def pythons() -> dict[str, str]:
-    """An interpreter of each version that the wheel serves, by `3.x`."""
-    candidates = [sys.executable]
-    candidates += [f"python3.{minor}" for minor in range(10, 20)]
-    candidates += map(str, sorted(Path.home().glob(".pyenv/versions/3.*/bin/python")))
-    found: dict[str, str] = {}
-    show = "import ctypes, sys; print('%d.%d' % sys.version_info[:2])"
-    for candidate in candidates:
-        path = shutil.which(candidate)
-        if path is None:
-            continue
-        done = subprocess.run([path, "-c", show], capture_output=True, text=True)
-        version = done.stdout.strip()
-        if done.returncode == 0 and tuple(map(int, version.split("."))) >= (3, 10):
-            found.setdefault(version, path)
-    return found
 
 
 ENDS = {
@@ -376,7 +369,7 @@ def ends_as_ever(program: Programs, version: str, how: str, hog: str) -> None:
         "interpreter.py",
         how,
         hog,
-        python=[pythons()[version]],
+        python=[python_interpreters()[version][0]],
         env={"PYTHONPATH": package, "HEADSPACE_INTERVAL": "10ms"},
     )
 
@@ -385,7 +378,7 @@ def ends_as_ever(program: Programs, version: str, how: str, hog: str) -> None:
     for trace in ("Fatal", "panicked", "Segmentation", "not catch", "hs-gil"):
         assert trace not in run.stderr
     if how not in ("_exit", "never ended"):
-        # A spawned child has a run of its own.
+        # A spawned child has its own run.
         assert len(run.folders) == (3 if how == "spawn" else 1)
         for folder in run.folders:
             assert read_records(folder / "rank0.jsonl")[-1]["state"] == "finished"
@@ -395,15 +388,15 @@ THIS_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def cases(hogs: list[str], ways: Iterable[str]) -> Iterator[tuple[str, str, str]]:
-    """On other Pythons than this one only the last of the hogs, unless races are looked for."""
-    for version, how, hog in itertools.product(sorted(pythons()), ways, hogs):
+    """All cases on this Python. On others, only the last of the hogs, unless repeats are requested."""
+    for version, how, hog in itertools.product(sorted(python_interpreters()), ways, hogs):
         if REPEATS or version == THIS_PYTHON or hog == hogs[-1]:
             yield version, how, hog
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("version", "how", "hog"), list(cases(["no", "python", "c"], ENDS)))
-def test_a_program_ends_as_ever_while_the_lock_is_fought_for(
+def test_a_program_ends_normally_while_threads_compete_for_the_lock(
     program: Programs, version: str, how: str, hog: str
 ) -> None:
     for _ in range(max(REPEATS, 1)):
@@ -412,8 +405,8 @@ def test_a_program_ends_as_ever_while_the_lock_is_fought_for(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["no", "never ended", "exit", "terminate"])
-@pytest.mark.parametrize("version", sorted(pythons()) if REPEATS else [THIS_PYTHON])
-def test_a_lock_held_for_longer_than_the_end_waits_is_no_matter(
+@pytest.mark.parametrize("version", sorted(python_interpreters()) if REPEATS else [THIS_PYTHON])
+def test_a_program_ends_normally_while_the_lock_is_held_longer_than_the_end_waits(
     program: Programs, version: str, how: str
 ) -> None:
     ends_as_ever(program, version, how, "long")

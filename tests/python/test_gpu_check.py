@@ -1,8 +1,7 @@
-"""The check for machines with a GPU (tests/gpu) finds what disagrees, and nothing else.
+"""The check for machines with a GPU (tests/gpu) finds exactly the disagreements.
 
-Its comparison is tested as such, and the program as a whole on the scripted driver
-(tests/fake_nvml): there are no loads there, but the records, the second opinion through ctypes and the
-table are real.
+The tests cover its comparison, and the whole program on the scripted driver (tests/fake_nvml). There are
+no loads on this driver, but the records, the reference values through ctypes and the table are real.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def test_agreement_is_within_either_tolerance() -> None:
     assert compare.compare(power, 0.1, 400.0, 400.0).agree is False, "milliwatts for watts"
 
 
-def test_what_we_do_not_tell_and_the_others_do_is_a_disagreement() -> None:
+def test_a_value_that_only_the_reference_reads_is_a_disagreement() -> None:
     assert compare.compare(BY_NAME["power"], None, 100.0, None).agree is False
     assert compare.compare(BY_NAME["power"], 100.0, None, None).agree is None
 
@@ -51,11 +50,11 @@ def test_a_total_is_compared_by_its_growth() -> None:
     assert compare.level([], total=False) is None
 
 
-def test_nvidia_smis_line_is_read_in_the_order_asked_for() -> None:
-    asked = compare.smi_query().split(",")
-    words = ["[N/A]"] * len(asked)
-    words[asked.index("power.draw")] = "123.45"
-    words[asked.index("memory.used")] = "2048"
+def test_a_line_of_nvidia_smi_is_parsed_in_the_order_of_the_query() -> None:
+    query = compare.smi_query().split(",")
+    words = ["[N/A]"] * len(query)
+    words[query.index("power.draw")] = "123.45"
+    words[query.index("memory.used")] = "2048"
 
     series = compare.of_smi(", ".join(words) + "\n", at=7.0)
 
@@ -76,14 +75,14 @@ def test_records_are_read_in_the_units_of_the_table() -> None:
     }
 
 
-def test_every_key_is_one_that_headspace_writes() -> None:
+def test_every_compared_metric_is_one_that_headspace_writes() -> None:
     table = (ROOT / "docs" / "metrics.md").read_text()
 
     for quantity in compare.QUANTITIES:
         assert f"`{quantity.key.split('{')[0]}`" in table, quantity.key
 
 
-def test_a_load_that_does_not_show_is_a_disagreement() -> None:
+def test_a_load_without_an_effect_on_the_readings_is_a_disagreement() -> None:
     busy = {"SM utilisation": [(1.0, 97.0)]}
     still = {"SM utilisation": [(1.0, 2.0)]}
 
@@ -126,7 +125,9 @@ def h100(**changes: Any) -> dict[str, Any]:
 IDLE_GPM = {"sm_util": 1, "sm_occupancy": 1, "any_tensor_util": 0, "dram_bw_util": 1, "nvdec_0": 0}
 
 
-def test_a_driver_that_says_the_same_to_all_agrees(check: Check) -> None:
+def test_all_quantities_agree_when_the_driver_gives_every_reader_the_same_values(
+    check: Check,
+) -> None:
     done = check({"devices": [h100(gpm=IDLE_GPM)]})
 
     assert done.returncode == 0, done.stdout + done.stderr
@@ -138,7 +139,7 @@ def test_a_driver_that_says_the_same_to_all_agrees(check: Check) -> None:
     assert "all agree" in done.stdout
 
 
-def test_a_load_that_should_not_be_there_is_told(check: Check) -> None:
+def test_an_unexpected_load_on_an_idle_gpu_is_a_disagreement(check: Check) -> None:
     done = check({"devices": [h100()]})
 
     assert done.returncode == 1, done.stdout + done.stderr
@@ -148,7 +149,7 @@ def test_a_load_that_should_not_be_there_is_told(check: Check) -> None:
     assert "DISAGREES" in done.stdout
 
 
-def test_without_a_gpu_it_says_so_and_is_neither_right_nor_wrong(check: Check) -> None:
+def test_without_a_gpu_the_check_says_so_and_exits_with_2(check: Check) -> None:
     done = check({"devices": []})
 
     assert done.returncode == 2

@@ -47,36 +47,38 @@ def ended_well(run: Ran) -> None:
     assert run.summary()["state"] == "finished"
 
 
-def told(run: Ran, source: str) -> list[str]:
-    """What the user was told of a source that went off midway."""
+def notices_about(run: Ran, source: str) -> list[str]:
+    """The notices about a source that was disabled during the run."""
     texts = [notice["text"] for notice in run.kind("notice")]
     return [text for text in texts if text.startswith(f"`{source}` ")]
 
 
-def test_one_gpu_of_two_lost_midway_is_told_of_once_and_the_other_goes_on(train: Train) -> None:
+def test_the_loss_of_one_of_two_gpus_is_reported_once_and_the_other_is_still_read(
+    train: Train,
+) -> None:
     lost = {"function": "*", "device": 1, "code": 15, "from_time": 1.5}
 
     run = train(devices=[HEALTHY, HEALTHY], faults=[lost])
 
     ended_well(run)
-    [text] = told(run, "gpu:1")
+    [text] = notices_about(run, "gpu:1")
     assert "fell off the bus" in text
-    assert not told(run, "gpu")
+    assert not notices_about(run, "gpu")
     after = [tick["readings"] for tick in run.kind("tick") if tick["at_s"] > 3]
     assert any("gpu:0" in readings for readings in after)
     assert not any("gpu:1" in readings for readings in after)
 
 
-def test_the_only_gpu_lost_midway_turns_its_sources_off(train: Train) -> None:
+def test_the_loss_of_the_only_gpu_disables_its_sources(train: Train) -> None:
     run = train(devices=[HEALTHY], faults=[{"function": "*", "code": 15, "from_time": 1.5}])
 
     ended_well(run)
-    [text] = told(run, "gpu")
+    [text] = notices_about(run, "gpu")
     assert "`gpu:0` is lost" in text
     assert any("gpu:0" in tick["readings"] for tick in run.kind("tick"))
 
 
-def test_a_driver_that_hangs_holds_up_neither_training_nor_the_ticks(train: Train) -> None:
+def test_a_driver_that_hangs_delays_neither_training_nor_the_ticks(train: Train) -> None:
     hang = {"function": "nvmlDeviceGetUtilizationRates", "delay_ms": 60_000, "from_time": 1.5}
 
     run = train(devices=[HEALTHY], faults=[hang])
@@ -87,7 +89,7 @@ def test_a_driver_that_hangs_holds_up_neither_training_nor_the_ticks(train: Trai
     assert all("process" in readings for readings in after)
 
 
-def test_no_driver_is_no_notice_but_a_source_that_is_off_with_its_reason(train: Train) -> None:
+def test_a_missing_driver_disables_the_source_with_a_reason_and_no_notice(train: Train) -> None:
     run = train(devices=[], faults=[{"function": "nvmlInit_v2", "code": 9}])
 
     ended_well(run)
@@ -98,7 +100,7 @@ def test_no_driver_is_no_notice_but_a_source_that_is_off_with_its_reason(train: 
     assert not any("gpu:0" in tick["readings"] for tick in run.kind("tick"))
 
 
-def test_what_was_read_is_in_the_run_record_and_in_the_ticks(train: Train) -> None:
+def test_gpu_readings_are_in_the_run_record_and_in_the_ticks(train: Train) -> None:
     run = train(devices=[HEALTHY])
 
     ended_well(run)
@@ -113,7 +115,7 @@ def test_what_was_read_is_in_the_run_record_and_in_the_ticks(train: Train) -> No
     assert readings["headspace.gpu.memory.owned{owner=own}"] == 15e9
 
 
-def test_a_driver_that_never_opens_holds_up_nothing(train: Train) -> None:
+def test_a_driver_that_never_opens_delays_nothing(train: Train) -> None:
     run = train(devices=[HEALTHY], faults=[{"function": "nvmlInit_v2", "delay_ms": 600_000}])
 
     ended_well(run)

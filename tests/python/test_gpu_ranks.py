@@ -43,7 +43,7 @@ def read(ran: Ran, rank: int) -> set[str]:
 
 
 @pytest.mark.parametrize("rank", [0, 3])
-def test_a_rank_reads_its_own_gpu_and_the_first_one_reads_all(
+def test_a_rank_reads_its_own_gpu_and_the_first_rank_reads_all(
     program: Programs, library: Path, rank: int
 ) -> None:
     ran = train(program, library, rank)
@@ -55,7 +55,7 @@ def test_a_rank_reads_its_own_gpu_and_the_first_one_reads_all(
     assert len(ran.kind("run", rank)[-1]["gpus"]) == GPUS
 
 
-def test_what_torch_says_counts_more_than_the_rank(program: Programs, library: Path) -> None:
+def test_the_device_that_torch_uses_overrides_the_rank(program: Programs, library: Path) -> None:
     ran = train(program, library, 3, "--torch-device=5")
 
     resources = ran.summary(3)["resources"]

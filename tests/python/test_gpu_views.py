@@ -1,7 +1,7 @@
 """GPUs and their engines on the terminal's screen and in the browser: the numbers of the records.
 
-The run has two GPUs of the scripted NVML (`tests/fake_nvml`): one of today, whose engines are each
-busy in a way of their own, and an older one, which tells only of all decoders together.
+The run has two GPUs of the scripted NVML (`tests/fake_nvml`): a current one, whose engines have
+different loads, and an older one, which has only one value for all decoders.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ OLDER = {
 
 @pytest.fixture
 def run(program: Programs, library: Path, tmp_path: Path) -> Iterator[Started]:
-    """A run that goes on until its end is asked for, and has read both GPUs."""
+    """A run that has read both GPUs and continues until its end is requested."""
     stop = tmp_path / "stop"
     run = program.start(
         "pipeline.py",
@@ -95,8 +95,8 @@ return widest / width;
 
 
 def test_top_shows_each_gpu_and_each_engine(run: Started, tmp_path: Path) -> None:
-    told = engines(run.records())
-    assert told == pytest.approx({f"nvdec{i}": e for i, e in enumerate(ENGINES)})
+    levels = engines(run.records())
+    assert levels == pytest.approx({f"nvdec{i}": e for i, e in enumerate(ENGINES)})
     terminal = Terminal(
         [*HEADSPACE, "top", str(run.path)],
         columns=100,
@@ -109,11 +109,11 @@ def test_top_shows_each_gpu_and_each_engine(run: Started, tmp_path: Path) -> Non
         first, second = re.split(r"\n gpu 1 ", terminal.text)
         first = first[first.index("\n gpu 0 ") :]
         assert "NVIDIA H100 80GB HBM3   400 W  55 °C" in first
-        for engine, level in {"SMs": 70, "any kernel": 90, **told}.items():
+        for engine, level in {"SMs": 70, "any kernel": 90, **levels}.items():
             bar = "█" * round(level / 10)
             assert re.search(rf"^ +{engine} +{level:.0f} %  {bar}·*$", first, re.M), terminal.text
         assert "18.6 GiB of 80.0 GiB" in first
-        # What it does not tell is not there.
+        # Values that it does not have are absent.
         assert re.search(r"^ +all decoders +37 %", second, re.M), terminal.text
         assert re.search(r"^ +any kernel +81 %", second, re.M), terminal.text
         assert "nvdec" not in second
@@ -131,7 +131,7 @@ def test_top_shows_each_gpu_and_each_engine(run: Started, tmp_path: Path) -> Non
 def test_the_page_shows_each_gpu_and_each_engine(
     run: Started, tmp_path: Path, browser: Browser
 ) -> None:
-    told = engines(run.records())
+    levels = engines(run.records())
     wait_until(lambda: run.kind("summary"), "a summary")
     # They are read once a second, which is not in every tick.
     wait_until(
@@ -149,7 +149,7 @@ def test_the_page_shows_each_gpu_and_each_engine(
     lines = today.splitlines()
     drawn = dict(zip(lines[::2], lines[1::2], strict=True))
     assert drawn["SMs"] == "70 %"
-    for engine, level in told.items():
+    for engine, level in levels.items():
         assert drawn[f"NVDEC {engine[-1]}"] == f"{level:.0f} %"
     assert "GPU 1, NVIDIA A10 in %" in shown
     gpus: list[list[str]] = browser.run(

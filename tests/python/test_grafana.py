@@ -48,7 +48,7 @@ def queries(dashboard: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Trained:
-    """Two ranks of a run that goes on, and what the collector got of them."""
+    """Two ranks of a running run, and the data that the collector received."""
 
     ranks: list[Started]
     received: Collector
@@ -89,10 +89,10 @@ def trained(program: Programs, library: Path, tmp_path: Path) -> Iterator[Traine
 
 
 def lasting(names: set[str]) -> set[str]:
-    """Names of metrics: a histogram is one, in either form.
+    """Names of metrics. A histogram is one metric in both forms.
 
-    Without what Prometheus adds itself, and what is concluded of a run, which may be taken back
-    before it is scraped.
+    Metrics that Prometheus adds are left out, and so are conclusions about the run, which may disappear
+    before they are scraped.
     """
     parts = r"(?<=_seconds)_(bucket|sum|count)$"
     others = r"up$|scrape_|headspace_run_"
@@ -100,7 +100,7 @@ def lasting(names: set[str]) -> set[str]:
 
 
 @pytest.mark.timeout(300)
-def test_every_query_of_the_dashboard_returns_data_scraped_and_by_otlp(
+def test_every_query_of_the_dashboard_returns_scraped_and_otlp_data(
     dashboard: dict[str, Any], trained: Trained, prometheus: Callable[..., Prometheus]
 ) -> None:
     """Of a run that trains.
@@ -116,8 +116,8 @@ def test_every_query_of_the_dashboard_returns_data_scraped_and_by_otlp(
         "scraped": prometheus({"training": addresses}),
         "by OTLP": prometheus({}, *receives),
     }
-    asked = list(queries(dashboard))
-    silent = dict.fromkeys((way, *one) for way in servers for one in asked)
+    wanted = list(queries(dashboard))
+    silent = dict.fromkeys((way, *one) for way in servers for one in wanted)
     written = 0
 
     def write_on() -> None:
@@ -138,7 +138,7 @@ def test_every_query_of_the_dashboard_returns_data_scraped_and_by_otlp(
         wait_until(all_answer, "data for every query", timeout=120)
     except pytest.fail.Exception:
         pytest.fail("no data for " + "\n".join(": ".join(one) for one in silent))
-    assert len(asked) > 40
+    assert len(wanted) > 40
     # On a busy machine a scrape may miss its second.
     scraped, by_otlp = servers.values()
     wait_until(lambda: all(t["health"] == "up" for t in scraped.targets()), "both ranks are up")
@@ -148,7 +148,7 @@ def test_every_query_of_the_dashboard_returns_data_scraped_and_by_otlp(
         assert {series["metric"]["job"] for series in steps} == {job}, way
         assert len({series["metric"]["instance"] for series in steps}) == 2, way
         assert len({series["metric"]["run"] for series in steps}) == 1, way
-    # What one way tells the other tells too, under the same name.
+    # Both ways give the same metrics under the same names.
     names: list[set[str]] = []
 
     def same() -> bool:
@@ -218,7 +218,9 @@ def _compile(source: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_dashboard_is_of_grafanas_own_types(dashboard: dict[str, Any], tmp_path: Path) -> None:
+def test_the_dashboard_matches_the_types_of_grafana(
+    dashboard: dict[str, Any], tmp_path: Path
+) -> None:
     compiled = _compile(_typescript(dashboard), tmp_path)
     assert compiled.returncode == 0, compiled.stdout
 
@@ -245,7 +247,7 @@ FAULTS: dict[str, Callable[[dict[str, Any]], object]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_in_the_dashboard_does_not_compile(
+def test_an_invalid_dashboard_does_not_compile(
     fault: str, dashboard: dict[str, Any], tmp_path: Path
 ) -> None:
     broken = json.loads(json.dumps(dashboard))
@@ -253,7 +255,7 @@ def test_a_fault_in_the_dashboard_does_not_compile(
     assert _compile(_typescript(broken), tmp_path).returncode != 0
 
 
-def test_the_example_mounts_what_is_there_and_its_configuration_is_prometheus_own() -> None:
+def test_the_example_mounts_existing_files_and_promtool_accepts_its_configuration() -> None:
     example = ROOT / "examples" / "grafana"
     compose = (example / "compose.yaml").read_text()
     mounted = re.findall(r"- (\./\S+?):", compose)

@@ -1,4 +1,4 @@
-"""`headspace report --html` and reports in notebooks, looked at in a real browser."""
+"""`headspace report --html` and reports in notebooks, in a real browser."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def numbers_of(browser: Browser) -> dict[str, str]:
     return cards
 
 
-def test_a_file_shows_the_numbers_of_the_records(
+def test_an_html_report_shows_the_numbers_of_the_records(
     ran: Ran, tmp_path: Path, browser: Browser
 ) -> None:
     page = tmp_path / "page.html"
@@ -65,10 +65,10 @@ def test_a_file_shows_the_numbers_of_the_records(
         "the steps are drawn",
     )
     assert browser.errors() == []
-    assert browser.hosts() == set()
+    assert browser.requested_hosts() == set()
 
 
-def test_arrow_keys_tell_the_numbers_of_a_point(ran: Ran, tmp_path: Path, browser: Browser) -> None:
+def test_arrow_keys_show_the_numbers_of_a_point(ran: Ran, tmp_path: Path, browser: Browser) -> None:
     page = tmp_path / "page.html"
     command("report", ran.folder, "--html", page)
     browser.look(1440, 900)
@@ -84,9 +84,9 @@ def test_arrow_keys_tell_the_numbers_of_a_point(ran: Ran, tmp_path: Path, browse
     )
     browser.wait(lambda: "wait" in browser.text("section.way .tip"), "the point is told")
     wait = first["loops"][0]["wait"]
-    told = re.search(r"wait ([\d.]+) ms", browser.text("section.way .tip"))
-    assert told is not None
-    assert float(told[1]) == pytest.approx(wait["sum_ms"] / wait["count"], abs=0.06)
+    shown = re.search(r"wait ([\d.]+) ms", browser.text("section.way .tip"))
+    assert shown is not None
+    assert float(shown[1]) == pytest.approx(wait["sum_ms"] / wait["count"], abs=0.06)
     label = browser.run(
         "return document.querySelector('section.way .plot').getAttribute('aria-label')"
     )
@@ -94,7 +94,9 @@ def test_arrow_keys_tell_the_numbers_of_a_point(ran: Ran, tmp_path: Path, browse
     assert " ms" in label
 
 
-def test_without_scripts_the_facts_are_there(ran: Ran, tmp_path: Path, browser: Browser) -> None:
+def test_the_report_shows_its_facts_without_javascript(
+    ran: Ran, tmp_path: Path, browser: Browser
+) -> None:
     page = tmp_path / "page.html"
     command("report", ran.folder, "--html", page)
     browser.look(1440, 900, scripts=False)
@@ -121,7 +123,7 @@ def test_the_check_of_layout_finds_a_broken_word_but_lets_a_long_path_break(
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_at_every_width_the_report_has_no_fault_of_layout(
+def test_the_report_has_no_layout_error_at_any_width(
     ran: Ran, tmp_path: Path, browser: Browser, dark: bool
 ) -> None:
     page = tmp_path / "page.html"
@@ -133,7 +135,7 @@ def test_at_every_width_the_report_has_no_fault_of_layout(
     assert browser.faults_by_width(page.as_uri(), is_drawn, dark=dark) == {}
 
 
-def test_a_page_is_of_one_run_and_says_what_it_cannot_read(ran: Ran, tmp_path: Path) -> None:
+def test_a_report_shows_one_run_and_names_what_it_cannot_read(ran: Ran, tmp_path: Path) -> None:
     none = command("report", tmp_path / "none", "--html", tmp_path / "page.html")
     assert none.returncode == 1
     assert "none" in none.stderr
@@ -146,7 +148,9 @@ def test_a_page_is_of_one_run_and_says_what_it_cannot_read(ran: Ran, tmp_path: P
     assert not (tmp_path / "page.html").exists()
 
 
-def test_names_from_outside_are_only_text(ran: Ran, tmp_path: Path, browser: Browser) -> None:
+def test_names_from_the_records_are_escaped_as_text(
+    ran: Ran, tmp_path: Path, browser: Browser
+) -> None:
     folder = tmp_path / "a-run"
     folder.mkdir()
     records = (ran.folder / "rank0.jsonl").read_text()

@@ -1,4 +1,4 @@
-"""`import headspace` costs next to nothing, and brings nobody else's library along."""
+"""`import headspace` is cheap and imports no other library."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_using_the_core_imports_no_integration(use: str) -> None:
     assert not {name.partition(".")[0] for name in added} & {"torch", "numpy", "spdl", "lightning"}
 
 
-def test_names_that_are_loaded_when_asked_for_are_there() -> None:
+def test_lazily_loaded_names_are_available() -> None:
     import headspace
 
     assert {name for name in headspace.__all__ if getattr(headspace, name, None) is None} == set()

@@ -1,4 +1,4 @@
-"""The snippets of docs/integrations.md run, each with what it takes for granted around it."""
+"""The snippets of docs/integrations.md run, each with the code that it assumes."""
 
 from __future__ import annotations
 
@@ -116,12 +116,12 @@ def of(word: str) -> str:
     return str(snippet)
 
 
-def test_every_snippet_is_run() -> None:
+def test_every_snippet_of_the_documentation_is_run() -> None:
     assert sorted(of(word) for word in AROUND) == sorted(SNIPPETS)
 
 
 @pytest.mark.parametrize("word", AROUND)
-def test_a_snippet_runs(tmp_path: Path, word: str) -> None:
+def test_a_snippet_of_the_documentation_runs(tmp_path: Path, word: str) -> None:
     before, after, steps, names = AROUND[word]
     for module in re.findall(r"^import (torch|accelerate|transformers|lightning)", before, re.M):
         pytest.importorskip(module)
@@ -138,9 +138,9 @@ def test_a_snippet_runs(tmp_path: Path, word: str) -> None:
     assert done.returncode == 0, done.stderr
     runs = Runs(tmp_path / "headspace-runs")
     assert runs.summary()["steps"] == steps
-    told = {
+    recorded = {
         entry["name"]
         for tick in runs.kind("tick")
         for entry in [*tick.get("stages", []), *tick.get("queues", [])]
     }
-    assert names <= told
+    assert names <= recorded

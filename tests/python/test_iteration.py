@@ -19,7 +19,7 @@ import headspace
 
 
 class Batch:
-    """A batch that can be told from every other, and watched as it dies."""
+    """A batch with an identity and weak references."""
 
 
 class Fresh:
@@ -57,14 +57,14 @@ SOURCES: dict[str, Callable[[list[Any]], Any]] = {
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-def test_batches_are_the_very_objects_in_order(runs: Runs, kind: str) -> None:
+def test_batches_are_the_same_objects_in_the_same_order(runs: Runs, kind: str) -> None:
     batches = [Batch() for _ in range(10)]
 
     assert same(list(headspace.wrap(SOURCES[kind](batches))), batches)
     assert same([*itertools.islice(headspace.wrap(SOURCES[kind](batches)), 4)], batches[:4])
 
 
-def test_epochs_after_a_break_begin_anew(runs: Runs) -> None:
+def test_epochs_after_a_break_start_at_the_first_batch(runs: Runs) -> None:
     batches = [Batch() for _ in range(6)]
     wrapped = headspace.wrap(batches)
 
@@ -74,13 +74,13 @@ def test_epochs_after_a_break_begin_anew(runs: Runs) -> None:
     headspace.stop()
 
     epochs = runs.kind("epoch")
-    # The one that nobody asked for a batch is none.
+    # An iterator without a call of `next` is not an epoch.
     assert [epoch["steps"] for epoch in epochs] == [2, 6, 1, 6]
     assert [epoch["epoch"] for epoch in epochs] == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("stop", [2, 6], ids=["left early", "all batches, the end not asked for"])
-def test_an_iterator_that_is_let_go_after_the_next_one_was_made_is_of_the_same_loop(
+def test_an_iterator_released_after_its_successor_was_created_belongs_to_the_same_loop(
     runs: Runs, stop: int
 ) -> None:
     wrapped = headspace.wrap([Batch() for _ in range(6)], name="kept")
@@ -95,7 +95,7 @@ def test_an_iterator_that_is_let_go_after_the_next_one_was_made_is_of_the_same_l
     assert epochs == [("kept", epoch, stop) for epoch in range(3)]
 
 
-def test_an_iterator_goes_on_after_a_break_whoever_asks(runs: Runs) -> None:
+def test_an_iterator_continues_after_a_break_for_every_caller(runs: Runs) -> None:
     batches = [Batch() for _ in range(7)]
     wrapped = headspace.wrap(iter(batches))
 
@@ -126,7 +126,7 @@ def test_nested_loops_over_one_loader_are_two_loops(runs: Runs) -> None:
     }
 
 
-def test_two_loaders_at_once_do_not_mix(runs: Runs) -> None:
+def test_two_loaders_iterated_together_are_separate_loops(runs: Runs) -> None:
     first, second = headspace.wrap(range(5), name="two-a"), headspace.wrap(range(9), name="two-b")
 
     assert list(zip(first, second)) == [(i, i) for i in range(5)]
@@ -136,7 +136,7 @@ def test_two_loaders_at_once_do_not_mix(runs: Runs) -> None:
     assert steps == {"two-a": 5, "two-b": 5}
 
 
-def test_a_loader_that_iterates_itself_while_it_is_iterated(runs: Runs) -> None:
+def test_a_loader_may_iterate_itself_while_it_is_iterated(runs: Runs) -> None:
     class Reentrant:
         def __iter__(self) -> Iterator[int]:
             yield 1
@@ -149,7 +149,7 @@ def test_a_loader_that_iterates_itself_while_it_is_iterated(runs: Runs) -> None:
     assert list(wrapped) == [1, 1, 1, 2, 2, 2]
 
 
-def test_threads_that_iterate_one_loader_each_have_all_batches(runs: Runs) -> None:
+def test_each_thread_that_iterates_a_loader_receives_all_batches(runs: Runs) -> None:
     batches = [Batch() for _ in range(500)]
     wrapped = headspace.wrap(batches, name="threads")
     barrier = threading.Barrier(4)
@@ -173,9 +173,9 @@ def test_threads_that_iterate_one_loader_each_have_all_batches(runs: Runs) -> No
     assert steps_in_ticks(records) == 2000
 
 
-def test_threads_that_share_one_iterator_lose_and_repeat_nothing(runs: Runs) -> None:
+def test_threads_that_share_an_iterator_neither_lose_nor_repeat_a_batch(runs: Runs) -> None:
     class Counting:
-        """As `itertools.count`, but gives the interpreter lock away in mid-call."""
+        """Like `itertools.count`, but releases the interpreter lock during a call."""
 
         def __init__(self) -> None:
             self.lock = threading.Lock()
@@ -248,7 +248,7 @@ def test_an_exact_probe_delivers_every_batch_of_the_source_once_and_in_order(
     assert "probe_begins" in runs.notices()
 
 
-def test_a_probe_that_is_left_early_still_loses_no_batch(runs: Runs) -> None:
+def test_a_probe_that_is_left_early_loses_no_batch(runs: Runs) -> None:
     source = Fresh(10)
     wrapped = headspace.wrap(source, mode="probe", probe_steps=PROBE_STEPS, exactly_once=True)
     live: list[Batch] = []
@@ -265,7 +265,7 @@ def test_a_probe_that_is_left_early_still_loses_no_batch(runs: Runs) -> None:
     assert same(live, source.made)
 
 
-def test_a_probe_holds_few_batches_and_lets_them_go(runs: Runs) -> None:
+def test_a_probe_keeps_few_batches_and_releases_them(runs: Runs) -> None:
     alive: weakref.WeakSet[Batch] = weakref.WeakSet()
 
     def source() -> Iterator[Batch]:
@@ -327,7 +327,7 @@ def test_replay_gives_live_batches_in_order_then_only_cached_ones(
 
 
 @pytest.mark.parametrize("mode", ["measure", "probe", "replay"])
-def test_batches_loader_and_iterator_die_when_they_are_left(runs: Runs, mode: str) -> None:
+def test_batches_loader_and_iterator_are_freed_when_the_loop_is_left(runs: Runs, mode: str) -> None:
     loader = Fresh(5)
     wrapped = headspace.wrap(loader, mode=mode, num_caches=2, return_caches_after=3)
     iterator = iter(wrapped)
@@ -365,9 +365,7 @@ def test_cycles_through_the_wrapped_loader_are_collected(runs: Runs, mode: str) 
 
 
 @pytest.mark.parametrize("mode", ["measure", "probe", "replay"])
-def test_a_hundred_thousand_batches_leave_no_reference_and_no_object_behind(
-    runs: Runs, mode: str
-) -> None:
+def test_a_hundred_thousand_batches_leak_no_reference_and_no_object(runs: Runs, mode: str) -> None:
     batch, error = Batch(), StopIteration(3)
     wrapped = headspace.wrap(
         itertools.repeat(batch, 100_000), mode=mode, stop_after=100_000, probe_steps=PROBE_STEPS
@@ -387,7 +385,7 @@ def test_a_hundred_thousand_batches_leave_no_reference_and_no_object_behind(
     assert sys.getrefcount(error) == 2
 
 
-def test_errors_and_ends_leave_no_reference_behind(runs: Runs) -> None:
+def test_errors_and_ends_leak_no_reference(runs: Runs) -> None:
     class Empty:
         def __iter__(self) -> Iterator[int]:
             return iter(())
@@ -421,7 +419,7 @@ class Rewrapped:
 
 
 @pytest.mark.parametrize("anew", [False, True])
-def test_a_loader_wrapped_anew_for_each_epoch_is_one_loop(runs: Runs, anew: bool) -> None:
+def test_a_loader_wrapped_again_for_each_epoch_is_one_loop(runs: Runs, anew: bool) -> None:
     loader: Any = Rewrapped()
     for _ in range(4):
         again = (i for i in range(10)) if anew else loader
@@ -434,7 +432,7 @@ def test_a_loader_wrapped_anew_for_each_epoch_is_one_loop(runs: Runs, anew: bool
     assert runs.summary()["steps"] == 40
 
 
-def test_two_loaders_wrapped_at_one_place_are_two_loops(runs: Runs) -> None:
+def test_two_loaders_wrapped_on_one_line_are_two_loops(runs: Runs) -> None:
     train, valid = Rewrapped(), Rewrapped(100)
     for _ in range(3):
         for loader in (train, valid):
@@ -446,7 +444,7 @@ def test_two_loaders_wrapped_at_one_place_are_two_loops(runs: Runs) -> None:
     assert loops.count(loops[0]) == 3
 
 
-def test_two_loaders_of_one_name_that_live_at_once_are_two_loops(runs: Runs) -> None:
+def test_two_live_loaders_with_one_name_are_two_loops(runs: Runs) -> None:
     train, valid = (headspace.wrap(Rewrapped(), name="of one name") for _ in range(2))
     list(train)
     list(valid)
@@ -455,7 +453,7 @@ def test_two_loaders_of_one_name_that_live_at_once_are_two_loops(runs: Runs) -> 
     assert [epoch["loop"] for epoch in runs.kind("epoch")] == ["of one name", "of one name-2"]
 
 
-def test_what_is_wrapped_again_and_again_is_one_loop(runs: Runs) -> None:
+def test_a_loader_wrapped_inside_its_own_wrapper_is_one_loop(runs: Runs) -> None:
     loader: Any = Rewrapped()
     for _ in range(3):
         loader = headspace.wrap(loader, name="again and again")

@@ -99,7 +99,7 @@ def test_a_torch_loader_gives_the_same_batches_and_leaves_the_same_state(
 
 
 @pytest.mark.parametrize("kind", LOADERS)
-def test_a_wrapped_torch_loader_passes_for_one(runs: Runs, kind: str) -> None:
+def test_a_wrapped_torch_loader_is_accepted_as_a_torch_loader(runs: Runs, kind: str) -> None:
     loader = LOADERS[kind]()
     wrapped = headspace.wrap(loader)
 
@@ -112,7 +112,7 @@ def test_a_wrapped_torch_loader_passes_for_one(runs: Runs, kind: str) -> None:
         wrapped.batch_size = 9
 
 
-def test_the_records_tell_what_the_loader_is(runs: Runs) -> None:
+def test_the_records_contain_the_type_of_the_loader(runs: Runs) -> None:
     wrapped = headspace.wrap(
         data.DataLoader(Items(), batch_size=5, num_workers=2, prefetch_factor=3)
     )
@@ -156,7 +156,9 @@ def test_set_epoch_reaches_the_sampler(runs: Runs, workers: int) -> None:
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("mode", ["measure", "probe"])
-def test_a_stateful_loader_resumes_in_mid_epoch(runs: Runs, workers: int, mode: str) -> None:
+def test_a_stateful_loader_resumes_in_the_middle_of_an_epoch(
+    runs: Runs, workers: int, mode: str
+) -> None:
     def make() -> Any:
         torch.manual_seed(3)
         return stateful.StatefulDataLoader(Items(), batch_size=2, num_workers=workers, shuffle=True)
@@ -180,7 +182,7 @@ def test_a_stateful_loader_resumes_in_mid_epoch(runs: Runs, workers: int, mode: 
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_probe_of_a_torch_loader_loses_nothing(runs: Runs, workers: int) -> None:
+def test_a_probe_of_a_torch_loader_loses_no_batch(runs: Runs, workers: int) -> None:
     wrapped = headspace.wrap(
         data.DataLoader(Items(1500), batch_size=None, num_workers=workers),
         mode="probe",
@@ -216,7 +218,7 @@ def pipeline() -> Any:
     )
 
 
-def test_an_spdl_pipeline_is_iterated_within_its_block(runs: Runs) -> None:
+def test_an_spdl_pipeline_can_be_iterated_inside_its_with_block(runs: Runs) -> None:
     bare = pipeline()
     with bare.auto_stop():
         expected = list(bare)
@@ -231,7 +233,7 @@ def test_an_spdl_pipeline_is_iterated_within_its_block(runs: Runs) -> None:
     assert {epoch["loop"] for epoch in runs.kind("epoch")} == {"spdl pipeline"}
 
 
-def test_a_failure_in_an_spdl_pipeline_is_spdls_own(runs: Runs) -> None:
+def test_a_failure_in_an_spdl_pipeline_raises_the_error_of_spdl(runs: Runs) -> None:
     def fail(item: int) -> int:
         raise OSError(f"item {item}")
 
@@ -277,7 +279,7 @@ def test_spdls_torch_loader_gives_the_same_batches(runs: Runs) -> None:
     assert [plain(batch) for batch in wrapped] == [plain(batch) for batch in bare]
 
 
-def test_replay_of_an_spdl_pipeline_lets_it_go(runs: Runs) -> None:
+def test_replay_of_an_spdl_pipeline_releases_it(runs: Runs) -> None:
     made: list[int] = []
     built = (
         PipelineBuilder()

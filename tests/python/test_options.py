@@ -25,7 +25,7 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
 
 @pytest.mark.usefixtures("refused")
-def test_what_is_not_set_has_the_defaults() -> None:
+def test_options_that_are_not_set_have_their_defaults() -> None:
     assert _settings.probe_steps() is None
     assert (_settings.num_caches(), _settings.return_caches_after()) == (10, 100)
     assert _settings.stop_after() is None
@@ -73,7 +73,7 @@ def test_an_option_is_read_from_the_environment(
         ("HEADSPACE_EXACTLY_ONCE", "twice", _settings.exactly_once, False, "keeps its length"),
     ],
 )
-def test_an_option_that_cannot_be_read_is_refused_once_and_its_default_holds(
+def test_an_invalid_option_is_reported_once_and_its_default_is_used(
     monkeypatch: pytest.MonkeyPatch,
     refused: list[tuple[str, str]],
     name: str,
@@ -91,7 +91,7 @@ def test_an_option_that_cannot_be_read_is_refused_once_and_its_default_holds(
     assert said in problem
 
 
-def test_the_least_probe_that_is_let_through_is_the_least_there_is() -> None:
+def test_a_probe_needs_at_least_the_documented_number_of_steps() -> None:
     least = LEAST_PROBE_STEPS
     headspace.wrap([0], mode="probe", probe_steps=least)
     with pytest.raises(ValueError, match=f"at least {least} steps"):
@@ -99,7 +99,7 @@ def test_the_least_probe_that_is_let_through_is_the_least_there_is() -> None:
 
 
 @pytest.mark.usefixtures("refused")
-def test_the_place_of_the_options_is_the_code_that_sets_the_mode_else_the_command(
+def test_the_source_of_the_options_is_the_code_that_sets_the_mode_or_else_the_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert _settings.options_from() == "environment"
@@ -108,7 +108,7 @@ def test_the_place_of_the_options_is_the_code_that_sets_the_mode_else_the_comman
     assert _settings.options_from("probe") == "wrap"
 
 
-def test_a_probe_repeats_as_many_batches_as_it_is_told(runs: Runs) -> None:
+def test_a_probe_repeats_the_requested_number_of_batches(runs: Runs) -> None:
     """`num_caches` used to be read by a replay only."""
     probed = headspace.wrap(
         itertools.count(), mode="probe", num_caches=3, probe_steps=300, stop_after_probe=True
@@ -121,7 +121,7 @@ def test_a_probe_repeats_as_many_batches_as_it_is_told(runs: Runs) -> None:
     assert runs.kind("run")[0]["loader"]["options_from"] == "wrap"
 
 
-def test_what_is_refused_while_a_session_goes_on_is_said(
+def test_an_option_refused_during_a_session_is_reported(
     runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     headspace.start()

@@ -18,15 +18,15 @@ from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2
 from otlp_collectors import (
     Answer,
     Collector,
-    free_port,
     garbage,
     grpc_collector,
     hang,
     http_collector,
+    otlp_environment,
     reset,
     rude_server,
 )
-from running import Programs, Ran, Record, Runs, of_kind, steps_in_ticks, wait_until
+from running import Programs, Ran, Record, Runs, free_port, of_kind, steps_in_ticks, wait_until
 
 import headspace
 
@@ -36,15 +36,7 @@ METRICS = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 
 def environment(port: int, protocol: str = "http/protobuf", **more: str) -> dict[str, str]:
-    """For a program that exports to this machine ten times a second."""
-    return {
-        "HEADSPACE_EXPORT": "otlp",
-        "HEADSPACE_INTERVAL": "0.1",
-        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
-        "OTEL_EXPORTER_OTLP_PROTOCOL": protocol,
-        "OTEL_METRIC_EXPORT_INTERVAL": "100",
-        **more,
-    }
+    return otlp_environment(port, OTEL_EXPORTER_OTLP_PROTOCOL=protocol, **more)
 
 
 @pytest.fixture(params=PROTOCOLS)
@@ -86,7 +78,7 @@ def durations(records: list[Record], until: int, what: str) -> dict[Any, list[fl
     return found
 
 
-# Totals of the system that began before the run, nobody knows when, by the beginning of their name.
+# Prefixes of system totals that started at an unknown time before the run.
 BEFORE = (
     "headspace.cgroup.",
     "headspace.gpu.ecc.",
@@ -112,7 +104,7 @@ def first_readings(records: list[Record]) -> dict[tuple[str, str], tuple[float, 
     return found
 
 
-def test_what_arrives_is_what_the_records_of_the_same_time_say(
+def test_the_exported_metrics_equal_the_records_of_the_same_time(
     collector: tuple[Collector, str], program: Programs
 ) -> None:
     received, protocol = collector
@@ -186,12 +178,14 @@ def test_what_arrives_is_what_the_records_of_the_same_time_say(
 
 
 def steps_at_last(received: Collector) -> float:
-    """The total of the loop's steps that the last delivery told."""
+    """The total of the loop's steps in the last delivery."""
     (steps,) = [p.value for p in received.points() if p.name == "headspace.loop.steps"]
     return steps
 
 
-def test_the_resource_tells_processes_apart_and_heeds_the_user(program: Programs) -> None:
+def test_the_resource_identifies_the_process_and_has_the_attributes_of_the_user(
+    program: Programs,
+) -> None:
     with http_collector() as received:
         env = environment(
             received.port,
@@ -247,16 +241,16 @@ def test_spans_arrive_on_request_in_one_trace(collector: tuple[Collector, str], 
     ]
     assert sampled
     assert {span.parent_span_id for span in named["step train"]} <= epochs
-    told = [
+    exported = [
         attribute.value.int_value
         for span in named["step train"]
         for attribute in span.attributes
         if attribute.key == "step"
     ]
-    assert told == sampled
+    assert exported == sampled
 
 
-def test_metrics_alone_bring_no_spans(runs: Runs) -> None:
+def test_metrics_without_spans_send_no_spans(runs: Runs) -> None:
     with http_collector() as received:
         to = headspace.OpenTelemetry(f"http://127.0.0.1:{received.port}", interval=0.1)
         with headspace.start(to=to, interval=0.05):
@@ -268,7 +262,9 @@ def test_metrics_alone_bring_no_spans(runs: Runs) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_real_collector_takes_it(protocol: str, program: Programs, tmp_path: Path) -> None:
+def test_a_real_collector_accepts_the_metrics(
+    protocol: str, program: Programs, tmp_path: Path
+) -> None:
     rotel = pytest.importorskip("rotel")
     agent = Path(rotel.__file__).parent / "rotel-agent"
     if subprocess.run([agent, "--version"], capture_output=True, check=False).returncode:
@@ -290,7 +286,7 @@ def test_a_real_collector_takes_it(protocol: str, program: Programs, tmp_path: P
             port = ports["grpc" if protocol == "grpc" else "http"]
             ran = program("exported.py", env=environment(port, protocol))
             assert (ran.exit_code, ran.notices()) == (0, [])
-            # The total that only the delivery at the end tells.
+            # The total that only the final delivery contains.
             wait_until(lambda: steps_received(log.read_text())[-1:] == [200.0], "all steps")
         finally:
             collector.terminate()
@@ -333,7 +329,7 @@ def unharmed(ran: Ran) -> None:
 
 
 def lost(ran: Ran) -> float:
-    """Deliveries given up, as the last tick says."""
+    """The number of lost deliveries in the last tick."""
     values = last_readings(ran.records(), 2**63)
     return values.get(("agent", "headspace.agent.dropped.exports"), 0)
 
@@ -351,7 +347,7 @@ def endless(connection: socket.socket) -> None:
     ("scheme", "manner"),
     [("http", hang), ("http", reset), ("http", garbage), ("http", endless), ("https", garbage)],
 )
-def test_a_server_that_misbehaves_or_speaks_no_tls_costs_the_training_nothing(
+def test_a_misbehaving_server_does_not_affect_the_training(
     scheme: str, manner: Callable[[socket.socket], None], protocol: str, program: Programs
 ) -> None:
     with rude_server(manner) as port:
@@ -364,9 +360,7 @@ def test_a_server_that_misbehaves_or_speaks_no_tls_costs_the_training_nothing(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_port_that_nobody_listens_at_is_told_once_and_counted(
-    protocol: str, program: Programs
-) -> None:
+def test_a_closed_port_is_reported_once_and_counted(protocol: str, program: Programs) -> None:
     ran = program("exported.py", env=environment(free_port(), protocol))
     unharmed(ran)
     assert ran.notices().count("export_failing") == 1
@@ -374,7 +368,7 @@ def test_a_port_that_nobody_listens_at_is_told_once_and_counted(
 
 
 @pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
-def test_an_end_does_not_wait_for_a_server_that_never_answers(
+def test_the_end_does_not_wait_for_a_server_that_never_answers(
     protocol: str, program: Programs
 ) -> None:
     # Its limits allow two minutes: twice what the test allows.
@@ -382,12 +376,12 @@ def test_an_end_does_not_wait_for_a_server_that_never_answers(
     with rude_server(hang) as port:
         ran = program("exported.py", env=environment(port, protocol, **patience))
     unharmed(ran)
-    # Told at the very end, when the records are closed.
+    # The notice comes at the end, after the records are closed.
     assert "no answer to the last delivery" in ran.stderr
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_tls_is_spoken_with_those_whose_certificate_is_trusted_and_no_others(
+def test_tls_connects_only_to_servers_with_a_trusted_certificate(
     protocol: str, program: Programs, tmp_path: Path
 ) -> None:
     authority = trustme.CA()
@@ -407,7 +401,7 @@ def test_tls_is_spoken_with_those_whose_certificate_is_trusted_and_no_others(
     assert received.metrics
 
 
-def test_too_many_requests_are_not_answered_with_more(program: Programs) -> None:
+def test_a_429_answer_pauses_the_requests(program: Programs) -> None:
     with http_collector(lambda _: Answer(429, {"Retry-After": "60"})) as received:
         env = environment(received.port, OTEL_LOGS_EXPORTER="none")
         ran = program("exported.py", env=env)
@@ -417,7 +411,9 @@ def test_too_many_requests_are_not_answered_with_more(program: Programs) -> None
     assert len(received.arrived) == 2
 
 
-def test_a_wait_that_is_asked_for_is_kept_and_totals_arrive_after_it(program: Programs) -> None:
+def test_the_retry_delay_of_the_server_is_kept_and_totals_arrive_after_it(
+    program: Programs,
+) -> None:
     def answer(number: int) -> Answer:
         return Answer(503, {"Retry-After": "1"}) if number == 0 else Answer()
 
@@ -433,7 +429,7 @@ def test_a_wait_that_is_asked_for_is_kept_and_totals_arrive_after_it(program: Pr
     assert steps_at_last(received) == 200
 
 
-def test_a_grpc_server_that_is_unavailable_for_a_while_gets_the_totals_later(
+def test_an_unavailable_grpc_server_receives_the_totals_later(
     program: Programs,
 ) -> None:
     def refuse(number: int) -> grpc.StatusCode | None:
@@ -447,7 +443,7 @@ def test_a_grpc_server_that_is_unavailable_for_a_while_gets_the_totals_later(
 
 
 @pytest.mark.parametrize("protocol", ["http/protobuf", "http/json"])
-def test_what_a_collector_takes_in_part_is_told(protocol: str, program: Programs) -> None:
+def test_a_partial_success_of_a_collector_is_reported(protocol: str, program: Programs) -> None:
     partial = metrics_service_pb2.ExportMetricsServiceResponse()
     partial.partial_success.rejected_data_points = 3
     partial.partial_success.error_message = "too old"
@@ -460,7 +456,7 @@ def test_what_a_collector_takes_in_part_is_told(protocol: str, program: Programs
     assert lost(ran) > 0
 
 
-def test_an_answer_that_is_no_protobuf_is_an_acceptance(program: Programs) -> None:
+def test_a_success_status_without_a_protobuf_body_counts_as_accepted(program: Programs) -> None:
     with http_collector(lambda _: Answer(200, {}, b"<html>fine</html>")) as received:
         ran = program("exported.py", env=environment(received.port))
     unharmed(ran)
@@ -480,7 +476,7 @@ def test_a_forked_child_ends_at_once_and_sends_nothing(protocol: str, program: P
 # --- Settings --------------------------------------------------------------------------------
 
 
-def test_a_variable_that_cannot_be_read_is_refused_aloud_and_the_default_holds(
+def test_an_invalid_variable_is_reported_and_the_default_is_used(
     program: Programs,
 ) -> None:
     with http_collector() as received:
@@ -492,7 +488,7 @@ def test_a_variable_that_cannot_be_read_is_refused_aloud_and_the_default_holds(
     assert received.metrics
 
 
-def test_a_destination_that_is_none_is_refused_aloud_and_the_others_go_on(
+def test_an_unknown_destination_is_reported_and_the_others_continue(
     program: Programs,
 ) -> None:
     with http_collector() as received:
@@ -503,7 +499,7 @@ def test_a_destination_that_is_none_is_refused_aloud_and_the_others_go_on(
     assert received.metrics
 
 
-def test_opentelemetrys_own_switch_turns_it_off(program: Programs) -> None:
+def test_the_switch_of_opentelemetry_disables_the_export(program: Programs) -> None:
     with http_collector() as received:
         ran = program("exported.py", env=environment(received.port, OTEL_SDK_DISABLED="true"))
     unharmed(ran)
@@ -514,14 +510,14 @@ def test_opentelemetrys_own_switch_turns_it_off(program: Programs) -> None:
     "wrong",
     [{"endpoint": "localhost:4318"}, {"protocol": "smoke"}, {"interval": 0}, {"timeout": -1}],
 )
-def test_an_argument_that_makes_no_sense_is_an_error(wrong: dict[str, Any], runs: Runs) -> None:
+def test_an_invalid_argument_is_an_error(wrong: dict[str, Any], runs: Runs) -> None:
     (name,) = wrong
     with pytest.raises(ValueError, match=f"`otlp`: `{name}`"):
         headspace.start(to=headspace.OpenTelemetry(**wrong))
     assert not runs.folders
 
 
-def test_what_the_script_asks_for_goes_before_the_environment(
+def test_arguments_of_the_script_override_the_environment(
     runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with http_collector() as one, http_collector() as other:
@@ -535,7 +531,7 @@ def test_what_the_script_asks_for_goes_before_the_environment(
     assert other.metrics
 
 
-def test_several_destinations_are_several_and_a_path_says_where_the_records_go(
+def test_several_destinations_all_receive_the_records_and_a_path_sets_their_folder(
     runs: Runs, tmp_path: Path
 ) -> None:
     with http_collector() as one, http_collector() as other:
@@ -552,7 +548,7 @@ def test_several_destinations_are_several_and_a_path_says_where_the_records_go(
     assert not runs.folders
 
 
-def test_the_agents_own_log_is_off_unless_it_is_asked_for(program: Programs) -> None:
+def test_the_log_of_the_agent_is_off_by_default(program: Programs) -> None:
     with http_collector() as received:
         quiet = program("exported.py", env=environment(received.port))
         env = environment(received.port, HEADSPACE_LOG="headspace_exporters=debug")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-from otlp_collectors import attributes, grpc_collector, http_collector
+from otlp_collectors import attributes, grpc_collector, http_collector, otlp_environment
 from running import Programs, Runs, of_kind, steps_in_ticks
 
 import headspace
@@ -19,23 +19,13 @@ import headspace
 SEVERITIES = {"info": (9, "INFO"), "warning": (13, "WARN")}
 
 
-def environment(port: int, **more: str) -> dict[str, str]:
-    return {
-        "HEADSPACE_EXPORT": "otlp",
-        "HEADSPACE_INTERVAL": "0.1",
-        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
-        "OTEL_METRIC_EXPORT_INTERVAL": "100",
-        **more,
-    }
-
-
 @pytest.mark.parametrize("protocol", ["http/protobuf", "http/json", "grpc"])
-def test_what_the_user_is_told_arrives_as_events_of_the_runs_resource(
+def test_notices_arrive_as_log_events_with_the_resource_of_the_run(
     protocol: str, program: Programs
 ) -> None:
     serve: Any = grpc_collector if protocol == "grpc" else http_collector
     with serve() as received:
-        env = environment(
+        env = otlp_environment(
             received.port,
             OTEL_EXPORTER_OTLP_PROTOCOL=protocol,
             OTEL_SERVICE_NAME="trainer",
@@ -45,13 +35,13 @@ def test_what_the_user_is_told_arrives_as_events_of_the_runs_resource(
         ran = program("exported.py", env=env)
 
     assert ran.exit_code == 0, ran.stderr
-    told = {notice["text"]: notice for notice in ran.kind("notice")}
-    assert any("often" in text for text in told)
+    notices = {notice["text"]: notice for notice in ran.kind("notice")}
+    assert any("often" in text for text in notices)
     for log in received.events("headspace.notice"):
-        notice = told.pop(log.body.string_value)
+        notice = notices.pop(log.body.string_value)
         assert attributes(log.attributes) == {"headspace.notice.code": notice["code"]}
         assert (log.severity_number, log.severity_text) == SEVERITIES[notice["severity"]]
-    assert told == {}, "not every notice arrived"
+    assert notices == {}, "not every notice arrived"
 
     summary = ran.summary()
     (verdict,) = received.events("headspace.verdict")
@@ -70,16 +60,16 @@ def test_what_the_user_is_told_arrives_as_events_of_the_runs_resource(
     for _, resource in received.logs:
         assert resource["service.name"] == "trainer"
         assert resource["headspace.run.id"] == ran.folder.name
-    # One process, whatever the signal.
+    # The same process for all signals.
     (instance,) = {resource["service.instance.id"] for _, resource in received.logs}
     assert {one["service.instance.id"] for one in received.resources()} == {instance}
 
 
-def test_a_collector_that_takes_no_logs_is_told_once_and_gets_every_metric(
+def test_a_collector_without_logs_causes_one_notice_and_receives_all_metrics(
     program: Programs,
 ) -> None:
     with http_collector(refuses=("/v1/logs",)) as received:
-        ran = program("exported.py", env=environment(received.port))
+        ran = program("exported.py", env=otlp_environment(received.port))
     assert ran.exit_code == 0, ran.stderr
     assert steps_in_ticks(ran.records()) == 200
     assert received.logs == []
@@ -88,9 +78,9 @@ def test_a_collector_that_takes_no_logs_is_told_once_and_gets_every_metric(
     assert "`OTEL_LOGS_EXPORTER=none` sends none" in ran.stderr
 
 
-def test_logs_arrive_though_metrics_are_refused(program: Programs) -> None:
+def test_logs_arrive_when_metrics_are_refused(program: Programs) -> None:
     with http_collector(refuses=("/v1/metrics",)) as received:
-        ran = program("exported.py", env=environment(received.port))
+        ran = program("exported.py", env=otlp_environment(received.port))
     assert ran.exit_code == 0, ran.stderr
     assert received.metrics == []
     codes = [attributes(log.attributes) for log in received.events("headspace.notice")]
@@ -102,10 +92,10 @@ def test_logs_arrive_though_metrics_are_refused(program: Programs) -> None:
     ("variable", "value"),
     [("OTEL_LOGS_EXPORTER", "none"), ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "{other}/in")],
 )
-def test_logs_have_variables_of_their_own(variable: str, value: str, program: Programs) -> None:
+def test_logs_have_their_own_variables(variable: str, value: str, program: Programs) -> None:
     with http_collector() as received, http_collector(refuses=("/in",)) as other:
         own = value.format(other=f"http://127.0.0.1:{other.port}")
-        ran = program("exported.py", env=environment(received.port, **{variable: own}))
+        ran = program("exported.py", env=otlp_environment(received.port, **{variable: own}))
     assert ran.exit_code == 0, ran.stderr
     assert received.metrics
     assert received.logs == []
@@ -115,7 +105,7 @@ def test_logs_have_variables_of_their_own(variable: str, value: str, program: Pr
 # --- The launcher's trace --------------------------------------------------------------------
 
 
-def test_a_run_is_below_the_span_of_the_launcher_that_hands_its_trace_down(
+def test_the_span_of_a_run_is_a_child_of_the_span_of_its_launcher(
     runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     carrier: dict[str, str] = {}
@@ -139,11 +129,11 @@ def test_a_run_is_below_the_span_of_the_launcher_that_hands_its_trace_down(
     assert not of_kind(runs.records(), "notice")
 
 
-def test_a_trace_that_cannot_be_read_is_one_notice_and_the_run_has_its_own(
+def test_an_invalid_trace_parent_causes_one_notice_and_the_run_has_a_new_trace(
     program: Programs,
 ) -> None:
     with http_collector() as received:
-        env = environment(received.port, TRACEPARENT="00-0-0-01")
+        env = otlp_environment(received.port, TRACEPARENT="00-0-0-01")
         ran = program("exported.py", env=env)
     assert ran.exit_code == 0, ran.stderr
     assert ran.stderr.count("TRACEPARENT") == 1
@@ -151,7 +141,7 @@ def test_a_trace_that_cannot_be_read_is_one_notice_and_the_run_has_its_own(
     assert {log.trace_id for log, _ in received.logs} == {b""}
 
 
-def test_no_library_of_opentelemetrys_is_imported_by_headspace() -> None:
+def test_headspace_imports_no_opentelemetry_library() -> None:
     code = (
         "import sys, headspace, headspace.integrations; assert 'opentelemetry' not in sys.modules"
     )

@@ -14,7 +14,7 @@ from test_stacks import line_of, ran
 def samples(request: Any) -> Counter[tuple[str, str, int]]:
     """Nanoseconds by stage, and by function and line of the innermost call."""
     tables = request.dictionary
-    # The first entry of a table stands for "none".
+    # The first entry of a table means "none".
     assert (tables.string_table[0], tables.stack_table[0].location_indices) == ("", [])
     found: Counter[tuple[str, str, int]] = Counter()
     for resource in request.resource_profiles:

@@ -62,7 +62,7 @@ def imports(path: Path, known: dict[str, Path], *, in_functions: bool = False) -
 
 
 def cycle(graph: dict[str, set[str]]) -> list[str] | None:
-    """Some cycle of the graph; None where there is none."""
+    """A cycle of the graph, or None."""
     done: set[str] = set()
 
     def search(node: str, path: list[str]) -> list[str] | None:
@@ -84,7 +84,7 @@ def cycle(graph: dict[str, set[str]]) -> list[str] | None:
     return None
 
 
-def test_the_search_for_cycles_finds_one() -> None:
+def test_the_search_for_cycles_finds_a_known_cycle() -> None:
     assert cycle({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == ["b", "c", "b"]
     assert cycle({"a": {"b", "c"}, "b": {"c"}, "c": set()}) is None
 
@@ -97,7 +97,7 @@ def test_no_modules_import_each_other_in_a_cycle() -> None:
     assert cycle(graph) is None
 
 
-def test_no_modules_import_each_other_from_functions_either() -> None:
+def test_no_modules_import_each_other_inside_functions() -> None:
     known = modules()
     # A package's `__init__` imports its modules on request, and they import the package.
     graph = {
@@ -126,7 +126,7 @@ def test_the_private_packages_import_each_other_in_one_direction() -> None:
     assert cycle(graph) is None
 
 
-def test_every_private_package_says_its_one_idea() -> None:
+def test_every_private_package_has_a_docstring() -> None:
     packages = [path.parent for path in PACKAGE.glob("*/__init__.py")]
 
     assert PACKAGE / "_loops" in packages

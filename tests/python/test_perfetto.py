@@ -111,10 +111,10 @@ def probed(program: Programs) -> Ran:
     return run
 
 
-def test_slices_and_counters_are_what_the_records_say(probed: Ran, tmp_path: Path) -> None:
-    told = report(probed.folder, tmp_path / "run.pftrace")
-    assert told.returncode == 0, told.stderr
-    assert "ui.perfetto.dev" in told.stdout
+def test_slices_and_counters_have_the_values_of_the_records(probed: Ran, tmp_path: Path) -> None:
+    done = report(probed.folder, tmp_path / "run.pftrace")
+    assert done.returncode == 0, done.stderr
+    assert "ui.perfetto.dev" in done.stdout
     trace = shown(tmp_path / "run.pftrace")
     ticks = probed.kind("tick")
     summary = probed.summary()
@@ -172,7 +172,7 @@ def overlap(a: Slice, b: Slice) -> float:
     return (min(a.end, b.end) - max(a.start, b.start)) / shorter
 
 
-def test_epochs_and_windows_of_the_probe_lie_where_their_steps_are(
+def test_epochs_and_probe_windows_are_at_the_times_of_their_steps(
     probed: Ran, tmp_path: Path
 ) -> None:
     report(probed.folder, tmp_path / "run.pftrace")
@@ -197,7 +197,7 @@ def test_epochs_and_windows_of_the_probe_lie_where_their_steps_are(
             assert max(overlap(window, steps) for steps in replayed) > 0.5
 
 
-def test_ranks_are_processes_beside_each_other(program: Programs, tmp_path: Path) -> None:
+def test_each_rank_is_a_process_of_the_trace(program: Programs, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     for rank in range(2):
         env = {"RANK": str(rank), "WORLD_SIZE": "2"}
@@ -211,17 +211,17 @@ def test_ranks_are_processes_beside_each_other(program: Programs, tmp_path: Path
     assert trace.slices["rank 0/run"][0].end <= trace.slices["rank 1/run"][0].start
 
 
-def test_a_trace_is_of_one_run_and_what_cannot_be_written_is_said(
+def test_a_trace_of_two_runs_is_refused_and_a_failed_write_is_reported(
     program: Programs, tmp_path: Path
 ) -> None:
     runs = tmp_path / "runs"
     for _ in range(2):
         program("loop.py", "--steps", 5, runs=runs)
-    told = report(runs, tmp_path / "run.pftrace")
-    assert (told.returncode, told.stdout) == (2, "")
-    assert "`--perfetto` writes the trace of one run, and 2 were named" in told.stderr
+    done = report(runs, tmp_path / "run.pftrace")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "`--perfetto` writes the trace of one run, and 2 were named" in done.stderr
     assert not (tmp_path / "run.pftrace").exists()
 
-    told = report(next(runs.iterdir()), tmp_path / "no folder" / "run.pftrace")
-    assert told.returncode == 1
-    assert "cannot write" in told.stderr
+    done = report(next(runs.iterdir()), tmp_path / "no folder" / "run.pftrace")
+    assert done.returncode == 1
+    assert "cannot write" in done.stderr

@@ -41,7 +41,7 @@ def connected(path: Path) -> socket.socket:
 
 
 def training(program: Programs, stop: Path, at: str, *, interval: str = "0.05") -> Started:
-    """A run that trains and tells its records there, until `stop` exists."""
+    """A training that writes its records to the pipe until the file `stop` exists."""
     run = program.start(
         "loop.py",
         *("--until", stop, "--load-ms", 2, "--say", 50),
@@ -51,7 +51,7 @@ def training(program: Programs, stop: Path, at: str, *, interval: str = "0.05") 
     return run
 
 
-def test_a_reader_begins_with_the_run_and_the_last_summary_and_reads_the_files_lines(
+def test_a_new_reader_receives_the_run_the_last_summary_and_then_the_lines_of_the_file(
     program: Programs, tmp_path: Path
 ) -> None:
     pipe, stop = tmp_path / "records", tmp_path / "stop"
@@ -78,7 +78,7 @@ def test_a_reader_begins_with_the_run_and_the_last_summary_and_reads_the_files_l
     assert ran.summary()["dropped"]["records"] == 0
 
 
-def test_readers_come_and_go_while_training_goes_on(program: Programs, tmp_path: Path) -> None:
+def test_readers_may_connect_and_leave_during_training(program: Programs, tmp_path: Path) -> None:
     path, stop = tmp_path / "socket", tmp_path / "stop"
     run = training(program, stop, f"pipe:unix:{path}")
     wait_until(lambda: run.kind("summary"), "a summary")
@@ -97,7 +97,7 @@ def test_readers_come_and_go_while_training_goes_on(program: Programs, tmp_path:
     assert not path.exists()
 
 
-def test_a_reader_that_stops_loses_records_that_are_counted_and_training_goes_on(
+def test_records_lost_to_a_stopped_reader_are_counted_and_training_continues(
     program: Programs, tmp_path: Path
 ) -> None:
     path, stop = tmp_path / "socket", tmp_path / "stop"
@@ -118,12 +118,12 @@ def test_a_reader_that_stops_loses_records_that_are_counted_and_training_goes_on
         number = last_tick()["tick"]
         wait_until(lambda: last_tick()["tick"] > number + 20, "training going on")
         # It reads on, whole lines only, until it has caught up: from then on nothing is lost.
-        stream, seen = reader.makefile("rb"), []
+        stream, received = reader.makefile("rb"), []
         number = last_tick()["tick"]
-        while not any(record.get("tick", 0) > number for record in seen[-1:]):
-            seen += lines(stream, 1)
+        while not any(record.get("tick", 0) > number for record in received[-1:]):
+            received += lines(stream, 1)
         stop.touch()
-        seen += until_end(stream)
+        received += until_end(stream)
     ran = run.finish()
 
     assert ran.exit_code == 0
@@ -131,13 +131,13 @@ def test_a_reader_that_stops_loses_records_that_are_counted_and_training_goes_on
     assert summary["dropped"] == {"steps": 0, "records": 0}
     assert "export_failing" in ran.notices()
     # What it began with, and then of what was written all but what was counted, in order.
-    written, (run_record, summary_record, *rest) = ran.records(), seen
+    written, (run_record, summary_record, *rest) = ran.records(), received
     assert run_record == written[0]
     assert summary_record in written
-    told = iter(written[written.index(rest[0]) :])
+    remaining = iter(written[written.index(rest[0]) :])
     missing = 0
     for record in rest:
-        missing += sum(1 for _ in itertools.takewhile(record.__ne__, told))
+        missing += sum(1 for _ in itertools.takewhile(record.__ne__, remaining))
     key = "headspace.agent.dropped.lines"
     totals = [t["readings"].get("agent", {}).get(key) for t in ran.kind("tick")]
     assert missing == [total for total in totals if total is not None][-1]
@@ -148,7 +148,7 @@ def test_a_reader_that_stops_loses_records_that_are_counted_and_training_goes_on
     assert sum(entry["steps"] for entry in live) == summary["steps"]
 
 
-def test_nobody_reading_costs_nothing_and_loses_nothing(program: Programs, tmp_path: Path) -> None:
+def test_a_pipe_without_a_reader_loses_no_record(program: Programs, tmp_path: Path) -> None:
     ran = program(
         "loop.py",
         *("--steps", 100, "--load-ms", 1),
@@ -171,12 +171,12 @@ def test_a_forked_child_neither_writes_nor_ends_the_stream(runs: Runs, tmp_path:
         assert path.exists()
         lines(stream, 5)
         headspace.stop()
-        seen = until_end(stream)
-    assert {record["pid"] for record in seen} == {os.getpid()}
-    assert seen[-1]["state"] == "finished"
+        received = until_end(stream)
+    assert {record["pid"] for record in received} == {os.getpid()}
+    assert received[-1]["state"] == "finished"
 
 
-def test_a_paused_session_writes_nothing_until_it_goes_on(runs: Runs, tmp_path: Path) -> None:
+def test_a_paused_session_writes_nothing_to_the_pipe(runs: Runs, tmp_path: Path) -> None:
     path = tmp_path / "socket"
     session = headspace.start(to=headspace.Pipe(path, socket=True), interval=0.01)
     with connected(path) as reader:
@@ -190,7 +190,7 @@ def test_a_paused_session_writes_nothing_until_it_goes_on(runs: Runs, tmp_path: 
         assert until_end(stream)[-1]["state"] == "finished"
 
 
-def test_a_pipe_that_others_may_write_to_is_refused_with_the_way_out(
+def test_a_pipe_that_others_can_write_to_is_refused_with_a_remedy(
     runs: Runs, tmp_path: Path
 ) -> None:
     path = tmp_path / "records"
@@ -202,7 +202,9 @@ def test_a_pipe_that_others_may_write_to_is_refused_with_the_way_out(
     headspace.start(to=headspace.Pipe(path)).stop()
 
 
-def test_what_is_in_the_way_is_named(runs: Runs, program: Programs, tmp_path: Path) -> None:
+def test_an_existing_file_at_the_path_of_the_pipe_is_named(
+    runs: Runs, program: Programs, tmp_path: Path
+) -> None:
     mine = tmp_path / "mine"
     mine.write_text("mine")
     with pytest.raises(OSError, match="mine"):

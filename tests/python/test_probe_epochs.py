@@ -21,7 +21,7 @@ PROBE_STEPS = 300
 
 
 class Source:
-    """Epochs of new batches with a length. Says which of its batches were asked for."""
+    """Epochs of new batches with a length. It counts the delivered batches."""
 
     def __init__(self, length: int, make: Callable[[int], Any] = lambda number: [number]) -> None:
         self.length = length
@@ -38,7 +38,9 @@ class Source:
 
 
 @pytest.mark.parametrize("length", [7, 50, 130])
-def test_a_probed_epoch_has_as_many_batches_as_the_loader_says(runs: Runs, length: int) -> None:
+def test_a_probed_epoch_has_as_many_batches_as_the_length_of_the_loader(
+    runs: Runs, length: int
+) -> None:
     source = Source(length)
     loader = headspace.wrap(source, mode="probe", probe_steps=PROBE_STEPS)
 
@@ -81,7 +83,7 @@ def test_without_a_length_every_batch_of_the_source_is_delivered(runs: Runs) -> 
     assert len(got) > 500
 
 
-def test_a_length_that_is_too_small_cuts_nothing_while_no_batch_is_repeated(runs: Runs) -> None:
+def test_a_length_that_is_too_small_removes_no_batch_outside_of_replay(runs: Runs) -> None:
     class More(Source):
         def __len__(self) -> int:
             return 3
@@ -92,7 +94,7 @@ def test_a_length_that_is_too_small_cuts_nothing_while_no_batch_is_repeated(runs
 
 
 @pytest.mark.parametrize("mode", ["measure", "probe", "replay"])
-def test_a_loop_that_skips_bad_samples_gets_the_others(runs: Runs, mode: str) -> None:
+def test_a_loop_that_skips_bad_samples_receives_all_others(runs: Runs, mode: str) -> None:
     class Bad(Iterator[list[int]]):
         def __init__(self) -> None:
             self.number = 0
@@ -121,7 +123,7 @@ def test_a_loop_that_skips_bad_samples_gets_the_others(runs: Runs, mode: str) ->
     assert list(dict.fromkeys(got)) == [n for n in range(1, 401) if n % 25]
 
 
-def test_a_cache_data_loader_goes_on_after_an_error_that_the_loop_catches(runs: Runs) -> None:
+def test_a_cache_data_loader_continues_after_an_error_that_the_loop_catches(runs: Runs) -> None:
     class Bad(Iterator[int]):
         numbers = itertools.count()
 
@@ -188,7 +190,7 @@ CHANGES: dict[str, tuple[Callable[[int], Any], Callable[[Any], None], bool]] = {
 
 @pytest.mark.parametrize("mode", ["probe", "replay"])
 @pytest.mark.parametrize("kind", CHANGES)
-def test_a_batch_is_replayed_as_it_came_whatever_the_loop_does_to_it(
+def test_a_batch_is_replayed_unchanged_even_if_the_loop_modifies_it(
     runs: Runs, kind: str, mode: str
 ) -> None:
     make, change, needs_copies = CHANGES[kind]
@@ -235,7 +237,7 @@ def test_tensors_changed_in_place_are_copied(runs: Runs, kind: str) -> None:
 
 
 class Huge:
-    """Looks like a tensor of half a gibibyte."""
+    """Has the interface of a tensor of half a gibibyte."""
 
     shape, requires_grad = (), False
 
@@ -291,7 +293,7 @@ class Interrupted(dict):  # type: ignore[type-arg]
 
 
 @pytest.mark.parametrize("where", ["copy", "fingerprint"])
-def test_an_interrupt_while_a_batch_is_kept_is_the_programs(runs: Runs, where: str) -> None:
+def test_an_interrupt_while_a_batch_is_copied_reaches_the_program(runs: Runs, where: str) -> None:
     source = Source(100, lambda number: Interrupted(number=number))
     loader = headspace.wrap(source, mode="probe", probe_steps=PROBE_STEPS)
     Interrupted.presses[:] = [where]
@@ -299,7 +301,7 @@ def test_an_interrupt_while_a_batch_is_kept_is_the_programs(runs: Runs, where: s
     with pytest.raises(KeyboardInterrupt):
         list(itertools.chain.from_iterable(loader for _ in range(6)))
     assert Interrupted.presses == []
-    # The program may go on, and the batches are those of its loader.
+    # The program may continue, and it gets the batches of its loader.
     epochs = [[batch["number"] for batch in loader] for _ in range(6)]
     headspace.stop()
 
@@ -338,7 +340,7 @@ class Loader:
 
 
 @pytest.mark.parametrize("mode", ["probe", "replay"])
-def test_batches_of_one_loader_are_never_handed_out_in_anothers_epoch(
+def test_batches_of_one_loader_are_never_delivered_in_an_epoch_of_another(
     runs: Runs, mode: str
 ) -> None:
     from headspace._loops.loader_facts import make_loop
@@ -366,7 +368,7 @@ def test_batches_of_one_loader_are_never_handed_out_in_anothers_epoch(
     assert repeated > 0
 
 
-def test_asking_an_iterable_dataset_for_its_length_leaves_no_trace(runs: Runs) -> None:
+def test_reading_the_length_of_an_iterable_dataset_has_no_side_effect(runs: Runs) -> None:
     torch = pytest.importorskip("torch")
 
     class Stream(torch.utils.data.IterableDataset):  # type: ignore[misc]
@@ -383,7 +385,7 @@ def test_asking_an_iterable_dataset_for_its_length_leaves_no_trace(runs: Runs) -
     assert loader._IterableDataset_len_called is None
 
 
-def test_accelerate_knows_the_last_batch_of_an_epoch_that_keeps_its_length(runs: Runs) -> None:
+def test_accelerate_detects_the_last_batch_of_a_probed_epoch(runs: Runs) -> None:
     torch = pytest.importorskip("torch")
     accelerate = pytest.importorskip("accelerate")
     data = torch.utils.data.TensorDataset(torch.arange(200.0).reshape(200, 1))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from running import wait_until
 
 import headspace
 from headspace._caching.fingerprint import fingerprint
@@ -26,7 +27,7 @@ def start(path: Path) -> headspace.Session:
     return headspace.start(to=headspace.JsonLines(path), quiet=True)
 
 
-def test_a_paused_probe_hands_out_no_cached_batch(tmp_path: Path) -> None:
+def test_a_paused_probe_delivers_no_cached_batch(tmp_path: Path) -> None:
     loader = headspace.wrap(list(range(600)), mode="probe", probe_steps=400)
     seen = []
     with start(tmp_path) as session:
@@ -39,7 +40,7 @@ def test_a_paused_probe_hands_out_no_cached_batch(tmp_path: Path) -> None:
     assert seen[60:] == list(range(seen[60], 600))
 
 
-def test_a_probe_that_goes_on_after_a_pause_still_loses_nothing(tmp_path: Path) -> None:
+def test_a_probe_that_continues_after_a_pause_loses_no_batch(tmp_path: Path) -> None:
     loader = headspace.wrap(list(range(1500)), mode="probe", probe_steps=400, exactly_once=True)
     live: list[int] = []
     with start(tmp_path) as session:
@@ -55,7 +56,7 @@ def test_a_probe_that_goes_on_after_a_pause_still_loses_nothing(tmp_path: Path) 
     assert live == list(range(1500))
 
 
-def test_a_probe_that_is_over_is_not_announced_again(tmp_path: Path) -> None:
+def test_a_finished_probe_is_not_announced_again(tmp_path: Path) -> None:
     loader = headspace.wrap(list(range(2000)), mode="probe", probe_steps=300)
     notices = []
     for _ in range(2):
@@ -68,7 +69,7 @@ def test_a_probe_that_is_over_is_not_announced_again(tmp_path: Path) -> None:
     assert records(session)[-1]["mode"] == "measure"
 
 
-def test_replayed_steps_are_counted_although_the_probe_was_left(tmp_path: Path) -> None:
+def test_replayed_steps_are_counted_when_the_probe_is_left_early(tmp_path: Path) -> None:
     loader = headspace.wrap(list(range(5000)), mode="probe", probe_steps=1000)
     seen: list[int] = []
     with start(tmp_path) as session:
@@ -82,7 +83,7 @@ def test_replayed_steps_are_counted_although_the_probe_was_left(tmp_path: Path) 
     assert probe["replayed_steps"] == 10
 
 
-def test_an_empty_array_does_not_keep_a_batch_from_being_checked() -> None:
+def test_a_batch_with_an_empty_array_is_still_checked_for_changes() -> None:
     batch = {"image": np.zeros((4, 4)), "boxes": np.zeros((0, 4))}
     before = fingerprint(batch)
     batch["image"] += 1
@@ -91,22 +92,20 @@ def test_an_empty_array_does_not_keep_a_batch_from_being_checked() -> None:
 
 
 @pytest.mark.parametrize("run_id", ["../out", "/tmp/out", "a/b", "", "."])
-def test_a_run_id_is_one_name(tmp_path: Path, run_id: str) -> None:
+def test_a_run_id_must_be_a_single_path_component(tmp_path: Path, run_id: str) -> None:
     with pytest.raises(ValueError, match="run_id"):
         headspace.start(to=headspace.JsonLines(tmp_path / "runs"), run_id=run_id)
 
     assert not (tmp_path / "runs").exists()
 
 
-def test_what_runs_is_written_before_the_first_tick(tmp_path: Path) -> None:
+def test_the_run_record_is_written_before_the_first_tick(tmp_path: Path) -> None:
     session = headspace.start(to=headspace.JsonLines(tmp_path), quiet=True, interval=3600)
     try:
         iterator = iter(headspace.wrap([1, 2, 3], name="train"))
         next(iterator)
-        end = time.monotonic() + 30
-        while not (lines := (Path(session.folder) / "rank0.jsonl").read_text().splitlines()):
-            assert time.monotonic() < end
-        first = json.loads(lines[0])
+        wait_until(lambda: records(session), "the first record")
+        first = records(session)[0]
     finally:
         session.stop()
 
@@ -115,7 +114,7 @@ def test_what_runs_is_written_before_the_first_tick(tmp_path: Path) -> None:
     assert first["mode"] == "measure"
 
 
-def test_a_handler_that_chains_to_ours_between_two_sessions_does_not_recurse(
+def test_a_signal_handler_that_chains_to_headspace_between_two_sessions_does_not_recurse(
     tmp_path: Path,
 ) -> None:
     program = (
@@ -139,7 +138,7 @@ def test_a_handler_that_chains_to_ours_between_two_sessions_does_not_recurse(
     assert done.returncode == -signal.SIGTERM
 
 
-def test_an_epoch_that_goes_on_when_the_run_ends_is_recorded(tmp_path: Path) -> None:
+def test_an_unfinished_epoch_is_recorded_at_the_end_of_the_run(tmp_path: Path) -> None:
     with start(tmp_path) as session:
         iterator = iter(headspace.wrap(list(range(100))))
         for _ in range(7):

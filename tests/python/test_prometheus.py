@@ -1,6 +1,6 @@
-"""What Prometheus is told: an endpoint in the process that trains, and a file.
+"""Metrics for Prometheus: an endpoint in the training process, and a file.
 
-The oracles are foreign: `promtool`, and the official parsers of both text forms.
+The references are foreign: `promtool` and the official parsers of both text formats.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 def samples(families: Iterator[Metric]) -> Samples:
-    """Every value by name and labels. A series that is told twice is a failure."""
+    """Every value by name and labels. A duplicate series is a failure."""
     found: Samples = {}
     for family in families:
         for sample in family.samples:
@@ -85,16 +85,16 @@ def training(program: Programs, library: Path, tmp_path: Path) -> Iterator[Start
     assert run.finish().exit_code == 0
 
 
-def test_promtool_is_silent_and_both_official_parsers_read_the_same_of_a_run_that_trains(
+def test_promtool_finds_no_error_and_both_official_parsers_read_the_same_values(
     training: Started,
 ) -> None:
     address = address_of(training)
-    told: list[tuple[str, str]] = []
+    scraped: list[tuple[str, str]] = []
 
-    def all_told() -> bool:
-        # A probe that meets a disturbance takes its floor back.
-        told[:] = [scrape(address)]
-        text = told[0][0]
+    def all_scraped() -> bool:
+        # A disturbed probe withdraws its floor.
+        scraped[:] = [scrape(address)]
+        text = scraped[0][0]
         return all(
             name in text
             for name in (
@@ -104,15 +104,15 @@ def test_promtool_is_silent_and_both_official_parsers_read_the_same_of_a_run_tha
             )
         )
 
-    wait_until(all_told, "the floor, the GPU and the bottleneck")
-    [(text, kind)] = told
+    wait_until(all_scraped, "the floor, the GPU and the bottleneck")
+    [(text, kind)] = scraped
     assert kind == "text/plain; version=0.0.4; charset=utf-8"
     assert lint(text) == ""
     opened, kind = scrape(address, OPEN)
     assert kind == "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
     classic, modern = samples(parse_text(text)), samples(parse_open(opened))
-    # Of two scrapes the series are the same, but for what is concluded anew; values go on.
+    # Two scrapes have the same series, except for new conclusions. The values change.
     lasting = {key for key in classic if not key[0].startswith("headspace_run_")}
     assert lasting - set(modern) == set()
     run = training.folder.name
@@ -128,7 +128,7 @@ def test_promtool_is_silent_and_both_official_parsers_read_the_same_of_a_run_tha
     assert floor >= 0.008
 
 
-def test_the_file_at_the_end_says_what_the_records_say(program: Programs, tmp_path: Path) -> None:
+def test_the_final_file_has_the_values_of_the_records(program: Programs, tmp_path: Path) -> None:
     stop, folder = tmp_path / "stop", tmp_path / "metrics"
     run = program.start(
         "pipeline.py",
@@ -173,11 +173,11 @@ def test_the_file_at_the_end_says_what_the_records_say(program: Programs, tmp_pa
         for tick in ticks
         if "process.cpu.time{cpu.mode=user}" in tick["readings"].get("process", {})
     ][-1:]
-    told = values(found, "process_cpu_time_seconds_total", scope="process", cpu_mode="user")
-    assert told == [near(cpu)]
+    scraped = values(found, "process_cpu_time_seconds_total", scope="process", cpu_mode="user")
+    assert scraped == [near(cpu)]
 
 
-def test_a_counted_step_is_in_the_bucket_of_its_length(runs: Runs) -> None:
+def test_a_step_is_counted_in_the_bucket_of_its_duration(runs: Runs) -> None:
     with headspace.start(to=headspace.Prometheus(port=0), interval=0.05) as session:
         address = address_of_session(session)
         for _ in headspace.wrap(range(50), name="train"):
@@ -214,16 +214,16 @@ def address_of_session(session: headspace.Session) -> str:
 
 
 @pytest.fixture
-def taken() -> Iterator[int]:
+def used_port() -> Iterator[int]:
     """A port that somebody else listens at."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
         yield port
 
 
-def test_a_port_that_is_taken_is_an_error_before_training_begins(runs: Runs, taken: int) -> None:
-    with pytest.raises(OSError, match=f"port {taken} of `127.0.0.1`"):
-        headspace.start(to=headspace.Prometheus(port=taken))
+def test_a_port_in_use_is_an_error_before_training_begins(runs: Runs, used_port: int) -> None:
+    with pytest.raises(OSError, match=f"port {used_port} of `127.0.0.1`"):
+        headspace.start(to=headspace.Prometheus(port=used_port))
     with pytest.raises(ValueError, match="`70000` is not a port"):
         headspace.start(to=headspace.Prometheus(port=70_000))
     # Nothing of it stays: no folder, and another session can start.
@@ -231,13 +231,13 @@ def test_a_port_that_is_taken_is_an_error_before_training_begins(runs: Runs, tak
     headspace.start(to=headspace.Prometheus(port=0)).stop()
 
 
-def test_a_port_in_the_environment_that_is_taken_costs_a_notice(
-    program: Programs, taken: int, tmp_path: Path
+def test_a_port_in_use_from_the_environment_causes_a_notice(
+    program: Programs, used_port: int, tmp_path: Path
 ) -> None:
     stop = tmp_path / "stop"
     stop.touch()
     env = {
-        "HEADSPACE_EXPORT": f"prometheus:{taken - 1}",
+        "HEADSPACE_EXPORT": f"prometheus:{used_port - 1}",
         "LOCAL_RANK": "1",
         "HEADSPACE_INTERVAL": "50ms",
     }
@@ -246,7 +246,7 @@ def test_a_port_in_the_environment_that_is_taken_costs_a_notice(
     assert ran.exit_code == 0, ran.stderr
     assert "setting_refused" in ran.notices()
     # The port of the second process of a machine is the next one.
-    assert f"port {taken} of `127.0.0.1`" in ran.stderr
+    assert f"port {used_port} of `127.0.0.1`" in ran.stderr
 
 
 def refuses(address: str) -> bool:
@@ -257,14 +257,14 @@ def refuses(address: str) -> bool:
     return False
 
 
-def test_a_forked_child_answers_nothing_and_does_not_keep_the_address(runs: Runs) -> None:
+def test_a_forked_child_does_not_answer_and_does_not_hold_the_address(runs: Runs) -> None:
     session = headspace.start(to=headspace.Prometheus(port=0), interval=0.05)
     address = address_of_session(session)
-    told, tell = os.pipe()
+    read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(tell)
-        os.read(told, 1)
+        os.close(write_end)
+        os.read(read_end, 1)
         os._exit(0)
     try:
         assert scrape(address)[0]
@@ -275,11 +275,11 @@ def test_a_forked_child_answers_nothing_and_does_not_keep_the_address(runs: Runs
             assert address_of_session(again) == address
             assert scrape(address)[0]
     finally:
-        os.close(tell)
+        os.close(write_end)
         os.waitpid(child, 0)
 
 
-def test_a_page_that_calls_it_by_another_name_reads_nothing(runs: Runs) -> None:
+def test_a_request_with_another_host_name_is_refused(runs: Runs) -> None:
     with headspace.start(to=headspace.Prometheus(port=0), interval=0.05) as session:
         address = address_of_session(session)
         request = urllib.request.Request(
@@ -291,7 +291,7 @@ def test_a_page_that_calls_it_by_another_name_reads_nothing(runs: Runs) -> None:
         assert "headspace_" not in refused.value.read().decode()
 
 
-def test_only_the_metrics_are_answered(runs: Runs) -> None:
+def test_only_the_metrics_path_is_served(runs: Runs) -> None:
     with headspace.start(to=headspace.Prometheus(port=0), interval=0.05) as session:
         address = address_of_session(session)
         for path, method, status in [

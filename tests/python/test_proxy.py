@@ -59,7 +59,7 @@ def mode(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def test_attributes_are_the_loaders_own(runs: Runs, mode: str) -> None:
+def test_the_proxy_has_the_attributes_of_the_loader(runs: Runs, mode: str) -> None:
     loader = Loader([1, 2])
     wrapped = headspace.wrap(loader, mode=mode)
 
@@ -76,7 +76,7 @@ def test_attributes_are_the_loaders_own(runs: Runs, mode: str) -> None:
     assert wrapped.state_dict() == {"epoch": 9}
 
 
-def test_errors_of_attributes_are_the_loaders_own(runs: Runs) -> None:
+def test_attribute_errors_are_those_of_the_loader(runs: Runs) -> None:
     loader = Loader([])
     wrapped = headspace.wrap(loader)
 
@@ -92,7 +92,7 @@ def test_errors_of_attributes_are_the_loaders_own(runs: Runs) -> None:
         assert str(ours.value) == str(theirs.value)
 
 
-def test_it_passes_for_the_loader(runs: Runs, mode: str) -> None:
+def test_the_proxy_passes_isinstance_checks_as_the_loader(runs: Runs, mode: str) -> None:
     loader = Loader([1, 2])
     wrapped = headspace.wrap(loader, mode=mode)
 
@@ -126,7 +126,7 @@ def test_it_passes_for_the_loader(runs: Runs, mode: str) -> None:
         lambda: type("Called", (), {"__iter__": lambda self: iter(()), "__call__": len})(),
     ],
 )
-def test_its_type_has_the_special_methods_of_the_wrapped_type_and_no_others(
+def test_the_proxy_type_has_exactly_the_special_methods_of_the_wrapped_type(
     runs: Runs, make: Any
 ) -> None:
     plain, wrapped = make(), headspace.wrap(make())
@@ -140,7 +140,7 @@ def test_its_type_has_the_special_methods_of_the_wrapped_type_and_no_others(
     assert (type(wrapped).__hash__ is None) == (type(plain).__hash__ is None)
 
 
-def test_containers_behave(runs: Runs) -> None:
+def test_container_operations_work_through_the_proxy(runs: Runs) -> None:
     items = [3, 1, 2]
     wrapped = headspace.wrap(items)
 
@@ -160,7 +160,7 @@ def test_containers_behave(runs: Runs) -> None:
     assert dict(headspace.wrap({1: 2}).items()) == {1: 2}
 
 
-def test_an_object_that_is_iterated_by_index_is_iterated(runs: Runs) -> None:
+def test_an_object_with_only_getitem_can_be_iterated(runs: Runs) -> None:
     class Indexed:
         def __getitem__(self, index: int) -> str:
             return "abc"[index]
@@ -169,7 +169,7 @@ def test_an_object_that_is_iterated_by_index_is_iterated(runs: Runs) -> None:
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_it_is_pickled_with_its_loader(runs: Runs, mode: str, protocol: int) -> None:
+def test_the_proxy_is_pickled_with_its_loader(runs: Runs, mode: str, protocol: int) -> None:
     wrapped = headspace.wrap(Loader([1, 2]), mode=mode)
     wrapped.set_epoch(3)
     list(wrapped)
@@ -181,7 +181,7 @@ def test_it_is_pickled_with_its_loader(runs: Runs, mode: str, protocol: int) -> 
     assert (again.epoch, list(again)) == (3, [1, 2])
 
 
-def test_what_was_pickled_under_watch_is_itself_where_headspace_is_off(
+def test_a_pickled_proxy_is_loaded_as_the_loader_when_headspace_is_off(
     runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pickled = pickle.dumps(headspace.wrap(Loader([1, 2])))
@@ -190,7 +190,7 @@ def test_what_was_pickled_under_watch_is_itself_where_headspace_is_off(
     assert type(pickle.loads(pickled)) is Loader
 
 
-def test_a_copy_is_of_the_loader_too(runs: Runs, mode: str) -> None:
+def test_copying_the_proxy_copies_the_loader(runs: Runs, mode: str) -> None:
     wrapped = headspace.wrap(Loader([[1], [2]]), mode=mode)
 
     shallow, deep = copy.copy(wrapped), copy.deepcopy(wrapped)
@@ -250,7 +250,7 @@ def conversation(generator: Generator[str, Any, str]) -> list[object]:
     return said
 
 
-def test_a_generator_is_spoken_to(runs: Runs, mode: str) -> None:
+def test_send_throw_and_close_reach_a_wrapped_generator(runs: Runs, mode: str) -> None:
     if mode == "measure":
         assert inspect.isgenerator(headspace.wrap(echo()))
     for begin in (lambda x: x, iter):
@@ -258,7 +258,9 @@ def test_a_generator_is_spoken_to(runs: Runs, mode: str) -> None:
         assert talk == conversation(echo())
 
 
-def test_a_generator_returns_through_yield_from_and_next(runs: Runs, mode: str) -> None:
+def test_the_return_value_of_a_generator_passes_through_yield_from_and_next(
+    runs: Runs, mode: str
+) -> None:
     def outer(source: Generator[str, Any, str]) -> Generator[str, Any, str]:
         return (yield from source)
 
@@ -303,7 +305,7 @@ class FailsInIter:
 
 
 @pytest.mark.parametrize("make", [fail_in_next, FailsInIter])
-def test_an_exception_of_the_loader_is_its_own_with_its_own_frames(
+def test_an_exception_of_the_loader_keeps_its_outermost_and_innermost_frames(
     runs: Runs, mode: str, make: Any
 ) -> None:
     def tail(loader: Any) -> list[str]:
@@ -320,7 +322,7 @@ def test_an_exception_of_the_loader_is_its_own_with_its_own_frames(
     assert tail(headspace.wrap(make(), mode=mode)) == tail(make())
 
 
-def test_after_an_exception_of_an_iterator_it_may_go_on(runs: Runs) -> None:
+def test_an_iterator_can_continue_after_an_exception(runs: Runs) -> None:
     class Flaky:
         def __init__(self) -> None:
             self.asked = 0
@@ -349,7 +351,7 @@ def test_after_an_exception_of_an_iterator_it_may_go_on(runs: Runs) -> None:
     assert all_of(headspace.wrap(Flaky())) == all_of(Flaky())
 
 
-def test_wrapped_twice_is_timed_once(runs: Runs) -> None:
+def test_a_loader_wrapped_twice_is_timed_once(runs: Runs) -> None:
     for _ in headspace.wrap(headspace.wrap([1, 2, 3], name="inner"), name="outer"):
         pass
     headspace.stop()
@@ -357,7 +359,7 @@ def test_wrapped_twice_is_timed_once(runs: Runs) -> None:
     assert [epoch["loop"] for epoch in runs.kind("epoch")] == ["outer"]
 
 
-def test_with_headspace_off_the_argument_is_the_result(
+def test_with_headspace_0_wrap_returns_its_argument(
     runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADSPACE", "0")
@@ -372,7 +374,9 @@ def test_with_headspace_off_the_argument_is_the_result(
 
 
 @pytest.mark.parametrize("thing", [5, None, object(), len, Loader])
-def test_what_cannot_be_iterated_is_refused_by_name(runs: Runs, thing: Any) -> None:
+def test_an_argument_that_cannot_be_iterated_raises_an_error_that_names_its_type(
+    runs: Runs, thing: Any
+) -> None:
     with pytest.raises(TypeError, match=f"not `{type(thing).__name__}`"):
         headspace.wrap(thing)
 
@@ -387,9 +391,7 @@ def test_what_cannot_be_iterated_is_refused_by_name(runs: Runs, thing: Any) -> N
         {"mode": "probe", "probe_steps": 1},
     ],
 )
-def test_arguments_that_make_no_sense_are_refused_at_once(
-    runs: Runs, options: dict[str, Any]
-) -> None:
+def test_invalid_arguments_of_wrap_are_refused_at_once(runs: Runs, options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="`"):
         headspace.wrap([1], **options)
 

@@ -1,4 +1,4 @@
-"""`headspace.queue`: every kind of queue is read right, held weakly, and looked at only when wanted."""
+"""`headspace.queue`: every kind of queue is read correctly, referenced weakly, and read only during a session."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from typing import Any
 
 import pytest
 from running import Runs, wait_until
-from staged import looks
+from stage_totals import queue_entries
 
 import headspace
 
 
-def first_look(session: headspace.Session, name: str) -> dict[str, Any]:
-    wait_until(lambda: looks(session, name), f"a look at {name}")
-    return looks(session, name)[-1]
+def first_entry(session: headspace.Session, name: str) -> dict[str, Any]:
+    wait_until(lambda: queue_entries(session, name), f"an entry of {name}")
+    return queue_entries(session, name)[-1]
 
 
 def threads() -> list[str]:
@@ -81,28 +81,28 @@ KINDS: dict[str, tuple[Callable[[], Any], int, int | None]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_depth_and_capacity_are_the_queues_own(
+def test_the_recorded_depth_and_capacity_are_those_of_the_queue(
     session: headspace.Session, name: str, kind: str
 ) -> None:
     make, depth, capacity = KINDS[kind]
     made = make()
 
     assert headspace.queue(name, made) is made
-    look = first_look(session, name)
+    entry = first_entry(session, name)
 
-    assert (round(look["depth"], 2), look["deepest"]) == (depth, depth)
-    assert look.get("capacity") == capacity
-    assert look["last"] is False
-    assert (look["empty_ms"] > 0) == (depth == 0)
-    assert (look["full_ms"] > 0) == (depth == capacity)
-    # The kinds that end a thread of their own.
+    assert (round(entry["depth"], 2), entry["deepest"]) == (depth, depth)
+    assert entry.get("capacity") == capacity
+    assert entry["last"] is False
+    assert (entry["empty_ms"] > 0) == (depth == 0)
+    assert (entry["full_ms"] > 0) == (depth == capacity)
+    # The kinds that end their own thread.
     if hasattr(made, "cancel_join_thread"):
         made.cancel_join_thread()
         made.close()
 
 
 class Pool:
-    """A real pool of four, and calls that go on for as long as its test says."""
+    """A real pool of four workers, and calls that run until the test ends them."""
 
     def __init__(self, kind: str, folder: Path) -> None:
         self.marks = folder / "marks"
@@ -128,8 +128,7 @@ class Pool:
 
 
 def _until_marked(mark: Path) -> None:
-    while not mark.exists():
-        time.sleep(0.001)
+    wait_until(mark.exists, "the mark")
 
 
 @pytest.fixture(params=["threads", "fork", "spawn"])
@@ -140,12 +139,12 @@ def pool(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pool]:
     pool.pool.shutdown()
 
 
-def test_a_pool_tells_what_waits_for_it_and_how_many_work(
+def test_a_pool_records_its_waiting_and_active_tasks(
     session: headspace.Session, name: str, pool: Pool
 ) -> None:
     def wait_for(waiting: int, active: int) -> None:
         def is_so() -> bool:
-            seen = looks(session, name)
+            seen = queue_entries(session, name)
             return bool(seen) and (seen[-1]["depth"], seen[-1].get("active")) == (waiting, active)
 
         wait_until(is_so, f"{active} calls at work and {waiting} that wait")
@@ -160,23 +159,25 @@ def test_a_pool_tells_what_waits_for_it_and_how_many_work(
     wait_for(0, 2)
     pool.end()
     wait_for(0, 0)
-    # After more calls than it has places it still knows its idle ones.
+    # After more calls than workers, the number of idle workers is still right.
     pool.begin(1)
     wait_for(0, 1)
 
-    assert {look["concurrency"] for look in looks(session, name)} == {4}
+    assert {entry["concurrency"] for entry in queue_entries(session, name)} == {4}
 
 
-def test_a_pool_that_has_ended_is_gone(session: headspace.Session, name: str) -> None:
+def test_a_pool_is_no_longer_recorded_after_its_shutdown(
+    session: headspace.Session, name: str
+) -> None:
     with ThreadPoolExecutor(1) as pool:
         headspace.queue(name, pool)
         pool.submit(int).result()
-        first_look(session, name)
+        first_entry(session, name)
 
     headspace.queue(f"{name} other", depth=lambda: 1)
-    before = len(looks(session, name))
-    first_look(session, f"{name} other")
-    assert len(looks(session, name)) <= before + 1
+    before = len(queue_entries(session, name))
+    first_entry(session, f"{name} other")
+    assert len(queue_entries(session, name)) <= before + 1
 
 
 def test_for_a_pool_of_an_unknown_type_only_the_depth_is_recorded(
@@ -187,10 +188,10 @@ def test_for_a_pool_of_an_unknown_type_only_the_depth_is_recorded(
     pool._work_queue = queue.Queue()  # type: ignore[assignment]
     headspace.queue(name, pool)
 
-    look = first_look(session, name)
+    entry = first_entry(session, name)
 
-    assert look["depth"] == 0
-    assert not {"active", "concurrency"} & look.keys()
+    assert entry["depth"] == 0
+    assert not {"active", "concurrency"} & entry.keys()
 
 
 def test_the_summary_of_a_pool_is_the_mean_of_its_samples(
@@ -201,7 +202,7 @@ def test_the_summary_of_a_pool_is_the_mean_of_its_samples(
         headspace.queue(name, pool)
         for _ in range(2):
             pool.submit(go_on.wait)
-        wait_until(lambda: len(looks(session, name)) > 3, "looks")
+        wait_until(lambda: len(queue_entries(session, name)) > 3, "samples")
         session.stop()
         go_on.set()
 
@@ -237,7 +238,7 @@ def train_on_one_pool(threads: int, steps: int = 200) -> None:
             thread.join()
 
 
-def test_a_pool_that_stages_share_binds_and_more_threads_gain_what_was_predicted(
+def test_a_pool_shared_by_stages_is_the_bottleneck_and_more_threads_gain_what_was_predicted(
     runs: Runs,
 ) -> None:
     def summary(threads: int) -> dict[str, Any]:
@@ -258,31 +259,37 @@ def test_a_pool_that_stages_share_binds_and_more_threads_gain_what_was_predicted
     assert (two["bottleneck"]["kind"], two["bottleneck"]["name"]) == ("stage", "read")
 
 
-def test_callables_say_it_for_anything_else(session: headspace.Session, name: str) -> None:
+def test_callables_give_depth_and_capacity_of_other_objects(
+    session: headspace.Session, name: str
+) -> None:
     assert headspace.queue(name, depth=lambda: 3, capacity=lambda: 8, last=True) is None
 
-    look = first_look(session, name)
+    entry = first_entry(session, name)
 
-    assert (round(look["depth"], 2), look["capacity"], look["last"]) == (3, 8, True)
+    assert (round(entry["depth"], 2), entry["capacity"], entry["last"]) == (3, 8, True)
     with pytest.raises(TypeError, match=r"cannot read the depth of a `object`: .* depth="):
         headspace.queue(name, object())
-    # Callables are watched to the end; a newer queue of the name takes their place, and goes at once.
+    # Callables are read until the end. A newer queue with the same name replaces them and is freed at once.
     headspace.queue(name, queue.Queue(1))
 
 
-def test_of_two_with_one_name_the_newer_counts(session: headspace.Session, name: str) -> None:
+def test_the_newer_of_two_queues_with_one_name_is_recorded(
+    session: headspace.Session, name: str
+) -> None:
     older = headspace.queue(name, OwnQueue(1))
-    first_look(session, name)
+    first_entry(session, name)
     newer = headspace.queue(name, OwnQueue(2))
 
-    wait_until(lambda: round(first_look(session, name)["depth"], 2) == 2, "only the newer one")
+    wait_until(lambda: round(first_entry(session, name)["depth"], 2) == 2, "only the newer one")
 
     assert (older.depth, newer.depth) == (1, 2)
 
 
-def test_a_queue_that_nobody_has_any_more_is_gone(session: headspace.Session, name: str) -> None:
+def test_a_queue_is_no_longer_recorded_after_it_was_freed(
+    session: headspace.Session, name: str
+) -> None:
     watched = headspace.queue(name, queue.Queue(3))
-    first_look(session, name)
+    first_entry(session, name)
 
     gone = weakref.ref(watched)
     del watched
@@ -290,9 +297,9 @@ def test_a_queue_that_nobody_has_any_more_is_gone(session: headspace.Session, na
 
     assert gone() is None
     headspace.queue(f"{name} other", depth=lambda: 1)
-    before = len(looks(session, name))
-    first_look(session, f"{name} other")
-    assert len(looks(session, name)) <= before + 1
+    before = len(queue_entries(session, name))
+    first_entry(session, f"{name} other")
+    assert len(queue_entries(session, name)) <= before + 1
 
 
 def test_a_queue_whose_depth_raises_is_disabled_with_one_notice(
@@ -306,7 +313,7 @@ def test_a_queue_whose_depth_raises_is_disabled_with_one_notice(
 
     headspace.queue(name, depth=depth)
     headspace.queue(f"{name} good", depth=lambda: 1)
-    first_look(session, f"{name} good")
+    first_entry(session, f"{name} good")
     wait_until(lambda: session.flush(30) and "queue_off" in runs.notices(), "a notice")
 
     assert len(asked) == 1
@@ -326,14 +333,14 @@ def test_no_queue_is_read_without_a_session_or_while_it_is_paused(runs: Runs, na
     headspace.queue(name, depth=depth)
     wait_until(lambda: "hs-queues" not in threads(), "the thread of an earlier session is gone")
     with headspace.start(interval=0.05) as session:
-        wait_until(lambda: last[0] > 1, "looks")
+        wait_until(lambda: last[0] > 1, "samples")
         session.pause()
-        time.sleep(0.05)  # A look that has begun ends.
+        time.sleep(0.05)  # Time for a sample that has begun to end.
         paused = last[0]
-        time.sleep(0.5)  # Nothing is awaited: five looks, were it not paused.
+        time.sleep(0.5)  # Time for five samples, if the session were not paused.
         assert last[0] <= paused + 1
         session.resume()
-        wait_until(lambda: last[0] > paused + 2, "looks again")
+        wait_until(lambda: last[0] > paused + 2, "further samples")
     ended = last[0]
     time.sleep(0.5)  # As above.
 
@@ -341,7 +348,7 @@ def test_no_queue_is_read_without_a_session_or_while_it_is_paused(runs: Runs, na
     wait_until(lambda: "hs-queues" not in threads(), "the thread is gone")
 
 
-def test_without_queues_there_is_no_thread(runs: Runs) -> None:
+def test_without_queues_no_sampling_thread_runs(runs: Runs) -> None:
     script = (
         "import headspace, pathlib, time\n"
         "with headspace.start():\n"
@@ -354,17 +361,17 @@ def test_without_queues_there_is_no_thread(runs: Runs) -> None:
 
 def test_a_forked_child_reads_no_queue(session: headspace.Session, name: str) -> None:
     headspace.queue(name, depth=lambda: 1)
-    first_look(session, name)
+    first_entry(session, name)
 
     child = os.fork()
     if child == 0:
         status = 1
         try:
             headspace.queue(name, depth=lambda: 2)
-            time.sleep(0.3)  # Nothing is awaited: three looks, were there a thread.
+            time.sleep(0.3)  # Time for three samples, if there were a thread.
             status = int("hs-queues" in threads())
         finally:
             os._exit(status)
 
     assert os.waitpid(child, 0)[1] == 0
-    assert all(look["deepest"] == 1 for look in looks(session, name))
+    assert all(entry["deepest"] == 1 for entry in queue_entries(session, name))

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 COMMANDS = (ROOT / "docs/commands.md").read_text()
 
-#: What they tell people to type, and where it is run.
+#: The commands of the documentation, and the test that runs each.
 TESTED = {
     "pip install .": "here: the build's project file names the package and the command",
     "make demo": "test_examples.py runs what the target runs; here: that it still does",
@@ -70,7 +70,7 @@ def script(tmp_path: Path) -> Path:
     return path
 
 
-def test_every_command_is_one_that_a_test_runs() -> None:
+def test_every_command_in_the_readme_is_run_by_a_test() -> None:
     lines = [line for block in blocks("console") for line in block.splitlines()]
     commands = [line.removeprefix("$ ").split("#")[0].strip() for line in lines]
     typed = [c for c in commands if re.match(r"(make|pip|python|headspace [a-z]+|HEADSPACE)", c)]
@@ -87,7 +87,7 @@ def test_the_snippet_measures_a_loop(script: Path) -> None:
     assert "less waiting saves at most" in done.stderr
 
 
-def test_the_stage_and_the_queue_that_it_names_are_in_the_records(tmp_path: Path) -> None:
+def test_the_stage_and_the_queue_of_the_snippet_are_in_the_records(tmp_path: Path) -> None:
     _, snippet = blocks("python")
     path = tmp_path / "stages.py"
     path.write_text(
@@ -109,7 +109,7 @@ def test_the_stage_and_the_queue_that_it_names_are_in_the_records(tmp_path: Path
     assert sum(stage["time"]["count"] for stage in calls) == 50
 
 
-def test_the_same_script_measures_the_floor_and_stays_as_it_is(script: Path) -> None:
+def test_the_unchanged_script_measures_the_floor(script: Path) -> None:
     done = run(sys.executable, script.name, cwd=script.parent, HEADSPACE_MODE="probe")
 
     assert "floor" in done.stderr
@@ -119,7 +119,7 @@ def test_the_same_script_measures_the_floor_and_stays_as_it_is(script: Path) -> 
     assert last["mode"] == "probe"
 
 
-def test_the_report_tells_it_again_to_people_and_programs(script: Path) -> None:
+def test_the_report_command_prints_text_and_json(script: Path) -> None:
     run(sys.executable, script.name, cwd=script.parent)
 
     text = run(sys.executable, "-m", "headspace", "report", cwd=script.parent).stdout
@@ -158,7 +158,7 @@ def test_two_folders_of_runs_are_compared(script: Path) -> None:
     assert judged.returncode == 1, judged.stdout + judged.stderr
 
 
-def test_the_doctor_says_what_the_readme_shows() -> None:
+def test_doctor_prints_what_the_readme_shows() -> None:
     (shown,) = [text for text in blocks("text") if text.startswith("headspace doctor")]
     command = Path(sys.executable).with_name("headspace")
 
@@ -174,14 +174,14 @@ def test_the_doctor_says_what_the_readme_shows() -> None:
         assert reads[name].split()[:6] == words.split()[:6], name
 
 
-def test_with_headspace_0_nothing_is_left_and_nothing_said(script: Path) -> None:
+def test_with_headspace_0_nothing_is_written_or_printed(script: Path) -> None:
     done = run(sys.executable, script.name, cwd=script.parent, HEADSPACE="0")
 
     assert done.stderr == ""
     assert not (script.parent / "headspace-runs").exists()
 
 
-def test_the_variables_are_those_that_the_package_reads() -> None:
+def test_the_package_reads_the_variables_that_the_readme_lists() -> None:
     cells = re.findall(r"^\| (`HEADSPACE[^|]*)\|", COMMANDS, re.MULTILINE)
     told = {name for cell in cells for name in re.findall(r"HEADSPACE\w*", cell)}
     package = (ROOT / "py_bindings/python/headspace/_settings.py").read_text()
@@ -195,7 +195,7 @@ def test_the_variables_are_those_that_the_package_reads() -> None:
     assert told == {*read, *options} - {"HEADSPACE_RUN_PID"}
 
 
-def test_the_targets_are_targets_and_the_links_lead_somewhere() -> None:
+def test_every_make_target_and_every_link_in_the_readme_exists() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"`make ([a-z-]+)", README):
         assert f"\n{target}:" in makefile, target

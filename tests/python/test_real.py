@@ -27,8 +27,8 @@ STEPS = 120
 #: An epoch is a sixth of the program's steps, and a window of the probe ends with its epoch.
 MORE_STEPS = {"torchdata": 360}
 
-#: Those whose first cached batch comes later: several ranks switch on a fixed schedule, and nobody knows how
-#: many batches Grain's workers hold.
+#: Programs whose first cached batch comes later: several ranks switch on a fixed schedule, and the number of
+#: batches in Grain's workers is unknown.
 LATE = ("accelerate", "grain")
 
 #: Those whose packages requirements/test.txt and torch.txt have.
@@ -45,7 +45,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HERE)
-def test_a_program_is_the_same_with_and_without(place: Workplace, name: str) -> None:
+def test_a_program_behaves_the_same_with_and_without_headspace(place: Workplace, name: str) -> None:
     (case,) = (case for case in packages.CASES if case.name == name)
     place = dataclasses.replace(place, steps=MORE_STEPS.get(name, STEPS))
     try:
@@ -63,7 +63,7 @@ def test_a_program_is_the_same_with_and_without(place: Workplace, name: str) -> 
     assert result.probed.replayed_steps > 0 or name in LATE
 
 
-def test_only_what_differs_from_run_to_run_is_masked() -> None:
+def test_only_values_that_change_between_runs_are_masked() -> None:
     def shown(text: str, *, computed: bool) -> list[str]:
         return outputs.masked(text, (), computed=computed, unordered=False)
 
@@ -79,7 +79,7 @@ def test_only_what_differs_from_run_to_run_is_masked() -> None:
     assert shown(plain, computed=True) != shown(longer, computed=True)
 
 
-def test_a_knob_is_the_programs_own_where_its_command_or_an_edit_sets_it() -> None:
+def test_a_knob_belongs_to_the_program_if_its_command_or_an_edit_sets_it() -> None:
     command = ("{python}", "train.py", "--workers", "{num_workers}")
     edit = Edit("train.py", "depth = 2", "depth = {prefetch_factor}")
     case = Case("train", command, modules=(), edits=(edit,))

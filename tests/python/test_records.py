@@ -69,7 +69,7 @@ def test_every_record_follows_the_schema(everything: list[Record]) -> None:
     }
 
 
-def test_every_record_says_whose_it_is(everything: list[Record]) -> None:
+def test_every_record_names_its_run_rank_and_process(everything: list[Record]) -> None:
     assert {record["schema"] for record in everything} == {"headspace/1"}
     assert {record["rank"] for record in everything} == {0}
     assert {record["pid"] for record in everything} == {os.getpid()}
@@ -79,7 +79,7 @@ def test_every_record_says_whose_it_is(everything: list[Record]) -> None:
     assert abs(times[0] / 1e9 - time.time()) < 3600, "nanoseconds since 1970"
 
 
-def test_the_run_comes_first_and_the_final_summary_last(everything: list[Record]) -> None:
+def test_the_run_record_is_first_and_the_final_summary_is_last(everything: list[Record]) -> None:
     kinds = [record["kind"] for record in everything]
 
     assert kinds.index("run") == 0
@@ -90,7 +90,7 @@ def test_the_run_comes_first_and_the_final_summary_last(everything: list[Record]
     assert all(a["at_s"] < b["at_s"] for a, b in itertools.pairwise(ticks))
 
 
-def test_the_run_says_what_ran_where(everything: list[Record]) -> None:
+def test_the_run_record_describes_the_program_and_the_machine(everything: list[Record]) -> None:
     run = everything[0]
 
     assert run["versions"]["headspace"] == headspace.__version__
@@ -111,7 +111,7 @@ def test_the_run_says_what_ran_where(everything: list[Record]) -> None:
     assert on >= {"process", "host", "tree", "threads", "gc"}
 
 
-def test_readings_are_of_this_process(everything: list[Record]) -> None:
+def test_readings_describe_this_process(everything: list[Record]) -> None:
     last = of_kind(everything, "tick")[-1]["readings"]
 
     assert last["process"]["process.thread.count"] >= 4
@@ -120,7 +120,7 @@ def test_readings_are_of_this_process(everything: list[Record]) -> None:
     assert last["agent"]["headspace.agent.cpu.time"] > 0
 
 
-def test_summaries_say_no_number_that_was_not_measured(everything: list[Record]) -> None:
+def test_summaries_contain_no_number_that_was_not_measured(everything: list[Record]) -> None:
     first, last = (of_kind(everything, "summary")[i] for i in (0, -1))
 
     assert first["state"] == "running"
@@ -141,7 +141,7 @@ def sums(records: list[Record], loop: str, part: str) -> tuple[int, float]:
     return sum(entry["count"] for entry in entries), sum(entry["sum_ms"] for entry in entries)
 
 
-def test_wait_and_compute_add_up_to_the_step_and_all_to_the_time_that_went_by(runs: Runs) -> None:
+def test_wait_and_compute_add_up_to_the_step_and_steps_to_the_elapsed_time(runs: Runs) -> None:
     load_s, compute_s, first_s, between_s = 0.004, 0.003, 0.06, 0.05
     began = time.perf_counter()
     with headspace.start(interval=0.02):
@@ -158,7 +158,7 @@ def test_wait_and_compute_add_up_to_the_step_and_all_to_the_time_that_went_by(ru
     )
     assert waits == computes == steps == 3 * 11, "the first batch of an epoch ends no step"
     assert step == pytest.approx(wait + compute, abs=0.01)
-    # Sleeps are never shorter than asked, and may be longer: lower bounds only.
+    # A sleep is never shorter than requested, but may be longer. So only lower bounds are checked.
     assert wait >= 33 * load_s * 1e3
     assert compute >= 33 * compute_s * 1e3
 
@@ -192,7 +192,7 @@ def test_step_ranges_of_the_ticks_join_without_gap(runs: Runs) -> None:
     assert at == 60
 
 
-def test_while_paused_batches_go_by_uncounted_and_no_step_reaches_across(runs: Runs) -> None:
+def test_batches_are_not_counted_while_paused_and_no_step_spans_the_pause(runs: Runs) -> None:
     with headspace.start() as session:
         wrapped = headspace.wrap(iter(range(100)), name="paused")
         got = list(itertools.islice(wrapped, 5))
@@ -216,13 +216,13 @@ def test_a_paused_session_writes_nothing_until_it_is_resumed(runs: Runs) -> None
         session.pause()
         session.flush()
         before = len(runs.kind("tick"))
-        time.sleep(0.05)  # Fifty intervals, in which nothing must happen.
+        time.sleep(0.05)  # Fifty intervals, in which no tick must be written.
         assert len(runs.kind("tick")) == before
         session.resume()
         wait_until(lambda: len(runs.kind("tick")) > before, "ticks again")
 
 
-def test_flush_writes_down_what_there_is(runs: Runs) -> None:
+def test_flush_writes_all_pending_records(runs: Runs) -> None:
     with headspace.start(interval=3600) as session:
         iterator = iter(headspace.wrap(range(100), name="flushed"))
         for _ in range(7):
@@ -246,7 +246,7 @@ def test_steps_of_a_loop_without_a_loader_are_counted(runs: Runs) -> None:
     assert steps_in_ticks(runs.records(), "steps") == 30
 
 
-def test_a_session_starts_by_itself_at_the_first_batch_and_ends_by_hand(runs: Runs) -> None:
+def test_a_session_starts_at_the_first_batch_and_ends_at_stop(runs: Runs) -> None:
     assert headspace.report() is None
     assert headspace.stop() is None
     for _ in headspace.wrap([1, 2]):
@@ -260,7 +260,7 @@ def test_a_session_starts_by_itself_at_the_first_batch_and_ends_by_hand(runs: Ru
     assert folder in runs.folders
 
 
-def test_a_loader_of_another_run_by_the_same_name_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_loader_of_an_earlier_run_with_the_same_name_affects_no_later_run(tmp_path: Path) -> None:
     numpy = pytest.importorskip("numpy")
     images = {"image": numpy.zeros((8, 3, 2, 2)), "label": numpy.zeros(8)}
     for number, batches in enumerate(([1, 2, 3], [images] * 60)):
@@ -276,7 +276,7 @@ def test_a_loader_of_another_run_by_the_same_name_leaves_nothing_behind(tmp_path
     assert epoch["samples"] == 8 * 60
 
 
-def test_a_second_session_is_refused_while_one_goes_on(runs: Runs) -> None:
+def test_a_second_session_is_refused_while_one_is_active(runs: Runs) -> None:
     with headspace.start() as session:
         with pytest.raises(RuntimeError, match="already running"):
             headspace.start()
@@ -286,7 +286,9 @@ def test_a_second_session_is_refused_while_one_goes_on(runs: Runs) -> None:
         assert session.stop() is None
 
 
-def test_arguments_of_start(runs: Runs, tmp_path: Path) -> None:
+def test_start_refuses_invalid_arguments_and_uses_the_given_run_id(
+    runs: Runs, tmp_path: Path
+) -> None:
     with pytest.raises(ValueError, match="`interval`"):
         headspace.start(interval=0.0001)
     with pytest.raises(ValueError, match="`interval`"):
@@ -351,14 +353,14 @@ def test_the_verdict_is_printed_at_exit(program: Programs) -> None:
     assert run.summary()["steps"] == 40
 
 
-def test_quiet_says_nothing(program: Programs) -> None:
+def test_quiet_prints_nothing(program: Programs) -> None:
     run = program("loop.py", env={"HEADSPACE_QUIET": "1", "HEADSPACE_INTERVAL": "nonsense"})
 
     assert (run.exit_code, run.stdout, run.stderr) == (0, "steps 20\n", "")
     assert run.summary()["steps"] == 20
 
 
-def test_off_means_off(program: Programs) -> None:
+def test_headspace_0_records_nothing(program: Programs) -> None:
     run = program("loop.py", env={"HEADSPACE": "0"})
 
     assert (run.exit_code, run.stdout, run.stderr) == (0, "steps 20\n", "")
@@ -393,7 +395,7 @@ def test_mode_and_interval_come_from_the_environment(program: Programs) -> None:
         ("WORLD_SIZE", "-3", "1 is used"),
     ],
 )
-def test_a_value_that_cannot_be_read_is_refused_once_and_the_default_holds(
+def test_an_invalid_value_is_reported_once_and_the_default_is_used(
     program: Programs, name: str, value: str, said: str
 ) -> None:
     run = program("loop.py", "--epochs", 3, env={name: value})
@@ -417,7 +419,7 @@ LAUNCHERS: dict[str, dict[str, str]] = {
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_ranks_share_a_folder_and_the_first_speaks(
+def test_ranks_share_a_folder_and_only_the_first_prints(
     program: Programs, tmp_path: Path, launcher: str
 ) -> None:
     shared = tmp_path / "shared"
@@ -443,7 +445,7 @@ def test_ranks_share_a_folder_and_the_first_speaks(
         assert first.summary(rank)["steps"] == 20
 
 
-def test_slurm_names_the_ranks_too(program: Programs) -> None:
+def test_ranks_are_read_from_slurm_variables(program: Programs) -> None:
     env = {"SLURM_PROCID": "3", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "991"}
     run = program("loop.py", env=env)
 
@@ -477,7 +479,7 @@ def test_the_command_reports_a_run(finished: Any) -> None:
     assert summary["kind"] == "summary"
 
 
-def test_the_command_reads_past_lines_that_are_none_and_counts_them(finished: Any) -> None:
+def test_the_command_skips_and_counts_lines_that_are_no_records(finished: Any) -> None:
     path = finished.folder / "rank0.jsonl"
     whole = path.read_bytes()
     lines = whole.splitlines(keepends=True)
@@ -494,7 +496,7 @@ def test_the_command_reads_past_lines_that_are_none_and_counts_them(finished: An
     assert "headspace:" in after.stderr
 
 
-def test_the_command_says_what_it_cannot_read(tmp_path: Path, finished: Any) -> None:
+def test_the_command_names_a_path_that_it_cannot_read(tmp_path: Path, finished: Any) -> None:
     missing = command("report", tmp_path / "missing")
     nonsense = command("report", "--nonsense")
 
@@ -504,7 +506,7 @@ def test_the_command_says_what_it_cannot_read(tmp_path: Path, finished: Any) -> 
     assert command("--version").stdout.strip() == f"headspace {headspace.__version__}"
 
 
-def test_start_takes_a_path_and_a_text_for_the_interval(tmp_path: Path) -> None:
+def test_start_accepts_a_path_and_an_interval_as_text(tmp_path: Path) -> None:
     with headspace.start(to=tmp_path / "runs", interval="250ms", quiet=True) as session:
         pass
 
@@ -514,14 +516,14 @@ def test_start_takes_a_path_and_a_text_for_the_interval(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("interval", ["soon", 0, -1.0, float("nan")])
-def test_an_interval_that_is_none_is_refused_by_name(tmp_path: Path, interval: Any) -> None:
+def test_an_invalid_interval_raises_an_error_that_names_it(tmp_path: Path, interval: Any) -> None:
     with pytest.raises(ValueError, match="interval"):
         headspace.start(to=tmp_path, interval=interval)
 
 
 @pytest.mark.parametrize("option", ["batch_size", "probe_steps"])
 @pytest.mark.parametrize("value", [0, -1, "a", 1.5])
-def test_a_count_that_is_none_is_refused_by_name(option: str, value: Any) -> None:
+def test_an_invalid_count_raises_an_error_that_names_it(option: str, value: Any) -> None:
     options: Any = {option: value}
     with pytest.raises(ValueError, match=option):
         headspace.wrap([1], **options)

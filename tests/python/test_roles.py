@@ -1,4 +1,4 @@
-"""Training told from evaluation: by gradients, by the modes of models, and what that does to `wrap`."""
+"""Distinction of training and evaluation by gradients and by the modes of models, and its effect on `wrap`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ nn = torch.nn
 
 @pytest.fixture
 def modes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """`train` and `eval` are seen, as under `headspace run`."""
+    """Observes calls of `train` and `eval`, as `headspace run` does."""
     original = nn.Module.train
     monkeypatch.setattr(torch_modes, "_models", [])
     torch_modes.watch_modes(nn.Module)
@@ -51,7 +51,7 @@ class Wrapper(nn.Module):  # type: ignore[misc]
 
 
 @pytest.mark.usefixtures("modes")
-def test_the_mode_of_the_model_tells_training_from_evaluation() -> None:
+def test_the_mode_of_the_model_separates_training_from_evaluation() -> None:
     assert torch_modes.observe_role().role is None
     model = Model()
     assert torch_modes.observe_role().role is None
@@ -65,7 +65,7 @@ def test_the_mode_of_the_model_tells_training_from_evaluation() -> None:
 
 
 @pytest.mark.usefixtures("modes")
-def test_gradients_that_are_off_are_an_evaluation_whatever_the_mode() -> None:
+def test_disabled_gradients_mark_an_evaluation_in_any_mode() -> None:
     model = Model().train()
     with torch.no_grad():
         assert torch_modes.observe_role().role == "evaluation"
@@ -76,7 +76,7 @@ def test_gradients_that_are_off_are_an_evaluation_whatever_the_mode() -> None:
 
 
 @pytest.mark.usefixtures("modes")
-def test_a_part_says_nothing_about_the_whole() -> None:
+def test_the_mode_of_a_submodule_does_not_change_the_role() -> None:
     model = Model().train()
     model.backbone.eval()
     assert torch_modes.observe_role().role == "training"
@@ -88,7 +88,7 @@ def test_a_part_says_nothing_about_the_whole() -> None:
 
 
 @pytest.mark.usefixtures("modes")
-def test_a_model_is_the_same_within_a_wrapper_and_without() -> None:
+def test_a_model_and_its_wrapper_have_the_same_role() -> None:
     model = Model()
     wrapped = Wrapper(Wrapper(model))
     wrapped.train()
@@ -112,7 +112,7 @@ def test_a_teacher_in_evaluation_mode_does_not_end_the_training() -> None:
 
 
 @pytest.mark.usefixtures("modes")
-def test_a_mode_that_is_put_back_without_a_call_counts() -> None:
+def test_a_training_flag_restored_without_a_call_counts() -> None:
     model = Model().eval()
     for part in model.modules():
         part.training = True
@@ -120,7 +120,7 @@ def test_a_mode_that_is_put_back_without_a_call_counts() -> None:
 
 
 @pytest.mark.usefixtures("modes")
-def test_a_thread_that_sets_no_mode_feeds_another() -> None:
+def test_a_thread_that_sets_no_mode_has_the_role_of_the_training_thread() -> None:
     found: list[str | None] = []
 
     def in_a_thread(function: Callable[[], object]) -> None:
@@ -138,7 +138,7 @@ def test_a_thread_that_sets_no_mode_feeds_another() -> None:
 
 
 @pytest.mark.usefixtures("modes")
-def test_a_model_keeps_its_own_train_and_its_result() -> None:
+def test_the_train_method_of_a_model_keeps_its_behaviour_and_result() -> None:
     class Frozen(Model):
         def train(self, mode: bool = True) -> Any:
             super().train(mode)
@@ -154,14 +154,14 @@ def test_a_model_keeps_its_own_train_and_its_result() -> None:
         model.train("yes")
 
 
-def test_only_a_final_role_survives_a_model_that_trains() -> None:
+def test_only_a_final_role_stays_when_a_model_begins_to_train() -> None:
     assert UNKNOWN.after_model_trains() is TRAINING
     assert LIKELY_EVALUATION.after_model_trains() is TRAINING
     for state in (TRAINING, EVALUATION, BACKGROUND):
         assert state.after_model_trains() is state
 
 
-def test_a_likely_evaluation_is_one_once_something_has_trained() -> None:
+def test_a_likely_evaluation_becomes_final_once_another_loop_has_trained() -> None:
     history = RoleHistory()
     assert history.resolve(LIKELY_EVALUATION) is UNKNOWN
     assert history.resolve(EVALUATION) is EVALUATION
@@ -173,7 +173,7 @@ def test_a_likely_evaluation_is_one_once_something_has_trained() -> None:
     assert history.resolve(UNKNOWN) is UNKNOWN
 
 
-def test_only_a_sure_evaluation_takes_a_wrapped_loader_from_training() -> None:
+def test_only_a_certain_evaluation_splits_a_wrapped_loader_from_training() -> None:
     states = [UNKNOWN, TRAINING, LIKELY_EVALUATION, EVALUATION, BACKGROUND]
     wrapped = [state.of_wrapped_loader() for state in states]
     assert wrapped == [UNKNOWN, TRAINING, UNKNOWN, EVALUATION, UNKNOWN]
@@ -185,7 +185,7 @@ def test_a_likely_evaluation_may_be_the_next_epoch_of_the_training() -> None:
     assert UNKNOWN.roles_to_continue() == (None,)
 
 
-def test_a_loop_is_called_an_evaluation_once_that_is_known() -> None:
+def test_a_loop_is_reported_as_evaluation_once_its_role_is_known() -> None:
     history = RoleHistory()
     assert history.role_in_name(LIKELY_EVALUATION) is None
     assert history.role_in_name(EVALUATION) == "evaluation"
@@ -200,7 +200,9 @@ def loader(count: int) -> Any:
     return torch.utils.data.DataLoader([torch.ones(1)] * count, batch_size=1)
 
 
-def test_a_wrapped_loader_that_is_iterated_both_ways_is_two_loops(runs: Runs, name: str) -> None:
+def test_a_wrapped_loader_used_for_training_and_evaluation_is_two_loops(
+    runs: Runs, name: str
+) -> None:
     watched = headspace.wrap(loader(40), name=name)
     for _ in range(2):
         for _ in watched:
@@ -220,7 +222,9 @@ def test_a_wrapped_loader_that_is_iterated_both_ways_is_two_loops(runs: Runs, na
     )
 
 
-def test_an_evaluation_first_does_not_make_the_training_one(runs: Runs, name: str) -> None:
+def test_an_evaluation_before_the_training_does_not_make_the_training_an_evaluation(
+    runs: Runs, name: str
+) -> None:
     watched = headspace.wrap(loader(40), name=name)
     with torch.no_grad():
         list(watched)
@@ -232,7 +236,7 @@ def test_an_evaluation_first_does_not_make_the_training_one(runs: Runs, name: st
     assert [other["role"] for other in summary["other_loops"]] == ["evaluation"]
 
 
-def test_an_evaluation_within_an_epoch_is_no_part_of_a_step(runs: Runs, name: str) -> None:
+def test_an_evaluation_within_an_epoch_is_not_part_of_a_step(runs: Runs, name: str) -> None:
     training, held_out = headspace.wrap(loader(60), name=name), headspace.wrap(loader(2))
     for number, _ in enumerate(training):
         if number % 10 == 5:
@@ -251,7 +255,7 @@ def test_an_evaluation_within_an_epoch_is_no_part_of_a_step(runs: Runs, name: st
     assert runs.summary()["steps"] == 60
 
 
-def test_a_loader_that_is_asked_by_another_evaluates_nothing(runs: Runs, name: str) -> None:
+def test_a_loader_inside_another_loader_is_not_an_evaluation(runs: Runs, name: str) -> None:
     """A generator that turns gradients off around what it draws is still the training loop's."""
     inner = headspace.wrap(loader(20), name=f"{name} inner")
 

@@ -10,10 +10,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from injected import HEADSPACE, run, start, without_verdict
-from running import Programs
+from headspace_run import HEADSPACE, run, start, without_verdict
+from running import Programs, clean_environment
 
-#: What tells of `headspace run` in an environment.
+#: Traces of `headspace run` in an environment.
 TRACES = ("HEADSPACE_RUN", "_inject")
 
 LOOP = """\
@@ -25,7 +25,7 @@ print(sum(pipeline))
 
 def called(*args: str, cwd: Path, **how: object) -> subprocess.CompletedProcess[bytes]:
     """`headspace run` with those arguments."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith("HEADSPACE")}
+    env = clean_environment()
     env = {**env, **how.pop("env", {})}  # type: ignore[dict-item]
     return subprocess.run(
         [*HEADSPACE, *args],
@@ -50,7 +50,7 @@ def loop(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_script_is_watched_and_its_verdict_printed(loop: Path, tmp_path: Path) -> None:
+def test_a_script_is_measured_and_its_verdict_is_printed(loop: Path, tmp_path: Path) -> None:
     done = called("--", sys.executable, str(loop), cwd=tmp_path)
 
     assert (done.returncode, done.stdout) == (0, b"1225\n")
@@ -59,7 +59,7 @@ def test_a_script_is_watched_and_its_verdict_printed(loop: Path, tmp_path: Path)
     assert (folder / "rank0.jsonl").is_file()
 
 
-def test_options_say_where_how_often_and_whether_it_speaks(loop: Path, tmp_path: Path) -> None:
+def test_options_set_the_folder_the_interval_and_quiet(loop: Path, tmp_path: Path) -> None:
     options = ("--quiet", "--dir", "elsewhere", "--interval", "50ms", "--mode", "replay")
     # The script goes elsewhere: the folder stays where it was named.
     loop.write_text("import os\nos.chdir('/')\n" + LOOP)
@@ -72,7 +72,7 @@ def test_options_say_where_how_often_and_whether_it_speaks(loop: Path, tmp_path:
     assert '"mode":"replay"' in text
 
 
-def test_a_module_a_zipapp_and_a_console_script_are_watched(loop: Path, tmp_path: Path) -> None:
+def test_a_module_a_zipapp_and_a_console_script_are_measured(loop: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "app.pyz", "w") as app:
         app.writestr("__main__.py", LOOP)
     console = tmp_path / "train"
@@ -91,7 +91,7 @@ def test_a_module_a_zipapp_and_a_console_script_are_watched(loop: Path, tmp_path
         assert len(folders(tmp_path)) == before + 1, command
 
 
-def test_what_iterates_no_loader_leaves_nothing_and_imports_nothing(tmp_path: Path) -> None:
+def test_a_program_without_a_loader_leaves_no_records_and_imports_nothing(tmp_path: Path) -> None:
     script = "import sys\nprint([name for name in sys.modules if 'headspace' in name])\n"
     done = called("--", sys.executable, "-c", script, cwd=tmp_path)
 
@@ -99,7 +99,7 @@ def test_what_iterates_no_loader_leaves_nothing_and_imports_nothing(tmp_path: Pa
     assert folders(tmp_path) == []
 
 
-def test_streams_pass_byte_for_byte(tmp_path: Path) -> None:
+def test_standard_streams_are_passed_through_byte_for_byte(tmp_path: Path) -> None:
     everything = bytes(range(256)) * 1000
     script = (
         "import sys\n"
@@ -113,7 +113,7 @@ def test_streams_pass_byte_for_byte(tmp_path: Path) -> None:
     assert done.stderr == everything
 
 
-def test_off_means_that_nothing_is_different(loop: Path, tmp_path: Path) -> None:
+def test_with_headspace_0_the_program_runs_unchanged(loop: Path, tmp_path: Path) -> None:
     loop.write_text("import os, sys\nprint(sorted(os.environ.items()), sys.path)\n" + LOOP)
     env = {"HEADSPACE": "0"}
     done = called("--", sys.executable, str(loop), cwd=tmp_path, env=env)
@@ -143,7 +143,7 @@ def test_off_means_that_nothing_is_different(loop: Path, tmp_path: Path) -> None
         ("interrupt", -signal.SIGINT),
     ],
 )
-def test_a_program_ends_as_it_would_and_says_the_same(
+def test_a_program_ends_and_prints_as_without_headspace(
     program: Programs, end: str, code: int
 ) -> None:
     pytest.importorskip("torch")
@@ -175,7 +175,7 @@ def test_a_signal_to_the_command_reaches_the_program_itself(program: Programs) -
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_the_users_sitecustomize_runs_as_if_ours_were_not_there(
+def test_the_sitecustomize_of_the_user_runs_as_without_headspace(
     program: Programs, tmp_path: Path, fails: bool
 ) -> None:
     folder = tmp_path / "theirs"
@@ -205,7 +205,7 @@ def test_the_users_sitecustomize_runs_as_if_ours_were_not_there(
 
 
 @pytest.mark.parametrize("how", ["popen", "shell", "system", "execvp", "execvpe", "spawn"])
-def test_a_child_that_is_not_python_sees_the_environment_as_it_was(
+def test_a_child_that_is_not_python_gets_the_original_environment(
     program: Programs, how: str
 ) -> None:
     env = {"PYTHONPATH": "/first:/second", "HEADSPACE_INTERVAL": "2s"}
@@ -223,14 +223,14 @@ def test_a_child_that_is_not_python_sees_the_environment_as_it_was(
 
 
 @pytest.mark.parametrize("how", ["popen", "shell", "system", "execvp", "execvpe", "spawn"])
-def test_a_child_that_is_python_is_watched(program: Programs, loop: Path, how: str) -> None:
+def test_a_python_child_is_measured(program: Programs, loop: Path, how: str) -> None:
     ran = run(program, "child.py", how, sys.executable, loop)
 
     assert (ran.exit_code, ran.stdout) == (0, "1225\n"), ran.stderr
     assert len(ran.folders) == 1
 
 
-def test_a_shells_script_that_calls_python_is_watched(
+def test_a_shell_script_that_calls_python_is_measured(
     program: Programs, loop: Path, tmp_path: Path
 ) -> None:
     script = tmp_path / "launch"
@@ -241,8 +241,8 @@ def test_a_shells_script_that_calls_python_is_watched(
         assert len(run(program, "child.py", how, script).folders) == 1
 
 
-def test_a_pipe_that_a_child_is_told_of_is_not_opened(tmp_path: Path) -> None:
-    """Nobody writes to it: whoever opened it would wait."""
+def test_a_named_pipe_among_the_arguments_of_a_child_is_not_opened(tmp_path: Path) -> None:
+    """No process writes to the pipe. Opening it would block."""
     pipe = tmp_path / "clip.mp4"
     os.mkfifo(pipe)
     asks = f"from headspace._injection import restore_environment as r; print(r.is_python(['ffmpeg', '-i', {str(pipe)!r}]))"
@@ -254,14 +254,14 @@ def test_a_pipe_that_a_child_is_told_of_is_not_opened(tmp_path: Path) -> None:
     assert asked.stdout == "False\n"
 
 
-def test_an_environment_that_the_program_gives_is_added_to_by_nobody(program: Programs) -> None:
+def test_an_environment_that_the_program_sets_for_a_child_is_not_changed(program: Programs) -> None:
     ran = run(program, "child.py", "popen", "--env", "env")
 
     assert "OWN=1" in ran.stdout.splitlines()
     assert not any(trace in ran.stdout for trace in TRACES)
 
 
-def test_a_command_that_is_not_there_is_named_with_the_exit_code_of_a_shell(
+def test_a_missing_command_is_named_and_gives_the_exit_code_of_a_shell(
     tmp_path: Path,
 ) -> None:
     script = tmp_path / "train.py"
@@ -280,7 +280,7 @@ def test_a_command_that_is_not_there_is_named_with_the_exit_code_of_a_shell(
 
 
 @pytest.mark.parametrize("option", ["-I", "-E", "-S"])
-def test_python_that_keeps_headspace_out_is_said_once(
+def test_a_python_option_that_disables_headspace_is_reported_once(
     loop: Path, tmp_path: Path, option: str
 ) -> None:
     loop.write_text("print('ran')\n")
@@ -291,10 +291,10 @@ def test_python_that_keeps_headspace_out_is_said_once(
     assert f"`python {option}` keeps headspace out".encode() in done.stderr
 
 
-def test_what_fails_within_headspace_is_one_notice_and_the_program_goes_on(
+def test_a_failure_inside_headspace_causes_one_notice_and_the_program_continues(
     program: Programs, loop: Path, tmp_path: Path
 ) -> None:
-    # What lies beside a script comes before what is installed.
+    # Modules next to a script have precedence over installed ones.
     folder = tmp_path / "broken"
     (folder / "headspace").mkdir(parents=True)
     (folder / "headspace" / "__init__.py").write_text("raise RuntimeError('on purpose')\n")
@@ -306,7 +306,9 @@ def test_what_fails_within_headspace_is_one_notice_and_the_program_goes_on(
     assert ran.folders == []
 
 
-def test_within_another_run_a_script_is_watched_once(program: Programs, loop: Path) -> None:
+def test_a_script_inside_another_headspace_run_is_measured_once(
+    program: Programs, loop: Path
+) -> None:
     ran = run(program, loop, by=[*HEADSPACE, "--", sys.executable])
 
     assert ran.stdout == "1225\n"

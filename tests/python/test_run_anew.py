@@ -1,4 +1,4 @@
-"""Loaders and pools that are made anew: one loop and one row, in records, text, page and series."""
+"""Loaders and pools that are created repeatedly are one loop and one row in all views."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 import pytest
-from injected import run
+from headspace_run import run
 from running import Programs, Ran
 
 
@@ -53,7 +53,7 @@ def check(ran: Ran, training: tuple[str, int, int], evaluation: tuple[str, int, 
     return summary
 
 
-def test_loaders_that_are_made_anew_and_kept_are_one_loop_each(program: Programs) -> None:
+def test_new_loaders_and_kept_loaders_are_one_loop_each(program: Programs) -> None:
     pytest.importorskip("torch")
     ran = run(program, "new_loaders_and_pools.py", "loaders")
 
@@ -63,7 +63,7 @@ def test_loaders_that_are_made_anew_and_kept_are_one_loop_each(program: Programs
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_hugging_faces_trainer_trains_and_its_evaluations_are_one_row(
+def test_the_evaluations_of_hugging_faces_trainer_are_one_row(
     program: Programs, workers: int
 ) -> None:
     pytest.importorskip("transformers")
@@ -80,7 +80,7 @@ def test_hugging_faces_trainer_trains_and_its_evaluations_are_one_row(
         assert labels <= {f"{prefix}worker {number}" for number in range(workers)}
 
 
-def test_the_workers_of_pools_that_are_made_anew_are_those_of_one(program: Programs) -> None:
+def test_workers_of_successive_pools_are_counted_as_workers_of_one_pool(program: Programs) -> None:
     ran = program("new_loaders_and_pools.py", "pools")
 
     assert ran.stdout == f"{6 * 20540}\n", ran.stderr

@@ -1,15 +1,15 @@
-"""`headspace run`: every kind of loader is watched once, as the training loop iterates it, and gives
-the same batches as without."""
+"""`headspace run`: every kind of loader is measured once, as the training loop iterates it, and delivers
+the same batches as without headspace."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
 
 import pytest
-from injected import run
+from headspace_run import run
 from running import Programs, Ran
 
-#: By kind: the packages it needs, the loop's name, its type, and stages that are told.
+#: By kind: the needed packages, the name of the loop, the type of the loader, and recorded stages.
 KINDS: dict[str, tuple[tuple[str, ...], str, str, set[str]]] = {
     "spdl pipeline": (("spdl",), "Pipeline", "spdl.", {"decode"}),
     "spdl apart": (("spdl",), "SubprocessIterable", "spdl.", {"decode"}),
@@ -48,7 +48,7 @@ def ran(program: Programs, kind: str, *packages: str) -> Ran:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_loader_is_watched_once_and_gives_the_same_batches(program: Programs, kind: str) -> None:
+def test_a_loader_is_measured_once_and_gives_the_same_batches(program: Programs, kind: str) -> None:
     packages, name, type_name, stages = KINDS[kind]
     watched = ran(program, kind, *packages)
     off = {"HEADSPACE": "0"} if kind == "wrapped" else {}
@@ -63,7 +63,7 @@ def test_a_loader_is_watched_once_and_gives_the_same_batches(program: Programs, 
     assert stages <= {stage["name"] for stage in summary["stages"]}
 
 
-def test_an_iterator_of_tensorflows_is_its_own_in_a_compiled_function(program: Programs) -> None:
+def test_a_tensorflow_iterator_is_unchanged_inside_a_compiled_function(program: Programs) -> None:
     watched = ran(program, "tf function", "tensorflow")
 
     assert watched.stdout == "120 14280\n"
@@ -71,7 +71,7 @@ def test_an_iterator_of_tensorflows_is_its_own_in_a_compiled_function(program: P
     assert "no training loop was seen" in watched.stderr
 
 
-def test_what_a_thread_of_the_loader_waits_for_is_not_the_loops_wait(program: Programs) -> None:
+def test_waits_of_a_loader_thread_are_not_waits_of_the_loop(program: Programs) -> None:
     # Batches are ready before they are wanted: 1 ms to make one, 4 ms to use it.
     summary = ran(program, "monai", "monai", "torch").summary()
 
@@ -79,7 +79,9 @@ def test_what_a_thread_of_the_loader_waits_for_is_not_the_loops_wait(program: Pr
     assert summary["compute_ms"] > 3.5
 
 
-def test_a_loader_on_a_thread_of_the_programs_own_has_no_wait_to_tell_of(program: Programs) -> None:
+def test_a_loader_iterated_on_another_thread_of_the_program_reports_no_wait(
+    program: Programs,
+) -> None:
     watched = ran(program, "beside", "torch")
     summary = watched.summary()
 

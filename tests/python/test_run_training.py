@@ -6,13 +6,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from injected import run, without_verdict
+from headspace_run import run, without_verdict
 from running import Programs, of_kind
 
 pytest.importorskip("torch")
 
 
-def test_evaluation_is_kept_apart_by_the_models_mode_and_said(program: Programs) -> None:
+def test_evaluation_is_detected_by_the_mode_of_the_model_and_reported_separately(
+    program: Programs,
+) -> None:
     ran = run(program, "trains.py", "--eval-every", 10)
     summary = ran.summary()
 
@@ -22,9 +24,9 @@ def test_evaluation_is_kept_apart_by_the_models_mode_and_said(program: Programs)
     assert (other["name"], other["role"]) == ("DataLoader (evaluation)", "evaluation")
     # Ten of ten batches within the epochs, and two behind them.
     assert (summary["steps"], other["steps"]) == (100, 120)
-    # An evaluation takes 200 ms or more: none is part of a step.
+    # An evaluation takes at least 200 ms, so none is part of a step.
     assert summary["step_p99_ms"] < 150
-    # The names of stages tell the loops apart for people, `loop_name` for programs.
+    # The names of stages distinguish the loops for people, `loop_name` for programs.
     loops = {stage["name"]: stage["loop_name"] for stage in summary["stages"]}
     assert loops["fetch"] == "DataLoader"
     assert loops["evaluation fetch"] == "DataLoader (evaluation)"
@@ -32,14 +34,14 @@ def test_evaluation_is_kept_apart_by_the_models_mode_and_said(program: Programs)
     assert without_verdict(ran.stderr) == ""
 
 
-def test_without_a_models_mode_the_gradients_tell(program: Programs) -> None:
+def test_without_model_modes_disabled_gradients_mark_an_evaluation(program: Programs) -> None:
     summary = run(program, "trains.py", "--no-modes").summary()
 
     assert (summary["loop"], summary.get("loop_role")) == ("DataLoader", None)
     assert [other["role"] for other in summary["other_loops"]] == ["evaluation"]
 
 
-def test_a_mode_that_is_set_once_there_is_a_batch_still_tells(program: Programs) -> None:
+def test_a_mode_set_after_the_first_batch_still_marks_an_evaluation(program: Programs) -> None:
     # As some trainers do, with a model that was loaded in evaluation mode.
     summary = run(program, "trains.py", "--late-modes").summary()
 
@@ -48,7 +50,7 @@ def test_a_mode_that_is_set_once_there_is_a_batch_still_tells(program: Programs)
     assert [other["role"] for other in summary["other_loops"]] == ["evaluation"]
 
 
-def test_lightnings_validation_is_kept_apart(program: Programs) -> None:
+def test_the_validation_of_lightning_is_a_separate_loop(program: Programs) -> None:
     pytest.importorskip("lightning")
     ran = run(program, "lightning_fit.py")
     summary = ran.summary()
@@ -58,7 +60,7 @@ def test_lightnings_validation_is_kept_apart(program: Programs) -> None:
     assert {other["role"] for other in summary["other_loops"]} == {"evaluation"}
 
 
-def test_a_loader_that_accelerate_prepared_is_watched_as_it_is_iterated(program: Programs) -> None:
+def test_a_loader_that_accelerate_prepared_is_measured_in_its_loop(program: Programs) -> None:
     pytest.importorskip("accelerate")
     summary = run(program, "accelerate_prepare.py").summary()
 
@@ -76,7 +78,7 @@ def test_the_user_may_name_the_training_loop(program: Programs) -> None:
     assert "as you named it" in ran.stderr
 
 
-def test_the_probe_is_of_the_training_loop_alone(program: Programs) -> None:
+def test_only_the_training_loop_is_probed(program: Programs) -> None:
     ran = run(
         program,
         "trains.py",
@@ -96,7 +98,7 @@ def test_the_probe_is_of_the_training_loop_alone(program: Programs) -> None:
     assert other["steps"] == 10
 
 
-def test_the_options_of_the_probe_reach_the_training_loop_and_are_named_as_they_were_given(
+def test_probe_options_reach_the_training_loop_and_errors_name_them_as_the_user_wrote_them(
     program: Programs,
 ) -> None:
     ran = run(
@@ -122,13 +124,13 @@ def test_the_options_of_the_probe_reach_the_training_loop_and_are_named_as_they_
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_workers_are_no_trainers(program: Programs, method: str) -> None:
+def test_workers_are_not_recorded_as_trainers(program: Programs, method: str) -> None:
     ran = run(program, "trains.py", "--workers", 2, "--start", method)
     summary = ran.summary()
 
     assert ran.exit_code == 0, ran.stderr
     assert (summary["steps"], summary["loop_role"]) == (100, "training")
-    # The only run; its stages were told by the workers.
+    # There is only one run. The workers reported its stages.
     told = {entry.get("worker") for tick in ran.kind("tick") for entry in tick.get("stages", [])}
     assert {"worker 0", "worker 1"} <= told
 
@@ -172,7 +174,7 @@ def test_ranks_that_a_program_spawns_itself_are_one_run(program: Programs) -> No
     assert {path.name for path in ran.folder.iterdir()} == {"rank0.jsonl", "rank1.jsonl"}
 
 
-def test_a_script_without_headspace_on_its_path_is_watched_too(
+def test_a_script_without_headspace_on_its_path_is_measured(
     program: Programs, tmp_path: Path
 ) -> None:
     """As where the command is installed apart: headspace comes from where it is."""

@@ -1,5 +1,5 @@
-"""`headspace run` on programs that iterate no loader it knows: steps of optimisers, a function that
-returns batches, and what is said where nothing was seen."""
+"""`headspace run` on programs without a known loader: optimiser steps, a function that returns batches,
+and the notice about an unknown loop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from injected import HEADSPACE, run
+from headspace_run import HEADSPACE, run
 from running import Programs, Ran
 
 NOT_SEEN = "headspace: no training loop was seen"
@@ -40,7 +40,7 @@ def test_the_steps_of_an_optimiser_are_the_steps_of_a_loop_without_a_loader(
     assert (summary["loop"], summary["loop_role"]) == ("optimizer steps", "training")
     assert 50 <= summary["steps"] <= 60
     assert summary["steady_step_mean_ms"] >= 1.0
-    # What it waited for was not seen: no number, and the way to one.
+    # The wait is unknown: there is no number, and the output names the option that measures it.
     assert summary["wait_ms"] is summary["headspace_upper_bound_pct"] is None
     assert ran.kind("run")[0]["loader"]["type"] == "torch.optim.sgd.SGD"
     assert "--batch-from train:get_batch" in ran.stderr
@@ -48,31 +48,31 @@ def test_the_steps_of_an_optimiser_are_the_steps_of_a_loop_without_a_loader(
 
 
 @pytest.mark.parametrize("args", [("--accumulate", 3), ("--optimizers", 2)], ids=str)
-def test_a_step_of_several_batches_or_optimisers_is_one(
+def test_a_step_with_several_batches_or_optimisers_counts_once(
     program: Programs, args: tuple[str, int]
 ) -> None:
     assert 50 <= steps(program, *args).summary()["steps"] <= 60
 
 
-def test_an_evaluation_is_no_part_of_a_step(program: Programs) -> None:
+def test_an_evaluation_is_not_part_of_a_step(program: Programs) -> None:
     ran = steps(program, "--evaluate-every", 20, "--steps", 100)
 
     assert 90 <= ran.summary()["steps"] <= 100
     assert ran.summary()["step_p99_ms"] < 95
 
 
-def test_where_a_loader_is_iterated_the_optimisers_steps_are_no_loop(program: Programs) -> None:
+def test_a_program_that_iterates_a_loader_has_no_loop_of_optimiser_steps(program: Programs) -> None:
     summary = steps(program, "--loader").summary()
 
     assert (summary["loop"], summary["steps"], summary["epochs"]) == ("DataLoader", 180, 3)
     assert summary.get("other_loops", []) == []
 
 
-def test_a_step_that_is_compiled_is_compiled_as_it_is(program: Programs) -> None:
+def test_a_compiled_step_is_compiled_unchanged(program: Programs) -> None:
     assert not_seen(steps(program, "--compile").stderr) == 1
 
 
-def test_a_program_without_anything_known_is_told_so_in_one_line(program: Programs) -> None:
+def test_a_program_without_a_known_loop_causes_one_notice(program: Programs) -> None:
     ran = steps(program, "--by-hand")
 
     assert ran.folders == []
@@ -82,7 +82,7 @@ def test_a_program_without_anything_known_is_told_so_in_one_line(program: Progra
     assert not_seen(steps(program, "--by-hand", options=("--quiet",)).stderr) == 0
 
 
-def test_a_program_that_fails_before_its_loop_is_told_nothing(program: Programs) -> None:
+def test_a_program_that_fails_before_its_loop_causes_no_notice(program: Programs) -> None:
     ran = run(program, "steps.py", "--fails")
 
     assert ran.exit_code == 1
@@ -90,7 +90,9 @@ def test_a_program_that_fails_before_its_loop_is_told_nothing(program: Programs)
     assert not_seen(ran.stderr) == 0
 
 
-def test_only_the_process_that_the_user_started_says_so(program: Programs, tmp_path: Path) -> None:
+def test_only_the_process_that_the_user_started_prints_the_notice(
+    program: Programs, tmp_path: Path
+) -> None:
     """A launcher whose child is watched says nothing, and a child never does."""
     pytest.importorskip("torch")
     launcher = tmp_path / "launcher.py"
@@ -102,7 +104,7 @@ def test_only_the_process_that_the_user_started_says_so(program: Programs, tmp_p
         "child = [sys.executable, *sys.argv[1:]]\n"
         "sys.exit(subprocess.run(child, cwd='elsewhere').returncode)\n"
     )
-    for args, told in ((["trains.py", "--epochs", 1], 0), (["steps.py", "--by-hand"], 1)):
+    for args, notices in ((["trains.py", "--epochs", 1], 0), (["steps.py", "--by-hand"], 1)):
         folder = tmp_path / args[0]
         folder.mkdir()
         env = {name: value for name, value in os.environ.items() if name[:9] != "HEADSPACE"}
@@ -118,7 +120,7 @@ def test_only_the_process_that_the_user_started_says_so(program: Programs, tmp_p
             timeout=120,
             check=True,
         )
-        assert not_seen(done.stderr) == told, done.stderr
+        assert not_seen(done.stderr) == notices, done.stderr
         # What one process left for the other is gone.
         assert not list(folder.glob("headspace-run-*"))
 
@@ -140,7 +142,7 @@ def same(program: Programs, kind: str, count: int = 100, **how: Any) -> Ran:
     return watched
 
 
-def test_the_calls_of_a_function_that_is_named_are_timed(program: Programs) -> None:
+def test_the_calls_of_a_named_function_are_timed(program: Programs) -> None:
     ran = same(program, "plain")
     summary = ran.summary()
 
@@ -152,7 +154,7 @@ def test_the_calls_of_a_function_that_is_named_are_timed(program: Programs) -> N
     assert ran.kind("run")[0]["loader"]["type"] == "batch_function.get_batch"
 
 
-def test_a_function_of_a_module_that_is_imported_is_found_before_it_is_called(
+def test_a_function_of_an_imported_module_is_found_before_its_first_call(
     program: Programs, tmp_path: Path
 ) -> None:
     (tmp_path / "made.py").write_text("def get_batch():\n    return 1\n")
@@ -171,7 +173,7 @@ def test_a_function_of_a_module_that_is_imported_is_found_before_it_is_called(
     assert ran.summary()["steps"] == 60
 
 
-def test_calls_of_an_evaluation_are_kept_apart(program: Programs) -> None:
+def test_calls_during_an_evaluation_are_counted_separately(program: Programs) -> None:
     pytest.importorskip("torch")
     summary = same(program, "evaluating").summary()
 
@@ -184,15 +186,15 @@ def test_calls_of_an_evaluation_are_kept_apart(program: Programs) -> None:
 
 
 @pytest.mark.parametrize("kind", ["ends", "raises"])
-def test_what_the_function_raises_is_raised(program: Programs, kind: str) -> None:
+def test_an_exception_of_the_function_reaches_the_program(program: Programs, kind: str) -> None:
     assert same(program, kind).summary()["steps"] >= 85
 
 
-def test_a_function_may_be_a_classs(program: Programs) -> None:
+def test_the_named_function_may_be_a_method(program: Programs) -> None:
     assert same(program, "static", target="batch_function:Data.next").summary()["loop"] == "next"
 
 
-def test_what_yields_batches_is_a_loader(program: Programs) -> None:
+def test_a_function_that_yields_batches_is_a_loader(program: Programs) -> None:
     summary = same(program, "generator", target="batch_function:stream").summary()
 
     # The first epoch may have begun before the function was found.
@@ -227,7 +229,7 @@ def test_a_probe_cannot_end_a_loop_that_calls_a_function(program: Programs) -> N
         ("nowhere:get_batch", "plain", "no module `nowhere` was imported"),
     ],
 )
-def test_a_function_that_is_not_found_or_not_called_is_said(
+def test_a_function_that_is_missing_or_never_called_is_reported(
     program: Programs, target: str, kind: str, why: str
 ) -> None:
     ran = drawn(program, kind, target=target)

@@ -49,7 +49,7 @@ Pair = namedtuple("Pair", "images labels")
         ([[labels]] * 100, None, None),
     ],
 )
-def test_samples_are_counted_where_arrays_agree_that_could_not_be_of_one_sample(
+def test_samples_are_counted_if_all_arrays_agree_and_cannot_be_a_single_sample(
     batch: Any, any_loader: int | None, one_that_collates: int | None
 ) -> None:
     assert count_in_any(batch) == any_loader
@@ -62,7 +62,7 @@ def dicts(sizes: list[int]) -> list[dict[str, torch.Tensor]]:
 
 def throughput(runs: Runs, batches: Any, **options: Any) -> tuple[Any, int | None]:
     for _ in headspace.wrap(batches, name="train", **options):
-        # Steps of some hundred nanoseconds have no steady state to tell a rate of.
+        # Steps of a few hundred nanoseconds have no steady state, and so no rate.
         time.sleep(0.001)
     headspace.stop()
     (epoch,) = runs.kind("epoch")
@@ -76,13 +76,13 @@ def test_batches_that_are_dicts_have_a_throughput_in_samples(runs: Runs) -> None
     assert rate > 0
 
 
-def test_batches_of_different_sizes_have_none_rather_than_a_wrong_one(runs: Runs) -> None:
+def test_batches_without_a_common_sample_count_have_no_throughput(runs: Runs) -> None:
     rate, samples = throughput(runs, dicts([8, 8, 6] * 20))
 
     assert (rate, samples) == (None, None)
 
 
-def test_a_batch_size_that_is_said_is_not_counted(
+def test_an_explicit_batch_size_is_used_without_counting(
     runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headspace._loops.samples.count_in_any", None)
@@ -91,7 +91,7 @@ def test_a_batch_size_that_is_said_is_not_counted(
     assert samples == 4 * 60
 
 
-def test_a_loader_with_a_batch_sampler_says_its_batch_size() -> None:
+def test_the_batch_size_is_read_from_a_batch_sampler() -> None:
     data = [torch.zeros(1)] * 64
     sampler = BatchSampler(SequentialSampler(data), 16, drop_last=False)
     loader: Any = DataLoader(data, batch_sampler=sampler)  # type: ignore[arg-type]
@@ -100,7 +100,7 @@ def test_a_loader_with_a_batch_sampler_says_its_batch_size() -> None:
     assert samples_per_batch(loader) == 16
 
 
-def test_a_batch_sampler_of_the_users_own_is_not_believed() -> None:
+def test_the_batch_size_of_a_custom_batch_sampler_is_not_used() -> None:
     class Mine(BatchSampler):
         pass
 
@@ -111,7 +111,7 @@ def test_a_batch_sampler_of_the_users_own_is_not_believed() -> None:
     assert samples_per_batch(loader) is None
 
 
-def test_a_batch_that_cannot_be_looked_into_is_delivered_all_the_same(runs: Runs) -> None:
+def test_a_batch_that_cannot_be_inspected_is_still_delivered(runs: Runs) -> None:
     class Hostile(dict):  # type: ignore[type-arg]
         def values(self) -> Any:
             raise RuntimeError("not now")

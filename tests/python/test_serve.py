@@ -1,4 +1,4 @@
-"""`headspace serve` beside a real training run, looked at in a real browser."""
+"""`headspace serve` during a real training run, in a real browser."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Serve = Callable[..., str]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Starts the command on a free port; gives the page's address."""
+    """Starts the command on a free port and returns the address of the page."""
     started: list[subprocess.Popen[str]] = []
 
     def start(*args: object) -> str:
@@ -47,7 +47,7 @@ def serve() -> Iterator[Serve]:
 
     yield start
     for process in started:
-        # Ctrl-C ends it at once, whoever still listens.
+        # Ctrl-C ends it at once, even with open connections.
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=30)
         assert (process.returncode, err) == (0, "")
@@ -55,7 +55,7 @@ def serve() -> Iterator[Serve]:
 
 @pytest.fixture
 def training(program: Programs, tmp_path: Path) -> Iterator[Started]:
-    """A run that goes on until its end is asked for."""
+    """A run that continues until its end is requested."""
     stop = tmp_path / "stop"
     run = program.start("pipeline.py", stop, env={"HEADSPACE_INTERVAL": "0.2"})
     run.wait_for("training")
@@ -108,7 +108,7 @@ def points(browser: Browser) -> int:
     return count
 
 
-def test_the_page_shows_a_run_that_goes_on_and_what_is_new_arrives(
+def test_the_page_shows_a_running_run_and_updates(
     training: Started, serve: Serve, browser: Browser
 ) -> None:
     url = serve(training.path)
@@ -121,10 +121,10 @@ def test_the_page_shows_a_run_that_goes_on_and_what_is_new_arrives(
     browser.wait(lambda: "decode" in browser.text("#part-stages"), "the stages are told")
     browser.wait(lambda: "Queue depths" in browser.text("section.queues"), "queues are drawn")
     assert browser.errors() == []
-    assert browser.hosts() == {"127.0.0.1"}
+    assert browser.requested_hosts() == {"127.0.0.1"}
 
 
-def test_what_is_shown_is_what_the_records_say(
+def test_the_page_shows_the_numbers_of_the_records(
     program: Programs, serve: Serve, browser: Browser
 ) -> None:
     run = program("loop.py", "--steps", 400, "--load-ms", 3, "--compute-ms", 2, "--batch-size", 4)
@@ -156,7 +156,7 @@ def test_what_is_shown_is_what_the_records_say(
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_at_every_width_the_live_page_has_no_fault_of_layout(
+def test_the_live_page_has_no_layout_error_at_any_width(
     training: Started, serve: Serve, browser: Browser, dark: bool
 ) -> None:
     def is_drawn() -> bool:
@@ -166,7 +166,7 @@ def test_at_every_width_the_live_page_has_no_fault_of_layout(
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_at_every_width_the_search_page_has_no_fault_of_layout(
+def test_the_search_page_has_no_layout_error_at_any_width(
     found: Path, serve: Serve, browser: Browser, dark: bool
 ) -> None:
     def is_drawn() -> bool:
@@ -192,7 +192,7 @@ def test_the_next_run_is_shown_when_it_begins(
     browser.wait(lambda: "60 steps" in browser.text(".chips"), "its steps are told")
 
 
-def test_a_token_lets_in_who_has_it(training: Started, serve: Serve, browser: Browser) -> None:
+def test_a_token_grants_access(training: Started, serve: Serve, browser: Browser) -> None:
     token = "a-long-token-0123456789"
     url = serve(training.path, "--token", token)
     assert get(url)[0] == 401
@@ -204,7 +204,7 @@ def test_a_token_lets_in_who_has_it(training: Started, serve: Serve, browser: Br
     assert token not in browser.driver.current_url
 
 
-def test_a_page_that_was_told_to_come_later_does(
+def test_a_page_that_is_refused_for_too_many_clients_retries_later(
     training: Started, serve: Serve, browser: Browser
 ) -> None:
     url = serve(training.path)
@@ -212,7 +212,7 @@ def test_a_page_that_was_told_to_come_later_does(
     with ExitStack() as others:
 
         def open_page() -> bool:
-            """Whether there was a place for one more page; it keeps it."""
+            """Opens one more connection and keeps it. Returns whether it was accepted."""
             connection = HTTPConnection(str(at.hostname), at.port, timeout=30)
             connection.request("GET", "/events")
             others.callback(connection.close)
@@ -226,16 +226,14 @@ def test_a_page_that_was_told_to_come_later_does(
     browser.wait(lambda: browser.text("#live") == "live", "it has one when others are gone")
 
 
-def test_another_host_needs_a_token(tmp_path: Path) -> None:
+def test_serving_on_another_address_needs_a_token(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "headspace", "serve", "--host", "0.0.0.0", str(tmp_path)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=30)
     assert done.returncode == 2
     assert "--token" in done.stderr
 
 
-def test_a_page_that_calls_it_by_another_name_reads_nothing(
-    training: Started, serve: Serve
-) -> None:
+def test_a_request_with_another_host_name_is_refused(training: Started, serve: Serve) -> None:
     url = serve(training.path)
     code, text = get(url, Host="evil.example")
     assert code == 421

@@ -37,7 +37,7 @@ def stages_of(runs: Runs, batches: Callable[[], Iterator[Any]]) -> dict[str, Any
     return {stage["name"]: stage for stage in runs.summary()["stages"]}
 
 
-def test_spans_below_spans_are_stages_within_stages(runs: Runs) -> None:
+def test_child_spans_are_nested_stages(runs: Runs) -> None:
     spans, exported = tracer("load")
 
     def batches() -> Iterator[int]:
@@ -58,7 +58,7 @@ def test_spans_below_spans_are_stages_within_stages(runs: Runs) -> None:
     assert len(exported.get_finished_spans()) == 300
 
 
-def test_spans_of_several_threads_at_once_are_concurrent_calls(runs: Runs) -> None:
+def test_concurrent_spans_of_several_threads_are_concurrent_calls(runs: Runs) -> None:
     spans, _ = tracer(lambda span: span.kind == SpanKind.INTERNAL)
     together = threading.Barrier(3)
 
@@ -80,7 +80,7 @@ def test_spans_of_several_threads_at_once_are_concurrent_calls(runs: Runs) -> No
     assert found["decode clip"]["calls"] == 180
 
 
-def test_tasks_of_one_thread_are_told_apart_and_their_awaits_are_counted(runs: Runs) -> None:
+def test_tasks_of_one_thread_are_separate_calls_and_their_awaits_are_counted(runs: Runs) -> None:
     spans, _ = tracer("fetch page")
     pause = 0.01
 
@@ -122,7 +122,7 @@ def test_a_span_with_an_error_is_a_failed_call(runs: Runs) -> None:
     assert found["decode"]["failures"] == 40
 
 
-def test_a_choice_that_raises_costs_the_program_nothing(
+def test_a_span_filter_that_raises_does_not_affect_the_program(
     runs: Runs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headspace._watch.own_errors.has_reported", False)
@@ -148,7 +148,7 @@ def test_a_choice_that_raises_costs_the_program_nothing(
     assert capsys.readouterr().err.count("no such thing") == 1
 
 
-def test_names_without_end_become_no_stages_without_end(runs: Runs) -> None:
+def test_the_number_of_stages_from_span_names_is_bounded(runs: Runs) -> None:
     spans, exported = tracer("")
 
     def batches() -> Iterator[int]:
@@ -157,11 +157,11 @@ def test_names_without_end_become_no_stages_without_end(runs: Runs) -> None:
                 pass
             yield number
 
-    # Other tests of this process have taken some of the room.
+    # Other tests of this process have used part of the limit.
     assert 0 < len(stages_of(runs, batches)) <= MOST_NAMES
     assert len(exported.get_finished_spans()) == MOST_NAMES + 50
 
 
-def test_what_is_no_choice_is_an_error_when_it_is_made() -> None:
+def test_an_invalid_span_filter_is_an_error_at_construction() -> None:
     with pytest.raises(TypeError, match="neither the beginning of a name nor a function: 7"):
         StageSpanProcessor(7)  # type: ignore[arg-type]

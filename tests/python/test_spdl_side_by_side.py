@@ -1,8 +1,8 @@
 """The same script through SPDL's classes and ours: equal batches, equal errors, at equal moments.
 
-A script's trace holds what it received and what its source saw happen: each batch asked for, and
-the moment the source was let go. Where SPDL has a defect the traces differ, and a test of its own
-says what ours does instead.
+The trace of a script contains the received batches and the events of its source: each request for a batch,
+and the release of the source. If SPDL has a defect, the traces differ, and a separate test checks the
+behaviour of headspace.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from running import Runs, wait_until
 
 import headspace
 
-#: Batches that a script takes at most, where the iteration goes on for ever.
+#: Maximum number of batches that a script reads from an endless iteration.
 TAKE = 60
 
 Trace = list[tuple[str, object]]
@@ -113,7 +113,7 @@ def play(loader: Callable[[Any], Iterator[Any]], make_source: Callable[[Trace], 
 
 @script
 @given(st.sampled_from(SOURCES), lengths, failures, caches, st.none() | turns, stops, st.booleans())
-def test_cache_iterator_is_spdls(
+def test_cache_iterator_behaves_like_that_of_spdl(
     runs: Runs,
     source: Callable[..., Any],
     length: int,
@@ -144,7 +144,7 @@ def is_sized(source: Callable[..., Any]) -> bool:
 
 @script
 @given(st.sampled_from(SOURCES), lengths, failures, caches, turns, stops)
-def test_cache_data_loader_is_spdls(
+def test_cache_data_loader_behaves_like_that_of_spdl(
     runs: Runs,
     source: Callable[..., Any],
     length: int,
@@ -167,7 +167,7 @@ def test_cache_data_loader_is_spdls(
 
 @script
 @given(st.sampled_from(SOURCES), st.integers(0, 30))
-def test_a_script_that_stops_asking_leaves_the_same_trace(
+def test_a_script_that_stops_early_draws_the_same_batches_as_with_spdl(
     runs: Runs, source: Callable[..., Any], take: int
 ) -> None:
     def through(function: Callable[..., Iterator[Any]]) -> Trace:
@@ -210,7 +210,7 @@ def test_a_cache_data_loader_has_the_length_and_attributes_of_its_loader(
 
 
 @pytest.mark.parametrize("function", [headspace.cache_iterator, spdl.pipeline.cache_iterator])
-def test_cached_batches_are_the_very_objects(runs: Runs, function: Any) -> None:
+def test_cached_batches_are_the_same_objects(runs: Runs, function: Any) -> None:
     source = [object() for _ in range(5)]
 
     got = list(function(source, 2, return_caches_after=3, stop_after=6))
@@ -231,7 +231,7 @@ def test_an_empty_source_ends(runs: Runs, stop_after: int | None) -> None:
     assert list(headspace.wrap([], mode="replay", stop_after=100)) == []
 
 
-def test_a_loader_that_is_empty_in_one_epoch_is_asked_again_in_the_next(runs: Runs) -> None:
+def test_a_loader_that_is_empty_in_one_epoch_is_iterated_again_in_the_next(runs: Runs) -> None:
     contents: list[int] = []
 
     class Late:
@@ -267,7 +267,7 @@ def test_without_stop_after_an_epoch_keeps_the_length_of_its_source(
             assert cached is None or got == list(itertools.islice(itertools.cycle(cached), length))
 
 
-def test_without_a_length_and_without_stop_after_it_goes_on_as_spdls_does(runs: Runs) -> None:
+def test_without_a_length_and_without_stop_after_replay_never_ends_as_in_spdl(runs: Runs) -> None:
     loader = headspace.CacheDataLoader(Unsized(3, None, []), 2, 2)
 
     assert sum(1 for _ in itertools.islice(loader, 10_000)) == 10_000
@@ -288,7 +288,7 @@ def test_the_cache_outlives_the_epoch(runs: Runs) -> None:
     assert list(theirs) == list(theirs) == [100, 101, 102, 103, 100, 101]
 
 
-def test_a_source_that_ends_too_early_for_replay_is_told(runs: Runs) -> None:
+def test_a_source_that_ends_too_early_for_replay_is_reported(runs: Runs) -> None:
     got = list(headspace.cache_iterator(iter([1, 2, 3]), 2, return_caches_after=9, stop_after=12))
     headspace.stop()
 
@@ -299,7 +299,7 @@ def test_a_source_that_ends_too_early_for_replay_is_told(runs: Runs) -> None:
     assert "9" in text
 
 
-def test_a_source_that_is_long_enough_is_not_told(runs: Runs) -> None:
+def test_a_source_that_is_long_enough_for_replay_is_not_reported(runs: Runs) -> None:
     list(headspace.cache_iterator(iter(range(20)), 2, return_caches_after=9, stop_after=12))
     headspace.stop()
 
@@ -307,7 +307,7 @@ def test_a_source_that_is_long_enough_is_not_told(runs: Runs) -> None:
 
 
 @pytest.mark.parametrize("kind", ["bytearray", "numpy", "torch", "list"])
-def test_batches_changed_in_place_are_noticed(runs: Runs, kind: str) -> None:
+def test_batches_changed_in_place_are_reported(runs: Runs, kind: str) -> None:
     make, change = MUTABLE[kind]
     loader = headspace.CacheDataLoader([make(i) for i in range(6)], 2, 3, stop_after=9)
     made = {repr(make(i)) for i in range(6)}
@@ -324,7 +324,7 @@ def test_batches_changed_in_place_are_noticed(runs: Runs, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["bytearray", "numpy", "torch", "list"])
-def test_batches_left_alone_are_not_accused(runs: Runs, kind: str) -> None:
+def test_unchanged_batches_are_not_reported_as_changed(runs: Runs, kind: str) -> None:
     make, _ = MUTABLE[kind]
     loader = headspace.CacheDataLoader([make(i) for i in range(6)], 2, 3, stop_after=9)
     for _ in range(2):
@@ -362,7 +362,7 @@ def _alive(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("through", ["CacheDataLoader", "wrap"])
-def test_persistent_workers_are_gone_once_batches_are_replayed(runs: Runs, through: str) -> None:
+def test_persistent_workers_have_exited_once_batches_are_replayed(runs: Runs, through: str) -> None:
     data = pytest.importorskip("torch.utils.data")
     loader = data.DataLoader(list(range(64)), batch_size=2, num_workers=2, persistent_workers=True)
     watched = (

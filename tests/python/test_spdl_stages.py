@@ -1,4 +1,4 @@
-"""`headspace.spdl`: SPDL's stages and queues are told as SPDL names them, and pipelines go on as before."""
+"""`headspace.spdl`: stages and queues are recorded under SPDL's names, and pipelines work as before."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from running import Programs, Record, Runs, of_kind
 from spdl.pipeline import PipelineBuilder, StageInfo, StatsQueue, TaskStatsHook, config
 from spdl.pipeline.defs import Aggregator
-from staged import Stage
+from stage_totals import Stage
 
 import headspace
 import headspace.spdl
@@ -58,8 +58,8 @@ def delivered(build: Build, *, work_s: float = 0.0, sink: int = 3, **how: Any) -
     return batches
 
 
-def told(records: list[Record], worker: bool = False) -> dict[str, Stage]:
-    """The stages that the ticks tell of: this process's, or of all its workers together."""
+def recorded_stages(records: list[Record], worker: bool = False) -> dict[str, Stage]:
+    """The stages in the ticks: those of this process, or of all its workers together."""
     found: dict[str, Stage] = {}
     for tick in of_kind(records, "tick"):
         for entry in tick.get("stages", []):
@@ -76,11 +76,11 @@ def run(runs: Runs, build: Build, **how: Any) -> tuple[list[Any], dict[str, Stag
     headspace.start(interval=0.05)
     batches = delivered(build, **how, **headspace.spdl.hooks())
     headspace.stop()
-    return batches, told(runs.records())
+    return batches, recorded_stages(runs.records())
 
 
 class Halves(Aggregator):  # type: ignore[misc]
-    """Gives out every second item, and the last one once more."""
+    """Yields every second item, and the last one again."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -169,7 +169,7 @@ PIPES: dict[str, tuple[Build, str, tuple[int, int, int]]] = {
 
 
 @pytest.mark.parametrize("kind", PIPES)
-def test_items_in_and_out_are_exact(runs: Runs, kind: str) -> None:
+def test_counts_of_items_in_and_out_are_exact(runs: Runs, kind: str) -> None:
     build, name, expected = PIPES[kind]
 
     batches, stages = run(runs, build)
@@ -179,7 +179,7 @@ def test_items_in_and_out_are_exact(runs: Runs, kind: str) -> None:
     assert len(batches) == len(delivered(build)), "as without headspace"
 
 
-def test_stages_are_in_order_with_their_concurrency_and_calls_at_once(runs: Runs) -> None:
+def test_stages_are_in_pipeline_order_with_declared_and_actual_concurrency(runs: Runs) -> None:
     together = threading.Barrier(3)
 
     def read(item: int) -> int:
@@ -205,7 +205,7 @@ def test_stages_with_equal_names_are_numbered_but_not_those_of_a_rebuilt_pipelin
         delivered(lambda b: b.pipe(function).pipe(function).pipe(drops), **headspace.spdl.hooks())
     headspace.stop()
 
-    stages = told(runs.records())
+    stages = recorded_stages(runs.records())
     assert {name: flow(stage) for name, stage in stages.items()} == {
         "function": (90, 90, 0),
         "function-2": (90, 90, 0),
@@ -223,12 +223,12 @@ def test_stages_with_equal_names_are_numbered_but_not_those_of_a_rebuilt_pipelin
         ("decode[4]", "decode[4]"),
     ],
 )
-def test_names_have_no_addresses(name: str, cleaned: str) -> None:
+def test_stage_names_contain_no_memory_addresses(name: str, cleaned: str) -> None:
     assert remove_addresses(name) == cleaned
 
 
 def queues(runs: Runs) -> dict[str, Record]:
-    """What the ticks tell of each queue; times added up."""
+    """The entries of each queue in the ticks, with times added up."""
     found: dict[str, Record] = {}
     for tick in runs.kind("tick"):
         for entry in tick.get("queues", []):
@@ -242,7 +242,7 @@ def queues(runs: Runs) -> dict[str, Record]:
 
 
 @pytest.mark.parametrize("slow", ["loader", "loop"])
-def test_queues_are_seen_all_the_time(runs: Runs, slow: str) -> None:
+def test_queues_are_sampled_during_the_whole_run(runs: Runs, slow: str) -> None:
     async def read(item: int) -> int:
         await asyncio.sleep(0.02 if slow == "loader" else 0)
         return item
@@ -251,7 +251,7 @@ def test_queues_are_seen_all_the_time(runs: Runs, slow: str) -> None:
     run(runs, lambda b: b.pipe(read), work_s=0.02 if slow == "loop" else 0)
     took_ms = (time.monotonic() - begun) * 1e3
 
-    # Queues that other tests left behind are seen as well.
+    # The records also contain queues of other tests.
     found = {name: queue for name, queue in queues(runs).items() if name.endswith("_queue")}
     assert {name: (q["capacity"], bool(q["last"])) for name, q in found.items()} == {
         "src_queue": (2, False),
@@ -259,7 +259,7 @@ def test_queues_are_seen_all_the_time(runs: Runs, slow: str) -> None:
         "sink_queue": (3, True),
     }
     sink = found["sink_queue"]
-    # From the first stage's beginning to the last item's being taken: more than the waits.
+    # From the start of the first stage to the removal of the last item: longer than the waits.
     assert ITEMS * 20 * 0.8 < sink["sampled_ms"] <= took_ms
     assert (sink["empty_ms"] if slow == "loader" else sink["full_ms"]) > 0.5 * sink["sampled_ms"]
     assert found["src_queue"]["full_ms"] > 0.5 * found["src_queue"]["sampled_ms"]
@@ -274,7 +274,7 @@ DOCUMENTED = {
 
 
 @pytest.mark.parametrize("case", DOCUMENTED)
-def test_spdls_documented_cases_come_out_right(runs: Runs, case: str) -> None:
+def test_the_documented_cases_of_spdl_get_the_right_verdicts(runs: Runs, case: str) -> None:
     times, stage = DOCUMENTED[case]
 
     def build(builder: PipelineBuilder) -> PipelineBuilder:
@@ -307,7 +307,7 @@ def test_stages_in_other_processes_reach_the_trainer(
     ran = program("spdl_processes.py", method, where)
 
     assert (ran.exit_code, ran.stdout) == (0, "True\n"), ran.stderr
-    workers, own = told(ran.records(), worker=True), told(ran.records())
+    workers, own = recorded_stages(ran.records(), worker=True), recorded_stages(ran.records())
     assert flow(workers["decode"]) == (60, 54, 6)
     assert workers["decode"].concurrency == 2
     (aggregate,) = [s for name, s in (workers | own).items() if name.startswith("aggregate")]
@@ -320,10 +320,10 @@ def test_stages_in_other_processes_reach_the_trainer(
     assert "worker_lost" not in ran.notices()
 
 
-# SPDL goes on as before.
+# SPDL works as before.
 
 
-def test_a_queue_is_one_of_spdls_own() -> None:
+def test_a_headspace_queue_has_exactly_the_type_of_spdl() -> None:
     info = StageInfo(0, "1", "decode")
 
     queue = headspace.spdl.Queue(info, buffer_size=5, interval=7)
@@ -333,7 +333,7 @@ def test_a_queue_is_one_of_spdls_own() -> None:
     assert (queue.maxsize, queue.interval, queue.info) == (5, 7, info)
 
 
-def test_hooks_can_be_sent_to_other_processes() -> None:
+def test_hooks_can_be_pickled() -> None:
     assert pickle.loads(pickle.dumps(headspace.spdl.hooks())).keys() == {
         "queue_class",
         "task_hook_factory",
@@ -353,7 +353,7 @@ def test_spdls_own_statistics_are_logged_as_before(
     assert logged(**headspace.spdl.hooks()) == logged() != []
 
 
-def test_hooks_and_queues_that_the_user_made_default_stay(runs: Runs, defaults: None) -> None:
+def test_default_hooks_and_queues_of_the_user_stay_active(runs: Runs, defaults: None) -> None:
     seen: list[Any] = []
 
     class TheirHook(TaskStatsHook):  # type: ignore[misc]
@@ -376,15 +376,15 @@ def test_hooks_and_queues_that_the_user_made_default_stay(runs: Runs, defaults: 
     assert seen.count(29) == 3, "through the queues of source, stage and sink"
 
 
-def test_with_the_hook_alone_a_call_gives_out_one_item(runs: Runs) -> None:
+def test_with_only_the_hook_each_call_counts_one_item(runs: Runs) -> None:
     headspace.start(interval=0.05)
     delivered(lambda b: b.pipe(drops), task_hook_factory=headspace.spdl.task_hook)
     headspace.stop()
 
-    assert flow(told(runs.records())["drops"]) == (30, 30, 0)
+    assert flow(recorded_stages(runs.records())["drops"]) == (30, 30, 0)
 
 
-def test_installed_once_every_pipeline_is_watched(runs: Runs, defaults: None) -> None:
+def test_install_measures_every_later_pipeline(runs: Runs, defaults: None) -> None:
     headspace.spdl.install()
     headspace.spdl.install()
 
@@ -392,18 +392,18 @@ def test_installed_once_every_pipeline_is_watched(runs: Runs, defaults: None) ->
     delivered(lambda b: b.pipe(drops).aggregate(4))
     headspace.stop()
 
-    assert flow(told(runs.records())["drops"]) == (30, 20, 0)
+    assert flow(recorded_stages(runs.records())["drops"]) == (30, 20, 0)
     assert queues(runs)["sink_queue"]["last"]
 
 
-def test_a_sink_of_spdls_other_kind_is_not_seen_and_works(runs: Runs) -> None:
+def test_a_thread_output_queue_works_and_is_not_recorded(runs: Runs) -> None:
     batches, stages = run(runs, lambda b: b.pipe(function), use_thread_output_queue=True)
 
     assert (len(batches), flow(stages["function"])) == (30, (30, 30, 0))
     assert "sink_queue" not in queues(runs)
 
 
-def test_a_pipeline_that_is_left_early_ends(runs: Runs) -> None:
+def test_a_pipeline_ends_when_its_loop_is_left_early(runs: Runs) -> None:
     headspace.start(interval=0.05)
     builder = PipelineBuilder().add_source(itertools.count()).pipe(function, concurrency=2)
     pipeline = builder.add_sink(2).build(num_threads=2, **headspace.spdl.hooks())
@@ -412,12 +412,12 @@ def test_a_pipeline_that_is_left_early_ends(runs: Runs) -> None:
     headspace.stop()
 
     assert len(got) == 5
-    stage = told(runs.records())["function"]
+    stage = recorded_stages(runs.records())["function"]
     assert stage.failures == 0
     assert stage.items_out >= 5
 
 
-def test_with_headspace_0_spdl_hears_nothing_of_it(
+def test_headspace_0_leaves_the_configuration_of_spdl_unchanged(
     runs: Runs, monkeypatch: pytest.MonkeyPatch, defaults: None
 ) -> None:
     monkeypatch.setenv("HEADSPACE", "0")
@@ -433,7 +433,7 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
 
 
-def test_without_spdl_it_says_what_is_missing() -> None:
+def test_without_spdl_the_error_names_the_missing_package() -> None:
     done = python("import sys; sys.modules['spdl'] = None; import headspace, headspace.spdl")
 
     assert done.returncode != 0
@@ -442,7 +442,7 @@ def test_without_spdl_it_says_what_is_missing() -> None:
     assert "pip install spdl" in last
 
 
-def test_headspace_itself_imports_no_spdl() -> None:
+def test_importing_headspace_does_not_import_spdl() -> None:
     done = python("import sys, headspace; print([m for m in sys.modules if m == 'spdl'])")
 
     assert done.stdout == "[]\n"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from running import PROGRAMS, Programs, Ran, Record
+from running import PROGRAMS, Programs, Ran, Record, python_interpreters
 
 SLOW = PROGRAMS / "slow_line.py"
 
@@ -33,7 +32,7 @@ def ran(
     name: str = SLOW.name,
     **how: Any,
 ) -> Ran:
-    """A run whose slow line is of this kind. Another line takes a tenth of its time."""
+    """A run whose slow line has this kind. Another line needs a tenth of its time."""
     other = "sleep" if slow != "sleep" else "lock"
     spec: dict[str, Any] = {
         "layout": layout,
@@ -90,7 +89,7 @@ def test_the_slow_line_of_torchs_workers_is_named(program: Programs) -> None:
     assert (line["stage"], line["line"]) == ("fetch", line_of("python"))
 
 
-def test_who_holds_the_interpreter_lock_is_recorded(program: Programs) -> None:
+def test_the_holder_of_the_interpreter_lock_is_recorded(program: Programs) -> None:
     holders = ran(program, "threads", "python").summary()["gil_holders"]
     assert holders[0]["stage"] == "load"
     assert holders[0]["line"] == line_of("python")
@@ -111,7 +110,7 @@ def test_report_prints_a_table_of_lines(program: Programs) -> None:
     assert row.split()[-2:] == ["sleeps", "work"]
 
 
-def test_the_stacks_are_in_the_records(program: Programs) -> None:
+def test_the_records_contain_the_stacks(program: Programs) -> None:
     stacks = ran(program, "inline", "sleep").kind("stacks")[-1]
     longest = stacks["stacks"][0]
     assert longest["stage"] == "load"
@@ -162,7 +161,7 @@ def test_a_perfetto_trace_has_the_stacks_of_each_stage(program: Programs, tmp_pa
     assert slow.end - slow.start == pytest.approx(longest, rel=0.3)
 
 
-def test_workers_that_may_not_be_read_cause_one_notice(program: Programs) -> None:
+def test_workers_whose_memory_may_not_be_read_cause_one_notice(program: Programs) -> None:
     run = ran(program, "pool", "sleep", steps=400, name="undumpable.py")
     assert all(line["stage"] is None for line in run.summary()["lines"])
     (text,) = (n["text"] for n in run.kind("notice") if n["code"] == "stacks_unreadable")
@@ -178,23 +177,14 @@ def test_stacks_can_be_turned_off(program: Programs) -> None:
     assert (source["state"], source["reason"]) == ("off", "`HEADSPACE_STACKS` turns it off")
 
 
-def pythons() -> list[str]:
-    """Other versions of Python on this machine."""
-    names = [f"python3.{minor}" for minor in range(10, 16)]
-    installed = Path.home() / ".pyenv" / "versions"
-    found = [shutil.which(name) for name in names]
-    found += [str(path) for name in names for path in sorted(installed.glob(f"*/bin/{name}"))]
-    own = f"python3.{sys.version_info.minor}"
-    return sorted(
-        {path for path in found if path and not path.endswith(own) and "shims" not in path}
-    )
-
-
 @pytest.mark.parametrize("layout", ["inline", "pool"])
-def test_every_version_of_python_names_the_line_or_says_why_not(
+def test_every_python_version_names_the_slow_line_or_a_reason(
     program: Programs, layout: str
 ) -> None:
-    others = pythons()
+    own = f"{sys.version_info.major}.{sys.version_info.minor}"
+    others = [
+        path for version, paths in python_interpreters().items() if version != own for path in paths
+    ]
     if not others:
         pytest.skip("platform: no other version of Python is installed")
     package = str(Path(__import__("headspace").__file__).parents[1])

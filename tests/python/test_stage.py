@@ -23,8 +23,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from running import Runs
-from staged import stage as counted
-from staged import stages
+from stage_totals import stage as counted
+from stage_totals import stages
 
 import headspace
 
@@ -40,7 +40,7 @@ def spin(seconds: float) -> None:
 # Blocks.
 
 
-def test_every_block_is_one_call(session: headspace.Session, name: str) -> None:
+def test_every_with_block_is_one_call(session: headspace.Session, name: str) -> None:
     decode = headspace.stage(name)
     for _ in range(100):
         with decode:
@@ -56,13 +56,15 @@ def test_every_block_is_one_call(session: headspace.Session, name: str) -> None:
     assert seen.nested_ms == 0
 
 
-def test_items_and_bytes_are_what_the_user_says(session: headspace.Session, name: str) -> None:
+def test_items_and_bytes_are_those_that_the_user_reports(
+    session: headspace.Session, name: str
+) -> None:
     decode = headspace.stage(name, concurrency=4)
     for _ in range(10):
         with decode as work:
             work.items(inputs=1, outputs=6, bytes=1000)
     for _ in range(10):
-        with decode as work:  # A filter that lets none through; told in parts.
+        with decode as work:  # A filter that removes all items, reported in parts.
             work.items(inputs=2)
             work.items(inputs=3, bytes=1)
             work.items(outputs=0)
@@ -78,7 +80,7 @@ def test_items_and_bytes_are_what_the_user_says(session: headspace.Session, name
     assert seen.concurrency == 4
 
 
-def test_durations_are_those_of_the_blocks(session: headspace.Session, name: str) -> None:
+def test_recorded_durations_are_those_of_the_blocks(session: headspace.Session, name: str) -> None:
     resize = headspace.stage(name)
     begin = time.perf_counter()
     for number in range(60):
@@ -107,7 +109,9 @@ def test_exceptions_pass_and_count_as_failures(session: headspace.Session, name:
     assert (seen.calls, seen.failures, seen.items_in, seen.items_out) == (3, 3, 3, 0)
 
 
-def test_ends_and_cancellations_are_no_failures(session: headspace.Session, name: str) -> None:
+def test_stop_iteration_and_cancellation_are_not_failures(
+    session: headspace.Session, name: str
+) -> None:
     fetch = headspace.stage(name)
     source = iter([1, 2])
     for _ in range(2):
@@ -145,7 +149,9 @@ def test_a_stage_may_be_called_within_itself(session: headspace.Session, name: s
     assert 49 <= seen.nested_ms <= seen.time_ms - 9.9
 
 
-def test_stages_within_a_stage_are_told_apart(session: headspace.Session, name: str) -> None:
+def test_the_time_of_nested_stages_is_counted_separately(
+    session: headspace.Session, name: str
+) -> None:
     outer, inner, alone = (
         headspace.stage(f"{name} {part}") for part in ("outer", "inner", "alone")
     )
@@ -171,7 +177,7 @@ def test_stages_within_a_stage_are_told_apart(session: headspace.Session, name: 
     assert seen[f"{name} alone"].within is None
 
 
-def test_the_stage_around_is_named(session: headspace.Session, name: str) -> None:
+def test_the_enclosing_stage_is_named(session: headspace.Session, name: str) -> None:
     @headspace.stage(f"{name} load")
     def load() -> None:
         with headspace.stage(f"{name} decode"):
@@ -217,7 +223,7 @@ def test_many_threads_on_one_handle_lose_no_call(session: headspace.Session, nam
         max_size=3,
     )
 )
-def test_any_nesting_on_any_threads_is_counted_call_by_call(
+def test_any_nesting_of_stages_on_any_threads_is_counted_exactly(
     runs: Runs, threads: list[tuple[Any, ...]]
 ) -> None:
     number = next(_examples)
@@ -293,7 +299,7 @@ def test_a_block_may_end_on_another_thread(session: headspace.Session, name: str
     assert seen.time_ms >= 10
 
 
-def test_exit_stacks_work(session: headspace.Session, name: str) -> None:
+def test_stages_work_in_an_exit_stack(session: headspace.Session, name: str) -> None:
     async def enter() -> None:
         async with AsyncExitStack() as stack:
             for _ in range(3):
@@ -310,7 +316,7 @@ def test_exit_stacks_work(session: headspace.Session, name: str) -> None:
 # Coroutines.
 
 
-def test_tasks_that_interleave_have_their_own_time(session: headspace.Session, name: str) -> None:
+def test_interleaved_tasks_have_separate_times(session: headspace.Session, name: str) -> None:
     fetch = headspace.stage(name)
     order: list[asyncio.Event] = []
 
@@ -338,7 +344,9 @@ def test_tasks_that_interleave_have_their_own_time(session: headspace.Session, n
     assert (seen.nested_ms, seen.within) == (0, None)
 
 
-def test_a_decorated_coroutine_function_stays_one(session: headspace.Session, name: str) -> None:
+def test_a_decorated_coroutine_function_is_still_a_coroutine_function(
+    session: headspace.Session, name: str
+) -> None:
     @headspace.stage(name)
     async def fetch(number: int) -> int:
         await asyncio.sleep(0)
@@ -388,7 +396,7 @@ def test_a_decorated_function_is_the_same_to_its_callers() -> None:
         doubled()  # type: ignore[call-arg]
 
 
-def test_what_is_no_function_is_pickled_with_its_stage(
+def test_a_decorated_callable_object_is_pickled_with_its_stage(
     session: headspace.Session, name: str
 ) -> None:
     collate = headspace.stage(name)(functools.partial(plain, 4))
@@ -399,7 +407,9 @@ def test_what_is_no_function_is_pickled_with_its_stage(
     assert counted(session, name).calls == 2
 
 
-def test_methods_of_every_kind_are_bound_as_before(session: headspace.Session, name: str) -> None:
+def test_decorated_methods_of_every_kind_are_bound_correctly(
+    session: headspace.Session, name: str
+) -> None:
     stage = headspace.stage(name)
 
     class Reader:
@@ -435,12 +445,12 @@ def test_methods_of_every_kind_are_bound_as_before(session: headspace.Session, n
 
 
 @pytest.mark.parametrize("wrong", [int, 5])
-def test_a_stage_around_no_function_is_refused_at_once(wrong: Any) -> None:
+def test_decorating_anything_except_a_function_is_refused_at_once(wrong: Any) -> None:
     with pytest.raises(TypeError, match="a stage decorates functions"):
         headspace.stage("refused")(wrong)
 
 
-def test_the_innermost_lines_of_a_traceback_are_the_functions_own(name: str) -> None:
+def test_the_innermost_frames_of_a_traceback_are_those_of_the_function(name: str) -> None:
     def fails() -> None:
         {}["missing"]  # type: ignore[index]
 
@@ -478,7 +488,7 @@ def test_each_item_of_a_generator_is_one_call(session: headspace.Session, name: 
     assert seen.percentile_ms(0.5) < 10
 
 
-def test_generators_are_sent_thrown_closed_and_return(
+def test_decorated_generators_support_send_throw_close_and_return(
     session: headspace.Session, name: str
 ) -> None:
     closed = []
@@ -521,7 +531,7 @@ def test_generators_are_sent_thrown_closed_and_return(
     assert (seen.calls, seen.items_out, seen.failures) == (6, 5, 1)
 
 
-def test_async_generators_count_each_item(session: headspace.Session, name: str) -> None:
+def test_each_item_of_an_async_generator_is_one_call(session: headspace.Session, name: str) -> None:
     closed = []
 
     @headspace.stage(name)
@@ -554,7 +564,7 @@ def test_async_generators_count_each_item(session: headspace.Session, name: str)
 # Handles.
 
 
-def test_a_handle_goes_wherever_a_name_goes(name: str) -> None:
+def test_a_stage_handle_can_replace_its_name_and_is_copied_as_itself(name: str) -> None:
     decode = headspace.stage(name, concurrency=3)
 
     assert headspace.stage(name) is decode
@@ -588,7 +598,7 @@ def test_calls_timed_elsewhere_are_counted(session: headspace.Session, name: str
     assert 749 < seen.time_ms < 751
 
 
-def test_a_stage_outlives_sessions_and_needs_none(runs: Runs, name: str) -> None:
+def test_a_stage_needs_no_session_and_works_across_sessions(runs: Runs, name: str) -> None:
     decode = headspace.stage(name)
     with decode:
         pass
@@ -619,13 +629,13 @@ assert headspace.queue("q", q) is q
 """
 
 
-def test_switched_off_it_does_nothing(tmp_path: Any) -> None:
+def test_with_headspace_0_a_stage_does_nothing(tmp_path: Any) -> None:
     environ = {**os.environ, "HEADSPACE": "0", "HEADSPACE_DIR": str(tmp_path / "runs")}
     subprocess.run([sys.executable, "-c", OFF], env=environ, cwd=tmp_path, check=True, timeout=60)
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_forked_child_counts_for_itself_and_ends_what_its_parent_began(
+def test_a_forked_child_has_its_own_counts_and_can_end_a_block_of_its_parent(
     session: headspace.Session, name: str
 ) -> None:
     decode = headspace.stage(name)

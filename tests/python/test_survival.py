@@ -1,7 +1,7 @@
-"""Whatever happens to the trainer or around it: its exit code and output are its own, and the
-records so far are whole.
+"""Failures of the trainer and of the system: the exit code and the output are those of the program, and the
+records up to then are complete.
 
-The same program runs without headspace beside it wherever its own way of ending is at stake.
+Tests of the way in which a program ends compare it with the same program without headspace.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def test_training_finishes_when_the_disk_is_full(program: Programs, mounted: Pat
     assert run.records()[0]["kind"] == "run"
 
 
-def test_training_finishes_when_its_files_may_not_grow(program: Programs) -> None:
+def test_training_finishes_at_the_limit_of_file_size(program: Programs) -> None:
     def limit() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
@@ -73,7 +73,7 @@ def test_training_finishes_when_its_files_may_not_grow(program: Programs) -> Non
     assert run.records()[0]["kind"] == "run"
 
 
-def test_records_go_on_when_the_disk_has_room_again(program: Programs, mounted: Path) -> None:
+def test_records_continue_when_the_disk_has_space_again(program: Programs, mounted: Path) -> None:
     ballast, go = mounted / "ballast", mounted.parent / "go"
     ballast.write_bytes(bytes(48 * 1024))
     run = program.start("loop.py", "--load-ms", 1, "--until", go, env=FAST, runs=mounted / "runs")
@@ -87,7 +87,7 @@ def test_records_go_on_when_the_disk_has_room_again(program: Programs, mounted: 
     assert f"steps {ran.summary()['steps']}\n" == ran.stdout
 
 
-def test_a_disk_that_cannot_be_written_is_said_once(program: Programs, mounted: Path) -> None:
+def test_a_read_only_disk_is_reported_once(program: Programs, mounted: Path) -> None:
     subprocess.run(["mount", "-o", "remount,ro", str(mounted)], check=True)
 
     run = program("loop.py", "--epochs", 3, runs=mounted / "runs")
@@ -97,7 +97,9 @@ def test_a_disk_that_cannot_be_written_is_said_once(program: Programs, mounted: 
     assert str(mounted) in run.stderr
 
 
-def test_a_folder_that_cannot_be_made_is_said_once(program: Programs, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_reported_once(
+    program: Programs, tmp_path: Path
+) -> None:
     (tmp_path / "file").touch()
 
     run = program("loop.py", "--epochs", 3, runs=tmp_path / "file" / "runs")
@@ -108,7 +110,9 @@ def test_a_folder_that_cannot_be_made_is_said_once(program: Programs, tmp_path: 
     assert "HEADSPACE_DIR" in run.stderr, "the way out"
 
 
-def test_a_folder_deleted_while_running_is_made_again(program: Programs, tmp_path: Path) -> None:
+def test_a_folder_deleted_during_the_run_is_created_again(
+    program: Programs, tmp_path: Path
+) -> None:
     go = tmp_path / "go"
     run = program.start("loop.py", "--load-ms", 1, "--until", go, "--say", 20, env=FAST)
     run.wait_for("ready")
@@ -128,7 +132,9 @@ def test_a_folder_deleted_while_running_is_made_again(program: Programs, tmp_pat
     ended_in_order(ran)
 
 
-def test_a_closed_stderr_is_no_error_and_nobody_elses_file(program: Programs) -> None:
+def test_a_closed_stderr_is_no_error_and_its_descriptor_is_not_written_to(
+    program: Programs,
+) -> None:
     def close() -> None:
         os.close(2)
 
@@ -161,7 +167,7 @@ def sigterm(program: Programs, tmp_path: Path, handler: str, stuck: str, **how: 
 
 
 @pytest.mark.parametrize("stuck", ["python", "c", "c with the lock"])
-def test_sigterm_ends_the_process_as_ever_with_the_records_complete(
+def test_sigterm_ends_the_process_and_the_records_are_complete(
     program: Programs, tmp_path: Path, stuck: str
 ) -> None:
     run = sigterm(program, tmp_path, "default", stuck).finish()
@@ -175,7 +181,9 @@ def test_sigterm_ends_the_process_as_ever_with_the_records_complete(
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_handler_of_the_program_decides(program: Programs, tmp_path: Path, when: str) -> None:
+def test_the_sigterm_handler_of_the_program_is_called(
+    program: Programs, tmp_path: Path, when: str
+) -> None:
     run = sigterm(program, tmp_path, f"handled {when}", "python").finish()
 
     assert (run.exit_code, run.stdout) == (7, "ready\nhandled True\n")
@@ -192,7 +200,9 @@ def test_an_ignored_sigterm_stays_ignored(program: Programs, tmp_path: Path, whe
     ended_in_order(ran)
 
 
-def test_a_default_action_set_later_ends_the_process(program: Programs, tmp_path: Path) -> None:
+def test_a_default_action_set_later_still_ends_the_process(
+    program: Programs, tmp_path: Path
+) -> None:
     run = sigterm(program, tmp_path, "default after", "python").finish()
 
     assert run.exit_code == -signal.SIGTERM
@@ -203,7 +213,7 @@ def sigterm_is_caught() -> bool:
     return bool(int(status["SigCgt"], 16) >> (signal.SIGTERM - 1) & 1)
 
 
-def test_a_session_that_has_ended_leaves_the_action_as_it_was(tmp_path: Path) -> None:
+def test_an_ended_session_restores_the_signal_action(tmp_path: Path) -> None:
     assert not sigterm_is_caught()
     with headspace.start(to=headspace.JsonLines(tmp_path), quiet=True):
         assert sigterm_is_caught()
@@ -211,7 +221,7 @@ def test_a_session_that_has_ended_leaves_the_action_as_it_was(tmp_path: Path) ->
     assert not sigterm_is_caught()
 
 
-def test_a_session_after_a_program_that_put_the_default_back_is_asked_to_end_too(
+def test_a_later_session_handles_sigterm_after_the_program_restored_the_default(
     tmp_path: Path,
 ) -> None:
     with headspace.start(to=headspace.JsonLines(tmp_path / "first"), quiet=True):
@@ -223,7 +233,7 @@ def test_a_session_after_a_program_that_put_the_default_back_is_asked_to_end_too
     assert not sigterm_is_caught()
 
 
-def test_sigkill_leaves_records_that_are_whole_up_to_the_last_interval(program: Programs) -> None:
+def test_sigkill_leaves_complete_records_up_to_the_last_interval(program: Programs) -> None:
     env = {"HEADSPACE_INTERVAL": "5ms"}
     run = program.start("loop.py", "--steps", 10**9, "--load-ms", 1, "--say", 50, env=env)
 
@@ -256,7 +266,7 @@ def test_sigkill_leaves_records_that_are_whole_up_to_the_last_interval(program: 
 @pytest.mark.parametrize(
     "where", ["loader", "iter", "loop", "interrupt", "exit", "exit text", "_exit", "abort", "no"]
 )
-def test_a_program_ends_as_it_would_have(program: Programs, where: str) -> None:
+def test_a_program_ends_as_without_headspace(program: Programs, where: str) -> None:
     watched, alone = both(program, "fails.py", where)
 
     assert watched.exit_code == alone.exit_code
@@ -286,7 +296,7 @@ def test_a_process_ends_while_a_daemon_thread_iterates(program: Programs) -> Non
 
 
 @pytest.mark.parametrize("mode", ["measure", "probe", "replay"])
-def test_threads_iterate_one_loader_at_once(program: Programs, mode: str) -> None:
+def test_threads_can_iterate_one_loader_concurrently(program: Programs, mode: str) -> None:
     run = program("threads.py", mode, 4, 3)
 
     assert run.exit_code == 0
@@ -301,7 +311,7 @@ def test_threads_iterate_one_loader_at_once(program: Programs, mode: str) -> Non
 
 
 @pytest.mark.parametrize("mode", ["measure", "probe", "replay"])
-def test_forked_children_pass_batches_through_and_leave_the_records_alone(
+def test_forked_children_pass_batches_through_and_write_no_records(
     program: Programs, mode: str
 ) -> None:
     run = program("children.py", env={"HEADSPACE_MODE": mode, **FAST})
@@ -318,7 +328,7 @@ def test_forked_children_pass_batches_through_and_leave_the_records_alone(
     ended_in_order(run)
 
 
-def test_fifty_forks_under_load_hang_nowhere(program: Programs) -> None:
+def test_fifty_forks_under_load_do_not_hang(program: Programs) -> None:
     run = program("fork_storm.py", 50, env={**FAST, "HEADSPACE_QUIET": "1"})
 
     assert (run.exit_code, run.stdout) == (0, "forks 50 failed 0\n")
@@ -332,10 +342,10 @@ def test_fifty_forks_under_load_hang_nowhere(program: Programs) -> None:
     [
         ("fork", ["no", "exit", "segfault", "kill", "error"]),
         ("forkserver", ["no", "exit", "segfault", "kill", "error"]),
-        ("spawn", ["segfault"]),  # Each worker imports torch anew.
+        ("spawn", ["segfault"]),  # Each worker imports torch again.
     ],
 )
-def test_a_worker_that_dies_is_told_by_torch_as_ever(
+def test_the_death_of_a_worker_raises_the_error_of_torch(
     program: Programs, method: str, hows: list[str]
 ) -> None:
     pytest.importorskip("torch")
@@ -362,7 +372,7 @@ def newer_python() -> str | None:
     return None
 
 
-def test_workers_are_forked_before_any_thread_of_ours_runs(program: Programs) -> None:
+def test_workers_are_forked_before_headspace_starts_a_thread(program: Programs) -> None:
     python = newer_python()
     if python is None:
         pytest.skip("platform: no Python 3.12 or later, which warns of such forks")
@@ -378,7 +388,7 @@ def test_workers_are_forked_before_any_thread_of_ours_runs(program: Programs) ->
 # Clocks.
 
 
-def test_a_clock_that_is_set_back_moves_no_step(program: Programs, tmp_path: Path) -> None:
+def test_a_clock_that_is_set_back_changes_no_step_time(program: Programs, tmp_path: Path) -> None:
     shim = tmp_path / "clock_back.so"
     cc = shutil.which("cc")
     if cc is None:
@@ -402,7 +412,7 @@ def test_a_clock_that_is_set_back_moves_no_step(program: Programs, tmp_path: Pat
     ended_in_order(run)
 
 
-def test_a_thread_that_starts_another_session_while_one_ends(tmp_path: Path) -> None:
+def test_a_thread_may_start_a_session_while_another_one_ends(tmp_path: Path) -> None:
     stop = threading.Event()
     errors: list[BaseException] = []
 

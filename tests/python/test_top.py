@@ -97,7 +97,7 @@ def test_the_numbers_on_the_screen_are_those_of_the_records(
         assert float(line.split()[1]) == pytest.approx(min(busy, 100.0), abs=1.0), line
 
 
-def test_the_view_stands_still_while_paused_and_training_goes_on(
+def test_a_paused_view_does_not_change_while_training_continues(
     pipeline: Callable[..., Started], top: Open
 ) -> None:
     run = pipeline()
@@ -115,7 +115,7 @@ def test_the_view_stands_still_while_paused_and_training_goes_on(
     assert terminal.text.splitlines()[1] != paused.splitlines()[1]
 
 
-def test_a_killed_trainer_is_silent_and_the_run_after_it_is_shown(
+def test_a_killed_run_is_shown_as_silent_and_then_the_next_run_is_shown(
     pipeline: Callable[..., Started], top: Open, tmp_path: Path
 ) -> None:
     first = pipeline()
@@ -136,7 +136,7 @@ def test_a_killed_trainer_is_silent_and_the_run_after_it_is_shown(
     assert second.finish().exit_code == 0
 
 
-def test_it_waits_for_a_run_that_has_not_begun(
+def test_top_waits_for_a_run_that_has_not_begun(
     pipeline: Callable[..., Started], top: Open, tmp_path: Path
 ) -> None:
     terminal = top(HEADSPACE_DIR=str(tmp_path / "runs"))
@@ -146,9 +146,7 @@ def test_it_waits_for_a_run_that_has_not_begun(
     terminal.wait_for("decode")
 
 
-def test_it_fits_every_size_that_the_terminal_is_given(
-    pipeline: Callable[..., Started], top: Open
-) -> None:
+def test_top_fits_every_terminal_size(pipeline: Callable[..., Started], top: Open) -> None:
     run = pipeline()
     terminal = top(run.path)
     terminal.wait_for("decoded")
@@ -162,7 +160,7 @@ def test_it_fits_every_size_that_the_terminal_is_given(
         assert terminal.screen.display[0].rstrip().endswith("live"), terminal.text
 
 
-def test_keys_lead_to_help_and_scroll(pipeline: Callable[..., Started], top: Open) -> None:
+def test_keys_open_help_and_scroll(pipeline: Callable[..., Started], top: Open) -> None:
     run = pipeline()
     terminal = top(run.path)
     terminal.wait_for("stages")
@@ -182,7 +180,7 @@ def test_keys_lead_to_help_and_scroll(pipeline: Callable[..., Started], top: Ope
     ("ends", "status"),
     [("q", 0), ("\x03", 0), (signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)],
 )
-def test_the_terminal_is_given_back_as_it_was(
+def test_top_restores_the_terminal(
     top: Open, tmp_path: Path, ends: str | signal.Signals, status: int
 ) -> None:
     terminal = top(HEADSPACE_DIR=str(tmp_path / "none"))
@@ -196,7 +194,7 @@ def test_the_terminal_is_given_back_as_it_was(
     assert terminal.restored
 
 
-def test_ranks_stand_side_by_side(program: Programs, top: Open, tmp_path: Path) -> None:
+def test_top_shows_the_ranks_side_by_side(program: Programs, top: Open, tmp_path: Path) -> None:
     stop = tmp_path / "stop"
     env = {"WORLD_SIZE": "2", "HEADSPACE_INTERVAL": "0.2"}
     started = [
@@ -225,7 +223,7 @@ def test_ranks_stand_side_by_side(program: Programs, top: Open, tmp_path: Path) 
     terminal.wait_for("ended")
 
 
-def test_a_pipe_is_watched_as_files_are(
+def test_top_reads_a_pipe_like_files(
     pipeline: Callable[..., Started], top: Open, tmp_path: Path
 ) -> None:
     for address in (f"{tmp_path}/records", f"unix:{tmp_path}/socket"):
@@ -240,7 +238,7 @@ def test_a_pipe_is_watched_as_files_are(
         assert terminal.wait() == 0
 
 
-def test_no_colour_is_drawn_where_none_is_wanted(
+def test_top_uses_no_colour_when_colour_is_disabled(
     pipeline: Callable[..., Started], top: Open
 ) -> None:
     run = pipeline()
@@ -252,21 +250,21 @@ def test_no_colour_is_drawn_where_none_is_wanted(
 
 
 @pytest.mark.parametrize("path", [[], ["/no/such/folder"]])
-def test_without_a_terminal_it_says_what_to_use_instead(path: list[str]) -> None:
+def test_without_a_terminal_top_names_the_alternative(path: list[str]) -> None:
     done: Any = subprocess.run([*TOP, *path], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert "headspace report" in done.stderr
     assert done.stdout == ""
 
 
-def test_a_path_that_leads_nowhere_is_named(top: Open) -> None:
+def test_a_path_that_does_not_exist_is_named_in_the_error(top: Open) -> None:
     terminal = top("/no/such/folder")
     assert terminal.wait() == 1
     assert "/no/such/folder" in terminal.text
     assert "1049h" not in terminal.raw.decode()
 
 
-def test_what_it_reads_while_a_run_is_written_is_whole(
+def test_top_reads_no_partial_record_while_a_run_is_written(
     pipeline: Callable[..., Started], top: Open, tmp_path: Path
 ) -> None:
     run = pipeline(HEADSPACE_INTERVAL="0.005")

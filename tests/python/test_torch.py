@@ -1,4 +1,4 @@
-"""What a torch loader's workers do, told with `wrap` alone."""
+"""Stages and queues of a torch loader's workers, recorded with `wrap` only."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Stream(data.IterableDataset):  # type: ignore[misc]
 
 
 class Uneven(Numbers):
-    """What worker 0 makes takes longer."""
+    """Worker 0 is slower."""
 
     def __getitem__(self, index: int) -> int:
         time.sleep(0.0 if data.get_worker_info().id else 0.06)
@@ -115,7 +115,7 @@ def train(loader: Any, epochs: int = 1, *, loop_s: float = 0.0, **options: Any) 
 @pytest.mark.parametrize(
     ("method", "workers", "epochs"), [("fork", 2, 2), ("spawn", 1, 1), ("forkserver", 1, 1)]
 )
-def test_each_worker_tells_its_fetches_and_the_collation_within(
+def test_each_worker_counts_its_fetches_and_their_collation(
     runs: Runs, method: str, workers: int, epochs: int
 ) -> None:
     loader = data.DataLoader(
@@ -141,7 +141,7 @@ def test_each_worker_tells_its_fetches_and_the_collation_within(
     assert "worker_lost" not in runs.notices()
 
 
-def test_without_workers_the_trainer_tells_the_same(runs: Runs) -> None:
+def test_without_workers_the_trainer_counts_fetches_and_collation(runs: Runs) -> None:
     train(data.DataLoader(Numbers(40), batch_size=4))
 
     assert calls(runs, "fetch") == calls(runs, "collate") == {None: 10}
@@ -151,7 +151,7 @@ def test_without_workers_the_trainer_tells_the_same(runs: Runs) -> None:
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("init", [None, note_start])
-def test_batches_are_the_same_as_without(runs: Runs, workers: int, init: Any) -> None:
+def test_batches_are_the_same_as_without_headspace(runs: Runs, workers: int, init: Any) -> None:
     def batches(watch: bool) -> list[Any]:
         torch.manual_seed(3)
         random.seed(3)
@@ -178,7 +178,7 @@ def test_batches_are_the_same_as_without(runs: Runs, workers: int, init: Any) ->
 
 
 @pytest.mark.parametrize("persistent", [False, True])
-def test_a_stream_that_ends_in_one_worker_first_is_counted_by_the_batch(
+def test_an_iterable_dataset_that_ends_early_in_one_worker_is_counted_in_batches(
     runs: Runs, persistent: bool
 ) -> None:
     loader = data.DataLoader(
@@ -187,17 +187,17 @@ def test_a_stream_that_ends_in_one_worker_first_is_counted_by_the_batch(
 
     assert len(train(loader, epochs=2)) == 8
 
-    # A fetch that finds the end is none.
+    # A fetch that finds the end is not counted.
     assert calls(runs, "fetch") == {"worker 0": 6, "worker 1": 2}
     assert sum(calls(runs, "worker start").values()) == (2 if persistent else 4)
 
 
-def test_workers_that_stay_are_watched_in_every_epoch(runs: Runs) -> None:
+def test_persistent_workers_are_measured_in_every_epoch(runs: Runs) -> None:
     loader = data.DataLoader(
         Numbers(80, 0.005), batch_size=4, num_workers=2, persistent_workers=True
     )
     watched = headspace.wrap(loader)
-    kinds, looks = set(), []
+    kinds, samples = set(), []
     for _ in range(3):
         kinds.add(type(watched._iterator) if watched._iterator else None)
         for _ in watched:
@@ -205,15 +205,15 @@ def test_workers_that_stay_are_watched_in_every_epoch(runs: Runs) -> None:
         session = headspace._session.lifecycle.current
         assert session is not None
         session.flush()
-        looks.append(sum(entry["samples"] for entry in entries(runs, "queues", "prefetch")))
+        samples.append(sum(entry["samples"] for entry in entries(runs, "queues", "prefetch")))
     headspace.stop()
 
     assert calls(runs, "fetch").total() == 60
-    assert looks[0] < looks[1] < looks[2]
+    assert samples[0] < samples[1] < samples[2]
     assert kinds == {None, torch.utils.data.dataloader._MultiProcessingDataLoaderIter}
 
 
-def test_the_queue_of_batches_is_the_last(runs: Runs) -> None:
+def test_the_prefetch_queue_is_recorded_as_the_last_queue(runs: Runs) -> None:
     train(data.DataLoader(Uneven(60), num_workers=2, prefetch_factor=3))
 
     prefetch = entries(runs, "queues", "prefetch")
@@ -222,7 +222,7 @@ def test_the_queue_of_batches_is_the_last(runs: Runs) -> None:
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_what_is_made_before_its_turn_has_a_delay(runs: Runs, method: str) -> None:
+def test_a_batch_that_is_ready_before_its_turn_has_a_reorder_delay(runs: Runs, method: str) -> None:
     count, epochs = 12, 2
     loader = data.DataLoader(
         Uneven(count),
@@ -249,8 +249,8 @@ def test_what_is_made_before_its_turn_has_a_delay(runs: Runs, method: str) -> No
     assert (delay["limit_ms"], delay["out_per_in"]) == (None, None)
 
 
-def test_a_delay_lasts_until_the_last_of_those_before_has_been_made() -> None:
-    # Three workers that end when they are told: 2 before 1 before 0.
+def test_a_reorder_delay_lasts_until_all_earlier_batches_are_ready() -> None:
+    # Three workers that finish in the order 2, 1, 0.
     ends = BatchEndTimes(3, 6)
     notes = [ends.recorder(worker) for worker in range(3)]
     handed: list[tuple[Any, int]] = []
@@ -276,12 +276,12 @@ def test_a_delay_lasts_until_the_last_of_those_before_has_been_made() -> None:
         iterator._rcvd_idx = number + 1
         assert iterator._process_data(f"batch {number}", worker) == f"batch {number}"
 
-    # Of the fourth nobody knows the end, and the fifth came in time.
+    # The end of the fourth is unknown, and the fifth came in time.
     assert recorded == [3.0, 4.0]
     assert [worker for _, worker in handed] == [0, 1, 2, 0, 1]
 
 
-def test_without_order_nothing_waits_for_it(runs: Runs) -> None:
+def test_a_loader_without_order_has_no_reorder_delay(runs: Runs) -> None:
     train(data.DataLoader(Uneven(12), num_workers=2, in_order=False))
     headspace.stop()
 
@@ -289,7 +289,7 @@ def test_without_order_nothing_waits_for_it(runs: Runs) -> None:
     assert calls(runs, "reorder delay") == {}
 
 
-def test_an_epoch_that_is_left_early_shifts_no_delay_of_the_next(runs: Runs) -> None:
+def test_leaving_an_epoch_early_does_not_change_the_delays_of_the_next(runs: Runs) -> None:
     loader = data.DataLoader(Uneven(12), num_workers=2, persistent_workers=True)
     watched = headspace.wrap(loader)
     for _ in range(3):
@@ -301,7 +301,7 @@ def test_an_epoch_that_is_left_early_shifts_no_delay_of_the_next(runs: Runs) -> 
     assert calls(runs, "reorder delay") == {None: 6}
 
 
-def test_the_start_of_workers_is_in_the_summary_though_it_is_long_over(runs: Runs) -> None:
+def test_the_start_time_of_workers_is_in_the_summary(runs: Runs) -> None:
     train(data.DataLoader(Numbers(400), num_workers=2), loop_s=0.004)
 
     summary = runs.summary()
@@ -312,7 +312,7 @@ def test_the_start_of_workers_is_in_the_summary_though_it_is_long_over(runs: Run
     assert [worker["worker"] for worker in start["workers"]] == ["worker 0", "worker 1"]
 
 
-def test_two_loaders_are_told_apart(runs: Runs) -> None:
+def test_the_stages_of_two_loaders_have_different_names(runs: Runs) -> None:
     first, second = (data.DataLoader(Numbers(8), num_workers=1) for _ in range(2))
     for loader in (headspace.wrap(first), headspace.wrap(second, name="val")):
         assert len(list(loader)) == 8
@@ -327,7 +327,7 @@ class Other(data.DataLoader):  # type: ignore[type-arg]
 
 
 @pytest.mark.parametrize("context", ["fork", "spawn"])
-def test_the_stages_and_queues_of_each_loop_say_which_loop_it_is(runs: Runs, context: str) -> None:
+def test_each_stage_and_queue_names_its_loop(runs: Runs, context: str) -> None:
     first, second = (
         kind(Numbers(60), num_workers=1, multiprocessing_context=context)
         for kind in (data.DataLoader, Other)
@@ -349,7 +349,7 @@ def test_the_stages_and_queues_of_each_loop_say_which_loop_it_is(runs: Runs, con
         assert kinds == {"DataLoader", "Other"}
 
 
-def test_a_loader_that_begins_at_its_first_batch_is_watched_and_left_as_it_was(
+def test_a_loader_that_starts_workers_at_its_first_batch_is_measured_and_not_changed(
     runs: Runs,
 ) -> None:
     loader = Late(Numbers(40), batch_size=4, num_workers=1)
@@ -364,7 +364,7 @@ def test_a_loader_that_begins_at_its_first_batch_is_watched_and_left_as_it_was(
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_an_error_of_the_dataset_is_told_as_ever_and_counted(runs: Runs, workers: int) -> None:
+def test_an_error_of_the_dataset_is_raised_unchanged_and_counted(runs: Runs, workers: int) -> None:
     loader = data.DataLoader(Broken(40), batch_size=4, num_workers=workers)
 
     with pytest.raises(LookupError, match="no item 9") as error:
@@ -377,14 +377,14 @@ def test_an_error_of_the_dataset_is_told_as_ever_and_counted(runs: Runs, workers
     assert sum(entry.get("failures", 0) for entry in entries(runs, "stages", "fetch")) == 1
 
 
-def test_a_worker_that_is_too_slow_for_the_timeout_is_told_as_ever(runs: Runs) -> None:
+def test_a_worker_timeout_raises_the_error_of_torch(runs: Runs) -> None:
     loader = data.DataLoader(Numbers(8, 60.0), num_workers=1, timeout=0.2)
 
     with pytest.raises(RuntimeError, match=r"timed out after 0\.2 seconds"):
         train(loader)
 
 
-def test_pinning_is_a_stage(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pinning_memory_is_a_stage(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     # A machine without an accelerator pins nothing: one is put on, for torch's own thread.
     for name, value in (
         ("is_available", True),
@@ -411,13 +411,13 @@ def test_pinning_is_a_stage(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None
     assert sum(sums) >= 19 * 2
 
 
-def test_a_worker_that_is_killed_is_told_as_lost(program: Programs) -> None:
+def test_a_killed_worker_is_reported_as_lost(program: Programs) -> None:
     run = program("torch_workers.py", "fork", "kill")
 
     assert "worker_lost" in run.notices()
 
 
-def test_the_records_tell_how_the_loader_is_set(runs: Runs) -> None:
+def test_the_records_contain_the_settings_of_the_loader(runs: Runs) -> None:
     train(data.DataLoader(Numbers(8), num_workers=2, prefetch_factor=3))
 
     loader = runs.kind("run")[0]["loader"]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from injected import under
+from headspace_run import under_headspace
 from running import Programs, Runs
 
 import headspace
@@ -34,8 +34,8 @@ class Late(data.DataLoader):  # type: ignore[misc]
 
 @pytest.mark.parametrize("mode", ["measure", "probe", "replay"])
 @pytest.mark.parametrize("how", ["wrap", "run"])
-def test_workers_do_not_pile_up(program: Programs, how: str, mode: str) -> None:
-    options: dict[str, Any] = under() if how == "run" else {}
+def test_workers_do_not_accumulate(program: Programs, how: str, mode: str) -> None:
+    options: dict[str, Any] = under_headspace() if how == "run" else {}
     arguments = ["--wrap", *TORCHS] if how == "wrap" else TORCHS
 
     ran = program(
@@ -53,12 +53,12 @@ def test_workers_do_not_pile_up(program: Programs, how: str, mode: str) -> None:
         ("torchdata", ["stateful", "stateful_persistent", "accelerate_stateful"]),
     ],
 )
-def test_workers_of_other_libraries_do_not_pile_up(
+def test_workers_of_other_libraries_do_not_accumulate(
     program: Programs, how: str, library: str, kinds: list[str]
 ) -> None:
     pytest.importorskip(library)
     pytest.importorskip("accelerate")
-    options: dict[str, Any] = under() if how == "run" else {}
+    options: dict[str, Any] = under_headspace() if how == "run" else {}
     arguments = ["--wrap", *kinds] if how == "wrap" else kinds
 
     ran = program("remade_loaders.py", *arguments, timeout=120.0, **options)
@@ -68,7 +68,7 @@ def test_workers_of_other_libraries_do_not_pile_up(
 
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("kind", [data.DataLoader, Late])
-def test_a_loader_and_its_iterator_go_with_their_last_reference(
+def test_a_loader_and_its_iterator_are_freed_with_their_last_reference(
     runs: Runs, uncollected: None, kind: type, workers: int
 ) -> None:
     loader = kind(range(8), num_workers=workers, persistent_workers=workers > 0)
@@ -86,7 +86,7 @@ def test_a_loader_and_its_iterator_go_with_their_last_reference(
     assert [reference() for reference in gone] == [None] * len(gone)
 
 
-def test_nothing_stays_in_a_loader_that_keeps_its_workers(runs: Runs) -> None:
+def test_a_loader_with_persistent_workers_keeps_nothing_of_headspace(runs: Runs) -> None:
     loader = Late(range(8), num_workers=1, persistent_workers=True)
     before = set(vars(loader))
     for _ in range(2):

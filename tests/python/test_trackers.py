@@ -1,4 +1,4 @@
-"""What TensorBoard, Weights & Biases and MLflow are told, read back with their own libraries."""
+"""Values in TensorBoard, Weights & Biases and MLflow, read with their own libraries."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def check(run: Ran, curves: dict[str, Curve]) -> None:
         last = list(curves[f"headspace/{name}"].values())[-1]
         assert last == pytest.approx(summary[field], rel=1e-5), name
     assert "headspace/stage/decode/p95_ms" in curves
-    # What nobody measured is absent.
+    # Values that were not measured are absent.
     assert "headspace/run/floor_ms" not in curves
 
 
@@ -80,7 +80,7 @@ def read_tensorboard(folder: Path) -> dict[str, Curve]:
     return curves
 
 
-def test_tensorboard_shows_what_the_records_say(program: Programs, tmp_path: Path) -> None:
+def test_tensorboard_has_the_values_of_the_records(program: Programs, tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     run = program("tracked.py", "tensorboard", tmp_path / "tb", STEPS, env=ENV)
     check(run, read_tensorboard(tmp_path / "tb"))
@@ -88,7 +88,7 @@ def test_tensorboard_shows_what_the_records_say(program: Programs, tmp_path: Pat
     assert len(list((tmp_path / "tb").iterdir())) == 1
 
 
-def test_mlflow_keeps_what_the_records_say(program: Programs, tmp_path: Path) -> None:
+def test_mlflow_has_the_values_of_the_records(program: Programs, tmp_path: Path) -> None:
     pytest.importorskip("mlflow")
     run = program("tracked.py", "mlflow", tmp_path / "ml", STEPS, env=ENV)
     # MLflow's files, a metric each: time, value and step by line.
@@ -125,7 +125,7 @@ def wandb_rows(folder: Path) -> Iterator[dict[str, float]]:
                 yield {i.key or "/".join(i.nested_key): json.loads(i.value_json) for i in items}
 
 
-def test_wandb_has_what_the_records_say_and_keeps_the_steps_of_the_script(
+def test_wandb_has_the_values_of_the_records_and_keeps_the_steps_of_the_script(
     program: Programs, tmp_path: Path
 ) -> None:
     pytest.importorskip("wandb")
@@ -149,7 +149,7 @@ def test_wandb_has_what_the_records_say_and_keeps_the_steps_of_the_script(
     assert last["headspace/run/step_ms"] == pytest.approx(run.summary()["steady_step_mean_ms"])
 
 
-def test_a_tracker_that_raises_is_called_no_more_and_training_goes_on(
+def test_a_tracker_that_raises_is_disabled_and_training_continues(
     program: Programs, tmp_path: Path
 ) -> None:
     run = program("tracked.py", "raises", tmp_path, STEPS)
@@ -182,7 +182,7 @@ class Kept(Sink):
         self.closed = True
 
 
-def test_a_sink_of_ones_own_is_called_while_training_goes_on_and_closed_at_the_end(
+def test_a_custom_sink_is_called_during_training_and_closed_at_the_end(
     runs: Runs,
 ) -> None:
     sink = Kept()
@@ -195,7 +195,7 @@ def test_a_sink_of_ones_own_is_called_while_training_goes_on_and_closed_at_the_e
 
 
 class Stuck(Sink):
-    """Hangs at the first number, until it is let go."""
+    """Hangs at the first number until it is released."""
 
     def __init__(self) -> None:
         self.called, self.let_go = threading.Event(), threading.Event()
@@ -205,7 +205,7 @@ class Stuck(Sink):
         self.let_go.wait()
 
 
-def test_a_tracker_that_hangs_holds_up_no_other(runs: Runs) -> None:
+def test_a_tracker_that_hangs_delays_no_other_tracker(runs: Runs) -> None:
     stuck, sink = Stuck(), Kept()
     with headspace.start(to=[stuck, sink], interval=0.05):
         list(headspace.wrap(range(10)))
@@ -217,7 +217,7 @@ def test_a_tracker_that_hangs_holds_up_no_other(runs: Runs) -> None:
     stuck.let_go.set()
 
 
-def test_what_a_tracker_costs_is_part_of_what_measuring_costs(runs: Runs) -> None:
+def test_the_cost_of_a_tracker_is_part_of_the_reported_overhead(runs: Runs) -> None:
     class Busy(Sink):
         def log(self, step: int, time: float, values: object) -> None:
             while thread_time() < 1:  # Of this thread, which is the sink's own.
@@ -230,7 +230,7 @@ def test_what_a_tracker_costs_is_part_of_what_measuring_costs(runs: Runs) -> Non
 
 
 def counted(runs: Runs) -> float:
-    """CPU seconds that the agent says it used."""
+    """CPU seconds of the agent in the records."""
     text = (runs.folder / "rank0.jsonl").read_text()
     told = re.findall(r'"headspace\.agent\.cpu\.time":([\d.e+-]+)', text)
     return float(told[-1]) if told else 0.0
@@ -246,7 +246,7 @@ class Refusing(Kept):
     [(Refusing(), ConnectionError), (headspace.Prometheus(host="no.such.host.invalid"), OSError)],
     ids=["a sink", "a destination"],
 )
-def test_a_start_that_fails_closes_what_it_has_opened_and_leaves_no_folder(
+def test_a_failed_start_closes_what_it_opened_and_leaves_no_folder(
     runs: Runs, more: Any, error: type[Exception]
 ) -> None:
     sink = Kept()
@@ -292,7 +292,7 @@ def test_without_an_active_mlflow_run_the_start_says_what_to_do(runs: Runs) -> N
         (lambda: MLflow(), "mlflow", "mlflow-skinny"),
     ],
 )
-def test_a_library_that_is_missing_is_named_with_the_command_that_brings_it(
+def test_a_missing_library_is_named_with_its_install_command(
     monkeypatch: pytest.MonkeyPatch, sink: object, library: str, package: str
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)

@@ -1,4 +1,4 @@
-"""How experiments of `headspace tune` end, whose they are, and what a resumed search goes on from."""
+"""The ends of experiments of `headspace tune`, their owners, and resumed searches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from running import PROGRAMS, wait_until
+from running import PROGRAMS, remove_settings, wait_until
 
 from headspace._processes import ending
 from headspace.tune import store as store_module
@@ -33,8 +33,7 @@ LIMITS = Limits(experiments=2, probe=False, repeats=0, confirm=0)
 
 @pytest.fixture(autouse=True)
 def fast_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("HEADSPACE")]:
-        monkeypatch.delenv(name)
+    remove_settings(monkeypatch)
     monkeypatch.setenv("HEADSPACE_INTERVAL", "50ms")
     monkeypatch.setenv("HEADSPACE_QUIET", "1")
 
@@ -61,14 +60,14 @@ def ended(running: Running, best: float | None = None) -> Outcome:
     return outcomes[0]
 
 
-def test_what_lasts_too_long_before_its_first_step_is_a_timeout(tmp_path):
+def test_a_program_without_a_step_before_the_time_limit_is_a_timeout(tmp_path):
     setup = Setup(Patience(timeout=1.0), inject=False)
     outcome = ended(started(tmp_path / "e", [PROGRAM, "--fault", "hang"], setup))
     assert outcome.state is State.TIMEOUT
     assert outcome.steps == 0
 
 
-def test_with_objective_throughput_slower_means_per_sample(tmp_path):
+def test_objective_throughput_compares_the_time_per_sample(tmp_path):
     # Four samples in a step of 10 ms or more.
     def run(name: str, best: float) -> State:
         patience = Patience(measure=1.0)
@@ -82,7 +81,7 @@ def test_with_objective_throughput_slower_means_per_sample(tmp_path):
     assert run("large", 9.0) is State.FINISHED
 
 
-def test_however_often_it_is_looked_at_a_run_as_fast_as_the_best_is_hardly_ever_stopped():
+def test_repeated_checks_rarely_stop_a_run_that_is_as_fast_as_the_best():
     rng = random.Random(4)
     stopped = 0
     for _ in range(300):
@@ -118,7 +117,7 @@ while True:
 """
 
 
-def test_what_still_completes_its_records_may_though_who_started_it_is_gone(tmp_path):
+def test_a_child_may_complete_its_records_after_its_parent_has_exited(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(TERMINATED)
     running = started(tmp_path / "e", [str(script), str(tmp_path)])
@@ -133,7 +132,7 @@ def test_what_still_completes_its_records_may_though_who_started_it_is_gone(tmp_
     assert (tmp_path / "records").exists()
 
 
-def test_ranks_in_sessions_of_their_own_end_with_their_experiment(tmp_path):
+def test_ranks_in_separate_process_sessions_end_with_their_experiment(tmp_path):
     script = tmp_path / "torchrun.py"
     sleep = "import time; time.sleep(600)"
     script.write_text(
@@ -151,7 +150,7 @@ def test_ranks_in_sessions_of_their_own_end_with_their_experiment(tmp_path):
     assert ending.GRACE_S > 30, "torchrun gives its ranks 30 s"
 
 
-def test_only_what_bears_the_whole_mark_is_ended(tmp_path):
+def test_only_processes_with_the_exact_mark_are_killed(tmp_path):
     sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
     marks = ["/a/0001-b1", "/a/0001-b1/x", "/a/10001-b1"]
     programs = [subprocess.Popen(sleep, env={**os.environ, MARK: mark}) for mark in marks]
@@ -177,7 +176,7 @@ def search(folder: Path, study: str, *words: str, limits: Limits = LIMITS) -> Se
     return Search(job, store, Progress(SPACE, limits, quiet=True))
 
 
-def test_a_run_that_another_study_left_in_the_folder_is_not_read(tmp_path):
+def test_a_run_of_another_study_in_the_same_folder_is_not_read(tmp_path):
     first = search(tmp_path, "one").run()
     assert not first.failed
     second = search(tmp_path, "two", "--fault", "startup").run()
@@ -188,7 +187,7 @@ def test_a_run_that_another_study_left_in_the_folder_is_not_read(tmp_path):
     assert len(names) == len(first.trials) + 1, "a folder is of one claim"
 
 
-def test_time_that_was_spent_before_a_resume_counts(tmp_path):
+def test_time_spent_before_a_resume_counts(tmp_path):
     before = search(tmp_path, "one")
     before._store._spent_before = 60.0
     before._store.beat([])

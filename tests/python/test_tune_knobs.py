@@ -1,4 +1,4 @@
-"""What `headspace tune` is asked for: knobs, constraints, the command's places, the file."""
+"""The input of `headspace tune`: knobs, constraints, placeholders of the command, and the file."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_knobs_that_cannot_be_read_are_refused_with_their_name(text):
         ("pool", ()),
     ],
 )
-def test_what_a_knob_turns_is_guessed_from_its_name(name, turns):
+def test_the_meaning_of_a_knob_is_guessed_from_its_name(name, turns):
     assert parse_knob(f"{name}=1,2").turns == turns
 
 
@@ -65,7 +65,7 @@ def test_a_knob_that_is_named_twice_is_refused():
         parse(["--knob", "a=1,2", "--knob", "a=3,4", "--", "true", "{a}"])
 
 
-def test_constraints_compute_and_compare():
+def test_constraints_support_arithmetic_and_comparison():
     values = {"a": 3, "b": 2, "pool": "shared", "on": True}
     for holds in ("a + b <= 5", "1 < b < a", "pool == 'shared' or a > 9", "not (on == no)",
                   "a % 2 == 1 and a // 2 == 1", "-a < 0"):  # fmt: skip
@@ -88,20 +88,20 @@ def space_of(*knobs: str, constraints: tuple[str, ...] = ()) -> Space:
     return Space(tuple(map(parse_knob, knobs)), tuple(map(Constraint, constraints)))
 
 
-def test_a_constraint_of_an_unknown_knob_and_one_that_the_baseline_breaks_are_refused():
+def test_a_constraint_with_an_unknown_knob_or_one_that_the_baseline_violates_is_refused():
     with pytest.raises(TuneError, match="`c`, which is no knob"):
         space_of("a=1..3", constraints=("a + c < 4",))
     with pytest.raises(TuneError, match="baseline itself"):
         space_of("a=1..3", constraints=("a > 1",))
 
 
-def test_only_what_is_allowed_is_listed():
+def test_only_configurations_that_satisfy_the_constraints_are_listed():
     space = space_of("a=1..3", "b=1..3", constraints=("a + b <= 4",))
     assert space.size == 9
     assert len({key(config) for config in space.all()}) == 6
 
 
-def test_places_are_filled_and_a_switch_gives_its_words_or_nothing():
+def test_placeholders_are_replaced_and_a_switch_adds_its_words_or_nothing():
     space = space_of("n=1..4", "mtp=no,yes", "way=a b,c")
     template = Template(
         ["run", "--n={n}", "{mtp:--mtp}", "{mtp:--on|--off}", "{way}", "{{n}}", '{"json": 1}',
@@ -116,7 +116,7 @@ def test_places_are_filled_and_a_switch_gives_its_words_or_nothing():
     assert template.line(off) == """run --n=2 --off 'a b' '{n}' '{"json": 1}' 200"""
 
 
-def test_a_place_without_a_knob_and_a_knob_without_a_place_are_refused():
+def test_a_placeholder_without_a_knob_and_a_knob_without_a_placeholder_are_refused():
     space = space_of("threads=1..4", "mtp=no,yes")
     with pytest.raises(TuneError, match=r"did you mean `\{threads\}`"):
         Template(["{thread}", "{mtp}"], space)
@@ -142,7 +142,7 @@ mtp = "no,yes"
 """
 
 
-def test_a_file_stands_for_the_command_line_which_counts_more(tmp_path: Path):
+def test_the_command_line_overrides_the_file(tmp_path: Path):
     pytest.importorskip("tomllib", reason="platform: Python 3.10 has no tomllib")
     file = tmp_path / "tune.toml"
     file.write_text(FILE)

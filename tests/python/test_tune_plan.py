@@ -55,7 +55,7 @@ def remedy(knob: str | None, to: object, ms: float, code: str = "", **more: Any)
 
 
 class Made:
-    """A search whose outcomes are told by a function."""
+    """A search whose outcomes come from a function."""
 
     def __init__(self, tell: Any, space: Space = SPACE, **limits: Any) -> None:
         self.planner = Planner(space, Limits(**limits))
@@ -87,7 +87,7 @@ def simple(proposal: Proposal) -> Outcome:
     return outcome(ms, remedies=found, **(floor if proposal.kind is Kind.PROBE else {}))
 
 
-def test_baseline_probe_remedies_of_the_best_and_then_the_sampler():
+def test_the_search_runs_the_baseline_a_probe_the_remedies_and_then_the_sampler():
     search = Made(simple, patience=4)
     search.run()
     assert search.kinds()[:5] == ["baseline", "probe", "remedy", "remedy", "remedy"]
@@ -107,7 +107,7 @@ def test_no_configuration_is_searched_twice_and_the_search_ends_when_all_were_tr
     assert said.reason == "every configuration was tried"
 
 
-def test_the_search_ends_by_experiments_by_patience_and_by_the_floor():
+def test_the_search_ends_at_the_limit_of_experiments_without_progress_or_at_the_floor():
     assert "6 experiments were run" in Made(simple, experiments=6).run().reason
     assert "no better" in Made(simple, patience=3).run().reason
     near = Made(lambda p: outcome(9.3, floor_step_ms=9.0))
@@ -137,7 +137,7 @@ def test_experiments_that_fail_are_not_the_best_and_the_search_goes_on():
     assert best["decode_threads"] == 8
 
 
-def test_with_others_running_it_waits_for_the_baseline_and_repeats_none_of_theirs():
+def test_a_second_worker_waits_for_the_baseline_and_repeats_no_experiment():
     planner = Planner(SPACE, Limits())
     first = planner.next([])
     assert isinstance(first, Proposal)
@@ -169,7 +169,7 @@ def test_a_lucky_run_does_not_win():
     assert search.kinds().count("repeat") == 3
 
 
-def test_contenders_are_run_again_and_the_winner_takes_turns_with_the_baseline():
+def test_contenders_are_rerun_and_the_winner_alternates_with_the_baseline():
     search = Made(lambda p: outcome(simple(p).step_ms or 0, 4.0), patience=6, confirm=2)
     search.run()
     assert search.kinds()[-4:] == ["confirm"] * 4
@@ -183,26 +183,26 @@ def test_contenders_are_run_again_and_the_winner_takes_turns_with_the_baseline()
     assert confirmed.low < confirmed.pct < confirmed.high
 
 
-def test_an_interval_of_several_runs_is_as_wide_as_they_differ():
+def test_the_interval_of_several_runs_covers_their_differences():
     runs = [Cost(10, 9.9, 10.1), Cost(14, 13.9, 14.1)]
     both = pool(runs)
     assert both.ms == 12
     assert both.low < 10 < 14 < both.high
     assert both.span == (10, 14)
     assert pool([runs[0], runs[0]]).half < both.half / 10
-    told = gain(runs, [Cost(9, 8.9, 9.1), Cost(9.2, 9.1, 9.3)])
-    assert told is not None
-    assert not told.sure
+    found = gain(runs, [Cost(9, 8.9, 9.1), Cost(9.2, 9.1, 9.3)])
+    assert found is not None
+    assert not found.sure
 
 
-def test_two_runs_of_a_narrow_interval_each_do_not_make_a_wide_one():
-    """58.7 ±37.3 was told of two runs of ±2."""
+def test_two_runs_with_narrow_intervals_give_a_narrow_interval():
+    """A regression: two runs with ±2 once gave 58.7 ±37.3."""
     both = pool([Cost(55.8, 53.8, 57.8), Cost(61.6, 59.6, 63.6)])
     assert both.ms == pytest.approx(58.7)
     assert 2.9 < both.half < 5, "both lie in it"
 
 
-def test_the_spread_is_pooled_over_all_configurations_that_were_run_again():
+def test_the_spread_is_pooled_over_all_rerun_configurations():
     def twice(ms: float, apart: float) -> list[Cost]:
         return [Cost(one, one - 0.5, one + 0.5) for one in (ms - apart / 2, ms + apart / 2)]
 
@@ -214,22 +214,22 @@ def test_the_spread_is_pooled_over_all_configurations_that_were_run_again():
     assert among_restless.half > 3 * among_calm.half
 
 
-def test_students_t_is_as_in_the_tables():
+def test_students_t_quantiles_match_published_tables():
     assert [round(t_quantile(f), 2) for f in (1, 2, 5, 7, 30)] == [12.71, 4.30, 2.57, 2.36, 2.04]
     assert round(t_quantile(7, 0.995), 3) == 3.499
 
 
-def test_a_gain_that_two_starts_may_differ_by_is_not_sure_however_steady_the_runs_were():
-    def told(ms: float) -> bool:
+def test_a_gain_within_the_spread_between_starts_is_not_sure():
+    def is_sure(ms: float) -> bool:
         found = gain([Cost(100, 99.99, 100.01)], [Cost(ms, ms - 0.01, ms + 0.01)])
         assert found is not None
         return found.sure
 
-    assert not told(98.5)
-    assert told(90.0)
+    assert not is_sure(98.5)
+    assert is_sure(90.0)
 
 
-def test_a_new_best_that_more_experiments_find_is_confirmed_anew():
+def test_a_new_best_that_more_experiments_find_is_confirmed_again():
     search = Made(simple, experiments=4, patience=100, near_floor=0.0, confirm=1)
     search.run()
     first = winner_of(search.trials, Objective.STEP)
@@ -251,7 +251,7 @@ def test_a_new_best_that_more_experiments_find_is_confirmed_anew():
     assert confirmed.pct == pytest.approx(100 * better)
 
 
-def test_runs_of_a_confirmation_do_not_keep_out_what_was_found_since():
+def test_a_confirmed_configuration_can_lose_to_a_later_one():
     now = SPACE.baseline
     first, second = {**now, "decode_threads": 2}, {**now, "decode_threads": 3}
     made = [
@@ -270,7 +270,7 @@ def test_runs_of_a_confirmation_do_not_keep_out_what_was_found_since():
     assert winner_of(trials, Objective.STEP) is trials[4]
 
 
-def test_the_turns_of_a_confirmation_are_of_one_worker_while_that_lives():
+def test_one_worker_runs_all_turns_of_a_confirmation_while_it_is_alive():
     limits = Limits(experiments=4, patience=100, confirm=1, repeats=0)
     mine, other = (Planner(SPACE, limits, worker) for worker in ("mine", "other"))
     search = Made(simple)
@@ -293,13 +293,13 @@ def test_the_turns_of_a_confirmation_are_of_one_worker_while_that_lives():
     assert confirmed.pairs == 1
 
 
-def test_without_samples_throughput_is_refused_with_the_way_out():
+def test_objective_throughput_without_samples_is_refused_with_a_remedy():
     said = Made(simple, objective=Objective.THROUGHPUT).run()
     assert said.failed
     assert "batch_size=N" in said.reason
 
 
-def test_time_a_sample_is_what_counts_where_batches_change():
+def test_objective_throughput_compares_batch_sizes_by_time_per_sample():
     small = outcome(10, throughput_samples_per_s=400.0)
     large = outcome(16, throughput_samples_per_s=1000.0)
     ms = [cost(one, Objective.THROUGHPUT) for one in (small, large)]
@@ -341,7 +341,7 @@ def test_a_remedy_beyond_the_range_of_the_knob_has_no_prediction():
 
 
 def measured(knobs: Config, ms: float, **decode: Any) -> Trial:
-    """A run in which `decode` had 4 calls of 20 ms for a batch, one at a time unless told."""
+    """A run with 4 calls of `decode` per batch, 20 ms each, by default one at a time."""
     stage = {
         "name": "decode",
         "mean_ms": 20.0,
@@ -377,7 +377,7 @@ def test_a_measured_stage_gives_no_bound_for_a_lower_concurrency():
     assert both({**SPACE.baseline, "decode_threads": 8}) == 10.0
 
 
-def test_the_sampler_leaves_what_is_known_to_be_bad_for_last():
+def test_the_sampler_tries_known_bad_values_last():
     tried = [(SPACE.baseline, 85.0)]
 
     def bad(config: Config) -> bool:
@@ -393,7 +393,7 @@ def test_the_sampler_leaves_what_is_known_to_be_bad_for_last():
     assert bad(config)
 
 
-def test_a_remedy_turns_the_knob_that_fits_best_and_no_further_than_it_goes():
+def test_a_remedy_changes_the_best_matching_knob_within_its_range():
     now = SPACE.baseline
     queues = [{"name": "after collate", "last": True}]
     assert moved(now, remedy("after collate.capacity", 3, 40), queues=queues) == [{"prefetch": 4}]
@@ -441,7 +441,7 @@ def grid() -> Grid:
     return grid_of(rows, space)
 
 
-def test_on_recorded_outcomes_it_needs_fewer_experiments_than_tpe_and_random():
+def test_the_search_needs_fewer_experiments_than_tpe_and_random_on_recorded_outcomes():
     recorded = grid()
     medians = {
         name: statistics.median(needed(recorded, search, seed) for seed in range(5))
@@ -476,16 +476,16 @@ def searched() -> Made:
         if proposal.kind is Kind.SAMPLE and proposal.knobs["mtp"]:
             ms = 60.0
             return Outcome(State.STOPPED_EARLY, ms, (ms - 1, ms + 1), detail="slower")
-        told = simple(proposal)
-        sm = {"steady_sm_utilization_pct": min(100.0, 900 / (told.step_ms or 1))}
-        return Outcome(**{**vars(told), "summary": {**told.summary, **sm}})
+        found = simple(proposal)
+        sm = {"steady_sm_utilization_pct": min(100.0, 900 / (found.step_ms or 1))}
+        return Outcome(**{**vars(found), "summary": {**found.summary, **sm}})
 
     search = Made(tell, patience=8, seed=rng.randrange(100))
     search.run()
     return search
 
 
-def test_the_table_has_the_columns_of_spdls_master_table_and_is_read_by_its_loader(tmp_path):
+def test_the_table_has_the_columns_of_spdls_master_table_and_spdl_can_load_it(tmp_path):
     visualization = pytest.importorskip("spdl.autoresearch._common._visualization")
     from spdl.autoresearch.pipeline_optimization._ops._analysis_ops import MASTER_TABLE_HEADERS
 
@@ -522,12 +522,12 @@ def test_pictures_are_well_formed_and_show_every_experiment(tmp_path):
     ElementTree.fromstring(tree_svg([], SPACE, Objective.STEP))
 
 
-def test_axis_ticks_are_round_and_within():
+def test_axis_ticks_are_round_numbers_within_the_range():
     assert ticks_of(0, 97) == [0, 20, 40, 60, 80]
     assert ticks_of(5, 5) == [5]
 
 
-def test_the_report_ends_with_the_best_command_and_says_what_is_left():
+def test_the_report_ends_with_the_best_command_and_the_remaining_headspace():
     search = searched()
     template = Template(
         ["python", "train script.py", "{decode_threads}", "{prefetch}", "{queue}", "{mtp:--mtp}"],

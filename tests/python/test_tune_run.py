@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import made_records
+import handmade_records
 import pytest
-from running import DEADLINE_S, PROGRAMS, wait_until
+from running import DEADLINE_S, PROGRAMS, remove_settings, wait_until
 
 from headspace.tune.errors import TuneError
 from headspace.tune.experiment import Experiment, Kind, Outcome, Proposal, State, Trial
@@ -41,8 +41,7 @@ FAST = {"HEADSPACE_INTERVAL": "50ms", "HEADSPACE_QUIET": "1"}
 
 @pytest.fixture(autouse=True)
 def fast_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("HEADSPACE")]:
-        monkeypatch.delenv(name)
+    remove_settings(monkeypatch)
     for name, value in FAST.items():
         monkeypatch.setenv(name, value)
 
@@ -98,14 +97,14 @@ def test_each_kind_of_failure_is_reported_with_its_traceback(tmp_path, fault, st
     assert not outcome.measured
 
 
-def test_of_a_traceback_the_frames_before_the_last_are_kept_and_nothing_that_follows_it(tmp_path):
+def test_a_kept_traceback_has_its_last_frames_and_no_later_output(tmp_path):
     outcome = run_one(tmp_path / "e", "--fault", "crash")
     frames = [line for line in outcome.detail.splitlines() if line.startswith("  File ")]
     assert len(frames) > 1
     assert outcome.detail.splitlines()[-1] == "TrainingError: the loss is not a number"
 
 
-def test_a_program_that_hangs_is_ended_and_the_outcome_says_whether_it_had_begun(tmp_path):
+def test_a_hanging_program_is_ended_and_its_outcome_says_whether_it_had_begun(tmp_path):
     stalled = run_one(tmp_path / "a", "--fault", "stall", stall=4.0)
     assert stalled.state is State.STALLED
     assert stalled.steps >= 60
@@ -123,7 +122,7 @@ def test_a_program_that_hangs_is_ended_and_the_outcome_says_whether_it_had_begun
     assert missing.state is State.STARTUP_FAILED
 
 
-def test_what_lasts_too_long_is_a_timeout_or_a_shorter_measurement(tmp_path):
+def test_a_program_that_exceeds_the_time_limit_is_a_timeout_or_a_shorter_measurement(tmp_path):
     short = run_one(tmp_path / "a", "--fault", "slow", "--steps", "100000", timeout=1.5)
     assert short.state is State.TIMEOUT
     assert not short.measured
@@ -133,14 +132,14 @@ def test_what_lasts_too_long_is_a_timeout_or_a_shorter_measurement(tmp_path):
     assert measured.steps < 100000
 
 
-def test_what_is_slower_than_the_best_beyond_doubt_is_stopped_early(tmp_path):
+def test_a_run_that_is_clearly_slower_than_the_best_is_stopped_early(tmp_path):
     outcome = run_one(tmp_path, "--steps", "100000", best=5.0)
     assert outcome.state is State.STOPPED_EARLY
     assert outcome.step_ms is not None
     assert outcome.step_ms > 5.0
 
 
-def test_an_experiment_ends_with_all_that_it_started(tmp_path):
+def test_all_processes_of_an_experiment_end_with_it(tmp_path):
     script = tmp_path / "parent.py"
     script.write_text(
         "import subprocess, sys\n"
@@ -171,7 +170,7 @@ def marked(folder: Path) -> list[int]:
     return found
 
 
-def test_places_divide_cores_and_gpus_and_share_none(monkeypatch, tmp_path):
+def test_concurrent_slots_divide_cores_and_gpus_and_share_none(monkeypatch, tmp_path):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5,7")
     divided = places(3)
@@ -188,7 +187,7 @@ def test_places_divide_cores_and_gpus_and_share_none(monkeypatch, tmp_path):
     assert whole_cores({0, 1, 2, 3}, tmp_path) == [{0, 2}, {1, 3}]
 
 
-def test_an_experiment_in_a_place_runs_on_its_cores_alone(tmp_path):
+def test_an_experiment_runs_only_on_the_cores_of_its_slot(tmp_path):
     core = min(os.sched_getaffinity(0))
     script = tmp_path / "where.py"
     script.write_text("import os; print('on', sorted(os.sched_getaffinity(0)))\n")
@@ -265,7 +264,7 @@ def more_began(log: Path, before: int, process: subprocess.Popen[str]) -> bool:
 
 
 @pytest.mark.slow
-def test_killed_ten_times_nothing_finished_is_lost_or_repeated(tmp_path, running):
+def test_ten_kills_neither_lose_nor_repeat_a_finished_experiment(tmp_path, running):
     folder, log = tmp_path / "tune", tmp_path / "log"
     may_end = tmp_path / "log.may-end"
     may_end.write_text("0")
@@ -307,7 +306,9 @@ def test_killed_ten_times_nothing_finished_is_lost_or_repeated(tmp_path, running
 
 @pytest.mark.parametrize("storage", ["sqlite", "journal", "postgresql", "mysql"])
 @pytest.mark.slow
-def test_workers_on_one_study_share_it_and_do_not_do_the_same(tmp_path, running, database, storage):
+def test_workers_on_one_study_share_it_and_repeat_no_experiment(
+    tmp_path, running, database, storage
+):
     files = {"sqlite": f"sqlite:///{tmp_path / 'all.db'}", "journal": f"journal:{tmp_path / 'all'}"}
     url = files.get(storage) or database(storage)
     log = tmp_path / "log"
@@ -335,7 +336,7 @@ def test_workers_on_one_study_share_it_and_do_not_do_the_same(tmp_path, running,
     assert len({proposal.by for proposal in confirmed}) == 1, "the turns are of one worker"
 
 
-def test_an_interrupted_search_ends_its_program_and_says_how_to_go_on(tmp_path, running):
+def test_an_interrupted_search_ends_its_program_and_says_how_to_resume(tmp_path, running):
     folder, log = tmp_path / "tune", tmp_path / "log"
     process = tuner(folder, log)
     running.append(process)
@@ -377,7 +378,7 @@ def test_only_experiments_of_a_dead_tuner_are_given_up(tmp_path):
     lost._me = store._me
     child.kill()
     child.wait()
-    # The probe waits for the baseline, so what is lost is made of a plan of its own.
+    # The probe waits for the baseline, so the lost experiment comes from a separate plan.
     taken = lost.claim(lambda *_: Proposal(Kind.SAMPLE, {**SPACE.baseline, "threads": 2}, ""))
     assert isinstance(taken, Experiment)
     assert [given.experiment for given in store.give_up_lost()] == [taken]
@@ -387,7 +388,7 @@ def test_only_experiments_of_a_dead_tuner_are_given_up(tmp_path):
     assert not lives(elsewhere, GONE_S)
 
 
-def test_what_a_killed_tuner_left_is_ended_and_nothing_else(tmp_path):
+def test_only_the_leftover_processes_of_a_killed_tuner_are_ended(tmp_path):
     lost = Experiment(1, Proposal(Kind.SAMPLE, {}, ""), "a0a0a0a0a0a0")
     folder = tmp_path / lost.name
     sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
@@ -404,7 +405,7 @@ def test_what_a_killed_tuner_left_is_ended_and_nothing_else(tmp_path):
             process.wait()
 
 
-def test_without_optuna_it_says_what_to_install(tmp_path):
+def test_without_optuna_tune_says_what_to_install(tmp_path):
     (tmp_path / "optuna.py").write_text("raise ModuleNotFoundError(\"No module named 'optuna'\")")
     paths = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
@@ -418,10 +419,10 @@ def test_without_optuna_it_says_what_to_install(tmp_path):
 
 
 def tick(name: str, steps: int, ms: float, phase: str = "live") -> str:
-    return made_records.tick(made_records.loop(name, steps, ms, phase))
+    return handmade_records.tick(handmade_records.loop(name, steps, ms, phase))
 
 
-def test_a_run_is_read_as_it_grows_of_its_training_loop_alone(tmp_path):
+def test_a_growing_run_is_read_for_its_training_loop_only(tmp_path):
     live = LiveRun(tmp_path)
     live.read()
     assert (live.steps, live.step, live.run) == (0, None, None)
@@ -435,7 +436,7 @@ def test_a_run_is_read_as_it_grows_of_its_training_loop_alone(tmp_path):
     live.read()
     assert live.moves == 550
     with file.open("a") as more:
-        more.write(made_records.line("summary", loop="train"))
+        more.write(handmade_records.line("summary", loop="train"))
         more.write("".join(tick("train", 10, 10.0 + k % 3) for k in range(12)))
         more.write(tick("train", 50, 1.0, "replay"))
     live.read()
@@ -468,7 +469,7 @@ class Quiet(Progress):
         self.most = max(self.most, len(running))
 
 
-def test_two_places_run_two_experiments_at_once_and_none_twice(tmp_path):
+def test_two_slots_run_two_experiments_at_once_and_none_twice(tmp_path):
     words = [sys.executable, PROGRAM, "--threads", "{threads}", "--depth", "{depth}",
              "{turbo:--turbo}", "--steps", "70"]  # fmt: skip
     limits = Limits(experiments=7, probe=False, repeats=0, confirm=0, patience=100)

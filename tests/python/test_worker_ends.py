@@ -1,4 +1,4 @@
-"""How the end of a worker process is told: not at all where its loader ended it, else in one line."""
+"""Notices about ended worker processes: none if the loader ended them, otherwise one line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENDED = [
     ("how", "method"),
     [*((how, "fork") for how in ENDED), ("terminated", "spawn"), ("terminated", "forkserver")],
 )
-def test_a_worker_that_the_trainer_ends_is_not_told_of(
+def test_a_worker_that_the_trainer_ends_is_not_reported(
     program: Programs, how: str, method: str
 ) -> None:
     ran = program("ended_workers.py", how, method, timeout=120.0)
@@ -31,19 +31,19 @@ def test_a_worker_that_the_trainer_ends_is_not_told_of(
     assert "worker_lost" not in ran.notices()
 
 
-def test_workers_that_are_killed_are_told_in_one_line(program: Programs) -> None:
+def test_killed_workers_are_reported_in_one_line(program: Programs) -> None:
     ran = program("ended_workers.py", "killed", "fork", timeout=120.0)
 
     assert ran.exit_code == 0, ran.stderr
-    told = [line for line in ran.stderr.splitlines() if "exited unexpectedly" in line]
-    assert len(told) == 1, ran.stderr
-    assert told[0].startswith(
+    lines = [line for line in ran.stderr.splitlines() if "exited unexpectedly" in line]
+    assert len(lines) == 1, ran.stderr
+    assert lines[0].startswith(
         "headspace: 6 worker processes exited unexpectedly (killed or crashed)"
     )
     assert ran.notices().count("worker_lost") == 1
 
 
-def test_a_worker_that_another_process_terminates_is_told(program: Programs) -> None:
+def test_a_worker_that_another_process_terminates_is_reported(program: Programs) -> None:
     ran = program("ended_workers.py", "terminated by another process", "fork", timeout=120.0)
 
     assert ran.notices().count("worker_lost") == 1

@@ -20,7 +20,7 @@ MARKERS = Path(f"/dev/shm/headspace-{os.getuid()}")
 
 
 def calls(run: Runs, stage: str = "work") -> Counter[str | None]:
-    """Calls of a stage by worker, as the ticks tell them."""
+    """Calls of a stage by worker, from the ticks."""
     counted: Counter[str | None] = Counter()
     for tick in run.kind("tick"):
         for entry in tick.get("stages", []):
@@ -36,7 +36,7 @@ def left_behind(run: Ran) -> list[str]:
 
 
 def markers() -> list[str]:
-    """Those of all trainers; the last one to end takes the folder with it."""
+    """Files of all trainers. The last trainer to end removes the folder."""
     try:
         return os.listdir(MARKERS)
     except FileNotFoundError:
@@ -50,7 +50,7 @@ def ran(program: Programs, method: str, how: str, **options: Any) -> Ran:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_process_counts_for_itself(program: Programs, method: str) -> None:
+def test_every_process_has_its_own_counts(program: Programs, method: str) -> None:
     run = ran(program, method, "processes")
 
     assert sorted(calls(run).values()) == [50, 50, 50]
@@ -61,7 +61,7 @@ def test_every_process_counts_for_itself(program: Programs, method: str) -> None
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("how", ["executor", "pool"])
-def test_a_pools_workers_count_and_end_as_pools_end_them(
+def test_workers_of_a_pool_are_counted_and_end_as_without_headspace(
     program: Programs, method: str, how: str
 ) -> None:
     run = ran(program, method, how)
@@ -73,7 +73,9 @@ def test_a_pools_workers_count_and_end_as_pools_end_them(
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_grandchild_counts_for_the_same_trainer(program: Programs, method: str) -> None:
+def test_calls_of_a_grandchild_are_counted_for_the_same_trainer(
+    program: Programs, method: str
+) -> None:
     run = ran(program, method, "grandchild")
 
     assert sorted(calls(run).values()) == [11, 20]
@@ -82,7 +84,7 @@ def test_a_grandchild_counts_for_the_same_trainer(program: Programs, method: str
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("how", ["kill", "exit", "segfault"])
-def test_a_worker_that_dies_within_a_stage_loses_nothing_that_it_had_counted(
+def test_a_worker_that_dies_within_a_stage_keeps_its_earlier_counts(
     program: Programs, method: str, how: str
 ) -> None:
     run = ran(program, method, how)
@@ -92,7 +94,7 @@ def test_a_worker_that_dies_within_a_stage_loses_nothing_that_it_had_counted(
     assert left_behind(run) == []
 
 
-def test_of_short_workers_one_after_another_no_call_is_lost(program: Programs) -> None:
+def test_no_call_of_short_successive_workers_is_lost(program: Programs) -> None:
     run = ran(program, "fork", "short", env={"HEADSPACE_INTERVAL": "20ms"})
 
     assert list(calls(run).values()) == [5] * 64
@@ -100,7 +102,7 @@ def test_of_short_workers_one_after_another_no_call_is_lost(program: Programs) -
     assert left_behind(run) == []
 
 
-def test_where_files_are_limited_training_goes_on_and_nothing_is_told(program: Programs) -> None:
+def test_a_small_file_size_limit_stops_counting_but_not_training(program: Programs) -> None:
     run = ran(program, "fork", "small_files")
 
     assert calls(run).total() == 0
@@ -123,14 +125,14 @@ def test_a_full_disk_kills_no_worker_and_no_trainer(program: Programs, size_k: i
     assert set(counted.values()) <= {50}
 
 
-def test_a_bare_fork_counts_and_leaves_without_a_word(program: Programs) -> None:
+def test_calls_of_a_bare_fork_are_counted_and_its_exit_is_reported_once(program: Programs) -> None:
     run = ran(program, "fork", "bare_fork")
 
     assert list(calls(run).values()) == [10]
     assert run.notices().count("worker_lost") == 1
 
 
-def test_a_call_that_a_fork_splits_is_its_parents(program: Programs) -> None:
+def test_a_call_that_spans_a_fork_is_counted_for_the_parent(program: Programs) -> None:
     run = ran(program, "fork", "fork_within_a_stage")
 
     counted = calls(run)
@@ -138,7 +140,7 @@ def test_a_call_that_a_fork_splits_is_its_parents(program: Programs) -> None:
     assert list(counted.values()) == [1]
 
 
-def test_a_program_that_the_trainer_starts_counts_too(program: Programs) -> None:
+def test_calls_of_a_program_that_the_trainer_starts_are_counted(program: Programs) -> None:
     run = ran(program, "fork", "program")
 
     assert list(calls(run).values()) == [10]
@@ -146,7 +148,7 @@ def test_a_program_that_the_trainer_starts_counts_too(program: Programs) -> None
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_worker_that_is_older_than_the_session_counts_for_the_one_that_goes_on(
+def test_a_worker_started_before_the_session_is_counted_in_the_current_session(
     program: Programs, method: str
 ) -> None:
     run = program("stage_workers.py", method, "earlier")
@@ -157,13 +159,13 @@ def test_a_worker_that_is_older_than_the_session_counts_for_the_one_that_goes_on
     assert calls(second).total() >= 25
 
 
-def test_off_is_off(program: Programs) -> None:
+def test_with_headspace_0_workers_count_nothing(program: Programs) -> None:
     run = program("stage_workers.py", "fork", "processes", env={"HEADSPACE": "0"})
 
     assert (run.exit_code, run.stdout, run.folders) == (0, "done\n", [])
 
 
-def test_what_a_killed_trainer_left_is_swept_by_the_next(program: Programs) -> None:
+def test_the_next_trainer_removes_the_files_of_a_killed_one(program: Programs) -> None:
     started = program.start("loop.py", "--until", "/nowhere", "--load-ms", 1, "--say", 5)
     started.wait_for("ready")
     mark = f"-{started.process.pid}-"

@@ -1,10 +1,10 @@
 """Searches on recorded outcomes: how many experiments until one is near the best?
 
-A row of the record is a run of a configuration of a grid: a `look` at each, and longer runs (`long`), in
-turn, of those that the looks show near the best; then these count. A search sees one of a configuration's
-runs, which one by its seed, as one that really runs it would; near the best is told by the mean of all, so
-that a lucky run helps nobody. The row `probe` is the baseline's run with a probe. All ways to search begin
-with the baseline, which a gain is told against.
+A row of the record is a run of one configuration of a grid: a short run (`look`) of each, and longer runs
+(`long`) of those near the best. If a configuration has longer runs, only these count. A search gets one of
+the runs of a configuration, chosen by its seed. Whether a configuration is near the best depends on the mean
+of all its runs, so that a lucky run does not count. The row `probe` is the baseline's run with a probe. All
+searches begin with the baseline, with which a gain is compared.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ KEPT = ("floor_step_ms", "floor_ci_ms", "steady_step_mean_ms", "throughput_sampl
 
 
 def row_of(kind: str, config: Config, outcome: Outcome) -> dict[str, Any]:
-    """One line of the record: small, and all that a planner looks at."""
+    """One line of the record: only the values that a planner uses."""
     summary = outcome.summary
     remedies = []
     for remedy in summary.get("remedies", ()):
@@ -75,7 +75,7 @@ class Grid:
     probe: Outcome | None
 
     def seen(self, config: Config, seed: int) -> Outcome:
-        """What a search with that seed is told of a configuration."""
+        """The outcome of a configuration for a search with this seed."""
         runs = self.runs[key(config)]
         return runs[seed % len(runs)]
 
@@ -98,7 +98,7 @@ class Grid:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The record's rows; none where there is no record."""
+    """The rows of the record. If there is no record, the list is empty."""
     return list(map(json.loads, path.read_text().splitlines())) if path.exists() else []
 
 
@@ -154,7 +154,7 @@ def ours(grid: Grid, seed: int) -> Iterator[Config]:
 
 
 def plain_tpe(grid: Grid, seed: int) -> Iterator[Config]:
-    """Optuna as it comes, told of the baseline. What it asks for twice is not run twice."""
+    """Optuna with its defaults, starting with the baseline. A repeated proposal does not run again."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
     study.enqueue_trial(dict(grid.space.baseline))

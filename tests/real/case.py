@@ -48,12 +48,12 @@ class Case:
     loop: str = "DataLoader"
     #: Options of `headspace run` that a user of this program needs.
     watch_options: tuple[str, ...] = ()
-    #: What the verdict says that the loop is for; None where nothing tells, as without torch.
+    #: The role of the loop in the verdict; None if it is unknown, as without torch.
     role: str | None = "training"
     #: Batches that the training loop takes in all. 0: as many as the harness asks our programs for;
     #: None: not known.
     steps: int | None = None
-    #: Where the truth takes hold of the training loop.
+    #: The function at which the truth measures the training loop.
     source: str = TORCH
     #: For a program without a loader: what serves the first batches again and again.
     cached_edits: tuple[Edit, ...] = ()
@@ -64,7 +64,7 @@ class Case:
     has_length: bool = True
     #: Lines come from several processes: their order does not count.
     unordered: bool = False
-    #: Texts that differ from run to run, and what stands for them.
+    #: Texts that differ from run to run, and their replacements.
     masks: tuple[tuple[str, str], ...] = ()
     #: The same for what is computed from the batches, without a decimal point: an accuracy, say. In a
     #: probe only.

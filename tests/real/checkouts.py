@@ -160,7 +160,7 @@ CASES = (
             Edit("unet_training_array.py", "(16, 32, 64, 128, 256)", "(8, 16, 32)"),
             Edit("unet_training_array.py", "strides=(2, 2, 2, 2)", "strides=(2, 2)"),
         ),
-        # The program looks at one batch of another loader first.
+        # The program first reads one batch of another loader.
         loop="DataLoader-2",
         knobs={"num_workers": "2"},
         steps=32 * 50,

@@ -58,7 +58,7 @@ class Result:
     """What was found of one case."""
 
     case: Case
-    #: Batches that the training loop takes, where that is known.
+    #: Batches of the training loop, if the number is known.
     steps: int | None = None
     #: Why it did not run here.
     skipped: str = ""
@@ -215,6 +215,6 @@ class Examination:
                 self.result.applied.append(Applied(remedy, *means, found.live_ms))
 
     def save(self, name: str, ran: Ran) -> None:
-        """Keeps the streams of a run, for a person who looks for the cause of a difference."""
+        """Keeps the output of a run, to find the cause of a difference."""
         Path(self.runs / f"{name}.out").write_text(ran.out)
         Path(self.runs / f"{name}.err").write_text(ran.err)

@@ -17,7 +17,7 @@ def own(
     options: tuple[str, ...] = (),
     **how: Any,
 ) -> Case:
-    """A program of `programs/`, which takes a folder of data and the number of steps."""
+    """A program of `programs/`. Its arguments are a folder of data and the number of steps."""
     workers = ("--workers", "{num_workers}") if "num_workers" in how.get("knobs", {}) else ()
     return Case(
         name=name,
@@ -125,7 +125,7 @@ CASES = (
     own(
         "fastai", "torch", "fastai", source="fastai.data.load:DataLoader.__iter__", knobs=workers(1)
     ),
-    # Keras looks at one batch of another iteration first.
+    # Keras first reads one batch of another iteration.
     own("keras", "torch", "keras", loop="DataLoader-2", knobs=workers(1), source=TORCH),
     own("ignite", "torch", "ignite", knobs=workers(1)),
 )

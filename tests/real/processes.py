@@ -30,7 +30,7 @@ class Ran:
 
 
 def run(command: list[str], cwd: Path, env: dict[str, str], timeout: float) -> Ran:
-    """Runs `command`. `code` is None where it did not end within `timeout` seconds."""
+    """Runs `command`. `code` is None if it did not end within `timeout` seconds."""
     begin = time.monotonic()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen(

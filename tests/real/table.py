@@ -56,7 +56,7 @@ def live(result: Result) -> str:
 
 
 def said(result: Result) -> str:
-    """The probe's number and interval, or why there is none."""
+    """The number and the interval of the probe, or the reason why it has none."""
     found = result.probed
     if found is None:
         return "nothing"

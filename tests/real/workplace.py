@@ -52,13 +52,13 @@ class Workplace:
     def renew(
         self, case: Case, changes: dict[str, str] | None = None, *, cached: bool = False
     ) -> Path:
-        """Copies the program anew, at the same path. Returns the folder that it runs in.
+        """Copies the program again to the same path. Returns the folder in which it runs.
 
-        What an earlier run wrote beside the program, such as a checkpoint, is gone.
+        Files of an earlier run next to the program, such as a checkpoint, are removed.
 
         Args:
             case: The program.
-            changes: Knobs that are not as they are by default.
+            changes: Knobs with other values than their defaults.
             cached: Whether its batches are to come again (`Case.cached_edits`).
 
         Raises:
@@ -113,7 +113,7 @@ class Workplace:
             if not name.startswith(("HEADSPACE", "TRUTH_", "REAL_", "COV_"))
         }
         fixed = {
-            # A thread for the model, so that loaders have a core of their own where there are two.
+            # One thread for the model, so that the loaders have their own core on a machine with two.
             "OMP_NUM_THREADS": "1",
             "CUDA_VISIBLE_DEVICES": "",
             "HF_HUB_OFFLINE": "1",

@@ -1,6 +1,6 @@
-//! What binds, and what helps, in pipelines whose answer is known.
+//! Bottlenecks and remedies of pipelines whose right answer is known.
 //!
-//! The cases that SPDL documents, the numbers of its case study given as facts, and a few of the
+//! The cases that SPDL documents, the numbers of its case study as facts, and a few of the
 //! random pipelines that `make study` runs by the thousand.
 
 #![allow(clippy::unwrap_used, reason = "all of it is test code")]
@@ -28,11 +28,11 @@ fn stage(name: &str, threads: u32, ms: f64, room: u32) -> Stage {
     Stage::of(name, threads, Part::Wait, ms, room)
 }
 
-fn concluded(line: &Line) -> Attribution {
+fn attribute_line(line: &Line) -> Attribution {
     attribute(&facts(line, &run(line, STEPS, 1), false, Blind::default()))
 }
 
-fn binds(found: &Attribution) -> Option<Limit> {
+fn bottleneck_limit(found: &Attribution) -> Option<Limit> {
     found.bottleneck.as_ref().map(|found| found.limit.clone())
 }
 
@@ -40,13 +40,13 @@ fn stage_limit(name: &str) -> Limit {
     Limit::Stage(name.to_owned())
 }
 
-/// The evidence for the bottleneck, in words.
+/// The text of the evidence for the bottleneck.
 fn evidence(found: &Attribution) -> String {
     bottleneck_record(found.bottleneck.as_ref().unwrap()).evidence
 }
 
-/// What a remedy asks for, in words.
-fn what(remedy: &Remedy) -> String {
+/// The text of a remedy.
+fn remedy_text(remedy: &Remedy) -> String {
     remedy_record(remedy).what
 }
 
@@ -64,7 +64,7 @@ fn error_pct(line: &Line, remedy: &Remedy) -> f64 {
 }
 
 #[test]
-fn random_pipelines_are_understood_and_remedies_gain_what_was_predicted() {
+fn random_pipelines_get_the_right_bottleneck_and_remedies_gain_what_was_predicted() {
     let length = Length {
         calls: 1500.0,
         most_steps: 400.0,
@@ -79,21 +79,21 @@ fn random_pipelines_are_understood_and_remedies_gain_what_was_predicted() {
 
 #[test]
 fn one_stage_of_25_ms_hides_behind_30_ms_of_work_and_one_of_35_does_not() {
-    let hidden = concluded(&Line::of(vec![stage("load", 1, 25.0, 2)], 30.0));
-    assert_eq!(binds(&hidden), Some(Limit::Compute));
+    let hidden = attribute_line(&Line::of(vec![stage("load", 1, 25.0, 2)], 30.0));
+    assert_eq!(bottleneck_limit(&hidden), Some(Limit::Compute));
     assert!(
         hidden.remedies.is_empty(),
-        "without a floor nobody knows whether to stop: {hidden:?}"
+        "without a floor there is no reason to stop: {hidden:?}"
     );
     let hidden = Line::of(vec![stage("load", 1, 25.0, 2)], 30.0);
-    let seen = run(&hidden, STEPS, 1);
-    let probed = attribute(&facts(&hidden, &seen, true, Blind::default()));
+    let totals = run(&hidden, STEPS, 1);
+    let probed = attribute(&facts(&hidden, &totals, true, Blind::default()));
     assert_eq!(probed.remedies[0].action.code(), "stop");
     assert_eq!(probed.remedies.len(), 1);
 
     let line = Line::of(vec![stage("load", 1, 35.0, 2)], 30.0);
-    let slower = concluded(&line);
-    assert_eq!(binds(&slower), Some(stage_limit("load")));
+    let slower = attribute_line(&line);
+    assert_eq!(bottleneck_limit(&slower), Some(stage_limit("load")));
     let more = remedy(&slower, "more_workers").unwrap();
     let change = more.change.as_ref().unwrap();
     assert_eq!(
@@ -108,13 +108,13 @@ fn one_stage_of_25_ms_hides_behind_30_ms_of_work_and_one_of_35_does_not() {
 }
 
 #[test]
-fn of_three_stages_the_slowest_binds_wherever_it_is() {
+fn the_slowest_of_three_stages_is_the_bottleneck_at_any_position() {
     for order in [[10.0, 25.0, 40.0], [40.0, 25.0, 10.0]] {
         let stages = order.map(|ms| stage(&format!("stage_{ms}"), 1, ms, 2));
         let line = Line::of(stages.to_vec(), 30.0);
-        let found = concluded(&line);
+        let found = attribute_line(&line);
 
-        assert_eq!(binds(&found), Some(stage_limit("stage_40")));
+        assert_eq!(bottleneck_limit(&found), Some(stage_limit("stage_40")));
         let more = remedy(&found, "more_workers").unwrap();
         assert!((more.predicted_step_ms - 30.0).abs() < 0.3, "{more:?}");
         let evidence = evidence(&found);
@@ -128,8 +128,14 @@ fn concurrency_divides_the_time_of_a_call() {
         let stages = vec![stage("read", 1, 20.0, 2), stage("decode", threads, 90.0, 4)];
         Line::of(stages, 25.0)
     };
-    assert_eq!(binds(&concluded(&line(2))), Some(stage_limit("decode")));
-    assert_eq!(binds(&concluded(&line(4))), Some(Limit::Compute));
+    assert_eq!(
+        bottleneck_limit(&attribute_line(&line(2))),
+        Some(stage_limit("decode"))
+    );
+    assert_eq!(
+        bottleneck_limit(&attribute_line(&line(4))),
+        Some(Limit::Compute)
+    );
 }
 
 #[test]
@@ -139,42 +145,48 @@ fn aggregation_of_five_fits_and_of_six_does_not_although_its_queue_is_never_full
         stages[1].takes = joined;
         Line::of(stages, 30.0)
     };
-    assert_eq!(binds(&concluded(&line(5))), Some(Limit::Compute));
-    assert_eq!(binds(&concluded(&line(6))), Some(stage_limit("decode")));
+    assert_eq!(
+        bottleneck_limit(&attribute_line(&line(5))),
+        Some(Limit::Compute)
+    );
+    assert_eq!(
+        bottleneck_limit(&attribute_line(&line(6))),
+        Some(stage_limit("decode"))
+    );
 }
 
 #[test]
-fn jitter_is_told_from_a_slow_stage_and_a_bigger_buffer_absorbs_it() {
+fn jitter_is_distinguished_from_a_slow_stage_and_a_larger_buffer_absorbs_it() {
     let mut decode = stage("decode", 1, 25.0, 3);
     decode.service = Service::new(1.0, 1.6, Shape::Rare, 0.0);
     let mut line = Line::of(vec![decode], 25.0);
     line.compute = Service::new(1.0, 0.1, Shape::Normal, 0.0);
-    let seen = run(&line, 3000, 1);
-    let found = attribute(&facts(&line, &seen, false, Blind::default()));
+    let totals = run(&line, 3000, 1);
+    let found = attribute(&facts(&line, &totals, false, Blind::default()));
 
-    assert_eq!(binds(&found), Some(Limit::Jitter));
+    assert_eq!(bottleneck_limit(&found), Some(Limit::Jitter));
     let bigger = remedy(&found, "bigger_buffer").unwrap();
     assert_eq!(bigger.change.as_ref().unwrap().from, "3");
     let really = run(&apply(&line, bigger).unwrap(), 6000, 2).step_ms();
     let error = (bigger.predicted_step_ms / really - 1.0).abs();
     assert!(
-        error < 0.05 && really < 0.98 * seen.step_ms(),
+        error < 0.05 && really < 0.98 * totals.step_ms(),
         "{bigger:?} {really}"
     );
     // No limit is above 25 ms.
-    assert!(seen.step_ms() > 1.1 * 25.0, "{}", seen.step_ms());
+    assert!(totals.step_ms() > 1.1 * 25.0, "{}", totals.step_ms());
 }
 
 #[test]
-fn waiting_that_a_tail_causes_is_not_called_the_loop_itself() {
+fn waiting_caused_by_a_tail_is_jitter_and_not_compute() {
     let mut decode = stage("decode", 1, 15.9, 2);
     decode.service = Service::new(1.0, 2.0, Shape::Bimodal, 0.0);
     let line = Line::of(vec![decode], 20.0);
-    let seen = run(&line, 3000, 1);
-    let found = attribute(&facts(&line, &seen, false, Blind::default()));
+    let totals = run(&line, 3000, 1);
+    let found = attribute(&facts(&line, &totals, false, Blind::default()));
 
-    assert!(seen.wait_ms > 0.15 * seen.ms);
-    assert_eq!(binds(&found), Some(Limit::Jitter));
+    assert!(totals.wait_ms > 0.15 * totals.ms);
+    assert_eq!(bottleneck_limit(&found), Some(Limit::Jitter));
     let bigger = remedy(&found, "bigger_buffer").unwrap();
     let really = run(&apply(&line, bigger).unwrap(), 6000, 2).step_ms();
     let error = (bigger.predicted_step_ms / really - 1.0).abs();
@@ -182,14 +194,14 @@ fn waiting_that_a_tail_causes_is_not_called_the_loop_itself() {
 }
 
 #[test]
-fn a_tail_in_torch_workers_is_seen_and_their_prefetch_factor_absorbs_it() {
+fn a_tail_in_torch_workers_is_found_and_a_larger_prefetch_factor_absorbs_it() {
     let mut fetch = stage("fetch", 2, 40.0, 1);
     (fetch.ahead, fetch.service) = (Some(2), Service::new(1.0, 1.3, Shape::Bimodal, 0.0));
     let line = Line::of(vec![fetch], 18.0);
-    let seen = run(&line, 3000, 1);
-    let found = attribute(&facts(&line, &seen, false, Blind::default()));
+    let totals = run(&line, 3000, 1);
+    let found = attribute(&facts(&line, &totals, false, Blind::default()));
 
-    assert!(seen.step_ms() > 1.25 * 20.0, "{}", seen.step_ms());
+    assert!(totals.step_ms() > 1.25 * 20.0, "{}", totals.step_ms());
     assert!(found.bottleneck.is_some());
     let bigger = remedy(&found, "bigger_buffer").unwrap();
     let change = bigger.change.as_ref().unwrap();
@@ -203,11 +215,13 @@ fn a_tail_in_torch_workers_is_seen_and_their_prefetch_factor_absorbs_it() {
 }
 
 #[test]
-fn torch_loaders_are_told_their_own_knobs() {
+fn remedies_for_a_torch_loader_name_its_own_options() {
     let mut fetch = stage("fetch", 2, 60.0, 1);
     fetch.ahead = Some(2);
     let line = Line::of(vec![fetch], 12.0);
-    let more = remedy(&concluded(&line), "more_workers").cloned().unwrap();
+    let more = remedy(&attribute_line(&line), "more_workers")
+        .cloned()
+        .unwrap();
 
     let change = more.change.as_ref().unwrap();
     assert_eq!(
@@ -218,27 +232,27 @@ fn torch_loaders_are_told_their_own_knobs() {
 }
 
 #[test]
-fn a_loop_that_loads_by_itself_is_told_to_let_workers_do_it() {
+fn a_loop_that_loads_in_its_own_thread_gets_workers_as_remedy() {
     let mut line = Line::of(vec![Stage::of("fetch", 1, Part::Cpu, 20.0, 1)], 10.0);
     (line.inline, line.cores) = (true, 8.0);
-    let found = concluded(&line);
+    let found = attribute_line(&line);
 
-    assert_eq!(binds(&found), Some(stage_limit("fetch")));
+    assert_eq!(bottleneck_limit(&found), Some(stage_limit("fetch")));
     let more = remedy(&found, "more_workers").unwrap();
     assert_eq!(more.change.as_ref().unwrap().knob, "num_workers");
     assert!(error_pct(&line, more) < 5.0, "{more:?}");
 }
 
 #[test]
-fn programs_beside_take_their_share_of_the_cores_from_workers_too() {
+fn the_predicted_gain_of_workers_includes_the_cores_that_other_programs_use() {
     for (cores, others) in [(2.0, 2.0), (2.0, 1.0), (4.0, 3.0), (4.0, 6.0)] {
         let mut line = Line::of(vec![Stage::of("fetch", 1, Part::Cpu, 200.0, 1)], 200.0);
         (line.inline, line.cores, line.compute_cores) = (true, cores, 1.0);
-        let alone = concluded(&line);
+        let alone = attribute_line(&line);
         line.others = others;
-        let found = concluded(&line);
+        let found = attribute_line(&line);
 
-        assert_eq!(binds(&found), Some(stage_limit("fetch")));
+        assert_eq!(bottleneck_limit(&found), Some(stage_limit("fetch")));
         let more = remedy(&found, "more_workers").unwrap();
         assert!(error_pct(&line, more) < 5.0, "{cores} {others} {more:?}");
         let gain = |more: &Remedy| more.predicted_gain_pct;
@@ -248,45 +262,45 @@ fn programs_beside_take_their_share_of_the_cores_from_workers_too() {
 }
 
 #[test]
-fn programs_beside_take_their_share_from_more_threads_of_a_stage_too() {
+fn the_predicted_gain_of_threads_includes_the_cores_that_other_programs_use() {
     let mut line = Line::of(vec![Stage::of("decode", 1, Part::Cpu, 60.0, 4)], 20.0);
     (line.cores, line.compute_cores, line.others) = (4.0, 1.0, 4.0);
-    let found = concluded(&line);
+    let found = attribute_line(&line);
 
-    assert_eq!(binds(&found), Some(stage_limit("decode")));
+    assert_eq!(bottleneck_limit(&found), Some(stage_limit("decode")));
     let more = remedy(&found, "more_workers").unwrap();
     assert!(error_pct(&line, more) < 10.0, "{more:?}");
 }
 
 #[test]
-fn large_batches_from_workers_cost_more_than_they_spare() {
+fn workers_are_not_proposed_when_sending_their_batches_costs_more_than_loading() {
     let mut line = Line::of(vec![Stage::of("fetch", 1, Part::Cpu, 9.0, 1)], 30.0);
     (line.inline, line.cores) = (true, 8.0);
-    let small = concluded(&line);
+    let small = attribute_line(&line);
     let more = remedy(&small, "more_workers").unwrap();
     assert!(more.confidence >= 0.7, "{more:?}");
     assert!(error_pct(&line, more) < 5.0, "{more:?}");
 
     (line.handing.tensors, line.handing.mib) = (2, 8.0);
-    let dear = concluded(&line);
-    assert_eq!(binds(&dear), Some(stage_limit("fetch")));
-    let more = remedy(&dear, "more_workers").unwrap();
+    let expensive = attribute_line(&line);
+    assert_eq!(bottleneck_limit(&expensive), Some(stage_limit("fetch")));
+    let more = remedy(&expensive, "more_workers").unwrap();
     assert!(more.confidence < 0.7, "{more:?}");
     assert!(error_pct(&line, more) < 5.0, "{more:?}");
 
     line.handing.mib = 40.0;
-    let slower = concluded(&line);
+    let slower = attribute_line(&line);
     assert!(remedy(&slower, "more_workers").is_none(), "{slower:?}");
     let evidence = evidence(&slower);
     assert!(evidence.contains("15.0 ms"), "{evidence}");
 }
 
 #[test]
-fn without_workers_the_training_thread_is_named_and_no_thread_is_invented() {
-    let fetch = told("fetch", 1.0, 1.0, 18.0, 99.0);
+fn without_workers_the_verdict_names_the_training_thread() {
+    let fetch = stage_summary("fetch", 1.0, 1.0, 18.0, 99.0);
     let mut facts = PipelineFacts {
         stages: vec![fetch],
-        // Of a loader that another loop iterates.
+        // The queue of a loader that another loop iterates.
         queues: vec![sink(2, 0.0)],
         step_ms: 22.0,
         wait_ms: 18.4,
@@ -305,7 +319,7 @@ fn without_workers_the_training_thread_is_named_and_no_thread_is_invented() {
     };
     let found = attribute(&facts);
 
-    assert_eq!(binds(&found), Some(stage_limit("fetch")));
+    assert_eq!(bottleneck_limit(&found), Some(stage_limit("fetch")));
     let evidence = evidence(&found);
     assert!(
         evidence.contains("on the training thread itself (num_workers=0)"),
@@ -315,59 +329,71 @@ fn without_workers_the_training_thread_is_named_and_no_thread_is_invented() {
     assert_eq!(change.unwrap().to, "2");
     assert!(remedy(&found, "subprocess").is_none(), "{found:?}");
 
-    // A loader that says nothing of workers may have threads that the queue is of.
+    // A loader without a number of workers may have threads that fill this queue.
     facts.loader.workers = None;
     assert_eq!(attribute(&facts).bottleneck, None);
 }
 
 #[test]
-fn more_threads_than_cores_name_the_cores_and_propose_no_more_threads() {
+fn with_more_threads_than_cores_the_cores_are_the_bottleneck_and_no_threads_are_proposed() {
     let mut line = Line::of(vec![Stage::of("decode", 8, Part::Cpu, 20.0, 4)], 10.0);
     (line.cores, line.compute_cores) = (2.0, 1.0);
-    let found = concluded(&line);
+    let found = attribute_line(&line);
 
-    assert_eq!(binds(&found), Some(Limit::Resource(Resource::Cores)));
+    assert_eq!(
+        bottleneck_limit(&found),
+        Some(Limit::Resource(Resource::Cores))
+    );
     assert!(remedy(&found, "more_workers").is_none(), "{found:?}");
     for remedy in &found.remedies {
         assert!(error_pct(&line, remedy) < 5.0, "{remedy:?}");
     }
 
     line.quota = true;
-    let found = concluded(&line);
-    assert_eq!(binds(&found), Some(Limit::Resource(Resource::Quota)));
+    let found = attribute_line(&line);
+    assert_eq!(
+        bottleneck_limit(&found),
+        Some(Limit::Resource(Resource::Quota))
+    );
     assert!(remedy(&found, "quota").is_some());
 }
 
 #[test]
-fn threads_that_hold_the_interpreter_lock_are_sent_to_a_subprocess() {
+fn threads_that_hold_the_interpreter_lock_get_a_subprocess_as_remedy() {
     let mut line = Line::of(vec![Stage::of("transform", 4, Part::Gil, 20.0, 4)], 8.0);
     line.cores = 16.0;
-    let found = concluded(&line);
+    let found = attribute_line(&line);
 
-    assert_eq!(binds(&found), Some(Limit::Resource(Resource::Gil)));
+    assert_eq!(
+        bottleneck_limit(&found),
+        Some(Limit::Resource(Resource::Gil))
+    );
     assert_eq!(found.remedies[0].action.code(), "subprocess");
     assert!(error_pct(&line, &found.remedies[0]) < 5.0);
     assert!(remedy(&found, "more_workers").is_none());
 }
 
 #[test]
-fn a_busy_disk_is_named_and_more_readers_are_not_proposed() {
+fn a_busy_disk_is_the_bottleneck_and_no_readers_are_proposed() {
     let mut read = Stage::of("read", 6, Part::Disk, 10.0, 4);
     read.parts.push((Part::Cpu, 4.0));
     let mut line = Line::of(vec![read], 5.0);
     (line.disk, line.cores) = (1.0, 16.0);
-    let found = concluded(&line);
+    let found = attribute_line(&line);
 
-    assert_eq!(binds(&found), Some(Limit::Resource(Resource::Disk)));
+    assert_eq!(
+        bottleneck_limit(&found),
+        Some(Limit::Resource(Resource::Disk))
+    );
     assert!(remedy(&found, "more_workers").is_none());
     assert!(error_pct(&line, remedy(&found, "page_cache").unwrap()) < 5.0);
 }
 
 #[test]
-fn the_collectors_pauses_are_predicted_away() {
+fn the_gain_of_collecting_garbage_between_epochs_is_predicted() {
     let mut line = Line::of(vec![stage("load", 1, 10.0, 4)], 30.0);
     line.gc = 0.1;
-    let found = concluded(&line);
+    let found = attribute_line(&line);
 
     assert!(
         error_pct(&line, remedy(&found, "gc_between_epochs").unwrap()) < 3.0,
@@ -377,12 +403,18 @@ fn the_collectors_pauses_are_predicted_away() {
 
 // The case study: R3D-18 on eight GPUs, Kinetics.
 
-/// A stage as facts.
-fn told(name: &str, places: f64, calls: f64, mean_ms: f64, cpu_pct: f64) -> StageSummary {
+/// The summary of a stage.
+fn stage_summary(
+    name: &str,
+    concurrency: f64,
+    calls: f64,
+    mean_ms: f64,
+    cpu_pct: f64,
+) -> StageSummary {
     StageSummary {
         name: name.to_owned(),
         processes: 1,
-        concurrency: Some(places),
+        concurrency: Some(concurrency),
         concurrency_known: true,
         calls_per_batch: Some(calls),
         out_per_in: Some(1.0),
@@ -405,7 +437,7 @@ fn sink(capacity: u32, empty_pct: f64) -> QueueSummary {
     }
 }
 
-fn about(ms: f64) -> Estimate {
+fn estimate_around(ms: f64) -> Estimate {
     Estimate {
         value: ms,
         low: 0.99 * ms,
@@ -413,15 +445,21 @@ fn about(ms: f64) -> Estimate {
     }
 }
 
-/// `at_once` decodes on 7 decoders, 8 clips a batch, each so long.
+/// `at_once` concurrent decodes on 7 decoders, with 8 clips per batch and `item_ms` per clip.
 fn nvdec(at_once: u32, item_ms: f64) -> PipelineFacts {
     let busy = f64::from(at_once.min(7));
     PipelineFacts {
-        stages: vec![told("decode", f64::from(at_once), 8.0, item_ms, 3.0)],
+        stages: vec![stage_summary(
+            "decode",
+            f64::from(at_once),
+            8.0,
+            item_ms,
+            3.0,
+        )],
         queues: vec![sink(24, 95.0)],
         step_ms: 8.0 * item_ms / f64::from(at_once),
         wait_ms: 8.0 * item_ms / f64::from(at_once) - 29.8,
-        floor_ms: Some(about(29.8)),
+        floor_ms: Some(estimate_around(29.8)),
         resources: ResourcesRecord {
             gpus: vec![GpuUse {
                 nvdec_busy: Some(0.99 * busy),
@@ -438,15 +476,15 @@ fn nvdec(at_once: u32, item_ms: f64) -> PipelineFacts {
 }
 
 #[test]
-fn a_step_of_426_ms_over_a_floor_of_29_8_is_the_decoders_fault_and_not_the_models() {
+fn a_step_of_426_ms_over_a_floor_of_29_8_has_the_decoder_as_bottleneck() {
     let baseline = PipelineFacts {
         stages: vec![
-            told("fetch", 8.0, 32.0, 6.0, 10.0),
-            told("decode", 8.0, 32.0, 106.0, 97.0),
+            stage_summary("fetch", 8.0, 32.0, 6.0, 10.0),
+            stage_summary("decode", 8.0, 32.0, 106.0, 97.0),
         ],
         step_ms: 426.0,
         wait_ms: 396.0,
-        floor_ms: Some(about(29.8)),
+        floor_ms: Some(estimate_around(29.8)),
         resources: ResourcesRecord {
             gpus: vec![GpuUse {
                 sm_pct: Some(5.75),
@@ -460,7 +498,7 @@ fn a_step_of_426_ms_over_a_floor_of_29_8_is_the_decoders_fault_and_not_the_model
     };
     let found = attribute(&baseline);
 
-    assert_eq!(binds(&found), Some(stage_limit("decode")));
+    assert_eq!(bottleneck_limit(&found), Some(stage_limit("decode")));
     assert!(
         remedy(&found, "stop").is_none(),
         "compute is 7 % of the step"
@@ -476,16 +514,19 @@ fn a_step_of_426_ms_over_a_floor_of_29_8_is_the_decoders_fault_and_not_the_model
     for stage in &mut bigger.stages {
         stage.calls_per_batch = Some(64.0);
     }
-    (bigger.step_ms, bigger.wait_ms, bigger.floor_ms) = (850.0, 795.0, Some(about(55.0)));
+    (bigger.step_ms, bigger.wait_ms, bigger.floor_ms) = (850.0, 795.0, Some(estimate_around(55.0)));
     let limit = attribute(&bigger).bottleneck.unwrap().limit_ms.unwrap();
     assert!((limit - 848.0).abs() < 1.0, "{limit}");
 }
 
 #[test]
-fn fourteen_decodes_on_seven_engines_are_told_to_be_seven() {
+fn for_fourteen_decodes_on_seven_engines_the_remedy_is_seven() {
     let found = attribute(&nvdec(14, 540.0));
 
-    assert_eq!(binds(&found), Some(Limit::Resource(Resource::Nvdec)));
+    assert_eq!(
+        bottleneck_limit(&found),
+        Some(Limit::Resource(Resource::Nvdec))
+    );
     let fewer = remedy(&found, "fewer_workers").unwrap();
     assert_eq!(fewer.change.as_ref().unwrap().to, "7");
     assert!(
@@ -500,7 +541,7 @@ fn fourteen_decodes_on_seven_engines_are_told_to_be_seven() {
 }
 
 #[test]
-fn of_eight_ranks_gpus_only_the_own_one_counts() {
+fn only_the_gpu_of_this_rank_counts_among_eight() {
     let mut facts = nvdec(7, 245.0);
     let own = facts.resources.gpus[0].clone();
     facts.resources.gpus = (0..8)
@@ -510,7 +551,7 @@ fn of_eight_ranks_gpus_only_the_own_one_counts() {
         })
         .collect();
     assert_ne!(
-        binds(&attribute(&facts)),
+        bottleneck_limit(&attribute(&facts)),
         Some(Limit::Resource(Resource::Nvdec))
     );
 
@@ -520,19 +561,28 @@ fn of_eight_ranks_gpus_only_the_own_one_counts() {
     });
     let found = attribute(&facts);
 
-    assert_eq!(binds(&found), Some(Limit::Resource(Resource::Nvdec)));
+    assert_eq!(
+        bottleneck_limit(&found),
+        Some(Limit::Resource(Resource::Nvdec))
+    );
     assert!(remedy(&found, "cheaper_calls").is_some(), "{found:?}");
 }
 
 #[test]
-fn seven_decodes_on_seven_engines_are_enough_and_shorter_clips_are_what_helps() {
+fn for_seven_decodes_on_seven_engines_the_remedy_is_shorter_clips() {
     let found = attribute(&nvdec(7, 245.0));
 
-    assert_eq!(binds(&found), Some(Limit::Resource(Resource::Nvdec)));
+    assert_eq!(
+        bottleneck_limit(&found),
+        Some(Limit::Resource(Resource::Nvdec))
+    );
     assert!(remedy(&found, "more_workers").is_none());
     assert!(remedy(&found, "fewer_workers").is_none());
     let cheaper = remedy(&found, "cheaper_calls").unwrap();
-    assert!(what(cheaper).contains("shorter clips"), "{cheaper:?}");
+    assert!(
+        remedy_text(cheaper).contains("shorter clips"),
+        "{cheaper:?}"
+    );
     assert!(
         (cheaper.predicted_step_ms - 140.0).abs() < 7.0,
         "{cheaper:?}"
@@ -540,24 +590,24 @@ fn seven_decodes_on_seven_engines_are_enough_and_shorter_clips_are_what_helps() 
 }
 
 #[test]
-fn four_decodes_on_seven_engines_may_become_seven_and_no_more() {
+fn for_four_decodes_on_seven_engines_the_remedy_is_seven() {
     let found = attribute(&nvdec(4, 245.0));
 
-    assert_eq!(binds(&found), Some(stage_limit("decode")));
+    assert_eq!(bottleneck_limit(&found), Some(stage_limit("decode")));
     let more = remedy(&found, "more_workers").unwrap();
     assert_eq!(more.change.as_ref().unwrap().to, "7");
     assert!((more.predicted_step_ms - 280.0).abs() < 15.0, "{more:?}");
 }
 
-/// Demux on so many threads, each call so long, with what it does to the model.
+/// A demux stage with `threads` threads that slows the model by `contention_ms`.
 fn demux(threads: f64, call_ms: f64, contention_ms: f64, ipc: f64) -> PipelineFacts {
     let step = 8.0 * call_ms / threads;
     PipelineFacts {
-        stages: vec![told("demux", threads, 8.0, call_ms, 99.0)],
+        stages: vec![stage_summary("demux", threads, 8.0, call_ms, 99.0)],
         queues: vec![sink(3, 96.0)],
         step_ms: step,
         wait_ms: step - 30.0 - contention_ms,
-        floor_ms: Some(about(30.0)),
+        floor_ms: Some(estimate_around(30.0)),
         contention_ms: Some(contention_ms),
         resources: ResourcesRecord {
             cores_used: Some(threads + 2.0),
@@ -571,10 +621,13 @@ fn demux(threads: f64, call_ms: f64, contention_ms: f64, ipc: f64) -> PipelineFa
 }
 
 #[test]
-fn eight_demux_threads_short_of_memory_bandwidth_are_told_to_be_fewer() {
+fn for_eight_demux_threads_short_of_memory_bandwidth_the_remedy_is_fewer_threads() {
     let found = attribute(&demux(8.0, 340.0, 12.0, 0.5));
 
-    assert_eq!(binds(&found), Some(Limit::Resource(Resource::Memory)));
+    assert_eq!(
+        bottleneck_limit(&found),
+        Some(Limit::Resource(Resource::Memory))
+    );
     let fewer = remedy(&found, "fewer_workers").unwrap();
     let change = fewer.change.as_ref().unwrap();
     assert_eq!((change.from.as_str(), change.to.as_str()), ("8", "4"));
@@ -583,10 +636,10 @@ fn eight_demux_threads_short_of_memory_bandwidth_are_told_to_be_fewer() {
 }
 
 #[test]
-fn three_demux_threads_with_memory_to_spare_are_an_ordinary_stage() {
+fn three_demux_threads_with_free_memory_bandwidth_are_limited_by_their_number() {
     let found = attribute(&demux(3.0, 37.5, 1.0, 1.3));
 
-    assert_eq!(binds(&found), Some(stage_limit("demux")));
+    assert_eq!(bottleneck_limit(&found), Some(stage_limit("demux")));
     assert!(remedy(&found, "fewer_workers").is_none());
 }
 
@@ -597,12 +650,12 @@ fn nested_stages_count_once_and_the_inner_one_is_named() {
     facts.stages[0].name = "clip".to_owned();
     let inner = StageSummary {
         within: Some("clip".to_owned()),
-        ..told("resize", 4.0, 8.0, 180.0, 90.0)
+        ..stage_summary("resize", 4.0, 8.0, 180.0, 90.0)
     };
     facts.stages.push(inner);
     let found = attribute(&facts);
 
-    assert_eq!(binds(&found), Some(stage_limit("clip")));
+    assert_eq!(bottleneck_limit(&found), Some(stage_limit("clip")));
     let evidence = evidence(&found);
     assert!(evidence.contains("73 % of it is `resize`"), "{evidence}");
 }
@@ -619,34 +672,40 @@ fn without_stages_there_is_no_verdict_on_stages() {
         wait_ms: 0.1,
         ..facts
     };
-    assert_eq!(binds(&attribute(&hardly_waits)), Some(Limit::Compute));
+    assert_eq!(
+        bottleneck_limit(&attribute(&hardly_waits)),
+        Some(Limit::Compute)
+    );
     assert_eq!(attribute(&PipelineFacts::default()), Attribution::default());
 }
 
 #[test]
-fn a_loader_that_only_slows_the_model_is_no_reason_to_stop() {
+fn contention_of_the_loader_with_the_model_is_not_a_reason_to_stop() {
     let mut line = Line::of(vec![stage("decode", 4, 60.0, 8)], 30.0);
     line.contention = 0.1;
-    let seen = run(&line, STEPS, 1);
-    let found = attribute(&facts(&line, &seen, true, Blind::default()));
+    let totals = run(&line, STEPS, 1);
+    let found = attribute(&facts(&line, &totals, true, Blind::default()));
 
-    assert_eq!(binds(&found), Some(Limit::Compute));
+    assert_eq!(bottleneck_limit(&found), Some(Limit::Compute));
     assert!(remedy(&found, "stop").is_none(), "{found:?}");
-    // What would spare it that, nobody knows.
+    // The gain of avoiding the contention is unknown.
     assert!(found.remedies.iter().all(|r| !r.at_least), "{found:?}");
 }
 
 #[test]
-fn of_two_stages_alike_the_one_with_the_full_queue_before_it_binds() {
+fn the_stage_after_a_full_queue_is_the_bottleneck_of_two_similar_stages() {
     let line = Line::of(
         vec![stage("read", 4, 41.0, 2), stage("decode", 4, 42.0, 4)],
         4.0,
     );
-    assert_eq!(binds(&concluded(&line)), Some(stage_limit("decode")));
+    assert_eq!(
+        bottleneck_limit(&attribute_line(&line)),
+        Some(stage_limit("decode"))
+    );
 }
 
 /// A queue behind a stage, and the shares of time that it is empty and full.
-fn after(stage: &str, last: bool, (empty_pct, full_pct): (f64, f64)) -> QueueSummary {
+fn queue_after(stage: &str, last: bool, (empty_pct, full_pct): (f64, f64)) -> QueueSummary {
     QueueSummary {
         name: format!("after {stage}"),
         capacity: Some(if last { 3 } else { 4 }),
@@ -658,26 +717,26 @@ fn after(stage: &str, last: bool, (empty_pct, full_pct): (f64, f64)) -> QueueSum
 }
 
 #[test]
-fn a_stage_between_a_full_and_an_empty_queue_binds_before_cores_that_are_not_exhausted() {
+fn a_stage_between_a_full_and_an_empty_queue_is_the_bottleneck_while_cores_are_free() {
     // Measured with `make demo` on two cores.
     let found = attribute(&PipelineFacts {
         stages: vec![
-            told("fetch", 1.0, 3.0, 1.17, 23.5),
-            told("demux", 1.0, 3.0, 4.08, 45.0),
-            told("decode", 1.0, 3.0, 19.65, 91.2),
-            told("resize", 1.0, 3.0, 4.92, 19.6),
-            told("collate", 1.0, 1.0, 0.11, 91.7),
+            stage_summary("fetch", 1.0, 3.0, 1.17, 23.5),
+            stage_summary("demux", 1.0, 3.0, 4.08, 45.0),
+            stage_summary("decode", 1.0, 3.0, 19.65, 91.2),
+            stage_summary("resize", 1.0, 3.0, 4.92, 19.6),
+            stage_summary("collate", 1.0, 1.0, 0.11, 91.7),
         ],
         queues: vec![
-            after("fetch", false, (0.0, 99.1)),
-            after("demux", false, (0.0, 99.0)),
-            after("decode", false, (100.0, 0.0)),
-            after("resize", false, (96.1, 0.0)),
-            after("collate", true, (95.4, 4.2)),
+            queue_after("fetch", false, (0.0, 99.1)),
+            queue_after("demux", false, (0.0, 99.0)),
+            queue_after("decode", false, (100.0, 0.0)),
+            queue_after("resize", false, (96.1, 0.0)),
+            queue_after("collate", true, (95.4, 4.2)),
         ],
         step_ms: 62.2,
         wait_ms: 19.7,
-        floor_ms: Some(about(28.3)),
+        floor_ms: Some(estimate_around(28.3)),
         resources: ResourcesRecord {
             cores_used: Some(1.682),
             cores_usable: Some(2.0),
@@ -691,7 +750,11 @@ fn a_stage_between_a_full_and_an_empty_queue_binds_before_cores_that_are_not_exh
         },
         ..PipelineFacts::default()
     });
-    assert_eq!(binds(&found), Some(stage_limit("decode")), "{found:?}");
+    assert_eq!(
+        bottleneck_limit(&found),
+        Some(stage_limit("decode")),
+        "{found:?}"
+    );
 }
 
 #[test]
@@ -702,12 +765,12 @@ fn facts_that_do_not_explain_the_step_name_no_stage() {
     assert_eq!(found.bottleneck, None, "{found:?}");
 }
 
-// What an independent reader of verdicts found wrong.
+// Wrong verdicts that a review found.
 
 /// A loop that hardly waits, with threads beside it.
 fn hardly_waits(resources: ResourcesRecord) -> PipelineFacts {
     PipelineFacts {
-        stages: vec![told("transform", 2.0, 1.0, 40.0, 45.0)],
+        stages: vec![stage_summary("transform", 2.0, 1.0, 40.0, 45.0)],
         queues: vec![sink(4, 1.0)],
         step_ms: 23.2,
         wait_ms: 0.3,
@@ -717,7 +780,7 @@ fn hardly_waits(resources: ResourcesRecord) -> PipelineFacts {
 }
 
 #[test]
-fn a_loop_whose_thread_waits_for_a_core_is_not_told_to_look_at_the_model() {
+fn a_loop_that_waits_for_a_core_has_the_cores_as_bottleneck() {
     let found = attribute(&hardly_waits(ResourcesRecord {
         cores_used: Some(0.8),
         cores_usable: Some(2.0),
@@ -726,14 +789,17 @@ fn a_loop_whose_thread_waits_for_a_core_is_not_told_to_look_at_the_model() {
         ..ResourcesRecord::default()
     }));
 
-    assert_eq!(binds(&found), Some(Limit::Resource(Resource::Cores)));
+    assert_eq!(
+        bottleneck_limit(&found),
+        Some(Limit::Resource(Resource::Cores))
+    );
     assert!(remedy(&found, "stop").is_none());
     let away = remedy(&found, "others_away").unwrap();
-    assert!(what(away).contains("1.2 of 2 cores"), "{away:?}");
+    assert!(remedy_text(away).contains("1.2 of 2 cores"), "{away:?}");
 }
 
 #[test]
-fn a_loop_that_shares_the_interpreter_lock_is_not_told_to_look_at_the_model() {
+fn a_loop_that_waits_for_the_interpreter_lock_has_the_lock_as_bottleneck() {
     let with = |others| ResourcesRecord {
         cores_used: Some(1.0),
         cores_usable: Some(8.0),
@@ -742,23 +808,26 @@ fn a_loop_that_shares_the_interpreter_lock_is_not_told_to_look_at_the_model() {
         ..ResourcesRecord::default()
     };
     let found = attribute(&hardly_waits(with(0.6)));
-    assert_eq!(binds(&found), Some(Limit::Resource(Resource::Gil)));
+    assert_eq!(
+        bottleneck_limit(&found),
+        Some(Limit::Resource(Resource::Gil))
+    );
     assert!(remedy(&found, "stop").is_none());
     assert!(remedy(&found, "subprocess").is_some());
 
-    // One thread that computes in Python makes whoever asks wait, and hinders nobody.
+    // A single thread that computes in Python makes the GIL probe wait, but delays no other thread.
     let alone = attribute(&hardly_waits(with(0.0)));
-    assert_eq!(binds(&alone), Some(Limit::Compute));
+    assert_eq!(bottleneck_limit(&alone), Some(Limit::Compute));
 }
 
 #[test]
-fn half_of_a_stage_called_within_spares_half_of_that_and_not_of_all() {
+fn halving_a_nested_stage_saves_half_of_its_own_time_only() {
     let inner = StageSummary {
         within: Some("load".to_owned()),
-        ..told("parse", 1.0, 1.0, 24.0, 0.0)
+        ..stage_summary("parse", 1.0, 1.0, 24.0, 0.0)
     };
     let found = attribute(&PipelineFacts {
-        stages: vec![told("load", 1.0, 1.0, 40.0, 0.0), inner],
+        stages: vec![stage_summary("load", 1.0, 1.0, 40.0, 0.0), inner],
         queues: vec![sink(4, 95.0)],
         step_ms: 40.2,
         wait_ms: 30.1,
@@ -766,7 +835,7 @@ fn half_of_a_stage_called_within_spares_half_of_that_and_not_of_all() {
     });
     let cheaper = remedy(&found, "cheaper_calls").unwrap();
 
-    assert!(what(cheaper).contains("`parse`"), "{cheaper:?}");
+    assert!(remedy_text(cheaper).contains("`parse`"), "{cheaper:?}");
     assert!(
         (cheaper.predicted_step_ms / 28.2 - 1.0).abs() < 0.03,
         "{cheaper:?}"
@@ -774,7 +843,7 @@ fn half_of_a_stage_called_within_spares_half_of_that_and_not_of_all() {
 }
 
 #[test]
-fn a_pool_in_which_nothing_waits_is_not_given_more_workers() {
+fn a_pool_without_waiting_tasks_gets_no_workers_as_remedy() {
     let pool = QueueSummary {
         name: "pool".to_owned(),
         empty_pct: Some(100.0),
@@ -783,7 +852,7 @@ fn a_pool_in_which_nothing_waits_is_not_given_more_workers() {
         ..QueueSummary::default()
     };
     let found = attribute(&PipelineFacts {
-        stages: vec![told("decode", 4.0, 1.0, 60.0, 0.0)],
+        stages: vec![stage_summary("decode", 4.0, 1.0, 60.0, 0.0)],
         queues: vec![pool],
         step_ms: 15.1,
         wait_ms: 5.0,
@@ -795,12 +864,12 @@ fn a_pool_in_which_nothing_waits_is_not_given_more_workers() {
 }
 
 #[test]
-fn no_remedy_of_the_loader_goes_below_the_loops_own_part() {
+fn no_remedy_of_the_loader_predicts_less_than_the_compute_time() {
     let mut read = stage("read", 1, 28.0, 30);
     read.service = Service::new(1.0, 1.2, Shape::Rare, 0.0);
     let line = Line::of(vec![read], 30.2);
-    let seen = run(&line, 500, 1);
-    let facts = facts(&line, &seen, false, Blind::default());
+    let totals = run(&line, 500, 1);
+    let facts = facts(&line, &totals, false, Blind::default());
     let own = facts.step_ms - facts.wait_ms;
 
     for remedy in attribute(&facts).remedies {
@@ -809,21 +878,21 @@ fn no_remedy_of_the_loader_goes_below_the_loops_own_part() {
 }
 
 #[test]
-fn a_stage_with_more_calls_than_it_declares_gets_a_remedy_in_what_it_declares() {
+fn a_remedy_counts_from_the_declared_concurrency_of_a_stage() {
     let line = Line::of(vec![stage("decode", 3, 60.0, 4)], 10.0);
-    let mut seen = facts(&line, &run(&line, STEPS, 1), false, Blind::default());
-    seen.stages[0].concurrency = Some(1.0);
+    let mut facts = facts(&line, &run(&line, STEPS, 1), false, Blind::default());
+    facts.stages[0].concurrency = Some(1.0);
 
-    let found = attribute(&seen);
+    let found = attribute(&facts);
     let remedy = remedy(&found, "more_workers").unwrap();
 
     let change = remedy.change.as_ref().unwrap();
     assert_eq!(change.from, "1");
     assert_eq!(
-        what(remedy),
+        remedy_text(remedy),
         format!("Run `decode` {} at a time instead of 1.", change.to)
     );
-    // As if 2 more had been declared, which is what 3 calls at once are of 1.
+    // 3 concurrent calls of a declared 1 are 2 more than declared. The remedy adds to the real 3.
     let threads: u32 = change.to.parse().unwrap();
     let with = Line::of(vec![stage("decode", threads + 2, 60.0, 4)], 10.0);
     let really = run(&with, STEPS, 2).step_ms();

@@ -4,8 +4,8 @@
 //! 1,000,000. Of these 1,500 pipelines 98 % get a verdict; 96 % of the verdicts are right. Of 2,549
 //! predictions half are within 0.3 % of what really came, and 90 % within 6.0 %.
 //!
-//! What it cannot tell: threads that slow each other through memory look like a slow stage where
-//! neither a probe nor the processor's counters tell otherwise (two in five of the class `memory`), and the
+//! Known limits: threads that slow each other down through memory look like a slow stage if there is neither a
+//! probe nor a performance counter (two in five of the class `memory`), and the
 //! interpreter lock hides what else a call waits for (predictions of `subprocess` are 8 % off, 29 %
 //! at the 90th percentile). The model that predicts and the simulation that judges share their
 //! idea, items that move between places, and nothing else: penalties, correlation, contention,
@@ -47,7 +47,7 @@ const MOST_CHANGED_PCT: f64 = 10.0;
 
 #[test]
 #[ignore = "study"]
-fn no_verdict_hangs_on_one_threshold() {
+fn no_verdict_depends_on_a_single_threshold() {
     let usual = Thresholds::default();
     let [lower, higher] = FACTORS.map(|factor| usual.varied(factor));
     let others: Vec<Thresholds> = lower.iter().chain(&higher).map(|one| one.2).collect();

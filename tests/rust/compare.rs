@@ -1,9 +1,9 @@
-//! `compare` on runs whose truth is known: no alarm from noise, and a slow-down is found.
+//! `compare` on simulated runs with known truth: noise causes no alarm, and a slow-down is found.
 //!
-//! A run's steps vary one by one, by a slow wave (autoregressive over seconds), by stretches of
-//! seconds in which the machine is slower, by a drift over the whole run, and from run to run. Beside
-//! other programs it is longer by the time that the loop waits for a core, which is another in each
-//! run and counted by the kernel, or not.
+//! The step time varies from step to step, by a slow wave (autoregressive over seconds), by slow periods
+//! of several seconds, by a drift over the whole run, and from run to run. With other programs on the
+//! machine, the step also contains the time in which the loop waits for a core. This time differs between
+//! runs. The kernel counts it or not.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
@@ -21,11 +21,10 @@ use headspace_agent::statistics::bootstrap::Rng;
 struct Noise {
     /// Standard deviation of single steps, as a share.
     step: f64,
-    /// Standard deviation of the slow wave, and how much of it is left after a second.
+    /// Standard deviation of the slow wave, and its autocorrelation after a second.
     wave: f64,
     memory: f64,
-    /// How much longer steps are in a slow stretch, the share of time that is slow, and the mean
-    /// length of a stretch in seconds.
+    /// Slow-down in a slow period, the share of time in slow periods, and their mean length in seconds.
     slow: f64,
     slow_share: f64,
     slow_s: f64,
@@ -36,10 +35,10 @@ struct Noise {
     others: Others,
 }
 
-/// What other programs do.
+/// The load of other programs.
 #[derive(Clone, Copy)]
 struct Others {
-    /// Cores of the machine, those that others have, and threads that want one.
+    /// Cores of the machine, cores that others use, and runnable threads.
     usable: f64,
     cores: f64,
     runnable: f64,
@@ -47,12 +46,12 @@ struct Others {
     /// run.
     waiting: f64,
     spread: f64,
-    /// Whether that time is known, and the standard deviation of what is known of it.
+    /// Whether that time is counted, and the standard deviation of the count.
     counted: bool,
     error: f64,
 }
 
-/// None.
+/// No other programs.
 const ALONE: Others = Others {
     usable: 2.0,
     cores: 0.0,
@@ -63,8 +62,8 @@ const ALONE: Others = Others {
     error: 0.0,
 };
 
-/// As many as make the loop half as fast, more or less.
-const CROWD: Others = Others {
+/// So many other threads that the loop has about half the speed.
+const OVERSUBSCRIBED: Others = Others {
     usable: 2.0,
     cores: 1.5,
     runnable: 5.0,
@@ -74,7 +73,7 @@ const CROWD: Others = Others {
     error: 0.015,
 };
 
-/// Half of many cores, while the others are idle.
+/// Others use half of many cores; the other half is idle.
 const MANY_CORES: Others = Others {
     usable: 64.0,
     cores: 32.0,
@@ -82,7 +81,7 @@ const MANY_CORES: Others = Others {
     ..ALONE
 };
 
-/// A machine that a training job has for itself.
+/// A machine with only the training job.
 const QUIET: Noise = Noise {
     step: 0.05,
     wave: 0.005,
@@ -95,7 +94,7 @@ const QUIET: Noise = Noise {
     others: ALONE,
 };
 
-/// A machine that others use as well: stretches of seconds that are 5 % slower.
+/// A shared machine with slow periods of several seconds, 5 % slower.
 const SHARED: Noise = Noise {
     step: 0.1,
     wave: 0.015,
@@ -112,7 +111,7 @@ fn normal(rng: &mut Rng) -> f64 {
     (0..12).map(|_| rng.unit()).sum::<f64>() - 6.0
 }
 
-/// A run of so many ticks of a second, whose step is `step_ms` on average.
+/// A run of `ticks` seconds with a mean step of `step_ms`.
 fn run(rng: &mut Rng, noise: Noise, ticks: u32, step_ms: f64) -> Measured {
     let others = noise.others;
     let waiting = (others.waiting + others.spread * normal(rng)).clamp(0.0, 0.9);
@@ -185,8 +184,8 @@ fn nanos(ms: f64) -> u64 {
     (ms * 1e6) as u64
 }
 
-/// Of `pairs` comparisons: alarms of `--fail-if-slower 5%`, verdicts that B is slower, verdicts that
-/// it is faster, and the mean width of the interval.
+/// Results of many comparisons: alarms of `--fail-if-slower 5%`, verdicts `slower` and `faster`, and the
+/// mean half-width of the interval.
 struct Outcome {
     alarms: u32,
     slower: u32,
@@ -224,7 +223,7 @@ fn outcome(seed: u64, pairs: u32, noise: Noise, ticks: u32, runs: usize, slower:
 }
 
 #[test]
-fn the_same_configuration_twenty_times_raises_one_alarm_at_most() {
+fn twenty_comparisons_of_equal_runs_raise_at_most_one_alarm() {
     for noise in [QUIET, SHARED] {
         let same = outcome(1, 20, noise, 120, 1, 0.0);
 
@@ -234,7 +233,7 @@ fn the_same_configuration_twenty_times_raises_one_alarm_at_most() {
 }
 
 #[test]
-fn a_tenth_slower_is_found_nineteen_times_in_twenty() {
+fn a_slow_down_of_ten_percent_is_found_in_nineteen_of_twenty_comparisons() {
     let found = outcome(2, 20, QUIET, 120, 1, 0.1);
 
     assert!(found.alarms >= 19, "{} of 20 beyond 5 %", found.alarms);
@@ -243,33 +242,36 @@ fn a_tenth_slower_is_found_nineteen_times_in_twenty() {
 }
 
 #[test]
-fn beside_other_programs_the_step_given_a_core_is_compared() {
-    let crowded = Noise {
-        others: CROWD,
+fn on_an_oversubscribed_machine_steps_without_waiting_for_a_core_are_compared() {
+    let oversubscribed = Noise {
+        others: OVERSUBSCRIBED,
         ..SHARED
     };
 
     for (seed, runs) in [(4, 1), (5, 3)] {
-        let same = outcome(seed, 200, crowded, 60, runs, 0.0);
+        let same = outcome(seed, 200, oversubscribed, 60, runs, 0.0);
         assert!(same.alarms <= 8, "{} alarms of 200", same.alarms);
-        let told = same.slower + same.faster;
-        assert!(told <= 20, "{told} of 200 unlike themselves, {runs} a side");
+        let different = same.slower + same.faster;
+        assert!(
+            different <= 20,
+            "{different} of 200 equal pairs called different, {runs} runs per side"
+        );
     }
-    let one = outcome(6, 20, crowded, 60, 1, 0.33);
+    let one = outcome(6, 20, oversubscribed, 60, 1, 0.33);
     assert!(one.slower >= 17, "{} of 20 slower", one.slower);
-    let three = outcome(7, 20, crowded, 60, 3, 0.33);
+    let three = outcome(7, 20, oversubscribed, 60, 3, 0.33);
     assert!(three.alarms >= 19, "{} of 20 beyond 5 %", three.alarms);
-    let tenth = outcome(8, 20, crowded, 60, 3, 0.1);
+    let tenth = outcome(8, 20, oversubscribed, 60, 3, 0.1);
     assert!(tenth.slower >= 14, "{} of 20 slower", tenth.slower);
 }
 
 #[test]
-fn what_runs_a_side_measure_outweighs_the_guess_at_what_others_did() {
+fn several_runs_per_side_replace_the_estimate_of_the_disturbance() {
     let unknown = Noise {
         others: Others {
             counted: false,
             spread: 0.02,
-            ..CROWD
+            ..OVERSUBSCRIBED
         },
         ..SHARED
     };
@@ -283,7 +285,7 @@ fn what_runs_a_side_measure_outweighs_the_guess_at_what_others_did() {
 }
 
 #[test]
-fn cores_that_others_have_do_not_blind_where_some_are_idle() {
+fn cores_used_by_others_do_not_hide_a_slow_down_while_some_are_idle() {
     let beside = |others| Noise { others, ..QUIET };
 
     let found = outcome(12, 20, beside(MANY_CORES), 120, 1, 0.1);
@@ -299,13 +301,17 @@ fn cores_that_others_have_do_not_blind_where_some_are_idle() {
 
 #[test]
 #[ignore = "study"]
-fn noise_and_length_of_runs() {
+fn alarms_stay_below_five_percent_for_all_lengths_and_numbers_of_runs() {
     println!("machine  seconds  runs  slower by   alarms at 5 %  slower  faster  ± points");
-    let crowded = Noise {
-        others: CROWD,
+    let oversubscribed = Noise {
+        others: OVERSUBSCRIBED,
         ..SHARED
     };
-    for (name, noise) in [("quiet", QUIET), ("shared", SHARED), ("crowded", crowded)] {
+    for (name, noise) in [
+        ("quiet", QUIET),
+        ("shared", SHARED),
+        ("busy", oversubscribed),
+    ] {
         for (ticks, runs) in [(30, 1), (120, 1), (600, 1), (120, 3), (120, 5)] {
             for slower in [0.0, 0.05, 0.1] {
                 let pairs = 200;

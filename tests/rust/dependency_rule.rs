@@ -1,7 +1,7 @@
 //! Who may import whom (ARCHITECTURE.md, "Layers"), kept by machine.
 //!
 //! Three checks: crates, on what `cargo metadata` says; modules, on the paths that the source names; and
-//! files, which may not import each other in a circle. All are functions from text to violations, so that the tests in `refusals` can show each
+//! files, which may not import each other in a cycle. All are functions from text to violations, so that the tests in `refusals` can show each
 //! of them a fault and see it refused.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,15 +10,15 @@ use std::process::Command;
 
 use serde_json::Value;
 
-#[path = "dependency_rule/circles.rs"]
-mod circles;
+#[path = "dependency_rule/cycles.rs"]
+mod cycles;
 #[path = "dependency_rule/paths.rs"]
 mod paths;
 #[cfg(test)]
 #[path = "dependency_rule/refusals.rs"]
 mod refusals;
 
-use circles::circles;
+use cycles::cycles;
 use paths::{module_of, paths};
 
 /// The crates of the workspace, each with the members it may depend on, in tests too.
@@ -157,7 +157,7 @@ const COLLECTOR_MODULES: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Bytes are made without knowing where they go; whoever carries or finds them may ask for them.
+/// Encoders do not know the destination of their bytes. Transports and the catalogue may call encoders.
 const EXPORTER_MODULES: &[(&str, &[&str])] = &[
     ("log_target", &[]),
     ("encode", &[]),
@@ -326,7 +326,7 @@ fn rust_files(folder: &Path, out: &mut Vec<PathBuf>) -> std::io::Result<()> {
 }
 
 #[test]
-fn no_crate_depends_on_one_it_may_not() {
+fn no_crate_has_a_forbidden_dependency() {
     let answer = Command::new(env!("CARGO"))
         .args([
             "metadata",
@@ -350,13 +350,13 @@ fn no_crate_depends_on_one_it_may_not() {
 }
 
 #[test]
-fn no_module_imports_one_it_may_not() {
+fn no_module_has_a_forbidden_import() {
     let mut found = Vec::new();
-    let mut seen = 0;
+    let mut checked = 0;
     for member in ["agent", "collectors", "exporters", "cli"] {
         let mut files = Vec::new();
         rust_files(&root().join(member).join("src"), &mut files).unwrap();
-        seen += files.len();
+        checked += files.len();
         for file in files {
             let name = file
                 .strip_prefix(root())
@@ -371,11 +371,11 @@ fn no_module_imports_one_it_may_not() {
     }
 
     assert_eq!(found, Vec::<String>::new());
-    assert!(seen > 20, "only {seen} files were looked at");
+    assert!(checked > 20, "only {checked} files were checked");
 }
 
 #[test]
-fn no_files_of_a_crate_import_each_other_in_a_circle() {
+fn no_files_of_a_crate_import_each_other_in_a_cycle() {
     for member in ["agent", "collectors", "exporters", "cli", "py_bindings"] {
         let folder = root().join(member).join("src");
         let mut files = Vec::new();
@@ -386,6 +386,6 @@ fn no_files_of_a_crate_import_each_other_in_a_circle() {
                 (module_of(inner), std::fs::read_to_string(file).unwrap())
             })
             .collect();
-        assert_eq!(circles(&sources), Vec::<String>::new(), "in `{member}`");
+        assert_eq!(cycles(&sources), Vec::<String>::new(), "in `{member}`");
     }
 }

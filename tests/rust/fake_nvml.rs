@@ -45,7 +45,7 @@ fn fields(device: &nvml_wrapper::Device, ids: &[u32]) -> Vec<Option<u64>> {
 }
 
 #[test]
-fn without_a_word_there_is_one_healthy_h100() {
+fn an_empty_script_describes_one_healthy_h100() {
     let fake = FakeNvml::start(&json!({}));
     let nvml = init(&fake);
 
@@ -72,7 +72,7 @@ fn without_a_word_there_is_one_healthy_h100() {
 }
 
 #[test]
-fn a_series_follows_the_virtual_clock_and_stands_still_without_it() {
+fn a_series_changes_only_with_the_virtual_clock() {
     let fake =
         FakeNvml::start(&json!({"devices": [{"gpu_utilization": [[0, 10], [2, 70], [3, null]]}]}));
     let nvml = init(&fake);
@@ -105,7 +105,7 @@ fn two_fakes_in_one_process_share_no_clock() {
 }
 
 #[test]
-fn what_the_script_does_not_say_is_not_supported_and_never_0() {
+fn a_value_missing_from_the_script_is_not_supported_and_never_0() {
     let fake = FakeNvml::start(&json!({"devices": [{}]}));
     let nvml = init(&fake);
     let device = nvml.device_by_index(0).unwrap();
@@ -132,7 +132,7 @@ fn what_the_script_does_not_say_is_not_supported_and_never_0() {
 }
 
 #[test]
-fn cumulative_fields_integrate_their_rate_and_wrap_where_told() {
+fn cumulative_fields_integrate_their_rate_and_wrap_at_the_scripted_limit() {
     let fake = FakeNvml::start(&json!({"devices": [{
         "pcie_tx": [[0, 100], [2, 1000]],
         "pcie_rx": 1e9,
@@ -200,7 +200,7 @@ fn gpm_samples_too_close_or_of_two_devices_are_refused() {
 }
 
 #[test]
-fn samples_alive_tells_a_leak() {
+fn samples_alive_counts_leaked_samples() {
     let fake = FakeNvml::start(&json!({}));
     let nvml = init(&fake);
     let device = nvml.device_by_index(0).unwrap();
@@ -219,7 +219,7 @@ fn samples_alive_tells_a_leak() {
 }
 
 #[test]
-fn inits_and_calls_are_counted_refused_ones_too() {
+fn inits_and_calls_are_counted_including_refused_ones() {
     let fake = FakeNvml::start(&json!({"devices": [{}]}));
 
     let nvml = init(&fake);
@@ -236,7 +236,7 @@ fn inits_and_calls_are_counted_refused_ones_too() {
 }
 
 #[test]
-fn a_gpu_is_lost_at_its_time_and_the_other_goes_on() {
+fn a_gpu_is_lost_at_its_scripted_time_and_the_other_still_answers() {
     let gpu = json!({"power": 100, "gpm": {"sm_util": 50}});
     let fake = FakeNvml::start(&json!({
         "devices": [gpu, gpu],
@@ -259,7 +259,7 @@ fn a_gpu_is_lost_at_its_time_and_the_other_goes_on() {
 }
 
 #[test]
-fn a_fault_holds_for_the_calls_it_names() {
+fn a_fault_applies_only_to_the_calls_that_it_names() {
     let fake = FakeNvml::start(&json!({
         "devices": [{"power": 100}],
         "faults": [{"function": "nvmlDeviceGetPowerUsage", "code": 4, "from_call": 2, "until_call": 3}],
@@ -284,7 +284,7 @@ fn init_fails_as_the_script_says() {
 }
 
 #[test]
-fn a_slow_call_takes_its_time_and_holds_up_no_other_thread() {
+fn a_slow_call_delays_no_other_thread() {
     let fake = FakeNvml::start(&json!({
         "faults": [{"function": "nvmlDeviceGetName", "delay_ms": 300}],
     }));
@@ -315,7 +315,7 @@ fn a_slow_call_takes_its_time_and_holds_up_no_other_thread() {
 }
 
 #[test]
-fn process_samples_are_answered_once_for_each_time() {
+fn process_samples_are_returned_once_per_timestamp() {
     let fake = FakeNvml::start(&json!({"devices": [{"processes": [
         {"pid": 10, "sm": 60, "dec": 20, "until": 2},
         {"pid": 11, "sm": 30, "from": 1},
@@ -323,7 +323,7 @@ fn process_samples_are_answered_once_for_each_time() {
     ]}]}));
     let nvml = init(&fake);
     let device = nvml.device_by_index(0).unwrap();
-    let seen = |since: u64| {
+    let samples_since = |since: u64| {
         let samples = device.process_utilization_stats(since).ok()?;
         Some(
             samples
@@ -333,12 +333,12 @@ fn process_samples_are_answered_once_for_each_time() {
         )
     };
 
-    assert_eq!(seen(0), Some(vec![(10, 60)]));
-    assert_eq!(seen(1_000_000), None);
+    assert_eq!(samples_since(0), Some(vec![(10, 60)]));
+    assert_eq!(samples_since(1_000_000), None);
     fake.advance(1.0);
-    assert_eq!(seen(1_000_000), Some(vec![(10, 60), (11, 30)]));
+    assert_eq!(samples_since(1_000_000), Some(vec![(10, 60), (11, 30)]));
     fake.advance(1.0);
-    assert_eq!(seen(0), Some(vec![(11, 30)]));
+    assert_eq!(samples_since(0), Some(vec![(11, 30)]));
     let pids: Vec<_> = device
         .running_compute_processes()
         .unwrap()
@@ -349,7 +349,7 @@ fn process_samples_are_answered_once_for_each_time() {
 }
 
 #[test]
-fn a_split_gpu_answers_by_its_parts_and_by_gpm_alone() {
+fn a_mig_gpu_answers_only_through_its_mig_devices_and_gpm() {
     let fake = FakeNvml::start(&json!({"devices": [{
         "gpu_utilization": 90, "decoder_utilization": 50, "memory_used": 1,
         "processes": [{"pid": 7, "mig": 1, "memory": 9, "sm": 10}],
@@ -400,7 +400,7 @@ fn a_split_gpu_answers_by_its_parts_and_by_gpm_alone() {
 }
 
 #[test]
-fn an_old_driver_initialises_and_lacks_what_came_later() {
+fn an_old_driver_initialises_and_lacks_newer_functions() {
     let fake = FakeNvml::start_old_driver(&json!({}));
     let nvml = init(&fake);
     let device = nvml.device_by_index(0).unwrap();

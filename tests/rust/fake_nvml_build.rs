@@ -15,13 +15,13 @@ use std::sync::OnceLock;
 use libloading::{Library, Symbol};
 use serde_json::Value;
 
-/// The name under which programs look for the driver's library.
+/// The name under which programs load the driver's library.
 pub(crate) const FILE_NAME: &str = "libnvidia-ml.so.1";
 
 /// The driver of today, and the one without what came later.
 const PACKAGES: [&str; 2] = ["headspace-fake-nvml", "headspace-fake-nvml-old"];
 
-/// A scripted NVML of its own: clock, counters and script are shared with no other.
+/// A separate instance of the scripted NVML, with its own clock, counters and script.
 pub(crate) struct FakeNvml {
     library: Library,
     folder: tempfile::TempDir,
@@ -54,7 +54,7 @@ impl FakeNvml {
         self.folder.path().join(FILE_NAME)
     }
 
-    /// Takes a new script and starts anew: clock, counters, samples and inits.
+    /// Loads a new script and resets the clock, the counters, the samples and the inits.
     pub(crate) fn script(&self, script: &Value) {
         let text = CString::new(script.to_string()).expect("JSON has no zero");
         // SAFETY: the type is that of `control.rs`.
@@ -103,7 +103,7 @@ impl FakeNvml {
     }
 }
 
-/// The paths of the two libraries, built by the first that asks.
+/// The paths of the two libraries. The first call builds them.
 fn built() -> &'static [PathBuf; 2] {
     static BUILT: OnceLock<[PathBuf; 2]> = OnceLock::new();
     BUILT.get_or_init(|| {

@@ -5,7 +5,7 @@
 mod fake_nvml_build;
 mod gpu;
 
-use gpu::{Machine, h100, of};
+use gpu::{Machine, gpu_readings, h100};
 use serde_json::{Value, json};
 
 /// A GPU in two slices.
@@ -21,8 +21,8 @@ fn cut() -> Value {
 }
 
 #[test]
-fn without_a_choice_the_process_has_the_first_slice_and_nothing_else() {
-    let machine = Machine::of(&json!({"devices": [h100(json!({})), cut()]}));
+fn without_visible_devices_the_process_has_only_the_first_slice() {
+    let machine = Machine::with_script(&json!({"devices": [h100(json!({})), cut()]}));
 
     let [record] = &machine.gpus.records[..] else {
         panic!("{:?}", machine.gpus.records)
@@ -35,9 +35,9 @@ fn without_a_choice_the_process_has_the_first_slice_and_nothing_else() {
 }
 
 #[test]
-fn a_slice_is_found_by_its_id_and_by_its_place() {
+fn a_slice_is_found_by_its_id_and_by_its_index() {
     for visible in ["MIG-2222", "MIG-2", "MIG-GPU-aaaa/2/0"] {
-        let machine = Machine::seen_by(&json!({"devices": [cut()]}), visible);
+        let machine = Machine::with_visible(&json!({"devices": [cut()]}), visible);
 
         assert_eq!(
             machine.gpus.records[0].mig.as_deref(),
@@ -49,9 +49,9 @@ fn a_slice_is_found_by_its_id_and_by_its_place() {
 
 #[test]
 fn a_slice_has_its_own_memory_and_the_chips_temperature_but_not_its_power() {
-    let mut machine = Machine::seen_by(&json!({"devices": [cut()]}), "MIG-2222");
+    let mut machine = Machine::with_visible(&json!({"devices": [cut()]}), "MIG-2222");
 
-    let readings = of(&machine.device().unwrap(), 0);
+    let readings = gpu_readings(&machine.device().unwrap(), 0);
 
     assert_eq!(readings["hw.gpu.memory.usage"], 9e9);
     assert_eq!(readings["hw.gpu.memory.limit"], 20e9);
@@ -69,11 +69,11 @@ fn a_slice_has_its_own_memory_and_the_chips_temperature_but_not_its_power() {
 
 #[test]
 fn a_slices_sms_and_decoders_come_from_its_own_sample() {
-    let mut machine = Machine::seen_by(&json!({"devices": [cut()]}), "MIG-1111");
+    let mut machine = Machine::with_visible(&json!({"devices": [cut()]}), "MIG-1111");
     machine.gpm().unwrap();
     machine.advance(1.0);
 
-    let readings = of(&machine.gpm().unwrap(), 0);
+    let readings = gpu_readings(&machine.gpm().unwrap(), 0);
 
     assert_eq!(
         readings["headspace.gpu.sm.utilization{source=gpm_mig}"],
@@ -93,9 +93,9 @@ fn processes_of_another_slice_do_not_count() {
         {"pid": "self", "memory": 2e9, "mig": 0},
         {"pid": 4_000_000_001_u32, "memory": 7e9, "mig": 1},
     ]);
-    let mut machine = Machine::seen_by(&json!({"devices": [device]}), "MIG-1111");
+    let mut machine = Machine::with_visible(&json!({"devices": [device]}), "MIG-1111");
 
-    let readings = of(&machine.processes().unwrap(), 0);
+    let readings = gpu_readings(&machine.processes().unwrap(), 0);
 
     assert_eq!(readings["headspace.gpu.memory.owned{owner=own}"], 2e9);
     assert_eq!(readings["headspace.gpu.memory.owned{owner=others}"], 0.0);

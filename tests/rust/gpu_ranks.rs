@@ -48,7 +48,7 @@ fn node_with_memory_on(own: u32) -> Value {
 }
 
 #[test]
-fn each_rank_reads_its_own_gpu_and_the_first_one_reads_all() {
+fn each_rank_reads_its_own_gpu_and_the_first_rank_reads_all() {
     for rank in 0..GPUS {
         let rank_gpu = RankGpu::of_rank(rank);
         let fake = FakeNvml::start(&h100s(GPUS as usize));
@@ -72,7 +72,7 @@ fn each_rank_reads_its_own_gpu_and_the_first_one_reads_all() {
 }
 
 #[test]
-fn the_memory_of_the_process_says_more_than_its_number() {
+fn the_gpu_memory_of_the_process_overrides_its_local_rank() {
     let rank_gpu = RankGpu::of_rank(2);
     let fake = FakeNvml::start(&node_with_memory_on(5));
     let mut machine = Machine::of_rank(fake, None, &rank_gpu);
@@ -92,7 +92,7 @@ fn the_memory_of_the_process_says_more_than_its_number() {
 }
 
 #[test]
-fn where_each_gpu_holds_as_much_of_the_process_the_rank_stays_on_its_own() {
+fn equal_memory_on_all_gpus_leaves_the_rank_on_its_own_gpu() {
     let own = json!([{"pid": "self", "memory": 2e9}]);
     let device = h100(json!({"processes": own}));
     let rank_gpu = RankGpu::of_rank(2);
@@ -106,7 +106,7 @@ fn where_each_gpu_holds_as_much_of_the_process_the_rank_stays_on_its_own() {
 }
 
 #[test]
-fn once_torch_has_said_it_the_other_ranks_gpus_are_not_asked_for_their_processes() {
+fn a_device_known_from_torch_stops_the_process_queries_of_other_gpus() {
     const LISTS: &str = "nvmlDeviceGetComputeRunningProcesses_v3";
     let rank_gpu = RankGpu::of_rank(2);
     let fake = FakeNvml::start(&node_with_memory_on(5));
@@ -123,8 +123,8 @@ fn once_torch_has_said_it_the_other_ranks_gpus_are_not_asked_for_their_processes
 }
 
 #[test]
-fn the_only_rank_reads_all_and_is_bound_to_none() {
-    let mut machine = Machine::of(&h100s(GPUS as usize));
+fn a_single_rank_reads_all_gpus_and_is_bound_to_none() {
+    let mut machine = Machine::with_script(&h100s(GPUS as usize));
 
     for read in read(&mut machine) {
         assert_eq!(read, (0..GPUS).collect());

@@ -8,7 +8,7 @@ mod gpu;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use gpu::{Machine, h100, of};
+use gpu::{Machine, gpu_readings, h100};
 use headspace_agent::model::Reading;
 use serde_json::json;
 
@@ -18,7 +18,7 @@ const SECONDS: u32 = 600;
 /// The bytes of these readings in a tick.
 fn bytes(readings: &[Reading]) -> usize {
     let scopes: BTreeMap<String, _> = (0..GPUS)
-        .map(|ordinal| (format!("gpu:{ordinal}"), of(readings, ordinal)))
+        .map(|ordinal| (format!("gpu:{ordinal}"), gpu_readings(readings, ordinal)))
         .filter(|(_, readings)| !readings.is_empty())
         .collect();
     json!(scopes).to_string().len()
@@ -37,11 +37,11 @@ fn busy() -> Machine {
         "pcie_rx": 2_123_456_789_u64, "pcie_tx": 123_456_789, "gpm": engines,
         "processes": [{"pid": "self", "memory": 61_134_567_168_u64, "sm": 87}],
     }));
-    Machine::of(&json!({"devices": vec![device; GPUS as usize]}))
+    Machine::with_script(&json!({"devices": vec![device; GPUS as usize]}))
 }
 
 #[test]
-fn eight_gpus_fit_into_a_tick() {
+fn reading_eight_gpus_takes_less_than_a_tick() {
     let mut machine = busy();
     let (mut total, mut most, mut times) = (0, 0, [Duration::ZERO; 3]);
     for _ in 0..SECONDS {

@@ -5,7 +5,7 @@
 mod fake_nvml_build;
 mod gpu;
 
-use gpu::{Machine, h100, h100s, of, refusal};
+use gpu::{Machine, gpu_readings, h100, h100s, refusal};
 use headspace_agent::port::{Collector, Pace};
 use serde_json::json;
 
@@ -13,7 +13,7 @@ const ENGINE: &str = "headspace.gpu.engine.utilization";
 
 #[test]
 fn a_healthy_gpu_is_described() {
-    let machine = Machine::of(&h100s(1));
+    let machine = Machine::with_script(&h100s(1));
 
     let record = &machine.gpus.records[0];
 
@@ -30,10 +30,10 @@ fn a_healthy_gpu_is_described() {
 
 #[test]
 fn every_value_of_the_driver_becomes_a_reading_in_its_unit() {
-    let mut machine = Machine::of(&h100s(1));
+    let mut machine = Machine::with_script(&h100s(1));
     machine.advance(2.0);
 
-    let readings = of(&machine.device().unwrap(), 0);
+    let readings = gpu_readings(&machine.device().unwrap(), 0);
 
     let expected = [
         ("hw.gpu.utilization{hw.gpu.task=general}", 0.9),
@@ -64,11 +64,11 @@ fn every_value_of_the_driver_becomes_a_reading_in_its_unit() {
 }
 
 #[test]
-fn a_value_that_the_gpu_does_not_have_is_absent_and_not_asked_again() {
+fn an_unsupported_value_is_absent_and_not_read_again() {
     let device = h100(json!({"power": null, "clock_video": null, "pcie_tx": null}));
-    let mut machine = Machine::of(&json!({"devices": [device]}));
+    let mut machine = Machine::with_script(&json!({"devices": [device]}));
 
-    let first = of(&machine.device().unwrap(), 0);
+    let first = gpu_readings(&machine.device().unwrap(), 0);
     for _ in 0..30 {
         machine.advance(1.0);
         machine.device().unwrap();
@@ -84,9 +84,9 @@ fn a_value_that_the_gpu_does_not_have_is_absent_and_not_asked_again() {
 }
 
 #[test]
-fn what_changes_slowly_is_read_rarely_and_nothing_faster_than_the_driver_refreshes_it() {
+fn slow_values_are_read_rarely_and_none_more_often_than_the_driver_refreshes_it() {
     let device = h100(json!({"sampling_period_us": 4_000_000, "gpm": null}));
-    let mut machine = Machine::of(&json!({"devices": [device]}));
+    let mut machine = Machine::with_script(&json!({"devices": [device]}));
     machine.device().unwrap();
     for _ in 0..120 {
         machine.advance(1.0);
@@ -114,8 +114,8 @@ fn what_changes_slowly_is_read_rarely_and_nothing_faster_than_the_driver_refresh
 }
 
 #[test]
-fn all_sources_have_a_thread_of_their_own() {
-    let machine = Machine::of(&h100s(1));
+fn every_source_has_its_own_thread() {
+    let machine = Machine::with_script(&h100s(1));
 
     let gpus = &machine.gpus;
     for pace in [
@@ -128,19 +128,19 @@ fn all_sources_have_a_thread_of_their_own() {
 }
 
 #[test]
-fn engines_and_sms_are_means_over_the_time_between_two_looks() {
+fn engine_and_sm_utilisation_are_means_between_two_ticks() {
     let device = h100(json!({"gpm": {
         "sm_util": [[0, 100], [0.5, 20]],
         "nvdec_0": [[0, 80], [1, 40]],
         "nvdec_1": 12.345_67,
     }}));
-    let mut machine = Machine::of(&json!({"devices": [device]}));
+    let mut machine = Machine::with_script(&json!({"devices": [device]}));
 
     machine.gpm().unwrap();
     machine.advance(1.0);
-    let first = of(&machine.gpm().unwrap(), 0);
+    let first = gpu_readings(&machine.gpm().unwrap(), 0);
     machine.advance(2.0);
-    let second = of(&machine.gpm().unwrap(), 0);
+    let second = gpu_readings(&machine.gpm().unwrap(), 0);
 
     assert_eq!(first["headspace.gpu.sm.utilization{source=gpm}"], 0.6);
     assert_eq!(second["headspace.gpu.sm.utilization{source=gpm}"], 0.2);
@@ -161,7 +161,7 @@ fn engines_and_sms_are_means_over_the_time_between_two_looks() {
 
 #[test]
 fn samples_too_close_together_are_not_compared() {
-    let mut machine = Machine::of(&h100s(1));
+    let mut machine = Machine::with_script(&h100s(1));
     machine.advance(0.05);
 
     let early = machine.gpm().unwrap();
@@ -173,8 +173,8 @@ fn samples_too_close_together_are_not_compared() {
 }
 
 #[test]
-fn no_sample_is_left_behind() {
-    let mut machine = Machine::of(&h100s(2));
+fn every_gpm_sample_is_freed() {
+    let mut machine = Machine::with_script(&h100s(2));
     for _ in 0..40 {
         machine.advance(1.0);
         machine.gpm().unwrap();
@@ -191,9 +191,9 @@ fn no_sample_is_left_behind() {
 }
 
 #[test]
-fn a_metric_that_is_not_a_number_is_no_reading() {
+fn a_metric_that_is_nan_gives_no_reading() {
     let device = h100(json!({"gpm": {"sm_util": "nan"}}));
-    let mut machine = Machine::of(&json!({"devices": [device]}));
+    let mut machine = Machine::with_script(&json!({"devices": [device]}));
     machine.advance(1.0);
 
     assert!(
@@ -212,10 +212,10 @@ fn memory_and_time_are_split_by_owner() {
         {"pid": 4_000_000_001_u32, "memory": 4e9, "sm": 25},
         {"pid": 4_000_000_002_u32, "memory": 1e9, "kind": "graphics"},
     ]}));
-    let mut machine = Machine::of(&json!({"devices": [device]}));
+    let mut machine = Machine::with_script(&json!({"devices": [device]}));
     machine.advance(1.0);
 
-    let readings = of(&machine.processes().unwrap(), 0);
+    let readings = gpu_readings(&machine.processes().unwrap(), 0);
 
     assert_eq!(readings["headspace.gpu.memory.owned{owner=own}"], 15e9);
     assert_eq!(readings["headspace.gpu.memory.owned{owner=others}"], 5e9);
@@ -230,40 +230,40 @@ fn memory_and_time_are_split_by_owner() {
 }
 
 #[test]
-fn in_a_container_where_no_number_is_ours_nothing_is_said() {
+fn in_a_container_without_a_known_pid_no_owner_is_reported() {
     let device = h100(json!({"processes": [{"pid": 4_000_000_001_u32, "memory": 4e9, "sm": 25}]}));
-    let mut machine = Machine::of(&json!({"devices": [device]}));
+    let mut machine = Machine::with_script(&json!({"devices": [device]}));
     machine.advance(1.0);
 
     assert_eq!(machine.processes().unwrap(), []);
 }
 
 #[test]
-fn once_our_numbers_are_known_all_can_be_others() {
+fn once_own_pids_are_known_all_processes_may_belong_to_others() {
     let device = h100(json!({"processes": [
         {"pid": "self", "memory": 1e9, "until": 2},
         {"pid": 4_000_000_001_u32, "memory": 4e9},
     ]}));
-    let mut machine = Machine::of(&json!({"devices": [device]}));
+    let mut machine = Machine::with_script(&json!({"devices": [device]}));
     machine.processes().unwrap();
     machine.advance(11.0);
 
-    let readings = of(&machine.processes().unwrap(), 0);
+    let readings = gpu_readings(&machine.processes().unwrap(), 0);
 
     assert_eq!(readings["headspace.gpu.memory.owned{owner=own}"], 0.0);
     assert_eq!(readings["headspace.gpu.memory.owned{owner=others}"], 4e9);
 }
 
 #[test]
-fn a_child_of_this_process_is_own() {
+fn a_child_process_counts_as_own() {
     let mut child = std::process::Command::new("sleep")
         .arg("600")
         .spawn()
         .unwrap();
     let device = h100(json!({"processes": [{"pid": child.id(), "memory": 2e9}]}));
-    let mut machine = Machine::of(&json!({"devices": [device]}));
+    let mut machine = Machine::with_script(&json!({"devices": [device]}));
 
-    let readings = of(&machine.processes().unwrap(), 0);
+    let readings = gpu_readings(&machine.processes().unwrap(), 0);
 
     child.kill().unwrap();
     child.wait().unwrap();
@@ -276,7 +276,7 @@ fn the_process_numbers_its_devices_as_cuda_does() {
     let model = |name: &str| h100(json!({"name": name}));
     let script = json!({"devices": [model("NVIDIA L4"), model("NVIDIA A10"), model("Tesla T4")]});
 
-    let machine = Machine::seen_by(&script, "2,0");
+    let machine = Machine::with_visible(&script, "2,0");
 
     let names: Vec<_> = machine
         .gpus
@@ -295,8 +295,8 @@ fn the_process_numbers_its_devices_as_cuda_does() {
 }
 
 #[test]
-fn an_empty_list_of_devices_turns_the_sources_off() {
-    let machine = Machine::seen_by(&h100s(2), "");
+fn an_empty_list_of_devices_disables_the_sources() {
+    let machine = Machine::with_visible(&h100s(2), "");
 
     let (reason, remedy) = refusal(&machine.gpus.device);
 
@@ -306,9 +306,9 @@ fn an_empty_list_of_devices_turns_the_sources_off() {
 }
 
 #[test]
-fn the_number_of_decoders_says_where_it_comes_from() {
+fn the_number_of_decoders_names_its_source() {
     let from = |changes| {
-        let machine = Machine::of(&json!({"devices": [h100(changes)]}));
+        let machine = Machine::with_script(&json!({"devices": [h100(changes)]}));
         let record = &machine.gpus.records[0];
         (record.nvdec_engines, record.nvdec_engines_from.clone())
     };
@@ -327,12 +327,12 @@ fn the_number_of_decoders_says_where_it_comes_from() {
 }
 
 #[test]
-fn a_model_that_nobody_knows_is_counted_by_gpm() {
+fn the_engines_of_an_unknown_gpu_model_are_counted_with_gpm() {
     let device = h100(json!({
         "profiles": null, "name": "NVIDIA X1", "gpm": {"nvdec_5": null, "nvdec_6": null},
     }));
 
-    let machine = Machine::of(&json!({"clock": "real", "devices": [device]}));
+    let machine = Machine::with_script(&json!({"clock": "real", "devices": [device]}));
 
     let record = &machine.gpus.records[0];
     assert_eq!(record.nvdec_engines, Some(5));

@@ -1,8 +1,8 @@
 //! `examples/grafana/dashboards/headspace.json` is made from the declarations of metrics: their names
 //! as Prometheus has them, their units and their help.
 //!
-//! To write it anew: `HEADSPACE_BLESS=1 cargo test -p headspace-tests --test grafana_dashboard`.
-//! `tests/python/test_grafana.py` asks a real Prometheus every query of it, and compares it with
+//! To write it again: `HEADSPACE_BLESS=1 cargo test -p headspace-tests --test grafana_dashboard`.
+//! `tests/python/test_grafana.py` sends each of its queries to a real Prometheus, and compares it with
 //! Grafana's own types.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
@@ -85,7 +85,7 @@ fn variables() -> Vec<Value> {
 }
 
 #[test]
-fn the_committed_dashboard_is_the_one_that_the_metrics_give() {
+fn the_committed_dashboard_matches_the_metrics() {
     let mut expected = serde_json::to_string_pretty(&dashboard()).unwrap();
     expected.push('\n');
     generated::assert_is(

@@ -1,29 +1,29 @@
-//! Memory growth against random courses whose truth is known: which are called a leak, and whether
-//! the interval holds the true rate. The long version is a study (`make study`).
+//! Detection of memory growth on random series with known growth: which are called a leak, and whether
+//! the interval contains the true rate. The long version is a study (`make study`).
 
 #[path = "memory/mod.rs"]
 mod memory;
 
 use headspace_agent::analysis::growth::{NoGrowth, growth};
-use memory::{Course, seen};
+use memory::{Pattern, draw_case};
 
-/// What was found in many courses of one kind.
+/// Results for many series of one pattern.
 #[derive(Debug, Default)]
 struct Tally {
-    seen: u32,
+    cases: u32,
     found: u32,
     noise: u32,
     covered: u32,
-    /// Of those found: |value / truth - 1|.
+    /// Relative errors of the found growths: |value / truth - 1|.
     errors: Vec<f64>,
 }
 
 impl Tally {
-    fn of(course: Course, seeds: std::ops::Range<u64>) -> Self {
+    fn of(pattern: Pattern, seeds: std::ops::Range<u64>) -> Self {
         let mut tally = Self::default();
         for seed in seeds {
-            let case = seen(course, seed);
-            tally.seen += 1;
+            let case = draw_case(pattern, seed);
+            tally.cases += 1;
             match growth(&case.points) {
                 Ok(found) => {
                     tally.found += 1;
@@ -39,7 +39,7 @@ impl Tally {
     }
 
     fn found_pct(&self) -> f64 {
-        100.0 * f64::from(self.found) / f64::from(self.seen)
+        100.0 * f64::from(self.found) / f64::from(self.cases)
     }
 
     fn covered_pct(&self) -> f64 {
@@ -51,55 +51,55 @@ impl Tally {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "a place in the list"
+            reason = "an index of the list"
         )]
         let at = (last * share) as usize;
         100.0 * self.errors.get(at).copied().unwrap_or_default()
     }
 }
 
-/// Detection of each kind of leak, and false alarms of each kind of what is none.
+/// Prints and checks the detection rate of each leak, and the false alarms of each other pattern.
 fn study(seeds: &std::ops::Range<u64>, least_found_pct: f64, most_alarms_pct: f64) {
     println!(
         "{:24} called a leak %   interval covers %   error % (median, 90th)",
         ""
     );
-    let of = |course| (course, Tally::of(course, seeds.clone()));
-    for (course, tally) in Course::LEAKS.map(of) {
+    let of = |pattern| (pattern, Tally::of(pattern, seeds.clone()));
+    for (pattern, tally) in Pattern::LEAKS.map(of) {
         println!(
             "{:24} {:15.1} {:19.1} {:12.1} {:5.1}   called noise {:.1} %",
-            format!("{course:?}"),
+            format!("{pattern:?}"),
             tally.found_pct(),
             tally.covered_pct(),
             tally.error_pct(0.5),
             tally.error_pct(0.9),
-            100.0 * f64::from(tally.noise) / f64::from(tally.seen),
+            100.0 * f64::from(tally.noise) / f64::from(tally.cases),
         );
-        assert!(tally.found_pct() >= least_found_pct, "{course:?}");
-        assert!(tally.covered_pct() >= least_found_pct - 5.0, "{course:?}");
+        assert!(tally.found_pct() >= least_found_pct, "{pattern:?}");
+        assert!(tally.covered_pct() >= least_found_pct - 5.0, "{pattern:?}");
     }
-    for (course, tally) in Course::OTHERS.map(of) {
-        println!("{:24} {:15.1}", format!("{course:?}"), tally.found_pct());
-        assert!(tally.found_pct() <= most_alarms_pct, "{course:?}");
+    for (pattern, tally) in Pattern::OTHERS.map(of) {
+        println!("{:24} {:15.1}", format!("{pattern:?}"), tally.found_pct());
+        assert!(tally.found_pct() <= most_alarms_pct, "{pattern:?}");
     }
-    for (course, tally) in Course::HARD.map(of) {
+    for (pattern, tally) in Pattern::HARD.map(of) {
         println!(
             "{:24} {:15.1}   (not judged)",
-            format!("{course:?}"),
+            format!("{pattern:?}"),
             tally.found_pct()
         );
     }
 }
 
 #[test]
-fn leaks_are_found_and_what_is_none_is_not_called_one() {
-    // Wide, since a hundred courses of a kind know a share to a few percent only.
+fn leaks_are_found_and_other_series_cause_no_alarm() {
+    // Wide limits: a hundred series per pattern measure a share only to a few percent.
     study(&(0..100), 90.0, 5.0);
 }
 
-/// No seed of it was used to choose the method's constants.
+/// None of these seeds was used to choose the constants of the method.
 #[test]
 #[ignore = "study"]
-fn leaks_are_told_from_everything_else_in_thousands_of_courses() {
+fn leaks_are_distinguished_from_other_series_in_thousands_of_cases() {
     study(&(200_000..205_000), 95.0, 2.0);
 }

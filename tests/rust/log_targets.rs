@@ -35,7 +35,7 @@ use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
-/// The targets of events, in one place for all threads.
+/// The targets of the events of all threads.
 #[derive(Debug, Clone, Default)]
 struct Heard(Arc<Mutex<BTreeSet<String>>>);
 
@@ -177,7 +177,7 @@ fn documented_log_targets_are_logged_only_when_enabled() {
     run();
     use_collectors();
     use_exporters();
-    // What `tracing` asks first, at the cost of a load, and goes no further.
+    // `tracing` first reads this level, at the cost of one load. `OFF` ends the check.
     assert_eq!(LevelFilter::current(), LevelFilter::OFF);
 
     let heard = Heard::default();

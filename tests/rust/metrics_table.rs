@@ -1,6 +1,6 @@
 //! `docs/metrics.md` says what `agent::model::metric` declares.
 //!
-//! To write it anew: `HEADSPACE_BLESS=1 cargo test -p headspace-tests --test metrics_table`.
+//! To write it again: `HEADSPACE_BLESS=1 cargo test -p headspace-tests --test metrics_table`.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 
@@ -56,7 +56,7 @@ fn table() -> String {
 }
 
 #[test]
-fn the_committed_table_says_what_the_metrics_declare() {
+fn the_committed_table_matches_the_declared_metrics() {
     generated::assert_is("docs/metrics.md", &table(), BLESS);
 }
 

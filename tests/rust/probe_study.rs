@@ -17,7 +17,7 @@ const PIPELINES: u64 = 3000;
 
 fn default_plan_meets_the_targets(world_size: u32) {
     let study = study(FIRST..FIRST + PIPELINES, TRUTH_STEPS, draw, |case| {
-        ProbePlan::for_loader(case.told.then_some(case.depth), world_size)
+        ProbePlan::for_loader(case.depth_known.then_some(case.depth), world_size)
     });
     println!("world size {world_size}\n{study}");
     assert!(study.all.within_pct() >= 95.0);
@@ -29,24 +29,24 @@ fn default_plan_meets_the_targets(world_size: u32) {
 
 #[test]
 #[ignore = "study"]
-fn one_process_meets_the_targets() {
+fn the_probe_of_one_process_meets_the_accuracy_targets() {
     default_plan_meets_the_targets(1);
 }
 
 #[test]
 #[ignore = "study"]
-fn several_ranks_on_a_fixed_schedule_meet_the_targets() {
+fn the_probe_of_several_ranks_on_a_fixed_schedule_meets_the_accuracy_targets() {
     default_plan_meets_the_targets(8);
 }
 
 #[test]
 #[ignore = "study"]
-fn beside_other_programs_intervals_stay_honest() {
+fn intervals_contain_the_truth_beside_other_programs() {
     let study = study(
         FIRST..FIRST + PIPELINES / 2,
         2 * TRUTH_STEPS,
         draw_beside_others,
-        |case| ProbePlan::for_loader(case.told.then_some(case.depth), 1),
+        |case| ProbePlan::for_loader(case.depth_known.then_some(case.depth), 1),
     );
     println!("beside programs that come and go\n{study}");
     assert!((90.0..=99.0).contains(&study.all.covered_pct()));
@@ -55,12 +55,12 @@ fn beside_other_programs_intervals_stay_honest() {
 
 #[test]
 #[ignore = "study"]
-fn fewer_steps_cost_accuracy_by_degrees() {
+fn fewer_probe_steps_reduce_the_accuracy_gradually() {
     println!("probe_steps     n within % covers %   none %     bias     half    steps replayed");
     let mut before = 0.0;
     for total in [200, 300, 500, 800, 1200] {
         let study = study(FIRST..FIRST + PIPELINES / 4, TRUTH_STEPS, draw, |case| {
-            let plan = ProbePlan::for_loader(case.told.then_some(case.depth), 1);
+            let plan = ProbePlan::for_loader(case.depth_known.then_some(case.depth), 1);
             plan.with_total(total).unwrap()
         });
         println!("{total:11} {}", study.all);

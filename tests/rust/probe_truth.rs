@@ -40,10 +40,10 @@ fn simple(load_ms: f64, depth: u32, compute_ms: f64) -> Spec {
 }
 
 #[test]
-fn headspace_of_random_pipelines_is_within_3_points_and_its_interval_holds_the_truth() {
+fn headspace_of_random_pipelines_is_within_3_points_and_its_interval_contains_the_truth() {
     for (world_size, pipelines) in [(1, 200), (8, 100)] {
         let study = study(10_000..10_000 + pipelines, 10_000, draw, |case| {
-            ProbePlan::for_loader(case.told.then_some(case.depth), world_size)
+            ProbePlan::for_loader(case.depth_known.then_some(case.depth), world_size)
         });
         println!("{world_size} processes\n{study}");
         assert!(study.all.within_pct() >= 95.0, "{study}");
@@ -53,7 +53,7 @@ fn headspace_of_random_pipelines_is_within_3_points_and_its_interval_holds_the_t
 }
 
 #[test]
-fn a_busy_device_has_no_headspace_however_long_the_loop_waits() {
+fn a_busy_device_has_no_headspace_even_if_the_loop_waits_long() {
     for (in_flight, cv) in (1..=6).flat_map(|n| [(n, 0.0), (n, 0.02), (n, 0.1)]) {
         let mut spec = simple(25.0, 0, 5.0);
         spec.stages[0].service.cv = cv;
@@ -85,7 +85,7 @@ fn a_busy_device_has_no_headspace_however_long_the_loop_waits() {
 }
 
 #[test]
-fn a_queue_that_replay_fills_does_not_pass_for_a_fast_loader() {
+fn a_queue_that_fills_during_replay_is_not_mistaken_for_a_fast_loader() {
     for depth in [1, 2, 8, 16, 32, 64, 256] {
         let spec = simple(10.0, depth, 5.0);
         let probed = probe(&spec, ProbePlan::for_loader(None, 1), 3);
@@ -114,7 +114,7 @@ fn a_queue_that_replay_fills_does_not_pass_for_a_fast_loader() {
 }
 
 #[test]
-fn the_loader_slowing_the_model_is_reported_as_contention_apart_from_waiting() {
+fn contention_of_the_loader_with_the_model_is_reported_separately_from_waiting() {
     let mut spec = simple(20.0, 4, 10.0);
     spec.contention = 0.4;
     let floor = probe(&spec, ProbePlan::for_loader(Some(4), 1), 1)
@@ -171,7 +171,7 @@ fn right_or_refused(spec: &Spec, plan: ProbePlan, name: &str) -> Result<(), NoFl
 }
 
 #[test]
-fn a_bounded_queue_of_launches_is_outlasted_by_the_long_replay() {
+fn a_long_replay_outlasts_a_bounded_launch_queue() {
     for (load_ms, device_ms) in [(8.0, 5.0), (20.0, 4.0)] {
         for in_flight in [8, 32] {
             let mut spec = queueing(load_ms, device_ms);
@@ -183,7 +183,7 @@ fn a_bounded_queue_of_launches_is_outlasted_by_the_long_replay() {
 }
 
 #[test]
-fn a_replay_too_short_for_the_queue_of_launches_is_refused() {
+fn a_replay_too_short_for_the_launch_queue_gives_no_floor() {
     let mut spec = queueing(8.0, 5.0);
     spec.device.as_mut().unwrap().in_flight = 32;
     let plan = ProbePlan::for_loader(None, 1).with_total(300).unwrap();
@@ -209,7 +209,7 @@ fn a_loop_that_waits_for_its_device_once_in_many_steps_is_measured_over_whole_pe
 }
 
 #[test]
-fn launches_that_live_copies_to_the_device_must_wait_for_are_no_floor() {
+fn launches_that_copies_to_the_device_wait_for_give_no_floor() {
     for copies_after in [2, 16] {
         let mut spec = queueing(4.0, 8.0);
         spec.device.as_mut().unwrap().copies_after = Some(copies_after);
@@ -221,7 +221,7 @@ fn launches_that_live_copies_to_the_device_must_wait_for_are_no_floor() {
 }
 
 #[test]
-fn a_queue_without_bound_that_nothing_waits_for_is_not_told_without_a_warning() {
+fn an_unbounded_launch_queue_without_synchronisation_causes_a_warning() {
     let spec = queueing(20.0, 4.0);
     let analysis = probe(&spec, ProbePlan::for_loader(None, 1), 5).analysis;
     assert!(analysis.result.is_ok());
@@ -233,9 +233,9 @@ fn a_queue_without_bound_that_nothing_waits_for_is_not_told_without_a_warning() 
 }
 
 #[test]
-fn beside_programs_that_come_and_go_intervals_hold_the_truth() {
+fn intervals_contain_the_truth_while_other_programs_start_and_stop() {
     let study = study(20_000..20_150, 20_000, draw_beside_others, |case| {
-        ProbePlan::for_loader(case.told.then_some(case.depth), 1)
+        ProbePlan::for_loader(case.depth_known.then_some(case.depth), 1)
     });
     println!("{study}");
     assert!((85.0..=99.5).contains(&study.all.covered_pct()), "{study}");
@@ -243,7 +243,7 @@ fn beside_programs_that_come_and_go_intervals_hold_the_truth() {
 }
 
 #[test]
-fn epochs_shorter_than_a_window_are_spanned() {
+fn a_window_may_span_several_short_epochs() {
     for batches in [3, 7, 20] {
         let mut spec = simple(10.0, 4, 5.0);
         spec.epoch = Some(batches);
@@ -261,7 +261,7 @@ fn epochs_shorter_than_a_window_are_spanned() {
 }
 
 #[test]
-fn a_short_probe_keeps_to_its_steps() {
+fn a_short_probe_does_not_exceed_its_steps() {
     for world_size in [1, 4] {
         let plan = ProbePlan::for_loader(Some(2), world_size)
             .with_total(250)

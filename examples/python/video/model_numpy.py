@@ -1,6 +1,6 @@
 """A small 3-D convolutional network in NumPy, with its gradients written out.
 
-Two convolutions over time and space, each followed by a ReLU, then the mean over all places and a
+Two convolutions over time and space, each followed by a ReLU, then the mean over all positions and a
 linear layer; softmax cross-entropy; stochastic gradient descent with momentum (Polyak, 1964).
 A convolution is one matrix product over the gathered neighbourhoods ("im2col").
 Arrays are laid out `(batch, time, height, width, channels)`.
@@ -62,7 +62,7 @@ def _out_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _windows(shape: tuple[int, ...]) -> list[tuple[slice, ...]]:
-    """For each place in the kernel: where in the padded input it lies for all outputs at once."""
+    """For each position in the kernel: its positions in the padded input for all outputs."""
     return [
         (
             slice(None),
@@ -103,7 +103,7 @@ class VideoNet:
         self._velocity = [np.zeros_like(parameter) for parameter in self.parameters()]
 
     def parameters(self) -> list[Array]:
-        """The arrays that training changes in place."""
+        """The arrays that training modifies in place."""
         return [
             self.conv1.weight,
             self.conv1.bias,

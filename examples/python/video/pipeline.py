@@ -26,7 +26,7 @@ class Closed(Exception):
 
 
 class Finished(Exception):
-    """The queue's last item has been taken."""
+    """The queue is closed and empty."""
 
     def __init__(self, total: int) -> None:
         super().__init__(total)
@@ -35,16 +35,16 @@ class Finished(Exception):
 
 @dataclass(frozen=True)
 class Failure:
-    """Takes the place of an item that a stage could not make, and travels on in its stead."""
+    """Replaces an item after a stage failed on it, and passes through the rest of the pipeline."""
 
     error: PipelineError
 
 
 class OrderedQueue:
-    """A bounded queue that hands items out by number, however they arrive.
+    """A bounded queue that delivers items in the order of their numbers.
 
-    A `put` waits until its number is less than `maxsize` ahead of the next to be taken. The item
-    that everybody waits for always fits, so the bound cannot lock the pipeline up.
+    A `put` waits until its number is less than `maxsize` ahead of the next item to deliver. So the
+    next item always fits, and the bound cannot cause a deadlock.
     """
 
     def __init__(self, maxsize: int) -> None:
@@ -71,7 +71,7 @@ class OrderedQueue:
             self._changed.notify_all()
 
     def get(self) -> tuple[int, Any]:
-        """Takes the next item, with its number."""
+        """Removes and returns the next item, with its number."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._closed or self._next in self._items or self._next == self._total
@@ -92,7 +92,7 @@ class OrderedQueue:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Sends everybody away who waits here, now or later."""
+        """Wakes all threads that wait here. Later calls fail at once."""
         with self._changed:
             self._closed = True
             self._items.clear()
@@ -146,8 +146,8 @@ class Pipeline:
         depth: int,
         last: bool = False,
     ) -> OrderedQueue:
-        """A queue of `work(item)` for each item upstream, done by `threads` threads. `last` says
-        that the training loop takes from it."""
+        """A queue of `work(item)` for each item of `upstream`, filled by `threads` threads. `last` means that
+        the training loop reads from it."""
         out = self._queue(name, depth, last)
         timed = headspace.stage(name, concurrency=threads)(work)
 

@@ -26,7 +26,7 @@ class RemoteTraceback(Exception):
 
 
 class Front:
-    """A process that iterates `epoch(number)` whenever asked and sends what it yields."""
+    """A process that iterates `epoch(number)` on request and sends the items."""
 
     def __init__(self, epoch: Callable[[int], Iterable[Any]]) -> None:
         """Starts the process. `epoch` is pickled."""
@@ -63,7 +63,7 @@ class Front:
             ) from error
 
     def kill(self) -> None:
-        """Ends the process, whatever it is doing, and unblocks whoever waits for it."""
+        """Kills the process and unblocks the thread that waits for it."""
         self._killed = True
         self._process.terminate()
         self._process.join()
@@ -78,7 +78,7 @@ class Front:
         self._process.close()
 
     def close(self) -> None:
-        """Frees what is left of the process after `kill`, once nobody waits for it."""
+        """Frees the resources of the process after `kill`, once no thread waits for it."""
         self._ours.close()
         self._process.close()
 

@@ -47,7 +47,7 @@ class Batch(NamedTuple):
 
 
 def fetch(clip: Clip, delay: float = 0.0) -> tuple[Clip, bytes]:
-    """Reads the file, after `delay` seconds in which the storage would have looked for it."""
+    """Reads the file after `delay` seconds, the simulated latency of the storage."""
     if delay:
         time.sleep(delay)
     return clip, clip.path.read_bytes()
@@ -104,7 +104,7 @@ def resize(frames: list[av.VideoFrame], size: int) -> NDArray[np.uint8]:
 def equalize(frames: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Spreads the brightness of a clip over more of the range.
 
-    Byte by byte in plain Python, as transforms are often written first: whoever runs it holds the
+    It works byte by byte in plain Python, like the first version of many transforms. It holds the
     interpreter lock.
     """
     pixels = frames.tobytes()
@@ -121,6 +121,6 @@ def equalize(frames: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def collate(items: list[tuple[int, int, NDArray[np.uint8]]]) -> Batch:
-    """Joins clips, each given as index, label and frames."""
+    """Joins clips, each a tuple of index, label and frames."""
     indices, labels, clips = zip(*items, strict=True)
     return Batch(np.stack(clips), np.array(labels, np.int64), np.array(indices, np.int64))

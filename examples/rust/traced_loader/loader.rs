@@ -13,7 +13,7 @@ pub(crate) type Batch = Vec<f32>;
 /// Items that may wait between two threads.
 const DEPTH: usize = 4;
 
-/// Starts the loader. Its spans go to the subscriber of whoever starts it.
+/// Starts the loader. Its spans go to the subscriber of the calling thread.
 pub(crate) fn load(batches: usize) -> Receiver<Batch> {
     let (files, to_decode) = sync_channel(DEPTH);
     let (frames, to_collate) = sync_channel(DEPTH);

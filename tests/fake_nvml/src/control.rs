@@ -1,4 +1,4 @@
-//! The functions that NVML does not have: how a test moves the clock and looks inside.
+//! Functions that NVML does not have: with them, a test moves the clock and reads the state.
 
 use std::ffi::{c_char, c_int};
 
@@ -6,9 +6,9 @@ use crate::layout;
 use crate::pointer::Text;
 use crate::world::{World, parse, world};
 
-/// Takes a new script and starts anew: clock, counters, samples and inits.
+/// Loads a new script and resets the clock, the counters, the samples and the inits.
 ///
-/// 0, or 1 when it is refused; the reason is then on stderr, and the old script goes on.
+/// 0, or 1 if the script is refused. The reason is then on stderr, and the old script stays.
 #[unsafe(no_mangle)]
 extern "C" fn fake_nvml_script(json: Text) -> c_int {
     let read = json

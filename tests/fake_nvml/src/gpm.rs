@@ -100,8 +100,8 @@ fn series_of(gpu: &Gpu, instance: Option<c_uint>) -> Result<&Gpm, Code> {
     part.ok_or(NOT_FOUND)?.gpm.as_ref().ok_or(NOT_SUPPORTED)
 }
 
-/// Headers differ in how long `metrics` is. The place where it begins is the same in all of them,
-/// and only as many entries are touched as the caller asks for.
+/// Headers differ in the length of `metrics`. Its offset is the same in all of them, and only the
+/// entries that the caller requests are accessed.
 #[unsafe(no_mangle)]
 extern "C" fn nvmlGpmMetricsGet(request: Out<nvmlGpmMetricsGet_t>) -> c_uint {
     let raw = request.raw();

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_engine_is_named_by_its_index_and_none_beyond_the_last() {
+    fn an_engine_name_has_an_index_up_to_the_last_engine() {
         assert_eq!(id_of("nvdec_0"), Some(30));
         assert_eq!(id_of("nvjpg_7"), Some(47));
         assert_eq!(id_of("nvofa_2"), None);

@@ -4,7 +4,7 @@
 //! apply the script's faults and check what NVML checks; what is left in each function is the
 //! answer. README.md describes the script.
 //!
-//! It is no model of a GPU: it says what the script says.
+//! It is not a model of a GPU: it returns the values of the script.
 
 // The exported names are NVML's.
 #![allow(non_snake_case)]

@@ -48,7 +48,7 @@ impl<T> Out<T> {
         Self(pointer)
     }
 
-    /// Writes `items` into an array of `count` places, and their number to `count`.
+    /// Writes `items` into an array of length `count`, and their number to `count`.
     ///
     /// Too small an array, or none, is answered with `INSUFFICIENT_SIZE` and the number needed.
     pub(crate) fn fill(&self, count: &Out<c_uint>, items: &[T]) -> Answer
@@ -64,8 +64,8 @@ impl<T> Out<T> {
         if self.0.is_null() || places < needed {
             return Err(INSUFFICIENT_SIZE);
         }
-        // SAFETY: by NVML's contract the array has `places` places, and `items` is no longer than
-        // that. It cannot overlap `items`, which the caller has never seen.
+        // SAFETY: by NVML's contract the array has `places` elements, and `items` is not longer than
+        // that. It cannot overlap `items`, to which the caller has no pointer.
         unsafe { std::ptr::copy_nonoverlapping(items.as_ptr(), self.0, items.len()) };
         Ok(())
     }
@@ -104,7 +104,7 @@ impl Text {
     }
 }
 
-/// A handle that callers hold and never look into: a number where NVML has a pointer.
+/// An opaque handle: a number where NVML has a pointer.
 #[repr(transparent)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Handle(pub(crate) usize);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn an_array_too_small_is_answered_with_the_size_needed() {
+    fn an_array_that_is_too_small_gets_the_needed_size() {
         let mut count = 1;
         let mut places = [0_u64; 1];
         let (count_out, out) = (Out(&raw mut count), Out(places.as_mut_ptr()));

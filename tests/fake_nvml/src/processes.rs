@@ -122,7 +122,7 @@ extern "C" fn nvmlDeviceGetProcessUtilization(
     )
 }
 
-/// One sample for each process that has a utilisation, unless the caller has seen this time.
+/// One sample for each process with a utilisation, unless the caller already has this timestamp.
 pub(crate) fn newer_than(
     world: &World,
     target: &Target,

@@ -316,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_word_there_is_one_healthy_h100() {
+    fn an_empty_script_describes_one_healthy_h100() {
         let script: Script = serde_json::from_str("{}").unwrap();
 
         assert_eq!(script.devices.len(), 1);
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_nobody_knows_is_refused_by_name() {
+    fn an_unknown_key_is_refused_with_its_name() {
         for (json, named) in [
             (
                 r#"{"devices": [{"gpu_utilisation": 1}]}"#,

@@ -77,7 +77,7 @@ impl Series {
         self.0[next.saturating_sub(1)].value
     }
 
-    /// The integral from `from` to `until`. Where there is no answer it adds nothing.
+    /// The integral from `from` to `until`. Times without a value add nothing.
     pub(crate) fn integral(&self, from: f64, until: f64) -> f64 {
         self.pieces(from, until)
             .map(|(seconds, value)| seconds * value.unwrap_or(0.0))
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_holds_until_the_next_and_the_first_holds_before_its_time() {
+    fn a_value_holds_until_the_next_and_the_first_value_also_holds_before_it() {
         let steps = series("[[1, 10], [3, 20]]");
 
         assert_eq!(
@@ -120,14 +120,14 @@ mod tests {
     }
 
     #[test]
-    fn an_integral_goes_through_the_steps() {
+    fn an_integral_sums_over_the_steps() {
         let steps = series("[[0, 10], [2, 100], [3, null], [5, 1]]");
 
         assert!((steps.integral(1.0, 6.0) - (10.0 + 100.0 + 1.0)).abs() < 1e-9);
     }
 
     #[test]
-    fn a_mean_over_a_part_without_an_answer_is_no_answer() {
+    fn a_mean_over_a_gap_has_no_value() {
         let steps = series("[[0, 10], [2, 30], [4, null]]");
 
         assert_eq!(steps.mean(1.0, 3.0), Some(20.0));

@@ -188,7 +188,7 @@ impl Target {
     }
 }
 
-/// The world, whatever happened to the thread that held it before.
+/// Locks the world, even if a thread that held the lock panicked.
 pub(crate) fn world() -> MutexGuard<'static, World> {
     WORLD.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_holds_from_its_call_until_before_its_last() {
+    fn a_fault_applies_from_its_first_call_until_before_its_last() {
         let third = fault(r#"{"function": "f", "from_call": 3, "until_call": 4}"#);
 
         let hit = [2, 3, 4].map(|call| applies(&third, "f", None, 0.0, call));
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_means_every_function_but_those_of_a_library_s_life() {
+    fn a_star_means_every_function_except_init_and_shutdown() {
         let lost = fault(r#"{"function": "*", "device": 1, "code": 15, "from_time": 5}"#);
 
         assert!(applies(&lost, "nvmlDeviceGetName", Some(1), 5.0, 1));
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_leads_back_to_its_device_and_no_other_number_does() {
+    fn only_a_valid_handle_resolves_to_a_device() {
         let world = World::new(Script::default(), None);
 
         assert_eq!(world.target(World::handle(0, None)).unwrap().index, 0);

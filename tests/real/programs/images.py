@@ -1,6 +1,6 @@
-"""What the programs beside this file share: image files, their tensors, and a small network.
+"""Common parts of the programs in this folder: image files, their tensors, and a small network.
 
-None of them knows anything of headspace.
+None of these programs uses headspace.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def decoded(path, size=64):
 
 
 class ImageFiles:
-    """A map-style dataset of image files, as many times over as `length` asks for."""
+    """A map-style dataset of image files, repeated up to `length` items."""
 
     def __init__(self, folder, length):
         self.files = files(folder)

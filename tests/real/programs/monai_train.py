@@ -1,4 +1,4 @@
-"""Trains a small U-Net by MONAI's transforms and its threaded loader; the batch is changed in place."""
+"""Trains a small U-Net with MONAI's transforms and threaded loader. It changes the batch in place."""
 
 import monai
 import torch

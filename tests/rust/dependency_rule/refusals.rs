@@ -21,7 +21,7 @@ fn workspace(edit: &[(&str, &str, Value)]) -> Value {
 }
 
 #[test]
-fn allowed_dependencies_are_let_through() {
+fn allowed_dependencies_are_accepted() {
     let good = workspace(&[
         ("headspace-collectors", "headspace-agent", Value::Null),
         ("headspace-agent", "libc", Value::Null),
@@ -33,7 +33,7 @@ fn allowed_dependencies_are_let_through() {
 }
 
 #[test]
-fn forbidden_dependencies_are_each_refused() {
+fn every_forbidden_dependency_is_refused() {
     for (of, on, kind) in [
         ("headspace-agent", "headspace-exporters", json!("dev")),
         ("headspace-collectors", "headspace-exporters", Value::Null),
@@ -65,7 +65,7 @@ fn a_member_without_a_row_and_a_row_without_a_member_are_refused() {
 }
 
 #[test]
-fn forbidden_imports_are_each_refused() {
+fn every_forbidden_import_is_refused() {
     for (file, source) in [
         ("agent/src/model/record.rs", "use crate::port::Clock;"),
         (
@@ -120,7 +120,7 @@ fn forbidden_imports_are_each_refused() {
 }
 
 #[test]
-fn allowed_imports_comments_and_strings_are_let_through() {
+fn allowed_imports_comments_and_strings_are_accepted() {
     for (file, source) in [
         (
             "agent/src/batch_source/probe.rs",

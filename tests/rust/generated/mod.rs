@@ -5,8 +5,8 @@ use std::path::Path;
 
 /// Compares a committed file with what it should hold. With `HEADSPACE_BLESS=1` it is written first;
 /// `bless` is the command that does so.
-pub(crate) fn assert_is(place: &str, expected: &str, bless: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(place);
+pub(crate) fn assert_is(file: &str, expected: &str, bless: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
     if std::env::var_os("HEADSPACE_BLESS").is_some_and(|value| value == "1") {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, expected).unwrap();
@@ -16,6 +16,6 @@ pub(crate) fn assert_is(place: &str, expected: &str, bless: &str) {
 
     assert!(
         committed == expected,
-        "{place} is out of date; run `{bless}`"
+        "{file} is out of date; run `{bless}`"
     );
 }

@@ -34,12 +34,12 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// Opens every device of the script.
-    pub(crate) fn of(script: &Value) -> Self {
+    pub(crate) fn with_script(script: &Value) -> Self {
         Self::with(FakeNvml::start(script), None)
     }
 
     /// Opens the devices of the script that `visible` leaves.
-    pub(crate) fn seen_by(script: &Value, visible: &str) -> Self {
+    pub(crate) fn with_visible(script: &Value, visible: &str) -> Self {
         Self::with(FakeNvml::start(script), Some(visible))
     }
 
@@ -67,32 +67,32 @@ impl Machine {
         self.at += Duration::from_secs_f64(seconds);
     }
 
-    /// One look of the source `gpu`.
+    /// One tick of the source `gpu`.
     pub(crate) fn device(&mut self) -> Result<Vec<Reading>, CollectError> {
-        look(self.gpus.device.as_mut().expect("`gpu` is on"), self.at)
+        collect(self.gpus.device.as_mut().expect("`gpu` is on"), self.at)
     }
 
-    /// One look of the source `gpu_gpm`.
+    /// One tick of the source `gpu_gpm`.
     pub(crate) fn gpm(&mut self) -> Result<Vec<Reading>, CollectError> {
-        look(self.gpus.gpm.as_mut().expect("`gpu_gpm` is on"), self.at)
+        collect(self.gpus.gpm.as_mut().expect("`gpu_gpm` is on"), self.at)
     }
 
-    /// One look of the source `gpu_processes`.
+    /// One tick of the source `gpu_processes`.
     pub(crate) fn processes(&mut self) -> Result<Vec<Reading>, CollectError> {
-        look(
+        collect(
             self.gpus.processes.as_mut().expect("`gpu_processes` is on"),
             self.at,
         )
     }
 }
 
-fn look(source: &mut impl Collector, at: Duration) -> Result<Vec<Reading>, CollectError> {
+fn collect(source: &mut impl Collector, at: Duration) -> Result<Vec<Reading>, CollectError> {
     let mut readings = Vec::new();
     source.collect(at, &mut readings).map(|()| readings)
 }
 
 /// What was read of one device.
-pub(crate) fn of(readings: &[Reading], ordinal: u32) -> Readings {
+pub(crate) fn gpu_readings(readings: &[Reading], ordinal: u32) -> Readings {
     readings
         .iter()
         .filter(|reading| reading.scope == Scope::Gpu(ordinal))
@@ -110,7 +110,7 @@ pub(crate) fn refusal<T: std::fmt::Debug>(opened: &Result<T, CollectError>) -> (
     }
 }
 
-/// A healthy H100 with everything a driver tells, some of it changed.
+/// A healthy H100 with all values that a driver has, and some of them changed.
 pub(crate) fn h100(changes: Value) -> Value {
     let healthy = include_str!("../../fake_nvml/src/healthy_h100.json");
     let mut device: Value = serde_json::from_str(healthy).expect("JSON");

@@ -8,7 +8,7 @@ const WIDTH: u32 = 24;
 
 /// How a panel shows its queries.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Look {
+pub(crate) enum PanelStyle {
     /// Lines over time.
     Lines,
     /// The same, from 0 to 1.
@@ -23,9 +23,9 @@ pub(crate) enum Look {
     Bars,
 }
 
-/// One panel before it has a place.
+/// One panel without a position.
 pub(crate) struct Panel {
-    look: Look,
+    style: PanelStyle,
     title: &'static str,
     help: String,
     unit: String,
@@ -38,15 +38,15 @@ pub(crate) struct Panel {
 }
 
 impl Panel {
-    /// A panel of that look, with the unit of a metric and its meaning for people.
-    pub(crate) fn of(look: Look, title: &'static str, metric: &Metric) -> Self {
-        let (width, height) = match look {
-            Look::Number => (4, 5),
-            Look::Table => (12, 7),
+    /// A panel of this type, with the unit and the help text of a metric.
+    pub(crate) fn of(style: PanelStyle, title: &'static str, metric: &Metric) -> Self {
+        let (width, height) = match style {
+            PanelStyle::Number => (4, 5),
+            PanelStyle::Table => (12, 7),
             _ => (8, 8),
         };
         Self {
-            look,
+            style,
             title,
             help: metric.help.to_owned(),
             unit: unit(metric).to_owned(),
@@ -64,7 +64,7 @@ impl Panel {
         self
     }
 
-    /// Says what it shows in words of its own.
+    /// Sets the description of the panel.
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
         self.help = help.into();
         self
@@ -133,8 +133,11 @@ impl Panel {
     }
 
     fn json(&self, id: u32, x: u32, y: u32) -> Value {
-        let instant = matches!(self.look, Look::Number | Look::Table | Look::Bars);
-        let format = if self.look == Look::Table {
+        let instant = matches!(
+            self.style,
+            PanelStyle::Number | PanelStyle::Table | PanelStyle::Bars
+        );
+        let format = if self.style == PanelStyle::Table {
             "table"
         } else {
             "time_series"
@@ -157,10 +160,10 @@ impl Panel {
             })
             .collect();
         let mut defaults = json!({"unit": self.unit, "custom": self.custom()});
-        if self.look == Look::Share {
+        if self.style == PanelStyle::Share {
             defaults["max"] = json!(1);
         }
-        if self.look != Look::Table {
+        if self.style != PanelStyle::Table {
             defaults["min"] = json!(0);
         }
         json!({
@@ -178,11 +181,11 @@ impl Panel {
     }
 
     fn kind(&self) -> &'static str {
-        match self.look {
-            Look::Lines | Look::Share | Look::Stacked => "timeseries",
-            Look::Number => "stat",
-            Look::Table => "table",
-            Look::Bars => "bargauge",
+        match self.style {
+            PanelStyle::Lines | PanelStyle::Share | PanelStyle::Stacked => "timeseries",
+            PanelStyle::Number => "stat",
+            PanelStyle::Table => "table",
+            PanelStyle::Bars => "bargauge",
         }
     }
 
@@ -194,30 +197,30 @@ impl Panel {
                 "stacking": {"mode": stacking, "group": "A"},
             })
         };
-        match self.look {
-            Look::Lines | Look::Share => lines(8, "none"),
-            Look::Stacked => lines(30, "normal"),
-            Look::Number | Look::Bars => json!({}),
-            Look::Table => json!({"align": "auto", "filterable": false}),
+        match self.style {
+            PanelStyle::Lines | PanelStyle::Share => lines(8, "none"),
+            PanelStyle::Stacked => lines(30, "normal"),
+            PanelStyle::Number | PanelStyle::Bars => json!({}),
+            PanelStyle::Table => json!({"align": "auto", "filterable": false}),
         }
     }
 
     fn options(&self) -> Value {
         let reduce = json!({"calcs": ["lastNotNull"], "fields": "", "values": false});
-        match self.look {
-            Look::Lines | Look::Share | Look::Stacked => json!({
+        match self.style {
+            PanelStyle::Lines | PanelStyle::Share | PanelStyle::Stacked => json!({
                 "legend": {
                     "displayMode": "list", "placement": "bottom", "showLegend": true, "calcs": [],
                 },
                 "tooltip": {"mode": "multi", "sort": "desc"},
             }),
-            Look::Number => json!({
+            PanelStyle::Number => json!({
                 "reduceOptions": reduce, "orientation": "auto", "textMode": "auto",
                 "colorMode": "none", "graphMode": "none", "justifyMode": "auto",
                 "wideLayout": true,
             }),
-            Look::Table => json!({"showHeader": true, "cellHeight": "sm"}),
-            Look::Bars => json!({
+            PanelStyle::Table => json!({"showHeader": true, "cellHeight": "sm"}),
+            PanelStyle::Bars => json!({
                 "reduceOptions": reduce, "orientation": "horizontal", "displayMode": "basic",
                 "showUnfilled": true,
             }),

@@ -10,7 +10,7 @@ use headspace_exporters::encode::prometheus::names;
 /// The selection that every query makes.
 const CHOSEN: &str = r#"job=~"$job", run=~"$run", rank=~"$rank""#;
 
-/// Labels that a query asks for besides, each as `name="value"`.
+/// Additional label matchers of a query, each as `name="value"`.
 pub(crate) type Wanted<'a> = &'a [&'a str];
 
 /// The metric's series as they are.
@@ -63,7 +63,7 @@ pub(crate) fn max(by: &str, what: &str) -> String {
     over("max", by, what)
 }
 
-/// Several kinds of thing in one query, told apart by the label `cause`.
+/// Several metrics in one query, distinguished by the label `cause`.
 pub(crate) fn causes(all: &[(&str, String)]) -> String {
     let named = all.iter().map(|(cause, what)| {
         // A label that is in `what` may be a part of the name: `pressure: $1`.

@@ -2,8 +2,8 @@
 
 use headspace_agent::model::metric as m;
 
-use super::panel::Look::{Bars, Lines, Number, Share, Stacked, Table};
 use super::panel::Panel;
+use super::panel::PanelStyle::{Bars, Lines, Number, Share, Stacked, Table};
 use super::query::{at_once, causes, max, mean, of, quantile, rate, sum};
 
 /// Batches that come from the source, and not from the probe's cache.

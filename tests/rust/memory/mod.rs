@@ -1,15 +1,15 @@
-//! Random courses of a process's memory whose truth is known.
+//! Random time series of a process's memory with known growth.
 
 use std::f64::consts::TAU;
 
 use headspace_agent::statistics::bootstrap::Rng;
 
-/// What memory does.
+/// How the memory changes over time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Course {
-    /// Grows steadily; noise of up to a fifth of the growth.
+pub(crate) enum Pattern {
+    /// Steady growth, with noise of up to a fifth of the growth.
     Leak,
-    /// The same, and a sawtooth of up to two fifths of the growth over it.
+    /// The same, plus a sawtooth of up to two fifths of the growth.
     LeakUnderSawtooth,
     /// The same as a leak, with noise that lasts for several points.
     LeakInSlowNoise,
@@ -17,32 +17,32 @@ pub(crate) enum Course {
     SmallLeak,
     /// The same under a sawtooth of up to 6 MiB.
     SmallLeakUnderSawtooth,
-    /// Stays where it is.
+    /// Constant, with noise.
     Noise,
     /// The same, with noise that lasts for several points.
     SlowNoise,
-    /// Allocates and frees with a period that is seen at least twice.
+    /// Allocates and frees with a period that occurs at least twice.
     Sawtooth,
     /// The same with teeth of different lengths.
     UnevenSawtooth,
-    /// Goes up and down in waves that are seen at least twice.
+    /// Waves whose period occurs at least twice.
     Wave,
-    /// Grows, then stops in the first two thirds.
+    /// Growth that ends in the first two thirds.
     Plateau,
-    /// A warm-up that saturates: its time constant is up to a third of the time seen.
+    /// A warm-up that saturates, with a time constant of up to a third of the series.
     Saturation,
     /// One or two steps up.
     Steps,
-    /// Falls.
+    /// A steady decrease.
     Fall,
-    /// A saturation slower than that, which nobody can tell from a leak.
+    /// A slower saturation, which cannot be distinguished from a leak.
     SlowSaturation,
-    /// A random walk, which nobody can tell from a leak.
+    /// A random walk, which cannot be distinguished from a leak.
     Walk,
 }
 
-impl Course {
-    /// Leaks, which must be found.
+impl Pattern {
+    /// Leaks. They must be found.
     pub(crate) const LEAKS: [Self; 5] = [
         Self::Leak,
         Self::LeakUnderSawtooth,
@@ -51,7 +51,7 @@ impl Course {
         Self::SmallLeakUnderSawtooth,
     ];
 
-    /// What must not be called a leak.
+    /// Patterns that must not be called a leak.
     pub(crate) const OTHERS: [Self; 9] = [
         Self::Noise,
         Self::SlowNoise,
@@ -64,15 +64,15 @@ impl Course {
         Self::Fall,
     ];
 
-    /// What is only counted.
+    /// Patterns that are counted but not judged.
     pub(crate) const HARD: [Self; 2] = [Self::SlowSaturation, Self::Walk];
 }
 
-/// One course, as it was seen.
-pub(crate) struct Seen {
+/// One series of memory readings.
+pub(crate) struct Case {
     /// Steps and bytes.
     pub(crate) points: Vec<(f64, f64)>,
-    /// Bytes per step that it truly grows by; 0 where it is no leak.
+    /// True growth in bytes per step; 0 if the pattern is not a leak.
     pub(crate) truth: f64,
 }
 
@@ -82,7 +82,7 @@ fn between(rng: &mut Rng, low: f64, high: f64) -> f64 {
     low + (high - low) * rng.unit()
 }
 
-/// As likely between 1 and 2 as between 10 and 20.
+/// Log-uniform: as likely between 1 and 2 as between 10 and 20.
 fn scaled(rng: &mut Rng, low: f64, high: f64) -> f64 {
     between(rng, low.ln(), high.ln()).exp()
 }
@@ -91,7 +91,7 @@ fn coin(rng: &mut Rng) -> bool {
     rng.unit() < 0.5
 }
 
-/// Independent noise of that standard deviation: even, bell-shaped, or with rare spikes upwards.
+/// Independent noise of this standard deviation: uniform, normal, or normal with rare spikes upwards.
 fn noise(rng: &mut Rng, count: usize, deviation: f64) -> Vec<f64> {
     let kind = rng.below(3);
     (0..count)
@@ -108,11 +108,11 @@ fn noise(rng: &mut Rng, count: usize, deviation: f64) -> Vec<f64> {
         .collect()
 }
 
-/// Noise in which neighbours are correlated by that much (an autoregression of the first order).
+/// Autocorrelated noise (an autoregression of the first order).
 fn slow_noise(rng: &mut Rng, count: usize, deviation: f64, correlation: f64) -> Vec<f64> {
     let mut level = 0.0;
     let fresh = (1.0 - correlation * correlation).sqrt() * deviation;
-    // Long enough before the first point that it does not know where it began.
+    // The first 100 values are dropped, so that the start has no influence.
     let all = (0..count + 100).map(|_| {
         let bell = (0..12).map(|_| rng.unit()).sum::<f64>() - 6.0;
         level = correlation * level + fresh * bell;
@@ -121,7 +121,7 @@ fn slow_noise(rng: &mut Rng, count: usize, deviation: f64, correlation: f64) -> 
     all.skip(100).collect()
 }
 
-/// Teeth of height 1 and of that many points on average.
+/// A sawtooth of height 1 with a mean period of `period` points.
 fn sawtooth(rng: &mut Rng, count: usize, period: f64, uneven: f64) -> Vec<f64> {
     let mut phase = rng.unit();
     let mut current = period;
@@ -139,59 +139,59 @@ fn sawtooth(rng: &mut Rng, count: usize, period: f64, uneven: f64) -> Vec<f64> {
         .collect()
 }
 
-/// The values with something added at each place.
-fn with(mut values: Vec<f64>, of: &dyn Fn(usize) -> f64) -> Vec<f64> {
+/// Adds a function of the index to the values.
+fn add(mut values: Vec<f64>, term: &dyn Fn(usize) -> f64) -> Vec<f64> {
     for (at, value) in values.iter_mut().enumerate() {
-        *value += of(at);
+        *value += term(at);
     }
     values
 }
 
-/// What all courses of one seed have in common. Sizes are in MiB.
+/// Parameters that are the same for all patterns of one seed. Sizes are in MiB.
 struct Frame {
-    /// Points seen.
+    /// Number of points.
     count: usize,
-    /// What the course moves by.
+    /// Size of the change of memory.
     size: f64,
-    /// Points in a period, of those that have one.
+    /// Points per period, for periodic patterns.
     period: f64,
 }
 
 impl Frame {
-    /// How much of the time seen has passed.
+    /// The index as a share of the series.
     fn share(&self, at: usize) -> f64 {
         at as f64 / self.count as f64
     }
 
-    /// Noise that is small beside what the course moves by.
-    fn still(&self, rng: &mut Rng) -> Vec<f64> {
+    /// Noise that is small compared with the size of the change.
+    fn quiet(&self, rng: &mut Rng) -> Vec<f64> {
         let deviation = scaled(rng, 0.002, 0.1) * self.size;
         noise(rng, self.count, deviation)
     }
 
-    fn leak(&self, course: Course, rng: &mut Rng) -> Vec<f64> {
-        match course {
-            Course::Leak => with(self.still(rng), &|at| self.size * self.share(at)),
-            Course::LeakUnderSawtooth => {
+    fn leak(&self, pattern: Pattern, rng: &mut Rng) -> Vec<f64> {
+        match pattern {
+            Pattern::Leak => add(self.quiet(rng), &|at| self.size * self.share(at)),
+            Pattern::LeakUnderSawtooth => {
                 let height = between(rng, 0.05, 0.4) * self.size;
                 let uneven = if coin(rng) { 0.3 } else { 0.0 };
                 let saw = sawtooth(rng, self.count, self.period, uneven);
-                with(self.still(rng), &|at| {
+                add(self.quiet(rng), &|at| {
                     self.size * self.share(at) + height * saw[at]
                 })
             }
-            Course::LeakInSlowNoise => {
+            Pattern::LeakInSlowNoise => {
                 let (deviation, correlation) = (between(rng, 0.005, 0.08), between(rng, 0.3, 0.9));
                 let slow = slow_noise(rng, self.count, deviation * self.size, correlation);
-                with(slow, &|at| self.size * self.share(at))
+                add(slow, &|at| self.size * self.share(at))
             }
-            Course::SmallLeak => {
+            Pattern::SmallLeak => {
                 let noise = between(rng, 1.0, 3.0);
                 (0..self.count)
                     .map(|at| self.size * self.share(at) + between(rng, -noise, noise))
                     .collect()
             }
-            Course::SmallLeakUnderSawtooth => {
+            Pattern::SmallLeakUnderSawtooth => {
                 let (noise, height) = (between(rng, 0.2, 1.5), between(rng, 2.0, 6.0));
                 let saw = sawtooth(rng, self.count, self.period, 0.0);
                 (0..self.count)
@@ -200,66 +200,66 @@ impl Frame {
                     })
                     .collect()
             }
-            _ => self.other(course, rng),
+            _ => self.other(pattern, rng),
         }
     }
 
-    fn other(&self, course: Course, rng: &mut Rng) -> Vec<f64> {
-        match course {
-            Course::Noise => noise(rng, self.count, self.size * 0.2),
-            Course::SlowNoise => {
+    fn other(&self, pattern: Pattern, rng: &mut Rng) -> Vec<f64> {
+        match pattern {
+            Pattern::Noise => noise(rng, self.count, self.size * 0.2),
+            Pattern::SlowNoise => {
                 let correlation = between(rng, 0.3, 0.9);
                 slow_noise(rng, self.count, self.size * 0.2, correlation)
             }
-            Course::Sawtooth | Course::UnevenSawtooth => {
-                let (period, uneven) = match course {
-                    Course::Sawtooth => (self.period, 0.0),
-                    // So that the longest tooth is still seen twice.
+            Pattern::Sawtooth | Pattern::UnevenSawtooth => {
+                let (period, uneven) = match pattern {
+                    Pattern::Sawtooth => (self.period, 0.0),
+                    // So that even the longest tooth occurs twice.
                     _ => ((self.period / 1.5).max(2.0), 0.5),
                 };
                 let saw = sawtooth(rng, self.count, period, uneven);
-                with(self.still(rng), &|at| self.size * saw[at])
+                add(self.quiet(rng), &|at| self.size * saw[at])
             }
-            Course::Wave => {
+            Pattern::Wave => {
                 let phase = rng.unit();
                 let wave = |at: usize| (TAU * (at as f64 / self.period + phase)).sin();
                 let square = coin(rng);
-                with(self.still(rng), &|at| {
+                add(self.quiet(rng), &|at| {
                     self.size * if square { wave(at).signum() } else { wave(at) } / 2.0
                 })
             }
-            Course::Plateau => {
+            Pattern::Plateau => {
                 let end = between(rng, 0.05, 0.66);
-                with(self.still(rng), &|at| {
+                add(self.quiet(rng), &|at| {
                     self.size * self.share(at).min(end) / end
                 })
             }
-            Course::Saturation | Course::SlowSaturation => {
-                let time = if course == Course::Saturation {
+            Pattern::Saturation | Pattern::SlowSaturation => {
+                let time = if pattern == Pattern::Saturation {
                     scaled(rng, 0.02, 0.333)
                 } else {
                     between(rng, 0.5, 1.5)
                 };
-                with(self.still(rng), &|at| {
+                add(self.quiet(rng), &|at| {
                     self.size * (1.0 - (-self.share(at) / time).exp())
                 })
             }
-            Course::Steps => {
+            Pattern::Steps => {
                 let steps: Vec<_> = (0..=rng.below(2))
                     .map(|_| (rng.unit(), between(rng, 0.3, 1.0)))
                     .collect();
-                with(self.still(rng), &|at| {
+                add(self.quiet(rng), &|at| {
                     let passed = steps.iter().filter(|step| step.0 <= self.share(at));
                     self.size * passed.map(|step| step.1).sum::<f64>()
                 })
             }
-            Course::Fall => with(self.still(rng), &|at| -0.5 * self.size * self.share(at)),
-            Course::Walk => {
-                let mut place = 0.0;
+            Pattern::Fall => add(self.quiet(rng), &|at| -0.5 * self.size * self.share(at)),
+            Pattern::Walk => {
+                let mut level = 0.0;
                 (0..self.count)
                     .map(|_| {
-                        place += self.size / (self.count as f64).sqrt() * (rng.unit() - 0.5);
-                        place
+                        level += self.size / (self.count as f64).sqrt() * (rng.unit() - 0.5);
+                        level
                     })
                     .collect()
             }
@@ -268,10 +268,13 @@ impl Frame {
     }
 }
 
-/// A random course of that kind.
-pub(crate) fn seen(course: Course, seed: u64) -> Seen {
+/// Draws a random series of this pattern.
+pub(crate) fn draw_case(pattern: Pattern, seed: u64) -> Case {
     let rng = &mut Rng::new(seed);
-    let small = matches!(course, Course::SmallLeak | Course::SmallLeakUnderSawtooth);
+    let small = matches!(
+        pattern,
+        Pattern::SmallLeak | Pattern::SmallLeakUnderSawtooth
+    );
     let count = if small {
         20
     } else {
@@ -289,9 +292,9 @@ pub(crate) fn seen(course: Course, seed: u64) -> Seen {
         size,
         period: scaled(rng, 2.0, n / 2.0),
     };
-    let values = frame.leak(course, rng);
+    let values = frame.leak(pattern, rng);
     let steps = 100.0;
-    let truth = if Course::LEAKS.contains(&course) {
+    let truth = if Pattern::LEAKS.contains(&pattern) {
         size * MIB / (n * steps)
     } else {
         0.0
@@ -301,5 +304,5 @@ pub(crate) fn seen(course: Course, seed: u64) -> Seen {
         .enumerate()
         .map(|(at, value)| (at as f64 * steps, (level + value) * MIB))
         .collect();
-    Seen { points, truth }
+    Case { points, truth }
 }

@@ -1,33 +1,33 @@
-//! What other programs on the machine leave of its cores: how much longer work takes, over time.
+//! The load of other programs on the same cores: how much longer work takes, over time.
 
 use std::collections::VecDeque;
 
 use headspace_agent::statistics::bootstrap::Rng;
 
-/// Nanoseconds in which the share that others take does not change.
+/// Nanoseconds in which the load is constant.
 const SEGMENT: u64 = 10_000_000;
 
-/// Programs that come and go, and a level that wanders.
+/// Programs that start and stop, and a slowly changing level.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Others {
-    /// Standard deviation of the logarithm of how much longer work takes, and how long it stays alike
-    /// in seconds: clocks, caches, memory bandwidth. The thread does not wait for a core meanwhile.
+    /// Standard deviation of the logarithm of the slow-down by clocks, caches and memory bandwidth, and
+    /// its correlation time in seconds. The thread does not wait for a core because of it.
     pub(crate) wave: f64,
     pub(crate) wave_s: f64,
-    /// How much longer work takes while others want the same cores; the thread waits for the rest.
+    /// Slow-down factor while others use the same cores; the additional time is waiting for a core.
     pub(crate) burst: f64,
-    /// Mean seconds of such a time, and from its end to the next.
+    /// Mean seconds of such a burst, and of the pause after it.
     pub(crate) on_s: f64,
     pub(crate) off_s: f64,
-    /// After so many nanoseconds all of it comes again, as it was.
+    /// Period in nanoseconds after which the same load repeats.
     pub(crate) repeats_ns: Option<u64>,
 }
 
-/// A stretch of time with one level.
+/// A time span with constant load.
 #[derive(Debug, Clone, Copy)]
 struct Segment {
     begins: u64,
-    /// How much longer work takes, and how much of that is waiting for a core.
+    /// Slow-down factor, and the share of time spent waiting for a core.
     slower: f64,
     waits: f64,
 }
@@ -39,7 +39,7 @@ pub(crate) struct Load {
     segments: VecDeque<Segment>,
     wave: f64,
     on: bool,
-    /// Segments until it comes or goes.
+    /// Segments until the burst begins or ends.
     left: u64,
 }
 
@@ -92,7 +92,7 @@ impl Load {
         self.segments[usize::try_from(index).unwrap()]
     }
 
-    /// The segment at that time, with the time at which it begins.
+    /// The segment at that time. With a period, its beginning is that of the repetition.
     fn segment(&mut self, time: u64) -> Segment {
         let Some(period) = self.others.repeats_ns else {
             return self.at(time);
@@ -106,8 +106,8 @@ impl Load {
         }
     }
 
-    /// Nanoseconds that `work` takes from `from` on, and how many of them are waiting for a core.
-    pub(crate) fn stretch(&mut self, from: u64, mut work: f64) -> (f64, f64) {
+    /// Duration of `work` from `from` on, and the part of it spent waiting for a core, in nanoseconds.
+    pub(crate) fn time_for_work(&mut self, from: u64, mut work: f64) -> (f64, f64) {
         let (mut time, mut waited) = (from as f64, 0.0);
         loop {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -124,19 +124,19 @@ impl Load {
         }
     }
 
-    /// Nanoseconds from `from` to `to` in which others have the core of a thread that wants it.
-    pub(crate) fn taken(&mut self, from: u64, to: u64) -> f64 {
-        let (mut time, mut taken) = (from, 0.0);
+    /// Nanoseconds between `from` and `to` in which a runnable thread waits for a core.
+    pub(crate) fn waiting_ns(&mut self, from: u64, to: u64) -> f64 {
+        let (mut time, mut waiting) = (from, 0.0);
         while time < to {
             let segment = self.segment(time);
             let end = (segment.begins + SEGMENT).min(to);
-            taken += (end - time) as f64 * segment.waits;
+            waiting += (end - time) as f64 * segment.waits;
             time = end;
         }
-        taken
+        waiting
     }
 
-    /// The work done from `from` to `to`.
+    /// The work that a thread finishes between `from` and `to`.
     pub(crate) fn progress(&mut self, from: u64, to: u64) -> f64 {
         let (mut time, mut done) = (from, 0.0);
         while time < to {
@@ -148,7 +148,7 @@ impl Load {
         done
     }
 
-    /// Nobody asks for what was before.
+    /// Drops the segments that end before this time.
     pub(crate) fn forget(&mut self, before: u64) {
         while self.others.repeats_ns.is_none()
             && self.segments.len() > 1

@@ -1,7 +1,7 @@
 //! A loader and a training loop in logical time: a discrete-event simulation.
 //!
 //! Stages of threads, joined by bounded queues, feed one consumer. A thread takes an item, works,
-//! and puts the result into the queue after it, waiting where that is full. The consumer takes
+//! and puts the result into the next queue. It waits while that queue is full. The consumer takes
 //! batches from the last queue and computes.
 
 use std::cmp::Reverse;
@@ -19,25 +19,25 @@ use super::service::Service;
 pub(crate) struct Stage {
     pub(crate) threads: u32,
     pub(crate) service: Service,
-    /// Items the queue after it holds. 0: no thread and no queue, the consumer does the work.
+    /// Capacity of the queue after the stage. 0: no thread and no queue; the consumer does the work.
     pub(crate) depth: u32,
 }
 
-/// Work that the model hands to a device.
+/// Work that the model launches on a device.
 #[derive(Debug, Clone)]
 pub(crate) struct Device {
     /// How long the device is busy with a step.
     pub(crate) busy: Service,
-    /// Steps that may be under way before a launch blocks; `usize::MAX` where none does.
+    /// Steps that may be in flight before a launch blocks; `usize::MAX` if no launch blocks.
     pub(crate) in_flight: usize,
-    /// The loop waits for the device once in so many steps, as where it reads the loss.
+    /// The loop waits for the device once in this many steps, for example to read the loss.
     pub(crate) sync_every: Option<u64>,
-    /// The loader's copies to the device wait until it has no more than so many steps before it.
+    /// The loader's copies to the device wait until at most this many steps are in flight.
     pub(crate) copies_after: Option<usize>,
 }
 
 impl Device {
-    /// A device with a bounded queue, that nothing else waits for.
+    /// A device with a bounded launch queue and no other synchronisation.
     pub(crate) fn bounded(busy: Service, in_flight: usize) -> Self {
         Self {
             busy,
@@ -52,36 +52,36 @@ impl Device {
 #[derive(Debug, Clone)]
 pub(crate) struct Spec {
     pub(crate) stages: Vec<Stage>,
-    /// The model's own time on the CPU, loader idle.
+    /// CPU time of the model per step while the loader is idle.
     pub(crate) compute: Service,
-    /// How much slower that is with every loader thread at work: 0.3 is 30 %.
+    /// Slow-down of the model while every loader thread is busy: 0.3 is 30 %.
     pub(crate) contention: f64,
-    /// Whether the loop's thread waits for a core meanwhile; otherwise it runs slower, as where caches and
-    /// memory are shared.
+    /// Whether this slow-down is waiting for a core. If not, the loop's thread runs slower, as with shared
+    /// caches and memory.
     pub(crate) waits_for_cores: bool,
     pub(crate) device: Option<Device>,
-    /// How much longer than usual a batch makes the model work, replayed or not: cv of a factor.
+    /// Factor on the work of the model for a batch, live or replayed.
     pub(crate) content: Service,
     /// The first step takes this many times the usual compute (compilation).
     pub(crate) first_step: f64,
-    /// Batches an epoch.
+    /// Batches per epoch.
     pub(crate) epoch: Option<u64>,
     /// Whether an epoch starts with empty queues; otherwise the loader runs on across epochs.
     pub(crate) restarts: bool,
-    /// After so many batches the stages take so many times as long as before.
+    /// Number of batches after which the stages become slower, and the factor.
     pub(crate) change: Option<(u64, f64)>,
     /// From `iter()` to the first thread at work.
     pub(crate) startup_ns: f64,
     /// Other programs on the same cores.
     pub(crate) others: Option<Others>,
-    /// The part of the stages' work that needs a core; the rest is reading and waiting.
+    /// Share of the stages' work that needs a core. The rest is reading and waiting.
     pub(crate) on_core: f64,
 }
 
 /// What a stage is doing.
 #[derive(Debug, Clone, Default)]
 struct State {
-    /// Items in the queue after it.
+    /// Items in the queue after the stage.
     level: u32,
     /// Threads that wait for an item.
     idle: u32,
@@ -95,10 +95,10 @@ pub(crate) struct Pipeline {
     rng: Rng,
     /// Nanoseconds.
     now: u64,
-    /// When a thread of which stage is done.
+    /// The times at which threads finish, with their stages.
     events: BinaryHeap<Reverse<(u64, usize)>>,
     states: Vec<State>,
-    /// Threads at work, of all.
+    /// Busy threads, and all threads.
     busy: u32,
     threads: u32,
     /// Items the source has left in this epoch.
@@ -113,13 +113,13 @@ pub(crate) struct Pipeline {
     /// Nanoseconds that the loop's thread was on a core, and that it waited for one.
     ran: f64,
     waited: f64,
-    /// Nanoseconds in which other programs, and the loader, have a core that the loop's thread may want.
+    /// Nanoseconds in which other programs, and the loader, use the core of the loop's thread.
     had_by_others: f64,
     had_by_loader: f64,
 }
 
 impl Pipeline {
-    /// Seeds that differ in the last bit only have the same other programs beside them.
+    /// Two seeds that differ only in the last bit get the same load of other programs.
     pub(crate) fn new(spec: &Spec, seed: u64) -> Self {
         let threads = spec
             .stages
@@ -166,17 +166,17 @@ impl Pipeline {
         }
     }
 
-    /// Waits for the next batch: how long, and the work it makes relative to a usual one. `None` at
-    /// the end of the epoch.
+    /// Waits for the next batch. Returns the nanoseconds of the wait and the relative work of the batch,
+    /// or `None` at the end of the epoch.
     pub(crate) fn next(&mut self) -> Option<(u64, f64)> {
         if self.spec.epoch.is_some_and(|epoch| self.delivered >= epoch) {
             return None;
         }
-        let asked = self.now;
+        let began = self.now;
         let last = self.spec.stages.len() - 1;
         if self.spec.stages[last].depth == 0 {
             let work = self.work_of(last);
-            self.advance_to(asked + work);
+            self.advance_to(began + work);
         } else {
             while self.states[last].level == 0 {
                 if !self.one_event() {
@@ -191,10 +191,10 @@ impl Pipeline {
             self.wait_until_queued(most);
         }
         let content = self.spec.content.sample(&mut self.rng);
-        Some((self.now - asked, content))
+        Some((self.now - began, content))
     }
 
-    /// The loop's own part of a step on a batch of so much `content`; how long it took.
+    /// Computes one step on a batch with the relative work `content`. Returns the nanoseconds.
     pub(crate) fn compute(&mut self, content: f64) -> u64 {
         let began = self.now;
         let mut work = content * self.spec.compute.sample(&mut self.rng);
@@ -217,7 +217,7 @@ impl Pipeline {
         self.now - began
     }
 
-    /// Waits until the device has no more than so many steps before it.
+    /// Waits until at most `most` steps are in flight on the device.
     fn wait_until_queued(&mut self, most: usize) {
         while self.finishes.front().is_some_and(|&done| done <= self.now) {
             self.finishes.pop_front();
@@ -229,17 +229,17 @@ impl Pipeline {
         }
     }
 
-    /// Nanoseconds until the device has done all that it was given.
+    /// Nanoseconds until the device has finished all launched steps.
     pub(crate) fn backlog_ns(&self) -> u64 {
         self.device_free.saturating_sub(self.now)
     }
 
-    /// Nanoseconds since it began.
+    /// Nanoseconds since the start.
     pub(crate) fn now_ns(&self) -> u64 {
         self.now
     }
 
-    /// What the kernel would have counted for the loop's thread.
+    /// The times that the kernel would count for the loop's thread.
     pub(crate) fn thread_times(&self) -> ThreadTimes {
         ThreadTimes {
             ran_ns: ns(self.ran),
@@ -247,7 +247,7 @@ impl Pipeline {
         }
     }
 
-    /// What a machine would have told of its cores.
+    /// The use of cores that a real machine would report.
     pub(crate) fn cores_in_use(&self) -> CoresInUse {
         let all = (self.now as f64).max(1.0);
         CoresInUse {
@@ -256,25 +256,25 @@ impl Pipeline {
         }
     }
 
-    /// Nothing changes until then.
+    /// Moves the clock to `at`. No event is due before.
     fn pass_to(&mut self, at: u64) {
         if self.spec.waits_for_cores {
             let slow = self.slow();
             self.had_by_loader += at.saturating_sub(self.now) as f64 * (slow - 1.0) / slow;
         }
         if let Some(load) = &mut self.load {
-            self.had_by_others += load.taken(self.now, at);
+            self.had_by_others += load.waiting_ns(self.now, at);
         }
         self.now = at;
     }
 
-    /// How many times as long the model's work takes beside the loader's.
+    /// Slow-down factor of the model by busy loader threads.
     fn slow(&self) -> f64 {
         let share = f64::from(self.busy) / f64::from(self.threads.max(1));
         1.0 + self.spec.contention * share
     }
 
-    /// The loop's thread wanted a core for so long, which others had in some of it.
+    /// Counts `elapsed` nanoseconds of the loop's thread; other programs used its core for `for_others`.
     fn spend(&mut self, elapsed: f64, for_others: f64) {
         let slow = self.slow();
         let left = elapsed - for_others;
@@ -287,22 +287,22 @@ impl Pipeline {
         self.ran += left - for_loader;
     }
 
-    /// Nanoseconds that `work` takes from now on, and how many of them are waiting for a core.
-    fn stretch(&mut self, work: f64) -> (f64, f64) {
+    /// Duration of `work` from now on, and the part of it spent waiting for a core, in nanoseconds.
+    fn time_for_work(&mut self, work: f64) -> (f64, f64) {
         match &mut self.load {
-            Some(load) => load.stretch(self.now, work),
+            Some(load) => load.time_for_work(self.now, work),
             None => (work, 0.0),
         }
     }
 
-    /// CPU work of the model, slowed by busy loader threads and by other programs.
+    /// Does CPU work of the model, slowed down by busy loader threads and by other programs.
     fn work(&mut self, mut work: f64) {
         if let Some(load) = &mut self.load {
             load.forget(self.now);
         }
         loop {
             let slow = self.slow();
-            let (takes, waits) = self.stretch(work * slow);
+            let (takes, waits) = self.time_for_work(work * slow);
             let finish = self.now + ns(takes);
             match self.events.peek() {
                 Some(&Reverse((at, _))) if at < finish => {
@@ -335,7 +335,7 @@ impl Pipeline {
         self.pass_to(at);
     }
 
-    /// How long a stage takes for its next item.
+    /// Nanoseconds that a stage needs for its next item.
     fn work_of(&mut self, stage: usize) -> u64 {
         let slower = match self.spec.change {
             Some((after, factor)) if self.steps >= after => factor,
@@ -343,7 +343,7 @@ impl Pipeline {
         };
         let work = slower * self.spec.stages[stage].service.sample(&mut self.rng);
         let on_core = self.spec.on_core * work;
-        let (takes, _) = self.stretch(on_core);
+        let (takes, _) = self.time_for_work(on_core);
         ns(work - on_core + takes)
     }
 

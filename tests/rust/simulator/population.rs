@@ -1,4 +1,4 @@
-//! Random pipelines, as varied as the targets ask: queues of 0 to 64 batches, compute 0.2 to 2
+//! Random pipelines that cover the targets: queues of 0 to 64 batches, compute 0.2 to 2
 //! times the load, one to three stages, four shapes of service times, epochs, contention, slow
 //! first steps, asynchronous devices, batches unlike each other.
 
@@ -16,8 +16,8 @@ pub(crate) struct Case {
     pub(crate) ratio: f64,
     /// Batches that all queues hold together.
     pub(crate) depth: u32,
-    /// Whether the probe is told the depth.
-    pub(crate) told: bool,
+    /// Whether the probe knows the depth.
+    pub(crate) depth_known: bool,
 }
 
 /// Depths that double put as much weight on small queues as on large ones.
@@ -115,7 +115,7 @@ pub(crate) fn draw(seed: u64) -> Case {
         spec,
         ratio,
         depth,
-        told: dice.chance(0.4),
+        depth_known: dice.chance(0.4),
     }
 }
 

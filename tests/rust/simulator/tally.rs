@@ -1,4 +1,4 @@
-//! How often the probe was right, over many pipelines and by kind.
+//! Accuracy of the probe over many pipelines, by kind.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use headspace_agent::batch_source::ProbePlan;
 use super::population::Case;
 use super::{probe, truth};
 
-/// Percentage points that an answer may be off.
+/// Largest error of a right answer in percentage points.
 pub(crate) const TOLERANCE: f64 = 3.0;
 
 /// One pipeline, probed.
@@ -62,7 +62,7 @@ impl Tally {
         100.0 * f64::from(self.within) / self.answered()
     }
 
-    /// Share of intervals that hold the truth.
+    /// Share of intervals that contain the truth.
     pub(crate) fn covered_pct(&self) -> f64 {
         100.0 * f64::from(self.covered) / self.answered()
     }
@@ -91,7 +91,7 @@ impl fmt::Display for Tally {
     }
 }
 
-/// What came of probing many random pipelines.
+/// Results of probing many random pipelines.
 pub(crate) struct Study {
     pub(crate) all: Tally,
     pub(crate) by_kind: BTreeMap<String, Tally>,
@@ -100,8 +100,8 @@ pub(crate) struct Study {
     refusals: BTreeMap<&'static str, u32>,
 }
 
-/// Makes a pipeline for every seed with `draw`, and probes it with what `plan` makes of it. The truth is the
-/// mean of `truth_steps`.
+/// Draws a pipeline for every seed and probes it with the plan that `plan` returns for it. The truth is
+/// the mean of `truth_steps` steps.
 pub(crate) fn study(
     seeds: Range<u64>,
     truth_steps: u64,
@@ -207,7 +207,7 @@ fn kinds(case: &Case) -> Vec<String> {
     kind(spec.content.cv > 0.0, "batches unlike each other");
     kind(spec.epoch.is_some(), "epochs");
     kind(spec.first_step > 1.0, "slow first step");
-    kind(case.told, "queue depth told");
+    kind(case.depth_known, "queue depth known");
     kinds
 }
 

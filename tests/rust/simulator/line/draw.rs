@@ -1,4 +1,4 @@
-//! Random pipelines of two to six stages, by what is short in them.
+//! Random pipelines of one to six stages, by their scarce resource.
 
 use headspace_agent::statistics::bootstrap::Rng;
 
@@ -6,16 +6,16 @@ use super::super::population::Dice;
 use super::super::service::{Service, Shape};
 use super::{Handing, Line, Part, Stage};
 
-/// What is short, or how the pipeline is made.
+/// The scarce resource of a pipeline, or its structure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
-    /// Places of one stage, or the model.
+    /// The concurrency of one stage, or the model.
     Plain,
-    /// The same with items joined, split and filtered.
+    /// The same, with stages that join, split and filter items.
     Ratios,
-    /// Small buffers and calls that vary much.
+    /// Small buffers, and calls whose duration varies much.
     Jitter,
-    /// Cores, or the quota of them.
+    /// Cores, or their quota.
     Cores,
     /// Decoders.
     Nvdec,
@@ -27,11 +27,11 @@ pub(crate) enum Class {
     Memory,
     /// Worker processes that deliver in order.
     Workers,
-    /// The loop loads by itself.
+    /// The loop loads in its own thread.
     Inline,
-    /// Places, and a stage that the agent is not told of.
+    /// Concurrency, with a stage that the agent does not know.
     Hidden,
-    /// Threads of a pool that all stages share.
+    /// Threads of a pool shared by all stages.
     Pool,
 }
 
@@ -68,29 +68,29 @@ pub(crate) struct Case {
     pub(crate) blind: Blind,
 }
 
-/// What the agent is not told.
+/// The facts that the agent does not get.
 #[derive(Debug, Clone, Copy, Default)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is apart from the others"
 )]
 pub(crate) struct Blind {
-    /// A stage that nobody named, with its queue.
+    /// A stage without a name, with its queue.
     pub(crate) stage: Option<usize>,
-    /// CPU time of calls, as where they are coroutines.
+    /// CPU time of calls, as for coroutines.
     pub(crate) cpu: bool,
-    /// All queues but the last.
+    /// All queues except the last.
     pub(crate) queues: bool,
-    /// How much queues hold.
+    /// Capacities of queues.
     pub(crate) rooms: bool,
-    /// Whether the processor's counters may be read, for once.
+    /// Whether the performance counters of the processor are readable (this one is a fact that it gets).
     pub(crate) counters: bool,
 }
 
-/// Draws a pipeline: places, ratios and buffers first, then what is short.
+/// Draws a pipeline: first concurrency, ratios and buffers, then the scarce resource.
 #[expect(
     clippy::too_many_lines,
-    reason = "one draw after another: their order makes the case of a seed"
+    reason = "the order of the draws determines the case of a seed"
 )]
 pub(crate) fn draw(seed: u64) -> Case {
     let dice = &mut Dice::new(Rng::new(seed ^ 0x11e5_0f0f));
@@ -115,7 +115,7 @@ pub(crate) fn draw(seed: u64) -> Case {
         .map(|name| {
             let mut stage = Stage::of(name, dice.count(8), Part::Wait, 1.0, dice.one_of(ROOMS));
             stage.service = service(dice, calls_vary);
-            stage.told = dice.chance(0.7);
+            stage.concurrency_declared = dice.chance(0.7);
             if class == Class::Jitter {
                 stage.threads = dice.count(3);
                 stage.room = dice.count(4);
@@ -131,8 +131,8 @@ pub(crate) fn draw(seed: u64) -> Case {
     let slowest = dice.count(count) as usize - 1;
     for stage in 0..line.stages.len() {
         let by = if stage == slowest { 1.0 } else { faster(dice) };
-        let places = f64::from(line.stages[stage].threads);
-        let ms = base / by * places / line.calls(stage);
+        let threads = f64::from(line.stages[stage].threads);
+        let ms = base / by * threads / line.calls(stage);
         let cpu = if dice.chance(0.3) {
             1.0
         } else {
@@ -185,7 +185,7 @@ fn service(dice: &mut Dice, (low, high): (f64, f64)) -> Service {
     Service::new(1.0, cv, dice.one_of(SHAPES), correlation)
 }
 
-/// One stage joins items; sometimes another splits or filters.
+/// Lets one stage join items; sometimes another one splits or filters.
 fn ratios(dice: &mut Dice, stages: &mut [Stage]) {
     let last = stages.len() - 1;
     let joins = last - usize::from(last > 0 && dice.chance(0.4));
@@ -200,14 +200,14 @@ fn ratios(dice: &mut Dice, stages: &mut [Stage]) {
     }
 }
 
-/// Makes something short.
+/// Makes the resource of the class scarce.
 #[expect(clippy::too_many_lines, reason = "a case for each class")]
 fn short(dice: &mut Dice, class: Class, line: &mut Line, base: f64, slowest: usize) {
     let others = line.stages.len();
     match class {
         Class::Plain | Class::Ratios | Class::Jitter | Class::Hidden => {
             if dice.chance(0.5) {
-                // Plenty of cores, and the agent knows how many.
+                // Enough cores, and the agent knows how many.
                 line.cores = 64.0;
             }
         }
@@ -281,7 +281,12 @@ fn short(dice: &mut Dice, class: Class, line: &mut Line, base: f64, slowest: usi
             if dice.chance(0.4) {
                 stage.service = service(dice, (0.4, 1.5));
             }
-            (stage.takes, stage.gives, stage.keeps, stage.told) = (1, 1, 1.0, true);
+            (
+                stage.takes,
+                stage.gives,
+                stage.keeps,
+                stage.concurrency_declared,
+            ) = (1, 1, 1.0, true);
             if dice.chance(0.5) {
                 line.cores = 64.0;
             }
@@ -304,7 +309,7 @@ fn short(dice: &mut Dice, class: Class, line: &mut Line, base: f64, slowest: usi
     }
 }
 
-/// No two stages have one name.
+/// Renames other stages so that only the decoder is called `decode`.
 fn rename(line: &mut Line, decoder: usize) {
     for (number, stage) in line.stages.iter_mut().enumerate() {
         if number != decoder && stage.name == "decode" {

@@ -1,7 +1,7 @@
-//! The simulation: what is under way shares what it needs equally, and the next to end is next.
+//! The simulation: parallel calls share each resource equally (processor sharing).
 //!
-//! Each kind of part is served in virtual time: a clock that runs slower the more there are, so
-//! that an end does not move when others come and go.
+//! Each resource has a virtual clock, which slows down with the number of calls. So the virtual end of a
+//! call stays the same when other calls begin or end.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
@@ -11,36 +11,36 @@ use headspace_agent::statistics::bootstrap::Rng;
 
 use super::{Line, PARTS, Part};
 
-/// What was seen in a run once it was warm.
+/// Measurements of a run after its warm-up.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Seen {
+pub(crate) struct RunTotals {
     pub(crate) ms: f64,
     pub(crate) steps: f64,
     pub(crate) wait_ms: f64,
     pub(crate) compute: Distribution,
-    pub(crate) stages: Vec<StageSeen>,
-    pub(crate) queues: Vec<QueueSeen>,
-    /// Integral over time of what was served at once, and of what wanted to be, by part.
+    pub(crate) stages: Vec<StageTotals>,
+    pub(crate) queues: Vec<QueueTotals>,
+    /// Integrals over time of served calls and of calls that want service, by part.
     pub(crate) served: [f64; PARTS.len()],
     pub(crate) wanted: [f64; PARTS.len()],
-    /// Milliseconds in which more wanted a core than there are.
+    /// Milliseconds in which more threads than cores wanted a core.
     pub(crate) short_of_cores_ms: f64,
     /// Cores that other programs used, times the time.
     pub(crate) others_ms: f64,
-    /// Milliseconds that the loop's own part took longer for want of a core.
+    /// Milliseconds that the loop's own part waited for a core.
     pub(crate) consumer_queued_ms: f64,
-    /// Integral over time of the calls under way.
+    /// Integral over time of the concurrent calls.
     pub(crate) working_ms: f64,
 }
 
-impl Seen {
+impl RunTotals {
     pub(crate) fn step_ms(&self) -> f64 {
         self.ms / self.steps
     }
 }
 
 #[derive(Debug, Clone, Default)]
-pub(crate) struct StageSeen {
+pub(crate) struct StageTotals {
     pub(crate) calls: f64,
     pub(crate) items_in: f64,
     pub(crate) items_out: f64,
@@ -51,8 +51,8 @@ pub(crate) struct StageSeen {
 }
 
 #[derive(Debug, Clone, Default)]
-pub(crate) struct QueueSeen {
-    /// Integral over time of its depth, and milliseconds in which it was empty and full.
+pub(crate) struct QueueTotals {
+    /// Integral over time of the depth, and milliseconds in which the queue was empty and full.
     pub(crate) depth: f64,
     pub(crate) empty: f64,
     pub(crate) full: f64,
@@ -100,11 +100,11 @@ struct State {
     level: u32,
     idle: u32,
     active: u32,
-    /// Items taken in that do not make a call yet.
+    /// Items received that are not yet enough for a call.
     held: u32,
-    /// What threads have still to put into the queue.
+    /// Items that blocked threads still have to put into the queue.
     blocked: VecDeque<u32>,
-    /// Of worker processes: what each has done, whether it is busy, and what is done out of order.
+    /// Of worker processes: finished tasks, busy flags, and tasks finished out of order.
     done: Vec<u64>,
     busy: Vec<bool>,
     early: VecDeque<bool>,
@@ -123,28 +123,28 @@ struct Engine<'a> {
     working: u32,
     /// Calls that wait for a thread of the pool: stage and worker.
     waiting: VecDeque<(usize, usize)>,
-    asked: Option<f64>,
-    /// Calls that the loop has still to do itself for this batch.
+    waiting_since: Option<f64>,
+    /// Calls that the loop itself still has to do for this batch.
     own: u32,
-    /// Items of the next batch that it has.
+    /// Items of the next batch that the loop has received.
     held: u32,
     model: super::super::service::Service,
-    seen: Seen,
+    totals: RunTotals,
 }
 
-/// Runs a pipeline for so many steps, after a fifth as many.
-pub(crate) fn run(line: &Line, steps: u32, seed: u64) -> Seen {
+/// Runs a pipeline for `steps` steps after a warm-up.
+pub(crate) fn run(line: &Line, steps: u32, seed: u64) -> RunTotals {
     let mut engine = Engine::new(line, seed);
     let warm = steps / 5 + 40;
     engine.until(f64::from(warm));
     let (stages, queues) = (line.stages.len(), line.stages.len());
-    engine.seen = Seen {
-        stages: vec![StageSeen::default(); stages],
-        queues: vec![QueueSeen::default(); queues],
-        ..Seen::default()
+    engine.totals = RunTotals {
+        stages: vec![StageTotals::default(); stages],
+        queues: vec![QueueTotals::default(); queues],
+        ..RunTotals::default()
     };
     engine.until(f64::from(steps));
-    engine.seen
+    engine.totals
 }
 
 impl<'a> Engine<'a> {
@@ -173,20 +173,20 @@ impl<'a> Engine<'a> {
             states,
             working: 0,
             waiting: VecDeque::new(),
-            asked: Some(0.0),
+            waiting_since: Some(0.0),
             own: line.batch,
             held: 0,
             model: line.compute.clone(),
-            seen: Seen {
-                stages: vec![StageSeen::default(); count],
-                queues: vec![QueueSeen::default(); count],
-                ..Seen::default()
+            totals: RunTotals {
+                stages: vec![StageTotals::default(); count],
+                queues: vec![QueueTotals::default(); count],
+                ..RunTotals::default()
             },
         }
     }
 
     fn until(&mut self, steps: f64) {
-        while self.seen.steps < steps {
+        while self.totals.steps < steps {
             self.settle();
             self.one_event();
         }
@@ -195,8 +195,8 @@ impl<'a> Engine<'a> {
     fn rate(&self, part: usize) -> f64 {
         let load = self.servers[part].load + self.line.wanted_by_others(PARTS[part]);
         let (supply, penalty) = self.line.supply(PARTS[part]);
-        let crowd = (load / supply).max(1.0);
-        let mut rate = 1.0 / crowd / (1.0 + penalty * (crowd - 1.0));
+        let oversubscription = (load / supply).max(1.0);
+        let mut rate = 1.0 / oversubscription / (1.0 + penalty * (oversubscription - 1.0));
         if PARTS[part] == Part::Model {
             rate /= 1.0 + self.line.contention * f64::from(self.working);
         }
@@ -221,7 +221,7 @@ impl<'a> Engine<'a> {
         }
         assert!(
             next != usize::MAX,
-            "the pipeline stands still: {:?}",
+            "deadlock of the pipeline: {:?}",
             self.states
         );
         self.pass(dt, &rates);
@@ -233,26 +233,26 @@ impl<'a> Engine<'a> {
 
     fn pass(&mut self, dt: f64, rates: &[f64; PARTS.len()]) {
         self.now += dt;
-        let seen = &mut self.seen;
-        seen.ms += dt;
-        seen.working_ms += dt * f64::from(self.working);
+        let totals = &mut self.totals;
+        totals.ms += dt;
+        totals.working_ms += dt * f64::from(self.working);
         for (part, server) in self.servers.iter_mut().enumerate() {
             server.clock += dt * rates[part];
             let (supply, _) = self.line.supply(PARTS[part]);
             let others = self.line.wanted_by_others(PARTS[part]);
             let wanted = server.load + others;
             let share = (supply / wanted).min(1.0);
-            seen.served[part] += dt * server.load * share;
-            seen.wanted[part] += dt * server.load;
+            totals.served[part] += dt * server.load * share;
+            totals.wanted[part] += dt * server.load;
             if PARTS[part] == Part::Cpu && wanted > 0.0 {
-                seen.others_ms += dt * others * share;
-                seen.short_of_cores_ms += if wanted > supply { dt } else { 0.0 };
+                totals.others_ms += dt * others * share;
+                totals.short_of_cores_ms += if wanted > supply { dt } else { 0.0 };
             }
         }
-        for ((stage, queue), (state, spec)) in seen
+        for ((stage, queue), (state, spec)) in totals
             .stages
             .iter_mut()
-            .zip(&mut seen.queues)
+            .zip(&mut totals.queues)
             .zip(self.states.iter().zip(&self.stages))
         {
             stage.active_ms += dt * f64::from(state.active);
@@ -322,7 +322,7 @@ impl<'a> Engine<'a> {
             };
             let own_thread = call.stage == self.stages.len() || self.line.inline;
             if own_thread && kind == Part::Cpu {
-                self.seen.consumer_queued_ms += (took - ms * call.factor).max(0.0);
+                self.totals.consumer_queued_ms += (took - ms * call.factor).max(0.0);
             }
             call.part += 1;
         }
@@ -334,18 +334,18 @@ impl<'a> Engine<'a> {
         self.free.push(at);
         let took = self.now - call.began;
         if call.stage == self.stages.len() {
-            self.seen.compute.record(ns(took));
-            self.seen.steps += 1.0;
-            self.asked = Some(self.now);
+            self.totals.compute.record(ns(took));
+            self.totals.steps += 1.0;
+            self.waiting_since = Some(self.now);
             self.own = self.line.batch;
             return;
         }
         let (spec, state) = (&self.stages[call.stage], &mut self.states[call.stage]);
-        let seen = &mut self.seen.stages[call.stage];
-        seen.calls += 1.0;
-        seen.items_in += f64::from(spec.takes);
-        seen.cpu_ms += call.cpu_ms;
-        seen.time.record(ns(took));
+        let totals = &mut self.totals.stages[call.stage];
+        totals.calls += 1.0;
+        totals.items_in += f64::from(spec.takes);
+        totals.cpu_ms += call.cpu_ms;
+        totals.time.record(ns(took));
         state.active -= 1;
         self.working -= 1;
         let next = self.waiting.pop_front();
@@ -353,7 +353,7 @@ impl<'a> Engine<'a> {
         let kept = (0..spec.gives)
             .filter(|_| spec.keeps >= 1.0 || rng.unit() < spec.keeps)
             .count() as u32;
-        seen.items_out += f64::from(kept);
+        totals.items_out += f64::from(kept);
         if self.line.inline {
             state.idle += 1;
             self.own -= 1;
@@ -365,11 +365,11 @@ impl<'a> Engine<'a> {
             let number = state.done[worker] * u64::from(spec.threads) + worker as u64;
             state.done[worker] += 1;
             state.busy[worker] = false;
-            let place = (number - state.taken - u64::from(state.level)) as usize;
-            if state.early.len() <= place {
-                state.early.resize(place + 1, false);
+            let ahead = (number - state.taken - u64::from(state.level)) as usize;
+            if state.early.len() <= ahead {
+                state.early.resize(ahead + 1, false);
             }
-            state.early[place] = true;
+            state.early[ahead] = true;
             while state.early.front() == Some(&true) {
                 state.early.pop_front();
                 state.level += 1;
@@ -385,8 +385,8 @@ impl<'a> Engine<'a> {
     }
 
     fn compute(&mut self) {
-        let waited = self.now - self.asked.take().unwrap_or(self.now);
-        self.seen.wait_ms += waited;
+        let waited = self.now - self.waiting_since.take().unwrap_or(self.now);
+        self.totals.wait_ms += waited;
         let stage = self.stages.len();
         let factor = self.model.sample(&mut self.rngs[stage]);
         self.begin(Call {
@@ -409,8 +409,8 @@ impl<'a> Engine<'a> {
         self.working += 1;
         let state = &mut self.states[stage];
         state.active += 1;
-        let seen = &mut self.seen.stages[stage];
-        seen.peak = seen.peak.max(state.active);
+        let totals = &mut self.totals.stages[stage];
+        totals.peak = totals.peak.max(state.active);
         self.begin(Call {
             stage,
             factor,
@@ -422,7 +422,7 @@ impl<'a> Engine<'a> {
     /// Moves items until nothing can move.
     fn settle(&mut self) {
         if self.line.inline {
-            if self.asked.is_some() && self.states[0].active == 0 {
+            if self.waiting_since.is_some() && self.states[0].active == 0 {
                 self.states[0].idle -= 1;
                 self.start(0, 0);
             }
@@ -431,8 +431,8 @@ impl<'a> Engine<'a> {
         let last = self.stages.len() - 1;
         loop {
             let mut moved = false;
-            if self.asked.is_some() {
-                // What a queue cannot hold at once is taken as it comes.
+            if self.waiting_since.is_some() {
+                // A batch may be larger than the queue: the loop takes its items as they arrive.
                 let state = &mut self.states[last];
                 let got = state.level.min(self.line.batch - self.held);
                 state.level -= got;
@@ -457,7 +457,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Worker processes begin their next tasks where these have been sent.
+    /// Starts the next task of each idle worker process if the loop has sent it.
     fn dispatch(&mut self, s: usize) -> bool {
         let spec = &self.stages[s];
         let sent = self.states[s].taken + u64::from(spec.threads * spec.ahead.unwrap_or(1));

@@ -1,4 +1,4 @@
-//! What an agent knows of a simulated pipeline: the same facts as of a real run.
+//! The facts that an agent has about a simulated pipeline, as about a real run.
 
 use headspace_agent::analysis::attribution::facts::PipelineFacts;
 use headspace_agent::model::Distribution;
@@ -7,13 +7,13 @@ use headspace_agent::model::record::{
 };
 
 use super::draw::Blind;
-use super::engine::Seen;
+use super::engine::RunTotals;
 use super::{Line, Part};
 
-/// What an agent saw of a run. With `probed` it knows the floor as well.
-pub(crate) fn facts(line: &Line, seen: &Seen, probed: bool, blind: Blind) -> PipelineFacts {
-    let step_ms = seen.step_ms();
-    let wait_ms = seen.wait_ms / seen.steps;
+/// The facts about a run. With `probed`, they contain the floor.
+pub(crate) fn facts(line: &Line, totals: &RunTotals, probed: bool, blind: Blind) -> PipelineFacts {
+    let step_ms = totals.step_ms();
+    let wait_ms = totals.wait_ms / totals.steps;
     let floor = floor_ms(line);
     let workers = line
         .stages
@@ -23,23 +23,23 @@ pub(crate) fn facts(line: &Line, seen: &Seen, probed: bool, blind: Blind) -> Pip
         stages: (0..line.stages.len())
             .filter(|s| blind.stage != Some(*s))
             .map(|s| StageSummary {
-                cpu_pct: stage(line, seen, s).cpu_pct.filter(|_| !blind.cpu),
-                ..stage(line, seen, s)
+                cpu_pct: stage(line, totals, s).cpu_pct.filter(|_| !blind.cpu),
+                ..stage(line, totals, s)
             })
             .collect(),
         queues: (0..line.stages.len())
             .filter(|s| !line.inline && blind.stage != Some(*s))
-            .map(|s| queue(line, seen, s))
+            .map(|s| queue(line, totals, s))
             .filter(|queue| queue.last || !blind.queues)
             .map(|queue| QueueSummary {
                 capacity: queue.capacity.filter(|_| !blind.rooms),
                 ..queue
             })
-            .chain(line.pool.map(|threads| pool(seen, threads)))
+            .chain(line.pool.map(|threads| pool(totals, threads)))
             .collect(),
         step_ms,
         wait_ms,
-        compute_cv: Some(cv(&seen.compute)),
+        compute_cv: Some(cv(&totals.compute)),
         floor_ms: probed.then_some(Estimate {
             value: floor,
             low: 0.98 * floor,
@@ -47,7 +47,7 @@ pub(crate) fn facts(line: &Line, seen: &Seen, probed: bool, blind: Blind) -> Pip
         }),
         contention_ms: probed.then_some((step_ms - wait_ms - floor).max(0.0)),
         lines: Vec::new(),
-        resources: resources(line, seen, blind.counters),
+        resources: resources(line, totals, blind.counters),
         loader: LoaderRecord {
             workers: workers
                 .map(|(workers, _)| workers)
@@ -86,12 +86,16 @@ fn cv(times: &Distribution) -> f64 {
     variance.sqrt() / mean.max(1e-9)
 }
 
-fn stage(line: &Line, seen: &Seen, s: usize) -> StageSummary {
-    let (spec, at) = (&line.stages[s], &seen.stages[s]);
+fn stage(line: &Line, totals: &RunTotals, s: usize) -> StageSummary {
+    let (spec, at) = (&line.stages[s], &totals.stages[s]);
     let mean = at.time.mean_ms();
     let p50 = at.time.quantile_ms(0.5);
-    let concurrency = f64::from(if spec.told { spec.threads } else { at.peak });
-    let calls = at.calls / seen.steps;
+    let concurrency = f64::from(if spec.concurrency_declared {
+        spec.threads
+    } else {
+        at.peak
+    });
+    let calls = at.calls / totals.steps;
     let slow = (0..400)
         .filter(|n| {
             let q = (f64::from(*n) + 0.5) / 400.0;
@@ -102,10 +106,10 @@ fn stage(line: &Line, seen: &Seen, s: usize) -> StageSummary {
         name: spec.name.clone(),
         processes: spec.ahead.map_or(1, |_| spec.threads),
         concurrency: Some(concurrency),
-        concurrency_known: spec.told,
+        concurrency_known: spec.concurrency_declared,
         calls_per_batch: Some(calls),
         out_per_in: Some(at.items_out / at.items_in),
-        busy_pct: Some(100.0 * at.active_ms / seen.ms / concurrency),
+        busy_pct: Some(100.0 * at.active_ms / totals.ms / concurrency),
         mean_ms: mean,
         p50_ms: p50,
         p75_ms: at.time.quantile_ms(0.75),
@@ -119,33 +123,33 @@ fn stage(line: &Line, seen: &Seen, s: usize) -> StageSummary {
     }
 }
 
-fn queue(line: &Line, seen: &Seen, s: usize) -> QueueSummary {
-    let (spec, at) = (&line.stages[s], &seen.queues[s]);
-    let share = |ms: f64| Some(100.0 * ms / seen.ms);
+fn queue(line: &Line, totals: &RunTotals, s: usize) -> QueueSummary {
+    let (spec, at) = (&line.stages[s], &totals.queues[s]);
+    let share = |ms: f64| Some(100.0 * ms / totals.ms);
     QueueSummary {
         name: format!("after {}", spec.name),
         capacity: Some(spec.ahead.map_or(spec.room, |ahead| ahead * spec.threads)),
         last: s + 1 == line.stages.len(),
-        depth: Some(at.depth / seen.ms),
+        depth: Some(at.depth / totals.ms),
         empty_pct: share(at.empty),
         full_pct: share(at.full),
         ..QueueSummary::default()
     }
 }
 
-fn pool(seen: &Seen, threads: u32) -> QueueSummary {
+fn pool(totals: &RunTotals, threads: u32) -> QueueSummary {
     QueueSummary {
         name: "pool".to_owned(),
         concurrency: Some(threads),
-        active: Some(seen.working_ms / seen.ms),
+        active: Some(totals.working_ms / totals.ms),
         ..QueueSummary::default()
     }
 }
 
-fn resources(line: &Line, seen: &Seen, counters: bool) -> ResourcesRecord {
-    let mean = |integral: &[f64], part: Part| integral[part as usize] / seen.ms;
-    let served = |part| mean(&seen.served, part);
-    let wanted = |part| mean(&seen.wanted, part);
+fn resources(line: &Line, totals: &RunTotals, counters: bool) -> ResourcesRecord {
+    let mean = |integral: &[f64], part: Part| integral[part as usize] / totals.ms;
+    let served = |part| mean(&totals.served, part);
+    let wanted = |part| mean(&totals.wanted, part);
     let has = |part| {
         line.stages
             .iter()
@@ -154,7 +158,7 @@ fn resources(line: &Line, seen: &Seen, counters: bool) -> ResourcesRecord {
     let cores_known = line.cores < 1e5;
     let cores_used = served(Part::Cpu) + served(Part::Gil) + wanted(Part::Memory).min(line.cores);
     ResourcesRecord {
-        seconds: seen.ms / 1e3,
+        seconds: totals.ms / 1e3,
         gpus: if has(Part::Engine) {
             vec![GpuUse {
                 nvdec_busy: Some(served(Part::Engine)),
@@ -166,15 +170,15 @@ fn resources(line: &Line, seen: &Seen, counters: bool) -> ResourcesRecord {
         },
         cores_used: Some(cores_used),
         cores_usable: cores_known.then_some(line.cores),
-        others_cores: cores_known.then_some(seen.others_ms / seen.ms),
+        others_cores: cores_known.then_some(totals.others_ms / totals.ms),
         runnable_threads: Some(
             line.others + wanted(Part::Cpu) + served(Part::Gil) + wanted(Part::Memory),
         ),
-        consumer_run_queue_pct: Some(100.0 * seen.consumer_queued_ms / seen.ms),
+        consumer_run_queue_pct: Some(100.0 * totals.consumer_queued_ms / totals.ms),
         throttled_pct: line
             .quota
-            .then_some(100.0 * seen.short_of_cores_ms / seen.ms),
-        // Each that holds the lock does so for a switch interval of 5 ms while others ask for it.
+            .then_some(100.0 * totals.short_of_cores_ms / totals.ms),
+        // A thread holds the lock for a switch interval of 5 ms while other threads want it.
         gil_wait_ms: Some(
             0.02 + if has(Part::Gil) {
                 5.0 * wanted(Part::Gil)

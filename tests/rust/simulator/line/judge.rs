@@ -1,5 +1,5 @@
-//! Whether what the agent concludes of a pipeline is so: each term is really relieved, each remedy
-//! really applied, and the pipeline run again.
+//! Checks the conclusions of the agent: the pipeline runs again with each limit relieved and with each
+//! remedy applied.
 
 use headspace_agent::analysis::attribution::{
     Attribution, Bottleneck, Limit, Remedy, attribute, attribute_with,
@@ -12,30 +12,30 @@ use super::engine::run;
 use super::facts::facts;
 use super::{Line, Part};
 
-/// Share of the best relief's gain that the named term's relief has to gain to be right: terms so
-/// close bind together.
+/// The named bottleneck is right if its relief gains at least this share of the best relief's gain.
+/// Closer ones are bottlenecks together.
 const AS_GOOD: f64 = 0.75;
 
-/// Share of the step in waiting from which on the loop's own part does not fill it.
+/// Share of waiting in the step above which the loop itself is not the bottleneck.
 const WAITS: f64 = 0.1;
 
-/// A gain that runs of this length tell from none.
+/// Smallest gain that runs of this length can show.
 const SOME_GAIN: f64 = 0.03;
 
-/// What came of a pipeline.
+/// Result for one pipeline.
 #[derive(Debug, Clone)]
 pub(crate) struct Judged {
     pub(crate) seed: u64,
     pub(crate) class: Class,
     pub(crate) probed: bool,
-    /// `None` where the agent says unknown.
+    /// `None` if the agent names no bottleneck.
     pub(crate) right: Option<bool>,
     pub(crate) said: String,
     pub(crate) truth: String,
     pub(crate) remedies: Vec<Applied>,
 }
 
-/// A remedy, and the step it really led to.
+/// A remedy, and the simulated step after it.
 #[derive(Debug, Clone)]
 pub(crate) struct Applied {
     pub(crate) code: String,
@@ -47,7 +47,7 @@ pub(crate) struct Applied {
 }
 
 impl Applied {
-    /// Error of the prediction as a share of what really came.
+    /// Relative error of the prediction.
     pub(crate) fn error(&self) -> f64 {
         (self.predicted_ms / self.really_ms - 1.0).abs()
     }
@@ -64,7 +64,7 @@ enum Term {
     Compute,
 }
 
-/// How long the runs are.
+/// Length of the runs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Length {
     /// Calls, of all stages.
@@ -79,11 +79,11 @@ impl Length {
     }
 }
 
-/// What limits a drawn pipeline, first with the usual thresholds, then with each of the others.
+/// The bottleneck of a drawn pipeline, first with the default thresholds, then with each of the others.
 pub(crate) fn limits(seed: u64, length: Length, others: &[Thresholds]) -> Vec<Option<Limit>> {
     let case = draw::draw(seed);
-    let seen = run(&case.line, length.steps(&case.line), seed * 3 + 1);
-    let facts = facts(&case.line, &seen, case.probed, case.blind);
+    let totals = run(&case.line, length.steps(&case.line), seed * 3 + 1);
+    let facts = facts(&case.line, &totals, case.probed, case.blind);
     let usual = Thresholds::default();
     let thresholds = std::iter::once(&usual).chain(others);
     thresholds
@@ -92,22 +92,22 @@ pub(crate) fn limits(seed: u64, length: Length, others: &[Thresholds]) -> Vec<Op
         .collect()
 }
 
-/// Draws a pipeline, lets the agent conclude, and tries what it says.
+/// Draws a pipeline, attributes its step, and checks the conclusions.
 pub(crate) fn judge(seed: u64, length: Length) -> Judged {
     let case = draw::draw(seed);
     let line = &case.line;
     let steps = length.steps(line);
-    let seen = run(line, steps, seed * 3 + 1);
-    let concluded = attribute(&facts(line, &seen, case.probed, case.blind));
+    let totals = run(line, steps, seed * 3 + 1);
+    let concluded = attribute(&facts(line, &totals, case.probed, case.blind));
     let now = run(line, 2 * steps, seed * 3 + 2).step_ms();
-    let waits = seen.wait_ms / seen.ms;
+    let waits = totals.wait_ms / totals.ms;
     let (truth, right) = truth(line, &concluded, (now, waits), steps, seed);
     let remedies = concluded
         .remedies
         .iter()
         .take(3)
         .enumerate()
-        .filter_map(|(place, remedy)| {
+        .filter_map(|(rank, remedy)| {
             let after = apply(line, remedy)?;
             Some(Applied {
                 code: remedy.action.code().to_owned(),
@@ -115,7 +115,7 @@ pub(crate) fn judge(seed: u64, length: Length) -> Judged {
                 before_ms: now,
                 predicted_ms: remedy.predicted_step_ms,
                 really_ms: run(&after, 2 * steps, seed * 3 + 2).step_ms(),
-                first: place == 0,
+                first: rank == 0,
             })
         })
         .collect();
@@ -300,7 +300,7 @@ fn longest(line: &Line) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// The pipeline after a remedy; `None` where it is none that a pipeline shows.
+/// The pipeline after a remedy; `None` if the simulation does not model the remedy.
 pub(crate) fn apply(line: &Line, remedy: &Remedy) -> Option<Line> {
     let mut line = line.clone();
     let to = remedy

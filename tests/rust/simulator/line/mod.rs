@@ -9,10 +9,7 @@
     clippy::cast_sign_loss,
     reason = "counts of a simulation are small and positive"
 )]
-#![allow(
-    clippy::similar_names,
-    reason = "a stage, its state, what was seen of it"
-)]
+#![allow(clippy::similar_names, reason = "a stage, its state and its totals")]
 
 pub(crate) mod draw;
 pub(crate) mod engine;
@@ -25,7 +22,7 @@ use super::service::Service;
 /// What a part of a call needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// Time that nobody else is held up by: the network, a sleep, a device with room.
+    /// Time that delays no other call: the network, a sleep, a device with free capacity.
     Wait,
     /// A core.
     Cpu,
@@ -56,22 +53,22 @@ pub(crate) const PARTS: [Part; 7] = [
 pub(crate) struct Stage {
     pub(crate) name: String,
     pub(crate) threads: u32,
-    /// What a call does, one after the other: the mean milliseconds it takes with all to itself.
+    /// The consecutive parts of a call, with the mean milliseconds of each on an idle machine.
     pub(crate) parts: Vec<(Part, f64)>,
-    /// Factor on them, of mean 1.
+    /// Random factor on them, with mean 1.
     pub(crate) service: Service,
-    /// Items that a call takes in.
+    /// Items that a call consumes.
     pub(crate) takes: u32,
-    /// Items that a call gives out.
+    /// Items that a call produces.
     pub(crate) gives: u32,
-    /// Share of what is given out that goes on; the rest is filtered.
+    /// Share of the produced items that are kept; the rest is filtered out.
     pub(crate) keeps: f64,
-    /// Items the queue after it holds.
+    /// Capacity of the queue after the stage.
     pub(crate) room: u32,
-    /// Worker processes with tasks of their own, so many ahead each, that deliver in order.
+    /// Prefetch factor, if the stage consists of worker processes that deliver in order.
     pub(crate) ahead: Option<u32>,
-    /// Whether the user says how many threads there are.
-    pub(crate) told: bool,
+    /// Whether the user declares the number of threads.
+    pub(crate) concurrency_declared: bool,
 }
 
 impl Stage {
@@ -86,11 +83,11 @@ impl Stage {
             keeps: 1.0,
             room,
             ahead: None,
-            told: true,
+            concurrency_declared: true,
         }
     }
 
-    /// Mean milliseconds of a call with all to itself.
+    /// Mean milliseconds of a call on an idle machine.
     pub(crate) fn alone_ms(&self) -> f64 {
         self.parts.iter().map(|(_, ms)| ms).sum()
     }
@@ -105,12 +102,12 @@ impl Stage {
     }
 }
 
-/// What handing a batch over between processes takes, on either side.
+/// Cost of sending a batch between processes, on both sides.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Handing {
     pub(crate) tensors: u64,
     pub(crate) mib: f64,
-    /// How much more it takes than it took on the machine where it was measured.
+    /// Additional share of time compared with the machine on which it was measured.
     pub(crate) more: f64,
 }
 
@@ -126,49 +123,49 @@ impl Handing {
     }
 }
 
-/// A pipeline, what it shares, and the loop it feeds.
+/// A pipeline, its shared resources, and the loop that it feeds.
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
     pub(crate) stages: Vec<Stage>,
-    /// The loop's own part of a step with the loader idle.
+    /// The loop's own part of a step while the loader is idle.
     pub(crate) compute_ms: f64,
-    /// Factor on it, of mean 1.
+    /// Random factor on it, with mean 1.
     pub(crate) compute: Service,
-    /// Cores that the loop's own part keeps busy; 0 is a model on a device.
+    /// Cores that the loop's own part uses; 0 if the model runs on a device.
     pub(crate) compute_cores: f64,
-    /// How much slower each thread of the loader at work makes the model: 0.03 is 3 %.
+    /// Slow-down of the model by each busy loader thread: 0.03 is 3 %.
     pub(crate) contention: f64,
-    /// Items that make a batch.
+    /// Items per batch.
     pub(crate) batch: u32,
-    /// The loop does the work of the only stage itself.
+    /// Whether the loop itself does the work of the only stage.
     pub(crate) inline: bool,
-    /// What it then costs to have worker processes do it.
+    /// Cost of sending batches if worker processes do this work instead.
     pub(crate) handing: Handing,
-    /// Threads of the one pool that all stages' calls run on; a call that waits for one of them keeps
-    /// its stage's place.
+    /// Threads of the pool that all stages share. A call that waits for one of them still counts for the
+    /// concurrency of its stage.
     pub(crate) pool: Option<u32>,
     pub(crate) cores: f64,
     /// Threads of other programs that always want a core.
     pub(crate) others: f64,
-    /// Whether a quota is what bounds the cores.
+    /// Whether a cgroup quota limits the cores.
     pub(crate) quota: bool,
-    /// What more threads than cores lose, a share for each further thread a core.
+    /// Loss by oversubscription: a share for each further thread per core.
     pub(crate) switching: f64,
-    /// Reads that the disk serves at full speed at once.
+    /// Concurrent reads that the disk serves at full speed.
     pub(crate) disk: f64,
     /// Hardware decoders.
     pub(crate) engines: f64,
-    /// What more decodes than decoders lose, likewise.
+    /// Loss by more concurrent decodes than decoders, as a share like `switching`.
     pub(crate) engine_penalty: f64,
-    /// Threads that memory feeds at full speed.
+    /// Threads that the memory bandwidth serves at full speed.
     pub(crate) memory: f64,
     pub(crate) memory_penalty: f64,
-    /// Share of time that the garbage collector stops the process.
+    /// Share of time in which garbage collection stops the process.
     pub(crate) gc: f64,
 }
 
 impl Line {
-    /// Stages over plenty of everything.
+    /// A pipeline with unlimited resources.
     pub(crate) fn of(stages: Vec<Stage>, compute_ms: f64) -> Self {
         Self {
             stages,
@@ -193,7 +190,7 @@ impl Line {
         }
     }
 
-    /// How many at once a part is served at full speed, and what more lose.
+    /// How many concurrent calls a resource serves at full speed, and the loss of further ones.
     pub(crate) fn supply(&self, part: Part) -> (f64, f64) {
         match part {
             Part::Wait | Part::Model => (f64::INFINITY, 0.0),
@@ -205,12 +202,12 @@ impl Line {
         }
     }
 
-    /// How many threads of other programs want that part.
+    /// How many threads of other programs want this resource.
     pub(crate) fn wanted_by_others(&self, part: Part) -> f64 {
         if part == Part::Cpu { self.others } else { 0.0 }
     }
 
-    /// Calls of a stage for one batch, in the long run.
+    /// Mean calls of a stage per batch.
     pub(crate) fn calls(&self, stage: usize) -> f64 {
         let after = self.stages[stage + 1..]
             .iter()

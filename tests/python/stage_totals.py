@@ -1,4 +1,4 @@
-"""What the records of a run say of stages and queues, added up over its ticks."""
+"""Stages and queues of a run, added up over the ticks of its records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import headspace
 
 
 def bucket_start_ns(index: int) -> int:
-    """Where a bucket of the records begins, as the schema says."""
+    """The lower bound of a histogram bucket, as the schema defines it."""
     if index < 256:
         return index
     scale = index // 128 - 1
@@ -20,7 +20,7 @@ def bucket_start_ns(index: int) -> int:
 
 @dataclass
 class Stage:
-    """What all ticks tell of one stage."""
+    """The totals of one stage over all ticks."""
 
     calls: int = 0
     items_in: int = 0
@@ -57,7 +57,7 @@ class Stage:
                 index += 1
 
     def percentile_ms(self, share: float) -> float:
-        """Beginning of the bucket that holds the percentile."""
+        """Lower bound of the bucket that contains the percentile."""
         left = share * self.calls
         for index in sorted(self.buckets):
             left -= self.buckets[index]
@@ -72,7 +72,7 @@ def _ticks(session: headspace.Session) -> list[Record]:
 
 
 def stages(session: headspace.Session) -> dict[str, Stage]:
-    """The stages of this process, as of now."""
+    """The totals of the stages of this process so far."""
     found: dict[str, Stage] = {}
     for tick in _ticks(session):
         for entry in tick.get("stages", []):
@@ -85,8 +85,8 @@ def stage(session: headspace.Session, name: str) -> Stage:
     return stages(session).get(name, Stage())
 
 
-def looks(session: headspace.Session, name: str) -> list[Record]:
-    """What each tick tells of a queue."""
+def queue_entries(session: headspace.Session, name: str) -> list[Record]:
+    """The entries of a queue in all ticks."""
     return [
         entry
         for tick in _ticks(session)

@@ -1,4 +1,4 @@
-//! The example of a traced loader: its verdict names the span that is slow on purpose.
+//! The example of a traced loader: its verdict names the slow span.
 
 use headspace_agent::model::record::BottleneckKind;
 

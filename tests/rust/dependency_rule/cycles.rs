@@ -1,4 +1,4 @@
-//! Finds files of a crate that import each other in a circle.
+//! Finds files of a crate that import each other in a cycle.
 //!
 //! A module may import its own submodules, and they may import it: together they are one part.
 
@@ -8,22 +8,22 @@ use super::paths::paths;
 
 type Module = Vec<String>;
 
-/// The circles in the files of a crate, one sentence each. A file is its module, such as
+/// The cycles in the files of a crate, one sentence each. A file is its module, such as
 /// `["crate", "batch_source", "probe"]`, and its source.
-pub(crate) fn circles(files: &BTreeMap<Module, String>) -> Vec<String> {
+pub(crate) fn cycles(files: &BTreeMap<Module, String>) -> Vec<String> {
     let imports: BTreeMap<&Module, BTreeSet<&Module>> = (files.iter())
         .map(|(module, source)| (module, imports(module, source, files)))
         .collect();
     let mut found = Vec::new();
-    let mut in_circle = BTreeSet::new();
+    let mut in_cycle = BTreeSet::new();
     for module in files.keys() {
-        if in_circle.contains(module) {
+        if in_cycle.contains(module) {
             continue;
         }
-        if let Some(circle) = shortest_circle(module, &imports) {
-            let names: Vec<String> = circle.iter().map(|module| module.join("::")).collect();
-            found.push(format!("a circle of imports: {}", names.join(" → ")));
-            in_circle.extend(circle);
+        if let Some(cycle) = shortest_cycle(module, &imports) {
+            let names: Vec<String> = cycle.iter().map(|module| module.join("::")).collect();
+            found.push(format!("a cycle of imports: {}", names.join(" → ")));
+            in_cycle.extend(cycle);
         }
     }
     found
@@ -48,7 +48,7 @@ fn imports<'a>(
 }
 
 /// The shortest way from a file back to itself.
-fn shortest_circle<'a>(
+fn shortest_cycle<'a>(
     start: &'a Module,
     imports: &BTreeMap<&'a Module, BTreeSet<&'a Module>>,
 ) -> Option<Vec<&'a Module>> {
@@ -74,7 +74,7 @@ fn shortest_circle<'a>(
 }
 
 #[test]
-fn a_circle_is_found_and_a_parent_with_its_child_is_none() {
+fn the_search_finds_a_cycle_and_accepts_a_parent_with_its_child() {
     let module = |text: &str| text.split("::").map(ToOwned::to_owned).collect::<Module>();
     let files = |sources: &[(&str, &str)]| {
         let files = sources.iter();
@@ -88,7 +88,7 @@ fn a_circle_is_found_and_a_parent_with_its_child_is_none() {
         ("crate::a::inner", "use super::A;"),
         ("crate::b", "#[cfg(test)] mod tests { use crate::a::A; }"),
     ]);
-    assert_eq!(circles(&good), Vec::<String>::new());
+    assert_eq!(cycles(&good), Vec::<String>::new());
 
     let bad = files(&[
         ("crate::a", "use crate::b::B;"),
@@ -97,7 +97,7 @@ fn a_circle_is_found_and_a_parent_with_its_child_is_none() {
         ("crate::d", ""),
     ]);
     assert_eq!(
-        circles(&bad),
-        ["a circle of imports: crate::a → crate::b → crate::c → crate::a"]
+        cycles(&bad),
+        ["a cycle of imports: crate::a → crate::b → crate::c → crate::a"]
     );
 }

@@ -1,8 +1,8 @@
-"""Two runs of one program side by side, one of them in trouble: what the trouble cost its training.
+"""Two concurrent runs of one program, one of them with a disturbed destination.
 
-Both run at the same time, so that whatever else the machine does slows both. Where a step would wait
-for somebody who does not answer, it would wait as long as the destination's own limits allow,
-`PATIENCE_S`; the margins are far from that, and far from what a busy machine does.
+Both run at the same time, so that other load on the machine slows both. A step that waited for a
+destination without an answer would wait as long as the limit of the destination, `PATIENCE_S`. The
+margins of the checks are far below that limit, and far above the effect of a busy machine.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from running import Programs, Ran, Record, Started, of_kind, steps_in_ticks
 
-#: What a destination is allowed to take (`OTEL_EXPORTER_OTLP_TIMEOUT` and its like), in seconds.
+#: Time limit of a destination in seconds (`OTEL_EXPORTER_OTLP_TIMEOUT` and similar).
 PATIENCE_S = 20.0
 
 PATIENT = {
@@ -25,7 +25,7 @@ PATIENT = {
 
 @dataclass(frozen=True)
 class Progress:
-    """How a training went, as its records say."""
+    """The step times of a training, from its records."""
 
     steps: int
     median_ms: float
@@ -49,46 +49,46 @@ class Progress:
 
 @dataclass(frozen=True)
 class Pair:
-    """A run in trouble, and the same without."""
+    """A run with a disturbed destination, and the same run without."""
 
     troubled: Ran
     calm: Ran
-    #: From the last line that the program says to the end of its process.
+    #: Seconds from the last line of the program to the end of its process.
     end_s: float
 
 
-def side_by_side(
+def run_side_by_side(
     program: Programs,
     name: str,
     *args: object,
     last: str,
     env: dict[str, str],
-    only: Sequence[object] = (),
-    meanwhile: Callable[[Started], None] | None = None,
+    troubled_args: Sequence[object] = (),
+    during: Callable[[Started], None] | None = None,
     **how: Any,
 ) -> Pair:
     """Runs both to their ends.
 
-    `last` is what the program says when its training is done. `env` and the arguments `only` are for
-    the troubled one; `meanwhile` looks at it while it goes on.
+    `last` is the line that the program prints at the end of its training. `env` and `troubled_args` are
+    for the disturbed run. `during` is called with it while it runs.
     """
     calm_env = {"HEADSPACE_INTERVAL": env["HEADSPACE_INTERVAL"]}
     calm = program.start(name, *args, env=calm_env)
-    troubled = program.start(name, *args, *only, env=env, **how)
-    if meanwhile is not None:
-        meanwhile(troubled)
+    troubled = program.start(name, *args, *troubled_args, env=env, **how)
+    if during is not None:
+        during(troubled)
     troubled.wait_for(last)
     said = time.monotonic()
     ran = troubled.finish()
     return Pair(ran, calm.finish(), time.monotonic() - said)
 
 
-def untouched(
+def assert_undisturbed(
     pair: Pair, records: list[Record] | None = None, patience: float = PATIENCE_S
 ) -> None:
-    """The steps are as long as those of the other run, and the end is within its bound.
+    """Checks that the steps are as long as those of the other run, and that the end is within its limit.
 
-    `records` are those of the troubled run where its own file is not whole.
+    `records` replaces the records of the disturbed run if its own file is incomplete.
     """
     troubled, calm = pair.troubled, pair.calm
     assert (troubled.exit_code, troubled.stdout) == (calm.exit_code, calm.stdout), troubled.stderr

@@ -1,4 +1,4 @@
-"""Lines of a run's file, made by hand."""
+"""Lines of a record file, made by hand."""
 
 import json
 from typing import Any
@@ -21,7 +21,7 @@ def tick(*loops: dict[str, Any]) -> str:
 
 
 def loop(name: str, steps: int, ms: float, phase: str = "live") -> dict[str, Any]:
-    """What a tick says of a loop that took so many steps, of `ms` milliseconds each."""
+    """The entry of a tick for a loop with this number of steps, each of `ms` milliseconds."""
     step = {"count": steps, "sum_ms": steps * ms, "min_ms": ms, "max_ms": ms, "buckets": [steps]}
     return {
         "name": name,
