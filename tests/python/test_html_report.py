@@ -61,7 +61,9 @@ def test_an_html_report_shows_the_numbers_of_the_records(
     assert cards["Compute"] == milliseconds(summary["compute_ms"])
     assert cards["Less waiting saves"] == f"at most {summary['headspace_upper_bound_pct']:.1f} %"
     browser.wait(
-        lambda: browser.run("return document.querySelectorAll('section.way canvas').length") == 1,
+        lambda: (
+            browser.run("return document.querySelectorAll('section.bottleneck canvas').length") == 1
+        ),
         "the steps are drawn",
     )
     assert browser.errors() == []
@@ -78,17 +80,20 @@ def test_arrow_keys_show_the_numbers_of_a_point(ran: Ran, tmp_path: Path, browse
     # Each tick of so short a run is a point.
     at, first = next((at, tick) for at, tick in enumerate(ticks) if tick["loops"])
     browser.run(
-        "const plot = document.querySelector('section.way .plot'); plot.focus();"
+        "const plot = document.querySelector('section.bottleneck .plot'); plot.focus();"
         f"for (let at = 0; at <= {at}; at += 1)"
         " plot.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight'}));"
     )
-    browser.wait(lambda: "wait" in browser.text("section.way .tip"), "the point is told")
+    browser.wait(
+        lambda: "wait" in browser.text("section.bottleneck .tip"),
+        "the numbers of the point are shown",
+    )
     wait = first["loops"][0]["wait"]
-    shown = re.search(r"wait ([\d.]+) ms", browser.text("section.way .tip"))
+    shown = re.search(r"wait ([\d.]+) ms", browser.text("section.bottleneck .tip"))
     assert shown is not None
     assert float(shown[1]) == pytest.approx(wait["sum_ms"] / wait["count"], abs=0.06)
     label = browser.run(
-        "return document.querySelector('section.way .plot').getAttribute('aria-label')"
+        "return document.querySelector('section.bottleneck .plot').getAttribute('aria-label')"
     )
     assert "wait" in label
     assert " ms" in label
@@ -103,7 +108,7 @@ def test_the_report_shows_its_facts_without_javascript(
     try:
         browser.open(page.as_uri())
         assert browser.text("section.verdict").startswith("Verdict Step")
-        assert "The charts need scripts" in browser.text("section.way")
+        assert "The charts need scripts" in browser.text("section.bottleneck")
     finally:
         browser.look(1440, 900)
 

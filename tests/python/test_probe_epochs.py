@@ -343,14 +343,13 @@ class Loader:
 def test_batches_of_one_loader_are_never_delivered_in_an_epoch_of_another(
     runs: Runs, mode: str
 ) -> None:
-    from headspace._loops.loader_facts import make_loop
+    from headspace._loops.make_loop import make_loader_loop
     from headspace._session import lifecycle
 
-    loop = make_loop(
+    loop = make_loader_loop(
         Loader(0, 1),
-        mode=mode,
         name="folds",
-        batch_size=None,
+        mode=mode,
         num_caches=5,
         return_caches_after=20,
         probe_steps=PROBE_STEPS,

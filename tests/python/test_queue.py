@@ -254,7 +254,8 @@ def test_a_pool_shared_by_stages_is_the_bottleneck_and_more_threads_gain_what_wa
     assert "its thread is busy" in one["bottleneck"]["evidence"]
     best = one["remedies"][0]
     assert best["code"] == "more_threads"
-    assert best["change"] == {"knob": "pool.concurrency", "from": "1", "to": "2"}
+    change = {"knob": "pool.concurrency", "target": "pool", "setting": "concurrency"}
+    assert best["change"] == change | {"from": "1", "to": "2"}
     assert best["predicted_step_ms"] == pytest.approx(two["steady_step_mean_ms"], rel=0.15)
     assert (two["bottleneck"]["kind"], two["bottleneck"]["name"]) == ("stage", "read")
 

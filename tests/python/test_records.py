@@ -83,7 +83,8 @@ def test_the_run_record_is_first_and_the_final_summary_is_last(everything: list[
     kinds = [record["kind"] for record in everything]
 
     assert kinds.index("run") == 0
-    assert kinds.count("run") == 1
+    # It is written again when another loop becomes the main loop.
+    assert of_kind(everything, "run")[-1]["loader"]["name"] == everything[-1]["loop"]
     assert (kinds[-1], everything[-1]["state"]) == ("summary", "finished")
     ticks = of_kind(everything, "tick")
     assert [tick["tick"] for tick in ticks] == list(range(len(ticks)))

@@ -102,7 +102,7 @@ def get(url: str, **headers: str) -> tuple[int, str]:
 def points(browser: Browser) -> int:
     """How many points the chart of steps has."""
     count: int = browser.run(
-        "return document.querySelectorAll('section.way canvas').length === 0 ? 0 : "
+        "return document.querySelectorAll('section.bottleneck canvas').length === 0 ? 0 : "
         "Number(document.querySelector('.chips').innerText.match(/(\\d+) steps/)?.[1] ?? 0)"
     )
     return count

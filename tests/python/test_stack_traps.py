@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
-from running import Programs
-from test_stacks import line_of, pythons, ran, top_line
+from running import Programs, python_interpreters
+from test_stacks import line_of, ran, top_line
 
 
-@pytest.mark.parametrize("python", [sys.executable, *pythons()])
+@pytest.mark.parametrize("python", [paths[0] for paths in python_interpreters().values()])
 def test_no_stack_mixes_two_functions_and_the_program_ends_as_it_would(
     program: Programs, python: str
 ) -> None:
     package = str(Path(__import__("headspace").__file__).parents[1])
-    run = program("stack_traps.py", 200, python=[python], env={"PYTHONPATH": package})
+    run = program("stack_traps.py", 400, python=[python], env={"PYTHONPATH": package})
     assert (run.exit_code, run.stdout.strip()) == (0, "done"), run.stderr
 
     stacks = run.kind("stacks")[-1]
@@ -28,10 +27,10 @@ def test_no_stack_mixes_two_functions_and_the_program_ends_as_it_would(
             assert frame["function"] in (f"function_{number}", "<module>"), frame
             begin = 10 * (number % 50) + 1
             assert begin <= frame["line"] <= begin + 2, frame
-    assert generated > 10, stacks["frames"]
+    assert generated >= 5, stacks["frames"]
 
 
 def test_a_container_that_forbids_process_vm_readv_is_read_through_proc(program: Programs) -> None:
-    run = ran(program, "inline", "sleep", name="no_process_vm_readv.py")
+    run = ran(program, "inline", "sleep", steps=500, name="no_process_vm_readv.py")
     line = top_line(run)
     assert (line["stage"], line["line"]) == ("load", line_of("sleep"))

@@ -28,7 +28,7 @@ def ran(
     program: Programs,
     layout: str,
     slow: str,
-    steps: int = 300,
+    steps: int = 450,
     name: str = SLOW.name,
     **how: Any,
 ) -> Ran:

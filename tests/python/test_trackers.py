@@ -279,7 +279,7 @@ def test_the_summary_writer_of_the_user_stays_open(runs: Runs) -> None:
 
 def test_without_an_active_mlflow_run_the_start_says_what_to_do(runs: Runs) -> None:
     pytest.importorskip("mlflow")
-    with pytest.raises(ValueError, match=r"call `mlflow\.start_run\(\)` before"):
+    with pytest.raises(ValueError, match=r"call `mlflow\.start_run\(\)` first"):
         headspace.start(to=MLflow())
     assert not runs.folders
 
