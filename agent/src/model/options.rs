@@ -3,24 +3,21 @@
 //! Each option can be set in three places. A message names an option as it is written in the place that
 //! this user uses.
 
-#[cfg(feature = "schema")]
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use super::Mode;
+use super::record::codes;
 
-/// Place where the user sets the options of a loop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum OptionsFrom {
-    /// On the command line of `headspace run`.
-    Run,
-    /// In environment variables.
-    #[default]
-    Environment,
-    /// In the arguments of `headspace.wrap`.
-    Wrap,
+codes! {
+    /// Place where the user sets the options of a loop.
+    #[derive(Default)]
+    OptionsFrom {
+        /// On the command line of `headspace run`.
+        Run = "run",
+        /// In environment variables.
+        #[default]
+        Environment = "environment",
+        /// In the arguments of `headspace.wrap`.
+        Wrap = "wrap",
+    }
 }
 
 /// An option of a loop.
@@ -73,11 +70,6 @@ impl LoopOption {
 }
 
 impl OptionsFrom {
-    /// Returns the place with this name.
-    pub fn named(name: &str) -> Option<Self> {
-        super::record::named(name)
-    }
-
     /// Text that sets an option to a value in this place. A switch has no value: the text turns it
     /// on.
     pub fn with(self, option: LoopOption, value: &str) -> String {
