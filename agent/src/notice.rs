@@ -9,30 +9,39 @@ mod probe;
 pub use self::log::NoticeLog;
 pub use self::probe::{Afterwards, ProbeFacts};
 
-use std::fmt;
-
 use crate::model::InPlace;
 use crate::model::record::{NoticeRecord, Severity};
 use crate::model::{LoopOption, Mode, OptionsFrom};
 
 /// A message to the user.
-#[derive(Debug, Clone, PartialEq)]
+///
+/// thiserror takes a field `source` for the cause of an error, and a field `r#source` for any other.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Notice {
     /// A source of readings does not work here, or stopped working.
+    #[error("`{source}` is off for this run: {reason}. The other sources continue.")]
     SourceOff {
         /// The source's name.
-        source: &'static str,
+        r#source: &'static str,
         /// Why.
         reason: String,
     },
     /// A source does not respond: the driver or file system that it reads is stuck.
+    #[error(
+        "`{source}` has not answered for {seconds} s: what it reads (a driver, a file \
+         system) is stuck. Its readings are missing until it answers."
+    )]
     SourceSilent {
         /// The source's name.
-        source: &'static str,
+        r#source: &'static str,
         /// Seconds since the request.
         seconds: u64,
     },
     /// A destination failed permanently.
+    #[error(
+        "`{exporter}` is off for this run: {reason}. Training continues. Records that it \
+         did not deliver are counted as dropped."
+    )]
     ExporterOff {
         /// The exporter's name.
         exporter: &'static str,
@@ -40,6 +49,10 @@ pub enum Notice {
         reason: String,
     },
     /// A library that receives numbers failed permanently.
+    #[error(
+        "`{integration}` is off for this run: {reason}. Training and the run folder continue \
+         without it."
+    )]
     IntegrationOff {
         /// The name of the library, as the user wrote it.
         integration: String,
@@ -47,6 +60,10 @@ pub enum Notice {
         reason: String,
     },
     /// Records were lost because a destination is slow or failing.
+    #[error(
+        "{count} records dropped: {reason}. Use a longer interval (`headspace run \
+         --interval`, `HEADSPACE_INTERVAL`), or write to a faster disk."
+    )]
     RecordsDropped {
         /// Number so far.
         count: u64,
@@ -54,6 +71,7 @@ pub enum Notice {
         reason: String,
     },
     /// The loop is about to train on repeated batches.
+    #[error("probe of `{loop_name}`: {facts}")]
     ProbeBegins {
         /// The loop's name.
         loop_name: String,
@@ -61,6 +79,13 @@ pub enum Notice {
         facts: ProbeFacts,
     },
     /// An exception ended the run in an epoch in which batches were repeated.
+    #[error(
+        "`{exception}` ended the run in mode `{}`. {} in this epoch of `{loop_name}`. To see \
+         whether the error remains without that, run again with {}.",
+        .mode.as_str(),
+        repeated_batches(*.repeated),
+        .from.with_mode(Mode::Measure)
+    )]
     ExceptionInProbe {
         /// The loop's name.
         loop_name: String,
@@ -74,6 +99,10 @@ pub enum Notice {
         from: OptionsFrom,
     },
     /// From now on, every batch is a repeated batch.
+    #[error(
+        "replay of `{loop_name}`: after {live} live batches, every step trains on the \
+         same {cached} cached batches. Do not keep the model."
+    )]
     ReplayBegins {
         /// The loop's name.
         loop_name: String,
@@ -83,6 +112,11 @@ pub enum Notice {
         live: u64,
     },
     /// The source ended before the replay was to begin.
+    #[error(
+        "`{loop_name}` ended after {delivered} batches, before the {expected} that should \
+         come before replay. Set `{}`, or use a longer source.",
+        .from.with(LoopOption::ReturnCachesAfter, &.delivered.to_string())
+    )]
     SourceEndedEarly {
         /// The loop's name.
         loop_name: String,
@@ -94,6 +128,7 @@ pub enum Notice {
         from: OptionsFrom,
     },
     /// The loop changes its batches in place, so repeated batches differ from the original ones.
+    #[error("the training loop changes the batches of `{loop_name}` in place: {in_place}.")]
     BatchesMutated {
         /// The loop's name.
         loop_name: String,
@@ -101,6 +136,12 @@ pub enum Notice {
         in_place: InPlace,
     },
     /// A probed epoch keeps its length: repeated batches replaced live ones.
+    #[error(
+        "{count} batches of this epoch of `{loop_name}` were replaced by repeated ones, so that \
+         the epoch keeps its length; the loader's last {count} batches are not delivered \
+         (`{}` delivers all, in a longer epoch).",
+        .from.with(LoopOption::ExactlyOnce, "")
+    )]
     BatchesReplaced {
         /// The loop's name.
         loop_name: String,
@@ -110,11 +151,19 @@ pub enum Notice {
         from: OptionsFrom,
     },
     /// Several threads take batches from one iterator concurrently.
+    #[error(
+        "several threads take batches from `{loop_name}` at once: waits and steps are \
+         counted, but compute is not known, and a probe is not possible."
+    )]
     ConcurrentIteration {
         /// The loop's name.
         loop_name: String,
     },
     /// A destination does not accept data. The export is retried.
+    #[error(
+        "`{exporter}` does not deliver: {reason}. headspace tries again; training and the \
+         run folder continue without it."
+    )]
     ExportFailing {
         /// The destination's name.
         exporter: &'static str,
@@ -122,6 +171,10 @@ pub enum Notice {
         reason: String,
     },
     /// A destination that failed accepts data again.
+    #[error(
+        "`{exporter}` delivers again. {lost} deliveries were given up: totals are complete, but \
+         levels of that time are missing there."
+    )]
     ExportResumed {
         /// The destination's name.
         exporter: &'static str,
@@ -129,6 +182,10 @@ pub enum Notice {
         lost: u64,
     },
     /// Spans were lost: a collector refused them, or is too slow.
+    #[error(
+        "`{exporter}` dropped {count} spans: the collector refused them, or does not take \
+         them fast enough. The run folder has the same data."
+    )]
     SpansDropped {
         /// The destination's name.
         exporter: &'static str,
@@ -136,6 +193,10 @@ pub enum Notice {
         count: u64,
     },
     /// Log records were lost: a collector refused them, or is too slow.
+    #[error(
+        "`{exporter}` dropped {count} log records: the collector refused them, or does not \
+         take them fast enough. The run folder has them; `OTEL_LOGS_EXPORTER=none` sends none."
+    )]
     LogRecordsDropped {
         /// The destination's name.
         exporter: &'static str,
@@ -143,6 +204,7 @@ pub enum Notice {
         count: u64,
     },
     /// A destination serves requests.
+    #[error("`{exporter}` is served at {at}")]
     Serving {
         /// The destination's name.
         exporter: &'static str,
@@ -150,6 +212,7 @@ pub enum Notice {
         at: String,
     },
     /// A setting could not be read. Its default is used.
+    #[error("`{setting}`: {problem}")]
     SettingRefused {
         /// The setting as the user wrote its name.
         setting: String,
@@ -157,11 +220,17 @@ pub enum Notice {
         problem: String,
     },
     /// Steps were lost because the ring was full.
+    #[error("{count} steps were not recorded: they came faster than they are read.")]
     StepsDropped {
         /// Number so far.
         count: u64,
     },
     /// Worker processes exited unexpectedly.
+    #[error(
+        "{} What the stages counted before is kept; calls that were in progress are lost. If \
+         the system ran out of memory, the kernel log (`dmesg`) says so.",
+        exited_workers(*.count, .named, *.first_at_s)
+    )]
     WorkersLost {
         /// Number so far.
         count: u64,
@@ -171,6 +240,10 @@ pub enum Notice {
         first_at_s: f64,
     },
     /// A queue is no longer sampled: reading its depth raised an exception.
+    #[error(
+        "the queue `{queue}` is not watched any more: its depth cannot be read \
+         ({reason}). Give `headspace.queue` another `depth`."
+    )]
     QueueOff {
         /// The queue's name.
         queue: String,
@@ -178,6 +251,9 @@ pub enum Notice {
         reason: String,
     },
     /// The stacks of a process cannot be read.
+    #[error(
+        "The stacks of process {pid} cannot be read: {reason}. The verdict names no lines of it."
+    )]
     StacksUnreadable {
         /// ID of the process.
         pid: u32,
@@ -185,11 +261,16 @@ pub enum Notice {
         reason: String,
     },
     /// The agent used more CPU time than its budget.
+    #[error(
+        "measuring used {percent:.2} % of a core, more than the 1 % it should. Use a longer \
+         interval (`headspace run --interval`, `HEADSPACE_INTERVAL`)."
+    )]
     OverBudget {
         /// Its CPU time as a share of elapsed time, in percent.
         percent: f64,
     },
     /// `stop` reached its time limit.
+    #[error("stopping took longer than {waited_s:.1} s; the last records may be missing.")]
     StopTimedOut {
         /// Seconds that it waited.
         waited_s: f64,
@@ -306,133 +387,10 @@ fn exited_workers(count: u64, named: &[(String, u32)], first_at_s: f64) -> Strin
     )
 }
 
-impl fmt::Display for Notice {
-    #[expect(clippy::too_many_lines, reason = "a sentence for each notice")]
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = match self {
-            Self::SourceOff { source, reason } => {
-                format!("`{source}` is off for this run: {reason}. The other sources continue.")
-            }
-            Self::SourceSilent { source, seconds } => format!(
-                "`{source}` has not answered for {seconds} s: what it reads (a driver, a file \
-                 system) is stuck. Its readings are missing until it answers."
-            ),
-            Self::ExporterOff { exporter, reason } => format!(
-                "`{exporter}` is off for this run: {reason}. Training continues. Records that it \
-                 did not deliver are counted as dropped."
-            ),
-            Self::IntegrationOff {
-                integration,
-                reason,
-            } => format!(
-                "`{integration}` is off for this run: {reason}. Training and the run folder continue \
-                 without it."
-            ),
-            Self::RecordsDropped { count, reason } => format!(
-                "{count} records dropped: {reason}. Use a longer interval (`headspace run \
-                 --interval`, `HEADSPACE_INTERVAL`), or write to a faster disk."
-            ),
-            Self::ExportFailing { exporter, reason } => format!(
-                "`{exporter}` does not deliver: {reason}. headspace tries again; training and the \
-                 run folder continue without it."
-            ),
-            Self::ExportResumed { exporter, lost } => format!(
-                "`{exporter}` delivers again. {lost} deliveries were given up: totals are complete, but \
-                 levels of that time are missing there."
-            ),
-            Self::SpansDropped { exporter, count } => format!(
-                "`{exporter}` dropped {count} spans: the collector refused them, or does not take \
-                 them fast enough. The run folder has the same data."
-            ),
-            Self::LogRecordsDropped { exporter, count } => format!(
-                "`{exporter}` dropped {count} log records: the collector refused them, or does not \
-                 take them fast enough. The run folder has them; `OTEL_LOGS_EXPORTER=none` sends none."
-            ),
-            Self::Serving { exporter, at } => format!("`{exporter}` is served at {at}"),
-            Self::ProbeBegins { loop_name, facts } => format!("probe of `{loop_name}`: {facts}"),
-            Self::ExceptionInProbe {
-                loop_name,
-                mode,
-                exception,
-                repeated,
-                from,
-            } => format!(
-                "`{exception}` ended the run in mode `{}`. {} in this epoch of `{loop_name}`. To see \
-                 whether the error remains without that, run again with {}.",
-                mode.as_str(),
-                match repeated {
-                    0 => "No batch was repeated".to_owned(),
-                    1 => "1 batch was repeated".to_owned(),
-                    more => format!("{more} batches were repeated"),
-                },
-                from.with_mode(Mode::Measure)
-            ),
-            Self::ReplayBegins {
-                loop_name,
-                cached,
-                live,
-            } => format!(
-                "replay of `{loop_name}`: after {live} live batches, every step trains on the \
-                 same {cached} cached batches. Do not keep the model."
-            ),
-            Self::SourceEndedEarly {
-                loop_name,
-                delivered,
-                expected,
-                from,
-            } => format!(
-                "`{loop_name}` ended after {delivered} batches, before the {expected} that should \
-                 come before replay. Set `{}`, or use a longer source.",
-                from.with(LoopOption::ReturnCachesAfter, &delivered.to_string())
-            ),
-            Self::BatchesMutated {
-                loop_name,
-                in_place,
-            } => format!(
-                "the training loop changes the batches of `{loop_name}` in place: {in_place}."
-            ),
-            Self::BatchesReplaced {
-                loop_name,
-                count,
-                from,
-            } => format!(
-                "{count} batches of this epoch of `{loop_name}` were replaced by repeated ones, so that \
-                 the epoch keeps its length; the loader's last {count} batches are not delivered \
-                 (`{}` delivers all, in a longer epoch).",
-                from.with(LoopOption::ExactlyOnce, "")
-            ),
-            Self::ConcurrentIteration { loop_name } => format!(
-                "several threads take batches from `{loop_name}` at once: waits and steps are \
-                 counted, but compute is not known, and a probe is not possible."
-            ),
-            Self::SettingRefused { setting, problem } => format!("`{setting}`: {problem}"),
-            Self::StepsDropped { count } => {
-                format!("{count} steps were not recorded: they came faster than they are read.")
-            }
-            Self::WorkersLost {
-                count,
-                named,
-                first_at_s,
-            } => format!(
-                "{} What the stages counted before is kept; calls that were in progress are lost. If \
-                 the system ran out of memory, the kernel log (`dmesg`) says so.",
-                exited_workers(*count, named, *first_at_s)
-            ),
-            Self::StacksUnreadable { pid, reason } => format!(
-                "The stacks of process {pid} cannot be read: {reason}. The verdict names no lines of it."
-            ),
-            Self::QueueOff { queue, reason } => format!(
-                "the queue `{queue}` is not watched any more: its depth cannot be read \
-                 ({reason}). Give `headspace.queue` another `depth`."
-            ),
-            Self::OverBudget { percent } => format!(
-                "measuring used {percent:.2} % of a core, more than the 1 % it should. Use a longer \
-                 interval (`headspace run --interval`, `HEADSPACE_INTERVAL`)."
-            ),
-            Self::StopTimedOut { waited_s } => format!(
-                "stopping took longer than {waited_s:.1} s; the last records may be missing."
-            ),
-        };
-        f.write_str(&text)
+fn repeated_batches(count: u64) -> String {
+    match count {
+        0 => "No batch was repeated".to_owned(),
+        1 => "1 batch was repeated".to_owned(),
+        more => format!("{more} batches were repeated"),
     }
 }

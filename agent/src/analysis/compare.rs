@@ -11,9 +11,7 @@
 mod conclusion;
 mod measured;
 
-pub use self::conclusion::{
-    Conclusion, Difference, LimitConclusion, Remedy, conclude, conclude_limit,
-};
+pub use self::conclusion::{Difference, LimitConclusion, Remedy, conclude, conclude_limit};
 pub use self::measured::Measured;
 use super::tick_series::Quantity;
 use crate::model::Distribution;

@@ -61,7 +61,7 @@ impl CoresInUse {
 pub fn cores_in_use(span: &Span<'_>) -> Option<CoresInUse> {
     let own = span.rate_of_all(&PROCESS_CPU_TIME, &Scope::Tree)?;
     let consumer = Scope::Thread(attributes::CONSUMER.into());
-    let of_loop = span.rate(&THREAD_CPU_TIME, &consumer, &[])?;
+    let of_loop = span.of(&THREAD_CPU_TIME, &consumer, &[]).rate()?;
     Some(CoresInUse {
         own_beside_loop: (own - of_loop).max(0.0),
         others: others(span, own)?,
@@ -70,8 +70,8 @@ pub fn cores_in_use(span: &Span<'_>) -> Option<CoresInUse> {
 
 /// Mean number of cores that other programs use, if this process and its children use `own`.
 fn others(span: &Span<'_>, own: f64) -> Option<f64> {
-    let usable = span.mean(&HOST_CPU_USABLE, &Scope::Host, &[])?;
-    let all = usable * span.mean(&HOST_CPU_UTILIZATION, &Scope::Host, &[])?;
+    let usable = span.of(&HOST_CPU_USABLE, &Scope::Host, &[]).mean()?;
+    let all = usable * span.of(&HOST_CPU_UTILIZATION, &Scope::Host, &[]).mean()?;
     Some((all - own).max(0.0))
 }
 
@@ -99,54 +99,59 @@ pub fn resources(
             .collect(),
         compute_gpu,
         cores_used,
-        cores_usable: span.mean(&HOST_CPU_USABLE, &Scope::Host, &[]),
+        cores_usable: span.of(&HOST_CPU_USABLE, &Scope::Host, &[]).mean(),
         others_cores: cores_used.and_then(|own| others(&span, own)),
-        runnable_threads: span.mean(&HOST_THREADS_RUNNABLE, &Scope::Host, &[]),
+        runnable_threads: span.of(&HOST_THREADS_RUNNABLE, &Scope::Host, &[]).mean(),
         consumer_run_queue_pct: span
-            .rate(&THREAD_RUN_QUEUE_TIME, &consumer, &[])
+            .of(&THREAD_RUN_QUEUE_TIME, &consumer, &[])
+            .rate()
             .map(percent),
         throttled_pct: ratio(
-            span.rate(&CGROUP_CPU_THROTTLED_PERIODS, &Scope::Cgroup, &[]),
-            span.rate(&CGROUP_CPU_PERIODS, &Scope::Cgroup, &[]),
+            span.of(&CGROUP_CPU_THROTTLED_PERIODS, &Scope::Cgroup, &[])
+                .rate(),
+            span.of(&CGROUP_CPU_PERIODS, &Scope::Cgroup, &[]).rate(),
         )
         .map(percent),
         cpu_pressure_pct: pressure(&span, attributes::STALLED_CPU),
         io_pressure_pct: pressure(&span, attributes::STALLED_IO),
         memory_pressure_pct: pressure(&span, attributes::STALLED_MEMORY),
         gil_wait_ms: ratio(
-            span.rate(&GIL_WAIT_TIME, &Scope::Process, &[]),
-            span.rate(&GIL_WAITS, &Scope::Process, &[]),
+            span.of(&GIL_WAIT_TIME, &Scope::Process, &[]).rate(),
+            span.of(&GIL_WAITS, &Scope::Process, &[]).rate(),
         )
         .map(|seconds| seconds * 1e3),
         gc_pct: span
             .rate_of_all(&GC_PAUSE_TIME, &Scope::Process)
             .map(percent),
         gc_longest_ms: span
-            .max(&GC_PAUSE_LONGEST, &Scope::Process, &[])
+            .of(&GC_PAUSE_LONGEST, &Scope::Process, &[])
+            .max()
             .map(|seconds| seconds * 1e3),
         consumer_ipc: ratio(
-            span.rate(&PERF_INSTRUCTIONS, &consumer, &[]),
-            span.rate(&PERF_CYCLES, &consumer, &[]),
+            span.of(&PERF_INSTRUCTIONS, &consumer, &[]).rate(),
+            span.of(&PERF_CYCLES, &consumer, &[]).rate(),
         ),
-        memory_bytes: whole_tree(&span, |scope| span.last(&PROCESS_MEMORY_USAGE, scope, &[])),
+        memory_bytes: whole_tree(&span, |scope| {
+            span.of(&PROCESS_MEMORY_USAGE, scope, &[]).last()
+        }),
         memory_proportional_bytes: whole_tree(&span, |scope| {
-            span.last(&PROCESS_MEMORY_PROPORTIONAL, scope, &[])
+            span.of(&PROCESS_MEMORY_PROPORTIONAL, scope, &[]).last()
         }),
         other_threads_cores: other_threads(&span),
         memory_growth_per_step: growth,
         memory_growth_of: growing.map(|scope| scope.to_string()),
         requested_bytes_per_s: whole_tree(&span, |scope| {
-            span.rate(&PROCESS_IO_REQUESTED, scope, attributes::DISK_READ)
+            span.of(&PROCESS_IO_REQUESTED, scope, attributes::DISK_READ)
+                .rate()
         }),
         disk_read_bytes_per_s: whole_tree(&span, |scope| {
-            span.rate(&PROCESS_DISK_IO, scope, attributes::DISK_READ)
+            span.of(&PROCESS_DISK_IO, scope, attributes::DISK_READ)
+                .rate()
         }),
         disk_utilization_pct: busiest_disk(history, &span).map(percent),
-        network_receive_bytes_per_s: span.rate(
-            &NETWORK_IO,
-            &Scope::Host,
-            attributes::NETWORK_RECEIVE,
-        ),
+        network_receive_bytes_per_s: span
+            .of(&NETWORK_IO, &Scope::Host, attributes::NETWORK_RECEIVE)
+            .rate(),
     }
 }
 
@@ -191,14 +196,14 @@ pub fn container_else_machine<T>(value: impl Fn(&Scope) -> Option<T>) -> Option<
 
 /// Pressure of the container if it is known, otherwise of the machine, in percent of time.
 fn pressure(span: &Span<'_>, which: Attributes) -> Option<f64> {
-    let rate = container_else_machine(|scope| span.rate(&PRESSURE_TIME, scope, which))?;
+    let rate = container_else_machine(|scope| span.of(&PRESSURE_TIME, scope, which).rate())?;
     Some(100.0 * rate)
 }
 
 /// Mean number of cores that this process uses, without the thread that receives the batches and without the
 /// agent's threads.
 fn other_threads(span: &Span<'_>) -> Option<f64> {
-    let rate = |scope: &Scope| span.rate(&THREAD_CPU_TIME, scope, &[]);
+    let rate = |scope: &Scope| span.of(&THREAD_CPU_TIME, scope, &[]).rate();
     let all = rate(&Scope::Process)?;
     let consumer = rate(&Scope::Thread(attributes::CONSUMER.into()))?;
     let agent = rate(&Scope::Thread(attributes::AGENT.into())).unwrap_or(0.0);
@@ -212,8 +217,8 @@ fn memory_growth(span: &Span<'_>, part: Part) -> Option<(Scope, Estimate)> {
     let steps_per_s = part.steps_per_s.filter(|rate| *rate > 0.0)?;
     [Scope::Process, Scope::Tree].into_iter().find_map(|scope| {
         let points: Vec<(f64, f64)> = span
-            .series(&PROCESS_MEMORY_ANONYMOUS, &scope, &[])
-            .into_iter()
+            .of(&PROCESS_MEMORY_ANONYMOUS, &scope, &[])
+            .points()
             .map(|(at_s, bytes)| (at_s * steps_per_s, bytes))
             .collect();
         let steps = points.last()?.0 - points.first()?.0;
@@ -228,7 +233,10 @@ fn busiest_disk(history: &ReadingSeries, span: &Span<'_>) -> Option<f64> {
     history
         .keys()
         .filter(|key| *key.metric == DISK_UTILIZATION)
-        .filter_map(|key| span.mean(&DISK_UTILIZATION, &key.scope, key.attributes))
+        .filter_map(|key| {
+            span.of(&DISK_UTILIZATION, &key.scope, key.attributes)
+                .mean()
+        })
         .reduce(f64::max)
 }
 
@@ -265,14 +273,14 @@ fn sm(span: &Span<'_>, ordinal: u32) -> Option<(f64, Option<&'static str>)> {
     attributes_of(span, &GPU_SM_UTILIZATION, &scope)
         .into_iter()
         .find_map(|attributes| {
-            let mean = span.mean(&GPU_SM_UTILIZATION, &scope, attributes)?;
+            let mean = span.of(&GPU_SM_UTILIZATION, &scope, attributes).mean()?;
             Some((mean, attribute(attributes, "source")))
         })
 }
 
 fn gpu(span: &Span<'_>, ordinal: u32, gpus: &[GpuRecord]) -> GpuUse {
     let scope = Scope::Gpu(ordinal);
-    let of = |metric, attributes| span.mean(metric, &scope, attributes);
+    let of = |metric, attributes| span.of(metric, &scope, attributes).mean();
     let sm = sm(span, ordinal);
     let decoders: Vec<f64> = attributes_of(span, &GPU_ENGINE_UTILIZATION, &scope)
         .into_iter()
@@ -282,7 +290,9 @@ fn gpu(span: &Span<'_>, ordinal: u32, gpus: &[GpuRecord]) -> GpuUse {
     let throttled = attributes_of(span, &GPU_THROTTLED, &scope)
         .into_iter()
         // Each reading is the state at one moment.
-        .filter(|attributes| span.series(&GPU_THROTTLED, &scope, attributes).len() >= MIN_READINGS)
+        .filter(|attributes| {
+            span.of(&GPU_THROTTLED, &scope, attributes).points().count() >= MIN_READINGS
+        })
         .filter_map(|attributes| {
             Some((
                 of(&GPU_THROTTLED, attributes)?,
@@ -306,14 +316,15 @@ fn gpu(span: &Span<'_>, ordinal: u32, gpus: &[GpuRecord]) -> GpuUse {
             .and_then(|gpu| gpu.nvdec_engines)
             .or(counted.filter(|count| *count > 0)),
         decoder_pct: of(&GPU_UTILIZATION, attributes::GPU_DECODER).map(|s| 100.0 * s),
-        memory_peak_bytes: span.max(&GPU_MEMORY_USAGE, &scope, &[]),
-        memory_bytes: span.last(&GPU_MEMORY_LIMIT, &scope, &[]),
+        memory_peak_bytes: span.of(&GPU_MEMORY_USAGE, &scope, &[]).max(),
+        memory_bytes: span.of(&GPU_MEMORY_LIMIT, &scope, &[]).last(),
         throttled_pct: throttled.map(|(share, _)| 100.0 * share),
         throttled_by: throttled
             .filter(|(share, _)| *share > 0.0)
             .map(|(_, reason)| reason.to_owned()),
         ecc_uncorrected: span
-            .growth(&GPU_ECC_ERRORS, &scope, attributes::ECC_UNCORRECTED)
+            .of(&GPU_ECC_ERRORS, &scope, attributes::ECC_UNCORRECTED)
+            .growth()
             .map(|(grown, _)| grown),
         others_memory_pct: own
             .zip(others)

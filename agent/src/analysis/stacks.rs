@@ -18,7 +18,7 @@ pub(super) use self::work::stage_work;
 mod tests {
     use super::*;
     use crate::model::record::Work;
-    use crate::model::stack::{Activity, Frame, Place, StackReading, StackSample, WaitFor};
+    use crate::model::stack::{Activity, Frame, Place, StackReading, ThreadStack, WaitFor};
 
     fn frame(file: &str, line: u32, function: &str) -> Frame {
         Frame {
@@ -35,16 +35,19 @@ mod tests {
             times.add(StackReading {
                 seconds: *seconds,
                 is_trainer: true,
-                samples: vec![StackSample {
-                    place: Place::Stage("fetch".to_owned()),
-                    frames: vec![
-                        frame("data.py", line, function),
-                        frame("data.py", 99, "load"),
-                    ],
-                    activity: *activity,
-                    core_wait: 0.0,
-                    holds_gil: *activity == Activity::Python,
-                }],
+                samples: vec![(
+                    Place::Stage("fetch".to_owned()),
+                    ThreadStack {
+                        tid: 1,
+                        frames: vec![
+                            frame("data.py", line, function),
+                            frame("data.py", 99, "load"),
+                        ],
+                        activity: *activity,
+                        core_wait: 0.0,
+                        holds_gil: *activity == Activity::Python,
+                    },
+                )],
             });
         }
         times

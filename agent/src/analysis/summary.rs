@@ -332,7 +332,8 @@ fn fill_resources(summary: &mut SummaryRecord, run: &RunFacts<'_>, part: Part) -
     };
     let cpu = history
         .between(0.0, run.elapsed_s)
-        .mean(&HOST_CPU_UTILIZATION, &Scope::Host, &[]);
+        .of(&HOST_CPU_UTILIZATION, &Scope::Host, &[])
+        .mean();
     summary.cpu_utilization_pct = cpu.map(|share| 100.0 * share);
     let compute_gpu = run.compute_gpu.filter(|_| run.gpus.len() > 1);
     let sm_pct = |from_s, to_s| sm_utilization_pct(history, (from_s, to_s), compute_gpu);

@@ -1,34 +1,20 @@
 //! The mode of a loop: measure, probe or replay.
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer};
 
-/// The mode of a loop, chosen by the user.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Mode {
-    /// Only measure.
-    #[default]
-    Measure,
-    /// Alternate windows of live and cached batches, then continue with live batches.
-    Probe,
-    /// Live batches first, then cached batches.
-    Replay,
-}
+use super::record::codes;
 
-impl Mode {
-    /// Name of the mode in settings and in the records.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Measure => "measure",
-            Self::Probe => "probe",
-            Self::Replay => "replay",
-        }
-    }
-
-    /// The mode with this name.
-    pub fn named(name: &str) -> Option<Self> {
-        super::record::named(name)
+codes! {
+    /// The mode of a loop, chosen by the user.
+    #[derive(Default)]
+    Mode {
+        /// Only measure.
+        #[default]
+        Measure = "measure",
+        /// Alternate windows of live and cached batches, then continue with live batches.
+        Probe = "probe",
+        /// Live batches first, then cached batches.
+        Replay = "replay",
     }
 }
 

@@ -3,81 +3,70 @@
 //! Each option can be set in three places. A message names an option as it is written in the place that
 //! this user uses.
 
-#[cfg(feature = "schema")]
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use super::Mode;
+use super::record::codes;
 
-/// Place where the user sets the options of a loop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum OptionsFrom {
-    /// On the command line of `headspace run`.
-    Run,
-    /// In environment variables.
-    #[default]
-    Environment,
-    /// In the arguments of `headspace.wrap`.
-    Wrap,
+codes! {
+    /// Place where the user sets the options of a loop.
+    #[derive(Default)]
+    OptionsFrom {
+        /// On the command line of `headspace run`.
+        Run = "run",
+        /// In environment variables.
+        #[default]
+        Environment = "environment",
+        /// In the arguments of `headspace.wrap`.
+        Wrap = "wrap",
+    }
 }
 
-/// An option of a loop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LoopOption {
+/// Declares the options of a loop, each with its name.
+macro_rules! loop_options {
+    ($($(#[$doc:meta])+ $option:ident = $name:literal,)+) => {
+        /// An option of a loop.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum LoopOption {
+            $($(#[$doc])+ $option,)+
+        }
+
+        impl LoopOption {
+            /// All of them.
+            pub const ALL: [Self; [$(Self::$option),+].len()] = [$(Self::$option),+];
+
+            /// Its name as an argument of `headspace.wrap`.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$option => $name,)+
+                }
+            }
+        }
+    };
+}
+
+loop_options! {
     /// Mode of the loop.
-    Mode,
+    Mode = "mode",
     /// Maximum number of steps of a probe.
-    ProbeSteps,
+    ProbeSteps = "probe_steps",
     /// Number of batches that are cached and repeated.
-    NumCaches,
+    NumCaches = "num_caches",
     /// Whether the loop ends with its probe.
-    StopAfterProbe,
+    StopAfterProbe = "stop_after_probe",
     /// Whether a probed epoch delivers every batch of its loader.
-    ExactlyOnce,
+    ExactlyOnce = "exactly_once",
     /// Number of live batches before a replay.
-    ReturnCachesAfter,
+    ReturnCachesAfter = "return_caches_after",
     /// Number of batches after which an epoch of a replay ends.
-    StopAfter,
+    StopAfter = "stop_after",
 }
 
 impl LoopOption {
-    /// All of them.
-    pub const ALL: [Self; 7] = [
-        Self::Mode,
-        Self::ProbeSteps,
-        Self::NumCaches,
-        Self::StopAfterProbe,
-        Self::ExactlyOnce,
-        Self::ReturnCachesAfter,
-        Self::StopAfter,
-    ];
-
-    /// Its name as an argument of `headspace.wrap`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Mode => "mode",
-            Self::ProbeSteps => "probe_steps",
-            Self::NumCaches => "num_caches",
-            Self::StopAfterProbe => "stop_after_probe",
-            Self::ExactlyOnce => "exactly_once",
-            Self::ReturnCachesAfter => "return_caches_after",
-            Self::StopAfter => "stop_after",
-        }
-    }
-
     fn is_switch(self) -> bool {
         matches!(self, Self::StopAfterProbe | Self::ExactlyOnce)
     }
 }
 
 impl OptionsFrom {
-    /// Returns the place with this name.
-    pub fn named(name: &str) -> Option<Self> {
-        super::record::named(name)
-    }
-
     /// Text that sets an option to a value in this place. A switch has no value: the text turns it
     /// on.
     pub fn with(self, option: LoopOption, value: &str) -> String {

@@ -46,15 +46,15 @@ impl Scope {
 
     /// Parses the text form. `None` if this version has no such scope.
     pub fn parse(text: &str) -> Option<Self> {
+        let plain = [
+            Self::Host,
+            Self::Cgroup,
+            Self::Process,
+            Self::Tree,
+            Self::Agent,
+        ];
         Some(match text.split_once(':') {
-            None => match text {
-                "host" => Self::Host,
-                "cgroup" => Self::Cgroup,
-                "process" => Self::Process,
-                "tree" => Self::Tree,
-                "agent" => Self::Agent,
-                _ => return None,
-            },
+            None => return plain.into_iter().find(|scope| scope.kind() == text),
             Some(("thread", name)) => Self::Thread(name.into()),
             Some(("disk", name)) => Self::Disk(name.into()),
             Some(("gpu", ordinal)) => Self::Gpu(ordinal.parse().ok()?),

@@ -90,20 +90,6 @@ impl ReadingSeries {
         Some(place)
     }
 
-    fn place_of(
-        &self,
-        metric: &'static Metric,
-        scope: &Scope,
-        attributes: Attributes,
-    ) -> Option<usize> {
-        let key = Key {
-            metric,
-            scope: scope.clone(),
-            attributes,
-        };
-        self.places.get(&key).copied()
-    }
-
     /// All series, in the order of their first readings.
     pub fn keys(&self) -> impl Iterator<Item = &Key> {
         self.keys.iter()
@@ -174,20 +160,6 @@ impl Span<'_> {
             .filter_map(|(point, used)| used.then_some(point))
     }
 
-    /// The values of one series, each with its point.
-    fn values(
-        &self,
-        metric: &'static Metric,
-        scope: &Scope,
-        attributes: Attributes,
-    ) -> Option<impl Iterator<Item = (&Point, f64)>> {
-        let place = self.series.place_of(metric, scope, attributes)?;
-        Some(self.used().filter_map(move |point| {
-            let value = *point.values.get(place)?;
-            (!value.is_nan()).then_some((point, value))
-        }))
-    }
-
     /// The series of the whole run, in the order of their first readings.
     pub fn keys(&self) -> impl Iterator<Item = &Key> {
         self.series.keys()
@@ -198,15 +170,56 @@ impl Span<'_> {
         self.used().map(|point| point.time.interval_s).sum()
     }
 
-    /// The mean of a level over time; `None` if it was never read.
-    pub fn mean(
+    /// One series of the part.
+    pub fn of(
         &self,
         metric: &'static Metric,
         scope: &Scope,
         attributes: Attributes,
-    ) -> Option<f64> {
+    ) -> SpanSeries<'_> {
+        let key = Key {
+            metric,
+            scope: scope.clone(),
+            attributes,
+        };
+        SpanSeries {
+            span: self,
+            place: self.series.places.get(&key).copied(),
+        }
+    }
+
+    /// The sum of the rates of all values of a counter in a scope.
+    pub fn rate_of_all(&self, metric: &'static Metric, scope: &Scope) -> Option<f64> {
+        self.series
+            .keys
+            .iter()
+            .filter(|key| key.metric == metric && key.scope == *scope)
+            .filter_map(|key| self.of(metric, scope, key.attributes).rate())
+            .reduce(|a, b| a + b)
+    }
+}
+
+/// One series in a part of a run.
+#[derive(Debug, Clone, Copy)]
+pub struct SpanSeries<'a> {
+    span: &'a Span<'a>,
+    /// Place of its values in each point; `None` if it was never read.
+    place: Option<usize>,
+}
+
+impl<'a> SpanSeries<'a> {
+    /// The values, each with its point.
+    fn values(self) -> impl Iterator<Item = (&'a Point, f64)> {
+        self.span.used().filter_map(move |point| {
+            let value = *point.values.get(self.place?)?;
+            (!value.is_nan()).then_some((point, value))
+        })
+    }
+
+    /// The mean of a level over time; `None` if it was never read.
+    pub fn mean(self) -> Option<f64> {
         let (mut sum, mut weight) = (0.0, 0.0);
-        for (point, value) in self.values(metric, scope, attributes)? {
+        for (point, value) in self.values() {
             sum += value * point.time.interval_s;
             weight += point.time.interval_s;
         }
@@ -214,62 +227,34 @@ impl Span<'_> {
     }
 
     /// The highest value.
-    pub fn max(
-        &self,
-        metric: &'static Metric,
-        scope: &Scope,
-        attributes: Attributes,
-    ) -> Option<f64> {
-        self.values(metric, scope, attributes)?
-            .map(|(_, value)| value)
-            .reduce(f64::max)
+    pub fn max(self) -> Option<f64> {
+        self.values().map(|(_, value)| value).reduce(f64::max)
     }
 
     /// The last value.
-    pub fn last(
-        &self,
-        metric: &'static Metric,
-        scope: &Scope,
-        attributes: Attributes,
-    ) -> Option<f64> {
-        Some(self.values(metric, scope, attributes)?.last()?.1)
+    pub fn last(self) -> Option<f64> {
+        Some(self.values().last()?.1)
     }
 
     /// Time and value, in order.
-    pub fn series(
-        &self,
-        metric: &'static Metric,
-        scope: &Scope,
-        attributes: Attributes,
-    ) -> Vec<(f64, f64)> {
-        self.values(metric, scope, attributes)
-            .into_iter()
-            .flatten()
-            .map(|(point, value)| (point.time.at_s, value))
-            .collect()
+    pub fn points(self) -> impl Iterator<Item = (f64, f64)> {
+        self.values().map(|(point, value)| (point.time.at_s, value))
     }
 
     /// Growth of a counter, and the seconds in which it grew: over the pairs of neighbouring readings
     /// between which every point counts. If there is no such pair, all points between the two times count.
     /// An example is a source that is read once a second, with a few seconds between replays.
-    pub fn growth(
-        &self,
-        metric: &'static Metric,
-        scope: &Scope,
-        attributes: Attributes,
-    ) -> Option<(f64, f64)> {
-        let place = self.series.place_of(metric, scope, attributes)?;
-        let counted = [&self.used, &self.inside];
-        counted
-            .into_iter()
-            .find_map(|used| self.growth_over(used, place))
+    pub fn growth(self) -> Option<(f64, f64)> {
+        let counted = [&self.span.used, &self.span.inside];
+        counted.into_iter().find_map(|used| self.growth_over(used))
     }
 
-    fn growth_over(&self, used: &[bool], place: usize) -> Option<(f64, f64)> {
+    fn growth_over(self, used: &[bool]) -> Option<(f64, f64)> {
+        let place = self.place?;
         let (mut grown, mut seconds) = (0.0, 0.0);
         let mut before: Option<(f64, f64)> = None;
         let mut whole = true;
-        for (point, used) in self.points.iter().zip(used) {
+        for (point, used) in self.span.points.iter().zip(used) {
             whole &= used;
             let value = point.values.get(place).copied().unwrap_or(f64::NAN);
             if value.is_nan() {
@@ -286,24 +271,9 @@ impl Span<'_> {
     }
 
     /// Growth of a counter per second.
-    pub fn rate(
-        &self,
-        metric: &'static Metric,
-        scope: &Scope,
-        attributes: Attributes,
-    ) -> Option<f64> {
-        let (grown, seconds) = self.growth(metric, scope, attributes)?;
+    pub fn rate(self) -> Option<f64> {
+        let (grown, seconds) = self.growth()?;
         Some(grown / seconds)
-    }
-
-    /// The sum of the rates of all values of a counter in a scope.
-    pub fn rate_of_all(&self, metric: &'static Metric, scope: &Scope) -> Option<f64> {
-        self.series
-            .keys
-            .iter()
-            .filter(|key| key.metric == metric && key.scope == *scope)
-            .filter_map(|key| self.rate(metric, scope, key.attributes))
-            .reduce(|a, b| a + b)
     }
 }
 
@@ -346,12 +316,17 @@ mod tests {
 
         assert!(history.points.buckets().len() <= DEFAULT_CAPACITY);
         assert!((span.seconds() - 10_000.0).abs() < 1e-6);
-        let mean = span.mean(&HOST_CPU_UTILIZATION, &Scope::Host, &[]).unwrap();
+        let mean = span
+            .of(&HOST_CPU_UTILIZATION, &Scope::Host, &[])
+            .mean()
+            .unwrap();
         assert!((mean - 0.5).abs() < 1e-9);
-        let rate = span.rate(&PROCESS_PAGING_FAULTS, &Scope::Process, MINOR);
+        let rate = span
+            .of(&PROCESS_PAGING_FAULTS, &Scope::Process, MINOR)
+            .rate();
         assert!((rate.unwrap() - 10.0).abs() < 1e-9);
         assert_eq!(
-            span.max(&GC_PAUSE_LONGEST, &Scope::Process, &[]),
+            span.of(&GC_PAUSE_LONGEST, &Scope::Process, &[]).max(),
             Some(10_000.0)
         );
     }
@@ -363,7 +338,7 @@ mod tests {
 
         assert!((span.seconds() - 2.0).abs() < 1e-9);
         assert_eq!(
-            span.last(&GC_PAUSE_LONGEST, &Scope::Process, &[]),
+            span.of(&GC_PAUSE_LONGEST, &Scope::Process, &[]).last(),
             Some(12.0)
         );
     }
@@ -377,7 +352,8 @@ mod tests {
         let mean = |from| {
             history
                 .between(from, 5.0)
-                .mean(&HOST_CPU_UTILIZATION, &Scope::Host, &[])
+                .of(&HOST_CPU_UTILIZATION, &Scope::Host, &[])
+                .mean()
         };
 
         assert_eq!(mean(0.0), Some(0.5));
@@ -394,7 +370,9 @@ mod tests {
         let span = history.between(0.0, 9.0);
 
         // From 6 to 9 s: the fifth second, which does not count, lies between 3 and 6 s.
-        let growth = span.growth(&PROCESS_PAGING_FAULTS, &Scope::Process, MINOR);
+        let growth = span
+            .of(&PROCESS_PAGING_FAULTS, &Scope::Process, MINOR)
+            .growth();
         assert_eq!(growth, Some((30.0, 3.0)));
     }
 
@@ -406,7 +384,10 @@ mod tests {
             history.push(SECOND * i, SECOND, i < 4, &readings);
         }
 
-        let growth = |span: &Span<'_>| span.growth(&PROCESS_PAGING_FAULTS, &Scope::Process, MINOR);
+        let growth = |span: &Span<'_>| {
+            span.of(&PROCESS_PAGING_FAULTS, &Scope::Process, MINOR)
+                .growth()
+        };
         assert_eq!(growth(&history.between(0.0, 4.0)), Some((20.0, 2.0)));
         assert_eq!(growth(&history.between(3.0, 4.0)), None);
     }
@@ -417,7 +398,7 @@ mod tests {
         let busy = [Reading::new(&HOST_CPU_UTILIZATION, Scope::Host, 1.0)];
         history.push(SECOND * 5, SECOND, true, &busy);
 
-        let mean = |span: &Span<'_>| span.mean(&HOST_CPU_UTILIZATION, &Scope::Host, &[]);
+        let mean = |span: &Span<'_>| span.of(&HOST_CPU_UTILIZATION, &Scope::Host, &[]).mean();
         assert_eq!(mean(&history.between(0.0, 5.0)), Some(0.5));
         assert_eq!(mean(&history.all_between(0.0, 5.0)), Some(0.6));
     }
@@ -427,7 +408,10 @@ mod tests {
         let history = of(3);
         let span = history.between(0.0, 3.0);
 
-        assert_eq!(span.mean(&PROCESS_MEMORY_USAGE, &Scope::Process, &[]), None);
+        assert_eq!(
+            span.of(&PROCESS_MEMORY_USAGE, &Scope::Process, &[]).mean(),
+            None
+        );
         assert_eq!(span.rate_of_all(&PROCESS_PAGING_FAULTS, &Scope::Tree), None);
     }
 }

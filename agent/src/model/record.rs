@@ -16,6 +16,7 @@ pub use self::attribution::{
     BottleneckKind, BottleneckRecord, ChangeRecord, FindingRecord, QueueSummary, RemedyRecord,
     Resource, STOP, Setting, StageSummary, StageWorker,
 };
+pub(super) use self::codes::codes;
 pub use self::codes::{FindingCode, SmSource, ThrottleReason};
 pub use self::probe::{FloorRecord, ProbeRecord, WindowRecord};
 pub use self::run::{
@@ -116,24 +117,13 @@ pub struct EpochRecord {
     pub exhausted: bool,
 }
 
-/// Severity of a notice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    /// Information for the user.
-    Info,
-    /// Something is missing from the records, or a setting could not be applied.
-    Warning,
-}
-
-impl Severity {
-    /// Its name in the records.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Info => "info",
-            Self::Warning => "warning",
-        }
+codes! {
+    /// Severity of a notice.
+    Severity {
+        /// Information for the user.
+        Info = "info",
+        /// Something is missing from the records, or a setting could not be applied.
+        Warning = "warning",
     }
 }
 

@@ -88,21 +88,6 @@ pub enum Place {
     Elsewhere,
 }
 
-/// One sample: a thread's stack and its place.
-#[derive(Debug, Clone, PartialEq)]
-pub struct StackSample {
-    /// The part of the program.
-    pub place: Place,
-    /// The calls, the innermost first.
-    pub frames: Vec<Frame>,
-    /// What the thread did.
-    pub activity: Activity,
-    /// The share of its runnable time in which it waited for a core, in `[0, 1]`.
-    pub core_wait: f64,
-    /// Whether the thread held the interpreter lock of the training process.
-    pub holds_gil: bool,
-}
-
 /// The samples of one process at one moment, and the time that these samples represent.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct StackReading {
@@ -110,6 +95,6 @@ pub struct StackReading {
     pub seconds: f64,
     /// Whether the process is the training process.
     pub is_trainer: bool,
-    /// One sample for each thread that was read.
-    pub samples: Vec<StackSample>,
+    /// The place and the stack of each thread that was read.
+    pub samples: Vec<(Place, ThreadStack)>,
 }

@@ -5,7 +5,7 @@
 //! only its own readings. An expensive source is requested less often, so that it uses a small share of a
 //! core.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::lock::lock;
@@ -63,12 +63,6 @@ struct State {
     closed: bool,
 }
 
-impl Exchange {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
-    }
-}
-
 /// Both sides of a source that is read at most once every `pace`.
 pub fn background_source(name: &'static str, pace: Duration) -> (BackgroundSource, SourceThread) {
     let exchange = Arc::<Exchange>::default();
@@ -96,7 +90,7 @@ impl BackgroundSource {
             return;
         }
         self.requested = Some(at);
-        self.exchange.lock().request = Some(at);
+        lock(&self.exchange.state).request = Some(at);
         self.exchange.requested.notify_one();
     }
 
@@ -107,7 +101,7 @@ impl BackgroundSource {
         let (mut state, _) = self
             .exchange
             .responded
-            .wait_timeout_while(self.exchange.lock(), grace, |state| {
+            .wait_timeout_while(lock(&self.exchange.state), grace, |state| {
                 state.response.is_none()
             })
             .unwrap_or_else(PoisonError::into_inner);
@@ -125,13 +119,13 @@ impl BackgroundSource {
 
     /// CPU time of the source's thread.
     pub(crate) fn cpu_time(&self) -> Duration {
-        self.exchange.lock().cpu
+        lock(&self.exchange.state).cpu
     }
 }
 
 impl Drop for BackgroundSource {
     fn drop(&mut self) {
-        self.exchange.lock().closed = true;
+        lock(&self.exchange.state).closed = true;
         self.exchange.requested.notify_one();
     }
 }
@@ -145,7 +139,7 @@ impl SourceThread {
                 let mut state = self
                     .exchange
                     .requested
-                    .wait_while(self.exchange.lock(), idle)
+                    .wait_while(lock(&self.exchange.state), idle)
                     .unwrap_or_else(PoisonError::into_inner);
                 if state.closed {
                     break;
@@ -167,7 +161,7 @@ impl SourceThread {
                 .zip(cpu_before)
                 .map_or(took, |(now, then)| now.saturating_sub(then));
             {
-                let mut state = self.exchange.lock();
+                let mut state = lock(&self.exchange.state);
                 state.response = Some(response);
                 state.rest = rest(used, took, collector.cpu_rest());
                 state.cpu = cpu.unwrap_or_default() + collector.cpu_time();

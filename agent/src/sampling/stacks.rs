@@ -8,11 +8,11 @@
 //! with them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::lock::lock;
-use crate::model::stack::{Place, StackReading, StackSample, ThreadStack};
+use crate::model::stack::{Place, StackReading, ThreadStack};
 use crate::notice::Notice;
 use crate::notice::log::NoticeLog;
 use crate::port::CollectError;
@@ -101,12 +101,6 @@ struct State {
     closed: bool,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
-    }
-}
-
 /// The side of the thread that reads.
 pub struct StackThread {
     shared: Arc<Shared>,
@@ -151,7 +145,7 @@ pub fn stack_sampling(
 impl StackSampling {
     /// Sets the processes to read, and returns the readings since the previous call.
     pub(crate) fn exchange(&self, targets: Vec<StackTarget>) -> Vec<StackReading> {
-        let mut state = self.shared.lock();
+        let mut state = lock(&self.shared.state);
         state.targets = targets;
         std::mem::take(&mut state.readings)
     }
@@ -169,7 +163,7 @@ impl StackSampling {
 
     /// Ends the thread.
     pub(crate) fn close(&self) {
-        self.shared.lock().closed = true;
+        lock(&self.shared.state).closed = true;
         self.shared.closed.notify_all();
     }
 }
@@ -179,7 +173,7 @@ impl StackThread {
     pub fn run(mut self, notice_log: &NoticeLog) {
         loop {
             let wait = self.until_due();
-            let state = self.shared.lock();
+            let state = lock(&self.shared.state);
             let (state, _) = (self.shared.closed)
                 .wait_timeout_while(state, wait, |state| !state.closed)
                 .unwrap_or_else(PoisonError::into_inner);
@@ -276,7 +270,7 @@ impl StackThread {
             is_trainer: target.trainer.is_some(),
             samples: join(stacks, &places, &self::places(target)),
         };
-        self.shared.lock().readings.push(reading);
+        lock(&self.shared.state).readings.push(reading);
     }
 
     fn forget_all_but(&mut self, targets: &[StackTarget]) {
@@ -323,20 +317,14 @@ fn join(
     stacks: Vec<ThreadStack>,
     before: &[(ThreadId, Place)],
     after: &[(ThreadId, Place)],
-) -> Vec<StackSample> {
+) -> Vec<(Place, ThreadStack)> {
     let place = |places: &[(ThreadId, Place)], tid| {
         let found = places.iter().find(|(thread, _)| thread.tid == tid);
         found.map_or(Place::Elsewhere, |(_, place)| place.clone())
     };
     let sample = |stack: ThreadStack| {
         let here = place(before, stack.tid);
-        (here == place(after, stack.tid)).then_some(StackSample {
-            place: here,
-            frames: stack.frames,
-            activity: stack.activity,
-            core_wait: stack.core_wait,
-            holds_gil: stack.holds_gil,
-        })
+        (here == place(after, stack.tid)).then_some((here, stack))
     };
     stacks.into_iter().filter_map(sample).collect()
 }

@@ -3,10 +3,10 @@
 use super::incomplete_runs::KILLED_OR_RUNNING;
 use super::units::{duration_s, percent, signed_range};
 use crate::analysis::compare::{
-    Comparison, Conclusion, Difference, LimitConclusion, Note, Remedy, conclude, conclude_limit,
+    Comparison, Difference, LimitConclusion, Note, Remedy, conclude, conclude_limit,
 };
 use crate::model::Mode;
-use crate::model::comparison::{ComparisonRecord, JudgedBy, SideRecord};
+use crate::model::comparison::{ComparisonRecord, ComparisonVerdict, JudgedBy, SideRecord};
 use crate::statistics::steady_state::LEAST_WARMUP;
 
 /// The record of a comparison with the texts of its notes.
@@ -63,42 +63,28 @@ pub fn side_description(side: &SideRecord) -> String {
     facts.join(", ")
 }
 
-fn verdict_sentence(conclusion: Conclusion) -> String {
-    let (word, difference, low, high) = match conclusion {
-        Conclusion::NoInterval => {
-            return "Inconclusive: there is no interval for the difference between A and B."
-                .to_owned();
+fn verdict_sentence(conclusion: Option<Difference>) -> String {
+    let Some(difference) = conclusion else {
+        return "Inconclusive: there is no interval for the difference between A and B.".to_owned();
+    };
+    let (change, pct) = (change_phrase(difference), difference.pct);
+    let (word, low, high) = match difference.verdict {
+        ComparisonVerdict::Slower => ("slower", pct.low, pct.high),
+        ComparisonVerdict::Faster => ("faster", -pct.high, -pct.low),
+        ComparisonVerdict::NoDifference | ComparisonVerdict::Unknown => {
+            let interval = signed_range(pct, 1);
+            return format!("No measurable difference: B's {change} (95 % interval {interval} %).");
         }
-        Conclusion::NoDifference(difference) => {
-            return format!(
-                "No measurable difference: B's {} (95 % interval {} %).",
-                change_phrase(difference),
-                signed_range(difference.pct, 1)
-            );
-        }
-        Conclusion::Slower(difference) => (
-            "slower",
-            difference,
-            difference.pct.low,
-            difference.pct.high,
-        ),
-        Conclusion::Faster(difference) => (
-            "faster",
-            difference,
-            -difference.pct.high,
-            -difference.pct.low,
-        ),
     };
     format!(
-        "B is {word} than A: its {} (95 % interval {} to {} %).",
-        change_phrase(difference),
+        "B is {word} than A: its {change} (95 % interval {} to {} %).",
         percent(low, 1),
         percent(high, 1)
     )
 }
 
 /// `step is 10.2 % longer`.
-fn change_phrase(Difference { judged_by, pct }: Difference) -> String {
+fn change_phrase(Difference { judged_by, pct, .. }: Difference) -> String {
     let what = match judged_by {
         JudgedBy::Step => "step",
         JudgedBy::Sample => "step a sample",

@@ -11,63 +11,89 @@ pub struct Section {
     pub blocks: Vec<Block>,
 }
 
-/// Subject of a section, in the order of a report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SectionId {
+/// Declares the subjects of sections, each with its label and its title on a page if that differs.
+macro_rules! section_ids {
+    ($($(#[$doc:meta])+ $id:ident = $label:literal $(, $title:literal)?;)+) => {
+        /// Subject of a section, in the order of a report.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum SectionId {
+            $($(#[$doc])+ $id,)+
+        }
+
+        impl SectionId {
+            /// Its name in a narrow column.
+            pub fn label(self) -> &'static str {
+                match self {
+                    $(Self::$id => $label,)+
+                }
+            }
+
+            /// Its title on a page.
+            pub fn title(self) -> &'static str {
+                match self {
+                    $($(Self::$id => $title,)?)+
+                    other => other.label(),
+                }
+            }
+        }
+    };
+}
+
+section_ids! {
     /// The run, and the location of its records.
-    Run,
+    Run = "headspace", "The run";
     /// How the run ended, if not normally.
-    Ended,
+    Ended = "ended";
     /// The rank that the numbers describe.
-    Rank,
+    Rank = "rank";
     /// The loop that the numbers describe.
-    Loop,
+    Loop = "loop", "Loops";
     /// Parts of the step time.
-    Step,
+    Step = "step";
     /// The step time with free data.
-    Floor,
+    Floor = "floor";
     /// What free data would save.
-    Savings,
+    Savings = "free data";
     /// Steps on repeated batches.
-    Repeated,
+    Repeated = "repeated";
     /// The bottleneck.
-    Bottleneck,
+    Bottleneck = "bottleneck", "Bottleneck";
     /// Remedies.
-    Remedies,
+    Remedies = "remedies", "Remedies";
     /// Lines of the program.
-    Lines,
+    Lines = "lines", "Lines";
     /// Lines that hold the interpreter lock.
-    Gil,
+    Gil = "GIL", "Who holds the interpreter lock";
     /// Kinds of work of the stages.
-    Work,
+    Work = "work", "Work of the stages";
     /// Stages of the loader.
-    Stages,
+    Stages = "stages", "Stages";
     /// Queues between stages.
-    Queues,
+    Queues = "queues", "Queues";
     /// How often a batch was ready.
-    Ready,
+    Ready = "ready";
     /// GPUs.
-    Gpu,
+    Gpu = "gpu", "GPUs";
     /// Cores.
-    Cpu,
+    Cpu = "cpu", "CPU, memory and data";
     /// Memory.
-    Memory,
+    Memory = "memory";
     /// Files, storage and network.
-    Data,
+    Data = "data";
     /// Findings.
-    Found,
+    Found = "found", "Findings and notices";
     /// Lost steps and records.
-    Lost,
+    Lost = "lost";
     /// Cost of measuring.
-    Cost,
+    Cost = "cost";
     /// All ranks together.
-    Ranks,
+    Ranks = "ranks", "Ranks";
     /// The slowest rank.
-    Slowest,
+    Slowest = "slowest";
     /// Ranks without a summary.
-    Missing,
+    Missing = "missing";
     /// Different numbers of steps of the ranks.
-    Steps,
+    Steps = "steps";
 }
 
 /// A part of a section.
@@ -165,61 +191,6 @@ pub struct Row {
 /// Says that so many items are only in the records.
 pub fn more_in_records(more: usize) -> String {
     format!("and {more} more, in the records")
-}
-
-impl SectionId {
-    /// Its name in a narrow column.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Run => "headspace",
-            Self::Ended => "ended",
-            Self::Rank => "rank",
-            Self::Loop => "loop",
-            Self::Step => "step",
-            Self::Floor => "floor",
-            Self::Savings => "free data",
-            Self::Repeated => "repeated",
-            Self::Bottleneck => "bottleneck",
-            Self::Remedies => "remedies",
-            Self::Lines => "lines",
-            Self::Gil => "GIL",
-            Self::Work => "work",
-            Self::Stages => "stages",
-            Self::Queues => "queues",
-            Self::Ready => "ready",
-            Self::Gpu => "gpu",
-            Self::Cpu => "cpu",
-            Self::Memory => "memory",
-            Self::Data => "data",
-            Self::Found => "found",
-            Self::Lost => "lost",
-            Self::Cost => "cost",
-            Self::Ranks => "ranks",
-            Self::Slowest => "slowest",
-            Self::Missing => "missing",
-            Self::Steps => "steps",
-        }
-    }
-
-    /// Its title on a page.
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::Run => "The run",
-            Self::Bottleneck => "Bottleneck",
-            Self::Remedies => "Remedies",
-            Self::Loop => "Loops",
-            Self::Lines => "Lines",
-            Self::Gil => "Who holds the interpreter lock",
-            Self::Work => "Work of the stages",
-            Self::Stages => "Stages",
-            Self::Queues => "Queues",
-            Self::Gpu => "GPUs",
-            Self::Cpu => "CPU, memory and data",
-            Self::Found => "Findings and notices",
-            Self::Ranks => "Ranks",
-            other => other.label(),
-        }
-    }
 }
 
 impl Section {

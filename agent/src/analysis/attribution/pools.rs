@@ -28,7 +28,7 @@ impl Pool<'_> {
 pub(super) fn find_pools<'a>(
     facts: &'a PipelineFacts,
     nodes: &[Node<'_>],
-    thresholds: &Thresholds,
+    t: &Thresholds,
 ) -> Vec<Pool<'a>> {
     let active = |stage: &usize| nodes[*stage].active(facts.step_ms);
     let mut left: Vec<usize> = (0..nodes.len())
@@ -42,7 +42,7 @@ pub(super) fn find_pools<'a>(
             continue;
         };
         let off = |calls: f64| (calls - at_work).abs();
-        let same = |calls: f64| off(calls) <= thresholds.same_calls_error * at_work;
+        let same = |calls: f64| off(calls) <= t.same_calls_error * at_work;
         let pool = |stages| Pool {
             queue,
             threads: threads.max(1),
@@ -63,9 +63,7 @@ pub(super) fn find_pools<'a>(
     // If several pools are shared, the stages cannot be assigned to them.
     if let [pool] = &mut shared[..] {
         let together: f64 = left.iter().map(active).sum();
-        if (together - pool.active).abs() <= thresholds.same_calls_error * pool.active
-            && left.len() > 1
-        {
+        if (together - pool.active).abs() <= t.same_calls_error * pool.active && left.len() > 1 {
             pool.stages = left;
             found.append(&mut shared);
         }

@@ -16,13 +16,9 @@ pub(super) struct Uses {
 }
 
 /// The utilization of the resources in the facts.
-pub(super) fn resource_uses(
-    facts: &PipelineFacts,
-    nodes: &[Node<'_>],
-    thresholds: &Thresholds,
-) -> Uses {
+pub(super) fn resource_uses(facts: &PipelineFacts, nodes: &[Node<'_>], t: &Thresholds) -> Uses {
     let r = &facts.resources;
-    let waits = at_least(r.gil_wait_ms, thresholds.long_gil_wait_ms);
+    let waits = at_least(r.gil_wait_ms, t.long_gil_wait_ms);
     let of_one_process = nodes
         .iter()
         .filter(|node| node.stage.processes <= 1)

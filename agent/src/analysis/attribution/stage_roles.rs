@@ -14,20 +14,18 @@ const DECODING_NAMES: [&str; 2] = ["dec", "video"];
 pub(super) fn find_decoder(
     facts: &PipelineFacts,
     nodes: &[Node<'_>],
-    thresholds: &Thresholds,
+    t: &Thresholds,
 ) -> Option<(usize, u32)> {
     let gpus = || facts.resources.own_gpus();
     let engines: u32 = gpus().filter_map(|gpu| gpu.nvdec_engines).sum();
     let busy: f64 = gpus().filter_map(|gpu| gpu.nvdec_busy).sum();
-    if engines == 0 || busy < thresholds.min_decoder_use {
+    if engines == 0 || busy < t.min_decoder_use {
         return None;
     }
     let explains = |node: &Node<'_>| {
         let active = node.active(facts.step_ms);
-        active >= thresholds.min_decoding_calls * busy
-            && node
-                .cpu()
-                .is_none_or(|cpu| cpu < thresholds.max_decoding_cpu)
+        active >= t.min_decoding_calls * busy
+            && node.cpu().is_none_or(|cpu| cpu < t.max_decoding_cpu)
     };
     let candidates = || nodes.iter().enumerate().filter(|(_, node)| explains(node));
     let named = candidates().find(|(_, node)| {
@@ -75,20 +73,15 @@ pub(super) fn find_workers(facts: &PipelineFacts, nodes: &[Node<'_>]) -> Option<
 
 /// Whether the loop does the loader's work itself: the waits match the stages' times, and no queue holds
 /// batches. If the loader is known to have no worker processes, queues belong to something else.
-pub(super) fn is_inline(
-    facts: &PipelineFacts,
-    nodes: &[Node<'_>],
-    thresholds: &Thresholds,
-) -> bool {
+pub(super) fn is_inline(facts: &PipelineFacts, nodes: &[Node<'_>], t: &Thresholds) -> bool {
     let says_so = facts.loader.workers == Some(0);
     let least = if says_so {
-        thresholds.min_explained_wait
+        t.min_explained_wait
     } else {
-        thresholds.min_explained_wait_unknown
+        t.min_explained_wait_unknown
     };
     let load: f64 = nodes.iter().map(Node::busy_ms).sum();
-    let explained =
-        load >= least * facts.wait_ms && load <= thresholds.max_explained_wait * facts.wait_ms;
+    let explained = load >= least * facts.wait_ms && load <= t.max_explained_wait * facts.wait_ms;
     let one_by_one = nodes.iter().all(|node| node.concurrency <= 1.0);
     explained && one_by_one && (says_so || facts.queues.is_empty()) && !nodes.is_empty()
 }

@@ -3,22 +3,11 @@
 use crate::model::comparison::{ComparisonRecord, ComparisonVerdict, Gate, JudgedBy};
 use crate::model::record::Estimate;
 
-/// Whether B is slower than A.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Conclusion {
-    /// The whole interval is above zero.
-    Slower(Difference),
-    /// The whole interval is below zero.
-    Faster(Difference),
-    /// The interval contains zero.
-    NoDifference(Difference),
-    /// There is no interval.
-    NoInterval,
-}
-
 /// The difference that is judged.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Difference {
+    /// Whether the whole interval is above zero, below zero, or contains zero.
+    pub verdict: ComparisonVerdict,
     /// Quantity that differs.
     pub judged_by: JudgedBy,
     /// B − A in percent of A, with its 95 % confidence interval.
@@ -54,20 +43,13 @@ pub enum Remedy {
     NarrowerInterval,
 }
 
-/// Whether B is slower than A.
-pub fn conclude(record: &ComparisonRecord) -> Conclusion {
-    let judged_by = record.judged_by;
-    let Some(pct) = judged_pct(record) else {
-        return Conclusion::NoInterval;
-    };
-    let difference = Difference { judged_by, pct };
-    match record.verdict {
-        ComparisonVerdict::Slower => Conclusion::Slower(difference),
-        ComparisonVerdict::Faster => Conclusion::Faster(difference),
-        ComparisonVerdict::NoDifference | ComparisonVerdict::Unknown => {
-            Conclusion::NoDifference(difference)
-        }
-    }
+/// Whether B is slower than A. `None` without an interval.
+pub fn conclude(record: &ComparisonRecord) -> Option<Difference> {
+    Some(Difference {
+        verdict: record.verdict,
+        judged_by: record.judged_by,
+        pct: judged_pct(record)?,
+    })
 }
 
 /// Whether B is within the limit, and the limit in percent. `None` without a limit.
@@ -177,7 +159,7 @@ mod tests {
             ..record(Gate::Unknown, 0.0, 0.0)
         };
 
-        assert_eq!(conclude(&none), Conclusion::NoInterval);
+        assert_eq!(conclude(&none), None);
         assert_eq!(
             conclude_limit(&none),
             Some((5.0, LimitConclusion::NoInterval))
@@ -192,6 +174,6 @@ mod tests {
             ..record(Gate::Failed, 7.0, 9.0)
         };
 
-        assert_eq!(conclude(&by_sample), Conclusion::NoInterval);
+        assert_eq!(conclude(&by_sample), None);
     }
 }

@@ -64,7 +64,11 @@ impl Levels {
         );
         let span = f64::max(end - begin, 1e-9);
         let period = (begin, end + BEYOND * span);
-        let steady = fit(&pieces, &Wandering::none(period));
+        let none = Wandering {
+            period,
+            ..Wandering::default()
+        };
+        let steady = fit(&pieces, &none);
         let likely = if waiting > BESIDE_OTHERS {
             STEADY_BESIDE_OTHERS
         } else {

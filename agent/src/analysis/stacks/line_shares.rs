@@ -116,7 +116,7 @@ fn longest(times: &HashMap<Activity, f64>) -> Activity {
 mod tests {
     use super::*;
     use crate::analysis::thresholds::stacks::MAX_STACKS;
-    use crate::model::stack::{StackReading, StackSample};
+    use crate::model::stack::{StackReading, ThreadStack};
 
     fn frame(file: &str, line: u32, is_own: bool) -> Frame {
         Frame {
@@ -135,13 +135,16 @@ mod tests {
         StackReading {
             seconds,
             is_trainer: true,
-            samples: vec![StackSample {
-                place: fetch(),
-                frames: frames.to_vec(),
-                activity,
-                core_wait: 0.0,
-                holds_gil: activity == Activity::Python,
-            }],
+            samples: vec![(
+                fetch(),
+                ThreadStack {
+                    tid: 1,
+                    frames: frames.to_vec(),
+                    activity,
+                    core_wait: 0.0,
+                    holds_gil: activity == Activity::Python,
+                },
+            )],
         }
     }
 
@@ -230,7 +233,7 @@ mod tests {
         let mut times = StackTimes::default();
         for _ in 0..30 {
             let mut reading = reading(&[frame("data.py", 1, true)], Activity::Native, 1.0);
-            reading.samples[0].core_wait = 0.75;
+            reading.samples[0].1.core_wait = 0.75;
             times.add(reading);
         }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::own_line::own_line;
 use crate::analysis::thresholds::stacks::MAX_STACKS;
-use crate::model::stack::{Activity, Frame, Place, StackReading, StackSample, WaitFor};
+use crate::model::stack::{Activity, Frame, Place, StackReading, ThreadStack, WaitFor};
 
 /// The time that each stack was seen, by place.
 #[derive(Debug, Clone, Default)]
@@ -58,32 +58,32 @@ impl StackTimes {
         if reading.is_trainer {
             self.gil.seconds += reading.seconds;
         }
-        for sample in reading.samples {
-            if sample.holds_gil
+        for (place, stack) in reading.samples {
+            if stack.holds_gil
                 && reading.is_trainer
-                && let Some(frame) = own_line(&sample.frames)
+                && let Some(frame) = own_line(&stack.frames)
             {
-                let holder = (sample.place.clone(), frame.clone());
+                let holder = (place.clone(), frame.clone());
                 *self.gil.holders.entry(holder).or_default() += reading.seconds;
             }
-            if sample.place != Place::Elsewhere {
-                self.add_sample(sample, reading.seconds);
+            if place != Place::Elsewhere {
+                self.add_sample(place, &stack, reading.seconds);
             }
         }
     }
 
-    fn add_sample(&mut self, sample: StackSample, seconds: f64) {
-        let place = self.places.entry(sample.place).or_default();
+    fn add_sample(&mut self, place: Place, stack: &ThreadStack, seconds: f64) {
+        let place = self.places.entry(place).or_default();
         place.seconds += seconds;
         place.samples += 1;
-        let waited = match sample.activity {
-            Activity::Python | Activity::Native => sample.core_wait * seconds,
+        let waited = match stack.activity {
+            Activity::Python | Activity::Native => stack.core_wait * seconds,
             Activity::Wait(_) => 0.0,
         };
         let wait = Activity::Wait(WaitFor::Core);
-        let parts = [(sample.activity, seconds - waited, 1), (wait, waited, 0)];
+        let parts = [(stack.activity, seconds - waited, 1), (wait, waited, 0)];
         for (activity, seconds, samples) in parts {
-            let key = (sample.frames.clone(), activity);
+            let key = (stack.frames.clone(), activity);
             let known = place.stacks.len();
             if seconds > 0.0 && (self.count < MAX_STACKS || place.stacks.contains_key(&key)) {
                 let seen = place.stacks.entry(key).or_default();

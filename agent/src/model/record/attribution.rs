@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::codes::FindingCode;
+use super::codes::{FindingCode, codes};
 
 /// What limits throughput.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -23,75 +23,41 @@ pub struct BottleneckRecord {
     pub confidence: f64,
 }
 
-/// Kind of a bottleneck.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum BottleneckKind {
-    /// A stage of the pipeline.
-    Stage,
-    /// A thread pool that several stages share.
-    Pool,
-    /// A resource, such as CPU cores or the disk.
-    Resource,
-    /// Variation: mean call times are short enough, but slow calls delay the loop.
-    Jitter,
-    /// The loop's own work on a batch.
-    #[default]
-    Compute,
-}
-
-/// A resource that the stages and the loop share.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Resource {
-    /// CPU cores.
-    Cores,
-    /// The CPU quota of the cgroup.
-    Quota,
-    /// Python's global interpreter lock.
-    Gil,
-    /// Python's garbage collector.
-    Gc,
-    /// The disk from which the data is read.
-    Disk,
-    /// Video decoders (NVDEC) of the GPU.
-    Nvdec,
-    /// Memory bandwidth.
-    Memory,
-}
-
-impl Resource {
-    /// Name of the resource in the records.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Cores => "cores",
-            Self::Quota => "quota",
-            Self::Gil => "gil",
-            Self::Gc => "gc",
-            Self::Disk => "disk",
-            Self::Nvdec => "nvdec",
-            Self::Memory => "memory",
-        }
-    }
-
-    /// The resource with this name.
-    pub fn named(name: &str) -> Option<Self> {
-        super::named(name)
+codes! {
+    /// Kind of a bottleneck.
+    #[derive(Default)]
+    BottleneckKind {
+        /// A stage of the pipeline.
+        Stage = "stage",
+        /// A thread pool that several stages share.
+        Pool = "pool",
+        /// A resource, such as CPU cores or the disk.
+        Resource = "resource",
+        /// Variation: mean call times are short enough, but slow calls delay the loop.
+        Jitter = "jitter",
+        /// The loop's own work on a batch.
+        #[default]
+        Compute = "compute",
     }
 }
 
-impl BottleneckKind {
-    /// Name of the kind in the records.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Stage => "stage",
-            Self::Pool => "pool",
-            Self::Resource => "resource",
-            Self::Jitter => "jitter",
-            Self::Compute => "compute",
-        }
+codes! {
+    /// A resource that the stages and the loop share.
+    Resource {
+        /// CPU cores.
+        Cores = "cores",
+        /// The CPU quota of the cgroup.
+        Quota = "quota",
+        /// Python's global interpreter lock.
+        Gil = "gil",
+        /// Python's garbage collector.
+        Gc = "gc",
+        /// The disk from which the data is read.
+        Disk = "disk",
+        /// Video decoders (NVDEC) of the GPU.
+        Nvdec = "nvdec",
+        /// Memory bandwidth.
+        Memory = "memory",
     }
 }
 
@@ -265,36 +231,21 @@ pub struct ChangeRecord {
     pub to: String,
 }
 
-/// A setting that a remedy changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Setting {
-    /// Maximum number of items of the queue.
-    Capacity,
-    /// Maximum number of concurrent calls of the stage, or number of threads of the queue's pool.
-    Concurrency,
-    /// Number of the loader's worker processes.
-    NumWorkers,
-    /// Number of batches that each worker prefetches.
-    PrefetchFactor,
-    /// Whether batches are in page-locked memory.
-    PinMemory,
-    /// Number of cores of the process.
-    Cores,
-}
-
-impl Setting {
-    /// Name of the setting in the records.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Capacity => "capacity",
-            Self::Concurrency => "concurrency",
-            Self::NumWorkers => "num_workers",
-            Self::PrefetchFactor => "prefetch_factor",
-            Self::PinMemory => "pin_memory",
-            Self::Cores => "cores",
-        }
+codes! {
+    /// A setting that a remedy changes.
+    Setting {
+        /// Maximum number of items of the queue.
+        Capacity = "capacity",
+        /// Maximum number of concurrent calls of the stage, or number of threads of the queue's pool.
+        Concurrency = "concurrency",
+        /// Number of the loader's worker processes.
+        NumWorkers = "num_workers",
+        /// Number of batches that each worker prefetches.
+        PrefetchFactor = "prefetch_factor",
+        /// Whether batches are in page-locked memory.
+        PinMemory = "pin_memory",
+        /// Number of cores of the process.
+        Cores = "cores",
     }
 }
 
@@ -313,7 +264,7 @@ impl ChangeRecord {
 
     /// The setting. Records of version 0.1 have it only in the name of the knob.
     pub fn setting(&self) -> Option<Setting> {
-        let in_knob = || super::named(self.knob.rsplit('.').next()?);
+        let in_knob = || Setting::named(self.knob.rsplit('.').next()?);
         self.setting.or_else(in_knob)
     }
 }

@@ -7,9 +7,10 @@
 macro_rules! codes {
     ($(#[$doc:meta])+ $type:ident { $($(#[$of:meta])+ $code:ident = $name:literal,)+ }) => {
         $(#[$doc])+
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         pub enum $type {
-            $($(#[$of])+ $code,)+
+            $($(#[$of])+ #[serde(rename = $name)] $code,)+
         }
 
         impl $type {
@@ -22,14 +23,12 @@ macro_rules! codes {
 
             /// The value with this name. `None` if a newer version added it.
             pub fn named(name: &str) -> Option<Self> {
-                match name {
-                    $($name => Some(Self::$code),)+
-                    _ => None,
-                }
+                $crate::model::record::named(name)
             }
         }
     };
 }
+pub(crate) use codes;
 
 codes! {
     /// Subject of a finding.

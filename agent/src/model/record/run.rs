@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::mode::Mode;
 use super::super::options::OptionsFrom;
+use super::codes::codes;
 
 /// The program, its machine and its settings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -162,35 +163,20 @@ pub struct BatchRecord {
     pub object_bytes: u64,
 }
 
-/// Purpose of a loop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Role {
-    /// A model was in training mode when the iteration began.
-    Training,
-    /// When the iteration began, gradients were off or all models were in evaluation mode.
-    Evaluation,
-    /// The batches are taken by a thread that is not the main thread and that has not set the mode of a
-    /// model. This thread feeds another loop.
-    Background,
+codes! {
+    /// Purpose of a loop.
+    Role {
+        /// A model was in training mode when the iteration began.
+        Training = "training",
+        /// When the iteration began, gradients were off or all models were in evaluation mode.
+        Evaluation = "evaluation",
+        /// The batches are taken by a thread that is not the main thread and that has not set the mode of a
+        /// model. This thread feeds another loop.
+        Background = "background",
+    }
 }
 
 impl Role {
-    /// Name of the role in the records.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Training => "training",
-            Self::Evaluation => "evaluation",
-            Self::Background => "background",
-        }
-    }
-
-    /// The role with this name.
-    pub fn named(name: &str) -> Option<Self> {
-        super::named(name)
-    }
-
     /// Whether steps of a loop with this role do not count as training steps.
     pub fn is_secondary(self) -> bool {
         self != Self::Training

@@ -49,14 +49,20 @@ impl RegionSnapshot {
             .get(self.stages.len())
             .and_then(|slot| slot.name.get())
         {
-            self.stages.push(StageSnapshot::new(name));
+            self.stages.push(StageSnapshot {
+                name,
+                ..StageSnapshot::default()
+            });
         }
         while let Some(name) = region
             .queues
             .get(self.queues.len())
             .and_then(|slot| slot.name.get())
         {
-            self.queues.push(QueueSnapshot::new(name));
+            self.queues.push(QueueSnapshot {
+                name,
+                ..QueueSnapshot::default()
+            });
         }
         let worker = worker.map(ToOwned::to_owned);
         for (number, slot) in (0..self.stages.len()).zip(&region.stages) {
@@ -150,13 +156,6 @@ struct StageSnapshot {
 }
 
 impl StageSnapshot {
-    fn new(name: String) -> Self {
-        Self {
-            name,
-            ..Self::default()
-        }
-    }
-
     /// The activity since the last read. `None` if the stage was never called, or the slot is damaged.
     fn read_delta(&mut self, slot: &StageSlot) -> Option<StageSample> {
         if self.damaged {
@@ -304,13 +303,6 @@ struct QueueSnapshot {
 }
 
 impl QueueSnapshot {
-    fn new(name: String) -> Self {
-        Self {
-            name,
-            ..Self::default()
-        }
-    }
-
     /// The activity since the last read. `None` if the queue was never sampled, or the slot is damaged.
     fn read_delta(&mut self, slot: &QueueSlot) -> Option<QueueSample> {
         if self.damaged || slot.samples.load(Relaxed) == 0 {

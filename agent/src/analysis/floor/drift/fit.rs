@@ -18,7 +18,7 @@ pub(super) struct Piece {
 }
 
 /// A model of the drift: an Ornstein-Uhlenbeck process.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Wandering {
     pub(super) deviation: f64,
     /// Correlation time in milliseconds. 0: the drift of each piece is independent.
@@ -30,15 +30,6 @@ pub(super) struct Wandering {
 }
 
 impl Wandering {
-    pub(super) fn none(period: (f64, f64)) -> Self {
-        Self {
-            deviation: 0.0,
-            memory_ms: 0.0,
-            shared: false,
-            period,
-        }
-    }
-
     /// Covariance of the drift in two phases at the same time; 0 if they do not share it.
     fn variance(&self, one_replayed: bool, other_replayed: bool) -> f64 {
         let common = self.shared || one_replayed == other_replayed;

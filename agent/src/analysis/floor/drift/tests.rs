@@ -17,7 +17,11 @@ fn pieces(levels: &[(bool, f64)]) -> Vec<Piece> {
 #[test]
 fn without_drift_levels_are_the_means_of_their_pieces() {
     let found = pieces(&[(false, 1.0), (true, 0.5), (false, 1.2), (true, 0.7)]);
-    let fit = fit(&found, &Wandering::none((0.0, 3.0))).unwrap();
+    let none = Wandering {
+        period: (0.0, 3.0),
+        ..Wandering::default()
+    };
+    let fit = fit(&found, &none).unwrap();
 
     assert!((fit.levels[0] - 1.1).abs() < 1e-9, "{fit:?}");
     assert!((fit.levels[1] - 0.6).abs() < 1e-9, "{fit:?}");
