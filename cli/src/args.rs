@@ -73,12 +73,7 @@ pub(crate) struct RunArgs {
     pub(crate) batch_from: Option<String>,
 
     /// The training command
-    #[arg(
-        value_name = "COMMAND",
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) command: Vec<OsString>,
 
     #[command(flatten)]
@@ -177,11 +172,9 @@ Exit code: 0; 1 if B is slower than --fail-if-slower allows; 2 if A or B cannot 
 has too few steps, or for an error in the command line.")]
 pub(crate) struct CompareArgs {
     /// The baseline: a run, or a folder of runs
-    #[arg(value_name = "A")]
     pub(crate) a: PathBuf,
 
     /// The run to compare with the baseline: a run, or a folder of runs
-    #[arg(value_name = "B")]
     pub(crate) b: PathBuf,
 
     /// Exit with 1 if B is slower than A by more than PERCENT, that is, if the whole 95 % confidence interval
@@ -221,12 +214,7 @@ pub(crate) struct ServeArgs {
 
     /// Token that requests must contain: in the header `Authorization: Bearer`, or as `?token=` in the first
     /// address that a browser opens
-    #[arg(
-        long,
-        value_name = "TOKEN",
-        env = "HEADSPACE_TOKEN",
-        hide_env_values = true
-    )]
+    #[arg(long, env = "HEADSPACE_TOKEN", hide_env_values = true)]
     pub(crate) token: Option<crate::token::Token>,
 }
 

@@ -50,16 +50,16 @@ pub(crate) fn find<T>(path: &Path, reader: Reader<'_, T>) -> Found<T> {
     }
 }
 
-/// The one run that was named, or else the newest in `base`. If several were found, returns their
-/// number.
-pub(crate) fn only<T>(
-    paths: &[PathBuf],
-    base: &Path,
-    reader: Reader<'_, T>,
-) -> Result<Result<T, FindError>, usize> {
-    let mut found: Found<T> = match paths {
-        [] => newest(base, reader),
-        paths => paths.iter().flat_map(|path| find(path, reader)).collect(),
+/// The path of the one run that was named, or else of the newest in `base`. If several were found, returns
+/// their number.
+pub(crate) fn only(paths: &[PathBuf], base: &Path) -> Result<Result<PathBuf, FindError>, usize> {
+    let path_itself = |path: &Path| Ok(path.to_path_buf());
+    let mut found: Found<PathBuf> = match paths {
+        [] => newest(base, &path_itself),
+        paths => paths
+            .iter()
+            .flat_map(|path| find(path, &path_itself))
+            .collect(),
     };
     let count = found.len();
     found.pop().filter(|_| count == 1).ok_or(count)

@@ -27,11 +27,8 @@ use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Parser;
-use headspace_agent::port::ConsumerThread;
-use headspace_agent::sampling::RankGpu;
 use headspace_collectors::catalog::{Entry, Settings};
 
 use self::args::{Cli, Command};
@@ -78,11 +75,9 @@ impl Context<'_> {
 pub fn source_settings() -> Settings {
     let library = std::env::var_os("HEADSPACE_NVML_LIB").filter(|path| !path.is_empty());
     Settings {
-        consumer: ConsumerThread::default(),
-        rank_gpu: RankGpu::default(),
         nvml_library: library.map(PathBuf::from),
         visible_devices: std::env::var("CUDA_VISIBLE_DEVICES").ok(),
-        driver_patience: Duration::ZERO,
+        ..Settings::default()
     }
 }
 

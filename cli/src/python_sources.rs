@@ -1,8 +1,7 @@
 //! Lists the sources that need a Python interpreter. The Python package implements them; this crate
 //! contains only their names.
 
-use headspace_agent::model::Reading;
-use headspace_agent::port::{CollectError, Collector};
+use headspace_agent::port::CollectError;
 use headspace_collectors::catalog::Entry;
 
 /// Name of the source that measures waits for the GIL.
@@ -31,24 +30,11 @@ pub fn absent() -> Vec<Entry> {
                 "this is the plain program: the source needs the Python package",
                 "`pip install .` in a clone of headspace, then `python -m headspace doctor`",
             );
-            Entry::new::<Never>(name, reads, Err(error))
+            Entry {
+                name,
+                reads,
+                opened: Err(error),
+            }
         })
         .into()
-}
-
-/// A source that is never opened.
-enum Never {}
-
-impl Collector for Never {
-    fn name(&self) -> &'static str {
-        match *self {}
-    }
-
-    fn collect(
-        &mut self,
-        _: std::time::Duration,
-        _: &mut Vec<Reading>,
-    ) -> Result<(), CollectError> {
-        match *self {}
-    }
 }

@@ -131,9 +131,8 @@ fn settings(args: &RunArgs) -> io::Result<BTreeMap<&'static str, OsString>> {
         ("HEADSPACE_RUN_PID", number(Some(std::process::id()))),
     ];
     let set = all.into_iter();
-    Ok(set
-        .filter_map(|(name, value)| Some((name, value?)))
-        .collect())
+    let set = set.filter_map(|(name, value)| Some((name, value?)));
+    Ok(set.collect())
 }
 
 /// The variables to set: `ours`, and those that inject headspace.
@@ -183,9 +182,10 @@ fn keeps_out(program: &OsStr, args: &[OsString]) -> Option<String> {
     }
     let mut args = args.iter();
     while let Some(arg) = args.next().and_then(|arg| arg.to_str()) {
-        let letters = arg
-            .strip_prefix('-')
-            .filter(|rest| !rest.starts_with('-'))?;
+        let letters = arg.strip_prefix('-')?;
+        if letters.is_empty() || letters.starts_with('-') {
+            return None;
+        }
         for (at, letter) in letters.char_indices() {
             match letter {
                 'I' | 'E' | 'S' => return Some(format!("-{letter}")),
@@ -199,9 +199,6 @@ fn keeps_out(program: &OsStr, args: &[OsString]) -> Option<String> {
                 }
                 _ => {}
             }
-        }
-        if letters.is_empty() {
-            return None;
         }
     }
     None

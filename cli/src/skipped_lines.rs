@@ -30,12 +30,11 @@ pub(crate) fn describe(skipped: Skipped) -> String {
         (LineError::OtherSchema, "of another version of the format"),
         (LineError::UnknownKind, "of a kind unknown to this version"),
     ];
-    let counts = kinds.map(|(reason, what)| (skipped.count(reason), what));
-    let found = counts.iter().filter(|(count, _)| *count > 0);
-    let found: Vec<String> = found
-        .map(|(count, what)| format!(" {count} {what}"))
-        .collect();
-    text + &found.join(",")
+    let kinds = kinds
+        .iter()
+        .filter(|(reason, _)| skipped.count(*reason) > 0);
+    let counts = kinds.map(|(reason, what)| format!(" {} {what}", skipped.count(*reason)));
+    text + &counts.collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]

@@ -39,10 +39,8 @@ impl Token {
     }
 
     pub(crate) fn cookie(&self) -> String {
-        format!(
-            "{COOKIE_NAME}={}; HttpOnly; SameSite=Strict; Path=/",
-            self.0
-        )
+        let Self(token) = self;
+        format!("{COOKIE_NAME}={token}; HttpOnly; SameSite=Strict; Path=/")
     }
 }
 

@@ -1,6 +1,7 @@
 //! Handles `headspace tune` without the Python package. The search is part of that package, whose command
 //! handles `tune` before it calls this crate.
 
+use std::ffi::OsStr;
 use std::io;
 
 use crate::args::TuneArgs;
@@ -8,15 +9,11 @@ use crate::{Context, EXIT_USAGE};
 
 /// Prints what to install.
 pub(crate) fn absent(args: &TuneArgs, context: &mut Context<'_>) -> io::Result<i32> {
-    let words: Vec<_> = args
-        .words
-        .iter()
-        .map(|word| word.to_string_lossy())
-        .collect();
+    let words = args.words.join(OsStr::new(" "));
     let message = format!(
         "`tune` is a part of the Python package, and this is the plain program: `pip install \
          '.[tune]'` in a clone of headspace, then `python -m headspace tune {}`",
-        words.join(" ")
+        words.to_string_lossy()
     );
     context.fail(message, EXIT_USAGE)
 }

@@ -42,10 +42,12 @@ impl Read {
             .unwrap_or_else(|| path.display().to_string());
         Ok(Self { run, measured })
     }
+}
 
-    fn ran(&self) -> Option<&RunRecord> {
-        self.run.ranks.iter().find_map(|rank| rank.run.as_ref())
-    }
+/// The `run` record of each run that has one.
+fn run_records(runs: &[Read]) -> Vec<RunRecord> {
+    let record = |read: &Read| read.run.ranks.iter().find_map(|rank| rank.run.clone());
+    runs.iter().filter_map(record).collect()
 }
 
 /// Runs the command.
@@ -60,9 +62,7 @@ pub(crate) fn compare(args: &CompareArgs, context: &mut Context<'_>) -> io::Resu
     };
     let (side_a, side_b) = (of(&args.a, &a), of(&args.b, &b));
     let mut found = comparison_record(analyse(&side_a, &side_b, args.fail_if_slower));
-    let ran =
-        |runs: &[Read]| -> Vec<RunRecord> { runs.iter().filter_map(Read::ran).cloned().collect() };
-    found.changed = settings::changed(&ran(&a), &ran(&b));
+    found.changed = settings::changed(&run_records(&a), &run_records(&b));
     let text = if args.json {
         serde_json::to_string_pretty(&found)? + "\n"
     } else {

@@ -96,7 +96,10 @@ fn numbers(found: &ComparisonRecord) -> Vec<Vec<String>> {
             .zip(calls.b)
             .is_some_and(|(a, b)| (b / a - 1.0).abs() > LEAST_CHANGE_OF_CALLS);
         if moved {
-            rows.push(in_counts("    calls a batch", &calls));
+            let shift = calls.difference_pct;
+            let change = [shift.map(|shift| pct(shift.value)), shift.map(pct_range)];
+            let count = |count: f64| format!("{count:.2}");
+            rows.push(row("    calls a batch", &calls, count, change));
         }
     }
     rows
@@ -138,13 +141,6 @@ fn in_ms(name: &str, change: &Change) -> Vec<String> {
     let shift = difference.map(|d| format!("{} ms", signed(d.value, decimals(d))));
     let interval = difference.map(|d| format!("{} ms", signed_range(d, decimals(d))));
     row(name, change, duration_ms, [shift, interval])
-}
-
-/// A row with numbers without a unit.
-fn in_counts(name: &str, change: &Change) -> Vec<String> {
-    let shift = change.difference_pct;
-    let cells = [shift.map(|shift| pct(shift.value)), shift.map(pct_range)];
-    row(name, change, |count| format!("{count:.2}"), cells)
 }
 
 fn pct(value: f64) -> String {

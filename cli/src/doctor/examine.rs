@@ -78,7 +78,12 @@ pub(super) fn examine(entries: Vec<Entry>, patience: Patience) -> Vec<Examined> 
                 let cpu_rest = source.cpu_rest();
                 let work = move || attend(index, source, pace, patience, &answers);
                 if thread::Builder::new().spawn(work).is_ok() {
-                    apart.push(Apart::new(index, pace, cpu_rest));
+                    apart.push(Apart {
+                        index,
+                        pace,
+                        cpu_rest,
+                        ..Apart::default()
+                    });
                 } else {
                     let reason = "the system gives no thread for it".to_owned();
                     switch_off(&mut examined[index], reason, None);
@@ -213,6 +218,7 @@ struct Read {
 }
 
 /// A source on its own thread, with its answers so far.
+#[derive(Default)]
 struct Apart {
     index: usize,
     pace: Duration,
@@ -224,18 +230,6 @@ struct Apart {
 }
 
 impl Apart {
-    fn new(index: usize, pace: Duration, cpu_rest: u32) -> Self {
-        Self {
-            index,
-            pace,
-            cpu_rest,
-            outcome: Outcome::default(),
-            done: false,
-            took_us: Vec::new(),
-            cpu_us: Vec::new(),
-        }
-    }
-
     fn add(&mut self, read: Read) {
         self.done |= read.last;
         if read.result.is_ok() {

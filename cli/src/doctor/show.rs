@@ -30,13 +30,6 @@ struct Source<'a> {
     remedy: Option<&'a str>,
 }
 
-impl Source<'_> {
-    /// Whether both sources have the same reason and remedy.
-    fn is_off_like(&self, other: &Self) -> bool {
-        (self.reason, self.remedy) == (other.reason, other.remedy)
-    }
-}
-
 /// The cost of measuring on this machine.
 #[derive(Debug, Serialize)]
 struct Cost<'a> {
@@ -100,23 +93,18 @@ impl<'a> Findings<'a> {
             self.sources.len()
         );
         for source in &self.sources {
-            let state = match source.state {
-                SourceState::On => "on",
-                SourceState::Off => "off",
-            };
+            let state = if on(&source) { "on" } else { "off" };
             column.write(&mut text, source.name, state, source.reads);
             let Some(reason) = source.reason else {
                 continue;
             };
-            if let Some(earlier) = self.sources.iter().find(|one| one.is_off_like(source))
+            let is_like =
+                |one: &&Source<'_>| (one.reason, one.remedy) == (Some(reason), source.remedy);
+            if let Some(earlier) = self.sources.iter().find(is_like)
                 && !std::ptr::eq(earlier, source)
             {
-                column.write(
-                    &mut text,
-                    "",
-                    "",
-                    &format!("off for the same reason as `{}` above", earlier.name),
-                );
+                let words = format!("off for the same reason as `{}` above", earlier.name);
+                column.write(&mut text, "", "", &words);
                 continue;
             }
             column.write(&mut text, "", "", reason);

@@ -153,31 +153,30 @@ impl Drawn<'_> {
         let of_gpu = |key: &&ReadingKey<'_>| key.scope == Scope::Gpu(ordinal);
         let mut keys: Vec<_> = self.history.readings().iter().filter(of_gpu).collect();
         keys.sort_unstable();
-        let mut readings: Vec<(GpuLine, &ReadingKey<'_>)> = keys
+        let mut drawn: Vec<_> = keys
             .into_iter()
-            .filter_map(|key| Some((GpuLine::of_reading(key)?, key)))
+            .filter_map(|key| {
+                let (kind, name, tone) = GpuLine::of_reading(key)?;
+                Some((kind, line(name, tone, percents(self.history.level(key)))))
+            })
             .collect();
-        let has = |wanted| readings.iter().any(|(line, _)| *line == wanted);
+        let has = |wanted| drawn.iter().any(|(kind, _)| *kind == wanted);
         let (has_sms, has_decoders) = (has(GpuLine::Sms), has(GpuLine::Decoder));
-        readings.retain(|(line, _)| match line {
+        drawn.retain(|(kind, _)| match kind {
             // That any kernel runs does not show how many SMs were busy.
             GpuLine::AnyKernel => !has_sms,
             // If the value of each decoder is known, their mean is less useful.
             GpuLine::AllDecoders => !has_decoders,
             GpuLine::Sms | GpuLine::Decoder => true,
         });
-        readings.sort_by_key(|(line, _)| *line);
-        let lines = readings.into_iter().map(|(gpu_line, key)| {
-            let (name, tone) = gpu_line.name_and_tone(key);
-            line(name, tone, percents(self.history.level(key)))
-        });
+        drawn.sort_by_key(|(kind, _)| *kind);
         let title = model.map_or_else(String::new, |name| format!(", {name}"));
         Chart {
             id: "gpu",
             of: ordinal.to_string(),
             title: format!("GPU {ordinal}{title}"),
             unit: "%",
-            lines: lines.collect(),
+            lines: drawn.into_iter().map(|(_, line)| line).collect(),
             ..Chart::default()
         }
     }
@@ -227,10 +226,7 @@ impl Drawn<'_> {
                         && key.attribute("stalled") == Some("some")
                 })
             };
-            match container_else_machine(find) {
-                Some(key) => percents(history.rate(key)),
-                None => Vec::new(),
-            }
+            container_else_machine(find).map_or_else(Vec::new, |key| percents(history.rate(key)))
         };
         let collecting = self.sum_of_rates(&Scope::Process, &metric::GC_PAUSE_TIME);
         Chart {
@@ -251,21 +247,11 @@ impl Drawn<'_> {
 
     fn sum_of_rates(&self, scope: &Scope, metric: &Metric) -> Column {
         let wanted = |key: &&ReadingKey<'_>| key.scope == *scope && key.metric == metric;
-        let mut sum: Column = Vec::new();
-        for key in self.history.readings().iter().filter(wanted) {
-            let rates = self.history.rate(key);
-            if sum.is_empty() {
-                sum = rates;
-            } else {
-                for (sum, rate) in sum.iter_mut().zip(rates) {
-                    *sum = match (*sum, rate) {
-                        (Some(a), Some(b)) => Some(a + b),
-                        (one, other) => one.or(other),
-                    };
-                }
-            }
-        }
-        sum
+        let keys = self.history.readings().iter().filter(wanted);
+        let sum = |(a, b): (Option<f64>, Option<f64>)| a.zip(b).map(|(a, b)| a + b).or(a).or(b);
+        keys.map(|key| self.history.rate(key))
+            .reduce(|all, rates| all.into_iter().zip(rates).map(sum).collect())
+            .unwrap_or_default()
     }
 }
 
@@ -279,31 +265,19 @@ enum GpuLine {
 }
 
 impl GpuLine {
-    /// `None` for a reading that is not drawn.
-    fn of_reading(key: &ReadingKey<'_>) -> Option<Self> {
+    /// What a reading shows, with the name in the legend and the colour. `None` if it is not drawn.
+    fn of_reading(key: &ReadingKey<'_>) -> Option<(Self, String, &'static str)> {
         if *key.metric == metric::GPU_SM_UTILIZATION {
-            return Some(Self::Sms);
+            return Some((Self::Sms, "SMs".to_owned(), "step"));
         }
         if let Some(engine) = key.attribute("engine") {
-            return engine.starts_with("nvdec").then_some(Self::Decoder);
+            let number = engine.strip_prefix("nvdec")?;
+            return Some((Self::Decoder, format!("NVDEC {number}"), ""));
         }
         match key.attribute("hw.gpu.task")? {
-            "general" => Some(Self::AnyKernel),
-            "decoder" => Some(Self::AllDecoders),
+            "general" => Some((Self::AnyKernel, "some kernel running".to_owned(), "step")),
+            "decoder" => Some((Self::AllDecoders, "all decoders".to_owned(), "wait")),
             _ => None,
-        }
-    }
-
-    /// The name in the legend, and the colour.
-    fn name_and_tone(self, key: &ReadingKey<'_>) -> (String, &'static str) {
-        match self {
-            Self::Sms => ("SMs".to_owned(), "step"),
-            Self::AnyKernel => ("some kernel running".to_owned(), "step"),
-            Self::AllDecoders => ("all decoders".to_owned(), "wait"),
-            Self::Decoder => {
-                let engine = key.attribute("engine").unwrap_or_default();
-                (engine.replacen("nvdec", "NVDEC ", 1), "")
-            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Makes the data for the page's script: parts of the page as HTML, charts as numbers, and updates with
 //! the changes since the last transfer.
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use super::charts::{Chart, Drawn, rounded};
 use super::history::Phases;
@@ -18,7 +18,8 @@ pub struct Page {
 }
 
 /// The parts of the page, in order of appearance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum PartId {
     /// Name and state of the run.
     Header,
@@ -66,12 +67,6 @@ impl PartId {
             Self::Findings => "findings",
             Self::Run => "run",
         }
-    }
-}
-
-impl Serialize for PartId {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
     }
 }
 
@@ -135,13 +130,12 @@ impl RankCharts {
                 }
             }
         }
-        let middle =
-            |at_s: f64, interval_s: f64| ((at_s - interval_s / 2.0 + later_s) * 1e3).round() / 1e3;
         let mut at_s: Vec<f64> = Vec::with_capacity(points.len());
         for point in points {
             // A script's axis needs increasing numbers, even if the file is damaged.
             let next = at_s.last().map_or(f64::MIN, |last| last + 1e-3);
-            at_s.push(middle(point.at_s, point.interval_s).max(next));
+            let middle = point.at_s - point.interval_s / 2.0 + later_s;
+            at_s.push(((middle * 1e3).round() / 1e3).max(next));
         }
         Self {
             rank,

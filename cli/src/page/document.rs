@@ -11,25 +11,17 @@ use super::html::{Text, inline_json};
 
 /// The static files of the page, as a server delivers them.
 pub(crate) const ASSETS: &[(&str, &str, &str)] = &[
-    ("/assets/page.css", "text/css; charset=utf-8", PAGE_CSS),
-    ("/assets/uplot.css", "text/css; charset=utf-8", PLOT_CSS),
-    ("/assets/page.js", "text/javascript; charset=utf-8", PAGE_JS),
-    (
-        "/assets/charts.js",
-        "text/javascript; charset=utf-8",
-        CHARTS_JS,
-    ),
-    (
-        "/assets/uplot.js",
-        "text/javascript; charset=utf-8",
-        PLOT_JS,
-    ),
-    (
-        "/assets/uplot.license.txt",
-        "text/plain; charset=utf-8",
-        PLOT_LICENSE,
-    ),
+    ("/assets/page.css", CSS, PAGE_CSS),
+    ("/assets/uplot.css", CSS, PLOT_CSS),
+    ("/assets/page.js", JAVASCRIPT, PAGE_JS),
+    ("/assets/charts.js", JAVASCRIPT, CHARTS_JS),
+    ("/assets/uplot.js", JAVASCRIPT, PLOT_JS),
+    ("/assets/uplot.license.txt", PLAIN_TEXT, PLOT_LICENSE),
 ];
+
+const CSS: &str = "text/css; charset=utf-8";
+const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
+const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 
 const PAGE_CSS: &str = include_str!("assets/page.css");
 const PAGE_JS: &str = include_str!("assets/page.js");
@@ -37,7 +29,6 @@ const CHARTS_JS: &str = include_str!("assets/charts.js");
 const PLOT_JS: &str = include_str!("assets/uPlot.iife.min.js");
 const PLOT_CSS: &str = include_str!("assets/uPlot.min.css");
 const PLOT_LICENSE: &str = include_str!("assets/uPlot.LICENSE");
-const NOTEBOOK_CSS: &str = include_str!("assets/notebook.css");
 
 /// The content security policy of a file: only inline style and script.
 const FILE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; \
@@ -145,12 +136,4 @@ fn section(part: &Part) -> Markup {
             }
         }
     }
-}
-
-/// The facts for a notebook cell, with their own style.
-pub(crate) fn cell(content: &str) -> String {
-    let markup = html! {
-        div.headspace-report { style { (PreEscaped(NOTEBOOK_CSS)) } (PreEscaped(content)) }
-    };
-    markup.into_string()
 }

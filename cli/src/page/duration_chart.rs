@@ -18,18 +18,7 @@ pub(crate) struct Spread {
 impl Spread {
     /// Adds the durations of a record.
     pub(crate) fn add_record(&mut self, record: &DistributionRecord) {
-        let mut bucket = 0_u64;
-        let mut buckets = BTreeMap::new();
-        for &entry in &record.buckets {
-            if let Ok(count) = u64::try_from(entry) {
-                if count > 0 {
-                    buckets.insert(bucket, count);
-                }
-                bucket = bucket.saturating_add(1);
-            } else {
-                bucket = bucket.saturating_add(entry.unsigned_abs());
-            }
-        }
+        let buckets: BTreeMap<u64, u64> = record.bucket_counts().collect();
         self.add(&Self {
             count: buckets.values().sum(),
             sum_ms: record.sum_ms,

@@ -37,11 +37,11 @@ pub(super) fn flame_graphs(stacks: Option<&StacksRecord>, summary: &SummaryRecor
     };
     let mut trees = call_trees(stacks);
     trees.truncate(MOST_PLACES);
-    let best = summary
+    let gains = summary
         .lines
         .iter()
         .filter_map(|line| line_gain_pct(summary, line));
-    let best = best.fold(0.0, f64::max);
+    let best = gains.fold(0.0, f64::max);
     html! {
         @if !trees.is_empty() {
             p.legend { (flame_graph_legend(best)) }
@@ -99,11 +99,10 @@ impl Graph<'_> {
         &'b self,
         calls: &'b [Call],
         row: usize,
-        left: f64,
+        mut left: f64,
         around: Option<&'b LineRecord>,
         bars: &mut Vec<Bar<'b>>,
     ) {
-        let mut left = left;
         for call in calls {
             let width = call.seconds / self.tree.seconds;
             if width >= LEAST_SHARE && row < MOST_ROWS {

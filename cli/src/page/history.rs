@@ -258,13 +258,11 @@ fn number_of<K>(
     is_same: impl Fn(&K) -> bool,
     make: impl FnOnce() -> K,
 ) -> Option<usize> {
-    if let Some(number) = known.iter().position(is_same) {
-        return Some(number);
-    }
-    (known.len() < MOST_NAMES).then(|| {
+    let number = known.iter().position(is_same).unwrap_or(known.len());
+    if number == known.len() && number < MOST_NAMES {
         known.push(make());
-        known.len() - 1
-    })
+    }
+    (number < known.len()).then_some(number)
 }
 
 #[cfg(test)]

@@ -46,5 +46,5 @@ pub fn notebook(verdict: Verdict<'_>) -> String {
         trouble: None,
         skipped: None,
     };
-    document::cell(&static_parts::notebook(&facts))
+    static_parts::notebook(&facts)
 }

@@ -11,7 +11,6 @@ use headspace_agent::model::record::SummaryRecord;
 use headspace_agent::model::{Record, RecordBody};
 use headspace_agent::wording::ranks::ranks_record;
 use headspace_agent::wording::verdict::Verdict;
-use headspace_exporters::encode::reader::Tally;
 use headspace_exporters::run_folder::{Follower, RankRun, ReadError};
 
 use super::charts::Drawn;
@@ -69,7 +68,10 @@ impl PageState {
                 state.add_record(rank, record);
             }
             if !polled.more {
-                state.tally(follower.tally());
+                // The records do not contain the counts of skipped lines.
+                if let Some(first) = state.ranks.values_mut().next() {
+                    first.run.tally.skipped = follower.tally().skipped;
+                }
                 return Ok(state);
             }
         }
@@ -98,13 +100,6 @@ impl PageState {
             }
         } else {
             rank.run.add_record(record);
-        }
-    }
-
-    /// Stores the counts of skipped lines, which the records do not contain.
-    fn tally(&mut self, all: Tally) {
-        if let Some(first) = self.ranks.values_mut().next() {
-            first.run.tally.skipped = all.skipped;
         }
     }
 

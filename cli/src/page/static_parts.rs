@@ -9,7 +9,7 @@ use headspace_agent::wording::ranks;
 use headspace_agent::wording::section::{Block, Section, SectionId};
 use headspace_agent::wording::verdict::{Detail, NO_SUMMARY, Verdict};
 use headspace_exporters::encode::verdict_text::verdict_text;
-use maud::{Markup, html};
+use maud::{Markup, PreEscaped, html};
 
 use super::data::{Part, PartId};
 use super::flame_graph::flame_graphs;
@@ -64,37 +64,29 @@ impl Facts<'_> {
                 .filter(|section| ids.contains(&section.id))
                 .collect()
         };
-        let titled = |ids: &[SectionId]| titled(&of(ids));
         let part = |id, html: Markup| Part {
             id,
             html: html.into_string(),
         };
+        let titled = |id, ids: &[SectionId]| part(id, titled(&of(ids)));
         let verdict = of(&[SectionId::Step, SectionId::Floor, SectionId::Savings]);
         let advice = of(&[SectionId::Bottleneck, SectionId::Remedies]);
         let notes = of(&[SectionId::Found, SectionId::Lost]);
+        let run = of(&[SectionId::Cost, SectionId::Run]);
         vec![
             part(PartId::Header, self.header()),
             part(PartId::Verdict, self.verdict(&verdict)),
             part(PartId::Bottleneck, bottleneck(&advice)),
             part(PartId::Lines, self.lines(&of(&[SectionId::Lines]))),
-            part(PartId::Gil, titled(&[SectionId::Gil])),
-            part(
-                PartId::Stages,
-                titled(&[SectionId::Stages, SectionId::Work]),
-            ),
-            part(
-                PartId::Queues,
-                titled(&[SectionId::Queues, SectionId::Ready]),
-            ),
-            part(PartId::Loops, titled(&[SectionId::Loop])),
-            part(PartId::Gpus, titled(&[SectionId::Gpu])),
-            part(PartId::Cpu, titled(&[SectionId::Cpu])),
+            titled(PartId::Gil, &[SectionId::Gil]),
+            titled(PartId::Stages, &[SectionId::Stages, SectionId::Work]),
+            titled(PartId::Queues, &[SectionId::Queues, SectionId::Ready]),
+            titled(PartId::Loops, &[SectionId::Loop]),
+            titled(PartId::Gpus, &[SectionId::Gpu]),
+            titled(PartId::Cpu, &[SectionId::Cpu]),
             part(PartId::Ranks, self.ranks()),
             part(PartId::Findings, self.findings(&notes)),
-            part(
-                PartId::Run,
-                self.run(&of(&[SectionId::Cost, SectionId::Run])),
-            ),
+            part(PartId::Run, self.run(&run)),
         ]
     }
 
@@ -128,14 +120,6 @@ impl Facts<'_> {
     /// The parts of a step as cards and as a bar, with remarks about them.
     fn verdict(&self, sections: &[&Section]) -> Markup {
         let blocks = || sections.iter().flat_map(|section| &section.blocks);
-        let facts = blocks().filter_map(|block| match block {
-            Block::Facts(facts) => Some(facts),
-            _ => None,
-        });
-        let sentences = blocks().filter_map(|block| match block {
-            Block::Sentence(words) => Some(words),
-            _ => None,
-        });
         let s = self.verdict.summary;
         let is_steady = s.steady_step_mean_ms.is_some();
         html! {
@@ -143,11 +127,15 @@ impl Facts<'_> {
             @if !self.has_summary { p.lead { (NO_SUMMARY) } }
             @else if s.steps == 0 { p.lead { (NO_STEPS) } }
             @if is_steady {
-                dl.cards { @for facts in facts { (cards(facts)) } }
+                dl.cards {
+                    @for block in blocks() { @if let Block::Facts(facts) = block { (cards(facts)) } }
+                }
                 (bar(s))
             }
-            @for words in sentences {
-                p class=(if is_steady { "caution" } else { "lead" }) { (prose(words)) }
+            @for block in blocks() {
+                @if let Block::Sentence(words) = block {
+                    p class=(if is_steady { "caution" } else { "lead" }) { (prose(words)) }
+                }
             }
         }
     }
@@ -171,16 +159,16 @@ impl Facts<'_> {
 
     /// Findings, losses, and notices without duplicates.
     fn findings(&self, sections: &[&Section]) -> Markup {
-        let trouble = self.trouble.map(str::to_owned);
-        let trouble = trouble.map(|text| ("warning", "trouble", text));
-        let mut notes: Vec<(&str, &str, String)> = trouble.into_iter().collect();
+        let trouble = self.trouble.map(str::to_owned).into_iter();
+        let mut notes: Vec<_> = trouble.map(|text| ("warning", "trouble", text)).collect();
         for section in sections {
             let is_lost = section.id == SectionId::Lost;
             let class = if is_lost { "warning" } else { "found" };
-            notes.extend(section.blocks.iter().filter_map(|block| match block {
-                Block::Sentence(words) => Some((class, section.id.label(), words.clone())),
-                _ => None,
-            }));
+            for block in &section.blocks {
+                if let Block::Sentence(words) = block {
+                    notes.push((class, section.id.label(), words.clone()));
+                }
+            }
         }
         let skipped = self.skipped.clone();
         notes.extend(skipped.map(|text| ("warning", "skipped", text)));
@@ -238,14 +226,17 @@ impl Facts<'_> {
     }
 }
 
-/// The facts for a notebook cell: the page's content for one rank, without charts.
+/// The facts for a notebook cell, with their own style: the page's content for one rank, without charts.
 pub(crate) fn notebook(facts: &Facts<'_>) -> String {
     let parts = facts.parts();
     let shown = parts
         .iter()
         .filter(|part| !part.html.is_empty() && !matches!(part.id, PartId::Ranks | PartId::Run));
     let markup = html! {
-        @for part in shown { section class=(part.id.as_str()) { (maud::PreEscaped(&part.html)) } }
+        div.headspace-report {
+            style { (PreEscaped(include_str!("assets/notebook.css"))) }
+            @for part in shown { section class=(part.id.as_str()) { (PreEscaped(&part.html)) } }
+        }
     };
     markup.into_string()
 }

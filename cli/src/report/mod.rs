@@ -1,24 +1,22 @@
 //! Runs `headspace report`, which prints the verdict of one run, a table of several runs, or JSON.
 
-mod html;
-mod perfetto;
-pub(crate) mod ranks;
-mod stacks;
+mod ranks;
 mod table;
+mod write_file;
 
 use std::io;
-use std::path::Path;
+use std::path::PathBuf;
 
-use headspace_agent::model::ranks::RanksRecord;
 use headspace_agent::model::record::SummaryRecord;
 use headspace_agent::model::{Record, RecordBody};
 use headspace_agent::wording::incomplete_runs::without_summary;
 use headspace_agent::wording::ranks::sections;
 use headspace_agent::wording::verdict::{Verdict, line_table};
 use headspace_exporters::encode::verdict_text::{text as section_text, verdict_text};
-use headspace_exporters::run_folder::{RankRun, Run};
+use headspace_exporters::run_folder::RankRun;
 
 use self::ranks::FoundRun;
+use self::write_file::Format;
 use crate::args::ReportArgs;
 use crate::find_runs::{find, newest};
 use crate::skipped_lines::tell_skipped;
@@ -26,30 +24,22 @@ use crate::{Context, EXIT_OK, EXIT_UNREADABLE};
 
 /// A run with a summary to report.
 struct Reported<'a> {
-    /// The folder or file that was named or found.
-    path: &'a Path,
-    run: &'a Run,
+    found: &'a FoundRun,
     /// The first rank that has a summary.
     main: &'a RankRun,
     record: &'a Record,
     summary: &'a SummaryRecord,
-    ranks: Option<&'a RanksRecord>,
 }
 
 impl<'a> Reported<'a> {
     fn from_run(found: &'a FoundRun) -> Option<Self> {
-        let FoundRun { path, run, ranks } = found;
-        let main = run
-            .ranks
-            .iter()
-            .find(|rank| rank.last_summary().is_some())?;
+        let mut ranks = found.run.ranks.iter();
+        let main = ranks.find(|rank| rank.last_summary().is_some())?;
         Some(Self {
-            path,
-            run,
+            found,
             main,
             record: main.summary.as_ref()?,
             summary: main.last_summary()?,
-            ranks: ranks.as_ref(),
         })
     }
 
@@ -57,7 +47,7 @@ impl<'a> Reported<'a> {
     fn complete_record(&self) -> Record {
         let mut record = self.record.clone();
         if let RecordBody::Summary(summary) = &mut record.body {
-            summary.ranks = self.ranks.cloned().map(Box::new);
+            summary.ranks = self.found.ranks.clone().map(Box::new);
         }
         record
     }
@@ -65,27 +55,23 @@ impl<'a> Reported<'a> {
 
 /// Runs the command.
 pub(crate) fn report(args: &ReportArgs, context: &mut Context<'_>) -> io::Result<i32> {
-    if let Some(file) = &args.html {
-        return html::write(args, file, context);
-    }
-    if let Some(file) = &args.perfetto {
-        return perfetto::write(args, file, context);
-    }
-    if let Some(file) = &args.speedscope {
-        return stacks::write(args, stacks::Format::Speedscope, file, context);
-    }
-    if let Some(file) = &args.collapsed {
-        return stacks::write(args, stacks::Format::Collapsed, file, context);
+    let files = [
+        (Format::Html, &args.html),
+        (Format::Perfetto, &args.perfetto),
+        (Format::Speedscope, &args.speedscope),
+        (Format::Collapsed, &args.collapsed),
+    ];
+    for (format, file) in files {
+        if let Some(file) = file {
+            return write_file::write(args, format, file, context);
+        }
     }
     let mut code = EXIT_OK;
     let mut runs = Vec::new();
-    let found: Vec<_> = if args.paths.is_empty() {
-        vec![newest(&context.runs, &FoundRun::read)]
-    } else {
-        args.paths
-            .iter()
-            .map(|path| find(path, &FoundRun::read))
-            .collect()
+    let read = |path: &PathBuf| find(path, &FoundRun::read);
+    let found: Vec<_> = match args.paths.as_slice() {
+        [] => vec![newest(&context.runs, &FoundRun::read)],
+        paths => paths.iter().map(read).collect(),
     };
     // The number of requested runs determines the shape of the JSON, not the number of readable ones.
     let requested = found.iter().map(Vec::len).sum();
@@ -134,7 +120,7 @@ fn text(reported: &[Reported<'_>]) -> String {
 /// The verdict of the run's first rank. If there are several ranks, also their combined results and one
 /// line for each.
 fn verdict(one: &Reported<'_>) -> String {
-    let place = one.path.display().to_string();
+    let place = one.found.path.display().to_string();
     let verdict = Verdict {
         run: one.main.run.as_ref(),
         probe: one.main.main_probe(),
@@ -147,11 +133,11 @@ fn verdict(one: &Reported<'_>) -> String {
         text.push('\n');
         text.push_str(&section_text(&[lines]));
     }
-    if let Some(together) = one.ranks {
+    if let Some(together) = &one.found.ranks {
         text.push('\n');
         text.push_str(&section_text(&sections(together)));
         text.push('\n');
-        text.push_str(&table::ranks(&one.run.ranks, together));
+        text.push_str(&table::ranks(&one.found.run.ranks, together));
     }
     text
 }

@@ -129,7 +129,7 @@ fn some(value: Option<f64>, show: impl Fn(f64) -> String) -> String {
 
 /// The name of the run's folder.
 fn name(one: &Reported<'_>) -> String {
-    match one.run.folder.file_name() {
+    match one.found.run.folder.file_name() {
         Some(name) => name.to_string_lossy().into_owned(),
         None => one.record.run_id.clone(),
     }

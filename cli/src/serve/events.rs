@@ -8,56 +8,34 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::sse::{Event, KeepAlive, Sse};
-use futures_util::stream::{self, Stream};
+use futures_util::stream::{self, Stream, StreamExt as _};
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::live::{Live, News};
+use super::live::Live;
 
 /// Interval of keep-alive messages while there are no updates, so that a closed connection is detected.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
-struct Listener {
-    live: Arc<Live>,
-    first: Option<News>,
-    news: Receiver<News>,
-    _place: OwnedSemaphorePermit,
-}
-
-/// The page, and then its updates.
+/// The page, and then its updates. The listener occupies its `place` until it disconnects.
 pub(super) fn events(
     live: Arc<Live>,
     place: OwnedSemaphorePermit,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let (page, news) = live.listen();
-    let listener = Listener {
-        live,
-        first: Some(page),
-        news,
-        _place: place,
-    };
-    let events = stream::unfold(listener, |mut listener| async move {
-        let news = listener.next().await?;
-        let event = Event::default().event(news.event).data(&*news.json);
-        Some((Ok(event), listener))
-    });
-    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL))
-}
-
-impl Listener {
-    async fn next(&mut self) -> Option<News> {
-        if let Some(first) = self.first.take() {
-            return Some(first);
-        }
-        match self.news.recv().await {
-            Ok(news) => Some(news),
+    let updates = stream::unfold((live, news, place), |(live, mut news, place)| async move {
+        let next = match news.recv().await {
+            Ok(next) => next,
             Err(RecvError::Lagged(_)) => {
-                let (page, news) = self.live.listen();
-                self.news = news;
-                Some(page)
+                let page;
+                (page, news) = live.listen();
+                page
             }
-            Err(RecvError::Closed) => None,
-        }
-    }
+            Err(RecvError::Closed) => return None,
+        };
+        Some((next, (live, news, place)))
+    });
+    let all = stream::once(async { page }).chain(updates);
+    let events = all.map(|news| Ok(Event::default().event(news.event).data(&*news.json)));
+    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL))
 }

@@ -122,17 +122,16 @@ async fn check(State(access): State<Arc<Access>>, request: Request, next: Next) 
 /// Adds the headers that every response has.
 async fn guarded(mut response: Response) -> Response {
     let headers = response.headers_mut();
-    let mut set = |name: HeaderName, value| {
+    let own_site = HeaderName::from_static("cross-origin-resource-policy");
+    for (name, value) in [
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (X_FRAME_OPTIONS, "DENY"),
+        (REFERRER_POLICY, "no-referrer"),
+        (CACHE_CONTROL, "no-store"),
+        (own_site, "same-origin"),
+    ] {
         headers.insert(name, HeaderValue::from_static(value));
-    };
-    set(X_CONTENT_TYPE_OPTIONS, "nosniff");
-    set(X_FRAME_OPTIONS, "DENY");
-    set(REFERRER_POLICY, "no-referrer");
-    set(CACHE_CONTROL, "no-store");
-    set(
-        HeaderName::from_static("cross-origin-resource-policy"),
-        "same-origin",
-    );
+    }
     // A picture has its own policy.
     headers
         .entry(CONTENT_SECURITY_POLICY)

@@ -51,22 +51,13 @@ pub(super) fn act(key: KeyEvent, page: usize) -> Option<Act> {
 /// lines.
 pub(super) fn chosen(before: Choice, act: Act, ranks: &[u32], scrolls: usize) -> Choice {
     let mut choice = before;
-    choice.scroll = choice.scroll.min(scrolls);
-    match act {
-        Act::Quit | Act::Pause => return before,
-        Act::Up(lines) => choice.scroll = choice.scroll.saturating_sub(lines),
-        Act::Down(lines) => choice.scroll = (choice.scroll + lines).min(scrolls),
-        Act::First => choice.scroll = 0,
-        Act::Last => choice.scroll = scrolls,
-        _ => {
-            choice.scroll = 0;
-            page(&mut choice, act, ranks);
-        }
-    }
-    choice
-}
-
-fn page(choice: &mut Choice, act: Act, ranks: &[u32]) {
+    let scroll = choice.scroll.min(scrolls);
+    choice.scroll = match act {
+        Act::Up(lines) => scroll.saturating_sub(lines),
+        Act::Down(lines) => (scroll + lines).min(scrolls),
+        Act::Last => scrolls,
+        _ => 0,
+    };
     match act {
         Act::Whole => choice.whole = !choice.whole,
         Act::Help => choice.help = !choice.help,
@@ -85,6 +76,7 @@ fn page(choice: &mut Choice, act: Act, ranks: &[u32]) {
         }
         _ => {}
     }
+    choice
 }
 
 #[cfg(test)]

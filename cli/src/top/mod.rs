@@ -43,7 +43,19 @@ pub(crate) fn top(args: &TopArgs, context: &mut Context<'_>) -> io::Result<i32> 
         return context.fail(message, EXIT_USAGE);
     }
     match Source::open(args.path.as_deref(), &context.runs) {
-        Ok((source, place)) => App::new(source, place).run(&mut Terminal::enter()?),
+        Ok((source, place)) => {
+            let app = App {
+                source,
+                place,
+                palette: Palette::from_environment(),
+                state: State::default(),
+                frozen: None,
+                choice: Choice::default(),
+                trouble: None,
+                scrolls: 0,
+            };
+            app.run(&mut Terminal::enter()?)
+        }
         Err(error) => context.fail(error, EXIT_UNREADABLE),
     }
 }
@@ -63,19 +75,6 @@ struct App {
 }
 
 impl App {
-    fn new(source: Source, place: String) -> Self {
-        Self {
-            source,
-            place,
-            palette: Palette::from_environment(),
-            state: State::default(),
-            frozen: None,
-            choice: Choice::default(),
-            trouble: None,
-            scrolls: 0,
-        }
-    }
-
     fn run(mut self, terminal: &mut Terminal) -> io::Result<i32> {
         let mut drawn: Option<Instant> = None;
         loop {
@@ -124,11 +123,8 @@ impl App {
 
     fn choose(&mut self, act: Act) {
         if act == Act::Pause {
-            self.frozen = match self.frozen.take() {
-                Some(_) => None,
-                None => Some((self.state.clone(), now())),
-            };
-            self.choice.paused = self.frozen.is_some();
+            self.choice.paused = self.frozen.is_none();
+            self.frozen = (self.choice.paused).then(|| (self.state.clone(), now()));
         } else {
             let ranks: Vec<u32> = self.shown().0.ranks.keys().copied().collect();
             self.choice = keys::chosen(self.choice, act, &ranks, self.scrolls);

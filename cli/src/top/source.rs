@@ -82,10 +82,8 @@ impl Source {
                 for (rank, record) in polled.records {
                     state.add_record(rank, record);
                 }
-                Ok(Polled {
-                    came,
-                    more: polled.more,
-                })
+                let more = polled.more;
+                Ok(Polled { came, more })
             }
             Self::Stream(receive) => {
                 let mut polled = Polled::default();
@@ -126,12 +124,7 @@ fn read(path: &Path, socket: bool, send: &SyncSender<Record>) {
 
 /// Sends the records of a stream. Returns whether the receiver still exists.
 fn forward<R: std::io::Read>(records: Records<R>, send: &SyncSender<Record>) -> bool {
-    for record in records {
-        // A read error ends the stream.
-        let Ok(record) = record else { break };
-        if send.send(record).is_err() {
-            return false;
-        }
-    }
-    true
+    // A read error ends the stream.
+    let mut records = records.map_while(Result::ok);
+    records.all(|record| send.send(record).is_ok())
 }

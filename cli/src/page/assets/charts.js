@@ -40,10 +40,6 @@ const headspaceCharts = (() => {
     const long = (3 * usual * u.bbox.width) / (max - min);
     return gaps.filter(([left, right]) => right - left > long);
   };
-  const last = (values) => {
-    for (let at = values.length - 1; at >= 0; at -= 1) if (values[at] != null) return values[at];
-    return null;
-  };
 
   // One chart in its own figure. `update` replaces the numbers of its lines.
   class Chart {
@@ -61,14 +57,9 @@ const headspaceCharts = (() => {
       this.tip.hidden = true;
       this.plot.append(this.tip);
       this.plot.addEventListener("keydown", (event) => this.move(event));
-      this.plot.addEventListener("blur", () => this.leave());
+      this.plot.addEventListener("blur", () => { this.tip.hidden = true; });
       this.figure.append(caption, this.legend, this.plot);
-      this.height = height;
-      this.setData(chart, atS, replays);
-    }
-
-    setData(chart, atS, replays) {
-      Object.assign(this, { chart, atS, replays });
+      Object.assign(this, { chart, atS, replays, height });
     }
 
     shape() {
@@ -85,15 +76,11 @@ const headspaceCharts = (() => {
       return [this.atS, ...this.chart.lines.map((line) => line.values)];
     }
 
-    colour(line, at) {
-      return tone(line.tone ? `tone-${line.tone}` : `tone-${(at % 8) + 1}`);
-    }
-
     make(width) {
       const few = this.atS.length < 40;
       let free = 0;
       const lines = this.chart.lines.map((line) => {
-        const stroke = this.colour(line, free);
+        const stroke = tone(`tone-${line.tone || (free % 8) + 1}`);
         if (!line.tone) free += 1;
         return {
           label: line.name, stroke, width: line.tone === "p95" || line.tone === "quiet" ? 1 : 1.75,
@@ -227,15 +214,11 @@ const headspaceCharts = (() => {
       u.setCursor({ left: u.valToPos(this.atS[at], "x"), top: 10 });
     }
 
-    leave() {
-      this.tip.hidden = true;
-    }
-
     // Shows the legend with the latest numbers, and the same in words for screen readers.
     describe() {
       const words = [];
       const items = this.chart.lines.map((line, at) => {
-        const latest = last(line.values);
+        const latest = line.values.filter((value) => value != null).pop();
         const text = latest == null ? "" : digits(latest, this.chart.unit);
         words.push(`${line.name} ${text}`);
         const button = element("button");
@@ -258,8 +241,7 @@ const headspaceCharts = (() => {
     }
 
     toggle(name, at) {
-      if (this.hidden.has(name)) this.hidden.delete(name);
-      else this.hidden.add(name);
+      if (!this.hidden.delete(name)) this.hidden.add(name);
       this.drawn?.setSeries(at + 1, { show: !this.hidden.has(name) });
       this.describe();
     }
@@ -267,7 +249,7 @@ const headspaceCharts = (() => {
     update(chart, atS, replays) {
       const before = this.shape();
       const zoomed = this.drawn && this.isZoomed();
-      this.setData(chart, atS, replays);
+      Object.assign(this, { chart, atS, replays });
       if (this.shape() !== before) this.again();
       else if (this.drawn) {
         this.drawn.setData(this.data(), !zoomed);

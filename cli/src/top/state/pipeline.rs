@@ -29,7 +29,7 @@ struct Report<T> {
 }
 
 /// The reports of all stages, or of all queues.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct Reports<T> {
     /// Names in the order of their first report.
     names: Vec<String>,
@@ -121,28 +121,22 @@ impl Pipeline {
     /// The worker processes.
     pub(crate) fn workers(&self) -> Vec<WorkerState> {
         let since_s = self.at_s - self.overdue_s(self.stages.latest.len(), STAGES_A_TICK);
-        let mut workers: BTreeMap<&str, Vec<StageState>> = BTreeMap::new();
+        // The length of the name sorts `worker 10` after `worker 9`.
+        let mut workers: BTreeMap<(usize, &str), Vec<StageState>> = BTreeMap::new();
         for ((name, worker), report) in &self.stages.latest {
             if let (Some(worker), true) = (worker, report.at_s >= since_s)
                 && report.tick.within.is_none()
             {
-                let stages = workers.entry(worker).or_default();
+                let stages = workers.entry((worker.len(), worker)).or_default();
                 stages.push(combine(name, std::iter::once(report)));
             }
         }
-        let mut workers: Vec<WorkerState> = workers
-            .into_iter()
-            .map(|(name, mut stages)| {
-                stages.sort_by(|a, b| b.busy.total_cmp(&a.busy));
-                WorkerState {
-                    name: name.to_owned(),
-                    stages,
-                }
-            })
-            .collect();
-        // Sort `worker 10` after `worker 9`.
-        workers.sort_by(|a, b| (a.name.len(), &a.name).cmp(&(b.name.len(), &b.name)));
-        workers
+        let sorted = |((_, name), mut stages): ((usize, &str), Vec<StageState>)| {
+            stages.sort_by(|a, b| b.busy.total_cmp(&a.busy));
+            let name = name.to_owned();
+            WorkerState { name, stages }
+        };
+        workers.into_iter().map(sorted).collect()
     }
 
     /// The queues in order of appearance.
@@ -183,15 +177,6 @@ impl Pipeline {
     fn overdue_s(&self, count: usize, per_tick: usize) -> f64 {
         let rotation = count.div_ceil(per_tick) as f64;
         (rotation + OVERDUE_TICKS) * self.tick_s.max(1e-3)
-    }
-}
-
-impl<T> Default for Reports<T> {
-    fn default() -> Self {
-        Self {
-            names: Vec::new(),
-            latest: BTreeMap::new(),
-        }
     }
 }
 

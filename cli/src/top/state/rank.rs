@@ -78,7 +78,7 @@ impl Rank {
                 let name = self.tick_series.main_loop();
                 let moment = Moment::from_tick(&tick, name);
                 self.step_series.push(moment);
-                if moment.step_ms().is_some() {
+                if moment.step.mean_ms().is_some() {
                     self.now = Some(moment);
                 }
                 let of_main = |entry: &&LoopTick| Some(entry.name.as_str()) == name;

@@ -13,7 +13,7 @@ const POINTS: usize = 512;
 
 /// A sum of durations.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-struct Sum {
+pub(crate) struct Sum {
     count: u64,
     ms: f64,
 }
@@ -31,7 +31,7 @@ impl Sum {
         }
     }
 
-    fn mean(self) -> Option<f64> {
+    pub(crate) fn mean_ms(self) -> Option<f64> {
         (self.count > 0).then(|| self.ms / self.count as f64)
     }
 }
@@ -46,9 +46,9 @@ pub(crate) struct Moment {
     pub(crate) steps: u64,
     /// Number of samples in them, if known.
     pub(crate) samples: Option<u64>,
-    step: Sum,
-    wait: Sum,
-    compute: Sum,
+    pub(crate) step: Sum,
+    pub(crate) wait: Sum,
+    pub(crate) compute: Sum,
 }
 
 impl Moment {
@@ -81,21 +81,6 @@ impl Moment {
         moment
     }
 
-    /// Mean step in milliseconds.
-    pub(crate) fn step_ms(&self) -> Option<f64> {
-        self.step.mean()
-    }
-
-    /// Mean wait in milliseconds.
-    pub(crate) fn wait_ms(&self) -> Option<f64> {
-        self.wait.mean()
-    }
-
-    /// Mean compute in milliseconds.
-    pub(crate) fn compute_ms(&self) -> Option<f64> {
-        self.compute.mean()
-    }
-
     /// Merges two moments. The result has the times of the phase with more steps.
     fn merge(&mut self, other: Self) {
         let (more, less) = if self.step.count >= other.step.count {
@@ -111,10 +96,8 @@ impl Moment {
         }
         both.span_s += less.span_s;
         both.steps += less.steps;
-        both.samples = match (more.samples, less.samples) {
-            (Some(a), Some(b)) => Some(a + b),
-            (a, b) => a.or(b),
-        };
+        let samples = [more.samples, less.samples].into_iter().flatten();
+        both.samples = samples.reduce(|a, b| a + b);
         *self = both;
     }
 }

@@ -63,10 +63,14 @@ fn the_last_interval_with_steps_is_now_and_an_idle_one_does_not_hide_it() {
     let rank = after([tick(0, Phase::Live, 20.0), tick(1, Phase::Live, 40.0), idle]);
     let now = rank.now.unwrap();
 
-    assert!(near(now.step_ms(), 40.0) && near(now.wait_ms(), 30.0) && near(now.compute_ms(), 10.0));
+    assert!(
+        near(now.step.mean_ms(), 40.0)
+            && near(now.wait.mean_ms(), 30.0)
+            && near(now.compute.mean_ms(), 10.0)
+    );
     assert_eq!((rank.steps, now.steps), (200, 100));
     assert_eq!(rank.step_series.last(10).len(), 3);
-    assert_eq!(rank.step_series.last(10)[2].step_ms(), None);
+    assert_eq!(rank.step_series.last(10)[2].step.mean_ms(), None);
 }
 
 #[test]
@@ -78,7 +82,7 @@ fn an_interval_of_two_phases_shows_the_one_that_more_steps_were_in() {
     let now = after([both]).now.unwrap();
 
     assert_eq!((now.phase, now.steps), (Phase::Replay, 400));
-    assert!(near(now.step_ms(), 10.0));
+    assert!(near(now.step.mean_ms(), 10.0));
 }
 
 #[test]
@@ -89,7 +93,7 @@ fn a_long_run_takes_bounded_room_and_keeps_its_beginning() {
     assert_eq!(rank.step_series.last(10_000).len(), 512);
     assert!(all.len() <= 100);
     assert_eq!(all.iter().map(|m| m.steps).sum::<u64>(), 500_000);
-    assert!(near(all[0].step_ms(), 10.0) && near(all.last().unwrap().step_ms(), 30.0));
+    assert!(near(all[0].step.mean_ms(), 10.0) && near(all.last().unwrap().step.mean_ms(), 30.0));
     assert!((rank.step_series.span_s() - 5000.0).abs() < 1e-6);
 }
 

@@ -17,34 +17,19 @@ pub(super) fn pipeline(rank: &Rank, scene: &Scene<'_>, width: u16) -> Vec<Line<'
     let mut lines = Vec::new();
     let queues = rank.pipeline.queues();
     if !queues.is_empty() {
-        lines.push(head(
-            scene,
-            &format!(
-                " {} {:>9}  {:<BAR$} {:>6} {:>6}  history",
-                left("queues", 16),
-                "depth",
-                "filled",
-                "empty",
-                "full"
-            ),
-        ));
+        let [depth, filled, empty, full] = ["depth", "filled", "empty", "full"];
+        let names =
+            format!(" queues           {depth:>9}  {filled:<BAR$} {empty:>6} {full:>6}  history");
+        lines.push(head(scene, &names));
         lines.extend(queues.iter().map(|queue| queue_line(queue, scene, width)));
     }
     let stages = rank.pipeline.stages();
     if !stages.is_empty() {
-        lines.push(head(
-            scene,
-            &format!(
-                " {} {:>6}  {:<BAR$} {:>9} {:>9} {:>8} {:>6}",
-                left("stages", 16),
-                "busy",
-                "",
-                "p50",
-                "p95",
-                "calls/s",
-                "conc."
-            ),
-        ));
+        let [busy, bar, p50, p95, calls, conc] = ["busy", "", "p50", "p95", "calls/s", "conc."];
+        let names = format!(
+            " stages           {busy:>6}  {bar:<BAR$} {p50:>9} {p95:>9} {calls:>8} {conc:>6}"
+        );
+        lines.push(head(scene, &names));
         let summary = rank.summary.as_ref();
         let bottleneck = summary.and_then(|s| s.bottleneck_stage.as_deref());
         for stage in &stages {
@@ -54,9 +39,8 @@ pub(super) fn pipeline(rank: &Rank, scene: &Scene<'_>, width: u16) -> Vec<Line<'
     }
     if lines.is_empty() {
         lines.push(head(scene, " stages"));
-        lines.extend(
-            wrapped(NO_STAGES, width.saturating_sub(4)).map(|l| Line::from(format!("   {l}"))),
-        );
+        let words = wrapped(NO_STAGES, width.saturating_sub(4));
+        lines.extend(words.map(|line| Line::from(format!("   {line}"))));
     }
     lines
 }
@@ -74,7 +58,7 @@ pub(super) fn machine(rank: &Rank, scene: &Scene<'_>, width: u16) -> Vec<Line<'s
 }
 
 fn head(scene: &Scene<'_>, text: &str) -> Line<'static> {
-    Line::styled(text.to_owned(), scene.palette.label())
+    Line::styled(text.to_owned(), scene.palette.label)
 }
 
 fn queue_line(queue: &QueueState, scene: &Scene<'_>, width: usize) -> Line<'static> {
@@ -95,7 +79,7 @@ fn queue_line(queue: &QueueState, scene: &Scene<'_>, width: usize) -> Line<'stat
     )));
     let room = width.saturating_sub(56).min(48).min(queue.history.len());
     let history = spark(&queue.history, most, room);
-    spans.push(Span::styled(history, palette.level()));
+    spans.push(Span::styled(history, palette.level));
     Line::from(spans)
 }
 
@@ -120,10 +104,10 @@ fn stage_line(stage: &StageState, binds: bool, scene: &Scene<'_>) -> Line<'stati
     )));
     if stage.failures > 0 {
         let failed = format!(" {} failed", stage.failures);
-        spans.push(Span::styled(failed, palette.warning()));
+        spans.push(Span::styled(failed, palette.warning));
     }
     if binds {
-        spans.push(Span::styled(" ◂ limit", palette.warning()));
+        spans.push(Span::styled(" ◂ limit", palette.warning));
     }
     Line::from(spans)
 }
@@ -211,18 +195,9 @@ fn workers(rank: &Rank, scene: &Scene<'_>) -> Vec<Line<'static>> {
     if workers.is_empty() {
         return Vec::new();
     }
-    let mut lines = vec![head(
-        scene,
-        &format!(
-            " {} {} {:>6} {:>9} {:>9} {:>8}",
-            left("workers", 16),
-            left("stage", 10),
-            "busy",
-            "p50",
-            "p95",
-            "calls/s"
-        ),
-    )];
+    let [busy, p50, p95, calls] = ["busy", "p50", "p95", "calls/s"];
+    let names = format!(" workers          stage      {busy:>6} {p50:>9} {p95:>9} {calls:>8}");
+    let mut lines = vec![head(scene, &names)];
     for worker in workers {
         let mut name = worker.name.as_str();
         for stage in &worker.stages {
@@ -249,13 +224,13 @@ fn notices(rank: &Rank, scene: &Scene<'_>, width: usize) -> Vec<Line<'static>> {
     let mut lines = vec![head(scene, " notices, the newest first (UTC)")];
     for timed in rank.notices.iter().rev() {
         let (style, mut mark) = match timed.notice.severity {
-            Severity::Warning => (scene.palette.warning(), "!"),
-            Severity::Info => (scene.palette.plain(), " "),
+            Severity::Warning => (scene.palette.warning, "!"),
+            Severity::Info => (scene.palette.plain, " "),
         };
         let mut clock = time_of_day(timed.at_unix_nano);
         for line in wrapped(&timed.notice.text, width.saturating_sub(14).max(20)) {
             lines.push(Line::from(vec![
-                Span::styled(format!("   {clock:8} "), scene.palette.label()),
+                Span::styled(format!("   {clock:8} "), scene.palette.label),
                 Span::styled(format!("{mark} "), style),
                 Span::raw(line),
             ]));

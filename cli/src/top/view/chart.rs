@@ -42,7 +42,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, rank: &Rank, scene: &Scene<'
             Phase::Settle => "╌",
             Phase::Replay => "═",
         };
-        buffer.set_string(x, plot.bottom(), mark, scene.palette.label());
+        buffer.set_string(x, plot.bottom(), mark, scene.palette.label);
     }
     scale(buffer, plot, most, floor, scene);
     legend(buffer, area, &moments, rank, scene);
@@ -54,7 +54,10 @@ fn floor_ms(rank: &Rank) -> Option<f64> {
 
 /// The upper end of the scale: above the floor, and above at least 95 % of the intervals.
 fn top(moments: &[Moment], floor: Option<f64>) -> f64 {
-    let mut steps: Vec<f64> = moments.iter().filter_map(Moment::step_ms).collect();
+    let mut steps: Vec<f64> = moments
+        .iter()
+        .filter_map(|moment| moment.step.mean_ms())
+        .collect();
     steps.sort_by(f64::total_cmp);
     // One slow interval in twenty, for example a checkpoint, must not flatten the others.
     let usual = steps.get(steps.len().saturating_sub(1) * 19 / 20).copied();
@@ -62,43 +65,42 @@ fn top(moments: &[Moment], floor: Option<f64>) -> f64 {
 }
 
 fn column(buffer: &mut Buffer, plot: Rect, x: u16, moment: &Moment, most: f64, scene: &Scene<'_>) {
-    let Some(step) = moment.step_ms() else { return };
+    let Some(step) = moment.step.mean_ms() else {
+        return;
+    };
     let height = usize::from(plot.height);
-    let wait = moment.wait_ms().unwrap_or(0.0).min(step);
+    let wait = moment.wait.mean_ms().unwrap_or(0.0).min(step);
     let total = cells(step / most, height);
     let below = match cells((step - wait) / most, height) {
         _ if wait <= 0.0 => total,
         below => below.min(total),
     };
-    for row in 0..total.min(height) {
-        let Some(y) = u16::try_from(row).ok().map(|row| plot.bottom() - 1 - row) else {
-            continue;
-        };
+    let rows = (plot.top()..plot.bottom()).rev();
+    for (row, y) in rows.clone().enumerate().take(total) {
         if row < below {
-            buffer.set_string(x, y, "█", scene.palette.compute());
+            buffer.set_string(x, y, "█", scene.palette.compute);
         } else {
-            buffer.set_string(x, y, "░", scene.palette.wait());
+            buffer.set_string(x, y, "░", scene.palette.wait);
         }
     }
     // With nothing on top of it, the end of the column can be drawn finer than a cell.
     let exact = step / most * height as f64;
     let whole = total.saturating_sub(1);
-    if below == total && total <= height && total > 0 {
-        let share = (exact - whole as f64).clamp(0.125, 1.0);
-        if let Ok(row) = u16::try_from(whole) {
-            let end = eighth(share).to_string();
-            buffer.set_string(x, plot.bottom() - 1 - row, end, scene.palette.compute());
-        }
+    if let Some(y) = rows.take(total).nth(whole)
+        && below == total
+    {
+        let end = eighth((exact - whole as f64).clamp(0.125, 1.0)).to_string();
+        buffer.set_string(x, y, end, scene.palette.compute);
     }
     if exact > height as f64 + 0.5 {
-        buffer.set_string(x, plot.y, "↑", scene.palette.strong());
+        buffer.set_string(x, plot.y, "↑", scene.palette.strong);
     }
 }
 
 /// Draws the ends of the scale, and the floor.
 fn scale(buffer: &mut Buffer, plot: Rect, most: f64, floor: Option<f64>, scene: &Scene<'_>) {
     let left = plot.x - SCALE;
-    let label = scene.palette.label();
+    let label = scene.palette.label;
     let write = |buffer: &mut Buffer, y: u16, text: &str, style| {
         buffer.set_string(left, y, right(&keep_beginning(text, 13), 13), style);
     };
@@ -116,40 +118,38 @@ fn scale(buffer: &mut Buffer, plot: Rect, most: f64, floor: Option<f64>, scene: 
         let free = buffer.cell((x, y)).is_none_or(|cell| cell.symbol() == " ");
         // In front of columns the line is dashed, so that their colours stay visible.
         if free || x % 4 == 0 {
-            buffer.set_string(x, y, "┄", scene.palette.floor());
+            buffer.set_string(x, y, "┄", scene.palette.floor);
         }
     }
     let text = format!("floor {}", duration_ms(floor));
-    write(buffer, y, &text, scene.palette.floor());
+    write(buffer, y, &text, scene.palette.floor);
 }
 
 fn legend(buffer: &mut Buffer, area: Rect, moments: &[Moment], rank: &Rank, scene: &Scene<'_>) {
     let palette = scene.palette;
-    let span: f64 = moments.iter().map(|moment| moment.span_s).sum();
-    let time = if scene.choice.whole {
-        format!(
-            "the whole run, {}",
-            duration_s(rank.step_series.span_s().round())
-        )
+    let (what, span) = if scene.choice.whole {
+        ("the whole run,", rank.step_series.span_s())
     } else {
-        format!("the last {}", duration_s(span.round()))
+        let spans = moments.iter().map(|moment| moment.span_s);
+        ("the last", spans.sum())
     };
+    let time = duration_s(span.round());
     let mut spans = vec![
         Span::raw(" ".repeat(usize::from(SCALE))),
-        Span::styled("█", palette.compute()),
+        Span::styled("█", palette.compute),
         Span::raw(" compute  "),
-        Span::styled("░", palette.wait()),
+        Span::styled("░", palette.wait),
         Span::raw(" wait"),
     ];
     if floor_ms(rank).is_some() {
-        spans.push(Span::styled("  ┄", palette.floor()));
+        spans.push(Span::styled("  ┄", palette.floor));
         spans.push(Span::raw(" floor"));
     }
     if moments.iter().any(|moment| moment.phase == Phase::Replay) {
-        spans.push(Span::styled("  ═", palette.label()));
+        spans.push(Span::styled("  ═", palette.label));
         spans.push(Span::raw(" from the cache"));
     }
-    spans.push(Span::styled(format!("   {time}"), palette.label()));
+    spans.push(Span::styled(format!("   {what} {time}"), palette.label));
     let y = area.bottom() - 1;
     buffer.set_line(area.x, y, &Line::from(spans), area.width);
 }

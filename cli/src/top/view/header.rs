@@ -31,10 +31,8 @@ pub(super) fn line(scene: &Scene<'_>, width: u16) -> Line<'static> {
         None => {
             right.push(format!("{} ranks", state.ranks.len()));
             let live = |rank: &&Rank| rank.life(scene.now_unix_nano) == Life::Live;
-            right.push(format!(
-                "{} live",
-                state.ranks.values().filter(live).count()
-            ));
+            let live = state.ranks.values().filter(live).count();
+            right.push(format!("{live} live"));
         }
     }
     if scene.choice.paused {
@@ -53,7 +51,7 @@ pub(super) fn line(scene: &Scene<'_>, width: u16) -> Line<'static> {
     }
     let left = keep_beginning(&left, width.saturating_sub(text::width(&right) + 1));
     let room = width.saturating_sub(text::width(&left) + text::width(&right));
-    Line::from(format!("{left}{}{right}", " ".repeat(room))).style(scene.palette.bar())
+    Line::from(format!("{left}{}{right}", " ".repeat(room))).style(scene.palette.bar)
 }
 
 /// A rank's status in words.
@@ -76,7 +74,7 @@ pub(super) fn waiting(scene: &Scene<'_>) -> Vec<Line<'static>> {
     ];
     if let Some(trouble) = scene.trouble {
         lines.push(Line::from(""));
-        lines.push(Line::from(format!(" {trouble}")).style(scene.palette.warning()));
+        lines.push(Line::from(format!(" {trouble}")).style(scene.palette.warning));
     }
     lines
 }
@@ -87,24 +85,24 @@ pub(super) fn now(rank: &Rank, palette: Palette, width: u16) -> Line<'static> {
     let Some(now) = &rank.now else {
         return Line::from(format!(" {NO_STEP}"));
     };
-    let mut spans = vec![Span::styled(" now        ", palette.label())];
+    let mut spans = vec![Span::styled(" now        ", palette.label)];
     let mut part = |name: &str, value: String, style| {
         spans.push(Span::styled(format!("{name} "), style));
-        spans.push(Span::styled(value, palette.strong()));
+        spans.push(Span::styled(value, palette.strong));
         spans.push(Span::raw("   "));
     };
-    if let Some(step) = now.step_ms() {
-        part("step", duration_ms(step), palette.plain());
-        if let Some(wait) = now.wait_ms() {
+    if let Some(step) = now.step.mean_ms() {
+        part("step", duration_ms(step), palette.plain);
+        if let Some(wait) = now.wait.mean_ms() {
             let mut value = duration_ms(wait);
             if step > 0.0 {
                 let _ = write!(value, " ({})", share_pct((wait / step).min(1.0)));
             }
-            part("wait", value, palette.wait());
+            part("wait", value, palette.wait);
         }
     }
-    if let Some(compute) = now.compute_ms() {
-        part("compute", duration_ms(compute), palette.compute());
+    if let Some(compute) = now.compute.mean_ms() {
+        part("compute", duration_ms(compute), palette.compute);
     }
     let mut more = Vec::new();
     if now.span_s > 0.0 {
@@ -119,7 +117,7 @@ pub(super) fn now(rank: &Rank, palette: Palette, width: u16) -> Line<'static> {
     for text in more {
         used += text::width(&text) + 3;
         if used <= usize::from(width) + 3 {
-            spans.push(Span::styled(format!("{text}   "), palette.label()));
+            spans.push(Span::styled(format!("{text}   "), palette.label));
         }
     }
     Line::from(spans)

@@ -25,7 +25,7 @@ pub(super) fn lines(palette: Palette) -> Vec<Line<'static>> {
     let mut lines = vec![Line::from("")];
     for (key, what) in KEYS {
         lines.push(Line::from(vec![
-            Span::styled(format!("  {key:<12}"), palette.strong()),
+            Span::styled(format!("  {key:<12}"), palette.strong),
             Span::raw((*what).to_owned()),
         ]));
     }
@@ -43,19 +43,14 @@ pub(super) fn lines(palette: Palette) -> Vec<Line<'static>> {
 
 /// The bottom line of the screen.
 pub(super) fn footer(scene: &Scene<'_>) -> Line<'static> {
-    let many = scene.state.ranks.len() > 1;
-    let mut text = String::from(" q quit  ? help  p ");
     let paused = scene.choice.paused;
-    text.push_str(if paused { "go on " } else { "pause " });
-    text.push_str(" ↑↓ scroll  w whole run  v verdict");
-    if many && scene.choice.shown == Shown::All {
-        text.push_str("  0-9 rank");
-    } else if many {
-        text.push_str("  Tab rank  a all");
-    }
-    if let Some(trouble) = scene.trouble {
-        text.push_str("   ");
-        text.push_str(trouble);
-    }
-    Line::from(text).style(scene.palette.label())
+    let pause = if paused { "go on" } else { "pause" };
+    let ranks = match scene.choice.shown {
+        _ if scene.state.ranks.len() < 2 => "",
+        Shown::All => "  0-9 rank",
+        Shown::Rank(_) => "  Tab rank  a all",
+    };
+    let keys = format!(" q quit  ? help  p {pause}  ↑↓ scroll  w whole run  v verdict{ranks}");
+    let trouble = scene.trouble.map(|trouble| format!("   {trouble}"));
+    Line::from(keys + &trouble.unwrap_or_default()).style(scene.palette.label)
 }

@@ -40,8 +40,8 @@ pub(super) const BAR: usize = 10;
 pub(super) fn bar(share: f64, palette: Palette) -> [Span<'static>; 2] {
     let filled = cells(share, BAR).min(BAR);
     [
-        Span::styled("█".repeat(filled), palette.level()),
-        Span::styled("·".repeat(BAR - filled), palette.label()),
+        Span::styled("█".repeat(filled), palette.level),
+        Span::styled("·".repeat(BAR - filled), palette.label),
     ]
 }
 

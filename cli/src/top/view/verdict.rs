@@ -53,11 +53,8 @@ pub(super) fn in_full(
     let mut all = lines(sections);
     if let Some(table) = rank.summary.as_deref().and_then(line_table) {
         all.push(Line::default());
-        all.extend(labelled(
-            &table,
-            scene,
-            usize::from(width).saturating_sub(1),
-        ));
+        let columns = usize::from(width).saturating_sub(1);
+        all.extend(labelled(&table, scene, columns));
     }
     all
 }
@@ -72,7 +69,7 @@ fn labelled(section: &Section, scene: &Scene<'_>, columns: usize) -> Vec<Line<'s
     let mut label = section.id.label();
     let lines = section_lines(section, columns).into_iter().map(|text| {
         let spans = vec![
-            Span::styled(format!(" {label:LABEL$}"), scene.palette.label()),
+            Span::styled(format!(" {label:LABEL$}"), scene.palette.label),
             Span::raw(text),
         ];
         label = "";
@@ -82,15 +79,11 @@ fn labelled(section: &Section, scene: &Scene<'_>, columns: usize) -> Vec<Line<'s
 }
 
 /// The sections in at most `most` lines: the first lines of each section, as many as fit.
-pub(super) fn shortened(sections: Vec<SectionLines>, most: usize) -> Vec<Line<'static>> {
-    let count = |sections: &[SectionLines]| -> usize {
-        sections.iter().map(|section| section.lines.len()).sum()
-    };
-    let all = count(&sections);
+pub(super) fn shortened(mut sections: Vec<SectionLines>, most: usize) -> Vec<Line<'static>> {
+    let all: usize = sections.iter().map(|section| section.lines.len()).sum();
     if all <= most || most < 2 {
         return lines(sections);
     }
-    let mut sections = sections;
     // The list below the verdict shows their current state.
     sections.retain(|section| !matches!(section.id, SectionId::Stages | SectionId::Queues));
     // The parts of the headspace and the cost of measuring are omitted if there is little room.
