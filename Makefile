@@ -94,7 +94,7 @@ test-python:
 # REAL_DIR=dir holds the checkouts. docs/real.md has the other settings.
 .PHONY: real
 real: $(STAMPS)/real $(STAMPS)/build ## Run 22 training programs with and without headspace, and compare its results with the truth.
-	$(call say,"programs that others wrote; REAL_DIR=$(REAL_DIR)")
+	$(call say,"22 real training programs; REAL_DIR=$(REAL_DIR)")
 	$(PY) tests/real
 
 .PHONY: gpu-check

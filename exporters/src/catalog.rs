@@ -168,7 +168,7 @@ fn open_otlp(arguments: &Arguments, process: &ProcessRank) -> Result<Opened, Des
     match otlp::open(arguments, process.local_rank, process.world_size) {
         Ok((exporters, notices)) => Ok(Opened { exporters, notices }),
         Err(error) => {
-            let problem = format!("the system gives no thread for it: {error}");
+            let problem = format!("the system cannot create a thread for it: {error}");
             Err(DestinationError::closed("otlp", problem))
         }
     }

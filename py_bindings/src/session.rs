@@ -67,7 +67,7 @@ impl Session {
     ///     KeyError: If the configuration lacks a key.
     ///     ValueError: If `interval` is too short, or an option of a destination makes no sense.
     ///     OSError: If the run folder or its file cannot be made, or a destination not opened.
-    ///     RuntimeError: If the system gives no thread.
+    ///     RuntimeError: If the system cannot create a thread.
     #[new]
     fn new(py: Python<'_>, configuration: &Bound<'_, PyAny>) -> PyResult<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);

@@ -1,4 +1,4 @@
-"""Runs programs that others wrote with and without headspace, and compares what it says with the truth.
+"""Runs 22 real training programs with and without headspace, and compares what it says with the truth.
 
 `python tests/real`, or `make real`. Settings are environment variables; docs/real.md has them all.
 """

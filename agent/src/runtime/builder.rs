@@ -216,7 +216,7 @@ fn open_sources(
             Ok(_) => sources.push(Source::Background(source)),
             Err(error) => notice_log.post(&Notice::SourceOff {
                 source: name,
-                reason: format!("the system gives no thread for it: {error}"),
+                reason: format!("the system cannot create a thread for it: {error}"),
             }),
         }
     }

@@ -85,7 +85,7 @@ pub(super) fn examine(entries: Vec<Entry>, patience: Patience) -> Vec<Examined> 
                         ..Apart::default()
                     });
                 } else {
-                    let reason = "the system gives no thread for it".to_owned();
+                    let reason = "the system cannot create a thread for it".to_owned();
                     switch_off(&mut examined[index], reason, None);
                 }
             }

@@ -61,7 +61,7 @@ pub fn open_within(
     };
     let started = thread::Builder::new().name("hs-gpu-open".to_owned());
     if let Err(error) = started.spawn(work) {
-        let reason = format!("the system gives no thread to open the driver: {error}");
+        let reason = format!("the system cannot create a thread to open the driver: {error}");
         return Opened::Now(Box::new(Gpus::off(&CollectError::unsupported(reason))));
     }
     if let Some(gpus) = opening.take_within(patience) {

@@ -91,7 +91,7 @@ pub(crate) fn open(
             },
         )
         .map_err(|error| {
-            CollectError::unsupported(format!("the system gives no thread for it: {error}"))
+            CollectError::unsupported(format!("the system cannot create a thread for it: {error}"))
         })?;
     let source = GilSource {
         thread: Arc::clone(&thread),

@@ -85,7 +85,7 @@ unsafe extern "C" fn call(
             None => None,
             Some(Some(owner)) => Some(owner),
             Some(None) => {
-                PyReferenceError::new_err("whose method this is, is gone").restore(py);
+                PyReferenceError::new_err("the object of this method was deleted").restore(py);
                 return null_mut();
             }
         };

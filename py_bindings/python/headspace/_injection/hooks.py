@@ -81,7 +81,7 @@ def report_error(error: BaseException) -> None:
     if not _has_reported:
         _has_reported = True
         _print_notice(
-            f"not everything is measured: {type(error).__name__}: {error}. The program goes on."
+            f"not everything is measured: {type(error).__name__}: {error}. The program continues."
         )
 
 

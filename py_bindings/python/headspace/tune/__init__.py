@@ -10,5 +10,5 @@ Data flows one way::
                        └──────── objective ◀─────────┘
 
 `plan` says what to try next from the outcomes so far, and knows neither clock nor file; `run.search` runs
-it. Needs Optuna: ``pip install 'headspace[tune]'``.
+it. Needs Optuna: ``pip install '.[tune]'``.
 """

@@ -37,7 +37,7 @@ def optuna_module() -> Any:
         import optuna
     except ModuleNotFoundError as error:
         raise TuneError(
-            f"`headspace tune` needs Optuna ({error}): `python -m pip install 'headspace[tune]'`, "
+            f"`headspace tune` needs Optuna ({error}): `python -m pip install '.[tune]'`, "
             "or `python -m pip install optuna`"
         ) from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
