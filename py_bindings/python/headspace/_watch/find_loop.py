@@ -58,8 +58,6 @@ class WatchedLoop:
         self.state = state
         self.loop = make_loader_loop(loader, name=name, mode=mode, role=state.role, **options)
         self._iterator: Callable[[], Any] = _gone
-        self._loader: Callable[[], Any]
-        self._dataset: Callable[[], Any]
         self.set_loader(loader)
 
     def set_loader(self, loader: Any) -> None:

@@ -8,6 +8,9 @@ it only calls the original. Types stay as they are.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
 
 from headspace import _settings
 from headspace._loops import nesting, torch_modes
@@ -16,12 +19,6 @@ from headspace._loops.loader_facts import torch_loader
 from headspace._processes.worker import is_worker
 from headspace._watch.find_loop import find_loop, reconsider_roles
 from headspace._watch.own_errors import call_safely
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import ModuleType
-    from typing import Any
 
 #: By module: its classes that are loaders.
 LOADERS: dict[str, tuple[str, ...]] = {

@@ -193,10 +193,9 @@ class Jobs:
 
     def _end(self, job_id: str) -> bool:
         pid = self._pid(job_id)
-        if pid is None or not self._is_alive(job_id):
-            return not self._is_alive(job_id)
-        # The shell may exit at once while the command is still writing its records.
-        Ending(pid, (MARK, str(self.folder(job_id)))).wait()
+        if pid is not None and self._is_alive(job_id):
+            # The shell may exit at once while the command is still writing its records.
+            Ending(pid, (MARK, str(self.folder(job_id)))).wait()
         return not self._is_alive(job_id)
 
     def _end_orphans(self, run_id: str) -> None:
