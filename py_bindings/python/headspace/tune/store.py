@@ -16,7 +16,7 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,9 +30,7 @@ from headspace.tune.experiment import (
     State,
     Trial,
     outcome_from_dict,
-    outcome_to_dict,
     proposal_from_dict,
-    proposal_to_dict,
 )
 from headspace.tune.plan.planner import Next
 from headspace.tune.plan.sampler import optuna_module
@@ -70,15 +68,6 @@ def _storage() -> Iterator[None]:
         yield
     except OptunaError as error:
         raise StorageError(str(error)) from error
-
-
-@dataclass(frozen=True)
-class LostExperiment:
-    """An experiment whose owner exited without recording its outcome."""
-
-    experiment: Experiment
-    here: bool
-    """Whether its owner ran on this machine."""
 
 
 class Heartbeats:
@@ -153,10 +142,8 @@ class Store:
         # A reader has no settings of its own.
         if not known and settings:
             self._set_attribute("headspace", settings)
-        if not known:
-            return
         for name, value in settings.items():
-            if known.get(name) != value:
+            if known and known.get(name) != value:
                 raise TuneError(
                     f"the study `{study}` in `{self._url}` is of another search, `{name}` "
                     f"differs: `{known.get(name)}` there, `{value}` here (give another `--dir` or "
@@ -185,8 +172,11 @@ class Store:
         return ended, running
 
     @_storage()
-    def give_up_lost(self) -> list[LostExperiment]:
-        """Gives up experiments whose tuner has exited, and closes trials with a recorded outcome."""
+    def give_up_lost(self) -> list[tuple[Experiment, bool]]:
+        """Gives up experiments whose tuner has exited, and closes trials with a recorded outcome.
+
+        Returns those given up, each with whether its tuner ran on this machine.
+        """
         lost = []
         for trial in self._all():
             experiment, attributes = _experiment(trial), trial.user_attrs
@@ -197,7 +187,7 @@ class Store:
                 continue
             who, silent_s = attributes.get("owner", {}), self._silent_s(trial)
             if not lives(who, silent_s) and self._fail(trial._trial_id, "given_up"):
-                lost.append(LostExperiment(experiment, _here(who)))
+                lost.append((experiment, _here(who)))
         return lost
 
     @_storage()
@@ -234,7 +224,7 @@ class Store:
         """
         trial_id = self._id(experiment)
         try:
-            self._storage.set_trial_user_attr(trial_id, "outcome", outcome_to_dict(outcome))
+            self._storage.set_trial_user_attr(trial_id, "outcome", asdict(outcome))
         except self._finished:
             return False
         self._close(trial_id, outcome)
@@ -327,7 +317,7 @@ class Store:
             params=dict(proposal.knobs),
             distributions={knob.name: _shown(knob.values) for knob in self._space.knobs},
             user_attrs={
-                "experiment": proposal_to_dict(proposal),
+                "experiment": asdict(proposal),
                 "owner": self._me,
                 "beat": time.time(),
                 "token": secrets.token_hex(6),
@@ -339,10 +329,9 @@ class Store:
         state, values = self._states.FAIL, None
         if outcome.step_ms is not None and outcome.state in states:
             state, values = states[outcome.state], [outcome.step_ms]
-        try:
+        # Another worker may complete it at this moment.
+        with contextlib.suppress(*self._finished):
             self._storage.set_trial_state_values(trial_id, state, values)
-        except self._finished:
-            pass  # Another worker completed it at this moment.
 
     def _fail(self, trial_id: int, why: str) -> bool:
         """Marks a trial as failed. Returns whether this worker was the one that closed it."""
@@ -427,7 +416,7 @@ def owner() -> dict[str, Any]:
     return {
         "host": socket.gethostname(),
         "boot": _read("/proc/sys/kernel/random/boot_id"),
-        "namespace": _link("/proc/self/ns/pid"),
+        "namespace": _read("/proc/self/ns/pid"),
         "pid": os.getpid(),
         "started": _started(os.getpid()),
     }
@@ -453,14 +442,8 @@ def _started(pid: int) -> int | None:
 
 
 def _read(path: str) -> str:
+    """The contents of a file, or the target of a link. Empty if it cannot be read."""
     try:
-        return Path(path).read_text().strip()
-    except OSError:
-        return ""
-
-
-def _link(path: str) -> str:
-    try:
-        return os.readlink(path)
+        return os.readlink(path) if os.path.islink(path) else Path(path).read_text().strip()
     except OSError:
         return ""

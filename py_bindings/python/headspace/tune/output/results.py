@@ -36,6 +36,9 @@ COLUMNS = (
     "notes",
 )
 
+#: Fields of the proposal that `experiments.jsonl` repeats.
+_PROPOSAL = ("kind", "knobs", "parent", "reason", "predicted_ms")
+
 #: Fields of the summary that `experiments.jsonl` repeats.
 _SUMMARY = (
     "throughput_samples_per_s",
@@ -142,21 +145,11 @@ def _escaped(value: object) -> str:
 def line(trial: Trial) -> Mapping[str, Any]:
     """A line of `experiments.jsonl`."""
     proposal, outcome = trial.proposal, trial.outcome
+    ended = ("state", "step_ms", "interval_ms", "steps", "seconds", "exit_code", "detail")
     return {
         "number": trial.number,
-        "kind": proposal.kind.value,
-        "knobs": proposal.knobs,
-        "parent": proposal.parent,
-        "reason": proposal.reason,
-        "predicted_ms": proposal.predicted_ms,
-        "state": outcome.state.value,
-        "step_ms": outcome.step_ms,
-        "interval_ms": outcome.interval_ms,
-        "steps": outcome.steps,
+        **{name: getattr(proposal, name) for name in _PROPOSAL},
+        **{name: getattr(outcome, name) for name in (*ended, "log", "run")},
         "seconds": round(outcome.seconds, 3),
-        "exit_code": outcome.exit_code,
-        "detail": outcome.detail,
-        "log": outcome.log,
-        "run": outcome.run,
         "summary": {name: outcome.summary.get(name) for name in _SUMMARY},
     }

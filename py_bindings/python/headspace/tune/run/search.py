@@ -129,10 +129,10 @@ class Search:
 
     def _take_over(self) -> None:
         """Gives up the experiments of tuners that have exited, and ends their processes."""
-        for lost in self._store.give_up_lost():
-            ended = end_leftovers(lost.experiment) if lost.here else 0
+        for experiment, was_here in self._store.give_up_lost():
+            ended = end_leftovers(experiment) if was_here else 0
             left = f"; {ended} processes of it were ended" if ended else ""
-            self._progress.note(f"#{lost.experiment.number} is given up: its tuner is gone{left}")
+            self._progress.note(f"#{experiment.number} is given up: its tuner is gone{left}")
         self._refresh()
 
     def _refresh(self) -> None:
