@@ -34,13 +34,11 @@ fn is_free_threaded(py: Python<'_>) -> bool {
 
 /// The catalog's entry for `headspace doctor`, which reads the stacks of this process.
 pub(crate) fn entry(py: Python<'_>) -> Entry {
-    let source = open(py, Some(Vec::new())).map(|reader| OwnStacks { reader });
+    let source = open(py, Some(Vec::new())).map(OwnStacks);
     Entry::new(python_sources::STACKS, python_sources::STACKS_READS, source)
 }
 
-struct OwnStacks {
-    reader: PythonStacks,
-}
+struct OwnStacks(PythonStacks);
 
 impl Collector for OwnStacks {
     fn name(&self) -> &'static str {
@@ -52,6 +50,6 @@ impl Collector for OwnStacks {
     }
 
     fn collect(&mut self, _: Duration, _: &mut Vec<Reading>) -> Result<(), CollectError> {
-        self.reader.read(std::process::id(), &[], &mut Vec::new())
+        self.0.read(std::process::id(), &[], &mut Vec::new())
     }
 }

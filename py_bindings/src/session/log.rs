@@ -56,15 +56,6 @@ struct Sampled {
     count: AtomicU64,
 }
 
-impl Sampled {
-    fn passes(&self, second: u64) -> bool {
-        if self.second.swap(second, Ordering::Relaxed) != second {
-            self.count.store(0, Ordering::Relaxed);
-        }
-        self.count.fetch_add(1, Ordering::Relaxed) < MAX_LINES_PER_SECOND
-    }
-}
-
 impl<S> Filter<S> for Sampled {
     fn enabled(&self, _: &Metadata<'_>, _: &Context<'_, S>) -> bool {
         true
@@ -72,6 +63,10 @@ impl<S> Filter<S> for Sampled {
 
     fn event_enabled(&self, _: &Event<'_>, _: &Context<'_, S>) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        self.passes(now.map_or(0, |since| since.as_secs()))
+        let second = now.map_or(0, |since| since.as_secs());
+        if self.second.swap(second, Ordering::Relaxed) != second {
+            self.count.store(0, Ordering::Relaxed);
+        }
+        self.count.fetch_add(1, Ordering::Relaxed) < MAX_LINES_PER_SECOND
     }
 }

@@ -67,8 +67,6 @@ BACKGROUND = RoleState("background", is_final=True)
 class RoleHistory:
     """Whether a loop of this process has trained, by which a likely evaluation is judged."""
 
-    __slots__ = ("_has_trained",)
-
     def __init__(self) -> None:
         self._has_trained = False
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 class _Model:
     """A model whose mode was set, and the thread that did so last."""
 
-    __slots__ = ("model", "thread")
-
     def __init__(self, model: Any) -> None:
         self.model = ref(model)
         self.thread = 0

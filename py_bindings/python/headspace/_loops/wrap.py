@@ -150,8 +150,6 @@ class _EarlierCall:
     that the user passed; without one, by the object's identity.
     """
 
-    __slots__ = ("loops", "options", "proxy", "sessions_ended", "wrapped")
-
     def __init__(self, proxy: Any, wrapped: ref[Any] | None) -> None:
         self.options: dict[str, Any] = proxy._headspace_options
         self.loops: WrappedLoops = proxy._headspace_loops

@@ -42,8 +42,6 @@ _MOST_LOADERS = 64
 class WatchedLoop:
     """A loop: a loader in one role, or successive loaders at one place in the program."""
 
-    __slots__ = ("_dataset", "_iterator", "_loader", "loop", "mode", "state")
-
     def __init__(self, loader: Any, name: str, state: RoleState) -> None:
         mode = mode_without_wrap(name, state.role)
         options = _settings.loop_options()

@@ -55,8 +55,6 @@ class DefaultQueue(Queue):
 class Watch:
     """Measures how long a queue has each depth."""
 
-    __slots__ = ("__weakref__", "capacity", "depth", "is_last", "name", "since", "stage")
-
     def __init__(self, info: _spdl.StageInfo, capacity: int) -> None:
         self.name = f"{stage_name(info)}_queue"
         self.capacity = max(0, capacity)

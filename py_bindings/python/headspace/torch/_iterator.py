@@ -81,9 +81,8 @@ class _IteratorMaker:
     def end(self) -> None:
         self.remove()
         kept = getattr(self.loader(), "_iterator", None)
-        if (
-            not self.has_made and kept is not None
-        ):  # Persistent workers: an earlier epoch's iterator.
+        if not self.has_made and kept is not None:
+            # Persistent workers: an earlier epoch's iterator.
             call_ignoring_errors(_watch_queues, kept, self.owner)
 
     def __call__(self) -> Any:

@@ -73,11 +73,10 @@ def replace(path: Path, text: str) -> None:
 
 def table(trials: Sequence[Trial], space: Space) -> str:
     """`results.tsv`."""
-    by_number = {trial.number: trial for trial in trials}
+    by_number: dict[int | None, Trial] = {trial.number: trial for trial in trials}
     rows = ["\t".join(COLUMNS)]
     for trial in trials:
-        parent = trial.proposal.parent
-        row = _row(trial, space, None if parent is None else by_number.get(parent))
+        row = _row(trial, space, by_number.get(trial.proposal.parent))
         rows.append("\t".join(_escaped(row.get(column)) for column in COLUMNS))
     return "\n".join(rows) + "\n"
 
