@@ -16,20 +16,14 @@ pub(crate) fn open(
 ) -> Result<PythonStacks, CollectError> {
     let libraries =
         libraries.ok_or_else(|| CollectError::unsupported("`HEADSPACE_STACKS` turns it off"))?;
-    if is_free_threaded(py) {
+    let flags = py.import("sys").and_then(|sys| sys.getattr("abiflags"));
+    let flags = flags.and_then(|flags| flags.extract::<String>());
+    if flags.is_ok_and(|flags| flags.contains('t')) {
         return Err(CollectError::unsupported(
             "the stacks of a free-threaded Python cannot be read",
         ));
     }
     Ok(PythonStacks::new(libraries))
-}
-
-/// Whether this Python was built to run without an interpreter lock.
-fn is_free_threaded(py: Python<'_>) -> bool {
-    py.import("sys")
-        .and_then(|sys| sys.getattr("abiflags"))
-        .and_then(|flags| flags.extract::<String>())
-        .is_ok_and(|flags| flags.contains('t'))
 }
 
 /// The catalog's entry for `headspace doctor`, which reads the stacks of this process.

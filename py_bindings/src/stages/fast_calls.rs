@@ -351,12 +351,8 @@ pub(crate) unsafe fn call_any(
                 ffi::Py_INCREF(argument);
                 ffi::PyTuple_SetItem(by_position, owners + index, argument);
             }
-            let keywords = if names.is_null() {
-                0
-            } else {
-                ffi::PyTuple_Size(names)
-            };
-            let is_complete = (0..keywords).all(|index| {
+            let keywords = (!names.is_null()).then(|| ffi::PyTuple_Size(names));
+            let is_complete = (0..keywords.unwrap_or(0)).all(|index| {
                 let name = ffi::PyTuple_GetItem(names, index);
                 ffi::PyDict_SetItem(by_name, name, *arguments.offset(count + index)) == 0
             });

@@ -78,10 +78,6 @@ class WatchedLoop:
         """Whether the loop's last epoch was over this loader."""
         return self._loader() is loader
 
-    def has_lost_loader(self) -> bool:
-        """Whether its loader was deleted, or has no weak reference."""
-        return self._loader() is None
-
     def running_iterator(self) -> Any:
         """The iterator of the epoch that is running. None between epochs."""
         iterator = self._iterator()
@@ -130,7 +126,8 @@ def find_loop(loader: Any) -> WatchedLoop | None:
 
 def _keep(loop: WatchedLoop, loader: Any, place: Place) -> None:
     if len(_by_loader) >= _MOST_LOADERS:
-        for gone in [key for key, known in _by_loader.items() if known.has_lost_loader()]:
+        # Their loaders were deleted, or have no weak references.
+        for gone in [key for key, known in _by_loader.items() if known.is_over(None)]:
             del _by_loader[gone]
     _by_loader[id(loader), loop.state.role] = loop
     _by_place[place, loop.state.role] = loop

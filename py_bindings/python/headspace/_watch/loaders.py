@@ -81,8 +81,7 @@ def watch_method(kind: Any, method: str) -> None:
 def _watch_later_subclasses(kind: Any, method: str) -> None:
     own = vars(kind).get("__init_subclass__")
     if hasattr(getattr(own, "__func__", None), "_headspace_original"):
-        methods = own.__func__._headspace_methods
-        methods.add(method)
+        own.__func__._headspace_methods.add(method)
         return
     methods = {method}
 

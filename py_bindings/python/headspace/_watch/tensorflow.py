@@ -23,8 +23,6 @@ _ATTRIBUTE = "_headspace_calls"
 class _DatasetCalls(CallIterator):
     """The calls of `__next__` of a dataset's iterator. The dataset is the loader."""
 
-    __slots__ = ("_headspace_loader",)
-
     _headspace_length = staticmethod(length_of)
 
     def __init__(self, dataset: Any) -> None:
