@@ -143,15 +143,13 @@ impl SessionConfig {
         if let Some(run_id) = self.run_id.as_deref().filter(|id| !is_plain(id)) {
             return Err(SessionError::RunId(run_id.to_owned()));
         }
-        let destinations = std::mem::take(&mut self.exports)
-            .into_iter()
-            .map(
-                |(kind, options, must)| match Destination::parse(&kind, &options) {
-                    Err(error) if must => Err(error),
-                    found => Ok((found, must)),
-                },
-            )
-            .collect::<Result<_, DestinationError>>()?;
+        let mut destinations = Vec::new();
+        for (kind, options, must) in std::mem::take(&mut self.exports) {
+            match Destination::parse(&kind, &options) {
+                Err(error) if must => return Err(error.into()),
+                found => destinations.push((found, must)),
+            }
+        }
         Ok(CheckedConfig {
             interval,
             destinations,

@@ -157,13 +157,8 @@ def _iteration_of_inner_loader(loader: Any) -> Callable[[_OriginalIteration], An
     its batches. None for anything else."""
     inner = torch_loader(loader)
     enclosing = nesting.enclosing_loop()
-    if (
-        inner is None
-        or enclosing is None
-        or not _settings.enabled()
-        or "_get_iterator" in vars(inner)
-        or is_worker()
-    ):
+    is_own = inner is None or "_get_iterator" in vars(inner)
+    if is_own or enclosing is None or not _settings.enabled() or is_worker():
         return None
     from headspace.torch import iterate
 

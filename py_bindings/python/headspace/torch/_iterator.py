@@ -34,9 +34,8 @@ def iterate(
     session = lifecycle.current
     attributes = vars(loader)
     before = attributes.get("_get_iterator")
-    if (session is not None and not session._native.is_here) or not (
-        before is None or type(before) is _IteratorMaker
-    ):
+    is_forked = session is not None and not session._native.is_here
+    if is_forked or not (before is None or type(before) is _IteratorMaker):
         return loop.iterate(source, lifecycle.begin, role)
     maker = _IteratorMaker(loader, Owner(loop), getattr(loop, "describe_batch", None))
     maker.begin()

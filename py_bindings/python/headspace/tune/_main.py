@@ -67,9 +67,8 @@ def tune(arguments: ParsedArguments) -> int:
         "parallel": len(divided),
     }
     store = Store(url, options.study, space, settings, folder)
-    progress = Progress(space, limits, options.quiet)
     job = Job(folder, space, template, limits, setup, divided, options.time)
-    ended = Search(job, store, progress).run()
+    ended = Search(job, store, Progress(space, limits, options.quiet)).run()
     where = os.path.relpath(folder)
     if ended.interrupted:
         if winner_of(ended.trials, limits.objective) is not None:
