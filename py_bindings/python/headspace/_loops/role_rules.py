@@ -67,8 +67,7 @@ BACKGROUND = RoleState("background", is_final=True)
 class RoleHistory:
     """Whether a loop of this process has trained, by which a likely evaluation is judged."""
 
-    def __init__(self) -> None:
-        self._has_trained = False
+    _has_trained = False
 
     def note(self, state: RoleState) -> None:
         """A loop is in this state."""

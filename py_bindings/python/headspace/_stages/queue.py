@@ -64,7 +64,7 @@ def queue(
     """
     if not _settings.enabled():
         return q
-    read_queue = _reader(q) if depth is None else _reader_by(depth)
+    read_queue = _reader(q, depth)
     if read_queue is None:
         raise TypeError(
             f"headspace cannot read the depth of a `{type(q).__qualname__}`: "
@@ -121,12 +121,10 @@ def _maxsize(q: Any) -> int | None:
     return next((limit for limit in limits if isinstance(limit, int)), None)
 
 
-def _reader_by(depth: Callable[[], int]) -> Callable[[Any], Reading]:
-    return lambda q: (depth(), _maxsize(q), None, None)
-
-
-def _reader(q: Any) -> Callable[[Any], Reading | None] | None:
+def _reader(q: Any, depth: Callable[[], int] | None) -> Callable[[Any], Reading | None] | None:
     """The function that reads this kind of object. It returns None for a pool that has ended."""
+    if depth is not None:
+        return lambda q: (depth(), _maxsize(q), None, None)
     modules = {base.__module__.partition(".")[0] for base in type(q).__mro__}
     if "concurrent" in modules:
         if hasattr(q, "_work_queue"):

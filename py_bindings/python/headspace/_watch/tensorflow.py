@@ -26,7 +26,6 @@ class _DatasetCalls(CallIterator):
     _headspace_length = staticmethod(length_of)
 
     def __init__(self, dataset: Any) -> None:
-        super().__init__()
         self._headspace_loader = dataset
 
 
