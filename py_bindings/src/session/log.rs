@@ -26,12 +26,10 @@ const MAX_LINES_PER_SECOND: u64 = 200;
 ///
 /// A description of the invalid variable.
 pub(crate) fn begin() -> Result<(), String> {
-    let Some(variable) = std::env::var("HEADSPACE_LOG")
-        .ok()
-        .filter(|v| !v.is_empty())
-    else {
+    let variable = std::env::var("HEADSPACE_LOG").unwrap_or_default();
+    if variable.is_empty() {
         return Ok(());
-    };
+    }
     let filter: EnvFilter = variable.parse().map_err(|_| {
         format!(
             "`{variable}` is not a filter (write `debug`, or `headspace_exporters=trace,h2=info`); \

@@ -39,9 +39,6 @@ class RoleState:
         self.role = role
         self.is_final = is_final
 
-    def __repr__(self) -> str:
-        return f"<{self.role or 'unknown'}{'' if self.is_final else ', not final'}>"
-
     def after_model_trains(self) -> RoleState:
         """The state of a loop that is iterated while a model goes into training mode."""
         return self if self.is_final else TRAINING

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headspace._processes.ending import stat_fields
 from headspace.tune.errors import TuneError
@@ -68,6 +68,14 @@ def _storage() -> Iterator[None]:
         yield
     except OptunaError as error:
         raise StorageError(str(error)) from error
+
+
+class LostExperiment(NamedTuple):
+    """An experiment whose owner exited without recording its outcome."""
+
+    experiment: Experiment
+    here: bool
+    """Whether its owner ran on this machine."""
 
 
 class Heartbeats:
@@ -172,11 +180,8 @@ class Store:
         return ended, running
 
     @_storage()
-    def give_up_lost(self) -> list[tuple[Experiment, bool]]:
-        """Gives up experiments whose tuner has exited, and closes trials with a recorded outcome.
-
-        Returns those given up, each with whether its tuner ran on this machine.
-        """
+    def give_up_lost(self) -> list[LostExperiment]:
+        """Gives up experiments whose tuner has exited, and closes trials with a recorded outcome."""
         lost = []
         for trial in self._all():
             experiment, attributes = _experiment(trial), trial.user_attrs
@@ -187,7 +192,7 @@ class Store:
                 continue
             who, silent_s = attributes.get("owner", {}), self._silent_s(trial)
             if not lives(who, silent_s) and self._fail(trial._trial_id, "given_up"):
-                lost.append((experiment, _here(who)))
+                lost.append(LostExperiment(experiment, _here(who)))
         return lost
 
     @_storage()

@@ -133,8 +133,8 @@ class Search:
 
     def _take_over(self) -> None:
         """Gives up the experiments of tuners that have exited, and ends their processes."""
-        for experiment, was_here in self._store.give_up_lost():
-            ended = end_leftovers(experiment) if was_here else 0
+        for experiment, here in self._store.give_up_lost():
+            ended = end_leftovers(experiment) if here else 0
             left = f"; {ended} processes of it were ended" if ended else ""
             self._progress.note(f"#{experiment.number} is given up: its tuner is gone{left}")
         self._refresh()
