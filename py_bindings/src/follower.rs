@@ -36,12 +36,9 @@ impl Follower {
             }
             opened => opened.map_err(os_error)?,
         };
-        Ok(Self {
-            state: Mutex::new(State {
-                follower,
-                series: TickSeries::default(),
-            }),
-        })
+        let series = TickSeries::default();
+        let state = Mutex::new(State { follower, series });
+        Ok(Self { state })
     }
 
     /// The folder of the current run.

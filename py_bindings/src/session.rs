@@ -6,12 +6,12 @@ mod rendered;
 pub(crate) mod start_agent;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use headspace_agent::model::record::{ProbeRecord, RunRecord, SummaryRecord};
+use headspace_agent::model::record::{ProbeRecord, SummaryRecord};
 use headspace_agent::notice::Notice;
 use headspace_agent::runtime::Agent;
 use headspace_collectors::workers::Marker;
@@ -20,24 +20,18 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use crate::interpreter::{Interpreter, stacks};
-use crate::session::configuration::session_config;
 use crate::session::rendered::{Rendered, render};
-use crate::session::start_agent::Surroundings;
+use crate::session::start_agent::{SessionConfig, StartedSession, Surroundings};
 use crate::stages::process_slots;
 
 /// A started run. Private: `headspace.start` returns the public `Session`.
 #[pyclass(module = "headspace._native", frozen)]
 pub(crate) struct Session {
     id: u64,
-    agent: Agent,
+    started: StartedSession,
     interpreter: Interpreter,
-    folder: PathBuf,
-    /// The record of the run at its start.
-    run: RunRecord,
     /// The file by which its workers find it, removed at its end.
     marker: Option<Marker>,
-    /// The numbers for each integration.
-    scalars: Vec<TrackerQueue>,
 }
 
 impl Session {
@@ -47,11 +41,12 @@ impl Session {
     }
 
     pub(crate) fn agent(&self) -> &Agent {
-        &self.agent
+        &self.started.agent
     }
 
     fn render(&self, summary: &SummaryRecord, probes: &[ProbeRecord]) -> PyResult<Rendered> {
-        render(&self.run, summary, probes, &self.folder)
+        let StartedSession { run, folder, .. } = &self.started;
+        render(run, summary, probes, folder)
             .map_err(|error| PyRuntimeError::new_err(error.to_string()))
     }
 }
@@ -71,13 +66,14 @@ impl Session {
     #[new]
     fn new(py: Python<'_>, configuration: &Bound<'_, PyAny>) -> PyResult<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let config = session_config(configuration)?;
+        let config: SessionConfig = configuration.extract()?;
         let rank = config.rank;
         let log = crate::session::log::begin();
         let stacks = stacks::open(py, configuration.get_item("libraries")?.extract()?);
         let checked = config.check()?;
         let (mut interpreter, sources) = Interpreter::open(py);
-        process_slots::sweep();
+        // Removes the files of killed trainers.
+        process_slots::FOLDERS.sweep();
         let (slots, marker) = process_slots::become_trainer().unzip();
         let marker = marker.flatten();
         let surroundings = Surroundings {
@@ -96,70 +92,66 @@ impl Session {
                 return Err(error.into());
             }
         };
-        let agent = started.agent;
+        let (agent, folder) = (&started.agent, &started.folder);
         if let Err(problem) = log {
             let setting = "HEADSPACE_LOG".to_owned();
             agent.notice(&Notice::SettingRefused { setting, problem });
         }
-        let folder = started.folder;
         tracing::info!(target: crate::session::log::SESSION, folder = %folder.display(), rank, "watching");
         interpreter.poll_queues(agent.clone());
         Ok(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
-            agent,
+            started,
             interpreter,
-            folder,
-            run: started.run,
             marker,
-            scalars: started.scalars,
         })
     }
 
     /// The run folder.
     #[getter]
     fn folder(&self) -> &Path {
-        &self.folder
+        &self.started.folder
     }
 
     /// Whether this is the process the session was started in.
     #[getter]
     fn is_here(&self) -> bool {
-        self.agent.is_here()
+        self.agent().is_here()
     }
 
     fn pause(&self) {
-        self.agent.pause();
-        if self.agent.is_here() {
+        self.agent().pause();
+        if self.agent().is_here() {
             self.interpreter.pause();
         }
     }
 
     fn resume(&self) {
-        self.agent.resume();
-        if self.agent.is_here() {
+        self.agent().resume();
+        if self.agent().is_here() {
             self.interpreter.resume();
         }
     }
 
     /// torch's current device on the thread of the training loop, as an epoch begins.
     fn report_torch_device(&self, ordinal: u32) {
-        self.agent.report_torch_device(ordinal);
+        self.agent().report_torch_device(ordinal);
     }
 
     /// Prints and records a notice about a refused setting, once.
     fn refuse_setting(&self, setting: String, problem: String) {
-        self.agent
+        self.agent()
             .notice(&Notice::SettingRefused { setting, problem });
     }
 
     /// The integration at `place` is disabled. Prints and records a notice about it, once.
     fn integration_off(&self, place: usize, integration: String, reason: String) {
-        if let Some(fetch) = self.scalars.get(place)
-            && self.agent.is_here()
+        if let Some(fetch) = self.started.scalars.get(place)
+            && self.agent().is_here()
         {
             fetch.close();
         }
-        self.agent.notice(&Notice::IntegrationOff {
+        self.agent().notice(&Notice::IntegrationOff {
             integration,
             reason,
         });
@@ -169,12 +161,11 @@ impl Session {
     /// integration calls this.
     fn scalars(&self, place: usize) -> Vec<Moment> {
         // In a forked child, a thread of the parent may hold the lock for ever.
-        let fetch = self.scalars.get(place).filter(|_| self.agent.is_here());
-        let scalars = fetch
-            .map(TrackerQueue::fetch)
-            .unwrap_or_default()
-            .into_iter();
+        let queue = self.started.scalars.get(place);
+        let queue = queue.filter(|_| self.agent().is_here());
+        let scalars = queue.map(TrackerQueue::fetch).unwrap_or_default();
         scalars
+            .into_iter()
             .map(|scalars| {
                 let scalars = Arc::unwrap_or_clone(scalars);
                 let seconds = scalars.time_unix_nano as f64 / 1e9;
@@ -186,35 +177,35 @@ impl Session {
     /// Exports all pending records. Returns whether they were delivered within `timeout` seconds.
     fn flush(&self, py: Python<'_>, timeout: f64) -> bool {
         let timeout = Duration::try_from_secs_f64(timeout).unwrap_or_default();
-        py.detach(|| self.agent.flush(timeout))
+        py.detach(|| self.agent().flush(timeout))
     }
 
     /// The run so far: JSON, text and HTML.
     fn report(&self, py: Python<'_>) -> PyResult<Rendered> {
-        if !self.agent.is_here() {
+        if !self.agent().is_here() {
             // The child has no threads of the parent, and they may hold locks for ever.
             return Err(PyRuntimeError::new_err(
                 "the session belongs to the process that this one was forked from",
             ));
         }
         py.detach(|| {
-            let (summary, probes) = self.agent.report();
+            let (summary, probes) = self.agent().report();
             self.render(&summary, &probes)
         })
     }
 
     /// An uncaught exception ends the program. `stop`, which follows, records it.
     fn ended_by_exception(&self, exception: &str, is_error: bool) {
-        self.agent.ended_by_exception(exception, is_error);
+        self.agent().ended_by_exception(exception, is_error);
     }
 
     /// Ends the session. Returns the whole run at the first call. Returns None later, and in a forked child.
     fn stop(&self, py: Python<'_>) -> PyResult<Option<Rendered>> {
-        if !self.agent.is_here() {
+        if !self.agent().is_here() {
             return Ok(None);
         }
         self.interpreter.end_around(py, || {
-            let Some(stopped) = self.agent.stop() else {
+            let Some(stopped) = self.agent().stop() else {
                 return Ok(None);
             };
             if let Some(marker) = &self.marker {

@@ -46,14 +46,14 @@ def enabled() -> bool:
 
 def mode() -> str:
     """The mode of wrapped loaders (``HEADSPACE_MODE``, default ``measure``)."""
-    value = os.environ.get("HEADSPACE_MODE", "").strip().lower()
-    if value and value not in MODES:
-        _refuse(
-            "HEADSPACE_MODE",
-            f"`{value}` is not a mode (write `measure`, `probe` or `replay`); `measure` is used.",
-        )
-        return MEASURE
-    return value or MEASURE
+    value = os.environ.get("HEADSPACE_MODE", "").strip().lower() or MEASURE
+    if value in MODES:
+        return value
+    _refuse(
+        "HEADSPACE_MODE",
+        f"`{value}` is not a mode (write `measure`, `probe` or `replay`); `measure` is used.",
+    )
+    return MEASURE
 
 
 def directory() -> str:
@@ -63,9 +63,7 @@ def directory() -> str:
 
 def interval() -> float:
     """Seconds between two ticks (``HEADSPACE_INTERVAL``, default 1)."""
-    value = os.environ.get("HEADSPACE_INTERVAL", "").strip()
-    if not value:
-        return 1.0
+    value = os.environ.get("HEADSPACE_INTERVAL", "").strip() or "1"
     seconds = duration(value)
     if seconds is None or not 0.001 <= seconds <= 86_400:
         _refuse(

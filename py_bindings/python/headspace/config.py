@@ -62,11 +62,9 @@ class OpenTelemetry:
     spans: bool = False
 
     def _export(self) -> tuple[str, dict[str, str]]:
-        options = {"spans": str(self.spans).lower()}
-        for name in ("endpoint", "protocol", "interval", "timeout"):
-            value = getattr(self, name)
-            if value is not None:
-                options[name] = str(value)
+        names = ("endpoint", "protocol", "interval", "timeout")
+        given = {name: str(value) for name in names if (value := getattr(self, name)) is not None}
+        options = {"spans": str(self.spans).lower(), **given}
         if self.headers is not None:
             from urllib.parse import quote
 

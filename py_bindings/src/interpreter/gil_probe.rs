@@ -82,17 +82,11 @@ pub(crate) fn open(
     }
     let (thread, waits) = (Arc::<GilThread>::default(), Arc::<Mutex<Waits>>::default());
     let of_thread = Arc::clone(&waits);
-    thread
-        .spawn(
-            format!("hs-{}", python_sources::GIL),
-            STACK,
-            move |thread| {
-                probe_repeatedly(thread, &of_thread);
-            },
-        )
-        .map_err(|error| {
-            CollectError::unsupported(format!("the system cannot create a thread for it: {error}"))
-        })?;
+    let name = format!("hs-{}", python_sources::GIL);
+    let probe = move |thread: &GilThread| probe_repeatedly(thread, &of_thread);
+    thread.spawn(name, STACK, probe).map_err(|error| {
+        CollectError::unsupported(format!("the system cannot create a thread for it: {error}"))
+    })?;
     let source = GilSource {
         thread: Arc::clone(&thread),
         waits,

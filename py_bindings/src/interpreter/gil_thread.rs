@@ -164,19 +164,15 @@ impl Intervals {
     }
 
     pub(crate) fn next(&mut self) -> Duration {
-        let interval = self.short();
+        self.random ^= self.random >> 12;
+        self.random ^= self.random << 25;
+        self.random ^= self.random >> 27;
+        let random = self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32;
+        let interval = self.least + self.spread.mul_f64(random as f64 / f64::from(u32::MAX));
         if self.until_slow.is_zero() {
             return interval * self.slow_down;
         }
         self.until_slow = self.until_slow.saturating_sub(interval);
         interval
-    }
-
-    fn short(&mut self) -> Duration {
-        self.random ^= self.random >> 12;
-        self.random ^= self.random << 25;
-        self.random ^= self.random >> 27;
-        let random = self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32;
-        self.least + self.spread.mul_f64(random as f64 / f64::from(u32::MAX))
     }
 }

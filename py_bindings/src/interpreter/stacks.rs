@@ -16,7 +16,9 @@ pub(crate) fn open(
 ) -> Result<PythonStacks, CollectError> {
     let libraries =
         libraries.ok_or_else(|| CollectError::unsupported("`HEADSPACE_STACKS` turns it off"))?;
-    if is_free_threaded(py) {
+    let flags = py.import("sys").and_then(|sys| sys.getattr("abiflags"));
+    let flags = flags.and_then(|flags| flags.extract::<String>());
+    if flags.is_ok_and(|flags| flags.contains('t')) {
         return Err(CollectError::unsupported(
             "the stacks of a free-threaded Python cannot be read",
         ));
@@ -24,23 +26,13 @@ pub(crate) fn open(
     Ok(PythonStacks::new(libraries))
 }
 
-/// Whether this Python was built to run without an interpreter lock.
-fn is_free_threaded(py: Python<'_>) -> bool {
-    py.import("sys")
-        .and_then(|sys| sys.getattr("abiflags"))
-        .and_then(|flags| flags.extract::<String>())
-        .is_ok_and(|flags| flags.contains('t'))
-}
-
 /// The catalog's entry for `headspace doctor`, which reads the stacks of this process.
 pub(crate) fn entry(py: Python<'_>) -> Entry {
-    let source = open(py, Some(Vec::new())).map(|reader| OwnStacks { reader });
+    let source = open(py, Some(Vec::new())).map(OwnStacks);
     Entry::new(python_sources::STACKS, python_sources::STACKS_READS, source)
 }
 
-struct OwnStacks {
-    reader: PythonStacks,
-}
+struct OwnStacks(PythonStacks);
 
 impl Collector for OwnStacks {
     fn name(&self) -> &'static str {
@@ -52,6 +44,6 @@ impl Collector for OwnStacks {
     }
 
     fn collect(&mut self, _: Duration, _: &mut Vec<Reading>) -> Result<(), CollectError> {
-        self.reader.read(std::process::id(), &[], &mut Vec::new())
+        self.0.read(std::process::id(), &[], &mut Vec::new())
     }
 }

@@ -234,11 +234,7 @@ impl BatchCache {
             None => copy,
         };
         state.unverified = Some(slot).filter(|_| is_kept && !copies_values);
-        let dropped = if copies_values {
-            state.drop_too_large()
-        } else {
-            Vec::new()
-        };
+        let dropped = copies_values.then(|| state.drop_too_large());
         drop(state);
         drop((unused, dropped));
         Ok(true)

@@ -41,11 +41,8 @@ impl Samples {
         let count = unless_interrupted(batch.py(), count)?;
         let size = count.flatten().unwrap_or(UNKNOWN);
         let before = self.size.load(Ordering::Relaxed);
-        let size = if before == UNSEEN || before == size {
-            size
-        } else {
-            UNKNOWN
-        };
+        let is_common = before == UNSEEN || before == size;
+        let size = if is_common { size } else { UNKNOWN };
         self.size.store(size, Ordering::Relaxed);
         Ok(size)
     }

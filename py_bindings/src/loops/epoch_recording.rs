@@ -126,11 +126,9 @@ impl Epoch {
 
     /// The name of its loop in the records.
     pub(crate) fn loop_name(&self) -> String {
-        self.recorded
-            .get()
-            .map_or(&self.loader, |recorded| &recorded.entry.loader)
-            .name
-            .clone()
+        let recorded = self.recorded.get();
+        let loader = recorded.map_or(&self.loader, |recorded| &recorded.entry.loader);
+        loader.name.clone()
     }
 
     /// Where the user sets the loop's options.

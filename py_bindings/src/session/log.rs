@@ -26,12 +26,10 @@ const MAX_LINES_PER_SECOND: u64 = 200;
 ///
 /// A description of the invalid variable.
 pub(crate) fn begin() -> Result<(), String> {
-    let Some(variable) = std::env::var("HEADSPACE_LOG")
-        .ok()
-        .filter(|v| !v.is_empty())
-    else {
+    let variable = std::env::var("HEADSPACE_LOG").unwrap_or_default();
+    if variable.is_empty() {
         return Ok(());
-    };
+    }
     let filter: EnvFilter = variable.parse().map_err(|_| {
         format!(
             "`{variable}` is not a filter (write `debug`, or `headspace_exporters=trace,h2=info`); \
@@ -56,15 +54,6 @@ struct Sampled {
     count: AtomicU64,
 }
 
-impl Sampled {
-    fn passes(&self, second: u64) -> bool {
-        if self.second.swap(second, Ordering::Relaxed) != second {
-            self.count.store(0, Ordering::Relaxed);
-        }
-        self.count.fetch_add(1, Ordering::Relaxed) < MAX_LINES_PER_SECOND
-    }
-}
-
 impl<S> Filter<S> for Sampled {
     fn enabled(&self, _: &Metadata<'_>, _: &Context<'_, S>) -> bool {
         true
@@ -72,6 +61,10 @@ impl<S> Filter<S> for Sampled {
 
     fn event_enabled(&self, _: &Event<'_>, _: &Context<'_, S>) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        self.passes(now.map_or(0, |since| since.as_secs()))
+        let second = now.map_or(0, |since| since.as_secs());
+        if self.second.swap(second, Ordering::Relaxed) != second {
+            self.count.store(0, Ordering::Relaxed);
+        }
+        self.count.fetch_add(1, Ordering::Relaxed) < MAX_LINES_PER_SECOND
     }
 }

@@ -27,9 +27,6 @@ pub(crate) fn render(
         location: Some(&location),
         ..Verdict::new(summary)
     };
-    Ok((
-        json,
-        verdict_text(&verdict).trim_end().to_owned(),
-        headspace::page::notebook(verdict),
-    ))
+    let text = verdict_text(&verdict).trim_end().to_owned();
+    Ok((json, text, headspace::page::notebook(verdict)))
 }

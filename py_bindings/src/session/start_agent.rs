@@ -1,7 +1,7 @@
 //! Starts the agent of a session: checks the configuration, opens destinations and sources, and prints
 //! notices.
 //!
-//! Nothing here knows Python: `session/configuration.rs` converts what Python passes, and the errors.
+//! Nothing here calls Python: `session/configuration.rs` converts the errors.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use headspace::python_sources;
 use headspace_agent::model::Mode;
-use headspace_agent::model::record::{ProbeRecord, RunRecord, SummaryRecord};
+use headspace_agent::model::record::RunRecord;
 use headspace_agent::notice::Notice;
 use headspace_agent::notice::log::PrintNotice;
 use headspace_agent::port::{CollectError, Exporter, MonotonicClock, StackReader};
@@ -29,13 +29,16 @@ use headspace_exporters::transport::file::{FileExporter, FileLimits};
 use headspace_exporters::transport::tracker_scalars::{ScalarExporter, TrackerQueue};
 
 use crate::clock::clock;
+use crate::session::configuration::mode;
 use crate::session::rendered::render;
 
 /// How long the start of a session waits for the GPU's driver. An active driver answers in milliseconds. The
 /// readings of a slower one begin when it has opened.
 const DRIVER_PATIENCE: Duration = Duration::from_millis(250);
 
-/// The configuration of a session.
+/// The configuration of a session: a mapping with all of these keys.
+#[derive(pyo3::FromPyObject)]
+#[pyo3(from_item_all)]
 pub(crate) struct SessionConfig {
     /// The folder that holds one folder a run.
     pub(crate) base: PathBuf,
@@ -52,6 +55,7 @@ pub(crate) struct SessionConfig {
     /// How many processes the run has.
     pub(crate) world_size: u32,
     /// The mode until a loop reports its own.
+    #[pyo3(from_py_with = mode)]
     pub(crate) mode: Mode,
     /// Versions by product.
     pub(crate) versions: BTreeMap<String, String>,
@@ -139,15 +143,13 @@ impl SessionConfig {
         if let Some(run_id) = self.run_id.as_deref().filter(|id| !is_plain(id)) {
             return Err(SessionError::RunId(run_id.to_owned()));
         }
-        let destinations = std::mem::take(&mut self.exports)
-            .into_iter()
-            .map(
-                |(kind, options, must)| match Destination::parse(&kind, &options) {
-                    Err(error) if must => Err(error),
-                    found => Ok((found, must)),
-                },
-            )
-            .collect::<Result<_, DestinationError>>()?;
+        let mut destinations = Vec::new();
+        for (kind, options, must) in std::mem::take(&mut self.exports) {
+            match Destination::parse(&kind, &options) {
+                Err(error) if must => return Err(error.into()),
+                found => destinations.push((found, must)),
+            }
+        }
         Ok(CheckedConfig {
             interval,
             destinations,
@@ -255,7 +257,6 @@ impl SessionConfig {
             world_size: self.world_size,
             ..RunRecord::default()
         };
-        let (quiet, rank) = (self.quiet, self.rank);
         let (shown, folder_of_verdict, terminated) =
             (run.clone(), folder.to_owned(), marker.clone());
         let name = folder.file_name().unwrap_or_default();
@@ -270,13 +271,16 @@ impl SessionConfig {
             exporters,
             identity: Identity {
                 run_id: name.to_string_lossy().into_owned(),
-                rank,
+                rank: self.rank,
                 pid: std::process::id(),
             },
-            print_notice: print_notices(quiet),
+            print_notice: print_notices(self.quiet),
             on_terminate: Box::new(move |summary, probes| {
-                if !quiet && rank == 0 {
-                    print_verdict(&shown, summary, probes, &folder_of_verdict);
+                if !self.quiet
+                    && self.rank == 0
+                    && let Ok((_, text, _)) = render(&shown, summary, probes, &folder_of_verdict)
+                {
+                    print(&format!("{text}\n"));
                 }
                 if let Some(marker) = &terminated {
                     marker.remove();
@@ -291,13 +295,6 @@ impl SessionConfig {
             stacks: (surroundings.stacks.ok())
                 .map(|reader| Box::new(reader) as Box<dyn StackReader>),
         }
-    }
-}
-
-/// Prints the verdict of a run that a signal ended.
-fn print_verdict(run: &RunRecord, summary: &SummaryRecord, probes: &[ProbeRecord], folder: &Path) {
-    if let Ok((_, text, _)) = render(run, summary, probes, folder) {
-        print(&format!("{text}\n"));
     }
 }
 

@@ -1,7 +1,7 @@
 //! `headspace.stage`: finds or makes the handle of a stage.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::PyString;
 
 use crate::stages::fast_calls::make_methods;
 use crate::stages::handles_by_name::handles_to_extend;
@@ -52,9 +52,13 @@ pub(crate) fn stage<'py>(
     concurrency: Option<i64>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let handles = handles_to_extend(py);
-    let found = match handles.get_item(name)? {
-        Some(handle) => handle,
-        None => new(py, handles, name)?,
+    let found = if let Some(handle) = handles.get_item(name)? {
+        handle
+    } else {
+        let handle = Bound::new(py, Stage::new(py, name)?)?;
+        make_methods(&handle)?;
+        handles.set_item(name, &handle)?;
+        handle.into_any()
     };
     if let Some(concurrency) = concurrency {
         found.cast::<Stage>()?.get().set_concurrency(concurrency)?;
@@ -79,17 +83,4 @@ pub(crate) fn stage_of_loop<'py>(
     let found = stage(py, name, concurrency)?;
     found.cast::<Stage>()?.get().set_loop(loop_name);
     Ok(found)
-}
-
-#[cold]
-fn new<'py>(
-    py: Python<'py>,
-    handles: &Bound<'py, PyDict>,
-    name: &Bound<'py, PyString>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let handle = Bound::new(py, Stage::new(py, name)?)?;
-    make_methods(&handle)?;
-    let handle = handle.into_any();
-    handles.set_item(name, &handle)?;
-    Ok(handle)
 }

@@ -19,7 +19,7 @@ use pyo3::{Borrowed, PyTypeInfo, ffi};
 use crate::interpreter::type_with_slot::type_with_slot;
 use crate::stages::handles_by_name::handles;
 use crate::stages::how_ended::how_ended;
-use crate::stages::open_calls::End;
+use crate::stages::open_calls::{self, End};
 use crate::stages::stage::Stage;
 
 /// An entry of a method table. Python only reads it.
@@ -70,7 +70,7 @@ static OF_CLASS: [PyOnceLock<Py<PyAny>>; 2] = [PyOnceLock::new(), PyOnceLock::ne
 ///
 /// Python's, if memory is exhausted.
 pub(crate) fn make_methods(handle: &Bound<'_, Stage>) -> PyResult<()> {
-    for (place, method) in handle.get().methods().0.iter().zip([&ENTER, &EXIT]) {
+    for (place, method) in handle.get().methods.iter().zip([&ENTER, &EXIT]) {
         // SAFETY: the entry is static, and the handle is alive.
         let made = unsafe {
             let made = ffi::PyCFunction_NewEx(method.entry(), handle.as_ptr(), null_mut());
@@ -129,10 +129,9 @@ unsafe extern "C" fn get<const WHICH: usize>(
     // or an object that stays alive during the call. A new reference is returned.
     unsafe {
         let py = Python::assume_attached();
-        let kept = if handle.is_null() {
-            null_mut()
-        } else if ffi::Py_TYPE(handle) == Stage::type_object_raw(py) {
-            stage(py, handle).get().methods().0[WHICH].load(Ordering::Acquire)
+        let is_stage = !handle.is_null() && ffi::Py_TYPE(handle) == Stage::type_object_raw(py);
+        let kept = if is_stage {
+            stage(py, handle).get().methods[WHICH].load(Ordering::Acquire)
         } else {
             null_mut()
         };
@@ -224,7 +223,9 @@ pub(crate) unsafe fn call_counted(
 ) -> *mut ffi::PyObject {
     let on_the_stack = 0_u8;
     let marker = std::ptr::from_ref(&on_the_stack) as usize;
-    let _ = catch_unwind(AssertUnwindSafe(|| stage.enter_call(marker)));
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        open_calls::begin_marked(stage.handle(), stage.local_slot(), marker);
+    }));
     let answer = call();
     let how = if answer.is_null() {
         // SAFETY: as in the contract of this function.
@@ -232,7 +233,9 @@ pub(crate) unsafe fn call_counted(
     } else {
         End::Done
     };
-    let _ = catch_unwind(AssertUnwindSafe(|| stage.exit_call(marker, how)));
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        open_calls::end_marked(stage.handle(), marker, how);
+    }));
     answer
 }
 
@@ -348,12 +351,8 @@ pub(crate) unsafe fn call_any(
                 ffi::Py_INCREF(argument);
                 ffi::PyTuple_SetItem(by_position, owners + index, argument);
             }
-            let keywords = if names.is_null() {
-                0
-            } else {
-                ffi::PyTuple_Size(names)
-            };
-            let is_complete = (0..keywords).all(|index| {
+            let keywords = (!names.is_null()).then(|| ffi::PyTuple_Size(names));
+            let is_complete = (0..keywords.unwrap_or(0)).all(|index| {
                 let name = ffi::PyTuple_GetItem(names, index);
                 ffi::PyDict_SetItem(by_name, name, *arguments.offset(count + index)) == 0
             });

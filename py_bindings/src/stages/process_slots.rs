@@ -65,7 +65,7 @@ static CURRENT: AtomicPtr<ProcessSlots> = AtomicPtr::new(std::ptr::null_mut());
 static SEARCH_AT: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// The folders in which workers find their trainers.
-static FOLDERS: LazyLock<Folders> = LazyLock::new(Folders::of_this_machine);
+pub(crate) static FOLDERS: LazyLock<Folders> = LazyLock::new(Folders::of_this_machine);
 
 /// The slots of this process, or None if the system has no memory for them. The interpreter lock is held.
 ///
@@ -138,11 +138,6 @@ pub(crate) fn become_trainer_unless_forked() -> Option<Marker> {
         return None;
     }
     become_trainer()?.1.filter(Marker::is_new)
-}
-
-/// Removes the files of killed trainers.
-pub(crate) fn sweep() {
-    FOLDERS.sweep();
 }
 
 /// Whether this process descends from a trainer, and so probably makes batches for that trainer.

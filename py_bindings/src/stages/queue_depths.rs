@@ -73,26 +73,30 @@ struct State {
 
 static REGISTRY: AtomicPtr<Registry> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The registry of this process. A forked child begins with an empty one, because the parent polls its own
-/// queues. The interpreter lock is held.
-fn registry() -> &'static Registry {
+/// Locks the registry of this process. A forked child begins with an empty one, because the parent polls its
+/// own queues. The interpreter lock is held.
+fn lock_registry() -> MutexGuard<'static, State> {
     // SAFETY: null, or from `Box::leak` below.
-    if let Some(registry) = unsafe { REGISTRY.load(Ordering::Acquire).as_ref() }
-        && registry.owner.is_here()
-    {
-        return registry;
-    }
-    let new: &'static Registry = Box::leak(Box::new(Registry {
-        owner: Owner::here(),
-        state: Mutex::default(),
-    }));
-    REGISTRY.store(std::ptr::from_ref(new).cast_mut(), Ordering::Release);
-    new
+    let known = unsafe { REGISTRY.load(Ordering::Acquire).as_ref() };
+    let registry = known.filter(|registry| registry.owner.is_here());
+    let registry = registry.unwrap_or_else(|| {
+        let (owner, state) = (Owner::here(), Mutex::default());
+        let new: &'static Registry = Box::leak(Box::new(Registry { owner, state }));
+        REGISTRY.store(std::ptr::from_ref(new).cast_mut(), Ordering::Release);
+        new
+    });
+    registry
+        .state
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Registry {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+impl State {
+    /// Removes the queue for which this holds, if there is one. The caller drops it after the lock, because
+    /// that may run the user's `__del__`.
+    fn remove(&mut self, is_it: impl Fn(&Queue) -> bool) -> Option<Queue> {
+        let at = self.queues.iter().position(is_it)?;
+        Some(self.queues.remove(at))
     }
 }
 
@@ -108,12 +112,8 @@ impl Registry {
 #[pyo3(signature = (name, read, last, loop_name = None))]
 pub(crate) fn watch_queue(name: String, read: Py<PyAny>, last: bool, loop_name: Option<String>) {
     let read = Arc::new(read);
-    let mut state = registry().lock();
-    let before = state
-        .queues
-        .iter()
-        .position(|queue| queue.name == name)
-        .map(|at| state.queues.remove(at));
+    let mut state = lock_registry();
+    let before = state.remove(|queue| queue.name == name);
     state.queues.push(Queue {
         name,
         read,
@@ -124,7 +124,6 @@ pub(crate) fn watch_queue(name: String, read: Py<PyAny>, last: bool, loop_name: 
         poller.begin();
     }
     drop(state);
-    // Not under the lock, because the drop may run the user's `__del__`.
     drop(before);
 }
 
@@ -139,7 +138,7 @@ impl QueuePoller {
     /// Polls for that session. The thread starts with the first queue. The interpreter lock is held.
     pub(crate) fn open(thread: Arc<GilThread>, agent: Agent) -> Self {
         let poller = Self { thread, agent };
-        let mut state = registry().lock();
+        let mut state = lock_registry();
         if !state.queues.is_empty() {
             poller.begin();
         }
@@ -149,7 +148,7 @@ impl QueuePoller {
 
     /// No thread starts from now on. The interpreter lock is held.
     pub(crate) fn close(&self) {
-        let mut state = registry().lock();
+        let mut state = lock_registry();
         let is_this = |other: &mut Self| Arc::ptr_eq(&other.thread, &self.thread);
         drop(state.poller.take_if(is_this));
     }
@@ -183,7 +182,7 @@ fn poll_repeatedly(thread: &GilThread, agent: &Agent) {
 }
 
 fn poll_all(py: Python<'_>, agent: &Agent, weight: Duration) {
-    let queues = registry().lock().queues.clone();
+    let queues = lock_registry().queues.clone();
     let weight = u64::try_from(weight.as_nanos()).unwrap_or(u64::MAX);
     for queue in &queues {
         let answer = queue.read.call0(py);
@@ -230,13 +229,7 @@ fn slot(
 
 /// Removes a queue. Another queue may have its name by now, so the callable identifies it.
 fn remove(queue: &Queue) {
-    let mut state = registry().lock();
-    let at = state
-        .queues
-        .iter()
-        .position(|other| Arc::ptr_eq(&other.read, &queue.read));
-    let removed = at.map(|at| state.queues.remove(at));
-    drop(state);
+    let removed = lock_registry().remove(|other| Arc::ptr_eq(&other.read, &queue.read));
     drop(removed);
 }
 

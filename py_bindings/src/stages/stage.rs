@@ -3,7 +3,6 @@
 //! A handle has a name and the slot in which its calls are counted. The slot is looked up once per process.
 //! Each call checks with two loads that the slot still belongs to this process.
 
-use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
@@ -20,16 +19,6 @@ use crate::stages::how_ended::how_ended;
 use crate::stages::open_calls::{self, End, Handle, Items, LocalSlot};
 use crate::stages::process_slots::{Tenure, slots};
 
-/// The bound methods `__enter__` and `__exit__` of a handle. Handles are never freed, and neither are these.
-pub(crate) struct BoundMethods(pub(crate) [AtomicPtr<ffi::PyObject>; 2]);
-
-impl BoundMethods {
-    /// `fast_calls::make_methods` must create them before other code can see the handle.
-    fn none() -> Self {
-        Self([null_mut(), null_mut()].map(AtomicPtr::new))
-    }
-}
-
 /// A stage of the pipeline. `headspace.stage` creates it.
 #[pyclass(module = "headspace._native", frozen, weakref)]
 pub(crate) struct Stage {
@@ -43,7 +32,9 @@ pub(crate) struct Stage {
     loop_name: OnceLock<String>,
     /// Null before the first lookup. Never freed, because open calls refer to it.
     local: AtomicPtr<LocalSlot>,
-    methods: BoundMethods,
+    /// The bound methods `__enter__` and `__exit__`. Handles are never freed, and neither are these.
+    /// `fast_calls::make_methods` must create them before other code can see the handle.
+    pub(crate) methods: [AtomicPtr<ffi::PyObject>; 2],
 }
 
 impl Stage {
@@ -62,14 +53,14 @@ impl Stage {
             },
             concurrency: AtomicU32::new(0),
             loop_name: OnceLock::new(),
-            local: AtomicPtr::new(null_mut()),
-            methods: BoundMethods::none(),
+            local: AtomicPtr::default(),
+            methods: Default::default(),
         })
     }
 
     /// The slot of this process.
     #[inline]
-    fn local_slot(&self) -> &'static LocalSlot {
+    pub(crate) fn local_slot(&self) -> &'static LocalSlot {
         // SAFETY: null, or created by `look_up` and never freed.
         match unsafe { self.local.load(Ordering::Acquire).as_ref() } {
             Some(local) if local.owner.is_here() => local,
@@ -126,10 +117,6 @@ impl Stage {
         Ok(())
     }
 
-    pub(crate) fn methods(&self) -> &BoundMethods {
-        &self.methods
-    }
-
     /// A `with` block begins.
     #[inline]
     pub(crate) fn enter(&self) {
@@ -142,19 +129,7 @@ impl Stage {
         open_calls::end(self.handle(), how_ended(kind));
     }
 
-    /// A function's call begins. An address on the machine stack identifies it.
-    #[inline]
-    pub(crate) fn enter_call(&self, marker: usize) {
-        open_calls::begin_marked(self.handle(), self.local_slot(), marker);
-    }
-
-    /// A function's call ends.
-    #[inline]
-    pub(crate) fn exit_call(&self, marker: usize, how: End) {
-        open_calls::end_marked(self.handle(), marker, how);
-    }
-
-    fn handle(&self) -> Handle {
+    pub(crate) fn handle(&self) -> Handle {
         Handle {
             key: std::ptr::from_ref(self) as usize,
             writers: self.writers,

@@ -93,7 +93,9 @@ impl Verdict<'_> {
                 format!("at most {} %", percent(pct, 1)),
             )
             .note("of the step")
-            .detail("an upper bound on what less waiting saves; only a probe measures the headspace")
+            .detail(
+                "an upper bound on what less waiting saves; only a probe measures the headspace",
+            )
         });
         if let Some(why) = self.refusal() {
             let section = Section::sentence(SectionId::Floor, format!("Not measured: {why}"));

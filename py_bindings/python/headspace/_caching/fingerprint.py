@@ -33,12 +33,9 @@ def fingerprint(batch: Any) -> tuple[int, int]:
         if id(part) in seen:
             continue
         seen.add(id(part))
-        if isinstance(part, dict):
-            stack.extend(part.values())
+        if isinstance(part, (dict, list, tuple, set, frozenset)):
+            stack.extend(part.values() if isinstance(part, dict) else part)
             token: object = len(part)
-        elif isinstance(part, (list, tuple, set, frozenset)):
-            stack.extend(part)
-            token = len(part)
         elif isinstance(part, _SCALARS):
             size += len(part) if isinstance(part, bytes) else 0
             token = part

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
+    #: `num_caches`, `return_caches_after` and `stop_after`.
+    Numbers = tuple[int, int | None, int | None]
+
 
 class CacheDataLoader:
     """Replacement for SPDL's class of the same name: live batches first, then cached batches, all measured.
@@ -52,15 +55,15 @@ class CacheDataLoader:
         self.num_caches = num_caches
         self.return_caches_after = return_caches_after
         self.stop_after = stop_after
-        self._loop: tuple[tuple[int, int, int | None], _native.Loop] | None = None
+        self._loop: tuple[Numbers, _native.Loop] | None = None
 
     def __iter__(self) -> Iterator[Any]:
         return _lazily(self._iterate)
 
     def _iterate(self) -> Iterator[Any]:
-        settings = (self.num_caches, self.return_caches_after, self.stop_after)
-        if self._loop is None or self._loop[0] != settings:
-            self._loop = (settings, _replay_loop(self.dl, *settings, keep_source=False))
+        numbers = (self.num_caches, self.return_caches_after, self.stop_after)
+        if self._loop is None or self._loop[0] != numbers:
+            self._loop = (numbers, _replay_loop(self.dl, numbers, keep_source=False))
         iterator: Iterator[Any] = nesting.begin_epoch(self._loop[1], self.dl)
         return iterator
 
@@ -99,27 +102,12 @@ def cache_iterator(
     Raises:
         ValueError: At the first batch, if the numbers contradict each other.
     """
-    return _lazily(
-        _cache_once,
-        src,
-        num_caches,
-        return_caches_after,
-        stop_after,
-        delete_src,
-        kept=None if delete_src else src,
-    )
+    numbers = (num_caches, return_caches_after, stop_after)
+    return _lazily(_cache_once, src, numbers, delete_src, kept=None if delete_src else src)
 
 
-def _cache_once(
-    src: Any,
-    num_caches: int,
-    return_caches_after: int | None,
-    stop_after: int | None,
-    delete_src: bool,
-) -> Iterator[Any]:
-    loop = _replay_loop(
-        src, num_caches, return_caches_after, stop_after, keep_source=not delete_src, endless=True
-    )
+def _cache_once(src: Any, numbers: Numbers, delete_src: bool) -> Iterator[Any]:
+    loop = _replay_loop(src, numbers, keep_source=not delete_src, endless=True)
     iterator: Iterator[Any] = nesting.begin_epoch(loop, src)
     return iterator
 
@@ -140,14 +128,9 @@ def _lazily(begin: Any, *args: Any, kept: Any = None) -> Iterator[Any]:
 
 
 def _replay_loop(
-    src: Any,
-    num_caches: int,
-    return_caches_after: int | None,
-    stop_after: int | None,
-    *,
-    keep_source: bool,
-    endless: bool = False,
+    src: Any, numbers: Numbers, *, keep_source: bool, endless: bool = False
 ) -> _native.Loop:
+    num_caches, return_caches_after, stop_after = numbers
     return make_loop(
         names.make_unique(type(src).__name__),
         {

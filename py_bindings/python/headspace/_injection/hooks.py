@@ -98,9 +98,7 @@ def _print_notice(text: str) -> None:
 
 def _notify_if_not_seen(pid: int) -> None:
     """Prints a notice at the end of the process of `headspace run`, if no loop was seen."""
-    if os.getpid() != pid:  # Forked from it.
-        return
-    if _remove_marker(pid):
+    if os.getpid() != pid or _remove_marker(pid):  # Forked from it, or something was seen.
         return
     # A program that ended by an exception may not have reached its loop.
     if hasattr(sys, "last_value") or hasattr(sys, "last_exc"):

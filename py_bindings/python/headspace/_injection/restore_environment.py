@@ -130,15 +130,12 @@ def restore_environment(
         path, argv = args
         if CHANGES not in os.environ or is_python((path, *argv)):
             return None, args
-        return _original(os.execve), (path, argv, original_environment(os.environ))
+        execve = getattr(os.execve, "_headspace_original", os.execve)
+        return execve, (path, argv, original_environment(os.environ))
     path, argv, env = args
     if CHANGES not in env or is_python((path, *argv)):
         return None, args
     return None, (path, argv, original_environment(env))
-
-
-def _original(function: Any) -> Any:
-    return getattr(function, "_headspace_original", function)
 
 
 def _assignments() -> str:

@@ -10,7 +10,6 @@ from headspace._loops.epochs import length_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from headspace import _native
@@ -29,13 +28,17 @@ def read_facts(loader: Any, mode: str, batch_size: int | None = None) -> _native
     has_cheap_length = mode != _settings.MEASURE or getattr(loader, "_dataset_kind", 0) == 0
     workers = _count_attribute(loader, "num_workers")
     factor = _count_attribute(loader, "prefetch_factor")
+    # Most batches that a torch loader holds ready. Without workers it holds none.
+    prefetch_depth = 0 if workers == 0 else workers * factor if workers and factor else None
+    is_collated = _batch_sampler(loader) is not None
+    count_samples = samples.count_in_collated if is_collated else samples.count_in_any
     return {
         "type_name": type_name_of(loader),
         "batches": length_of(loader) if has_cheap_length else None,
         "batch_size": batch_size,
-        "count_samples": _sample_counter(loader) if batch_size is None else None,
+        "count_samples": count_samples if batch_size is None else None,
         "workers": workers,
-        "prefetch_depth": _prefetch_depth(workers, factor),
+        "prefetch_depth": prefetch_depth,
         "prefetch_factor": factor,
         "pin_memory": _flag_attribute(loader, "pin_memory"),
     }
@@ -45,13 +48,6 @@ def type_name_of(thing: Any) -> str:
     """The name of its type, with the module."""
     kind = type(thing)
     return f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _prefetch_depth(workers: int | None, factor: int | None) -> int | None:
-    """Most batches that a torch loader holds ready. Without workers it holds none."""
-    if workers == 0:
-        return 0
-    return workers * factor if workers and factor else None
 
 
 def torch_loader(loader: Any) -> Any:
@@ -79,13 +75,6 @@ def samples_per_batch(loader: Any) -> int | None:
 
 def _batch_sampler(loader: Any) -> Any:
     return getattr(loader, "__dict__", {}).get("batch_sampler")
-
-
-def _sample_counter(loader: Any) -> Callable[[Any], int | None]:
-    """The function that counts the samples of this loader's batches."""
-    if _batch_sampler(loader) is None:
-        return samples.count_in_any
-    return samples.count_in_collated
 
 
 def _count_attribute(owner: Any, name: str) -> int | None:

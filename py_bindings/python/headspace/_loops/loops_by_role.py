@@ -24,8 +24,6 @@ class WrappedLoops:
         options: Those of `wrap`.
     """
 
-    __slots__ = ("_evaluation", "_options", "_state", "main")
-
     def __init__(self, loader: Any, options: dict[str, Any]) -> None:
         self.main = make_loader_loop(loader, **options)
         self._options = options

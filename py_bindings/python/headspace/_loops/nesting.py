@@ -28,8 +28,6 @@ class Enclosing:
     The stages of the inner loader belong to this loop. The inner iterator is the loader's own.
     """
 
-    __slots__ = ("name", "type_name")
-
     def __init__(self, loop: _native.Loop) -> None:
         self.name = loop.name
         self.type_name = loop.type_name

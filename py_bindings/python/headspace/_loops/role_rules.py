@@ -39,9 +39,6 @@ class RoleState:
         self.role = role
         self.is_final = is_final
 
-    def __repr__(self) -> str:
-        return f"<{self.role or 'unknown'}{'' if self.is_final else ', not final'}>"
-
     def after_model_trains(self) -> RoleState:
         """The state of a loop that is iterated while a model goes into training mode."""
         return self if self.is_final else TRAINING
@@ -67,10 +64,7 @@ BACKGROUND = RoleState("background", is_final=True)
 class RoleHistory:
     """Whether a loop of this process has trained, by which a likely evaluation is judged."""
 
-    __slots__ = ("_has_trained",)
-
-    def __init__(self) -> None:
-        self._has_trained = False
+    _has_trained = False
 
     def note(self, state: RoleState) -> None:
         """A loop is in this state."""

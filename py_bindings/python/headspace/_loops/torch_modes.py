@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 class _Model:
     """A model whose mode was set, and the thread that did so last."""
 
-    __slots__ = ("model", "thread")
-
     def __init__(self, model: Any) -> None:
         self.model = ref(model)
         self.thread = 0
@@ -55,14 +53,8 @@ on_eval: list[Callable[[], None]] = []
 
 def observe_role() -> RoleState:
     """The state of a loop that begins on this thread now."""
-    if not _gradients_are_on():
-        return EVALUATION
-    return role_by_modes()
-
-
-def _gradients_are_on() -> bool:
     enabled = getattr(sys.modules.get("torch"), "is_grad_enabled", None)
-    return enabled is None or enabled()
+    return role_by_modes() if enabled is None or enabled() else EVALUATION
 
 
 def role_by_modes() -> RoleState:

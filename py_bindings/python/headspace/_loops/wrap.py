@@ -136,9 +136,8 @@ def _proxy_for(wrapped: Any, options: dict[str, Any], *, has_name: bool) -> Any:
         options["name"] = names.make_unique(options["name"])
         proxy = make_proxy(wrapped, options)
     # What is remembered keeps the cached batches of its loop. Those of a probe go when it ends.
-    if options["mode"] == _settings.MEASURE or (
-        options["mode"] == _settings.PROBE and not has_name
-    ):
+    mode = options["mode"]
+    if mode == _settings.MEASURE or (mode == _settings.PROBE and not has_name):
         _remember(key, proxy, has_name=has_name)
     return proxy
 
@@ -149,8 +148,6 @@ class _EarlierCall:
     A loader that is wrapped again for each epoch is one loop with many epochs. It is recognised by the name
     that the user passed; without one, by the object's identity.
     """
-
-    __slots__ = ("loops", "options", "proxy", "sessions_ended", "wrapped")
 
     def __init__(self, proxy: Any, wrapped: ref[Any] | None) -> None:
         self.options: dict[str, Any] = proxy._headspace_options

@@ -46,9 +46,7 @@ class Ending:
     def poll(self) -> bool:
         """Takes the next step, without waiting. Returns whether no process of the program is left."""
         if self._killed:
-            if not group_lives(self._group):
-                return True
-            return time.monotonic() > self._until + KILLED_S
+            return not group_lives(self._group) or time.monotonic() > self._until + KILLED_S
         if group_lives(self._group) and time.monotonic() < self._until:
             return False
         self._killed = True

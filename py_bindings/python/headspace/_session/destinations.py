@@ -29,14 +29,9 @@ def sort_destinations(
     bases: list[str | PathLike[str]] = []
     exports = []
     sinks: list[Sink] = []
-    several: Any = to
-    if to is None:
-        several = ()
-    elif (
-        _is_destination(to)
-        or isinstance(to, (type, bytes, dict))
-        or not hasattr(type(to), "__iter__")
-    ):
+    several: Any = () if to is None else to
+    is_one = _is_destination(to) or isinstance(to, (type, bytes, dict))
+    if is_one or not hasattr(type(several), "__iter__"):
         several = (to,)
     for one in several:
         if not _is_destination(one):

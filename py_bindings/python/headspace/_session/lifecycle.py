@@ -213,8 +213,11 @@ def _start(
     silent = silent or sys.__stderr__ is None
     seconds = _settings.interval() if interval is None else _seconds(interval)
     rank = _settings.rank()
-    sinks = _open_sinks(asked, rank)
+    sinks: list[Sink] = []
     try:
+        for sink in asked:
+            if sink.open(rank):
+                sinks.append(sink)  # noqa: PERF401 - if the next one raises, these are closed.
         feed = _feed_of(sinks, seconds, silent)
         base = base or _settings.directory()
         mode = _settings.mode()
@@ -255,19 +258,6 @@ def _start(
     if feed is not None:
         feed.start(native)
     return session
-
-
-def _open_sinks(asked: Iterable[Sink], rank: int) -> list[Sink]:
-    """Opens sinks and returns those that log in this process. If one raises, the others are closed."""
-    opened: list[Sink] = []
-    try:
-        for sink in asked:
-            if sink.open(rank):
-                opened.append(sink)  # noqa: PERF401 - if the next one raises, these are closed.
-    except BaseException:
-        _close_sinks(opened)
-        raise
-    return opened
 
 
 def _close_sinks(sinks: Iterable[Sink]) -> None:

@@ -26,9 +26,6 @@ class Report:
         summary: dict[str, Any] = json.loads(self._summary)
         return summary
 
-    def __str__(self) -> str:
-        return self._text
-
     def __repr__(self) -> str:
         return self._text
 

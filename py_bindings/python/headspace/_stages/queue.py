@@ -64,7 +64,7 @@ def queue(
     """
     if not _settings.enabled():
         return q
-    read_queue = _reader(q) if depth is None else _reader_by(depth)
+    read_queue = _reader(q, depth)
     if read_queue is None:
         raise TypeError(
             f"headspace cannot read the depth of a `{type(q).__qualname__}`: "
@@ -117,19 +117,14 @@ def _weakly(q: Any) -> Callable[[], Any]:
 
 
 def _maxsize(q: Any) -> int | None:
-    for name in ("maxsize", "_maxsize", "maxlen"):
-        limit = getattr(q, name, None)
-        if isinstance(limit, int):
-            return limit
-    return None
+    limits = (getattr(q, name, None) for name in ("maxsize", "_maxsize", "maxlen"))
+    return next((limit for limit in limits if isinstance(limit, int)), None)
 
 
-def _reader_by(depth: Callable[[], int]) -> Callable[[Any], Reading]:
-    return lambda q: (depth(), _maxsize(q), None, None)
-
-
-def _reader(q: Any) -> Callable[[Any], Reading | None] | None:
+def _reader(q: Any, depth: Callable[[], int] | None) -> Callable[[Any], Reading | None] | None:
     """The function that reads this kind of object. It returns None for a pool that has ended."""
+    if depth is not None:
+        return lambda q: (depth(), _maxsize(q), None, None)
     modules = {base.__module__.partition(".")[0] for base in type(q).__mro__}
     if "concurrent" in modules:
         if hasattr(q, "_work_queue"):
@@ -170,12 +165,10 @@ def _count_busy(threads: list[Any], work: Any) -> int | None:
     # A thread that waits at another queue than the native one runs a Python function of that queue.
     if loop is None or type(work).__module__ != "_queue":
         return None
-    for thread in threads:
-        # A thread that has just ended has no target.
-        if getattr(thread, "_target", loop) is not loop:
-            return None
-    identifiers = [thread.ident for thread in threads]
-    return _native.threads_beyond(identifiers, loop.__code__)
+    # A thread that has just ended has no target.
+    if any(getattr(thread, "_target", loop) is not loop for thread in threads):
+        return None
+    return _native.threads_beyond([thread.ident for thread in threads], loop.__code__)
 
 
 def _read_process_pool(pool: Any) -> Reading | None:

@@ -45,8 +45,6 @@ _GENERATOR, _ASYNC = 0x20, 0x80 | 0x200
 class _ThreadCalls:
     """The calls for one purpose, training or evaluation, on one thread."""
 
-    __slots__ = ("calls", "is_training", "iterator", "loop")
-
     def __init__(self, loop: _native.Loop) -> None:
         self.loop = loop
         self.calls = CallIterator()

@@ -11,11 +11,8 @@ if TYPE_CHECKING:
 class CallIterator:
     """An endless iterator: the next batch is the result of the call in `call`."""
 
-    __slots__ = ("call",)
-
-    def __init__(self) -> None:
-        #: Function, positional and keyword arguments. Set for the time of one call.
-        self.call: tuple[Callable[..., Any], Any, Any] | None = None
+    #: Function, positional and keyword arguments. Set for the time of one call.
+    call: tuple[Callable[..., Any], Any, Any] | None = None
 
     def __iter__(self) -> CallIterator:
         return self

@@ -42,8 +42,6 @@ _MOST_LOADERS = 64
 class WatchedLoop:
     """A loop: a loader in one role, or successive loaders at one place in the program."""
 
-    __slots__ = ("_dataset", "_iterator", "_loader", "loop", "mode", "state")
-
     def __init__(self, loader: Any, name: str, state: RoleState) -> None:
         mode = mode_without_wrap(name, state.role)
         options = _settings.loop_options()
@@ -58,8 +56,6 @@ class WatchedLoop:
         self.state = state
         self.loop = make_loader_loop(loader, name=name, mode=mode, role=state.role, **options)
         self._iterator: Callable[[], Any] = _gone
-        self._loader: Callable[[], Any]
-        self._dataset: Callable[[], Any]
         self.set_loader(loader)
 
     def set_loader(self, loader: Any) -> None:
@@ -81,10 +77,6 @@ class WatchedLoop:
     def is_over(self, loader: Any) -> bool:
         """Whether the loop's last epoch was over this loader."""
         return self._loader() is loader
-
-    def has_lost_loader(self) -> bool:
-        """Whether its loader was deleted, or has no weak reference."""
-        return self._loader() is None
 
     def running_iterator(self) -> Any:
         """The iterator of the epoch that is running. None between epochs."""
@@ -134,7 +126,8 @@ def find_loop(loader: Any) -> WatchedLoop | None:
 
 def _keep(loop: WatchedLoop, loader: Any, place: Place) -> None:
     if len(_by_loader) >= _MOST_LOADERS:
-        for gone in [key for key, known in _by_loader.items() if known.has_lost_loader()]:
+        # Their loaders were deleted, or have no weak references.
+        for gone in [key for key, known in _by_loader.items() if known.is_over(None)]:
             del _by_loader[gone]
     _by_loader[id(loader), loop.state.role] = loop
     _by_place[place, loop.state.role] = loop

@@ -8,6 +8,9 @@ it only calls the original. Types stay as they are.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
 
 from headspace import _settings
 from headspace._loops import nesting, torch_modes
@@ -16,12 +19,6 @@ from headspace._loops.loader_facts import torch_loader
 from headspace._processes.worker import is_worker
 from headspace._watch.find_loop import find_loop, reconsider_roles
 from headspace._watch.own_errors import call_safely
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import ModuleType
-    from typing import Any
 
 #: By module: its classes that are loaders.
 LOADERS: dict[str, tuple[str, ...]] = {
@@ -84,8 +81,7 @@ def watch_method(kind: Any, method: str) -> None:
 def _watch_later_subclasses(kind: Any, method: str) -> None:
     own = vars(kind).get("__init_subclass__")
     if hasattr(getattr(own, "__func__", None), "_headspace_original"):
-        methods = own.__func__._headspace_methods
-        methods.add(method)
+        own.__func__._headspace_methods.add(method)
         return
     methods = {method}
 
@@ -161,13 +157,8 @@ def _iteration_of_inner_loader(loader: Any) -> Callable[[_OriginalIteration], An
     its batches. None for anything else."""
     inner = torch_loader(loader)
     enclosing = nesting.enclosing_loop()
-    if (
-        inner is None
-        or enclosing is None
-        or not _settings.enabled()
-        or "_get_iterator" in vars(inner)
-        or is_worker()
-    ):
+    is_own = inner is None or "_get_iterator" in vars(inner)
+    if is_own or enclosing is None or not _settings.enabled() or is_worker():
         return None
     from headspace.torch import iterate
 

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from _thread import get_ident
 from _weakref import ref
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
 
 from headspace import _native, _settings
 from headspace._loops import nesting, torch_modes
@@ -17,12 +20,6 @@ from headspace._loops.make_loop import make_loop
 from headspace._processes.worker import is_worker
 from headspace._session import lifecycle
 from headspace._watch.own_errors import call_safely
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import ModuleType
-    from typing import Any
 
 NAME = "optimizer steps"
 

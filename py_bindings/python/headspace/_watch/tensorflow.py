@@ -8,16 +8,13 @@ of Keras' `fit`, are not seen.
 from __future__ import annotations
 
 import sys
+from types import ModuleType
+from typing import Any
 
 from headspace._loops.epochs import length_of
 from headspace._watch.call_iterator import CallIterator
 from headspace._watch.find_loop import WatchedLoop, find_loop
 from headspace._watch.own_errors import call_safely
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from types import ModuleType
-    from typing import Any
 
 #: The attribute of TensorFlow's iterator with ours, and with the calls that ours makes.
 _ATTRIBUTE = "_headspace_calls"
@@ -26,12 +23,9 @@ _ATTRIBUTE = "_headspace_calls"
 class _DatasetCalls(CallIterator):
     """The calls of `__next__` of a dataset's iterator. The dataset is the loader."""
 
-    __slots__ = ("_headspace_loader",)
-
     _headspace_length = staticmethod(length_of)
 
     def __init__(self, dataset: Any) -> None:
-        super().__init__()
         self._headspace_loader = dataset
 
 

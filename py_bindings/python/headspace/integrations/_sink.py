@@ -72,25 +72,23 @@ class Feed:
     """Sends the metrics of a session to sinks, each on its own thread."""
 
     def __init__(self, sinks: Sequence[Sink], interval: float, quiet: bool) -> None:
-        self._quiet = quiet
-        self._ending = threading.Event()
-        interval = max(interval, SHORTEST_S)
-        self._threads = [
-            _SinkThread(sink, place, interval, self._ending, quiet)
-            for place, sink in enumerate(sinks)
-        ]
+        self.quiet = quiet
+        self.interval = max(interval, SHORTEST_S)
+        self.ending = threading.Event()
+        self._threads = [_SinkThread(self, sink, place) for place, sink in enumerate(sinks)]
 
     def start(self, session: _native.Session) -> None:
         """Starts the threads. A forked child has no such threads, and sends nothing."""
+        self.session = session
         for thread in self._threads:
-            thread.start(session)
+            thread.start()
 
     def finish(self) -> None:
         """Sends the last metrics, and waits at most `LAST_S`. The agent has already stopped."""
-        self._ending.set()
+        self.ending.set()
         until = time.monotonic() + LAST_S
         late = [thread.name for thread in self._threads if not thread.ended(until)]
-        if late and not self._quiet:
+        if late and not self.quiet:
             names = ", ".join(f"`{name}`" for name in late)
             write_line(
                 f"headspace: {names} did not log the last numbers within {LAST_S:g} s. "
@@ -101,26 +99,20 @@ class Feed:
 class _SinkThread:
     """Sends metrics to one sink. If the sink hangs, the agent buffers only a limited number of metrics."""
 
-    def __init__(
-        self, sink: Sink, place: int, interval: float, ending: threading.Event, quiet: bool
-    ) -> None:
+    def __init__(self, feed: Feed, sink: Sink, place: int) -> None:
         self.name = sink.name
+        self._feed = feed
         self._sink = sink
         self._place = place
-        self._interval = interval
-        self._ending = ending
-        self._quiet = quiet
-        self._session: _native.Session | None = None
         self._thread = threading.Thread(
             target=self._run, name=f"headspace-{self.name}", daemon=True
         )
 
-    def start(self, session: _native.Session) -> None:
-        self._session = session
+    def start(self) -> None:
         try:
             self._thread.start()
         except RuntimeError as error:
-            self._disable(session, f"the system cannot create a thread: {error}")
+            self._disable(f"the system cannot create a thread: {error}")
 
     def ended(self, until: float) -> bool:
         """Whether the sink logs the last metrics before `until`, a time of the monotonic clock."""
@@ -129,30 +121,27 @@ class _SinkThread:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        session = self._session
-        if session is None:
-            return
         try:
-            while not self._ending.wait(self._interval):
-                self._send(session)
-            self._send(session)
+            while not self._feed.ending.wait(self._feed.interval):
+                self._send()
+            self._send()
             self._sink.close()
         except BaseException as error:  # Also `SystemExit`, which would print no message.
             reason = f"{type(error).__name__}: {error}".rstrip(": .")
-            if not self._ending.is_set():
-                self._disable(session, reason)
-            elif not self._quiet:  # The records are closed.
+            if not self._feed.ending.is_set():
+                self._disable(reason)
+            elif not self._feed.quiet:  # The records are closed.
                 write_line(f"headspace: `{self.name}` did not log the last numbers ({reason}).")
 
-    def _send(self, session: _native.Session) -> None:
-        moments = session.scalars(self._place)
+    def _send(self) -> None:
+        moments = self._feed.session.scalars(self._place)
         for step, at, values in moments:
             self._sink.log(step, at, values)
         if moments:
             self._sink.flush()
 
-    def _disable(self, session: _native.Session, reason: str) -> None:
-        session.integration_off(self._place, self.name, reason)
+    def _disable(self, reason: str) -> None:
+        self._feed.session.integration_off(self._place, self.name, reason)
 
 
 def import_library(module: str, sink: str, package: str) -> Any:

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from functools import partial
+from types import TracebackType
+from typing import Any
 
 from spdl import pipeline as _spdl
 from spdl.pipeline import config as _config
 
 from headspace import _native, _settings
 from headspace.spdl._names import stage_name
-from headspace.spdl._queues import DefaultQueue, Queue, watches
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Any
-
-    from headspace.spdl._queues import Watch
+from headspace.spdl._queues import DefaultQueue, Queue, Watch, watches
 
 
 def hooks(*, report_stats_interval: float = -1) -> dict[str, Any]:

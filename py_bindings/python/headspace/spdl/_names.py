@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from spdl import pipeline as _spdl
+from spdl import pipeline as _spdl
 
 #: Maximum number of pipelines of this process for which stages with equal names are numbered.
 _PIPELINES = 64

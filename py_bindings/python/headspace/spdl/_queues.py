@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from multiprocessing import parent_process
+from typing import Any
 from weakref import WeakValueDictionary, ref
 
 from spdl import pipeline as _spdl
@@ -12,11 +14,6 @@ from spdl.pipeline import config as _config
 
 from headspace import _native, _settings
 from headspace.spdl._names import stage_name
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from typing import Any
 
 
 class Queue(_spdl.AsyncQueue):  # type: ignore[misc]
@@ -57,8 +54,6 @@ class DefaultQueue(Queue):
 
 class Watch:
     """Measures how long a queue has each depth."""
-
-    __slots__ = ("__weakref__", "capacity", "depth", "is_last", "name", "since", "stage")
 
     def __init__(self, info: _spdl.StageInfo, capacity: int) -> None:
         self.name = f"{stage_name(info)}_queue"

@@ -6,9 +6,7 @@ sample of the elements is counted, so that counting takes less than a millisecon
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from typing import Any
 
 #: Elements of a container that are counted. In a longer one, every n-th is.
 _ELEMENTS = 32

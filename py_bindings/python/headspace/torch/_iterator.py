@@ -34,9 +34,8 @@ def iterate(
     session = lifecycle.current
     attributes = vars(loader)
     before = attributes.get("_get_iterator")
-    if (session is not None and not session._native.is_here) or not (
-        before is None or type(before) is _IteratorMaker
-    ):
+    is_forked = session is not None and not session._native.is_here
+    if is_forked or not (before is None or type(before) is _IteratorMaker):
         return loop.iterate(source, lifecycle.begin, role)
     maker = _IteratorMaker(loader, Owner(loop), getattr(loop, "describe_batch", None))
     maker.begin()
@@ -81,9 +80,8 @@ class _IteratorMaker:
     def end(self) -> None:
         self.remove()
         kept = getattr(self.loader(), "_iterator", None)
-        if (
-            not self.has_made and kept is not None
-        ):  # Persistent workers: an earlier epoch's iterator.
+        if not self.has_made and kept is not None:
+            # Persistent workers: an earlier epoch's iterator.
             call_ignoring_errors(_watch_queues, kept, self.owner)
 
     def __call__(self) -> Any:
@@ -128,7 +126,9 @@ def _watch_iterator(
             _describe_a_batch(fetcher, describe_batch)
         return
     _watch_queues(iterator, init.owner)
-    if init.end_times is not None and _is_torchs(type(iterator)):
+    # Not a class derived from torch's own, which may hand over batches differently.
+    is_torchs = type(iterator).__module__ == "torch.utils.data.dataloader"
+    if init.end_times is not None and is_torchs:
         watch_order(iterator, init.end_times, init.owner.stage)
     if getattr(iterator, "_pin_memory_thread", None) is not None:
         _watch_pinning(iterator._worker_result_queue, iterator._data_queue, init.owner)
@@ -153,20 +153,12 @@ def _describe_a_batch(fetcher: Any, describe_batch: Callable[..., None]) -> None
                 fetcher_itself.fetch = fetch
             session = lifecycle.current
             if session is not None:
-                call_ignoring_errors(_describe, describe_batch, session._native, batch)
+                native = session._native
+                call_ignoring_errors(lambda: describe_batch(native, *count_parts(batch)))
         return batch
 
     weak_fetcher = ref(fetcher)  # See `watch_fetcher`.
     fetcher.fetch = describing_fetch
-
-
-def _describe(describe_batch: Callable[..., None], session: Any, batch: Any) -> None:
-    describe_batch(session, *count_parts(batch))
-
-
-def _is_torchs(kind: type) -> bool:
-    """Whether it is torch's own class, not one derived from it that may hand over batches differently."""
-    return kind.__module__ == "torch.utils.data.dataloader"
 
 
 def _watch_pinning(source: Any, sink: Any, owner: Owner) -> None:

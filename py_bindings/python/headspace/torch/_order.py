@@ -12,13 +12,10 @@ import mmap
 import os
 import time
 from _weakref import ref
+from collections.abc import Callable
+from typing import Any
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from headspace import _native
+from headspace import _native
 
 #: Bytes of a time, in nanoseconds of the system's monotonic clock.
 _TIME = 8

@@ -19,8 +19,6 @@ _loops_by_prefix: dict[str, str] = {}
 class Owner:
     """The loop that owns the stages and queues of a loader. It is sent to the workers."""
 
-    __slots__ = ("loop_name", "prefix")
-
     def __init__(self, loop: _native.Loop | Enclosing) -> None:
         self.loop_name = loop.name
         kind = loop.type_name.rpartition(".")[2].lstrip("_")

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
 from headspace._native import time_calls
 from headspace._processes import worker
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from headspace.torch._order import BatchEndTimes
-    from headspace.torch._owner import Owner
+from headspace.torch._order import BatchEndTimes
+from headspace.torch._owner import Owner
 
 
 def call_ignoring_errors(function: Callable[..., None], *args: Any) -> None:

@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 
 from headspace._settings import enabled
 from headspace.tune.errors import TuneError
@@ -49,16 +50,8 @@ def tune(arguments: ParsedArguments) -> int:
         raise TuneError("HEADSPACE=0 switches off what experiments are measured by")
     options, space = arguments.options, arguments.space
     template = Template(arguments.command, space)
-    limits = Limits(
-        experiments=options.experiments,
-        patience=options.patience,
-        near_floor=options.near_floor,
-        probe=options.probe,
-        repeats=options.repeats,
-        confirm=options.confirm,
-        objective=Objective(options.objective),
-        seed=options.seed,
-    )
+    given = {**vars(options), "objective": Objective(options.objective)}
+    limits = Limits(**{field.name: given[field.name] for field in fields(Limits)})
     patience = Patience(options.measure, options.timeout, options.startup, options.stall)
     setup = Setup(patience, options.inject, options.early_stop, limits.objective)
     divided = places(options.parallel)
@@ -74,9 +67,8 @@ def tune(arguments: ParsedArguments) -> int:
         "parallel": len(divided),
     }
     store = Store(url, options.study, space, settings, folder)
-    progress = Progress(space, limits, options.quiet)
     job = Job(folder, space, template, limits, setup, divided, options.time)
-    ended = Search(job, store, progress).run()
+    ended = Search(job, store, Progress(space, limits, options.quiet)).run()
     where = os.path.relpath(folder)
     if ended.interrupted:
         if winner_of(ended.trials, limits.objective) is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -173,23 +173,13 @@ class Trial:
         return self.experiment.knobs
 
 
-def proposal_to_dict(proposal: Proposal) -> dict[str, Any]:
-    """As JSON."""
-    return {**asdict(proposal), "kind": proposal.kind.value}
-
-
 def proposal_from_dict(data: Mapping[str, Any]) -> Proposal:
-    """Back from JSON."""
+    """The proposal whose fields were stored as JSON."""
     return Proposal(**{**data, "kind": Kind(data["kind"])})
 
 
-def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
-    """As JSON."""
-    return {**asdict(outcome), "state": outcome.state.value}
-
-
 def outcome_from_dict(data: Mapping[str, Any]) -> Outcome:
-    """Back from JSON."""
+    """The outcome whose fields were stored as JSON."""
     interval = data.get("interval_ms")
     low_high = (float(interval[0]), float(interval[1])) if interval else None
     return Outcome(**{**data, "state": State(data["state"]), "interval_ms": low_high})

@@ -89,8 +89,7 @@ def parse(words: Sequence[str]) -> ParsedArguments:
     options = parser()
     first = options.parse_args(own)
     kept: Mapping[str, Any] = read_file(first.file) if first.file else {}
-    defaults = _defaults(options, kept)
-    options.set_defaults(**defaults)
+    options.set_defaults(**_defaults(options, kept))
     arguments = options.parse_args(own)
     knobs = {knob.name: knob for knob in _file_knobs(kept)}
     given = list(map(parse_knob, arguments.knob))

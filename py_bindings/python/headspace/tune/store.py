@@ -16,10 +16,10 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headspace._processes.ending import stat_fields
 from headspace.tune.errors import TuneError
@@ -30,9 +30,7 @@ from headspace.tune.experiment import (
     State,
     Trial,
     outcome_from_dict,
-    outcome_to_dict,
     proposal_from_dict,
-    proposal_to_dict,
 )
 from headspace.tune.plan.planner import Next
 from headspace.tune.plan.sampler import optuna_module
@@ -72,8 +70,7 @@ def _storage() -> Iterator[None]:
         raise StorageError(str(error)) from error
 
 
-@dataclass(frozen=True)
-class LostExperiment:
+class LostExperiment(NamedTuple):
     """An experiment whose owner exited without recording its outcome."""
 
     experiment: Experiment
@@ -153,10 +150,8 @@ class Store:
         # A reader has no settings of its own.
         if not known and settings:
             self._set_attribute("headspace", settings)
-        if not known:
-            return
         for name, value in settings.items():
-            if known.get(name) != value:
+            if known and known.get(name) != value:
                 raise TuneError(
                     f"the study `{study}` in `{self._url}` is of another search, `{name}` "
                     f"differs: `{known.get(name)}` there, `{value}` here (give another `--dir` or "
@@ -234,7 +229,7 @@ class Store:
         """
         trial_id = self._id(experiment)
         try:
-            self._storage.set_trial_user_attr(trial_id, "outcome", outcome_to_dict(outcome))
+            self._storage.set_trial_user_attr(trial_id, "outcome", asdict(outcome))
         except self._finished:
             return False
         self._close(trial_id, outcome)
@@ -327,7 +322,7 @@ class Store:
             params=dict(proposal.knobs),
             distributions={knob.name: _shown(knob.values) for knob in self._space.knobs},
             user_attrs={
-                "experiment": proposal_to_dict(proposal),
+                "experiment": asdict(proposal),
                 "owner": self._me,
                 "beat": time.time(),
                 "token": secrets.token_hex(6),
@@ -339,10 +334,9 @@ class Store:
         state, values = self._states.FAIL, None
         if outcome.step_ms is not None and outcome.state in states:
             state, values = states[outcome.state], [outcome.step_ms]
-        try:
+        # Another worker may complete it at this moment.
+        with contextlib.suppress(*self._finished):
             self._storage.set_trial_state_values(trial_id, state, values)
-        except self._finished:
-            pass  # Another worker completed it at this moment.
 
     def _fail(self, trial_id: int, why: str) -> bool:
         """Marks a trial as failed. Returns whether this worker was the one that closed it."""
@@ -427,7 +421,7 @@ def owner() -> dict[str, Any]:
     return {
         "host": socket.gethostname(),
         "boot": _read("/proc/sys/kernel/random/boot_id"),
-        "namespace": _link("/proc/self/ns/pid"),
+        "namespace": _read("/proc/self/ns/pid"),
         "pid": os.getpid(),
         "started": _started(os.getpid()),
     }
@@ -453,14 +447,8 @@ def _started(pid: int) -> int | None:
 
 
 def _read(path: str) -> str:
+    """The contents of a file, or the target of a link. Empty if it cannot be read."""
     try:
-        return Path(path).read_text().strip()
-    except OSError:
-        return ""
-
-
-def _link(path: str) -> str:
-    try:
-        return os.readlink(path)
+        return os.readlink(path) if os.path.islink(path) else Path(path).read_text().strip()
     except OSError:
         return ""

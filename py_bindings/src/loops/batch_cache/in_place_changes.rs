@@ -72,10 +72,9 @@ impl BatchCache {
         }
         drop(state);
         let changed = self.changed_of(py, self.shared(py))?.len();
+        let changed = u32::try_from(changed).unwrap_or(u32::MAX);
         let mut state = self.lock();
-        state.mutated = state
-            .mutated
-            .max(u32::try_from(changed).unwrap_or(u32::MAX));
+        state.mutated = state.mutated.max(changed);
         Ok(Some(state.facts()))
     }
 

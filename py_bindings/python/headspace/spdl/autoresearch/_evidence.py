@@ -49,7 +49,9 @@ class Evidence:
         how = _ending(exit_code, was_cancelled=self._jobs.was_cancelled(job_id))
         has_failed = self._jobs.status(job_id) != "SUCCEEDED"
         tail = _tail(log, tell_metrics=found.steps > 0)
-        error = _failure(how, found, tail) if has_failed else None
+        startup = "during startup, before its first batch"
+        when = f"after {found.steps} batches" if found.steps else startup
+        error = f"The job failed {when}: {how}.\n{tail}" if has_failed else None
         answer = self._answer(self._jobs.job(job_id), found, error)
         _keep(metrics_dir, found, answer)
         return _MetricsEvidence(
@@ -139,10 +141,3 @@ def _ending(exit_code: int | None, *, was_cancelled: bool) -> str:
     if exit_code > 128 and exit_code - 128 in set(signal.Signals):
         return f"it ended by {signal.Signals(exit_code - 128).name}"
     return f"exit code {exit_code}"
-
-
-def _failure(how: str, found: Measured, tail: str) -> str:
-    """When and how a job failed, with the end of its log."""
-    startup = "during startup, before its first batch"
-    when = f"after {found.steps} batches" if found.steps else startup
-    return f"The job failed {when}: {how}.\n{tail}"

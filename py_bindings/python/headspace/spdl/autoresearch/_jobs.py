@@ -99,7 +99,10 @@ class Jobs:
         """Starts ``command``, a line for the shell, in ``workdir``, and returns its job's name."""
         self._workdir = workdir = workdir.absolute()
         run_id, experiment = _prepared(workdir)
-        self._end_orphans(run_id)
+        # Jobs of an engine that was killed after a launch and before it recorded the launch.
+        for orphan in self._all():
+            if orphan.run_id == run_id:
+                self._end(orphan.job_id)
         mode = "probe" if experiment.get("_is_headspace") else "measure"
         job_id, folder = self._new_folder(run_id)
         job = Job(job_id, run_id, command, mode, time.time())
@@ -193,17 +196,10 @@ class Jobs:
 
     def _end(self, job_id: str) -> bool:
         pid = self._pid(job_id)
-        if pid is None or not self._is_alive(job_id):
-            return not self._is_alive(job_id)
-        # The shell may exit at once while the command is still writing its records.
-        Ending(pid, (MARK, str(self.folder(job_id)))).wait()
+        if pid is not None and self._is_alive(job_id):
+            # The shell may exit at once while the command is still writing its records.
+            Ending(pid, (MARK, str(self.folder(job_id)))).wait()
         return not self._is_alive(job_id)
-
-    def _end_orphans(self, run_id: str) -> None:
-        """Ends jobs of an engine that was killed after a launch and before it recorded the launch."""
-        for job in self._all():
-            if job.run_id == run_id:
-                self._end(job.job_id)
 
     def _new_folder(self, run_id: str) -> tuple[str, Path]:
         number = 1

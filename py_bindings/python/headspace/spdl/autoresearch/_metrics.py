@@ -43,9 +43,7 @@ def block(
     """
     if mode == "failed":
         notes = error.partition("\n")[0]
-        metrics: Metrics = {"notes": notes}
-        if found.steps:
-            metrics = {**_nothing(), **metrics}
+        metrics: Metrics = {**(_nothing() if found.steps else {}), "notes": notes}
         return {"metrics": metrics, "findings": [notes]}
     if not found.steps:
         notes = (
@@ -80,9 +78,8 @@ def _nothing() -> Metrics:
 
 
 def _live(found: Measured) -> Metrics:
-    metrics = _nothing()
-    for name in metrics:
-        metrics[name] = _rounded(found.summary.get(name, metrics[name]))
+    nothing = _nothing().items()
+    metrics = {name: _rounded(found.summary.get(name, value)) for name, value in nothing}
     bottleneck = found.summary.get("bottleneck") or {}
     if bottleneck.get("kind") == "compute":
         metrics["bottleneck_stage"] = "none"

@@ -84,19 +84,16 @@ class Measured:
 
 def measured(records: Path) -> Measured:
     """Reads the records of a job. If its command left several runs, the longest one counts."""
-    best: tuple[int, Path, Record] | None = None
+    found: list[tuple[int, Path, Record]] = []
     for folder in sorted(path for path in records.glob("*") if path.is_dir()):
-        text = _report("--json", str(folder))
         try:
-            summary = json.loads(text)
+            summary = json.loads(_report("--json", str(folder)))
         except ValueError:
             continue
-        steps = int(summary.get("steps") or 0)
-        if best is None or steps > best[0]:
-            best = (steps, folder, summary)
-    if best is None:
+        found.append((int(summary.get("steps") or 0), folder, summary))
+    if not found:
         return Measured({}, "", {})
-    _, folder, summary = best
+    _, folder, summary = max(found, key=lambda run: run[0])
     run: Record = {}
     sm: list[float] = []
     for _, record in _new(Follower(folder)):

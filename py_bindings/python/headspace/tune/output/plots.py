@@ -248,12 +248,11 @@ def tree_svg(trials: Sequence[Trial], space: Space, objective: Objective) -> str
     return _document(width, height, "headspace tune: tree", body + edges + boxes)
 
 
-def _ancestors(trial: Trial | None, by_number: dict[int, Trial]) -> set[int]:
+def _ancestors(trial: Trial | None, by_number: dict[int | None, Trial]) -> set[int]:
     found: set[int] = set()
     while trial is not None and trial.number not in found:
         found.add(trial.number)
-        parent = trial.proposal.parent
-        trial = by_number.get(parent) if parent is not None else None
+        trial = by_number.get(trial.proposal.parent)
     return found
 
 

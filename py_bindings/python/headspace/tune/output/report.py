@@ -83,9 +83,6 @@ def _format_cost(cost: Cost, unit: str) -> str:
     return f"{text} ({cost.runs} runs, {least:.1f} to {most:.1f})"
 
 
-_MEANT = ("finished", "stopped_early")
-
-
 def _floor_line(trials: Sequence[Trial], floor: float | None, best: float, unit: str) -> list[str]:
     if floor is not None:
         left = 100 * (1 - floor / best)

@@ -36,6 +36,9 @@ COLUMNS = (
     "notes",
 )
 
+#: Fields of the proposal that `experiments.jsonl` repeats.
+_PROPOSAL = ("kind", "knobs", "parent", "reason", "predicted_ms")
+
 #: Fields of the summary that `experiments.jsonl` repeats.
 _SUMMARY = (
     "throughput_samples_per_s",
@@ -70,11 +73,10 @@ def replace(path: Path, text: str) -> None:
 
 def table(trials: Sequence[Trial], space: Space) -> str:
     """`results.tsv`."""
-    by_number = {trial.number: trial for trial in trials}
+    by_number: dict[int | None, Trial] = {trial.number: trial for trial in trials}
     rows = ["\t".join(COLUMNS)]
     for trial in trials:
-        parent = trial.proposal.parent
-        row = _row(trial, space, None if parent is None else by_number.get(parent))
+        row = _row(trial, space, by_number.get(trial.proposal.parent))
         rows.append("\t".join(_escaped(row.get(column)) for column in COLUMNS))
     return "\n".join(rows) + "\n"
 
@@ -142,21 +144,11 @@ def _escaped(value: object) -> str:
 def line(trial: Trial) -> Mapping[str, Any]:
     """A line of `experiments.jsonl`."""
     proposal, outcome = trial.proposal, trial.outcome
+    ended = ("state", "step_ms", "interval_ms", "steps", "seconds", "exit_code", "detail")
     return {
         "number": trial.number,
-        "kind": proposal.kind.value,
-        "knobs": proposal.knobs,
-        "parent": proposal.parent,
-        "reason": proposal.reason,
-        "predicted_ms": proposal.predicted_ms,
-        "state": outcome.state.value,
-        "step_ms": outcome.step_ms,
-        "interval_ms": outcome.interval_ms,
-        "steps": outcome.steps,
+        **{name: getattr(proposal, name) for name in _PROPOSAL},
+        **{name: getattr(outcome, name) for name in (*ended, "log", "run")},
         "seconds": round(outcome.seconds, 3),
-        "exit_code": outcome.exit_code,
-        "detail": outcome.detail,
-        "log": outcome.log,
-        "run": outcome.run,
         "summary": {name: outcome.summary.get(name) for name in _SUMMARY},
     }

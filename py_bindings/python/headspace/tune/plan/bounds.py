@@ -25,10 +25,8 @@ WAITS_PCT = 20.0
 #: Settings that do not change what a call does, in the terms of remedies.
 ONLY_PLACES = ("concurrency", "capacity", "prefetch_factor")
 
-Bound = Callable[[Config], float]
 
-
-def bound(space: Space, trials: Sequence[Trial], objective: Objective) -> Bound:
+def bound(space: Space, trials: Sequence[Trial], objective: Objective) -> Callable[[Config], float]:
     """Returns the function that computes a configuration's least cost in ms; 0 if nothing is known."""
     known = [
         (knob, stage, trial.knobs, factor)
@@ -68,13 +66,7 @@ def _applies_to(space: Space, stage: Mapping[str, Any], measured: Config, config
     waits = stage.get("cpu_pct", 100.0) <= WAITS_PCT
     return all(
         measured[knob.name] == config[knob.name]
-        or _turns_only_places(knob)
+        or (knob.turns and all(turn.rpartition(".")[2] in ONLY_PLACES for turn in knob.turns))
         or (waits and "subprocess" in knob.turns)
         for knob in space.knobs
-    )
-
-
-def _turns_only_places(knob: Knob) -> bool:
-    return bool(knob.turns) and all(
-        turned.rpartition(".")[2] in ONLY_PLACES for turned in knob.turns
     )

@@ -96,14 +96,10 @@ def comparable_cost(trial: Trial, objective: Objective) -> Cost | None:
     return cost(trial.outcome, objective) if is_comparable else None
 
 
-@dataclass(frozen=True)
-class Spread:
-    """How much runs of one configuration differ, over all configurations that were run again."""
-
-    squares: float
-    """Sum of the squared deviations from the configuration's mean, as shares of that mean."""
-    freedom: int
-    """Number of runs minus number of configurations."""
+#: How much runs of one configuration differ, over all configurations that were run again: the sum of the
+#: squared deviations from the configuration's mean, as shares of that mean; and the number of runs minus the
+#: number of configurations.
+Spread = tuple[float, int]
 
 
 def spread_of(groups: Iterable[Sequence[Cost]]) -> Spread:
@@ -113,7 +109,7 @@ def spread_of(groups: Iterable[Sequence[Cost]]) -> Spread:
         mean = math.fsum(one.ms for one in costs) / len(costs)
         squares += math.fsum((one.ms / mean - 1) ** 2 for one in costs)
         freedom += len(costs) - 1
-    return Spread(squares, freedom)
+    return squares, freedom
 
 
 def pool(costs: Sequence[Cost], spread: Spread | None = None) -> Cost:
@@ -128,11 +124,11 @@ def pool(costs: Sequence[Cost], spread: Spread | None = None) -> Cost:
     half = _standard(costs)
     if count == 1:
         return Cost(mean, max(0.0, mean - half), mean + half)
-    seen = spread_of([costs]) if spread is None else spread
+    squares, seen = spread or spread_of([costs])
     of_one = math.fsum((_half(one) / one.ms) ** 2 for one in costs) / count
     of_one /= t_quantile(FREEDOM) ** 2
-    freedom = ASSUMED + seen.freedom
-    variance = (ASSUMED * of_one + seen.squares) / freedom
+    freedom = ASSUMED + seen
+    variance = (ASSUMED * of_one + squares) / freedom
     half = max(half, t_quantile(freedom) * mean * math.sqrt(variance / count))
     every = [one.ms for one in costs]
     return Cost(mean, max(0.0, mean - half), mean + half, count, (min(every), max(every)))

@@ -283,9 +283,8 @@ class Planner:
         # Winner, baseline, baseline, winner: an even drift then affects both alike.
         if turn % 4 in (0, 3):
             config, reason = winner.knobs, "The winner, in turn with the baseline."
-        parent = winner.number
         return Proposal(
-            Kind.CONFIRM, config, reason, parent, turn=turn, by=self.worker, attempt=attempt
+            Kind.CONFIRM, config, reason, winner.number, turn=turn, by=self.worker, attempt=attempt
         )
 
     def _again(self, trials: Sequence[Trial]) -> Proposal | None:

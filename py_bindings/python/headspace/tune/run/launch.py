@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -104,7 +104,15 @@ class Running:
             try:
                 self._process = subprocess.Popen(
                     self._words(command),
-                    env=self._environment(place.environment),
+                    env={
+                        **os.environ,
+                        # The experiment is watched by its ticks.
+                        "HEADSPACE_INTERVAL": os.environ.get("HEADSPACE_INTERVAL") or "500ms",
+                        "HEADSPACE_DIR": str(folder / "runs"),
+                        "HEADSPACE_MODE": self._mode,
+                        MARK: self._mark[1],
+                        **place.environment,
+                    },
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
@@ -123,17 +131,6 @@ class Running:
             pin = [sys.executable, "-I", "-S", "-c", _PIN, ",".join(map(str, self.place.cores))]
             words = [*pin, *words]
         return words
-
-    def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
-        return {
-            **os.environ,
-            # The experiment is watched by its ticks.
-            "HEADSPACE_INTERVAL": os.environ.get("HEADSPACE_INTERVAL") or "500ms",
-            "HEADSPACE_DIR": str(self._folder / "runs"),
-            "HEADSPACE_MODE": self._mode,
-            MARK: self._mark[1],
-            **more,
-        }
 
     @property
     def progress(self) -> str:

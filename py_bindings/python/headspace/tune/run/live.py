@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,8 +68,8 @@ class LiveRun:
         self.summary: dict[str, Any] = {}
         self.probe: dict[str, Any] | None = None
         """The `probe` record, once it is written."""
-        self._steps: dict[str, int] = {}
-        self._samples: dict[str, int] = {}
+        self._steps: Counter[str] = Counter()
+        self._samples: Counter[str] = Counter()
 
     @property
     def run(self) -> Path | None:
@@ -78,7 +79,7 @@ class LiveRun:
     @property
     def steps(self) -> int:
         """Batches that the training loop received."""
-        return self._steps.get(self._main, 0)
+        return self._steps[self._main]
 
     @property
     def moves(self) -> int:
@@ -113,12 +114,8 @@ class LiveRun:
             self.probe = record
         elif kind == "tick":
             for loop in record.get("loops", ()):
-                self._tick(loop)
-
-    def _tick(self, loop: dict[str, Any]) -> None:
-        name, steps = loop["name"], int(loop["steps"])
-        self._steps[name] = self._steps.get(name, 0) + steps
-        self._samples[name] = self._samples.get(name, 0) + int(loop.get("samples") or 0)
+                self._steps[loop["name"]] += int(loop["steps"])
+                self._samples[loop["name"]] += int(loop.get("samples") or 0)
 
     @property
     def step(self) -> StepMean | None:
@@ -128,6 +125,5 @@ class LiveRun:
 
     def samples_a_step(self) -> float | None:
         """Mean samples per batch of the training loop; None if they are not counted."""
-        name = self._main
-        samples, steps = self._samples.get(name, 0), self._steps.get(name, 0)
+        samples, steps = self._samples[self._main], self.steps
         return samples / steps if samples and steps else None

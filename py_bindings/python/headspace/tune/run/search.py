@@ -111,7 +111,11 @@ class Search:
                     return Ended(self._trials, next_up.reason, next_up.failed)
                 if isinstance(next_up, Wait) and not self._running:
                     self._take_over()
-            self._drop(self._store.beat([running.experiment for running in self._running]))
+            # Experiments that another worker gave up, since this worker seemed dead.
+            lost = self._store.beat([running.experiment for running in self._running])
+            for running in self._running:
+                if running.experiment in lost:
+                    running.ask_to_end()
             self._draw()
             time.sleep(POLL_S)
         return Ended(self._trials, "interrupted", interrupted=True)
@@ -129,21 +133,15 @@ class Search:
 
     def _take_over(self) -> None:
         """Gives up the experiments of tuners that have exited, and ends their processes."""
-        for lost in self._store.give_up_lost():
-            ended = end_leftovers(lost.experiment) if lost.here else 0
+        for experiment, here in self._store.give_up_lost():
+            ended = end_leftovers(experiment) if here else 0
             left = f"; {ended} processes of it were ended" if ended else ""
-            self._progress.note(f"#{lost.experiment.number} is given up: its tuner is gone{left}")
+            self._progress.note(f"#{experiment.number} is given up: its tuner is gone{left}")
         self._refresh()
 
     def _refresh(self) -> None:
         self._trials, _ = self._store.read()
         results.write(self._job.folder, self._trials, self._job.space, self._job.limits.objective)
-
-    def _drop(self, lost: Sequence[Experiment]) -> None:
-        """Ends experiments that another worker gave up, since this worker seemed dead."""
-        for running in self._running:
-            if running.experiment in lost:
-                running.ask_to_end()
 
     def _start(self, experiment: Experiment) -> None:
         place = self._free.pop(0)
@@ -153,10 +151,11 @@ class Search:
 
     def _reap(self) -> bool:
         """Records the experiments that have ended. Returns whether there were any."""
-        best = self._best_step()
+        best = standing(self._trials, self._job.limits.objective).best_cost
         ended = []
         for running in self._running:
-            outcome = running.poll(best)
+            # Its upper end is the limit for stopping early.
+            outcome = running.poll(best.high if best else None)
             if outcome is None:
                 continue
             ended.append(running)
@@ -174,11 +173,6 @@ class Search:
                 if trial.number in numbers:
                     self._progress.ended(trial)
         return bool(ended)
-
-    def _best_step(self) -> float | None:
-        """Upper end of the best's interval, for stopping early."""
-        best = standing(self._trials, self._job.limits.objective).best_cost
-        return best.high if best else None
 
     def _draw(self) -> None:
         spent = sum(trial.kind in COUNTED for trial in self._trials)

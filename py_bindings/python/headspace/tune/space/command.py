@@ -39,10 +39,8 @@ class Template:
         names = [knob.name for knob in space.knobs]
         for word in self.words:
             for place in _PLACE.finditer(word):
-                if place[1] is not None:
-                    continue
                 name, given = place[2], place[3]
-                if name == PROBE and given is not None:
+                if place[1] is not None or (name == PROBE and given is not None):
                     continue
                 if name not in names:
                     near = difflib.get_close_matches(name, names, 1)
