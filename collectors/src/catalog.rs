@@ -14,17 +14,9 @@ use tracing::debug;
 
 #[cfg(feature = "gpu")]
 use crate::gpu;
-#[cfg(feature = "host")]
-use crate::host;
-#[cfg(feature = "io")]
-use crate::io;
 use crate::log_target::SOURCE;
-#[cfg(feature = "perf")]
-use crate::perf;
 #[cfg(feature = "process")]
 use crate::process;
-#[cfg(feature = "tree")]
-use crate::tree;
 
 /// Settings of the sources, from the program that opens them.
 #[derive(Debug, Clone, Default)]
@@ -113,7 +105,7 @@ impl Catalog {
         catalog.add(process::NAME, process::READS, process::Process::new());
         #[cfg(feature = "host")]
         {
-            use host::{cgroup_source, pressure};
+            use crate::host::{self, cgroup_source, pressure};
             catalog.add(host::NAME, host::READS, host::Host::new());
             catalog.add(pressure::NAME, pressure::READS, host::Pressure::new());
             let group = host::ControlGroup::new();
@@ -121,27 +113,24 @@ impl Catalog {
         }
         #[cfg(feature = "tree")]
         {
-            use tree::memory;
+            use crate::tree::{self, memory};
             catalog.add(tree::NAME, tree::READS, tree::Tree::new());
             catalog.add(memory::NAME, memory::READS, tree::TreeMemory::new());
         }
         #[cfg(feature = "io")]
         {
-            use io::{disk, network};
+            use crate::io::{self, disk, network};
             catalog.add(disk::NAME, disk::READS, io::Disk::new());
             catalog.add(network::NAME, network::READS, io::Network::new());
         }
         #[cfg(feature = "perf")]
         {
-            use perf::{core_switches, hardware, thread_cpu};
+            use crate::perf::{self, core_switches, hardware, thread_cpu};
             let consumer = || settings.consumer.clone();
             let opened = perf::Threads::new(consumer());
             catalog.add(core_switches::NAME, core_switches::READS, opened);
-            catalog.add(
-                thread_cpu::NAME,
-                thread_cpu::READS,
-                perf::Perf::new(consumer()),
-            );
+            let opened = perf::Perf::new(consumer());
+            catalog.add(thread_cpu::NAME, thread_cpu::READS, opened);
             let opened = perf::PerfHardware::new(consumer());
             catalog.add(hardware::NAME, hardware::READS, opened);
         }

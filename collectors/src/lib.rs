@@ -40,16 +40,6 @@ pub mod log_target;
 pub mod perf;
 #[cfg(feature = "process")]
 pub mod process;
-#[cfg(any(
-    feature = "process",
-    feature = "host",
-    feature = "tree",
-    feature = "io",
-    feature = "perf",
-    feature = "gpu",
-    feature = "stacks",
-    feature = "workers"
-))]
 // Each source uses its part of it.
 #[cfg_attr(
     not(all(

@@ -157,21 +157,19 @@ impl Destination {
 
 #[cfg(feature = "otlp")]
 fn parse_otlp(options: &Options) -> Result<Destination, DestinationError> {
-    match Arguments::parse(options) {
-        Ok(arguments) => Ok(Destination::Otlp(Box::new(arguments))),
-        Err(problem) => Err(DestinationError::invalid("otlp", problem)),
-    }
+    let arguments = Arguments::parse(options);
+    let arguments = arguments.map_err(|problem| DestinationError::invalid("otlp", problem))?;
+    Ok(Destination::Otlp(Box::new(arguments)))
 }
 
 #[cfg(feature = "otlp")]
 fn open_otlp(arguments: &Arguments, process: &ProcessRank) -> Result<Opened, DestinationError> {
-    match otlp::open(arguments, process.local_rank, process.world_size) {
-        Ok((exporters, notices)) => Ok(Opened { exporters, notices }),
-        Err(error) => {
-            let problem = format!("the system cannot create a thread for it: {error}");
-            Err(DestinationError::closed("otlp", problem))
-        }
-    }
+    let opened = otlp::open(arguments, process.local_rank, process.world_size);
+    let (exporters, notices) = opened.map_err(|error| {
+        let problem = format!("the system cannot create a thread for it: {error}");
+        DestinationError::closed("otlp", problem)
+    })?;
+    Ok(Opened { exporters, notices })
 }
 
 fn parse_pipe(options: &Options) -> Result<Destination, DestinationError> {

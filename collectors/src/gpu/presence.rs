@@ -17,24 +17,9 @@ use super::device::Device;
 pub const READS: &str = "whether the driver still reaches this GPU";
 
 /// Names by ordinal. The last one covers all further devices.
-const NAMES: [&str; 17] = [
-    "gpu:0",
-    "gpu:1",
-    "gpu:2",
-    "gpu:3",
-    "gpu:4",
-    "gpu:5",
-    "gpu:6",
-    "gpu:7",
-    "gpu:8",
-    "gpu:9",
-    "gpu:10",
-    "gpu:11",
-    "gpu:12",
-    "gpu:13",
-    "gpu:14",
-    "gpu:15",
-    "gpu:16 or later",
+const NAMES: [&str; 16] = [
+    "gpu:0", "gpu:1", "gpu:2", "gpu:3", "gpu:4", "gpu:5", "gpu:6", "gpu:7", "gpu:8", "gpu:9",
+    "gpu:10", "gpu:11", "gpu:12", "gpu:13", "gpu:14", "gpu:15",
 ];
 
 /// The source that reports one device's presence.
@@ -61,7 +46,7 @@ impl Presence {
 impl Collector for Presence {
     fn name(&self) -> &'static str {
         let place = usize::try_from(self.device.ordinal).unwrap_or(usize::MAX);
-        NAMES[place.min(NAMES.len() - 1)]
+        NAMES.get(place).copied().unwrap_or("gpu:16 or later")
     }
 
     fn collect(&mut self, _at: Duration, _out: &mut Vec<Reading>) -> Result<(), CollectError> {

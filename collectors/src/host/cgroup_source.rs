@@ -129,13 +129,11 @@ impl ControlGroup {
             return;
         };
         let [periods, throttled, nanos] = self.quota.follow(at, counts.map(Some));
+        let seconds = nanos.map(|nanos| float(nanos) / 1e9);
         let readings = [
             (&metric::CGROUP_CPU_PERIODS, periods.map(float)),
             (&metric::CGROUP_CPU_THROTTLED_PERIODS, throttled.map(float)),
-            (
-                &metric::CGROUP_CPU_THROTTLED_TIME,
-                nanos.map(|nanos| float(nanos) / 1e9),
-            ),
+            (&metric::CGROUP_CPU_THROTTLED_TIME, seconds),
         ];
         procfs::append_plain(out, &Scope::Cgroup, readings);
     }

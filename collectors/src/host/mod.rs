@@ -117,6 +117,7 @@ impl Collector for Host {
     fn collect(&mut self, _at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {
         let limits = self.limits.read();
         let busy = self.utilization();
+        let runnable = self.runnable.map(procfs::float);
         if !limits.is_known() {
             return Err(CollectError::Transient(
                 "nothing about the cores could be read".into(),
@@ -128,10 +129,7 @@ impl Collector for Host {
             (&metric::HOST_CPU_ONLINE, limits.online.map(f64::from)),
             (&metric::HOST_CPU_AFFINITY, limits.affinity.map(f64::from)),
             (&metric::HOST_CPU_QUOTA, limits.cores_quota()),
-            (
-                &metric::HOST_THREADS_RUNNABLE,
-                self.runnable.map(procfs::float),
-            ),
+            (&metric::HOST_THREADS_RUNNABLE, runnable),
         ];
         procfs::append_plain(out, &Scope::Host, readings);
         Ok(())

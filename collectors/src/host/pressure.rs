@@ -25,28 +25,13 @@ pub const READS: &str =
 
 /// The resources, each with the attributes of both its totals (some, full).
 const RESOURCES: [(&str, [Attributes; 2]); 3] = [
-    (
-        "cpu",
-        [
-            attributes::STALLED_CPU,
-            &[("resource", "cpu"), ("stalled", "full")],
-        ],
-    ),
-    (
-        "io",
-        [
-            attributes::STALLED_IO,
-            &[("resource", "io"), ("stalled", "full")],
-        ],
-    ),
-    (
-        "memory",
-        [
-            attributes::STALLED_MEMORY,
-            &[("resource", "memory"), ("stalled", "full")],
-        ],
-    ),
+    ("cpu", [attributes::STALLED_CPU, CPU_FULL]),
+    ("io", [attributes::STALLED_IO, IO_FULL]),
+    ("memory", [attributes::STALLED_MEMORY, MEMORY_FULL]),
 ];
+const CPU_FULL: Attributes = &[("resource", "cpu"), ("stalled", "full")];
+const IO_FULL: Attributes = &[("resource", "io"), ("stalled", "full")];
+const MEMORY_FULL: Attributes = &[("resource", "memory"), ("stalled", "full")];
 
 /// The source `pressure`.
 #[derive(Debug)]

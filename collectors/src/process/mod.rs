@@ -20,7 +20,8 @@ use rustix::param::clock_ticks_per_second;
 pub use age::started_at;
 use usage::Usage;
 
-use crate::procfs::{self, IO, IO_KEYS, parse};
+use crate::procfs::parse::{self, Memory};
+use crate::procfs::{self, IO, IO_KEYS};
 
 /// This source's name.
 pub const NAME: &str = "process";
@@ -92,18 +93,12 @@ impl Process {
         let memory = procfs::read(&self.statm, &mut self.buffer)
             .ok()
             .and_then(parse::statm);
-        let bytes =
-            |pages: fn(&parse::Memory) -> u64| procfs::bytes_of_pages(pages(memory.as_ref()?));
+        let bytes = |pages: fn(&Memory) -> u64| procfs::bytes_of_pages(pages(memory.as_ref()?));
+        let threads = stat.map(|stat| procfs::float(stat.threads));
         let readings = [
-            (
-                &metric::PROCESS_THREAD_COUNT,
-                stat.map(|stat| procfs::float(stat.threads)),
-            ),
+            (&metric::PROCESS_THREAD_COUNT, threads),
             (&metric::PROCESS_MEMORY_USAGE, bytes(|m| m.resident)),
-            (
-                &metric::PROCESS_MEMORY_ANONYMOUS,
-                bytes(parse::Memory::anonymous),
-            ),
+            (&metric::PROCESS_MEMORY_ANONYMOUS, bytes(Memory::anonymous)),
             (&metric::PROCESS_MEMORY_VIRTUAL, bytes(|m| m.mapped)),
         ];
         procfs::append_plain(out, &Scope::Process, readings);

@@ -17,9 +17,10 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use headspace_agent::model::attributes::{self, SWITCH_INVOLUNTARY, SWITCH_VOLUNTARY};
 use headspace_agent::model::metric::{self, Metric};
 use headspace_agent::model::reading::Attributes;
-use headspace_agent::model::{Reading, Scope, attributes};
+use headspace_agent::model::{Reading, Scope};
 use headspace_agent::port::CollectError;
 
 /// Maximum number of bytes read from one file; the rest is ignored.
@@ -101,14 +102,8 @@ pub(crate) static USAGE: [Series; 4] = [
 
 /// Context switches of a process or a thread.
 pub(crate) static SWITCHES: [Series; 2] = [
-    (
-        &metric::PROCESS_CONTEXT_SWITCHES,
-        attributes::SWITCH_VOLUNTARY,
-    ),
-    (
-        &metric::PROCESS_CONTEXT_SWITCHES,
-        attributes::SWITCH_INVOLUNTARY,
-    ),
+    (&metric::PROCESS_CONTEXT_SWITCHES, SWITCH_VOLUNTARY),
+    (&metric::PROCESS_CONTEXT_SWITCHES, SWITCH_INVOLUNTARY),
 ];
 
 /// The keys of `/proc/<pid>/io` that have a metric.

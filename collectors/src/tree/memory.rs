@@ -167,15 +167,10 @@ fn proportional_bytes(rollup: &[u8]) -> Option<u64> {
 }
 
 fn append(out: &mut Vec<Reading>, scope: &Scope, memory: Option<u64>, files: Option<u64>) {
+    let [memory, files] = [memory, files].map(|count| count.map(procfs::float));
     let readings = [
-        (
-            &metric::PROCESS_MEMORY_PROPORTIONAL,
-            memory.map(procfs::float),
-        ),
-        (
-            &metric::PROCESS_FILE_DESCRIPTOR_COUNT,
-            files.map(procfs::float),
-        ),
+        (&metric::PROCESS_MEMORY_PROPORTIONAL, memory),
+        (&metric::PROCESS_FILE_DESCRIPTOR_COUNT, files),
     ];
     procfs::append_plain(out, scope, readings);
 }

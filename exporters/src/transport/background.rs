@@ -271,12 +271,8 @@ impl<S: State> Exporter for BackgroundExporter<S> {
             // The thread is detached, so that a destination that does not answer cannot keep the
             // process alive.
             status.lost += 1;
-            if !std::mem::replace(&mut status.failing, true) {
-                status.notices.push(Notice::ExportFailing {
-                    exporter: self.inner.name,
-                    reason: "no answer to the last delivery before the end of the run".to_owned(),
-                });
-            }
+            let reason = "no answer to the last delivery before the end of the run";
+            status.fail(self.inner.name, reason.to_owned());
         }
         drop(status);
         self.inner.state.lock().end();
@@ -350,6 +346,13 @@ fn run<S: State>(inner: &Inner<S>, mut deliver: impl Deliver<S>, pace: Pace) {
 }
 
 impl Status {
+    /// Reports the first of several failures.
+    fn fail(&mut self, exporter: &'static str, reason: String) {
+        if !std::mem::replace(&mut self.failing, true) {
+            (self.notices).push(Notice::ExportFailing { exporter, reason });
+        }
+    }
+
     /// Records the outcome of a delivery. `given_up` is true if a failed delivery is not retried.
     fn note(&mut self, name: &'static str, outcome: Result<(), Failure>, given_up: bool) {
         self.cpu.note();
@@ -364,12 +367,7 @@ impl Status {
             }
             Err(failure) => {
                 self.lost += u64::from(given_up);
-                if !std::mem::replace(&mut self.failing, true) {
-                    self.notices.push(Notice::ExportFailing {
-                        exporter: name,
-                        reason: failure.reason,
-                    });
-                }
+                self.fail(name, failure.reason);
             }
         }
     }

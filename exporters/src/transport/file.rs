@@ -167,17 +167,12 @@ impl Exporter for FileExporter {
         if records.is_empty() {
             return Ok(());
         }
-        let delivered = self
-            .encode(records)
+        self.encode(records)
             .and_then(|()| self.reopen_if_gone())
-            .and_then(|()| self.file.append(&mut self.buffer));
-        match delivered {
-            Ok(()) => {
-                self.tidy();
-                Ok(())
-            }
-            Err(error) => Err(self.failed(&error)),
-        }
+            .and_then(|()| self.file.append(&mut self.buffer))
+            .map_err(|error| self.failed(&error))?;
+        self.tidy();
+        Ok(())
     }
 }
 

@@ -160,12 +160,10 @@ impl PipeExporter {
 
     fn line(&mut self, record: &Record) -> Result<Arc<[u8]>, ExportError> {
         self.buffer.clear();
-        match json_lines::encode(record, &mut self.buffer) {
-            Ok(()) => Ok(self.buffer.as_slice().into()),
-            Err(error) => Err(ExportError::Transient(format!(
-                "a record cannot be written: {error}"
-            ))),
-        }
+        json_lines::encode(record, &mut self.buffer).map_err(|error| {
+            ExportError::Transient(format!("a record cannot be written: {error}"))
+        })?;
+        Ok(self.buffer.as_slice().into())
     }
 }
 

@@ -97,12 +97,11 @@ fn beside(folder: &Path, name: &str) -> PathBuf {
 
 fn replace(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let beside = beside(folder, name);
-    let written = fs::write(&beside, bytes).and_then(|()| fs::rename(&beside, folder.join(name)));
-    match written {
+    let write = || fs::write(&beside, bytes).and_then(|()| fs::rename(&beside, folder.join(name)));
+    match write() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             fs::create_dir_all(folder)?;
-            fs::write(&beside, bytes)?;
-            fs::rename(&beside, folder.join(name))
+            write()
         }
         Err(error) => {
             // Remove the partial file that a full disk may have left.

@@ -101,8 +101,8 @@ impl Verdict<'_> {
             let section = Section::sentence(SectionId::Floor, format!("Not measured: {why}"));
             return Some(match bound {
                 Some(bound) => section.and(Block::Facts(vec![bound])).and(Block::Sentence(
-                    "This is an upper bound on the waiting only: how much the loader slows the \
-                     model's own code (contention) is not known."
+                    "This bounds only what less waiting saves. How much the loader slows the model's \
+                     own code (contention) is not known."
                         .to_owned(),
                 )),
                 None => section,
@@ -133,13 +133,13 @@ impl Verdict<'_> {
         let s = self.summary;
         let open = match s.wait_pct.or(s.headspace_upper_bound_pct) {
             Some(wait) if wait < HARDLY_WAITS_PCT => {
-                "The loop hardly waits for data. Whether the loader slows the model's own code \
-                 (contention), only a probe shows"
+                "The loop hardly waits for data. Only a probe shows whether the loader slows the \
+                 model's own code (contention)"
             }
             _ => {
-                "This is an upper bound on the waiting only. Work on the device may go on during \
-                 the wait, and the loader may also slow the model's own code (contention), which \
-                 only a probe shows"
+                "This bounds only what less waiting saves. Work on the device may continue during the \
+                 wait. Only a probe shows whether the loader also slows the model's own code \
+                 (contention)"
             }
         };
         format!("{open}: {}", self.way_to_probe())

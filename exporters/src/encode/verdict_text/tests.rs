@@ -60,8 +60,8 @@ fn verdict_without_a_probe_has_an_upper_bound_and_suggests_a_probe() {
 headspace  640 steps, 620 in steady state      headspace-runs/2026-11-21T09-30-12-4711
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
 floor      unknown   less waiting saves at most 67.0 % of the step
-           This is an upper bound on the waiting only. Work on the device may go on during the wait,
-           and the loader may also slow the model's own code (contention), which only a probe shows:
+           This bounds only what less waiting saves. Work on the device may continue during the
+           wait. Only a probe shows whether the loader also slows the model's own code (contention):
            `HEADSPACE_MODE=probe`
 cost       0.02 % of the run went to measuring
 "
@@ -84,14 +84,14 @@ fn verdict_of_a_loop_that_hardly_waits_does_not_say_that_its_loader_costs_nothin
 headspace  640 steps, 620 in steady state      headspace-runs/2026-11-21T09-30-12-4711
 step       30.0 ms   waiting for data 120 µs (0.4 %)   compute 29.9 ms
 floor      unknown   less waiting saves at most 0.4 % of the step
-           The loop hardly waits for data. Whether the loader slows the model's own code
-           (contention), only a probe shows: `HEADSPACE_MODE=probe`
+           The loop hardly waits for data. Only a probe shows whether the loader slows the model's
+           own code (contention): `HEADSPACE_MODE=probe`
 cost       0.02 % of the run went to measuring
 "
     );
     let text = verdict_of(&waiting(1.0));
     assert!(
-        text.contains("This is an upper bound on the waiting only."),
+        text.contains("This bounds only what less waiting saves."),
         "{text}"
     );
 }
@@ -246,8 +246,8 @@ step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
 floor      Not measured: Live windows disagree: 28.1, 44.0 and 30.2 ms a step, so the floor has no
            number. Something else used the machine; probe again when it is quiet.
            less waiting saves at most 67.0 % of the step
-           This is an upper bound on the waiting only: how much the loader slows the model's own
-           code (contention) is not known.
+           This bounds only what less waiting saves. How much the loader slows the model's own code
+           (contention) is not known.
 cost       0.02 % of the run went to measuring
 ";
 
@@ -362,8 +362,8 @@ rank       One of 8 ranks. All numbers are of this rank, its workers and cores t
            report` shows all ranks.
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
 floor      unknown   less waiting saves at most 67.0 % of the step
-           This is an upper bound on the waiting only. Work on the device may go on during the wait,
-           and the loader may also slow the model's own code (contention), which only a probe shows:
+           This bounds only what less waiting saves. Work on the device may continue during the
+           wait. Only a probe shows whether the loader also slows the model's own code (contention):
            `HEADSPACE_MODE=probe`
 found      Something was found.
 lost       1 step and 30 records are missing

@@ -3,14 +3,19 @@
 use std::time::Duration;
 
 use headspace_agent::notice::Notice;
-use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
-use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
-use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::collector::logs::v1 as logs;
+use opentelemetry_proto::tonic::collector::metrics::v1 as metrics;
+use opentelemetry_proto::tonic::collector::profiles::v1development as profiles;
+use opentelemetry_proto::tonic::collector::trace::v1 as traces;
+use prost::Message;
+use serde::Serialize;
+use tonic::codec::CompressionEncoding;
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status};
 
 use super::grpc::Grpc;
 use super::http::Http;
-use super::outcome::{Sent, refused_logs, refused_points, refused_profiles, refused_spans};
+use super::outcome::{Refused, Sent};
 use super::settings::{Protocol, Target};
 
 /// The connection to one service of a collector.
@@ -28,31 +33,81 @@ impl Connection {
         }
     }
 
-    pub(super) fn metrics(&self, message: ExportMetricsServiceRequest, limit: Duration) -> Sent {
+    pub(super) fn send<M: Signal>(&self, message: M, limit: Duration) -> Sent {
         match self {
-            Self::Http(http) => http.send(&message, limit, refused_points),
-            Self::Grpc(grpc) => grpc.metrics(message, limit),
-        }
-    }
-
-    pub(super) fn traces(&self, message: ExportTraceServiceRequest, limit: Duration) -> Sent {
-        match self {
-            Self::Http(http) => http.send(&message, limit, refused_spans),
-            Self::Grpc(grpc) => grpc.traces(message, limit),
-        }
-    }
-
-    pub(super) fn logs(&self, message: ExportLogsServiceRequest, limit: Duration) -> Sent {
-        match self {
-            Self::Http(http) => http.send(&message, limit, refused_logs),
-            Self::Grpc(grpc) => grpc.logs(message, limit),
-        }
-    }
-
-    pub(super) fn profiles(&self, message: ExportProfilesServiceRequest, limit: Duration) -> Sent {
-        match self {
-            Self::Http(http) => http.send(&message, limit, refused_profiles),
-            Self::Grpc(grpc) => grpc.profiles(message, limit),
+            Self::Http(http) => http.send(&message, limit),
+            Self::Grpc(grpc) => grpc.send(message, limit),
         }
     }
 }
+
+/// The export request of a signal.
+pub(super) trait Signal: Message + Serialize + Sized {
+    /// What the signal's service answers.
+    type Answer: Message + Default;
+
+    /// What the service refused.
+    fn refused(answer: Self::Answer) -> Option<Refused>;
+
+    /// Calls the service over gRPC.
+    async fn call(
+        request: Request<Self>,
+        channel: Channel,
+        gzip: bool,
+    ) -> Result<Response<Self::Answer>, Status>;
+}
+
+/// The generated messages and clients of the signals have no trait in common.
+macro_rules! signal {
+    ($request:ty, $answer:ty, $client:ty, $rejected:ident, $what:literal) => {
+        impl Signal for $request {
+            type Answer = $answer;
+
+            fn refused(answer: $answer) -> Option<Refused> {
+                let partial = answer.partial_success?;
+                Some((partial.$rejected, $what, partial.error_message))
+            }
+
+            async fn call(
+                request: Request<Self>,
+                channel: Channel,
+                gzip: bool,
+            ) -> Result<Response<$answer>, Status> {
+                let mut client = <$client>::new(channel);
+                if gzip {
+                    client = client.send_compressed(CompressionEncoding::Gzip);
+                }
+                client.export(request).await
+            }
+        }
+    };
+}
+
+signal!(
+    metrics::ExportMetricsServiceRequest,
+    metrics::ExportMetricsServiceResponse,
+    metrics::metrics_service_client::MetricsServiceClient<Channel>,
+    rejected_data_points,
+    "data points"
+);
+signal!(
+    traces::ExportTraceServiceRequest,
+    traces::ExportTraceServiceResponse,
+    traces::trace_service_client::TraceServiceClient<Channel>,
+    rejected_spans,
+    "spans"
+);
+signal!(
+    logs::ExportLogsServiceRequest,
+    logs::ExportLogsServiceResponse,
+    logs::logs_service_client::LogsServiceClient<Channel>,
+    rejected_log_records,
+    "log records"
+);
+signal!(
+    profiles::ExportProfilesServiceRequest,
+    profiles::ExportProfilesServiceResponse,
+    profiles::profiles_service_client::ProfilesServiceClient<Channel>,
+    rejected_profiles,
+    "profiles"
+);

@@ -3,34 +3,18 @@
 //! The clients need an async runtime. This runtime has no thread except the destination's own, and runs
 //! only during a request.
 
-use std::future::Future;
 use std::time::Duration;
 
 use headspace_agent::notice::Notice;
-use opentelemetry_proto::tonic::collector::logs::v1::{
-    ExportLogsServiceRequest, logs_service_client::LogsServiceClient,
-};
-use opentelemetry_proto::tonic::collector::metrics::v1::{
-    ExportMetricsServiceRequest, metrics_service_client::MetricsServiceClient,
-};
-use opentelemetry_proto::tonic::collector::profiles::v1development::{
-    ExportProfilesServiceRequest, profiles_service_client::ProfilesServiceClient,
-};
-use opentelemetry_proto::tonic::collector::trace::v1::{
-    ExportTraceServiceRequest, trace_service_client::TraceServiceClient,
-};
 use tokio::runtime::{Builder, Runtime};
-use tonic::codec::CompressionEncoding;
 use tonic::metadata::MetadataMap;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
-use tonic::{Code, Request, Response, Status};
+use tonic::{Code, Request, Status};
 use tonic_types::StatusExt;
 
 use super::super::background::{Failure, Retry};
-use super::outcome::{
-    Refused, Sent, outcome, public_address, refused_logs, refused_points, refused_profiles,
-    refused_spans,
-};
+use super::connection::Signal;
+use super::outcome::{Sent, outcome, public_address};
 use super::settings::Target;
 
 /// The gRPC connection to one address.
@@ -80,55 +64,12 @@ impl Grpc {
         })
     }
 
-    pub(super) fn metrics(&self, message: ExportMetricsServiceRequest, limit: Duration) -> Sent {
-        let mut client = MetricsServiceClient::new(self.channel.clone());
-        if self.target.gzip {
-            client = client.send_compressed(CompressionEncoding::Gzip);
-        }
-        let answer = client.export(self.request(message));
-        self.wait_for(limit, answer, refused_points)
-    }
-
-    pub(super) fn traces(&self, message: ExportTraceServiceRequest, limit: Duration) -> Sent {
-        let mut client = TraceServiceClient::new(self.channel.clone());
-        if self.target.gzip {
-            client = client.send_compressed(CompressionEncoding::Gzip);
-        }
-        let answer = client.export(self.request(message));
-        self.wait_for(limit, answer, refused_spans)
-    }
-
-    pub(super) fn logs(&self, message: ExportLogsServiceRequest, limit: Duration) -> Sent {
-        let mut client = LogsServiceClient::new(self.channel.clone());
-        if self.target.gzip {
-            client = client.send_compressed(CompressionEncoding::Gzip);
-        }
-        let answer = client.export(self.request(message));
-        self.wait_for(limit, answer, refused_logs)
-    }
-
-    pub(super) fn profiles(&self, message: ExportProfilesServiceRequest, limit: Duration) -> Sent {
-        let mut client = ProfilesServiceClient::new(self.channel.clone());
-        if self.target.gzip {
-            client = client.send_compressed(CompressionEncoding::Gzip);
-        }
-        let answer = client.export(self.request(message));
-        self.wait_for(limit, answer, refused_profiles)
-    }
-
-    fn request<M>(&self, message: M) -> Request<M> {
+    /// Sends a message.
+    pub(super) fn send<M: Signal>(&self, message: M, limit: Duration) -> Sent {
         let mut request = Request::new(message);
         let headers = self.target.headers.iter().cloned().collect();
         *request.metadata_mut() = MetadataMap::from_headers(headers);
-        request
-    }
-
-    fn wait_for<A>(
-        &self,
-        limit: Duration,
-        answer: impl Future<Output = Result<Response<A>, Status>>,
-        refused: impl Fn(A) -> Option<Refused>,
-    ) -> Sent {
+        let answer = M::call(request, self.channel.clone(), self.target.gzip);
         let to = public_address(&self.target.endpoint);
         let limit = limit.min(self.target.timeout);
         let answer = self
@@ -147,7 +88,7 @@ impl Grpc {
                 ),
                 retry_of(&status),
             )),
-            Ok(Ok(answer)) => outcome(&to, refused(answer.into_inner())),
+            Ok(Ok(answer)) => outcome(&to, M::refused(answer.into_inner())),
         }
     }
 }

@@ -14,6 +14,7 @@ use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 use super::super::background::{Failure, Retry};
 use super::super::gzip;
+use super::connection::Signal;
 use super::outcome::{Refused, Sent, outcome, public_address};
 use super::settings::{Protocol, Target};
 
@@ -45,17 +46,8 @@ impl Http {
         })
     }
 
-    /// Sends a message. `A` is the type of the answer in protobuf.
-    pub(super) fn send<M, A>(
-        &self,
-        message: &M,
-        limit: Duration,
-        refused: impl Fn(A) -> Option<Refused>,
-    ) -> Sent
-    where
-        M: Message + Serialize,
-        A: Message + Default,
-    {
+    /// Sends a message.
+    pub(super) fn send<M: Signal>(&self, message: &M, limit: Duration) -> Sent {
         let json = self.target.protocol == Protocol::HttpJson;
         let (body, kind) = if json {
             let body = in_json(message).map_err(|e| Failure::lasting(e.to_string()))?;
@@ -93,7 +85,7 @@ impl Http {
                 if json {
                     refused_in_json(&bytes)
                 } else {
-                    A::decode(&bytes[..]).ok().and_then(refused)
+                    M::Answer::decode(&bytes[..]).ok().and_then(M::refused)
                 }
             });
             return outcome(&to, refused);

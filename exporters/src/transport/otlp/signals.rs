@@ -67,7 +67,7 @@ impl Deliver<Metrics> for Sender {
             let resource = resource(&self.process, &state.origin);
             metrics::request(&state.snapshot, resource)
         };
-        self.connection.metrics(message, limit)
+        self.connection.send(message, limit)
     }
 }
 
@@ -82,7 +82,7 @@ impl Deliver<Stacks> for Sender {
         let Some((message, totals)) = request else {
             return Ok(());
         };
-        let sent = self.connection.profiles(message, limit);
+        let sent = self.connection.send(message, limit);
         if !matches!(&sent, Err(failure) if failure.retry != Retry::No) {
             state.lock().profiles.done(totals);
         }
@@ -126,7 +126,7 @@ impl Itemize for Spans {
     }
 
     fn send(to: &Connection, items: Vec<Span>, resource: Resource, limit: Duration) -> Sent {
-        to.traces(spans::request(items, resource), limit)
+        to.send(spans::request(items, resource), limit)
     }
 }
 
@@ -150,7 +150,7 @@ impl Itemize for Logs {
     }
 
     fn send(to: &Connection, items: Vec<LogRecord>, resource: Resource, limit: Duration) -> Sent {
-        to.logs(logs::request(items, resource), limit)
+        to.send(logs::request(items, resource), limit)
     }
 }
 
