@@ -105,12 +105,9 @@ fn by_uuid(entry: &str, gpus: &[Listed]) -> Option<DevicePosition> {
     if !entry.starts_with("GPU-") {
         return None;
     }
-    only(
-        gpus.iter()
-            .enumerate()
-            .filter(|(_, gpu)| gpu.uuid.starts_with(entry))
-            .map(|(place, _)| (place, None)),
-    )
+    let gpus = gpus.iter().enumerate();
+    let named = gpus.filter(|(_, gpu)| gpu.uuid.starts_with(entry));
+    only(named.map(|(place, _)| (place, None)))
 }
 
 /// Finds a slice by `MIG-8f6a...` (or a prefix), or by the older form `MIG-GPU-8f6a.../1/0`.
@@ -123,11 +120,8 @@ fn by_slice(entry: &str, gpus: &[Listed]) -> Option<DevicePosition> {
         })
     };
     if !name.starts_with("GPU-") {
-        return only(
-            slices()
-                .filter(|(.., listed)| listed.uuid.starts_with(entry))
-                .map(|(place, _, slice, _)| (place, Some(slice))),
-        );
+        let named = slices().filter(|(.., listed)| listed.uuid.starts_with(entry));
+        return only(named.map(|(place, _, slice, _)| (place, Some(slice))));
     }
     let mut parts = name.split('/');
     let uuid = parts.next()?;

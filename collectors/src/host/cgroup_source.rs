@@ -62,10 +62,8 @@ impl<const N: usize> Totals<N> {
 
     /// The totals; `raws` are the current counters of that group.
     fn follow(&mut self, group: usize, raws: [Option<u64>; N]) -> [Option<u64>; N] {
-        let same = self
-            .group
-            .replace(group)
-            .is_none_or(|before| before == group);
+        let before = self.group.replace(group);
+        let same = before.is_none_or(|before| before == group);
         std::array::from_fn(|index| {
             let raw = raws[index]?;
             let carry = self.carries[index].get_or_insert_with(|| Carry::from_start(raw));
@@ -156,12 +154,8 @@ impl ControlGroup {
         procfs::append_plain(out, &Scope::Cgroup, readings);
         let events = EVENTS.map(|event| (&metric::CGROUP_MEMORY_EVENTS, event));
         let totals = self.events.follow(at, group.events(buffer));
-        procfs::append(
-            out,
-            &Scope::Cgroup,
-            events,
-            totals.map(|total| total.map(float)),
-        );
+        let totals = totals.map(|total| total.map(float));
+        procfs::append(out, &Scope::Cgroup, events, totals);
     }
 }
 

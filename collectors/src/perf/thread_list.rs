@@ -40,10 +40,8 @@ impl Tasks {
             let tid = number(entry.file_name().as_encoded_bytes())?;
             i32::try_from(tid).ok()
         };
-        Ok(fs::read_dir(&self.folder)?
-            .flatten()
-            .filter_map(tid)
-            .collect())
+        let threads = fs::read_dir(&self.folder)?;
+        Ok(threads.flatten().filter_map(tid).collect())
     }
 
     pub(super) fn name(&mut self, tid: i32) -> Option<&[u8]> {

@@ -17,6 +17,7 @@ use headspace_agent::model::record::{LoopTick, QueueTick, StageTick, TickRecord}
 use headspace_agent::model::{Distribution, QueueSample, Record, RecordBody, StageSample};
 
 /// Merges the ticks of a stream of records.
+#[derive(Default)]
 pub struct Compactor {
     /// Number of ticks that become one.
     merge: u32,
@@ -54,9 +55,7 @@ impl Compactor {
         Self {
             merge: merge.max(2),
             keep_epochs: true,
-            pending: None,
-            summary: None,
-            stacks: None,
+            ..Self::default()
         }
     }
 

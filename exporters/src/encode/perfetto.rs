@@ -208,10 +208,8 @@ impl Process {
             entry.finish(times.at, to);
         }
         if let Some(stacks) = &self.stacks {
-            let lines = self
-                .summary
-                .as_ref()
-                .map_or(&[][..], |summary| &summary.lines);
+            let summary = self.summary.as_ref();
+            let lines = summary.map_or(&[][..], |summary| &summary.lines);
             stacks::draw(stacks, lines, self.track, times.began, to);
         }
         let until = self.until.max(times.began);

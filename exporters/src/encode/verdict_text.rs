@@ -66,12 +66,8 @@ fn layout(block: &Block, label: &str, room: usize) -> Vec<String> {
 
 /// A fact in a few words. A label equal to the section's label is omitted.
 fn phrase(fact: &Fact, section: &str) -> String {
-    let label = if fact.label == section {
-        ""
-    } else {
-        fact.label
-    };
-    let parts = [label, &fact.value, &fact.note].into_iter();
+    let label = Some(fact.label).filter(|label| *label != section);
+    let parts = [label.unwrap_or_default(), &fact.value, &fact.note].into_iter();
     let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
     parts.join(" ")
 }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use headspace_agent::model::Record;
 
 use super::follow_rotation::{Tail, found};
-use super::names::{RankFile, files, parent};
+use super::names::{RankFile, files, parent, runs};
 use super::resolve_path::{PathKind, newest};
 use super::run::{ReadError, cannot_read};
 use crate::encode::reader::Tally;
@@ -172,7 +172,9 @@ impl Follower {
             return Ok(false);
         };
         if self.run.is_none() {
-            self.known.extend(with_runs(&self.path)?);
+            let runs = runs(&self.path)?;
+            let names = runs.iter().filter_map(|run| run.file_name());
+            self.known.extend(names.map(ToOwned::to_owned));
         }
         self.run = Some(chosen);
         self.tails.clear();
@@ -198,14 +200,6 @@ impl Follower {
         }
         Ok(())
     }
-}
-
-fn with_runs(base: &Path) -> io::Result<Vec<OsString>> {
-    let runs = super::names::runs(base)?;
-    Ok(runs
-        .iter()
-        .filter_map(|run| run.file_name().map(ToOwned::to_owned))
-        .collect())
 }
 
 #[cfg(test)]

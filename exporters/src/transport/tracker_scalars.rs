@@ -71,9 +71,7 @@ impl ScalarExporter {
     pub fn new(trackers: usize) -> Self {
         Self {
             converter: ScalarConverter::default(),
-            queues: std::iter::repeat_with(TrackerQueue::default)
-                .take(trackers)
-                .collect(),
+            queues: (0..trackers).map(|_| TrackerQueue::default()).collect(),
         }
     }
 

@@ -35,10 +35,8 @@ const CUMULATIVE: i32 = AggregationTemporality::Cumulative as i32;
 pub fn request(snapshot: &Snapshot, resource: Resource) -> ExportMetricsServiceRequest {
     let mut metrics: Vec<Metric> = Vec::new();
     for point in snapshot.points() {
-        if metrics
-            .last()
-            .is_none_or(|last| last.name != point.metric.name)
-        {
+        let last = metrics.last().map(|last| &*last.name);
+        if last != Some(point.metric.name) {
             metrics.push(Metric {
                 name: point.metric.name.to_owned(),
                 description: point.metric.help.to_owned(),
@@ -89,9 +87,8 @@ fn add_point(data: &mut Data, point: Point<'_>, snapshot: &Snapshot) {
             sum.data_points.push(number(point, since, snapshot));
         }
         (Data::ExponentialHistogram(histogram), Value::Times(times)) => {
-            histogram
-                .data_points
-                .push(durations(point, times, snapshot));
+            let point = durations(point, times, snapshot);
+            histogram.data_points.push(point);
         }
         // The type of a value always matches its metric.
         _ => {}
@@ -134,14 +131,8 @@ fn durations(
 
 fn attributes(point: Point<'_>, snapshot: &Snapshot) -> Vec<KeyValue> {
     let process = snapshot.process();
-    let mut found = Vec::with_capacity(point.attributes.len() + 2);
-    found.push(text("run", &process.run_id));
-    found.push(integer("rank", process.rank));
-    found.extend(
-        point
-            .attributes
-            .iter()
-            .map(|(name, value)| text(name.as_ref(), value)),
-    );
-    found
+    let of_rank = [text("run", &process.run_id), integer("rank", process.rank)];
+    let own = point.attributes.iter();
+    let own = own.map(|(name, value)| text(name.as_ref(), value));
+    of_rank.into_iter().chain(own).collect()
 }

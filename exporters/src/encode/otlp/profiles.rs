@@ -177,12 +177,8 @@ impl Tables {
     }
 
     fn text(&mut self, text: &str) -> i32 {
-        intern(
-            &mut self.texts,
-            &mut self.dictionary.string_table,
-            text.to_owned(),
-            || text.to_owned(),
-        )
+        let (known, texts) = (text.to_owned(), &mut self.dictionary.string_table);
+        intern(&mut self.texts, texts, known, || text.to_owned())
     }
 
     fn location(&mut self, file: &str, line: u32, function: &str) -> i32 {
@@ -194,19 +190,15 @@ impl Tables {
             ..Function::default()
         });
         let locations = &mut self.dictionary.location_table;
-        intern(
-            &mut self.locations,
-            locations,
-            (function_index, line),
-            || Location {
-                lines: vec![Line {
-                    function_index,
-                    line: line.into(),
-                    column: 0,
-                }],
-                ..Location::default()
-            },
-        )
+        let known = (function_index, line);
+        intern(&mut self.locations, locations, known, || Location {
+            lines: vec![Line {
+                function_index,
+                line: line.into(),
+                column: 0,
+            }],
+            ..Location::default()
+        })
     }
 
     fn attribute(&mut self, key: &str, value: &str) -> i32 {

@@ -95,15 +95,13 @@ impl Writer {
     /// Sets a counter's value from a time on. A non-finite value is omitted.
     pub(super) fn count(&mut self, track: Track, at: u64, value: f64) {
         if value.is_finite() {
-            self.put(
-                at,
-                TrackEvent {
-                    r#type: EventType::Counter.into(),
-                    track_uuid: track.0,
-                    double_counter_value: Some(value),
-                    ..TrackEvent::default()
-                },
-            );
+            let event = TrackEvent {
+                r#type: EventType::Counter.into(),
+                track_uuid: track.0,
+                double_counter_value: Some(value),
+                ..TrackEvent::default()
+            };
+            self.put(at, event);
         }
     }
 
@@ -112,16 +110,14 @@ impl Writer {
             name: name.to_owned(),
             value: Some(value),
         });
-        self.put(
-            at,
-            TrackEvent {
-                debug_annotations: notes.collect(),
-                r#type: kind.into(),
-                track_uuid: track.0,
-                name: name.map(str::to_owned),
-                ..TrackEvent::default()
-            },
-        );
+        let event = TrackEvent {
+            debug_annotations: notes.collect(),
+            r#type: kind.into(),
+            track_uuid: track.0,
+            name: name.map(str::to_owned),
+            ..TrackEvent::default()
+        };
+        self.put(at, event);
     }
 
     fn find(&mut self, parent: Track, name: &str, unit: Option<&str>, help: Option<&str>) -> Track {

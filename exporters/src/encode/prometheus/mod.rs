@@ -91,10 +91,8 @@ pub fn encode<'a>(snapshots: impl IntoIterator<Item = &'a Snapshot>, form: Form)
         targets.push(write::labels(of.into_iter().chain(about)));
         for point in snapshot.points() {
             let labels = labels(&of, &point);
-            families
-                .entry(point.metric.name)
-                .or_default()
-                .push((labels, point));
+            let family = families.entry(point.metric.name).or_default();
+            family.push((labels, point));
         }
     }
     if !targets.is_empty() {

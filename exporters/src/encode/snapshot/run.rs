@@ -7,11 +7,8 @@ use super::{Snapshot, named};
 
 impl Snapshot {
     pub(super) fn add_run(&mut self, run: &RunRecord) {
-        self.gpus = run
-            .gpus
-            .iter()
-            .map(|gpu| (gpu.ordinal, gpu.clone()))
-            .collect();
+        let gpus = run.gpus.iter();
+        self.gpus = gpus.map(|gpu| (gpu.ordinal, gpu.clone())).collect();
         self.run = Some(Box::new(run.clone()));
     }
 

@@ -139,10 +139,8 @@ impl<F: Sink> AppendFile<F> {
         if written == 0 {
             return;
         }
-        let ours = self
-            .file
-            .size()
-            .is_ok_and(|size| size == before + written as u64);
+        let size = before + written as u64;
+        let ours = self.file.size().is_ok_and(|found| found == size);
         if !ours || self.file.truncate(before).is_err() {
             self.ends_cut = true;
         }
