@@ -5,10 +5,10 @@
 //! reading may give a mixed stack; its innermost frame is still one that the thread was in.
 
 mod core_waits;
+mod own_code;
 mod waits;
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use headspace_agent::model::stack::{Activity, Frame, ThreadStack};
 use headspace_agent::port::thread::ThreadId;
@@ -18,6 +18,7 @@ use py_spy::{PythonSpy, StackTrace};
 use tracing::debug;
 
 use self::core_waits::CoreWaits;
+use self::own_code::OwnCode;
 use self::waits::InterpreterStatics;
 use crate::log_target::STACKS;
 
@@ -26,9 +27,6 @@ const ATTEMPTS: u32 = 12;
 
 /// Maximum depth of a stack that is kept.
 const MAX_DEPTH: usize = 64;
-
-/// Maximum number of names of files and functions that are kept between readings.
-const MAX_NAMES: usize = 16_384;
 
 /// A process whose memory is read.
 struct Attached {
@@ -40,13 +38,8 @@ struct Attached {
 /// Reads the stacks of Python processes.
 pub struct PythonStacks {
     config: Config,
-    /// Folders of the standard library and of installed packages.
-    libraries: Vec<String>,
     processes: HashMap<u32, Process>,
-    /// Shared file names, and whether the file is the user's own.
-    files: HashMap<String, (Arc<str>, bool)>,
-    /// Shared names of functions.
-    functions: HashMap<String, Arc<str>>,
+    code: OwnCode,
 }
 
 enum Process {
@@ -63,10 +56,8 @@ impl PythonStacks {
                 collect_thread_names: false,
                 ..Config::default()
             },
-            libraries,
             processes: HashMap::new(),
-            files: HashMap::new(),
-            functions: HashMap::new(),
+            code: OwnCode::new(libraries),
         }
     }
 
@@ -102,34 +93,8 @@ impl PythonStacks {
     }
 
     fn frames(&mut self, trace: &StackTrace) -> Vec<Frame> {
-        // Programs that generate code can have any number of files and functions.
-        if self.files.len() + self.functions.len() > MAX_NAMES {
-            self.files.clear();
-            self.functions.clear();
-        }
         let frames = trace.frames.iter().take(MAX_DEPTH);
-        frames.map(|frame| self.shared_frame(frame)).collect()
-    }
-
-    fn shared_frame(&mut self, frame: &py_spy::Frame) -> Frame {
-        if !self.files.contains_key(&frame.filename) {
-            let is_library = |folder: &String| frame.filename.starts_with(folder.as_str());
-            let is_own = !frame.filename.starts_with('<') && !self.libraries.iter().any(is_library);
-            let known = (frame.filename.as_str().into(), is_own);
-            self.files.insert(frame.filename.clone(), known);
-        }
-        let (file, is_own) = &self.files[&frame.filename];
-        if !self.functions.contains_key(&frame.name) {
-            // Python's qualified names say `outer.<locals>.inner`.
-            let name = frame.name.replace(".<locals>", "").into();
-            self.functions.insert(frame.name.clone(), name);
-        }
-        Frame {
-            file: Arc::clone(file),
-            line: u32::try_from(frame.line).unwrap_or(0),
-            function: Arc::clone(&self.functions[&frame.name]),
-            is_own: *is_own,
-        }
+        frames.map(|frame| self.code.frame(frame)).collect()
     }
 }
 

@@ -161,7 +161,7 @@ pub fn findings(resources: &ResourcesRecord) -> Vec<Finding> {
         throttled(resources, t),
         oversubscribed(resources, t),
         gil(resources, t),
-        above(resources.gc_pct, t.min_remedy_gc_pct).map(|pct| Finding::GcPauses {
+        above(resources.gc_pct, t.notable_gc_pct).map(|pct| Finding::GcPauses {
             pct,
             longest_ms: resources.gc_longest_ms,
         }),

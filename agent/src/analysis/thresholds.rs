@@ -303,7 +303,7 @@ thresholds! {
 
     /// The pauses of the garbage collector. From this on, they are a finding, and collection between epochs is
     /// proposed.
-    min_remedy_gc_pct: 1.0, "% of time";
+    notable_gc_pct: 1.0, "% of time";
 
     /// The part of a call that a cheaper one saves. The texts of the remedy say "half".
     cheaper_call_saving: 0.5, "share of a call";

@@ -27,7 +27,7 @@
 //! an epoch keeps its length ([`EpochProgress`](super::EpochProgress)), the source's last batches are left
 //! out.
 
-mod settling;
+mod window_lengths;
 
 use super::probe_plan::CACHE_MARGIN;
 use super::settled::Reference;

@@ -10,6 +10,7 @@ mod rank_gpu;
 pub mod sampler;
 pub mod schedule;
 pub mod sources;
+mod stack_pace;
 pub mod stacks;
 pub mod stages;
 mod thinning;

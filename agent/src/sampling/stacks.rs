@@ -2,12 +2,7 @@
 //!
 //! The sampler passes the processes at each tick, and takes the samples since the tick before. Samples of a
 //! tick with replayed steps are not used: the loader works differently then.
-//!
-//! Each process has a pace of its own: the pause after a reading is a multiple of its CPU time, so the cost per
-//! process is bounded whatever the number of threads. Pauses vary, so that no period of the program coincides
-//! with them.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -24,19 +19,7 @@ use crate::port::thread::ThreadId;
 use crate::recording::stage::{Region, ThreadSlot};
 
 use super::loops::LoopEntry;
-
-/// Pause after a reading, as a multiple of its CPU time: 0.45 % of a core for each process.
-const CPU_REST: f64 = 220.0;
-
-/// Number of processes that are read at this pace. More processes share their budget, 0.9 % of a core: workers
-/// that do the same work need fewer readings each.
-const FULL_PACE: f64 = 2.0;
-
-/// Shortest and longest pause between two readings of a process.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
-
-/// Wait for the first processes, and for new ones.
-const IDLE: Duration = Duration::from_millis(200);
+use super::stack_pace::{Outcome, StackPace};
 
 /// Maximum time that one sample stands for, in seconds.
 const MAX_SECONDS: f64 = 2.0;
@@ -106,23 +89,7 @@ pub struct StackThread {
     shared: Arc<Shared>,
     reader: Box<dyn StackReader>,
     clock: MonotonicClock,
-    /// The processes that were read, or tried, by ID.
-    processes: HashMap<u32, Progress>,
-    /// State of the generator of pauses.
-    random: u64,
-}
-
-/// Progress with one process.
-#[derive(Debug, Clone, Copy)]
-enum Progress {
-    /// It is read again at this time.
-    Due {
-        at: Duration,
-        /// Time of the last reading that succeeded. None before the first, which only attaches.
-        last: Option<Duration>,
-    },
-    /// It cannot be read.
-    Off,
+    pace: StackPace,
 }
 
 /// Both sides of a reader of stacks. `consumer` is the thread that iterates the training loop.
@@ -136,8 +103,7 @@ pub fn stack_sampling(
         shared: Arc::clone(&shared),
         reader,
         clock,
-        processes: HashMap::new(),
-        random: 0x9e37_79b9_7f4a_7c15,
+        pace: StackPace::new(),
     };
     (StackSampling { shared, consumer }, thread)
 }
@@ -172,7 +138,7 @@ impl StackThread {
     /// Reads until the sampler's side closes it.
     pub fn run(mut self, notice_log: &NoticeLog) {
         loop {
-            let wait = self.until_due();
+            let wait = self.pace.until_due(self.clock.now());
             let state = lock(&self.shared.state);
             let (state, _) = (self.shared.closed)
                 .wait_timeout_while(state, wait, |state| !state.closed)
@@ -183,11 +149,11 @@ impl StackThread {
             let targets = state.targets.clone();
             drop(state);
             for target in &targets {
-                if !self.is_due(target.pid) {
+                if !self.pace.is_due(target.pid, self.clock.now()) {
                     continue;
                 }
-                let rest = CPU_REST * (targets.len() as f64 / FULL_PACE).max(1.0);
-                if let Err(reason) = contain(|| self.sample(target, rest, notice_log)) {
+                let sampled = contain(|| self.sample(target, targets.len(), notice_log));
+                if let Err(reason) = sampled {
                     notice_log.post(&Notice::SourceOff {
                         source: NAME,
                         reason,
@@ -200,68 +166,27 @@ impl StackThread {
         }
     }
 
-    /// Time until the next process is due.
-    fn until_due(&self) -> Duration {
-        let now = self.clock.now();
-        let due = self
-            .processes
-            .values()
-            .filter_map(|progress| match progress {
-                Progress::Due { at, .. } => Some(at.saturating_sub(now)),
-                Progress::Off => None,
-            });
-        due.min().unwrap_or(IDLE).min(IDLE)
-    }
-
-    fn is_due(&self, pid: u32) -> bool {
-        match self.processes.get(&pid) {
-            Some(Progress::Due { at, .. }) => *at <= self.clock.now(),
-            Some(Progress::Off) => false,
-            None => true,
-        }
-    }
-
-    /// A pause of half to one and a half times this length.
-    fn vary(&mut self, pause: Duration) -> Duration {
-        // Xorshift (Marsaglia 2003): no statistical quality is needed.
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        let share = (self.random >> 11) as f64 / (1_u64 << 53) as f64;
-        pause.mul_f64(0.5 + share)
-    }
-
-    /// Reads a process. The pause afterwards is `rest` times the CPU time of the reading.
-    fn sample(&mut self, target: &StackTarget, rest: f64, notice_log: &NoticeLog) {
+    /// Reads one of `count` processes.
+    fn sample(&mut self, target: &StackTarget, count: usize, notice_log: &NoticeLog) {
         let (now, before) = (self.clock.now(), thread_cpu_time().unwrap_or_default());
-        let last = match self.processes.get(&target.pid) {
-            Some(Progress::Due { last, .. }) => *last,
-            Some(Progress::Off) | None => None,
-        };
+        let last = self.pace.last_reading(target.pid);
         let mut stacks = Vec::new();
         // Before the reading and after it: only threads that stayed where they were are used.
         let places = places(target);
         let threads: Vec<ThreadId> = places.iter().map(|(thread, _)| *thread).collect();
-        let outcome = self.reader.read(target.pid, &threads, &mut stacks);
-        // Attaching costs as much as many readings, and happens once.
-        let used = thread_cpu_time().unwrap_or_default().saturating_sub(before);
-        let pause = last.map_or(IDLE, |_| used.mul_f64(rest));
-        let at = now + self.vary(pause.clamp(PAUSE.0, PAUSE.1));
-        let progress = match outcome {
-            Ok(()) => Progress::Due {
-                at,
-                last: Some(now),
-            },
-            Err(CollectError::Transient(_)) => Progress::Due { at, last },
+        let outcome = match self.reader.read(target.pid, &threads, &mut stacks) {
+            Ok(()) => Outcome::Succeeded,
+            Err(CollectError::Transient(_)) => Outcome::Failed,
             Err(error @ CollectError::Unsupported { .. }) => {
                 notice_log.post(&Notice::StacksUnreadable {
                     pid: target.pid,
                     reason: error.to_string(),
                 });
-                Progress::Off
+                Outcome::Impossible
             }
         };
-        self.processes.insert(target.pid, progress);
+        let cpu = thread_cpu_time().unwrap_or_default().saturating_sub(before);
+        self.pace.note(target.pid, now, cpu, count, outcome);
         let (Some(last), false) = (last, stacks.is_empty()) else {
             return;
         };
@@ -274,14 +199,9 @@ impl StackThread {
     }
 
     fn forget_all_but(&mut self, targets: &[StackTarget]) {
-        let reader = &mut self.reader;
-        self.processes.retain(|pid, _| {
-            let kept = targets.iter().any(|target| target.pid == *pid);
-            if !kept {
-                reader.forget(*pid);
-            }
-            kept
-        });
+        let (pace, reader) = (&mut self.pace, &mut self.reader);
+        let is_target = |pid| targets.iter().any(|target| target.pid == pid);
+        pace.keep(is_target, |pid| reader.forget(pid));
     }
 }
 

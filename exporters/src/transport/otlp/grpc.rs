@@ -13,7 +13,7 @@ use tonic::{Code, Request, Status};
 use tonic_types::StatusExt;
 
 use super::super::background::{Failure, Retry};
-use super::connection::Signal;
+use super::export_request::ExportRequest;
 use super::outcome::{Sent, outcome, public_address};
 use super::settings::Target;
 
@@ -65,7 +65,7 @@ impl Grpc {
     }
 
     /// Sends a message.
-    pub(super) fn send<M: Signal>(&self, message: M, limit: Duration) -> Sent {
+    pub(super) fn send<M: ExportRequest>(&self, message: M, limit: Duration) -> Sent {
         let mut request = Request::new(message);
         let headers = self.target.headers.iter().cloned().collect();
         *request.metadata_mut() = MetadataMap::from_headers(headers);

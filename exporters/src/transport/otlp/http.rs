@@ -14,7 +14,7 @@ use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 use super::super::background::{Failure, Retry};
 use super::super::gzip;
-use super::connection::Signal;
+use super::export_request::ExportRequest;
 use super::outcome::{Refused, Sent, outcome, public_address};
 use super::settings::{Protocol, Target};
 
@@ -47,7 +47,7 @@ impl Http {
     }
 
     /// Sends a message.
-    pub(super) fn send<M: Signal>(&self, message: &M, limit: Duration) -> Sent {
+    pub(super) fn send<M: ExportRequest>(&self, message: &M, limit: Duration) -> Sent {
         let json = self.target.protocol == Protocol::HttpJson;
         let (body, kind) = if json {
             let body = in_json(message).map_err(|e| Failure::lasting(e.to_string()))?;

@@ -7,6 +7,7 @@
 //! wait in a bounded queue.
 
 mod connection;
+mod export_request;
 mod grpc;
 mod http;
 mod outcome;

@@ -102,7 +102,7 @@ fn only_workers(model: &Model<'_>) -> bool {
 fn collection(context: &Context<'_>) -> Option<Draft> {
     let model = context.model;
     let gc_pct = model.facts.resources.gc_pct;
-    at_least(gc_pct, model.thresholds.min_remedy_gc_pct).then(|| Draft {
+    at_least(gc_pct, model.thresholds.notable_gc_pct).then(|| Draft {
         action: Action::CollectBetweenEpochs,
         stage: None,
         term: Term::Gc,

@@ -1,4 +1,4 @@
-//! Decides from the steps so far how long the probe's windows last, and when the loop has settled.
+//! Decides from the steps so far how long the windows of the probe last.
 
 use super::{Probe, Segment};
 use crate::batch_source::ceil_to_u32;
