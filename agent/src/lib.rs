@@ -9,14 +9,15 @@
 //! ```text
 //! training thread            sampler thread                      export thread
 //! recording/ ── events ──▶ sampling/ + Collectors ── records ──▶ delivery/ ──▶ Exporters
-//!    ▲                          │
-//! batch_source/ (live or cached?)└──▶ analysis/ (steady state, floor, bottleneck) ──▶ wording/
+//!    ▲                           │
+//!    │                           └──▶ analysis/ (steady state, floor, bottleneck) ──▶ wording/
+//! batch_source/ (live or cached?)
 //! ```
 
 pub mod analysis;
 pub mod batch_source;
 pub mod delivery;
-mod lock;
+pub mod lock;
 pub mod model;
 pub mod notice;
 pub mod port;

@@ -13,9 +13,8 @@ use crate::model::InPlace;
 use crate::model::record::{NoticeRecord, Severity};
 use crate::model::{LoopOption, Mode, OptionsFrom};
 
+// thiserror takes a field `source` for the cause of an error, and a field `r#source` for any other.
 /// A message to the user.
-///
-/// thiserror takes a field `source` for the cause of an error, and a field `r#source` for any other.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Notice {
     /// A source of readings does not work here, or stopped working.

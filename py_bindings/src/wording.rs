@@ -8,8 +8,7 @@ use pyo3::prelude::*;
 #[pyfunction]
 #[pyo3(signature = (kind, name = None, /))]
 pub(crate) fn bottleneck_name(kind: String, name: Option<String>) -> String {
-    let known: Result<BottleneckKind, _> = serde_json::from_value(kind.clone().into());
-    let Ok(kind) = known else {
+    let Some(kind) = BottleneckKind::named(&kind) else {
         return name.unwrap_or(kind);
     };
     verdict::bottleneck_name(&BottleneckRecord {

@@ -69,7 +69,7 @@ def test_an_option_is_read_from_the_environment(
         ("HEADSPACE_NUM_CACHES", "1e3", _settings.num_caches, 10, "10 is used"),
         ("HEADSPACE_RETURN_CACHES_AFTER", "-1", _settings.return_caches_after, 100, "100 is used"),
         ("HEADSPACE_STOP_AFTER", "9", _settings.stop_after, None, "of 100 or more"),
-        ("HEADSPACE_STOP_AFTER_PROBE", "maybe", _settings.stops_after_probe, False, "goes on"),
+        ("HEADSPACE_STOP_AFTER_PROBE", "maybe", _settings.stops_after_probe, False, "continues"),
         ("HEADSPACE_EXACTLY_ONCE", "twice", _settings.exactly_once, False, "keeps its length"),
     ],
 )

@@ -214,7 +214,7 @@ def test_a_probe_returns_cached_batches_of_the_function(program: Programs) -> No
 def test_a_probe_cannot_end_a_loop_that_calls_a_function(program: Programs) -> None:
     probed = drawn(program, "plain", 2600, "--mode", "probe", "--stop-after-probe")
 
-    assert "`batch_function:get_batch` returns batches, so its loop goes on" in " ".join(
+    assert "`batch_function:get_batch` returns batches, so its loop continues" in " ".join(
         probed.stderr.split()
     )
     (begins,) = [n for n in probed.kind("notice") if n["code"] == "probe_begins"]

@@ -414,7 +414,7 @@ def test_without_optuna_tune_says_what_to_install(tmp_path):
         env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 2
-    assert "pip install 'headspace[tune]'" in done.stderr
+    assert "pip install '.[tune]'" in done.stderr
     assert "Traceback" not in done.stderr
 
 

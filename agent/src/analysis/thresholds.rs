@@ -7,6 +7,7 @@
 //!
 //! - `thresholds/bounds.rs`: bounds that keep the model's numbers finite.
 //! - `thresholds/confidence.rs`: the confidence of each conclusion.
+//! - `thresholds/counts.rs`: whole numbers.
 //! - `thresholds/findings.rs`: the values from which a measurement is a finding, where attribution has no such
 //!   value.
 //! - `thresholds/stacks.rs`: the constants of sampled stacks.
@@ -301,7 +302,7 @@ thresholds! {
     /// The cores that other programs use. From this on, stopping them is proposed.
     stoppable_programs: 0.3, "cores";
 
-    /// The pauses of the garbage collector. From this on, they are a finding, and collection between epochs is
+    /// Pauses of the garbage collector. From this share on, they are a finding, and collection between epochs is
     /// proposed.
     notable_gc_pct: 1.0, "% of time";
 

@@ -16,7 +16,7 @@
 //! - A live window counts from the step at which the loop waits again as before the replay (`settle`). If
 //!   that takes longer than the budget, the remaining short replay windows are skipped.
 //! - Before the long replay, the steps so far determine how many steps an interval of about ±2 points needs
-//!   (two-progress sampling: Stein 1945). Up to `extra_live` steps are added.
+//!   (two-stage sampling: Stein 1945). Up to `extra_live` steps are added.
 //! - If pairs of windows differ by more than the steps within them explain, the machine is not steady, and
 //!   longer windows do not help ([`Pairs`]). Then, or after far too few live steps, more pairs follow the
 //!   long replay, up to `most_cycles`. The long replay comes first because the run may end soon.

@@ -23,7 +23,7 @@ pub const SWITCH_INVOLUNTARY: Attributes = &[("process.context_switch.type", "in
 pub const FAULT_MINOR: Attributes = &[("system.paging.fault.type", "minor")];
 /// Page faults with a read from storage.
 pub const FAULT_MAJOR: Attributes = &[("system.paging.fault.type", "major")];
-/// A GPU runs at least one kernel.
+/// The share of time in which a GPU runs at least one kernel.
 pub const GPU_GENERAL: Attributes = &[("hw.gpu.task", "general")];
 /// A GPU's video decoders.
 pub const GPU_DECODER: Attributes = &[("hw.gpu.task", "decoder")];

@@ -7,13 +7,13 @@ pub const NO_STEP: &str = "No step yet: waiting for the first batches.";
 
 /// Shown while a run without stages and queues goes on.
 pub const NO_STAGES: &str =
-    "None is marked: `headspace.stage` and `headspace.queue` show the pipeline.";
+    "No stage or queue is declared: `headspace.stage` and `headspace.queue` show the pipeline.";
 
 /// How a run begins.
 pub const HOW_RUNS_BEGIN: &str =
     "It begins with the first batch of a script under `headspace run` or `wrap`.";
 
-/// No run is there yet.
+/// Shown until a run begins.
 pub fn waiting_for_run(place: &str) -> String {
     format!("Waiting for a run in `{place}`.")
 }

@@ -30,9 +30,9 @@ impl CoreWaits {
         before.map_or(0.0, |before| wait_share(before, now))
     }
 
-    /// Forgets threads that have ended.
-    pub(super) fn keep(&mut self, is_alive: impl Fn(u32) -> bool) {
-        self.threads.retain(|tid, _| is_alive(*tid));
+    /// Keeps only these threads.
+    pub(super) fn keep(&mut self, is_kept: impl Fn(u32) -> bool) {
+        self.threads.retain(|tid, _| is_kept(*tid));
     }
 }
 

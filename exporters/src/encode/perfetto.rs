@@ -227,7 +227,10 @@ fn concluded(summary: &SummaryRecord) -> Notes {
         ("compute ms", summary.compute_ms),
         ("floor ms", summary.floor_step_ms),
         ("headspace %", summary.headspace_pct),
-        ("headspace upper bound %", summary.headspace_upper_bound_pct),
+        (
+            "less waiting saves at most %",
+            summary.headspace_upper_bound_pct,
+        ),
         ("samples per s", summary.throughput_samples_per_s),
         ("data readiness %", summary.data_readiness_pct),
     ];

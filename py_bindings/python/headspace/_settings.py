@@ -15,7 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-MODES = MEASURE, PROBE, REPLAY = "measure", "probe", "replay"
+MEASURE, PROBE, REPLAY = "measure", "probe", "replay"
+MODES = (MEASURE, PROBE, REPLAY)
 
 #: Default number of live batches before a replay.
 LIVE_BEFORE_REPLAY = 100
@@ -137,7 +138,7 @@ def stop_after() -> int | None:
 
 def stops_after_probe() -> bool:
     """Whether the loop ends when its probe is done (``HEADSPACE_STOP_AFTER_PROBE``, default no)."""
-    return _switch("HEADSPACE_STOP_AFTER_PROBE", "training goes on after the probe")
+    return _switch("HEADSPACE_STOP_AFTER_PROBE", "training continues after the probe")
 
 
 def exactly_once() -> bool:

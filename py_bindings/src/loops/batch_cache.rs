@@ -15,9 +15,10 @@ mod in_place_changes;
 mod loader_identity;
 mod state_machine;
 
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, TryLockError};
 
 use headspace_agent::batch_source::{Decision, Ended, EpochProgress, Window};
+use headspace_agent::lock::lock;
 use headspace_agent::model::CacheFacts;
 use headspace_agent::model::record::Phase;
 use headspace_agent::model::{InPlace, ThreadTimes};
@@ -364,8 +365,4 @@ impl BatchCache {
     fn __clear__(&self) {
         self.release_batches();
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,8 @@
 //! Starts the agent of a session: checks the configuration, opens destinations and sources, and prints
 //! notices.
 //!
-//! Nothing here calls Python: `session/configuration.rs` converts the errors.
+//! Python passes the configuration as a dictionary. Nothing else here touches Python: `session/configuration.rs`
+//! converts the errors.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -322,7 +323,7 @@ fn open(
             Err(error) if must => return Err(error.into()),
             Err(error) => notices.push(Notice::SettingRefused {
                 setting: "HEADSPACE_EXPORT".to_owned(),
-                problem: format!("{error}. Training and the run folder go on without it."),
+                problem: format!("{error}. Training and the run folder continue without it."),
             }),
         }
     }

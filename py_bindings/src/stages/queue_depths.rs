@@ -104,7 +104,7 @@ impl State {
 ///
 /// Args:
 ///     name: Name of the queue.
-///     look: Returns depth and capacity (0 if unknown), and for the queue of a pool also the number of
+///     read: Returns depth and capacity (0 if unknown), and for the queue of a pool also the number of
 ///         busy workers and the number of all workers. Returns None once the queue was deleted.
 ///     last: Whether the training loop takes its batches from this queue.
 ///     loop_name: Name of the loop whose batches pass through the queue, if it is known.

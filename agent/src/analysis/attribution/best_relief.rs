@@ -7,9 +7,9 @@
 //! 2. Compute, or the interpreter lock, gains most only because its thread waits for a core. Then the cores are
 //!    the cause, whatever else was chosen.
 //! 3. Compute still gains most, but does not fill the step. Then data that comes faster removes the waiting.
-//! 4. Cores were chosen, by 2 or 3 as well, while some are left. Then a stage that holds up the others is the
+//! 4. Cores were chosen (also by rule 2 or 3), although some are free. Then a stage that holds up the others is the
 //!    cause.
-//! 5. A stage was chosen, by 4 as well, that is fast enough on average. Then larger buffers remove the waiting.
+//! 5. A stage was chosen (also by rule 4) that is fast enough on average. Then larger buffers remove the waiting.
 
 use super::candidates::{Binding, is_starved, limit_ms, terms};
 use super::law_terms::{Term, at_least};

@@ -196,14 +196,15 @@ fn queues_after<'a>(
         .collect()
 }
 
-/// Whether the queue is named after the stage that fills it: `<stage>_queue` in SPDL, else `after <stage>` or as
-/// the stage itself.
+/// Whether the queue is named after the stage that fills it: `<stage>_queue` (in SPDL), `after <stage>`, or the
+/// stage's name with or without an ending (`decoded`).
 fn is_named_after(queue: &QueueSummary, stage: &str) -> bool {
     let name = queue.name.as_str();
     let plain = name
         .strip_suffix("_queue")
         .or_else(|| name.strip_prefix("after "));
-    !stage.is_empty() && plain.unwrap_or(name) == stage
+    let ending = plain.unwrap_or(name).strip_prefix(stage);
+    !stage.is_empty() && ending.is_some_and(|ending| ending.chars().all(char::is_alphabetic))
 }
 
 #[cfg(test)]

@@ -80,14 +80,18 @@ impl StackTimes {
             Activity::Python | Activity::Native => stack.core_wait * seconds,
             Activity::Wait(_) => 0.0,
         };
-        let wait = Activity::Wait(WaitFor::Core);
-        let parts = [(stack.activity, seconds - waited, 1), (wait, waited, 0)];
-        for (activity, seconds, samples) in parts {
+        let parts = [
+            (stack.activity, seconds - waited),
+            (Activity::Wait(WaitFor::Core), waited),
+        ];
+        let mut samples = 1;
+        for (activity, seconds) in parts.into_iter().filter(|(_, seconds)| *seconds > 0.0) {
             let key = (stack.frames.clone(), activity);
             let known = place.stacks.len();
-            if seconds > 0.0 && (self.count < MAX_STACKS || place.stacks.contains_key(&key)) {
+            if self.count < MAX_STACKS || place.stacks.contains_key(&key) {
                 let seen = place.stacks.entry(key).or_default();
-                seen.samples += samples;
+                // The parts are one sample.
+                seen.samples += std::mem::take(&mut samples);
                 seen.seconds += seconds;
                 self.count += place.stacks.len() - known;
             }

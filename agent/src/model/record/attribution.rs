@@ -223,7 +223,11 @@ pub struct ChangeRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
     /// The setting.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "known_setting"
+    )]
     pub setting: Option<Setting>,
     /// Current value.
     pub from: String,
@@ -267,6 +271,14 @@ impl ChangeRecord {
         let in_knob = || Setting::named(self.knob.rsplit('.').next()?);
         self.setting.or_else(in_knob)
     }
+}
+
+/// A setting that a newer version added is absent.
+fn known_setting<'de, D: serde::Deserializer<'de>>(
+    setting: D,
+) -> Result<Option<Setting>, D::Error> {
+    let name = Option::<String>::deserialize(setting)?;
+    Ok(name.and_then(|name| Setting::named(&name)))
 }
 
 impl FindingRecord {

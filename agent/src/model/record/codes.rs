@@ -1,7 +1,7 @@
 //! Stable names in records, as enums.
 //!
-//! A record contains the name as text, so a reader also accepts a name that a newer version added. Code compares
-//! the enums, not the texts.
+//! Code compares the enums, not the texts. A field whose names may grow is text in its record, so that a reader
+//! accepts a name that a newer version added.
 
 /// Declares an enum, with a function that returns the name of a value, and one that finds the value of a name.
 macro_rules! codes {

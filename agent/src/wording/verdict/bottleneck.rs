@@ -22,7 +22,7 @@ pub(super) fn sections(summary: &SummaryRecord, ranks: u32, detail: Detail) -> V
         .map(|entry| Section::new(SectionId::Bottleneck, Block::Entries(vec![entry])));
     let most = detail.choose(MOST_REMEDIES);
     let remedies: Vec<Entry> = (summary.remedies.iter().take(most))
-        .map(|remedy| entry(remedy, ranks, detail))
+        .map(|remedy| entry(remedy, evidence_of(remedy, summary, detail), ranks, detail))
         .collect();
     let remedies =
         (!remedies.is_empty()).then(|| Section::new(SectionId::Remedies, Block::Entries(remedies)));
@@ -75,16 +75,28 @@ fn resource(resource: Resource) -> &'static str {
     }
 }
 
-/// A remedy: its predicted step time, the action, and the confidence. The evidence is not repeated for a remedy
-/// that changes the bottleneck: the bottleneck's own evidence is above it.
-fn entry(remedy: &RemedyRecord, ranks: u32, detail: Detail) -> Entry {
+/// The evidence that is shown for a remedy. The bottleneck's evidence is above it and is not repeated. In brief,
+/// it stands for that of all remedies that change the bottleneck.
+fn evidence_of<'a>(
+    remedy: &'a RemedyRecord,
+    summary: &SummaryRecord,
+    detail: Detail,
+) -> Option<&'a str> {
+    let is_said = match detail {
+        Detail::Brief => remedy.concerns_bottleneck,
+        Detail::Full => (summary.bottleneck.as_ref())
+            .is_some_and(|bottleneck| bottleneck.evidence == remedy.evidence),
+    };
+    (!is_said && !remedy.evidence.is_empty()).then_some(&*remedy.evidence)
+}
+
+/// A remedy: its predicted step time, the action, the evidence, and the confidence.
+fn entry(remedy: &RemedyRecord, evidence: Option<&str>, ranks: u32, detail: Detail) -> Entry {
     let outcome = outcome(remedy);
     if remedy.is_stop() && detail == Detail::Brief {
         return Entry::new(outcome, &*remedy.what);
     }
     let action = action(remedy, ranks);
-    let is_said = remedy.concerns_bottleneck || remedy.evidence.is_empty();
-    let evidence = (!is_said).then_some(&*remedy.evidence);
     match detail {
         Detail::Brief => {
             let action = action.trim_end_matches('.');

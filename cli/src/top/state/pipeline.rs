@@ -221,15 +221,17 @@ fn combine<'a>(name: &str, reports: impl Iterator<Item = &'a Report<StageTick>>)
         stage.processes += 1;
         stage.calls_per_s += tick.time.count as f64 / report.span_s;
         stage.failures += tick.failures;
-        declared = declared.zip(tick.concurrency).map(|(sum, each)| sum + each);
-        peak += tick.peak;
+        declared = declared
+            .zip(tick.concurrency)
+            .map(|(sum, each)| u32::saturating_add(sum, each));
+        peak = u32::saturating_add(peak, tick.peak);
         busy_s += tick.time.sum_ms / 1e3;
         span_s += report.span_s;
         time.merge_record(&tick.time);
     }
     if stage.processes > 0 {
         let concurrency = concurrency(declared.unwrap_or(0), peak, stage.processes);
-        stage.concurrency = concurrency.unwrap_or(stage.processes);
+        stage.concurrency = concurrency.unwrap_or(stage.processes).max(1);
         let each = f64::from(stage.concurrency) / f64::from(stage.processes);
         stage.busy = (busy_s / (span_s * each)).min(1.0);
     }

@@ -44,7 +44,7 @@ pub(super) fn lines(palette: Palette) -> Vec<Line<'static>> {
 /// The bottom line of the screen.
 pub(super) fn footer(scene: &Scene<'_>) -> Line<'static> {
     let paused = scene.choice.paused;
-    let pause = if paused { "go on" } else { "pause" };
+    let pause = if paused { "continue" } else { "pause" };
     let ranks = match scene.choice.shown {
         _ if scene.state.ranks.len() < 2 => "",
         Shown::All => "  0-9 rank",

@@ -39,7 +39,7 @@ fn rank(state: &mut State, number: u32, world_size: u32, seconds: u64, wait_ms: 
         code: "source_off".into(),
         severity: Severity::Warning,
         text: "`perf_hardware` is off for this run: the kernel counts no cycles here. The other \
-               sources go on."
+               sources continue."
             .into(),
     };
     add(2, RecordBody::Notice(notice));
@@ -261,7 +261,7 @@ fn every_line_of_the_list_can_be_scrolled_to() {
     let shown = text(&drawn(&scene(&state, choice), 80, 24).0);
     check("80x24-end.txt", &shown);
     assert!(
-        shown.contains("nvdec0") || shown.contains("sources go on."),
+        shown.contains("nvdec0") || shown.contains("sources continue."),
         "{shown}"
     );
 }

@@ -61,6 +61,21 @@ EVALUATION = RoleState("evaluation", is_final=True)
 BACKGROUND = RoleState("background", is_final=True)
 
 
+def role_at_begin(modes: list[bool], *, gradients: bool, is_main_thread: bool) -> RoleState:
+    """The state of a loop that begins now.
+
+    Args:
+        modes: For each model that the loop may iterate for: whether it is in training mode.
+        gradients: Whether gradients are on.
+        is_main_thread: Whether the loop is on the main thread.
+    """
+    if not gradients:
+        return EVALUATION
+    if modes:
+        return TRAINING if any(modes) else LIKELY_EVALUATION
+    return UNKNOWN if is_main_thread else BACKGROUND
+
+
 class RoleHistory:
     """Whether a loop of this process has trained, by which a likely evaluation is judged."""
 

@@ -1,4 +1,4 @@
-"""Finds out from torch whether a loop trains or evaluates: by gradients and the modes of the models.
+"""Observes in torch what shows whether a loop trains or evaluates: gradients, and the modes of the models.
 
 Calls of `model.train()` and `model.eval()` are observed after :func:`watch_modes`, which `headspace run`
 calls. The mode of a part of a model is ignored: it does not show the mode of the whole.
@@ -11,14 +11,7 @@ from _thread import _local as ThreadLocal
 from _thread import get_ident
 from _weakref import ref
 
-from headspace._loops.role_rules import (
-    BACKGROUND,
-    EVALUATION,
-    LIKELY_EVALUATION,
-    TRAINING,
-    UNKNOWN,
-    RoleState,
-)
+from headspace._loops.role_rules import RoleState, role_at_begin
 from headspace._session import threads
 
 TYPE_CHECKING = False
@@ -54,11 +47,11 @@ on_eval: list[Callable[[], None]] = []
 def observe_role() -> RoleState:
     """The state of a loop that begins on this thread now."""
     enabled = getattr(sys.modules.get("torch"), "is_grad_enabled", None)
-    return role_by_modes() if enabled is None or enabled() else EVALUATION
+    return role_by_modes(gradients=enabled is None or enabled())
 
 
-def role_by_modes() -> RoleState:
-    """The state by the modes of the models alone, whether or not gradients are on."""
+def role_by_modes(*, gradients: bool = True) -> RoleState:
+    """The state by the modes of the models, and by whether gradients are on."""
     is_main_thread = threads.is_main_thread()
     modes = []
     for entry in _models:
@@ -66,9 +59,7 @@ def role_by_modes() -> RoleState:
         # Reads the attribute, since code that restores an earlier mode sets it without a call.
         if model is not None and (is_main_thread or entry.thread == get_ident()):
             modes.append(bool(_unwrap_model(model).training))
-    if modes:
-        return TRAINING if any(modes) else LIKELY_EVALUATION
-    return UNKNOWN if is_main_thread else BACKGROUND
+    return role_at_begin(modes, gradients=gradients, is_main_thread=is_main_thread)
 
 
 def watch_modes(module_type: Any) -> None:

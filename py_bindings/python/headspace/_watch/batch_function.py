@@ -174,7 +174,7 @@ class BatchFunction:
             mode = _settings.MEASURE
         stops = mode == _settings.PROBE and _settings.stops_after_probe()
         if stops and not self.generates:
-            print_notice(f"`{self.target}` returns batches, so its loop goes on after the probe")
+            print_notice(f"`{self.target}` returns batches, so its loop continues after the probe")
             stops = False
         made = self._loops[evaluates] = make_loop(
             names.make_unique(self.name, role_in_name),

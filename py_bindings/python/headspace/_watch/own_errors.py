@@ -29,6 +29,6 @@ def call_safely(function: Callable[..., Any], *args: Any) -> Any:
         if not has_reported:
             has_reported = True
             print_notice(
-                f"not everything is measured: {type(error).__name__}: {error}. Training continues."
+                f"not everything is measured: {type(error).__name__}: {error}. Training continues"
             )
         return None

@@ -34,7 +34,9 @@ def _install_hooks():
             quiet = os.environ.get("HEADSPACE_QUIET", "").strip().lower()
             if os.environ.get("RANK", "0") == "0" and quiet in ("", "0", "off", "false", "no"):
                 # Python 2 must be able to read this file, too.
-                text = "headspace: nothing is measured: " + repr(error) + ". The program continues.\n"
+                text = (
+                    "headspace: nothing is measured: " + repr(error) + ". The program continues.\n"
+                )
                 sys.stderr.write(text)
         except Exception:
             pass
