@@ -15,7 +15,7 @@ mod in_place_changes;
 mod loader_identity;
 mod state_machine;
 
-use std::sync::{Mutex, TryLockError};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use headspace_agent::batch_source::{Decision, Ended, EpochProgress, Window};
 use headspace_agent::lock::lock;
