@@ -324,9 +324,9 @@ mod tests {
             names(of_spdl, "read_ahead"),
             ["read_queue", "read_ahead_queue"]
         );
-        let declared = ["tasks", "after read_ahead", "reads", "join"];
+        let declared = ["tasks", "after read_ahead", "read-only", "joined"];
         assert_eq!(names(declared, "read"), [""; 0]);
-        assert_eq!(names(declared, "join"), ["after read_ahead", "join"]);
+        assert_eq!(names(declared, "join"), ["after read_ahead", "joined"]);
     }
 
     #[test]

@@ -48,7 +48,9 @@ def queue(
     seconds, then once per second. With ``HEADSPACE=0``, this function only returns ``q``.
 
     Args:
-        name: Name of the queue. If two queues have the same name, the newer one is measured.
+        name: Name of the queue. If two queues have the same name, the newer one is measured. If a pipeline
+            has more stages than queues, name a queue after the stage that fills it: ``decoded``,
+            ``decode_queue`` or ``after decode``.
         q: The queue. headspace does not keep it alive, unless its class allows no weak references
             (``__slots__`` without ``__weakref__``).
         depth: Function that returns the number of waiting items. It must not block. If it raises an
