@@ -2,6 +2,7 @@
 
 mod configuration;
 pub(crate) mod log;
+mod python_errors;
 mod rendered;
 pub(crate) mod start_agent;
 
@@ -20,8 +21,9 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use crate::interpreter::{Interpreter, stacks};
+use crate::session::configuration::SessionConfig;
 use crate::session::rendered::{Rendered, render};
-use crate::session::start_agent::{SessionConfig, StartedSession, Surroundings};
+use crate::session::start_agent::{StartedSession, Surroundings};
 use crate::stages::process_slots;
 
 /// A started run. Private: `headspace.start` returns the public `Session`.

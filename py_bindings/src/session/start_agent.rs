@@ -1,17 +1,15 @@
 //! Starts the agent of a session: checks the configuration, opens destinations and sources, and prints
 //! notices.
 //!
-//! Python passes the configuration as a dictionary. Nothing else here touches Python: `session/configuration.rs`
-//! converts the errors.
+//! Nothing here touches Python: `session/configuration.rs` reads the configuration, and
+//! `session/python_errors.rs` converts the errors.
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use headspace::python_sources;
-use headspace_agent::model::Mode;
 use headspace_agent::model::record::RunRecord;
 use headspace_agent::notice::Notice;
 use headspace_agent::notice::log::PrintNotice;
@@ -24,59 +22,18 @@ use headspace_collectors::catalog::{Catalog, Entry, Settings, source_record};
 use headspace_collectors::stacks::PythonStacks;
 use headspace_collectors::workers::{FoundWorkers, Marker};
 use headspace_collectors::{host, process};
-use headspace_exporters::catalog::{Destination, DestinationError, Options, ProcessRank};
+use headspace_exporters::catalog::{Destination, DestinationError, ProcessRank};
 use headspace_exporters::run_folder;
 use headspace_exporters::transport::file::{FileExporter, FileLimits};
 use headspace_exporters::transport::tracker_scalars::{ScalarExporter, TrackerQueue};
 
 use crate::clock::clock;
-use crate::session::configuration::mode;
+use crate::session::configuration::SessionConfig;
 use crate::session::rendered::render;
 
 /// How long the start of a session waits for the GPU's driver. An active driver answers in milliseconds. The
 /// readings of a slower one begin when it has opened.
 const DRIVER_PATIENCE: Duration = Duration::from_millis(250);
-
-/// The configuration of a session: a mapping with all of these keys.
-#[derive(pyo3::FromPyObject)]
-#[pyo3(from_item_all)]
-pub(crate) struct SessionConfig {
-    /// The folder that holds one folder a run.
-    pub(crate) base: PathBuf,
-    /// The run folder's name; by default the time and the process id.
-    pub(crate) run_id: Option<String>,
-    /// Seconds between two ticks, at least 0.001.
-    pub(crate) interval: f64,
-    /// This process's rank.
-    pub(crate) rank: u32,
-    /// This process's rank on its machine.
-    pub(crate) local_rank: u32,
-    /// Its index among the ranks of its machine. None if it is the only one there, or if that is unknown.
-    pub(crate) rank_on_node: Option<u32>,
-    /// How many processes the run has.
-    pub(crate) world_size: u32,
-    /// The mode until a loop reports its own.
-    #[pyo3(from_py_with = mode)]
-    pub(crate) mode: Mode,
-    /// Versions by product.
-    pub(crate) versions: BTreeMap<String, String>,
-    /// The command line.
-    pub(crate) argv: Vec<String>,
-    /// The effective settings.
-    pub(crate) settings: BTreeMap<String, String>,
-    /// Whether nothing is printed on stderr.
-    pub(crate) quiet: bool,
-    /// Time stamp of the run's beginning, by default now.
-    pub(crate) origin: Option<u64>,
-    /// Destinations of records besides the run folder.
-    pub(crate) exports: Vec<Export>,
-    /// How many integrations fetch numbers with `scalars()`.
-    pub(crate) scalars: usize,
-}
-
-/// The kind of a destination, its options, and whether a failure to open it is an error. Otherwise it is a
-/// notice.
-type Export = (String, Options, bool);
 
 /// A destination, or why it is invalid, and whether a failure is an error.
 type Wanted = (Result<Destination, DestinationError>, bool);
