@@ -62,7 +62,7 @@ const ALONE: Others = Others {
     error: 0.0,
 };
 
-/// So many other threads that the loop has about half the speed.
+/// Number of other threads at which the loop has about half its speed.
 const OVERSUBSCRIBED: Others = Others {
     usable: 2.0,
     cores: 1.5,

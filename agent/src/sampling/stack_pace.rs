@@ -135,7 +135,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Share of a core that readings of 1 ms use, for each of so many processes.
+    /// Share of a core that readings of 1 ms use for each of `count` processes.
     fn share_of_a_core(count: usize) -> f64 {
         let (mut pace, mut now, readings) = (StackPace::new(), Duration::ZERO, 400);
         pace.note(1, now, MS, count, Outcome::Succeeded);

@@ -188,7 +188,7 @@ pub struct Row {
     pub mark: Option<&'static str>,
 }
 
-/// Says that so many items are only in the records.
+/// Says how many items are only in the records.
 pub fn more_in_records(more: usize) -> String {
     format!("and {more} more, in the records")
 }

@@ -167,12 +167,8 @@ impl Collector for ControlGroup {
     fn collect(&mut self, _at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {
         let before = out.len();
         self.read(out);
-        if out.len() == before {
-            return Err(CollectError::Transient(
-                "nothing about the control groups could be read".into(),
-            ));
-        }
-        Ok(())
+        let reason = "nothing about the control groups could be read";
+        procfs::anything_since(out, before, reason)
     }
 }
 

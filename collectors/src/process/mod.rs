@@ -118,11 +118,6 @@ impl Collector for Process {
     fn collect(&mut self, _at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {
         let before = out.len();
         self.read(out);
-        if out.len() == before {
-            return Err(CollectError::Transient(
-                "nothing in `/proc/self` could be read".into(),
-            ));
-        }
-        Ok(())
+        procfs::anything_since(out, before, "nothing in `/proc/self` could be read")
     }
 }

@@ -140,6 +140,18 @@ pub(crate) fn append_plain(
     }
 }
 
+/// Fails with the reason if nothing was appended since the length was `before`. It may succeed at the next tick.
+pub(crate) fn anything_since(
+    out: &[Reading],
+    before: usize,
+    reason: &str,
+) -> Result<(), CollectError> {
+    if out.len() == before {
+        return Err(CollectError::Transient(reason.into()));
+    }
+    Ok(())
+}
+
 /// The reason why a file has no content.
 pub(crate) fn unreadable(path: &Path, error: &io::Error) -> String {
     format!("`{}` cannot be read: {error}", path.display())

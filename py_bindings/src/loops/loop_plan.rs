@@ -127,7 +127,10 @@ impl Plan {
     pub(crate) fn state_machine(&self) -> Option<StateMachine> {
         match &self.kind {
             Kind::Measure => None,
-            Kind::Replay(plan) => Some(StateMachine::Replay(Replay::new(*plan), false)),
+            Kind::Replay(plan) => Some(StateMachine::Replay {
+                replay: Replay::new(*plan),
+                replays_only: false,
+            }),
             Kind::Probe(plan) => {
                 let probe = Probe::new(*plan, self.options.stop_after_probe);
                 Some(StateMachine::Probe(Box::new(probe)))

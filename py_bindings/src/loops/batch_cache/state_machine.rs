@@ -5,8 +5,12 @@ use headspace_agent::model::record::Phase;
 
 /// Decides the source of each batch in the modes that keep batches.
 pub(crate) enum StateMachine {
-    /// First live batches, then cached ones; and whether the part that only replays has begun.
-    Replay(Replay, bool),
+    /// First live batches, then cached ones.
+    Replay {
+        replay: Replay,
+        /// Whether the part that only replays has begun.
+        replays_only: bool,
+    },
     /// Windows of live and of cached batches alternate.
     Probe(Box<Probe>),
 }
@@ -17,11 +21,14 @@ impl StateMachine {
         match self {
             Self::Probe(probe) if another_loader => probe.change_loader(),
             Self::Probe(probe) => probe.begin_epoch(),
-            Self::Replay(replay, replays_only) if another_loader => {
+            Self::Replay {
+                replay,
+                replays_only,
+            } if another_loader => {
                 *replay = Replay::new(replay.plan());
                 *replays_only = false;
             }
-            Self::Replay(..) => {}
+            Self::Replay { .. } => {}
         }
     }
 
@@ -29,9 +36,10 @@ impl StateMachine {
     pub(super) fn begins_replay(&mut self) -> bool {
         match self {
             Self::Probe(probe) => probe.prepare(),
-            Self::Replay(replay, replays_only) => {
-                replay.releases_source() && !std::mem::replace(replays_only, true)
-            }
+            Self::Replay {
+                replay,
+                replays_only,
+            } => replay.releases_source() && !std::mem::replace(replays_only, true),
         }
     }
 
@@ -39,7 +47,7 @@ impl StateMachine {
     /// of repeated batches that replaced them.
     pub(super) fn request(&mut self, progress: &mut EpochProgress) -> (Decision, Option<u64>) {
         let probe = match self {
-            Self::Replay(replay, _) => return (replay.request(progress), None),
+            Self::Replay { replay, .. } => return (replay.request(progress), None),
             Self::Probe(probe) => probe,
         };
         if progress.is_full() {
@@ -61,7 +69,7 @@ impl StateMachine {
     /// The source returned a batch. Returns its slot if the cache must keep it.
     pub(super) fn delivered(&mut self, progress: &mut EpochProgress) -> Option<usize> {
         match self {
-            Self::Replay(replay, _) => replay.delivered(progress),
+            Self::Replay { replay, .. } => replay.delivered(progress),
             Self::Probe(probe) => {
                 let is_beyond = progress.has_reached(progress.length());
                 progress.deliver();
@@ -72,7 +80,7 @@ impl StateMachine {
 
     pub(super) fn source_ended(&mut self, progress: &mut EpochProgress) -> Ended {
         match self {
-            Self::Replay(replay, _) => replay.source_ended(progress),
+            Self::Replay { replay, .. } => replay.source_ended(progress),
             Self::Probe(probe) => {
                 probe.source_ended();
                 Ended::Epoch
@@ -83,34 +91,34 @@ impl StateMachine {
     /// Only the first `cached` slots still have a batch.
     pub(super) fn keep_only(&mut self, cached: usize) {
         match self {
-            Self::Replay(replay, _) => replay.keep_only(cached),
+            Self::Replay { replay, .. } => replay.keep_only(cached),
             Self::Probe(probe) => probe.keep_only(cached),
         }
     }
 
     /// Whether all further batches come from the cache.
     pub(super) fn releases_source(&self) -> bool {
-        matches!(self, Self::Replay(replay, _) if replay.releases_source())
+        matches!(self, Self::Replay { replay, .. } if replay.releases_source())
     }
 
     pub(super) fn phase(&self, decision: Decision) -> Phase {
         match (self, decision) {
             (_, Decision::Cached(_)) => Phase::Replay,
             (Self::Probe(probe), _) => probe.phase(),
-            (Self::Replay(..), _) => Phase::Live,
+            (Self::Replay { .. }, _) => Phase::Live,
         }
     }
 
     pub(super) fn probe(&mut self) -> Option<&mut Probe> {
         match self {
-            Self::Replay(..) => None,
+            Self::Replay { .. } => None,
             Self::Probe(probe) => Some(probe),
         }
     }
 
     pub(super) fn replay(&self) -> Option<&Replay> {
         match self {
-            Self::Replay(replay, _) => Some(replay),
+            Self::Replay { replay, .. } => Some(replay),
             Self::Probe(_) => None,
         }
     }
