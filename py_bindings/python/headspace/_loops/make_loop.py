@@ -21,6 +21,7 @@ def make_loop(
     *,
     mode: str = _settings.MEASURE,
     role: Role | None = None,
+    chosen: bool | None = None,
     options_from: str | None = None,
     **plan: Unpack[_native._PlanOptions],
 ) -> _native.Loop:
@@ -31,12 +32,13 @@ def make_loop(
         facts: The facts about the source of its batches.
         mode: One of `_settings.MODES`.
         role: The role of the loop.
+        chosen: Whether the user named it as the training loop. By default, this follows from `name`.
         options_from: Where the user sets the plan, as records have it.
         plan: The options of `wrap` for a probe or a replay.
     """
     labels: _native._LoopLabels = {
         "role": role,
-        "chosen": name == _settings.chosen_loop(),
+        "chosen": name == _settings.chosen_loop() if chosen is None else chosen,
         "options_from": _settings.options_from() if options_from is None else options_from,
     }
     options: _native._LoopPlan = {"mode": mode, "world_size": _settings.world_size(), **plan}

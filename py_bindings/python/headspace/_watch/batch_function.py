@@ -168,7 +168,8 @@ class BatchFunction:
         if made is not None:
             return made
         role_in_name = history.role_in_name(state)
-        mode = mode_without_wrap(names.name_with_role(self.name, role_in_name), state.role)
+        name = names.name_with_role(self.name, role_in_name)
+        mode = _settings.MEASURE if evaluates else mode_without_wrap(name, state.role)
         if mode == _settings.REPLAY:
             print_notice(f"`{self.target}` is a function, so its batches are not replayed for good")
             mode = _settings.MEASURE
@@ -179,6 +180,7 @@ class BatchFunction:
         made = self._loops[evaluates] = make_loop(
             names.make_unique(self.name, role_in_name),
             {"type_name": self.target.replace(":", ".")},
+            chosen=name == _settings.chosen_loop(),
             mode=mode,
             role=state.role,
             num_caches=_settings.num_caches(),
