@@ -42,7 +42,7 @@ Exit code: that of the command; 126 if it cannot be executed, 127 if it does not
 in the command line.")]
 pub(crate) struct RunArgs {
     /// `measure` times each step; `probe` also measures the step time with free data, by repeating cached
-    /// batches in some windows; `replay` trains on cached batches only
+    /// batches in some windows; `replay` trains on cached batches after the first live ones
     #[arg(long, value_name = "MODE", value_parser = mode)]
     pub(crate) mode: Option<Mode>,
 

@@ -4,7 +4,7 @@
 //! before that measures only the launches, and would report them as the floor. This crate must never wait
 //! for the device, so it infers the answer from the steps:
 //!
-//! - **Growth.** Steps get longer when the queue is full. Steps before that are left out (`selection`). If
+//! - **Growth.** Steps get longer when the queue is full. Steps before that are left out (`kept_steps.rs`). If
 //!   the steps of a replay still grow at its end, the queue was not full.
 //! - **Owed time.** Work that was only queued in replay takes time later: the live steps after such a
 //!   replay are longer than usual. Refilled queues of the loader have the opposite effect, so the measured
