@@ -24,8 +24,12 @@ pub(crate) fn mean(values: &[f64]) -> f64 {
 
 /// [`mean`] of values that are not stored in a slice.
 pub(crate) fn mean_of(values: impl Iterator<Item = f64>) -> f64 {
+    mean_and_count(values).0
+}
+
+fn mean_and_count(values: impl Iterator<Item = f64>) -> (f64, usize) {
     let (sum, count) = values.fold((0.0, 0_usize), |(sum, count), x| (sum + x, count + 1));
-    sum / count.max(1) as f64
+    (sum / count.max(1) as f64, count)
 }
 
 /// Sample variance; 0 for fewer than two values.
@@ -35,7 +39,7 @@ pub(crate) fn variance(values: &[f64]) -> f64 {
 
 /// [`variance`] of values that are not stored in a slice.
 pub(crate) fn variance_of(values: impl Iterator<Item = f64> + Clone) -> f64 {
-    let (centre, count) = (mean_of(values.clone()), values.clone().count());
+    let (centre, count) = mean_and_count(values.clone());
     let squares: f64 = values.map(|x| (x - centre).powi(2)).sum();
     squares / count.saturating_sub(1).max(1) as f64
 }

@@ -2,9 +2,10 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use headspace_agent::analysis::tick_series::{Quantity, StepSelection, TickSeries};
+use headspace_agent::lock::lock;
 use headspace_exporters::encode::json_lines;
 use headspace_exporters::run_folder::{self, ReadError};
 use pyo3::exceptions::PyOSError;
@@ -92,7 +93,7 @@ impl Follower {
 
 impl Follower {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

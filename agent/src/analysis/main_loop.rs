@@ -4,10 +4,7 @@
 //! last summary. Without a summary, it applies the same rule to the records.
 
 use crate::model::RecordBody;
-use crate::statistics::steady_state::{LEAST_STEADY, LEAST_WARMUP};
-
-/// Minimum number of steps for a result: the shortest warm-up, and the fewest steps after it.
-pub(super) const ENOUGH_STEPS: u64 = LEAST_WARMUP as u64 + LEAST_STEADY;
+use crate::statistics::steady_state::ENOUGH_STEPS;
 
 /// Maximum number of loops, or of stages, that a reader distinguishes. A training script has fewer.
 pub(super) const MOST_NAMES: usize = 4096;

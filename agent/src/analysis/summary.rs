@@ -8,7 +8,7 @@ use super::attribution::Attribution;
 use super::attribution::attribute_run;
 use super::findings::{Finding, findings};
 use super::floor::WindowAnalysis;
-use super::main_loop::{Candidate, ENOUGH_STEPS, select_main_loop};
+use super::main_loop::{Candidate, select_main_loop};
 use super::probe_result::ProbeResult;
 use super::resources::{Part, resources, sm_utilization_pct};
 use super::stacks::{gil_holders, stage_work};
@@ -23,7 +23,7 @@ use crate::model::step_series::{StepSeries, Totals};
 use crate::model::{Mode, ReadingSeries, Scope, StageSeries};
 use crate::statistics::precision::{Known, interval, ratio};
 use crate::statistics::standard_error;
-use crate::statistics::steady_state::{LEAST_STEADY, LEAST_WARMUP};
+use crate::statistics::steady_state::{ENOUGH_STEPS, LEAST_STEADY, LEAST_WARMUP};
 
 /// Loops run within the same steps if this part of their known epoch time overlaps...
 const OVERLAP: f64 = 0.5;

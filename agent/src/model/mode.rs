@@ -1,7 +1,5 @@
 //! The mode of a loop: measure, probe or replay.
 
-use serde::{Deserialize, Deserializer};
-
 use super::record::codes;
 
 codes! {
@@ -16,10 +14,4 @@ codes! {
         /// Live batches first, then cached batches.
         Replay = "replay",
     }
-}
-
-/// Reads a mode that may be absent. Release 0.1.0 wrote an empty text for an absent mode.
-pub(crate) fn optional_mode<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Mode>, D::Error> {
-    let name = Option::<String>::deserialize(input)?;
-    Ok(name.as_deref().and_then(Mode::named))
 }

@@ -32,9 +32,9 @@ pub use self::summary::{
 };
 pub use self::tick::{Dropped, LoopTick, Phase, QueueTick, StageTick, StepRecord, TickRecord};
 
-use serde::de::IntoDeserializer;
 use serde::de::value::{Error, StrDeserializer};
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, IntoDeserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Version of the record format. A reader skips and counts records of other versions.
 pub const SCHEMA: &str = "headspace/1";
@@ -43,6 +43,14 @@ pub const SCHEMA: &str = "headspace/1";
 pub(super) fn named<'a, T: Deserialize<'a>>(name: &'a str) -> Option<T> {
     let name: StrDeserializer<'a, Error> = name.into_deserializer();
     T::deserialize(name).ok()
+}
+
+/// Reads a name that may be absent. An empty one, or one that a newer version added, counts as absent.
+pub(super) fn known<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    input: D,
+) -> Result<Option<T>, D::Error> {
+    let name = Option::<String>::deserialize(input)?;
+    Ok(name.and_then(|name| named(&name)))
 }
 
 /// One line of a run's file.

@@ -88,6 +88,16 @@ pub enum Place {
     Elsewhere,
 }
 
+impl Place {
+    /// Name of the stage. `None` outside of stages.
+    pub fn stage(&self) -> Option<&str> {
+        match self {
+            Self::Stage(name) => Some(name),
+            Self::Loop(_) | Self::Elsewhere => None,
+        }
+    }
+}
+
 /// The samples of one process at one moment, and the time that these samples represent.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct StackReading {

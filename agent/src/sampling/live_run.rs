@@ -9,7 +9,7 @@ use super::loops::LoopEntry;
 use crate::analysis::attribution::Attribution;
 use crate::analysis::resources::{CoresInUse, cores_in_use};
 use crate::analysis::stacks::{StackTimes, stacks_record};
-use crate::analysis::summary::{LoopFacts, RunFacts, summarise};
+use crate::analysis::summary::{LoopFacts, RunFacts, Summary, summarise};
 use crate::lock::lock;
 use crate::model::record::{
     BatchRecord, Dropped, EndRecord, GpuRecord, ProbeRecord, RunState, StacksRecord, SummaryRecord,
@@ -194,12 +194,17 @@ impl LiveRun {
             .as_ref()
             .filter(|concluded| at.as_secs_f64() < concluded.until_s)
             .map(|concluded| concluded.attribution.clone());
-        self.summarise(at, RunState::Running, concluded.as_ref()).0
+        summary_record(self.summarise(at, RunState::Running, concluded.as_ref()).0)
     }
 
     /// The summary of the run so far, with a new attribution, and the records of its probes.
     pub fn report(&self, at: Duration, state: RunState) -> (SummaryRecord, Vec<ProbeRecord>) {
-        self.summarise(at, state, None)
+        let (summary, facts) = self.summarise(at, state, None);
+        let probes = facts.iter().filter_map(|facts| {
+            let probe = facts.probe.as_ref()?;
+            Some(probe_record(&facts.loader, probe, facts.replayed_steps))
+        });
+        (summary_record(summary), probes.collect())
     }
 
     fn facts_of(&self, entry: &LoopEntry, at: Duration, state: RunState) -> LoopFacts {
@@ -234,7 +239,7 @@ impl LiveRun {
         at: Duration,
         state: RunState,
         concluded: Option<&Attribution>,
-    ) -> (SummaryRecord, Vec<ProbeRecord>) {
+    ) -> (Summary, Vec<LoopFacts>) {
         let loops = self.loops();
         let facts: Vec<LoopFacts> = loops
             .iter()
@@ -272,10 +277,6 @@ impl LiveRun {
                 until_s: elapsed_s + least_s.max(share * elapsed_s),
             });
         }
-        let probes = facts.iter().filter_map(|facts| {
-            let probe = facts.probe.as_ref()?;
-            Some(probe_record(&facts.loader, probe, facts.replayed_steps))
-        });
-        (summary_record(&summary), probes.collect())
+        (summary, facts)
     }
 }

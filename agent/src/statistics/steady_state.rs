@@ -17,6 +17,9 @@ pub const LEAST_WARMUP: usize = 20;
 /// Minimum number of steady steps for a mean.
 pub const LEAST_STEADY: u64 = 10;
 
+/// Minimum number of steps for a result: the shortest warm-up, and the fewest steps after it.
+pub const ENOUGH_STEPS: u64 = LEAST_WARMUP as u64 + LEAST_STEADY;
+
 /// Number of leading blocks to drop before the mean of the rest is computed, by MSER (MSER-5 with blocks of 5
 /// values). `None` if there are fewer than 4 blocks, or if the best truncation is in the second half: the
 /// series then had hardly begun to settle when it ended.

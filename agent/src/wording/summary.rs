@@ -5,24 +5,27 @@ use super::{bottleneck_record, remedy_record};
 use crate::analysis::attribution::LineGain;
 use crate::analysis::summary::Summary;
 use crate::model::record::{BottleneckKind, LineKind, LineRecord, SummaryRecord};
-use crate::model::stack::Place;
 
 /// The record of a summary with the texts of its conclusions.
-pub fn summary_record(summary: &Summary) -> SummaryRecord {
-    let attribution = &summary.attribution;
+pub fn summary_record(summary: Summary) -> SummaryRecord {
+    let Summary {
+        record,
+        findings,
+        attribution,
+    } = summary;
     let bottleneck = attribution.bottleneck.as_ref().map(bottleneck_record);
     let stage = bottleneck
         .as_ref()
         .filter(|found| found.kind == BottleneckKind::Stage);
-    let options_from = summary.record.options_from.unwrap_or_default();
-    let findings = (summary.findings.iter()).map(|finding| finding_record(finding, options_from));
+    let options_from = record.options_from.unwrap_or_default();
+    let findings = (findings.iter()).map(|finding| finding_record(finding, options_from));
     SummaryRecord {
         bottleneck_stage: stage.and_then(|found| found.name.clone()),
         bottleneck,
         remedies: attribution.remedies.iter().map(remedy_record).collect(),
         lines: attribution.lines.iter().map(line_record).collect(),
         findings: findings.collect(),
-        ..summary.record.clone()
+        ..record
     }
 }
 
@@ -30,10 +33,7 @@ fn line_record(gain: &LineGain) -> LineRecord {
     let line = &gain.line;
     let (kind, waits_for) = LineKind::of(line.activity);
     LineRecord {
-        stage: match &line.place {
-            Place::Stage(name) => Some(name.clone()),
-            Place::Loop(_) | Place::Elsewhere => None,
-        },
+        stage: line.place.stage().map(ToOwned::to_owned),
         file: line.frame.file.to_string(),
         line: line.frame.line,
         function: line.frame.function.to_string(),

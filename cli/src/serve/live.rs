@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use headspace_agent::lock::lock;
 use headspace_agent::model::Record;
 use headspace_exporters::encode::prometheus::{self, Form};
 use headspace_exporters::encode::snapshot::Snapshot;
@@ -55,7 +56,7 @@ impl Default for Live {
 
 impl Live {
     fn lock(&self) -> MutexGuard<'_, Now> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.now)
     }
 
     /// Adds the records of a poll.

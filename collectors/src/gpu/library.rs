@@ -8,8 +8,9 @@
 //! driver belongs to the parent.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
+use headspace_agent::lock::lock;
 use headspace_agent::port::CollectError;
 use headspace_agent::runtime::fork::Owner;
 use nvml_wrapper::Nvml;
@@ -41,7 +42,7 @@ pub(super) fn load(path: Option<&Path>) -> Result<&'static Nvml, CollectError> {
         ));
     }
     let wanted = path.unwrap_or(Path::new(DEFAULT));
-    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut loaded = lock(&LOADED);
     if let Some((_, nvml)) = loaded.iter().find(|(known, _)| known == wanted) {
         return Ok(nvml);
     }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use headspace_agent::lock::lock;
 use headspace_agent::model::Reading;
 use headspace_agent::model::record::GpuRecord;
 use headspace_agent::port::{CollectError, Collector, Pace};
@@ -73,7 +74,7 @@ pub fn open_within(
 
 impl Opening {
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Gpus>> {
-        self.0.gpus.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.gpus)
     }
 
     fn take_within(&self, patience: Duration) -> Option<Gpus> {

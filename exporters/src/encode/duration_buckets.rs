@@ -38,18 +38,10 @@ pub struct Exponential {
 impl Times {
     /// Adds the durations of a record.
     pub fn add(&mut self, record: &DistributionRecord) {
-        let mut bucket = 0_u64;
         let mut added = 0;
-        for &entry in &record.buckets {
-            if let Ok(count) = u64::try_from(entry) {
-                if count > 0 {
-                    *self.counts.entry(bucket).or_default() += count;
-                    added += count;
-                }
-                bucket = bucket.saturating_add(1);
-            } else {
-                bucket = bucket.saturating_add(entry.unsigned_abs());
-            }
+        for (bucket, count) in record.bucket_counts() {
+            *self.counts.entry(bucket).or_default() += count;
+            added += count;
         }
         if added == 0 {
             return;

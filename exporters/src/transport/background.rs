@@ -9,6 +9,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use headspace_agent::lock::lock;
 use headspace_agent::model::Record;
 use headspace_agent::notice::Notice;
 use headspace_agent::port::catch_panics::contain;
@@ -108,7 +109,7 @@ pub struct Shared<S>(Mutex<S>);
 impl<S> Shared<S> {
     /// Locks the state. Hold the guard only for computation, never for I/O.
     pub fn lock(&self) -> MutexGuard<'_, S> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
@@ -144,7 +145,7 @@ struct Inner<S> {
 
 impl<S> Inner<S> {
     fn status(&self) -> MutexGuard<'_, Status> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.status)
     }
 }
 

@@ -18,9 +18,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use headspace_agent::lock::lock;
 use headspace_agent::model::{Record, RecordBody};
 use headspace_agent::notice::Notice;
 use headspace_agent::port::catch_panics::contain;
@@ -262,7 +263,7 @@ impl Drop for PipeExporter {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn ring(&self) {

@@ -14,9 +14,10 @@ mod answer;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use headspace_agent::lock::lock;
 use headspace_agent::model::Record;
 use headspace_agent::port::clock::ThreadTime;
 use headspace_agent::port::{ExportError, Exporter};
@@ -58,7 +59,7 @@ impl Shared {
     }
 
     fn lock(&self) -> MutexGuard<'_, Arc<Snapshot>> {
-        self.snapshot.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.snapshot)
     }
 }
 

@@ -6,9 +6,10 @@
 //! scalars are dropped and counted.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use headspace_agent::lock::lock;
 use headspace_agent::model::Record;
 use headspace_agent::port::clock::ThreadTime;
 use headspace_agent::port::{ExportError, Exporter, Lost};
@@ -40,8 +41,7 @@ pub struct TrackerQueue(Arc<Shared>);
 
 impl TrackerQueue {
     fn lock(&self) -> MutexGuard<'_, QueueState> {
-        let waiting = self.0.waiting.lock();
-        waiting.unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.waiting)
     }
 
     /// Returns the entries since the last call, oldest first. The calling thread must do nothing else,

@@ -4,10 +4,11 @@
 //! must, and releases it at once. It runs no Python code and touches no object.
 //! [`gil_thread`](super::gil_thread) lists how the thread avoids harm at exits, signals and forks.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use headspace::python_sources;
+use headspace_agent::lock::lock;
 use headspace_agent::model::metric::{GIL_WAIT_LONGEST, GIL_WAIT_TIME, GIL_WAITS};
 use headspace_agent::model::{Reading, Scope};
 use headspace_agent::port::{CollectError, Collector};
@@ -37,7 +38,7 @@ struct GilSource {
     other: Arc<GilThread>,
 }
 
-/// The waits of the thread.
+/// The waits of the thread. No thread that holds or awaits the interpreter lock takes their mutex.
 #[derive(Default)]
 struct Waits {
     /// Time of the request, while the thread waits.
@@ -46,11 +47,6 @@ struct Waits {
     total: Duration,
     /// The longest wait since the last tick; None without a wait.
     longest: Option<Duration>,
-}
-
-/// No thread that holds or awaits the interpreter lock takes this mutex.
-fn lock(waits: &Mutex<Waits>) -> MutexGuard<'_, Waits> {
-    waits.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Requests the lock at random intervals until the thread ends.

@@ -11,6 +11,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use headspace_agent::lock::lock;
 use headspace_agent::port::clock::thread_cpu_time;
 use pyo3::ffi;
 
@@ -67,7 +68,7 @@ impl GilThread {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Sleeps for `interval`, and while the session is paused. Returns whether to continue.

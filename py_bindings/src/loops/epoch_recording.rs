@@ -6,8 +6,9 @@
 //! Their epochs stay in one loop.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
+use headspace_agent::lock::lock;
 use headspace_agent::model::record::LoaderRecord;
 use headspace_agent::model::{Mode, OptionsFrom};
 use headspace_agent::port::ConsumerThread;
@@ -41,7 +42,7 @@ impl RecordedLoops {
         loader: &LoaderRecord,
         mode: Mode,
     ) -> RecordedLoop {
-        let mut loops = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut loops = lock(&self.0);
         // Session numbers grow. An epoch of an earlier session may begin late.
         loops.retain(|recorded| recorded.session >= session);
         let of_session = || loops.iter().filter(|recorded| recorded.session == session);

@@ -7,8 +7,9 @@ mod probe_and_replay;
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
+use headspace_agent::lock::lock;
 use headspace_agent::notice::Notice;
 use headspace_agent::recording::{Event, Recorder};
 use pyo3::exceptions::{PyAttributeError, PyStopIteration, PyTypeError};
@@ -273,7 +274,7 @@ impl NewIterator {
     }
 
     fn take(&self) -> PyResult<LoopIterator> {
-        let taken = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let taken = lock(&self.0).take();
         taken.ok_or_else(|| PyTypeError::new_err("`LoopIterator` is made by `headspace.wrap`"))
     }
 }

@@ -16,8 +16,9 @@
 use std::cell::{Cell, UnsafeCell};
 use std::ops::ControlFlow::{Break, Continue};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use headspace_agent::lock::lock;
 use headspace_agent::port::thread::ThreadId;
 use headspace_agent::recording::stage::slot::{Outcome, WITHIN_SEVERAL, WITHIN_UNKNOWN};
 use headspace_agent::recording::stage::{Entered, StageSlot, ThreadSlot, Writers};
@@ -225,7 +226,7 @@ impl Drop for OfThread {
             slot.release();
         }
         if self.is_listed {
-            let mut stacks = STACKS.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut stacks = lock(&STACKS);
             stacks.retain(|stack| !Arc::ptr_eq(stack, &self.stack));
         }
         // SAFETY: this is the stack's thread, and no other thread can see the stack any more.

@@ -8,9 +8,10 @@
 //! deleted is removed. A queue whose depth raises is removed with one notice.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use headspace_agent::lock::lock;
 use headspace_agent::notice::Notice;
 use headspace_agent::recording::stage::QueueSlot;
 use headspace_agent::runtime::Agent;
@@ -85,10 +86,7 @@ fn lock_registry() -> MutexGuard<'static, State> {
         REGISTRY.store(std::ptr::from_ref(new).cast_mut(), Ordering::Release);
         new
     });
-    registry
-        .state
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
+    lock(&registry.state)
 }
 
 impl State {

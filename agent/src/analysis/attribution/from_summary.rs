@@ -64,10 +64,7 @@ pub(in crate::analysis) fn attribute_run(
 /// The lines of the main loop and of the stages, with at least a small share of their place.
 fn hot_lines(stacks: &StackTimes, summary: &SummaryRecord, main_loop: &str) -> Vec<LineShare> {
     let stage = |name: &str| summary.stages.iter().find(|stage| stage.name == name);
-    let ran_share = |place: &Place| match place {
-        Place::Stage(name) => Some(stage(name)?.cpu_pct? / 100.0),
-        Place::Loop(_) | Place::Elsewhere => None,
-    };
+    let ran_share = |place: &Place| Some(stage(place.stage()?)?.cpu_pct? / 100.0);
     let mut lines = stacks.lines(Thresholds::default().min_line_share, ran_share);
     lines.retain(|line| match &line.place {
         Place::Loop(name) => name == main_loop,

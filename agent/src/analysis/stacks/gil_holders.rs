@@ -8,10 +8,7 @@ use crate::model::stack::{Frame, Place};
 /// Who held the interpreter lock of the training process, the longest first.
 pub(in crate::analysis) fn gil_holders(stacks: &StackTimes) -> Vec<GilHolderRecord> {
     let holder = |(place, frame, share): (&Place, &Frame, f64)| GilHolderRecord {
-        stage: match place {
-            Place::Stage(name) => Some(name.clone()),
-            Place::Loop(_) | Place::Elsewhere => None,
-        },
+        stage: place.stage().map(ToOwned::to_owned),
         in_loop: matches!(place, Place::Loop(_)),
         file: frame.file.to_string(),
         line: frame.line,

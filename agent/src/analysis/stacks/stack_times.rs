@@ -67,12 +67,12 @@ impl StackTimes {
                 *self.gil.holders.entry(holder).or_default() += reading.seconds;
             }
             if place != Place::Elsewhere {
-                self.add_sample(place, &stack, reading.seconds);
+                self.add_sample(place, stack, reading.seconds);
             }
         }
     }
 
-    fn add_sample(&mut self, place: Place, stack: &ThreadStack, seconds: f64) {
+    fn add_sample(&mut self, place: Place, stack: ThreadStack, seconds: f64) {
         let place = self.places.entry(place).or_default();
         place.seconds += seconds;
         place.samples += 1;
@@ -84,9 +84,19 @@ impl StackTimes {
             (stack.activity, seconds - waited),
             (Activity::Wait(WaitFor::Core), waited),
         ];
-        let mut samples = 1;
-        for (activity, seconds) in parts.into_iter().filter(|(_, seconds)| *seconds > 0.0) {
-            let key = (stack.frames.clone(), activity);
+        let (mut samples, mut frames) = (1, stack.frames);
+        let mut parts = (parts.into_iter())
+            .filter(|(_, seconds)| *seconds > 0.0)
+            .peekable();
+        while let Some((activity, seconds)) = parts.next() {
+            // Nearly always one part has time, and the frames need no copy.
+            let last = parts.peek().is_none();
+            let own = if last {
+                std::mem::take(&mut frames)
+            } else {
+                frames.clone()
+            };
+            let key = (own, activity);
             let known = place.stacks.len();
             if self.count < MAX_STACKS || place.stacks.contains_key(&key) {
                 let seen = place.stacks.entry(key).or_default();

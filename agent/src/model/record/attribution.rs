@@ -226,7 +226,7 @@ pub struct ChangeRecord {
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "known_setting"
+        deserialize_with = "super::known"
     )]
     pub setting: Option<Setting>,
     /// Current value.
@@ -271,14 +271,6 @@ impl ChangeRecord {
         let in_knob = || Setting::named(self.knob.rsplit('.').next()?);
         self.setting.or_else(in_knob)
     }
-}
-
-/// A setting that a newer version added is absent.
-fn known_setting<'de, D: serde::Deserializer<'de>>(
-    setting: D,
-) -> Result<Option<Setting>, D::Error> {
-    let name = Option::<String>::deserialize(setting)?;
-    Ok(name.and_then(|name| Setting::named(&name)))
 }
 
 impl FindingRecord {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::mode::{Mode, optional_mode};
+use super::super::mode::Mode;
 use super::super::options::OptionsFrom;
 use super::super::ranks::RanksRecord;
 use super::Estimate;
@@ -70,7 +70,8 @@ pub struct SummaryRecord {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_by: Option<EndRecord>,
     /// Mode of the main loop. Null if no loop took a step.
-    #[serde(deserialize_with = "optional_mode")]
+    // Release 0.1.0 wrote an empty text for an absent mode.
+    #[serde(deserialize_with = "super::known")]
     pub mode: Option<Mode>,
     /// Where the user sets the options of the main loop. Absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]

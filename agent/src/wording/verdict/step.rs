@@ -5,7 +5,7 @@ use super::super::units::{duration_ms, percent, signed_ms, steps};
 use super::Verdict;
 use crate::model::Mode;
 use crate::model::record::{FindingCode, Role, SummaryRecord};
-use crate::statistics::steady_state::{LEAST_STEADY, LEAST_WARMUP};
+use crate::statistics::steady_state::{ENOUGH_STEPS, LEAST_WARMUP};
 
 /// Below this share of the step, in percent, a loop hardly waits for data.
 const HARDLY_WAITS_PCT: f64 = 1.0;
@@ -37,7 +37,7 @@ impl Verdict<'_> {
                     "Too few for a number: {}, of which the first {LEAST_WARMUP} or more are \
                      warm-up. A run of {} steps or more has one.",
                     steps(s.steps),
-                    LEAST_WARMUP as u64 + LEAST_STEADY + 1
+                    ENOUGH_STEPS + 1
                 ),
             ));
         };

@@ -47,11 +47,14 @@ on_eval: list[Callable[[], None]] = []
 def observe_role() -> RoleState:
     """The state of a loop that begins on this thread now."""
     enabled = getattr(sys.modules.get("torch"), "is_grad_enabled", None)
-    return role_by_modes(gradients=enabled is None or enabled())
+    if enabled is not None and not enabled():
+        # The modes do not matter.
+        return role_at_begin([], gradients=False, is_main_thread=True)
+    return role_by_modes()
 
 
-def role_by_modes(*, gradients: bool = True) -> RoleState:
-    """The state by the modes of the models, and by whether gradients are on."""
+def role_by_modes() -> RoleState:
+    """The state by the modes of the models alone, as if gradients were on."""
     is_main_thread = threads.is_main_thread()
     modes = []
     for entry in _models:
@@ -59,7 +62,7 @@ def role_by_modes(*, gradients: bool = True) -> RoleState:
         # Reads the attribute, since code that restores an earlier mode sets it without a call.
         if model is not None and (is_main_thread or entry.thread == get_ident()):
             modes.append(bool(_unwrap_model(model).training))
-    return role_at_begin(modes, gradients=gradients, is_main_thread=is_main_thread)
+    return role_at_begin(modes, gradients=True, is_main_thread=is_main_thread)
 
 
 def watch_modes(module_type: Any) -> None:
