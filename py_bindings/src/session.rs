@@ -68,10 +68,10 @@ impl Session {
     #[new]
     fn new(py: Python<'_>, configuration: &Bound<'_, PyAny>) -> PyResult<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let config: SessionConfig = configuration.extract()?;
+        let mut config: SessionConfig = configuration.extract()?;
         let rank = config.rank;
         let log = crate::session::log::begin();
-        let stacks = stacks::open(py, configuration.get_item("libraries")?.extract()?);
+        let stacks = stacks::open(py, config.libraries.take());
         let checked = config.check()?;
         let (mut interpreter, sources) = Interpreter::open(py);
         // Removes the files of killed trainers.

@@ -11,8 +11,8 @@ import pytest
 from running import Runs
 
 import headspace
-from headspace._loops import torch_modes
-from headspace._loops.role_rules import (
+from headspace._loops import observe_torch
+from headspace._loops.training_or_evaluation import (
     BACKGROUND,
     EVALUATION,
     LIKELY_EVALUATION,
@@ -29,8 +29,8 @@ nn = torch.nn
 def modes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Observes calls of `train` and `eval`, as `headspace run` does."""
     original = nn.Module.train
-    monkeypatch.setattr(torch_modes, "_models", [])
-    torch_modes.watch_modes(nn.Module)
+    monkeypatch.setattr(observe_torch, "_models", [])
+    observe_torch.watch_modes(nn.Module)
     yield
     nn.Module.train = original
 
@@ -52,26 +52,26 @@ class Wrapper(nn.Module):  # type: ignore[misc]
 
 @pytest.mark.usefixtures("modes")
 def test_the_mode_of_the_model_separates_training_from_evaluation() -> None:
-    assert torch_modes.observe_role().role is None
+    assert observe_torch.observe_role().role is None
     model = Model()
-    assert torch_modes.observe_role().role is None
+    assert observe_torch.observe_role().role is None
 
     model.train()
-    assert torch_modes.observe_role().role == "training"
+    assert observe_torch.observe_role().role == "training"
     model.eval()
-    assert torch_modes.observe_role().role == "evaluation"
+    assert observe_torch.observe_role().role == "evaluation"
     model.train(True)
-    assert torch_modes.observe_role().role == "training"
+    assert observe_torch.observe_role().role == "training"
 
 
 @pytest.mark.usefixtures("modes")
 def test_disabled_gradients_mark_an_evaluation_in_any_mode() -> None:
     model = Model().train()
     with torch.no_grad():
-        assert torch_modes.observe_role().role == "evaluation"
+        assert observe_torch.observe_role().role == "evaluation"
     with torch.inference_mode():
-        assert torch_modes.observe_role().role == "evaluation"
-    assert torch_modes.observe_role().role == "training"
+        assert observe_torch.observe_role().role == "evaluation"
+    assert observe_torch.observe_role().role == "training"
     assert model.training
 
 
@@ -79,12 +79,12 @@ def test_disabled_gradients_mark_an_evaluation_in_any_mode() -> None:
 def test_the_mode_of_a_submodule_does_not_change_the_role() -> None:
     model = Model().train()
     model.backbone.eval()
-    assert torch_modes.observe_role().role == "training"
+    assert observe_torch.observe_role().role == "training"
     assert not model.backbone.training
 
     model.eval()
     model.head.train()
-    assert torch_modes.observe_role().role == "evaluation"
+    assert observe_torch.observe_role().role == "evaluation"
 
 
 @pytest.mark.usefixtures("modes")
@@ -93,22 +93,22 @@ def test_a_model_and_its_wrapper_have_the_same_role() -> None:
     wrapped = Wrapper(Wrapper(model))
     wrapped.train()
     model.eval()
-    assert torch_modes.observe_role().role == "evaluation"
+    assert observe_torch.observe_role().role == "evaluation"
     wrapped.train()
-    assert torch_modes.observe_role().role == "training"
+    assert observe_torch.observe_role().role == "training"
 
 
 @pytest.mark.usefixtures("modes")
 def test_a_teacher_in_evaluation_mode_does_not_end_the_training() -> None:
     student, teacher = Model().train(), Model().eval()
-    assert torch_modes.observe_role().role == "training"
+    assert observe_torch.observe_role().role == "training"
     student.eval()
-    assert torch_modes.observe_role().role == "evaluation"
+    assert observe_torch.observe_role().role == "evaluation"
     student.train()
     del teacher
-    assert torch_modes.observe_role().role == "training"
+    assert observe_torch.observe_role().role == "training"
     del student
-    assert torch_modes.observe_role().role is None
+    assert observe_torch.observe_role().role is None
 
 
 @pytest.mark.usefixtures("modes")
@@ -116,7 +116,7 @@ def test_a_training_flag_restored_without_a_call_counts() -> None:
     model = Model().eval()
     for part in model.modules():
         part.training = True
-    assert torch_modes.observe_role().role == "training"
+    assert observe_torch.observe_role().role == "training"
 
 
 @pytest.mark.usefixtures("modes")
@@ -125,7 +125,7 @@ def test_a_thread_that_sets_no_mode_has_the_role_of_the_training_thread() -> Non
 
     def in_a_thread(function: Callable[[], object]) -> None:
         thread = threading.Thread(
-            target=lambda: (function(), found.append(torch_modes.observe_role().role))
+            target=lambda: (function(), found.append(observe_torch.observe_role().role))
         )
         thread.start()
         thread.join()
@@ -149,7 +149,7 @@ def test_the_train_method_of_a_model_keeps_its_behaviour_and_result() -> None:
     assert model.train() is model
     assert model.head.training
     assert not model.backbone.training
-    assert torch_modes.observe_role().role == "training"
+    assert observe_torch.observe_role().role == "training"
     with pytest.raises(ValueError, match="mode"):
         model.train("yes")
 

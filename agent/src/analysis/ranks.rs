@@ -12,7 +12,7 @@
 //! Ranks are added one at a time, and each is reduced to a few numbers. Histograms are merged. The cost is
 //! linear in the number of ranks.
 
-use super::tick_series::{Quantity, StepSelection, TickSeries};
+use super::tick_series::{Quantity, Steady, StepSelection, TickSeries};
 use crate::model::Distribution;
 use crate::model::ranks::{RankCause, RankSummary, RanksRecord, SpreadRecord};
 use crate::model::record::{Estimate, RunState, SummaryRecord};
@@ -115,8 +115,24 @@ impl Ranks {
         summary: Option<&SummaryRecord>,
         series: &TickSeries,
     ) {
+        if let Some(steady) = self.add_means(rank, world_size, summary, series) {
+            self.step.merge(&steady.distribution(Quantity::Step));
+            self.wait.merge(&steady.distribution(Quantity::Wait));
+            self.compute.merge(&steady.distribution(Quantity::Compute));
+        }
+    }
+
+    /// Adds a rank without its durations, which the search for the slowest rank does not need. Returns its
+    /// steady state.
+    pub fn add_means<'a>(
+        &mut self,
+        rank: u32,
+        world_size: Option<u32>,
+        summary: Option<&'a SummaryRecord>,
+        series: &'a TickSeries,
+    ) -> Option<Steady<'a>> {
         self.world_size = self.world_size.max(world_size);
-        let Some(summary) = summary else { return };
+        let summary = summary?;
         self.seen.push(rank);
         if summary.state == RunState::Running {
             self.unfinished.push(rank);
@@ -134,11 +150,6 @@ impl Ranks {
             compute_ms: ms(compute).or(summary.compute_ms),
             others_ms: None,
         });
-        if let Some(steady) = &steady {
-            self.step.merge(&steady.distribution(Quantity::Step));
-            self.wait.merge(&steady.distribution(Quantity::Wait));
-            self.compute.merge(&steady.distribution(Quantity::Compute));
-        }
         if let Some(step) = step {
             self.members.push(Member {
                 rank,
@@ -147,6 +158,7 @@ impl Ranks {
                 compute,
             });
         }
+        steady
     }
 
     /// Returns the result; `None` if no rank left a summary.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use headspace_agent::analysis::resources::{container_else_machine, tree_else_process};
 use headspace_agent::model::metric::{self, Metric};
+use headspace_agent::model::reading::Attributes;
 use headspace_agent::model::record::{RunRecord, SummaryRecord};
 use headspace_agent::model::{ReadingKey, Scope, attributes};
 use headspace_agent::wording::page::{CORES_OF_RUN, CPU_CAUSES, floor_mark};
@@ -217,13 +218,12 @@ impl Drawn<'_> {
             &rate(&metric::CGROUP_CPU_THROTTLED_PERIODS, Scope::Cgroup),
             &rate(&metric::CGROUP_CPU_PERIODS, Scope::Cgroup),
         );
-        let pressure = |resource: &str| {
+        let pressure = |stalled: Attributes| {
             let find = |scope: &Scope| {
                 history.readings().iter().find(|key| {
                     key.scope == *scope
                         && *key.metric == metric::PRESSURE_TIME
-                        && key.attribute("resource") == Some(resource)
-                        && key.attribute("stalled") == Some("some")
+                        && (stalled.iter()).all(|(name, value)| key.attribute(name) == Some(*value))
                 })
             };
             container_else_machine(find).map_or_else(Vec::new, |key| percents(history.rate(key)))
@@ -236,9 +236,13 @@ impl Drawn<'_> {
             lines: vec![
                 line("run-queue wait (training thread)", "", percents(queue)),
                 line("CPU throttled", "", percents(throttled)),
-                line("CPU pressure (some)", "", pressure("cpu")),
-                line("I/O pressure (some)", "", pressure("io")),
-                line("memory pressure (some)", "", pressure("memory")),
+                line("CPU pressure (some)", "", pressure(attributes::STALLED_CPU)),
+                line("I/O pressure (some)", "", pressure(attributes::STALLED_IO)),
+                line(
+                    "memory pressure (some)",
+                    "",
+                    pressure(attributes::STALLED_MEMORY),
+                ),
                 line("garbage collection", "", percents(collecting)),
             ],
             ..Chart::default()

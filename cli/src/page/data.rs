@@ -1,7 +1,7 @@
 //! Makes the data for the page's script: parts of the page as HTML, charts as numbers, and updates with
 //! the changes since the last transfer.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::charts::{Chart, Drawn, rounded};
 use super::history::Phases;
@@ -18,8 +18,7 @@ pub struct Page {
 }
 
 /// The parts of the page, in order of appearance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PartId {
     /// Name and state of the run.
     Header,
@@ -67,6 +66,12 @@ impl PartId {
             Self::Findings => "findings",
             Self::Run => "run",
         }
+    }
+}
+
+impl Serialize for PartId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
     }
 }
 
@@ -176,7 +181,7 @@ impl RankCharts {
 
 /// Whether most batches of a point came from a cache.
 fn is_replay(phases: &Phases) -> bool {
-    let others = phases.live.compute.count() + phases.settle.compute.count();
+    let others = phases.live.compute.count() + phases.settled;
     phases.replay.compute.count() > others
 }
 

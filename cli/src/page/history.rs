@@ -46,7 +46,8 @@ pub(crate) struct Point {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Phases {
     pub(crate) live: Steps,
-    pub(crate) settle: Steps,
+    /// Number of steps after a replay, until the loop has settled.
+    pub(crate) settled: u64,
     pub(crate) replay: Steps,
 }
 
@@ -220,7 +221,10 @@ impl Phases {
     fn add_tick(&mut self, entry: &LoopTick) {
         let steps = match entry.phase {
             Phase::Live => &mut self.live,
-            Phase::Settle => &mut self.settle,
+            Phase::Settle => {
+                self.settled += entry.compute.bucket_counts().map(|(_, n)| n).sum::<u64>();
+                return;
+            }
             Phase::Replay => &mut self.replay,
         };
         steps.step.add_record(&entry.step);
@@ -229,9 +233,9 @@ impl Phases {
     }
 
     fn add(&mut self, next: &Self) {
+        self.settled += next.settled;
         for (mine, theirs) in [
             (&mut self.live, &next.live),
-            (&mut self.settle, &next.settle),
             (&mut self.replay, &next.replay),
         ] {
             mine.step.add(&theirs.step);

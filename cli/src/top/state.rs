@@ -51,7 +51,7 @@ impl State {
         let mut ranks = Ranks::default();
         for (number, rank) in &self.ranks {
             let world_size = rank.run.as_ref().map(|run| run.world_size);
-            ranks.add(
+            ranks.add_means(
                 *number,
                 world_size,
                 rank.summary.as_deref(),

@@ -19,6 +19,8 @@ pub(crate) struct SessionConfig {
     pub(crate) base: PathBuf,
     /// The run folder's name; by default the time and the process id.
     pub(crate) run_id: Option<String>,
+    /// Folders of code that is not the user's own. `None` turns the stacks off.
+    pub(crate) libraries: Option<Vec<String>>,
     /// Seconds between two ticks, at least 0.001.
     pub(crate) interval: f64,
     /// This process's rank.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headspace import _native, _settings
 from headspace._loops.loader_facts import read_facts
-from headspace._loops.role_rules import TRAINING, UNKNOWN
+from headspace._loops.training_or_evaluation import TRAINING, UNKNOWN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from headspace._loops.role_rules import Role
+    from headspace._loops.training_or_evaluation import Role
 
 
 def make_loop(

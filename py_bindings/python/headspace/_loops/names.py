@@ -4,7 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from headspace._loops.role_rules import Role
+    from headspace._loops.training_or_evaluation import Role
 
 #: How often each name was asked for.
 _uses: dict[str, int] = {}

@@ -12,7 +12,7 @@ from _weakref import ref
 from headspace import _settings
 from headspace._loops import nesting
 from headspace._loops.loader_facts import torch_loader
-from headspace._loops.loops_by_role import WrappedLoops
+from headspace._loops.wrapped_loops import WrappedLoops
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TypeVar
 
-    from headspace._loops.loops_by_role import WrappedLoops
+    from headspace._loops.wrapped_loops import WrappedLoops
 
     T = TypeVar("T")
 

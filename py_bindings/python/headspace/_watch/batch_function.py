@@ -17,8 +17,8 @@ from _thread import get_ident, start_new_thread
 from headspace import _settings
 from headspace._loops import names, nesting
 from headspace._loops.make_loop import make_loop, mode_without_wrap
-from headspace._loops.role_rules import EVALUATION, TRAINING, history
-from headspace._loops.torch_modes import observe_role
+from headspace._loops.observe_torch import observe_role
+from headspace._loops.training_or_evaluation import EVALUATION, TRAINING, history
 from headspace._processes.worker import is_worker
 from headspace._watch.call_iterator import CallIterator
 from headspace._watch.own_errors import call_safely, print_notice
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from headspace import _native
-    from headspace._loops.role_rules import RoleState
+    from headspace._loops.training_or_evaluation import RoleState
 
 #: Seconds between two polls for the function in the script: in the first minute, and later.
 _PAUSE_S, _LATER_PAUSE_S = 0.002, 0.05

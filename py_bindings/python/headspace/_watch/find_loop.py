@@ -2,7 +2,7 @@
 
 A loop is recognised by its loader. Programs often make a new loader for each epoch. Such a loader
 continues a loop if it has the same type, is iterated at the same line of the program, and is the next
-one there. `_loops/role_rules.py` decides the role of a loop.
+one there. `_loops/training_or_evaluation.py` decides the role of a loop.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from headspace._loops import names, nesting
 from headspace._loops.epochs import length_of
 from headspace._loops.loader_facts import torch_loader
 from headspace._loops.make_loop import make_loader_loop, mode_without_wrap
-from headspace._loops.role_rules import EVALUATION, TRAINING, history
-from headspace._loops.torch_modes import observe_role
+from headspace._loops.observe_torch import observe_role
+from headspace._loops.training_or_evaluation import EVALUATION, TRAINING, history
 from headspace._processes.worker import is_worker
 from headspace._watch.own_errors import print_notice
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-    from headspace._loops.role_rules import Role, RoleState
+    from headspace._loops.training_or_evaluation import Role, RoleState
 
     #: The type of a loader, and the line of the program that iterates it.
     Place = tuple[type, object, int]

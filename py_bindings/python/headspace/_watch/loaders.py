@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from headspace import _settings
-from headspace._loops import nesting, torch_modes
+from headspace._loops import nesting, observe_torch
 from headspace._loops.epochs import length_of
 from headspace._loops.loader_facts import torch_loader
 from headspace._processes.worker import is_worker
@@ -50,8 +50,8 @@ _SPDL_SUBPROCESS = ("spdl.pipeline._iter_utils._subprocess", "_SubprocessIterabl
 def module_imported(name: str, module: ModuleType) -> None:
     """A module with loaders, or the one with `torch.nn.Module`, has been imported."""
     if name == "torch.nn.modules.module":
-        torch_modes.watch_modes(vars(module)["Module"])
-        torch_modes.on_train[:] = [reconsider_roles]
+        observe_torch.watch_modes(vars(module)["Module"])
+        observe_torch.on_train[:] = [reconsider_roles]
         return
     home = _HOMES.get(name, f"{name.partition('.')[0]}.")
     for class_name in LOADERS[name]:

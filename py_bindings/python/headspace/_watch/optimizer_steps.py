@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from headspace import _native, _settings
-from headspace._loops import nesting, torch_modes
+from headspace._loops import nesting, observe_torch
 from headspace._loops.loader_facts import type_name_of
 from headspace._loops.make_loop import make_loop
 from headspace._processes.worker import is_worker
@@ -91,7 +91,7 @@ class _StepCounter:
         if is_worker():
             self._is_worker = True
             return None
-        role = torch_modes.role_by_modes().role
+        role = observe_torch.role_by_modes().role
         return make_loop(NAME, {"type_name": type_name_of(optimizer)}, role=role)
 
 
@@ -124,4 +124,4 @@ def module_imported(name: str, module: ModuleType) -> None:
     if compiler is not None and optimizer is not None:
         _is_compiling = compiler.is_compiling
         optimizer.register_optimizer_step_post_hook(_step_ended)
-        torch_modes.on_eval[:] = [_note_evaluation]
+        observe_torch.on_eval[:] = [_note_evaluation]

@@ -6,7 +6,6 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import fields
 
 from headspace._settings import enabled
 from headspace.tune.errors import TuneError
@@ -50,8 +49,16 @@ def tune(arguments: ParsedArguments) -> int:
         raise TuneError("HEADSPACE=0 switches off what experiments are measured by")
     options, space = arguments.options, arguments.space
     template = Template(arguments.command, space)
-    given = {**vars(options), "objective": Objective(options.objective)}
-    limits = Limits(**{field.name: given[field.name] for field in fields(Limits)})
+    limits = Limits(
+        experiments=options.experiments,
+        patience=options.patience,
+        near_floor=options.near_floor,
+        probe=options.probe,
+        repeats=options.repeats,
+        confirm=options.confirm,
+        objective=Objective(options.objective),
+        seed=options.seed,
+    )
     patience = Patience(options.measure, options.timeout, options.startup, options.stall)
     setup = Setup(patience, options.inject, options.early_stop, limits.objective)
     divided = places(options.parallel)

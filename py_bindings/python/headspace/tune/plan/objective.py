@@ -21,6 +21,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from headspace._native import FREEDOM, run_interval, t_quantile
 from headspace.tune.experiment import Kind, Outcome, State, Trial
@@ -96,10 +97,13 @@ def comparable_cost(trial: Trial, objective: Objective) -> Cost | None:
     return cost(trial.outcome, objective) if is_comparable else None
 
 
-#: How much runs of one configuration differ, over all configurations that were run again: the sum of the
-#: squared deviations from the configuration's mean, as shares of that mean; and the number of runs minus the
-#: number of configurations.
-Spread = tuple[float, int]
+class Spread(NamedTuple):
+    """How much runs of one configuration differ, over all configurations that were run again."""
+
+    squares: float
+    """Sum of the squared deviations from the configuration's mean, as shares of that mean."""
+    freedom: int
+    """Number of runs minus the number of configurations."""
 
 
 def spread_of(groups: Iterable[Sequence[Cost]]) -> Spread:
@@ -109,7 +113,7 @@ def spread_of(groups: Iterable[Sequence[Cost]]) -> Spread:
         mean = math.fsum(one.ms for one in costs) / len(costs)
         squares += math.fsum((one.ms / mean - 1) ** 2 for one in costs)
         freedom += len(costs) - 1
-    return squares, freedom
+    return Spread(squares, freedom)
 
 
 def pool(costs: Sequence[Cost], spread: Spread | None = None) -> Cost:
@@ -124,11 +128,11 @@ def pool(costs: Sequence[Cost], spread: Spread | None = None) -> Cost:
     half = _standard(costs)
     if count == 1:
         return Cost(mean, max(0.0, mean - half), mean + half)
-    squares, seen = spread or spread_of([costs])
+    spread = spread or spread_of([costs])
     of_one = math.fsum((_half(one) / one.ms) ** 2 for one in costs) / count
     of_one /= t_quantile(FREEDOM) ** 2
-    freedom = ASSUMED + seen
-    variance = (ASSUMED * of_one + squares) / freedom
+    freedom = ASSUMED + spread.freedom
+    variance = (ASSUMED * of_one + spread.squares) / freedom
     half = max(half, t_quantile(freedom) * mean * math.sqrt(variance / count))
     every = [one.ms for one in costs]
     return Cost(mean, max(0.0, mean - half), mean + half, count, (min(every), max(every)))

@@ -68,6 +68,8 @@ class LiveRun:
         self.summary: dict[str, Any] = {}
         self.probe: dict[str, Any] | None = None
         """The `probe` record, once it is written."""
+        self.step: StepMean | None = None
+        """The mean step of the training loop at the last reading; None if there are too few steps."""
         self._steps: Counter[str] = Counter()
         self._samples: Counter[str] = Counter()
 
@@ -92,12 +94,13 @@ class LiveRun:
 
     def read(self) -> None:
         """Reads new records."""
-        more = True
+        more, is_new = True, False
         while more:
             try:
                 another_run, records, more = self._follower.poll()
             except OSError:
-                return
+                break
+            is_new = is_new or another_run or bool(records)
             if another_run:
                 self._forget()
             for rank, record in records:
@@ -105,6 +108,9 @@ class LiveRun:
                     self._read_record(json.loads(record))
             if self.moves:
                 self._follower.stay()
+        if is_new:
+            known = self._follower.steady_step
+            self.step = StepMean(*known) if known and known[2] >= LEAST_STEPS else None
 
     def _read_record(self, record: dict[str, Any]) -> None:
         kind = record.get("kind")
@@ -116,12 +122,6 @@ class LiveRun:
             for loop in record.get("loops", ()):
                 self._steps[loop["name"]] += int(loop["steps"])
                 self._samples[loop["name"]] += int(loop.get("samples") or 0)
-
-    @property
-    def step(self) -> StepMean | None:
-        """The mean step of the training loop; None if there are too few steps."""
-        known = self._follower.steady_step
-        return StepMean(*known) if known and known[2] >= LEAST_STEPS else None
 
     def samples_a_step(self) -> float | None:
         """Mean samples per batch of the training loop; None if they are not counted."""

@@ -66,6 +66,7 @@ class Search:
         self._free = list(job.places)
         self._running: list[Running] = []
         self._trials: list[Trial] = []
+        self._standing = standing([], job.limits.objective)
         self._interrupted = False
 
     def run(self) -> Ended:
@@ -141,6 +142,7 @@ class Search:
 
     def _refresh(self) -> None:
         self._trials, _ = self._store.read()
+        self._standing = standing(self._trials, self._job.limits.objective)
         results.write(self._job.folder, self._trials, self._job.space, self._job.limits.objective)
 
     def _start(self, experiment: Experiment) -> None:
@@ -151,7 +153,7 @@ class Search:
 
     def _reap(self) -> bool:
         """Records the experiments that have ended. Returns whether there were any."""
-        best = standing(self._trials, self._job.limits.objective).best_cost
+        best = self._standing.best_cost
         ended = []
         for running in self._running:
             # Its upper end is the limit for stopping early.
@@ -180,4 +182,4 @@ class Search:
             f"#{running.experiment.number} {running.experiment.kind.value} {running.progress}"
             for running in self._running
         ]
-        self._progress.draw(standing(self._trials, self._job.limits.objective), spent, words)
+        self._progress.draw(self._standing, spent, words)

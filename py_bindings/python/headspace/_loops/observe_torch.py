@@ -11,7 +11,7 @@ from _thread import _local as ThreadLocal
 from _thread import get_ident
 from _weakref import ref
 
-from headspace._loops.role_rules import RoleState, role_at_begin
+from headspace._loops.training_or_evaluation import RoleState, role_at_begin
 from headspace._session import threads
 
 TYPE_CHECKING = False

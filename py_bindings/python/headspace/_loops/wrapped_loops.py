@@ -5,15 +5,15 @@ from __future__ import annotations
 from headspace import _settings
 from headspace._loops import names, nesting
 from headspace._loops.make_loop import make_loader_loop
-from headspace._loops.role_rules import EVALUATION, TRAINING
-from headspace._loops.torch_modes import observe_role
+from headspace._loops.observe_torch import observe_role
+from headspace._loops.training_or_evaluation import EVALUATION, TRAINING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from headspace import _native
-    from headspace._loops.role_rules import Role, RoleState
+    from headspace._loops.training_or_evaluation import Role, RoleState
 
 
 class WrappedLoops:
