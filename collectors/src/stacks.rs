@@ -112,13 +112,16 @@ impl StackReader for PythonStacks {
             let known = matching_thread(trace, threads);
             let native = trace.os_thread_id.and_then(|tid| u32::try_from(tid).ok());
             let tid = known.map(|thread| thread.tid).or(native)?;
-            let activity = match (trace.owns_gil, known) {
-                (true, _) => Activity::Python,
-                (false, Some(_)) => attached
-                    .statics
-                    .activity(pid, tid)
-                    .unwrap_or(Activity::Native),
-                (false, None) => return None,
+            let runs = if trace.owns_gil {
+                Activity::Python
+            } else {
+                Activity::Native
+            };
+            let activity = match known {
+                // A thread may also wait while it holds the interpreter lock.
+                Some(_) => attached.statics.wait(pid, tid).map_or(runs, Activity::Wait),
+                None if trace.owns_gil => runs,
+                None => return None,
             };
             let core_wait = attached.core_waits.share(pid, tid);
             Some((trace, tid, activity, core_wait))

@@ -5,9 +5,9 @@
 SPEC is JSON: `layout` (inline, threads, workers, pool or compute), `amounts` (kind of work to amount),
 `steps`, `compute_ms`, `concurrency`. The last line printed is the mean step in milliseconds.
 
-With `alternate`, a kind of work takes half its amount in every second block of steps, and the last line is
-the step of the whole amount and that of the half one. Blocks alternate, so that a slow minute of the machine
-counts for both.
+With `alternate`, a kind of work takes half its amount in every second block of steps, and the last line is the
+step of the half amount as a share of the step of the whole one. Blocks are short, so that a slow second of the
+machine counts for both.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DOCUMENT = json.dumps([{"name": str(number), "values": [number] * 4} for number 
 SPEC: dict[str, Any] = {}
 LOCAL = threading.local()
 
-BLOCK = 40
+BLOCK = 16
 """Steps until the amount changes, with `alternate`. The first half of each block does not count: batches of the
 block before are still in the queues.
 """
@@ -174,19 +174,23 @@ def main() -> None:
     if headspace is not None:
         headspace.stop()
     if "alternate" in SPEC:
-        print(*block_steps(ends), flush=True)
+        print(halved_ratio(ends), flush=True)
     else:
         print(1e3 * (ends[steps] - ends[warm_up]) / (steps - warm_up), flush=True)
     os._exit(0)
 
 
-def block_steps(ends: list[float]) -> tuple[float, float]:
-    """The step of the whole amount and of the half one, in milliseconds: medians over blocks."""
-    means: tuple[list[float], list[float]] = [], []
-    for begin in range(2 * BLOCK, len(ends) - BLOCK, BLOCK):
-        counted = ends[begin + BLOCK] - ends[begin + BLOCK // 2]
-        means[is_half(begin)].append(1e3 * counted / (BLOCK - BLOCK // 2))
-    return statistics.median(means[False]), statistics.median(means[True])
+def halved_ratio(ends: list[float]) -> float:
+    """The step of the half amount as a share of the step of the whole one: each half block is compared with the
+    two whole ones beside it. The result is the median over the half blocks.
+    """
+    steps = []
+    for begin in range(0, len(ends) - BLOCK, BLOCK):
+        # The batch that is received at the end of a block was loaded with the amount of the next one.
+        first, last = begin + BLOCK // 2, begin + BLOCK - 1
+        steps.append((ends[last] - ends[first]) / (last - first))
+    neighbours = zip(steps[2::2], steps[3::2], steps[4::2], strict=False)
+    return statistics.median(2 * half / (before + after) for before, half, after in neighbours)
 
 
 if __name__ == "__main__":

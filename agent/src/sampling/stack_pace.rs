@@ -6,10 +6,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Pause after a reading, as a multiple of its CPU time: 0.45 % of a core for each process.
-const CPU_REST: f64 = 220.0;
+/// Pause after a reading, as a multiple of its CPU time: 0.47 % of a core for each process.
+const CPU_REST: f64 = 210.0;
 
-/// Number of processes that are read at this pace. More processes share their budget, 0.9 % of a core: workers
+/// Number of processes that are read at this pace. More processes share their budget, 0.95 % of a core: workers
 /// that do the same work need fewer readings each.
 const FULL_PACE: f64 = 2.0;
 
@@ -82,7 +82,8 @@ impl StackPace {
         }
     }
 
-    /// Notes a reading that began at `now` and used `cpu`. `count` is the number of processes.
+    /// Notes a reading that began at `now`. `cpu` is the CPU time of this thread since the reading before, of
+    /// any process. `count` is the number of processes.
     pub(super) fn note(
         &mut self,
         pid: u32,

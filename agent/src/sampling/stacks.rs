@@ -90,6 +90,8 @@ pub struct StackThread {
     reader: Box<dyn StackReader>,
     clock: MonotonicClock,
     pace: StackPace,
+    /// CPU time of this thread at the end of its last reading.
+    cpu: Duration,
 }
 
 /// Both sides of a reader of stacks. `consumer` is the thread that iterates the training loop.
@@ -104,6 +106,7 @@ pub fn stack_sampling(
         reader,
         clock,
         pace: StackPace::new(),
+        cpu: Duration::ZERO,
     };
     (StackSampling { shared, consumer }, thread)
 }
@@ -168,7 +171,7 @@ impl StackThread {
 
     /// Reads one of `count` processes.
     fn sample(&mut self, target: &StackTarget, count: usize, notice_log: &NoticeLog) {
-        let (now, before) = (self.clock.now(), thread_cpu_time().unwrap_or_default());
+        let now = self.clock.now();
         let last = self.pace.last_reading(target.pid);
         let mut stacks = Vec::new();
         // Before the reading and after it: only threads that stayed where they were are used.
@@ -185,8 +188,9 @@ impl StackThread {
                 Outcome::Impossible
             }
         };
-        let cpu = thread_cpu_time().unwrap_or_default().saturating_sub(before);
-        self.pace.note(target.pid, now, cpu, count, outcome);
+        let cpu = thread_cpu_time().unwrap_or_default();
+        let used = cpu.saturating_sub(std::mem::replace(&mut self.cpu, cpu));
+        self.pace.note(target.pid, now, used, count, outcome);
         let (Some(last), false) = (last, stacks.is_empty()) else {
             return;
         };

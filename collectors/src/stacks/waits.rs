@@ -6,7 +6,7 @@
 use std::fs;
 use std::ops::Range;
 
-use headspace_agent::model::stack::{Activity, WaitFor};
+use headspace_agent::model::stack::WaitFor;
 
 /// Addresses of the interpreter's static variables in a process.
 pub(super) struct InterpreterStatics(Vec<Range<u64>>);
@@ -18,17 +18,14 @@ impl InterpreterStatics {
         Self(static_variables(&maps))
     }
 
-    /// What the thread does. `None` if the system does not show it.
-    pub(super) fn activity(&self, pid: u32, tid: u32) -> Option<Activity> {
+    /// What the thread waits for. `None` if it runs, or if the system does not show it.
+    pub(super) fn wait(&self, pid: u32, tid: u32) -> Option<WaitFor> {
         let call = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
-        let call = call.trim();
-        if call == "running" {
-            return Some(Activity::Native);
-        }
         let mut words = call.split_whitespace();
+        // The first word of a thread that runs is `running`.
         let number: i64 = words.next()?.parse().ok()?;
         let argument = words.next().and_then(hexadecimal).unwrap_or(0);
-        Some(Activity::Wait(self.waits_for(pid, number, argument)))
+        Some(self.waits_for(pid, number, argument))
     }
 
     fn waits_for(&self, pid: u32, number: i64, argument: u64) -> WaitFor {
@@ -151,16 +148,16 @@ mod tests {
         (std::process::id(), tid.unsigned_abs())
     }
 
-    /// Waits until this thread does `expected`.
-    fn wait_until(tid: u32, expected: Activity) {
+    /// Waits until this thread waits for `expected`.
+    fn wait_until(tid: u32, expected: Option<WaitFor>) {
         let memory = InterpreterStatics(Vec::new());
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
-            let activity = memory.activity(here().0, tid);
-            if activity == Some(expected) {
+            let wait = memory.wait(here().0, tid);
+            if wait == expected {
                 return;
             }
-            assert!(Instant::now() < deadline, "{activity:?}, not {expected:?}");
+            assert!(Instant::now() < deadline, "{wait:?}, not {expected:?}");
             std::thread::yield_now();
         }
     }
@@ -200,9 +197,9 @@ mod tests {
         });
         let tid = receive.recv().unwrap();
 
-        wait_until(tid, Activity::Native);
+        wait_until(tid, None);
         runs.store(false, Ordering::Relaxed);
-        wait_until(tid, Activity::Wait(WaitFor::Connection));
+        wait_until(tid, Some(WaitFor::Connection));
 
         drop(writer);
         assert_eq!(thread.join().unwrap(), 0);

@@ -138,25 +138,26 @@ impl Weights {
 }
 
 impl PlaceStacks {
-    /// On a machine without a free core, the reading thread gets one when another thread begins to wait. So
-    /// waits are seen too often. If fewer samples ran than the threads' CPU time shows, their weight is raised
-    /// to it.
+    /// Weights with which the samples that ran have the share of the time that the threads' CPU time shows.
+    ///
+    /// So the number of samples that ran by chance does not change the shares (post-stratification; Cochran,
+    /// *Sampling Techniques*, 5A.9). On a machine without a free core, it also corrects a bias: the reading
+    /// thread gets a core when another thread begins to wait, and sees waits too often.
     pub(super) fn weights(&self, ran_share: Option<f64>) -> Weights {
-        let equal = Weights {
-            ran: 1.0,
-            waited: 1.0,
-        };
         let ran: f64 = (self.stacks.iter())
             .filter(|((_, activity), _)| !matches!(activity, Activity::Wait(_)))
             .map(|(_, seen)| seen.seconds)
             .sum();
-        let (seen, waited) = (ran / self.seconds, self.seconds - ran);
-        match ran_share {
-            Some(share) if ran > 0.0 && waited > 0.0 && seen < share => Weights {
-                ran: share / seen,
-                waited: (1.0 - share.min(1.0)) * self.seconds / waited,
+        let waited = self.seconds - ran;
+        match ran_share.map(|share| share.clamp(0.0, 1.0)) {
+            Some(share) if ran > 0.0 && waited > 0.0 => Weights {
+                ran: share * self.seconds / ran,
+                waited: (1.0 - share) * self.seconds / waited,
             },
-            _ => equal,
+            _ => Weights {
+                ran: 1.0,
+                waited: 1.0,
+            },
         }
     }
 }
