@@ -82,10 +82,10 @@ const BLOCK_LENGTHS: (usize, usize) = (4, 24);
 /// Fewest settled steps of each phase.
 pub(crate) const LEAST_LIVE: usize = 24;
 pub(crate) const LEAST_REPLAY: usize = 12;
-/// Windows disagree if their variance exceeds the variance explained by their steps by this factor...
+/// Windows disagree if their variance exceeds the variance explained by their steps by this factor,
+/// and if they differ by [`SPREAD_PCT`]. One in 400 random steady pipelines meets both conditions.
 const DISAGREE: f64 = 8.0;
-/// ...and if the largest and smallest window mean differ by this share of the mean, in percent. One in 400
-/// random steady pipelines meets both conditions.
+/// Difference of the largest and smallest window mean from which windows disagree, in percent of the mean.
 const SPREAD_PCT: f64 = 10.0;
 /// The verdict warns if the loop's thread waited for a core during at least this share of the probe.
 const OVERSUBSCRIBED: f64 = 0.2;

@@ -25,9 +25,11 @@ use crate::statistics::precision::{Known, interval, ratio};
 use crate::statistics::standard_error;
 use crate::statistics::steady_state::{ENOUGH_STEPS, LEAST_STEADY, LEAST_WARMUP};
 
-/// Loops run within the same steps if this part of their known epoch time overlaps...
+/// Loops run within the same steps if this part of their known epoch time overlaps, and if the other loop
+/// has enough steps ([`STEPS_BESIDE`]).
 const OVERLAP: f64 = 0.5;
-/// ...and if the other loop takes at least this share of the main loop's steps.
+/// Steps of another loop within those of the main loop, as a share of the main loop's, from which on both run
+/// beside each other.
 const STEPS_BESIDE: f64 = 0.5;
 
 /// One loop's share of the run.

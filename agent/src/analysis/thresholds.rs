@@ -165,10 +165,11 @@ thresholds! {
     contention_with_ipc: 0.1, "share of the floor";
 
     /// The slowdown of compute by the loader. Above this, it shows waiting for memory if the
-    /// instructions per cycle are not known …
+    /// instructions per cycle are not known and the stage has `calls_without_ipc`.
     contention_without_ipc: 0.2, "share of the floor";
 
-    /// … and if the stage has at least this many concurrent calls.
+    /// The concurrent calls of a stage. From this on, slower compute shows waiting for memory, even if the
+    /// instructions per cycle are not known.
     calls_without_ipc: 4.0, "concurrent calls";
 
     /// The concurrent calls of a stage. Fewer do not slow each other through memory.
@@ -236,10 +237,11 @@ thresholds! {
     /// The use of the video decoders. From this on, a stage may decode.
     min_decoder_use: 0.05, "engines";
 
-    /// The concurrent calls of a stage, compared with the busy decoders. From this on, the stage may decode …
+    /// The concurrent calls of a stage, compared with the busy decoders. From this on, the stage may decode,
+    /// unless its calls need more of a core than `max_decoding_cpu`.
     min_decoding_calls: 0.7, "calls per engine";
 
-    /// … if a core works for its calls less than this.
+    /// The part of a call in which a core works for it. From this on, the stage does not decode on the GPU.
     max_decoding_cpu: 0.5, "share of a call";
 
     /// The utilization of the disk. From this on, a stage may read.
@@ -284,10 +286,11 @@ thresholds! {
     /// The limit of a stage that slows others through memory. Above this, fewer calls are tried.
     memory_limit: 0.5, "share of the step";
 
-    /// The utilization of the cores. From this on, fewer calls are tried …
+    /// The utilization of the cores. From this on, fewer calls are tried
+    /// for a stage with `min_oversubscribing_cpu`.
     oversubscribed_core_utilization: 0.9, "share of the cores";
 
-    /// … for a stage whose calls work at least this much.
+    /// The part of a call in which a core works for it. From this on, the stage can oversubscribe the cores.
     min_oversubscribing_cpu: 0.1, "share of a call";
 
     /// The utilization of the cores. From this on, more cores are proposed.
@@ -390,10 +393,10 @@ thresholds! {
     /// The slow calls of a stage.
     shown_slow_calls_pct: 2.0, "% of calls";
 
-    /// The time of a nested stage. Above this, the nested stage is named …
+    /// The time of a nested stage. Above this, the nested stage is named.
     shown_nested_stage: 0.3, "share of the stage";
 
-    /// … and above this, it is not: the nested stage also runs elsewhere.
+    /// The time of a nested stage. Above this, the nested stage is not named: it also runs elsewhere.
     max_nested_stage: 1.05, "share of the stage";
 }
 

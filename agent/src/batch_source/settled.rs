@@ -20,19 +20,21 @@ const LONG_RUN: usize = 24;
 const NO_WAIT_SHARE: f64 = 0.02;
 /// A loop has settled when its share of waiting reaches this multiple of the reference's share.
 const SETTLED_SHARE: f64 = 0.9;
-/// Two runs of steps wait alike if their mean waits differ by at most this share of the earlier one...
+/// Two runs of steps wait alike if their mean waits differ by at most this share of the earlier one
+/// or by [`ALIKE_ERRORS`].
 const ALIKE_SHARE: f64 = 0.1;
-/// ...or by at most this many standard errors of the difference.
+/// Standard errors of the difference by which the mean waits of two runs may differ.
 const ALIKE_ERRORS: f64 = 1.5;
-/// Standard errors by which noise alone lowers the reference's share of waiting...
+/// Standard errors by which noise alone lowers the reference's share of waiting.
 const LOW_ERRORS: f64 = 2.0;
-/// ...and the smallest part of that share that remains, if its error is large.
+/// Smallest part of the reference's share of waiting that remains after [`LOW_ERRORS`], if its error is large.
 const LOWEST_PART: f64 = 0.25;
 /// Largest ratio of compute to load for which draining is planned. Above it, the queue hardly drains.
 const MOST_DRAIN_RATIO: f64 = 0.99;
-/// Draining may take this multiple of the expected steps, because load and compute vary...
+/// Draining may take this multiple of the expected steps, because load and compute vary, and [`DRAIN_STEPS`]
+/// more.
 const DRAIN_MARGIN: f64 = 2.0;
-/// ...and this many steps more.
+/// Steps that draining may take in addition to a multiple of the expected ones.
 const DRAIN_STEPS: f64 = 64.0;
 /// Fewest steps after a replay before the loop can have settled.
 const MIN_STEPS: usize = 8;

@@ -4,7 +4,7 @@
 //! in the step if its line took half its time. Calls of libraries around all of the user's code are one call.
 
 use headspace_agent::model::record::{
-    COMPUTE, FrameRecord, LineRecord, StacksRecord, SummaryRecord,
+    FrameRecord, LineRecord, StacksRecord, SummaryRecord,
 };
 use headspace_agent::wording::page::{call_rows, flame_graph_legend, library_calls};
 use headspace_agent::wording::units::duration_s;
@@ -48,7 +48,7 @@ pub(super) fn flame_graphs(stacks: Option<&StacksRecord>, summary: &SummaryRecor
         }
         @for tree in trees {
             h3 {
-                (tree.stage.unwrap_or(COMPUTE))
+                (tree.place())
                 small { " " (duration_s(tree.seconds)) " of samples" }
             }
             (Graph { stacks, summary, tree: &tree, best }.draw())
@@ -83,7 +83,7 @@ impl Graph<'_> {
         self.place_calls(&calls, 0, 0.0, None, &mut bars);
         let top = usize::from(outer > 0);
         let rows = top + depth(&calls).min(MOST_ROWS);
-        let label = format!("Flame graph of {}", self.tree.stage.unwrap_or(COMPUTE));
+        let label = format!("Flame graph of {}", self.tree.place());
         html! {
             svg.flame role="img" aria-label=(label) width="100%" height=(rows * ROW) {
                 @if outer > 0 {

@@ -7,7 +7,7 @@ pub mod call_tree;
 pub mod collapsed;
 pub mod speedscope;
 
-use headspace_agent::model::record::{COMPUTE, FrameRecord, LineKind, StackRecord, StacksRecord};
+use headspace_agent::model::record::{FrameRecord, LineKind, StackRecord, StacksRecord};
 use headspace_agent::wording::verdict::does;
 
 /// The stacks of one rank.
@@ -22,7 +22,7 @@ pub struct RankStacks<'a> {
 impl RankStacks<'_> {
     /// Name of a stack's stage or `compute`, with the rank if there are several.
     fn place(&self, stack: &StackRecord) -> String {
-        let place = stack.stage.as_deref().unwrap_or(COMPUTE);
+        let place = stack.place();
         match self.rank {
             Some(rank) => format!("rank {rank} · {place}"),
             None => place.to_owned(),

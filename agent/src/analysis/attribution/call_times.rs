@@ -5,11 +5,11 @@ use crate::analysis::thresholds::stages::SLOW_CALL;
 use crate::model::record::StageSummary;
 use crate::statistics::bootstrap::Rng;
 
-/// Normal scores of percentiles: the 75th …
+/// Normal score of the 75th percentile.
 const Z75: f64 = 0.674;
-/// … the 95th …
+/// Normal score of the 95th percentile.
 const Z95: f64 = 1.645;
-/// … and the 99th.
+/// Normal score of the 99th percentile.
 const Z99: f64 = 2.326;
 /// Normal scores at which a normal distribution is cut off. It is cut later on the slow side.
 const CUT: (f64, f64) = (-2.2, 3.0);

@@ -51,9 +51,10 @@ const GROWS_MUCH: f64 = 4.0;
 const PAYBACK: usize = 96;
 /// Number of standard errors by which the owed time must exceed the floor.
 const OWED_ERRORS: f64 = 4.0;
-/// With owed time, a step in replay must take at least this many times what was measured...
+/// With owed time, a step in replay must take at least this many times what was measured.
 const OWED_FACTOR: f64 = 2.0;
-/// ...and at least this share of the live step more. Less cannot change the verdict.
+/// With owed time, a step in replay must take longer than measured by at least this share of the live step. Less
+/// cannot change the verdict.
 const OWED_SHARE: f64 = 0.1;
 /// Owed time is searched only if a step in replay takes less than this share of a live step.
 const FASTER: f64 = 0.9;

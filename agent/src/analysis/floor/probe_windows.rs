@@ -24,9 +24,9 @@ const LAUNCHES: usize = 8;
 const LEAST_TAIL: usize = 48;
 /// Standard errors by which a short replay window may differ from the long one.
 const AGREES: f64 = 2.5;
-/// Compute times of similar windows differ by less than this factor...
+/// Compute times of similar windows differ by less than this factor.
 const ALIKE: f64 = 1.3;
-/// ...and while the device's queue fills, compute is less than this share of its later value.
+/// While the device's queue fills, compute is less than this share of its later value.
 const FILLING: f64 = 0.6;
 /// A replay window below this share of the long one measured launches on a device, not steps.
 const LAUNCHED: f64 = 0.5;

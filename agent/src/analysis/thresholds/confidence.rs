@@ -1,8 +1,8 @@
 //! Confidence in conclusions, from 0 to 1. All values are chosen: no study measures them.
 
-/// From this on, the verdict says "likely" …
+/// From this on, the verdict says "likely".
 pub(crate) const LIKELY: f64 = 0.7;
-/// … and from this on, "plausible".
+/// From this on, the verdict says "plausible".
 pub(crate) const PLAUSIBLE: f64 = 0.4;
 
 // The bottleneck.

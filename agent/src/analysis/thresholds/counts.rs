@@ -17,9 +17,9 @@ pub(crate) const RELIEF_OF_BUFFERS: u32 = 16;
 
 // The simulation.
 
-/// Approximate number of calls in a simulated run …
+/// Approximate number of calls in a simulated run.
 pub(crate) const SIMULATED_CALLS: f64 = 5_000.0;
-/// … and the bounds of its number of batches.
+/// Bounds of the number of batches in a simulated run.
 pub(crate) const SIMULATED_BATCHES: (f64, f64) = (48.0, 500.0);
 /// Bounds of the number of times that are drawn for the calls of a station. About as many are drawn as there
 /// are calls, so their mean is exact.
@@ -27,17 +27,17 @@ pub(crate) const DRAWN_TIMES: (f64, f64) = (64.0, 4096.0);
 
 // Remedies.
 
-/// Number of lines, those with the largest shares of their stages, whose gain is predicted …
+/// Number of lines, those with the largest shares of their stages, whose gain is predicted.
 pub(crate) const TRIED_LINES: usize = 24;
-/// … and maximum number of lines with a gain.
+/// Maximum number of lines with a gain.
 pub(crate) const MAX_LINES: usize = 8;
 /// Maximum number of remedies.
 pub(crate) const MAX_REMEDIES: usize = 6;
 /// Maximum factor of a stage's or pool's concurrency.
 pub(crate) const MAX_CONCURRENCY_FACTOR: u32 = 8;
-/// Number of stages, those with the longest limits, for which more concurrency is tried …
+/// Number of stages, those with the longest limits, for which more concurrency is tried.
 pub(crate) const STAGES_WITH_MORE_CALLS: usize = 2;
-/// … and less.
+/// Number of stages, those with the longest limits, for which less concurrency is tried.
 pub(crate) const STAGES_WITH_FEWER_CALLS: usize = 3;
 /// Factor of the capacity of a buffer.
 pub(crate) const BUFFER_FACTOR: u32 = 4;

@@ -11,9 +11,9 @@ const TARGET_HEADSPACE_ERROR: f64 = 0.01;
 /// With less than this share of the necessary live steps, pairs are added after the long replay.
 const MIN_LIVE_SHARE: f64 = 0.5;
 /// The long replay lasts this multiple of the steps in which the loader fills its queue, because the loader
-/// varies...
+/// varies, and [`IDLE_STEPS`] more.
 const FILL_MARGIN: f64 = 1.1;
-/// ...and this many steps more, with an idle loader. They give the floor without contention.
+/// Steps of the long replay with an idle loader. They give the floor without contention.
 const IDLE_STEPS: f64 = 64.0;
 /// Fewest steps of a fixed live window after settling.
 const MIN_SETTLED: u32 = 24;

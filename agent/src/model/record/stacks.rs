@@ -31,6 +31,13 @@ pub struct LineRecord {
     pub predicted_step_ms: f64,
 }
 
+impl LineRecord {
+    /// Name of the stage, or [`COMPUTE`].
+    pub fn place(&self) -> &str {
+        self.stage.as_deref().unwrap_or(COMPUTE)
+    }
+}
+
 /// What a thread does at a line of the program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -173,6 +180,11 @@ pub struct StackRecord {
 }
 
 impl StackRecord {
+    /// Name of the stage, or [`COMPUTE`].
+    pub fn place(&self) -> &str {
+        self.stage.as_deref().unwrap_or(COMPUTE)
+    }
+
     /// Sets the stage or the loop.
     pub fn set_place(&mut self, place: &Place) {
         match place {

@@ -48,7 +48,7 @@ pub fn line_table(summary: &SummaryRecord) -> Option<Section> {
     let row = |line: &LineRecord| Row {
         cells: vec![
             place_in_file(&line.file, line.line),
-            line.stage.as_deref().unwrap_or(COMPUTE).to_owned(),
+            line.place().to_owned(),
             format!("{} %", percent(line.share_pct, 0)),
             duration_ms(line.predicted_step_ms),
             line_gain_pct(summary, line)
@@ -104,7 +104,7 @@ fn best_line(summary: &SummaryRecord) -> Option<Section> {
         place_in_file(&line.file, line.line),
         line.function,
         percent(line.share_pct, 0),
-        line.stage.as_deref().unwrap_or(COMPUTE),
+        line.place(),
         line_gain_phrase(line, gain),
     );
     Some(Section::sentence(SectionId::Lines, text))

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
-use headspace_agent::model::record::{COMPUTE, StacksRecord};
+use headspace_agent::model::record::StacksRecord;
 use headspace_agent::model::{Record, RecordBody};
 use headspace_agent::wording::verdict::does;
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
@@ -110,7 +110,7 @@ fn totals(record: &StacksRecord, until: u64) -> Totals {
         let frames = stack.frames.iter().rev();
         let frames = frames.filter_map(|number| record.frames.get(*number as usize));
         let key = StackKey {
-            place: stack.stage.as_deref().unwrap_or(COMPUTE).to_owned(),
+            place: stack.place().to_owned(),
             does: does(stack.kind, stack.waits_for),
             frames: frames
                 .map(|frame| (frame.file.clone(), frame.line, frame.function.clone()))

@@ -3,7 +3,7 @@
 //! A record of stacks has totals, and no times of single samples. So each graph begins where the run begins, and
 //! the length of a slice is the total time of its call. The name and the description of the track say so.
 
-use headspace_agent::model::record::{COMPUTE, FrameRecord, LineRecord, StacksRecord};
+use headspace_agent::model::record::{FrameRecord, LineRecord, StacksRecord};
 use headspace_agent::wording::verdict::place_in_file;
 
 use super::clock::nanos;
@@ -24,7 +24,7 @@ pub(super) fn draw(
     to: &mut Writer,
 ) {
     for tree in call_trees(stacks) {
-        let name = format!("stacks of {} (totals)", tree.stage.unwrap_or(COMPUTE));
+        let name = format!("stacks of {} (totals)", tree.place());
         let track = to.described(process, &name, HELP);
         let graph = Graph {
             frames: &stacks.frames,

@@ -1,6 +1,6 @@
 //! Arranges sampled stacks as trees of calls: one for each stage, and one for compute.
 
-use headspace_agent::model::record::{StackRecord, StacksRecord};
+use headspace_agent::model::record::{COMPUTE, StackRecord, StacksRecord};
 use headspace_agent::wording::verdict::does;
 
 /// The calls of a stage, or of compute.
@@ -12,6 +12,13 @@ pub struct CallTree<'a> {
     pub seconds: f64,
     /// The outermost calls, the longest first.
     pub calls: Vec<Call>,
+}
+
+impl CallTree<'_> {
+    /// Name of the stage, or [`COMPUTE`].
+    pub fn place(&self) -> &str {
+        self.stage.unwrap_or(COMPUTE)
+    }
 }
 
 /// A call with the calls that it makes.
