@@ -153,5 +153,5 @@ def test_without_a_gpu_the_check_says_so_and_exits_with_2(check: Check) -> None:
     done = check({"devices": []})
 
     assert done.returncode == 2
-    assert "no GPU to check: the driver knows no GPU" in done.stderr
+    assert "no GPU to check: the driver finds no GPU" in done.stderr
     assert "Traceback" not in done.stderr

@@ -46,8 +46,13 @@ def outcome(ms: float, half: float = 0.5, **summary: Any) -> Outcome:
 
 
 def remedy(knob: str | None, to: object, ms: float, code: str = "", **more: Any) -> dict[str, Any]:
-    start = more.pop("start", 1)
-    change = {"knob": knob, "from": str(start), "to": str(to)} if knob else None
+    start = str(more.pop("start", 1))
+    target, _, setting = knob.rpartition(".") if knob else ("", "", "")
+    change = (
+        {"knob": knob, "target": target, "setting": setting, "from": start, "to": str(to)}
+        if knob
+        else None
+    )
     return {
         "code": code, "what": f"Turn {knob or code}.", "change": change,
         "predicted_step_ms": ms, "confidence": 0.8, **more,
@@ -423,11 +428,9 @@ def grid() -> Grid:
         ms += 0 if config["prefetch"] == 3 else 2
         found = []
         if config["decode_threads"] == 1:
-            change = {"knob": "decode.concurrency", "from": "1", "to": "2"}
-            found.append(remedy("x", 2, 0.6 * ms) | {"change": change})
+            found.append(remedy("decode.concurrency", 2, 0.6 * ms))
         if config["queue_depth"] == 1:
-            change = {"knob": "after decode.capacity", "from": "1", "to": "4"}
-            found.append(remedy("x", 4, 0.9 * ms) | {"change": change})
+            found.append(remedy("after decode.capacity", 4, 0.9 * ms))
         if not config["subprocess"]:
             found.append(remedy(None, None, ms, "subprocess", at_least=True))
         row = {

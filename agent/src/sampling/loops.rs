@@ -36,8 +36,8 @@ pub struct ProbeProgress {
     cache: CacheFacts,
     finished: bool,
     written: bool,
-    /// The analysis of all windows, once the probe has finished. Kept because it is expensive.
-    analysis: Option<FloorAnalysis>,
+    /// The last analysis, and the number of windows that it contains. Kept because it is expensive.
+    analysis: Option<(usize, FloorAnalysis)>,
 }
 
 impl LoopEntry {
@@ -133,7 +133,8 @@ impl LoopEntry {
         // The training thread takes this lock too, so it is held for short operations only.
         let (cache, status, known, windows) = {
             let progress = self.probe();
-            let known = progress.analysis.clone();
+            let count = progress.windows.len();
+            let known = (progress.analysis.clone()).filter(|(analysed, _)| *analysed == count);
             let windows = known.is_none().then(|| progress.windows.clone());
             let status = ProbeStatus {
                 finished: progress.finished,
@@ -142,12 +143,11 @@ impl LoopEntry {
             };
             (progress.cache, status, known, windows)
         };
-        let analysis = known.unwrap_or_else(|| {
-            let analysis = floor::estimate(&windows.unwrap_or_default(), cores());
-            if status.finished {
-                self.probe().analysis = Some(analysis.clone());
-            }
-            analysis
+        let (_, analysis) = known.unwrap_or_else(|| {
+            let windows = windows.unwrap_or_default();
+            let analysed = (windows.len(), floor::estimate(&windows, cores()));
+            self.probe().analysis = Some(analysed.clone());
+            analysed
         });
         Some(ProbeResult::new(analysis, cache, status))
     }
@@ -222,19 +222,28 @@ mod tests {
     }
 
     #[test]
-    fn windows_of_a_finished_probe_are_analysed_once() {
+    fn windows_are_analysed_once() {
         let entry = probed();
         for cycle in 0..3 {
             entry.add_window(window(Phase::Live, cycle));
             entry.add_window(window(Phase::Replay, cycle));
         }
-        entry.finish_probe();
 
         let first = entry.probe_result(false, || None);
         let again = entry.probe_result(false, || unreachable!("the analysis is kept"));
 
         assert!(first.as_ref().unwrap().floor.is_ok());
         assert_eq!(first, again);
+        let mut analyses = 0;
+        entry.add_window(window(Phase::Live, 3));
+        for _ in 0..2 {
+            let count = || {
+                analyses += 1;
+                None
+            };
+            entry.probe_result(false, count);
+        }
+        assert_eq!(analyses, 1, "a new window is analysed");
     }
 
     #[test]

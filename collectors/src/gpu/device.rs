@@ -228,7 +228,7 @@ fn none(visible: Option<&str>, gpus: usize, unreachable: Option<NvmlError>) -> C
             CollectError::unsupported(format!("the GPU does not answer: {}", why_lost(&error)))
         }
         (_, 0, None) => CollectError::remediable(
-            "the driver knows no GPU",
+            "the driver finds no GPU",
             "in a container, start it with `--gpus all`",
         ),
         (Some(visible), gpus, _) => CollectError::remediable(

@@ -151,7 +151,7 @@ impl Collector for Gpu {
         any_left(self.devices.iter().map(|watched| &watched.device))?;
         if self.devices.iter().all(|watched| watched.polled.is_empty()) {
             return Err(CollectError::unsupported(
-                "the driver tells none of the values of these GPUs",
+                "the driver returns no values for these GPUs",
             ));
         }
         Ok(())

@@ -358,7 +358,7 @@ impl Collector for Gpm {
         let nothing = |watched: &Watched| watched.windows.iter().all(|w| w.rows.is_empty());
         if self.devices.iter().all(nothing) {
             return Err(CollectError::unsupported(
-                "GPM tells nothing of these GPUs any more",
+                "GPM returns no values for these GPUs any more",
             ));
         }
         Ok(())

@@ -83,3 +83,54 @@ pub struct Remedy {
     /// From 0 (a guess) to 1 (measured).
     pub confidence: f64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::evidence::StageEvidence;
+    use super::*;
+
+    fn stage_that_nests(inner: &str) -> Evidence {
+        Evidence::Stage(StageEvidence {
+            inner: Some((inner.to_owned(), 0.8)),
+            ..StageEvidence::default()
+        })
+    }
+
+    fn remedy(stage: Option<&str>, resource: Option<Resource>) -> Remedy {
+        Remedy {
+            action: Action::Stop,
+            stage: stage.map(str::to_owned),
+            resource,
+            change: None,
+            predicted_step_ms: 10.0,
+            predicted_gain_pct: 10.0,
+            at_least: false,
+            concerns_bottleneck: false,
+            evidence: Evidence::Waiting {
+                wait_ms: 1.0,
+                step_ms: 10.0,
+            },
+            confidence: 0.5,
+        }
+    }
+
+    #[test]
+    fn a_remedy_concerns_the_bottleneck_if_it_changes_it_or_a_stage_of_its_evidence() {
+        let found = |limit, evidence| Bottleneck {
+            limit,
+            limit_ms: None,
+            evidence,
+            confidence: 0.5,
+        };
+        let stage = found(Limit::Stage("fetch".to_owned()), stage_that_nests("decode"));
+        assert!(stage.is_changed_by(&remedy(Some("fetch"), None)));
+        assert!(stage.is_changed_by(&remedy(Some("decode"), None)), "nested");
+        assert!(!stage.is_changed_by(&remedy(Some("collate"), None)));
+        assert!(!stage.is_changed_by(&remedy(None, Some(Resource::Cores))));
+
+        let cores = found(Limit::Resource(Resource::Cores), stage_that_nests("decode"));
+        assert!(cores.is_changed_by(&remedy(None, Some(Resource::Cores))));
+        assert!(cores.is_changed_by(&remedy(Some("decode"), None)));
+        assert!(!cores.is_changed_by(&remedy(Some("fetch"), Some(Resource::Gil))));
+    }
+}

@@ -2,6 +2,7 @@
 //! the other two conclusions from here.
 
 use crate::analysis::thresholds::Thresholds;
+use crate::model::Mode;
 use crate::model::record::{BottleneckRecord, SummaryRecord};
 
 /// What a summary concludes about the limit of its main loop.
@@ -11,7 +12,7 @@ pub enum Explanation<'a> {
     Bottleneck(&'a BottleneckRecord),
     /// The loop waits, its stages are known, and neither stages nor resources explain the wait.
     Unknown,
-    /// There is nothing to explain, or too little is known to look for it.
+    /// There is nothing to explain, as in a replay, or too little is known to look for it.
     Nothing,
 }
 
@@ -25,7 +26,8 @@ pub fn explain_wait(summary: &SummaryRecord) -> Explanation<'_> {
     let waits = summary.wait_pct.is_some_and(|pct| pct >= least);
     let gains = summary.headspace_pct.is_none_or(|pct| pct >= least);
     let is_known = summary.steady_step_mean_ms.is_some() && !summary.stages.is_empty();
-    if is_known && waits && gains {
+    let is_live = summary.mode != Some(Mode::Replay);
+    if is_live && is_known && waits && gains {
         Explanation::Unknown
     } else {
         Explanation::Nothing
@@ -56,6 +58,12 @@ mod tests {
             ..waits(20.0, None)
         };
         assert_eq!(explain_wait(&without_stages), Explanation::Nothing);
+
+        let replay = SummaryRecord {
+            mode: Some(Mode::Replay),
+            ..waits(20.0, None)
+        };
+        assert_eq!(explain_wait(&replay), Explanation::Nothing);
 
         let found = BottleneckRecord::default();
         let explained = SummaryRecord {

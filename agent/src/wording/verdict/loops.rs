@@ -52,7 +52,7 @@ fn sentence(s: &SummaryRecord) -> Option<Section> {
             "on a background thread, so its waiting is that thread's, not the training loop's"
         }
         None if only => return None,
-        None => "of those with enough steps, the one that most time was spent in",
+        None => "the loop with the longest total time, of those with enough steps",
     };
     let mut text = format!("{name} ({why})");
     if !only {
@@ -198,7 +198,7 @@ mod tests {
             (
                 None,
                 false,
-                "of those with enough steps, the one that most time was spent in",
+                "the loop with the longest total time, of those with enough steps",
             ),
             (Some(Role::Evaluation), false, "no training loop took steps"),
             (Some(Role::Background), false, "on a background thread"),

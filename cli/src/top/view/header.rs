@@ -60,7 +60,7 @@ pub(super) fn status(life: Life) -> String {
         Life::Live => "live".to_owned(),
         Life::Silent(seconds) => silent(seconds),
         Life::Ended => "ended".to_owned(),
-        Life::Crashed => "ended by an exception".to_owned(),
+        Life::Crashed => "ended by an uncaught exception".to_owned(),
     }
 }
 

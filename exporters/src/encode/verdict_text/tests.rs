@@ -4,7 +4,7 @@ use headspace_agent::model::Mode;
 use headspace_agent::model::OptionsFrom;
 use headspace_agent::model::record::{
     BottleneckKind, BottleneckRecord, ChangeRecord, ComputeGpu, Dropped, EndCause, EndRecord,
-    FindingRecord, GpuRule, GpuUse, ProbeRecord, QueueSummary, RemedyRecord, ResourcesRecord,
+    FindingCode, FindingRecord, GpuRule, GpuUse, ProbeRecord, QueueSummary, RemedyRecord, ResourcesRecord,
     RunRecord, StageSummary, SummaryRecord,
 };
 
@@ -415,6 +415,27 @@ fn no_line_is_longer_than_a_hundred_columns_and_none_moves_the_cursor() {
         assert!(!line.contains(char::is_control), "{line:?}");
     }
     assert!(verdict_text(&verdict).contains("/long/path\n"));
+}
+
+#[test]
+fn verdict_does_not_repeat_a_finding_that_is_the_bottleneck() {
+    let limited_by = |name: &str| SummaryRecord {
+        bottleneck: Some(BottleneckRecord {
+            kind: BottleneckKind::Resource,
+            name: Some(name.to_owned()),
+            ..BottleneckRecord::default()
+        }),
+        findings: vec![FindingRecord {
+            code: FindingCode::GilContended.as_str().to_owned(),
+            text: "Threads wait for the lock.".to_owned(),
+        }],
+        ..measured()
+    };
+    let is_shown = |summary: &SummaryRecord| {
+        verdict_text(&Verdict::new(summary)).contains("Threads wait for the lock.")
+    };
+    assert!(!is_shown(&limited_by("gil")));
+    assert!(is_shown(&limited_by("cores")));
 }
 
 #[test]

@@ -103,10 +103,8 @@ def _knobs_for(space: Space, remedy: Mapping[str, Any], last: set[str]) -> list[
     names = [str(remedy.get("code", ""))]
     change = remedy.get("change")
     if change:
-        turned = str(change["knob"])
-        names = [turned]
-        queue, _, what = turned.rpartition(".")
-        if what == "capacity" and queue in last:
+        names = [str(change["knob"])]
+        if change.get("setting") == "capacity" and change.get("target") in last:
             names.insert(0, "last.capacity")
     ranked = []
     for knob in space.knobs:
