@@ -245,7 +245,7 @@ pub(crate) fn summary(rank: u32, seconds: u64) -> SummaryRecord {
         },
         remedies: vec![RemedyRecord {
             code: "more_places".into(),
-            what: "Run `decode` 7 at a time instead of 4.".into(),
+            what: "Run 7 concurrent calls of `decode` instead of 4.".into(),
             stage: Some("decode".into()),
             predicted_step_ms: 5.3,
             predicted_gain_pct: 53.0,

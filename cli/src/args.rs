@@ -63,7 +63,8 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) quiet: bool,
 
-    /// Name of the training loop, as the verdict shows it, if headspace picks the wrong one
+    /// Name of the training loop, if headspace picks the wrong one: the name in the verdict, without count and
+    /// time, for example `DataLoader (evaluation)`
     #[arg(long = "loop", value_name = "NAME")]
     pub(crate) loop_name: Option<String>,
 
@@ -147,8 +148,8 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     pub(crate) html: Option<PathBuf>,
 
-    /// Write one run as a trace for ui.perfetto.dev to FILE: steps, epochs, probe windows, notices and
-    /// counters of every rank
+    /// Write one run as a trace for ui.perfetto.dev to FILE: steps, epochs, probe windows, sampled stacks,
+    /// notices and counters of every rank
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "html"])]
     pub(crate) perfetto: Option<PathBuf>,
 

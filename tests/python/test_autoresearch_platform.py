@@ -447,7 +447,7 @@ def test_the_throughput_of_all_ranks_is_added_up() -> None:
 
 def test_findings_name_the_noise_and_the_predicted_gain_of_a_remedy() -> None:
     remedy = {
-        "what": "Run `decode` 4 at a time.",
+        "what": "Run 4 concurrent calls of `decode`.",
         "predicted_step_ms": 15,
         "predicted_gain_pct": 50,
     }
@@ -465,7 +465,7 @@ def test_findings_name_the_noise_and_the_predicted_gain_of_a_remedy() -> None:
     assert answer["findings"] == [
         "66 % of a step is waiting for data; decode limits: busy 99 %",
         "a step takes 28.0 to 32.0 ms (95 %): a difference within that is noise",
-        "predicted: Run `decode` 4 at a time: 15.0 ms a step (-50 %)",
+        "predicted: Run 4 concurrent calls of `decode`: 15.0 ms a step (-50 %)",
         "Look at the model",
     ]
     assert answer["metrics"]["notes"] == answer["findings"][0]

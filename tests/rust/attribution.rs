@@ -890,7 +890,10 @@ fn a_remedy_counts_from_the_declared_concurrency_of_a_stage() {
     assert_eq!(change.from, "1");
     assert_eq!(
         remedy_text(remedy),
-        format!("Run `decode` {} at a time instead of 1.", change.to)
+        format!(
+            "Run {} concurrent calls of `decode` instead of 1.",
+            change.to
+        )
     );
     // 3 concurrent calls of a declared 1 are 2 more than declared. The remedy adds to the real 3.
     let threads: u32 = change.to.parse().unwrap();

@@ -87,9 +87,11 @@ fn verdict_sentence(conclusion: Option<Difference>) -> String {
 fn change_phrase(Difference { judged_by, pct, .. }: Difference) -> String {
     let what = match judged_by {
         JudgedBy::Step => "step",
-        JudgedBy::Sample => "step a sample",
-        JudgedBy::UndisturbedStep => "step given a core",
-        JudgedBy::UndisturbedSample => "step a sample given a core",
+        JudgedBy::Sample => "time per sample",
+        JudgedBy::UndisturbedStep => "step, without waits for cores used by other programs,",
+        JudgedBy::UndisturbedSample => {
+            "time per sample, without waits for cores used by other programs,"
+        }
     };
     let how = if pct.value < 0.0 { "shorter" } else { "longer" };
     format!("{what} is {} % {how}", percent(pct.value.abs(), 1))
@@ -100,14 +102,14 @@ fn limit_sentence(limit_pct: f64, conclusion: LimitConclusion) -> String {
     let limit = limit.strip_suffix(".0").unwrap_or(&limit);
     match conclusion {
         LimitConclusion::NotSlower => {
-            format!("Passed: it is not slower, {limit} % are allowed.")
+            format!("Passed: B is not slower. The limit is {limit} %.")
         }
         LimitConclusion::SlowerByAtMost(pct) => format!(
-            "Passed: it is slower by {} % at most, {limit} % are allowed.",
+            "Passed: B is at most {} % slower. The limit is {limit} %.",
             percent(pct, 1)
         ),
         LimitConclusion::SlowerByAtLeast(pct) => format!(
-            "FAILED: it is slower by {} % at least, {limit} % are allowed.",
+            "FAILED: B is at least {} % slower. The limit is {limit} %.",
             percent(pct, 1)
         ),
         LimitConclusion::Inconclusive(remedy) => format!(
@@ -123,8 +125,8 @@ fn limit_sentence(limit_pct: f64, conclusion: LimitConclusion) -> String {
 fn remedy_sentence(remedy: Remedy, limit: &str) -> String {
     match remedy {
         Remedy::Runs { needed, present } => format!(
-            "About {needed} runs a side would show a difference of {limit} %, if runs vary as \
-             these do; here are {present}."
+            "To detect a difference of {limit} %, use about {needed} runs per side. This comparison \
+             has {present}."
         ),
         Remedy::NarrowerInterval => {
             "Longer runs, or more of them, give a narrower interval.".to_owned()

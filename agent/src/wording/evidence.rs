@@ -3,7 +3,7 @@
 use super::units::{amount, duration_ms, percent};
 use crate::analysis::attribution::{CoresEvidence, Evidence, StageEvidence};
 
-/// The evidence of a conclusion, as a clause.
+/// The evidence of a conclusion: a clause without a full stop, or whole sentences.
 pub(super) fn evidence_text(evidence: &Evidence) -> String {
     match evidence {
         Evidence::Stage(stage) => stage_evidence(stage),
@@ -44,7 +44,8 @@ pub(super) fn evidence_text(evidence: &Evidence) -> String {
         },
         Evidence::Memory { slower_ms, ipc } => memory(*slower_ms, *ipc),
         Evidence::Jitter { longest_ms } => format!(
-            "no limit is above {}, but calls vary and the buffers are too small for it",
+            "Neither the compute nor a stage alone makes a step longer than {}. Call times vary, and \
+             the buffers are too small to absorb this.",
             duration_ms(*longest_ms)
         ),
         Evidence::Floor { floor_ms, step_ms } => format!(
@@ -58,6 +59,11 @@ pub(super) fn evidence_text(evidence: &Evidence) -> String {
             duration_ms(*step_ms)
         ),
     }
+}
+
+/// Whether the text of an evidence is whole sentences, and not a clause.
+pub(super) fn is_sentences(evidence: &str) -> bool {
+    evidence.ends_with('.')
 }
 
 fn share(share: f64) -> String {
@@ -108,12 +114,12 @@ fn training_thread(
     let receive = receive_ms.filter(|_| without_workers).map(duration_ms);
     let receive = receive.map(|ms| {
         format!(
-            "; with worker processes, the training thread would need about {ms} to receive a batch"
+            " With worker processes, the training thread would need about {ms} to receive a batch."
         )
     });
     format!(
-        "runs on the training thread itself{setting}: {wait} of {step} a step, so loading and \
-         training do not overlap{}",
+        "Loading runs on the training thread itself{setting}: {wait} of {step} a step, so loading \
+         and training do not overlap.{}",
         receive.unwrap_or_default()
     )
 }
@@ -150,24 +156,29 @@ fn cores_evidence(cores: &CoresEvidence) -> String {
 }
 
 fn gil(wait_ms: f64, work: Option<f64>) -> String {
-    let waits = format!(
-        "a thread waits {} for the interpreter lock",
-        duration_ms(wait_ms)
-    );
+    let wait = duration_ms(wait_ms);
     match work {
         Some(work) => format!(
-            "{waits}, and the stages' threads together use {} % of a core",
+            "a thread waits {wait} on average for the interpreter lock, and the stages' threads \
+             together use {} % of a core",
             share(work)
         ),
-        None => format!("{waits} that the loop needs, too"),
+        None => format!(
+            "A thread waits {wait} on average for the interpreter lock. The loop needs this lock, \
+             too."
+        ),
     }
 }
 
 fn memory(slower_ms: Option<f64>, ipc: Option<f64>) -> String {
     let slower = slower_ms.map(duration_ms);
-    clauses([
-        Some("the threads' cores work all the time and cores are free".to_owned()),
-        slower.map(|ms| format!("the loop's own code takes {ms} longer while they do")),
-        ipc.map(|ipc| format!("it completes {ipc:.2} instructions per cycle")),
-    ])
+    let sentences = [
+        Some("A stage's threads compute all the time, and other cores are free.".to_owned()),
+        slower.map(|ms| format!("The loop's own code takes {ms} longer while they work.")),
+        ipc.map(|ipc| {
+            format!("The training thread completes only {ipc:.2} instructions per cycle.")
+        }),
+    ];
+    let sentences: Vec<String> = sentences.into_iter().flatten().collect();
+    sentences.join(" ")
 }

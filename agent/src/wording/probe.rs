@@ -86,18 +86,18 @@ impl fmt::Display for NoFloor {
                  and {LEAST_REPLAY} (train for longer, or over longer epochs)"
             ),
             Self::Unsettled { unsettled, windows } => format!(
-                "the live loop did not settle: {unsettled} of {windows} live windows never waited as \
-                 before the replay (raise `probe_steps`, so that the queue can drain)"
+                "the live loop did not settle: in {unsettled} of {windows} live windows, the waits \
+                 did not return to their length before the replay (raise `probe_steps`, so that the \
+                 queue can drain)"
             ),
             Self::Disagree {
                 spread_pct,
                 value_pct,
                 half_pct,
             } => format!(
-                "the live windows disagree: their mean steps differ by {spread_pct:.0} %, which \
-                 leaves the headspace at {value_pct:.0} % to within {half_pct:.0} points (something \
-                 changed during the probe; repeat it when the machine is quiet, or raise \
-                 `probe_steps`)"
+                "the mean steps of the live windows differ by {spread_pct:.0} %. The headspace is \
+                 known only as {value_pct:.0} % ± {half_pct:.0} points (something changed during the \
+                 probe; repeat it when the machine is quiet, or raise `probe_steps`)"
             ),
             Self::Asynchronous(asynchrony) => format!(
                 "the replay timed only how fast work is queued on the device: {asynchrony} (let the \
@@ -114,7 +114,7 @@ impl fmt::Display for NoFloor {
                 value_pct,
                 half_pct,
             } => format!(
-                "the steps vary too much: headspace {value_pct:.0} %, but only to within \
+                "the steps vary too much: the headspace is known only as {value_pct:.0} % ± \
                  {half_pct:.0} points (train for more steps in a probe: raise `probe_steps`, or run \
                  for longer)"
             ),
@@ -127,8 +127,8 @@ impl fmt::Display for Asynchrony {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match *self {
             Self::Owed { replay_ms, owed_ms } => format!(
-                "a step took {} in replay, but the live steps after it also paid for work that was \
-                 only queued: with that, a step takes at least {}",
+                "a step took {} in replay, but the live steps after it also finished queued work. \
+                 Counting this work, a step takes at least {}",
                 duration_ms(replay_ms),
                 duration_ms(owed_ms)
             ),
@@ -142,8 +142,8 @@ impl fmt::Display for Asynchrony {
                 duration_ms(after_ms)
             ),
             Self::Rare { every } => format!(
-                "the loop waits for the device in about one of {every} steps, and the windows held \
-                 too few of those"
+                "the loop waits for the device in about one of {every} steps, and the windows \
+                 contained too few of these steps"
             ),
             Self::Short { replay_ms, steps } => format!(
                 "a step took {} in replay, far less than live, and the longest replay of {steps} \
@@ -160,8 +160,8 @@ impl fmt::Display for FloorWarning {
         let text = match *self {
             Self::ShortReplays => String::from(
                 "The run ended before the probe's long replay. In a short replay the loader still \
-                 fills its queue, so the floor may be lower and the headspace larger than these \
-                 (train for more steps, or set a lower `probe_steps`).",
+                 fills its queue. The true floor may be lower, and the true headspace larger, than \
+                 the numbers shown. Train for more steps, or set a lower `probe_steps`.",
             ),
             Self::WindowsDiffer { spread_pct } => format!(
                 "The live windows of the probe differ by {spread_pct:.0} % of a step: other \
@@ -188,7 +188,8 @@ impl fmt::Display for Unused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {
             Self::Unsettled => String::from(
-                "the loop did not wait again as it did before the replay within the budget",
+                "after the replay, the loop's waits did not return to their earlier length within \
+                 the allowed steps",
             ),
             Self::TooShort { settled } => format!("only {settled} settled steps"),
             Self::StillQueueing => String::from(

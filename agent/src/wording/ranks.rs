@@ -26,11 +26,12 @@ fn evidence(evidence: RankEvidence) -> String {
         RankEvidence::TooNoisy => {
             "The steps of the ranks vary too much to tell a difference from noise.".to_owned()
         }
-        RankEvidence::Balanced => "No rank waits longer for its data than the others, and all steps \
-                                   are equally long. A rank that computes longer would not show if \
-                                   the ranks wait for each other within a step: the others' compute \
-                                   is then as long."
-            .to_owned(),
+        RankEvidence::Balanced => {
+            "No rank waits longer for its data than the others, and all steps are equally long. \
+             Waiting for other ranks counts as compute. A rank with slow compute is therefore not \
+             visible here."
+                .to_owned()
+        }
         RankEvidence::StepsDiffer {
             step_ms,
             wait_and_compute_ms,
@@ -41,7 +42,7 @@ fn evidence(evidence: RankEvidence) -> String {
         ),
         RankEvidence::WaitsLonger { wait_ms } => format!(
             "It waits {wait_ms:.1} ms longer for its data than the quick ranks, and all steps are \
-             equally long: the others wait for it within their compute."
+             equally long. The other ranks wait for it, and this wait counts as their compute."
         ),
     }
 }

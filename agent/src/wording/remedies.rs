@@ -44,9 +44,10 @@ fn action(action: &Action) -> String {
             to,
             on_decoders,
         } => format!(
-            "Run `{stage}` {to} at a time instead of {from}{}.",
+            "{}{}.",
+            concurrent_calls(stage, *from, *to),
             if *on_decoders {
-                ": one on each decoder at most"
+                ", at most one per decoder"
             } else {
                 ""
             }
@@ -57,10 +58,10 @@ fn action(action: &Action) -> String {
             to,
             shared,
         } => format!(
-            "Run `{stage}` {to} at a time instead of {from}{}.",
+            "{}{}.",
+            concurrent_calls(stage, *from, *to),
             match shared {
-                Shared::Decoders =>
-                    ", one on each decoder: more share the same decoders and hold each other up",
+                Shared::Decoders => ", one per decoder: further calls only delay each other",
                 Shared::Memory =>
                     ": its threads seem to slow each other, and the model, through memory",
                 Shared::Cores => ": there are no cores for more",
@@ -95,13 +96,13 @@ fn action(action: &Action) -> String {
             }
         ),
         Action::Subprocess { each_thread: true } => {
-            "Run the loader's stages in separate processes, as many as there are busy threads: \
-             each process has its own interpreter lock, which threads must share."
+            "Run the loader's stages in separate processes, as many as there are busy threads. \
+             Each process has its own interpreter lock. All threads of one process share that lock."
                 .to_owned()
         }
         Action::Subprocess { each_thread: false } => {
-            "Run the loader in a subprocess: its threads and the loop wait for each other's \
-             interpreter lock."
+            "Run the loader in a subprocess: now its threads and the loop share one interpreter \
+             lock."
                 .to_owned()
         }
         Action::CollectBetweenEpochs => "Collect garbage only between epochs: `gc.disable()` at \
@@ -124,5 +125,13 @@ fn action(action: &Action) -> String {
             amount(*usable)
         ),
         Action::PinMemory => "Copy batches to the GPU from page-locked memory.".to_owned(),
+    }
+}
+
+/// Another number of concurrent calls, without a full stop.
+fn concurrent_calls(stage: &str, from: u32, to: u32) -> String {
+    match to {
+        1 => format!("Run one call of `{stage}` at a time instead of {from}"),
+        to => format!("Run {to} concurrent calls of `{stage}` instead of {from}"),
     }
 }

@@ -58,10 +58,10 @@ fn numbers(found: &ComparisonRecord) -> Vec<Vec<String>> {
     rows.push(in_percent("step", &found.step_ms));
     let by = found.judged_by;
     if matches!(by, JudgedBy::Sample | JudgedBy::UndisturbedSample) {
-        rows.push(in_percent("step a sample", &found.sample_ms));
+        rows.push(in_percent("time per sample", &found.sample_ms));
     }
     if matches!(by, JudgedBy::UndisturbedStep | JudgedBy::UndisturbedSample) {
-        rows.push(in_percent("  given a core", &found.undisturbed_ms));
+        rows.push(in_percent("  without core waits", &found.undisturbed_ms));
     }
     let parts = [
         ("  waiting for data", &found.wait_ms),

@@ -246,7 +246,8 @@ impl Apart {
             return;
         }
         if let (Some(cpu_us), Some(took_us)) = (median(&self.cpu_us), median(&self.took_us)) {
-            // As often as a session reads it.
+            // As often as a session reads it. Stacks are an exception: a session reads them more often
+            // (`agent/src/sampling/stack_pace.rs`).
             let of_micros = |micros: f64| Duration::from_secs_f64(micros / 1e6);
             let rest_us = micros(rest(of_micros(cpu_us), of_micros(took_us), self.cpu_rest));
             let every_us = micros(self.pace.max(INTERVAL)).max(rest_us);

@@ -34,7 +34,7 @@ fn the_page_shows_the_numbers_of_the_summary() {
     for words in ["11.2 ms", "6.2 ms", "5.0 ms", "54.9 % ± 0.8", "up to 2.2x"] {
         assert!(part(PartId::Verdict).contains(words), "{words}");
     }
-    assert!(part(PartId::Bottleneck).contains("<code>decode</code> 7 at a time"));
+    assert!(part(PartId::Bottleneck).contains("Run 7 concurrent calls of <code>decode</code>"));
     assert!(
         part(PartId::Stages).contains("bottleneck") && part(PartId::Stages).contains("44.6 ms")
     );

@@ -13,7 +13,7 @@ const MOST_ROWS: usize = 64;
 
 const COLUMNS: [Column; 5] = [
     Column::new("loop", "What the loop is called"),
-    Column::new("role", "What it was seen to do"),
+    Column::new("role", "Training, evaluation or background"),
     Column::new("epochs", "How often its loader was iterated"),
     Column::new("steps", "Batches that it received"),
     Column::new("in steps", "Time that its steps took"),

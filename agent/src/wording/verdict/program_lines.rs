@@ -11,10 +11,10 @@ use crate::model::stack::WaitFor;
 
 const LINE: Column = Column::new("line", "File and number of the line");
 const FUNCTION: Column = Column::new("function", "Function that contains the line");
-const PLACE: Column = Column::new("in", "Stage whose calls contain the line, or the compute");
+const PLACE: Column = Column::new("in", "Stage whose calls contain the line, or compute");
 const SHARE: Column = Column::new(
     "share",
-    "Share of the time of the stage's calls, or of the compute",
+    "Share of the time of the stage's calls, or of compute",
 );
 const DOES: Column = Column::new("does", "What its threads did most of that time");
 const HALF: Column = Column::new("at half", "Predicted step if the line took half its time");

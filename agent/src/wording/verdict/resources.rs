@@ -21,11 +21,8 @@ const GPU_COLUMNS: [Column; 6] = [
         "a kernel ran",
         "Share of time in which any kernel ran; says nothing of how many SMs were busy",
     ),
-    Column::new(
-        "NVDEC",
-        "Video decoders that were busy on average, of those there are",
-    ),
-    Column::new("memory peak", "Most memory seen in use, of what there is"),
+    Column::new("NVDEC", "Mean number of busy decoders, of all decoders"),
+    Column::new("memory peak", "Highest memory use, of the total"),
     Column::new(
         "throttled",
         "Share of time in which the clocks were held down",

@@ -22,7 +22,7 @@ const LEAST_SLOW_PCT: (f64, f64) = (0.5, 0.05);
 const NAME: Column = Column::new("stage", "What the stage is called");
 const BUSY: Column = Column::new(
     "busy",
-    "Share of its concurrency that was in use, over time",
+    "Mean number of running calls, as a share of the concurrency",
 );
 const CONCURRENCY: Column = Column::new(
     "concurrency",
@@ -41,14 +41,11 @@ const CPU: Column = Column::new(
     "Share of a call's time in which a core worked for it",
 );
 const CALLS: Column = Column::new("calls/batch", "Calls for one batch of the loop");
-const LIMIT: Column = Column::new(
-    "min step",
-    "Shortest step that it allows at this concurrency",
-);
+const LIMIT: Column = Column::new("min step", "Shortest step that this stage allows");
 const FAILED: Column = Column::new("failed", "Calls that ended in an exception");
 
 const QUEUE: Column = Column::new("queue", "What the queue is called");
-const DEPTH: Column = Column::new("depth", "Mean depth, of the items it holds at most");
+const DEPTH: Column = Column::new("depth", "Mean depth, of the capacity");
 const EMPTY: Column = Column::new("empty", "Share of time in which it was empty");
 const FULL: Column = Column::new("full", "Share of time in which it was full");
 const AT_WORK: Column = Column::new(

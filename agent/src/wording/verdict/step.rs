@@ -31,11 +31,12 @@ impl Verdict<'_> {
             return None;
         }
         let Some(step) = s.steady_step_mean_ms else {
+            let are = if s.steps == 1 { "is" } else { "are" };
             return Some(Section::sentence(
                 SectionId::Step,
                 format!(
-                    "Too few for a number: {}, of which the first {LEAST_WARMUP} or more are \
-                     warm-up. A run of {} steps or more has one.",
+                    "{} {are} too few. The first {LEAST_WARMUP} or more are warm-up. Train for at \
+                     least {} steps.",
                     steps(s.steps),
                     ENOUGH_STEPS + 1
                 ),

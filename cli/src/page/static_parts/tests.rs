@@ -84,7 +84,7 @@ fn a_run_too_short_for_a_number_has_none() {
         steps: 7,
         ..SummaryRecord::default()
     };
-    assert!(html(&summary).contains("Too few for a number: 7 steps"));
+    assert!(html(&summary).contains("7 steps are too few"));
 }
 
 #[test]

@@ -33,9 +33,8 @@ pub(super) fn lines(palette: Palette) -> Vec<Line<'static>> {
         "",
         "  step = compute + wait; wait is the time in which the loop waits for a batch.",
         "  floor is the step if data were free, measured in mode `probe`.",
-        "  Numbers of stages and queues are of the last interval, those of the verdict of the",
-        "  steady state. `silent` means that records stopped coming without an end: the process",
-        "  was killed, or the session is paused.",
+        "  Stages and queues show the last interval; the verdict covers the steady state.",
+        "  `silent`: no new records. The process was killed, or the session is paused.",
     ];
     lines.extend(notes.map(Line::from));
     lines

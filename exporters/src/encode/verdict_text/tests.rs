@@ -313,8 +313,7 @@ fn too_few_steps_give_no_number() {
         verdict_of(&summary),
         "\
 headspace  12 steps, no steady state      headspace-runs/2026-11-21T09-30-12-4711
-step       Too few for a number: 12 steps, of which the first 20 or more are warm-up. A run of 31
-           steps or more has one.
+step       12 steps are too few. The first 20 or more are warm-up. Train for at least 31 steps.
 cost       less than 0.01 % of the run went to measuring
 "
     );
@@ -585,7 +584,11 @@ fn with_pipeline() -> SummaryRecord {
         remedies: vec![
             RemedyRecord {
                 confidence: 0.86,
-                ..remedy("Run `decode` 8 at a time instead of 4.", 17.4, 42.0)
+                ..remedy(
+                    "Run 8 concurrent calls of `decode` instead of 4.",
+                    17.4,
+                    42.0,
+                )
             },
             RemedyRecord {
                 at_least: true,
@@ -652,7 +655,8 @@ fn verdict_shows_the_bottleneck_the_best_remedies_and_the_stages() {
         "\
 bottleneck decode   4 at a time, busy 99 %, the queue after it empty 97 % of the
                     time
-remedies   17.4 ms (−42 %)    Run `decode` 8 at a time instead of 4 (likely).
+remedies   17.4 ms (−42 %)    Run 8 concurrent calls of `decode` instead of 4
+                              (likely).
            ≤ 28.8 ms (−4 %)   Let the queue `decoded` hold 16 items instead of
                               4: it absorbs slow calls (plausible).
            gain unknown       Copy batches to the GPU from page-locked memory (a
@@ -678,10 +682,10 @@ fn a_remedy_that_does_not_address_the_bottleneck_has_its_reason() {
         stage: Some("read".to_owned()),
         evidence: "busy 40 %".to_owned(),
         confidence: 0.8,
-        ..remedy("Run `read` 2 at a time instead of 1.", 20.0, 33.0)
+        ..remedy("Run 2 concurrent calls of `read` instead of 1.", 20.0, 33.0)
     };
     summary.remedies = vec![other];
-    let advice = "Run `read` 2 at a time instead of 1 (likely; busy 40 %).";
+    let advice = "Run 2 concurrent calls of `read` instead of 1 (likely; busy 40 %).";
     let text = |summary: &SummaryRecord| {
         verdict_of(summary)
             .split_whitespace()
@@ -691,6 +695,10 @@ fn a_remedy_that_does_not_address_the_bottleneck_has_its_reason() {
 
     assert!(text(&summary).contains(advice), "{}", verdict_of(&summary));
     summary.bottleneck = None;
+    assert!(text(&summary).contains(advice), "{}", verdict_of(&summary));
+
+    summary.remedies[0].evidence = "It waits. The loop waits, too.".to_owned();
+    let advice = "instead of 1 (likely). It waits. The loop waits, too.";
     assert!(text(&summary).contains(advice), "{}", verdict_of(&summary));
 }
 

@@ -45,7 +45,7 @@ _HELP = {
     "changes the batch size",
     "--experiments": "maximum number of experiments (default: %(default)s)",
     "--time": "start no new experiment after this time, such as 90m (default: no limit)",
-    "--patience": "stop after N experiments without a better one (default: %(default)s)",
+    "--patience": "stop after N experiments without a gain of 1 %% (default: %(default)s)",
     "--near-floor": "stop when the best step is within PERCENT of the floor (default: %(default)s)",
     "--measure": "end an experiment after this much training, not counting warm-up; `inf`: let it end by itself "
     "(default: %(default)s)",

@@ -122,7 +122,7 @@ fn the_end_of_a_run_sends_its_verdict_and_a_log_record_for_each_remedy() {
         }),
         remedies: vec![RemedyRecord {
             code: "more_concurrency".to_owned(),
-            what: "Run `decode` 2 at a time instead of 1".to_owned(),
+            what: "Run 2 concurrent calls of `decode` instead of 1".to_owned(),
             stage: Some("decode".to_owned()),
             change: Some(ChangeRecord {
                 knob: "concurrency".to_owned(),
