@@ -3,9 +3,7 @@
 //! The outermost call is at the top. The width of a call is its share of the samples, and its colour is the gain
 //! in the step if its line took half its time. Calls of libraries around all of the user's code are one call.
 
-use headspace_agent::model::record::{
-    FrameRecord, LineRecord, StacksRecord, SummaryRecord,
-};
+use headspace_agent::model::record::{FrameRecord, LineRecord, StacksRecord, SummaryRecord};
 use headspace_agent::wording::page::{call_rows, flame_graph_legend, library_calls};
 use headspace_agent::wording::units::duration_s;
 use headspace_agent::wording::verdict::{line_gain_pct, place_in_file};

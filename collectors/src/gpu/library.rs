@@ -139,7 +139,9 @@ impl Fault {
 /// Why a device does not respond any more, and how to find out more.
 pub(super) fn why_lost(error: &NvmlError) -> String {
     match error {
-        NvmlError::GpuLost => "it fell off the bus (`dmesg | grep -i xid` shows the error)".to_owned(),
+        NvmlError::GpuLost => {
+            "it fell off the bus (`dmesg | grep -i xid` shows the error)".to_owned()
+        }
         NvmlError::ResetRequired => "it needs a reset before it can be used again".to_owned(),
         NvmlError::LibRmVersionMismatch => {
             "the driver was replaced while the process ran".to_owned()

@@ -4,8 +4,8 @@ use headspace_agent::model::Mode;
 use headspace_agent::model::OptionsFrom;
 use headspace_agent::model::record::{
     BottleneckKind, BottleneckRecord, ChangeRecord, ComputeGpu, Dropped, EndCause, EndRecord,
-    FindingCode, FindingRecord, GpuRule, GpuUse, ProbeRecord, QueueSummary, RemedyRecord, ResourcesRecord,
-    RunRecord, StageSummary, SummaryRecord,
+    FindingCode, FindingRecord, GpuRule, GpuUse, ProbeRecord, QueueSummary, RemedyRecord,
+    ResourcesRecord, RunRecord, StageSummary, SummaryRecord,
 };
 
 use headspace_agent::wording::section::SectionId;

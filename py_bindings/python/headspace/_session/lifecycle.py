@@ -222,6 +222,7 @@ def _start(
         base = base or _settings.directory()
         mode = _settings.mode()
         kinds = {kind for kind, _, _ in exports}
+        # The function is long because this configuration has a line for each field.
         native = _native.Session(
             {
                 "base": base,
