@@ -15,7 +15,7 @@ use headspace_agent::port::thread::ThreadId;
 use headspace_agent::port::{CollectError, StackReader};
 use py_spy::config::{Config, LockingStrategy};
 use py_spy::{PythonSpy, StackTrace};
-use tracing::debug;
+use tracing::{debug, trace_span};
 
 use self::core_waits::CoreWaits;
 use self::own_code::OwnCode;
@@ -105,6 +105,7 @@ impl StackReader for PythonStacks {
         threads: &[ThreadId],
         out: &mut Vec<ThreadStack>,
     ) -> Result<(), CollectError> {
+        let _read = trace_span!(target: STACKS, "read", pid).entered();
         let attached = self.attach(pid)?;
         let traces = (attached.spy.get_stack_traces())
             .map_err(|error| CollectError::Transient(error.to_string()))?;

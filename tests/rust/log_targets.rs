@@ -1,5 +1,5 @@
-//! The agent's own log: every documented target writes an event when it is enabled, and costs nothing
-//! when the log is disabled.
+//! The agent's own log: every documented target writes an event when it is enabled, every documented span is
+//! opened, and both cost nothing when the log is disabled.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
@@ -30,19 +30,27 @@ use headspace_exporters::transport::background::{
 use headspace_exporters::transport::file::{FileExporter, FileLimits};
 use headspace_exporters::transport::prometheus::PrometheusExporter;
 use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
-/// The targets of the events of all threads.
+/// The targets of the events of all threads, and the names of the spans.
 #[derive(Debug, Clone, Default)]
-struct Heard(Arc<Mutex<BTreeSet<String>>>);
+struct Heard {
+    targets: Arc<Mutex<BTreeSet<String>>>,
+    spans: Arc<Mutex<BTreeSet<&'static str>>>,
+}
 
 impl<S: Subscriber> Layer<S> for Heard {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let target = event.metadata().target().to_owned();
-        self.0.lock().unwrap().insert(target);
+        self.targets.lock().unwrap().insert(target);
+    }
+
+    fn on_new_span(&self, span: &Attributes<'_>, _: &Id, _: Context<'_, S>) {
+        self.spans.lock().unwrap().insert(span.metadata().name());
     }
 }
 
@@ -181,7 +189,7 @@ fn documented_log_targets_are_logged_only_when_enabled() {
     assert_eq!(LevelFilter::current(), LevelFilter::OFF);
 
     let heard = Heard::default();
-    let filter = "headspace_agent=debug,headspace_collectors=debug,headspace_exporters=debug";
+    let filter = "headspace_agent=trace,headspace_collectors=trace,headspace_exporters=trace";
     let filter: EnvFilter = filter.parse().unwrap();
     tracing_subscriber::registry()
         .with(heard.clone().with_filter(filter))
@@ -204,7 +212,9 @@ fn documented_log_targets_are_logged_only_when_enabled() {
         DELIVERY,
     ];
     let ours: BTreeSet<_> = ours.map(ToOwned::to_owned).into();
-    assert_eq!(*heard.0.lock().unwrap(), ours);
+    assert_eq!(*heard.targets.lock().unwrap(), ours);
+    let spans = ["tick", "collect", "read", "export", "deliver"];
+    assert_eq!(*heard.spans.lock().unwrap(), spans.into());
     let documented: BTreeSet<_> = documented()
         .into_iter()
         .filter(|target| !target.starts_with("headspace_py"))

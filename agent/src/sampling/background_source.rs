@@ -9,13 +9,18 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::lock::lock;
-use crate::model::Reading;
+use crate::model::{Reading, log_target};
 use crate::port::catch_panics::contain;
 use crate::port::clock::thread_cpu_time;
 use crate::port::{Clock, CollectError, Collector};
 
 /// Rest after a response, as a multiple of the wall time that it took: a slow driver is queried less often.
 const WALL_REST: u32 = 20;
+
+/// The span of one reading of a source.
+pub(super) fn collect_span(source: &'static str) -> tracing::Span {
+    tracing::trace_span!(target: log_target::SOURCE, "collect", source)
+}
 
 /// Time from a request to the next one, if the response took the CPU time `cpu` and the wall time `took`.
 /// `cpu_rest` is the source's own factor for CPU time ([`Collector::cpu_rest`]).
@@ -149,11 +154,13 @@ impl SourceThread {
             let Some(at) = request else { continue };
             let (begin, cpu_before) = (clock.now(), thread_cpu_time());
             let mut readings = Vec::new();
+            let collect = collect_span(collector.name()).entered();
             let response = match contain(|| collector.collect(at, &mut readings)) {
                 Ok(Ok(())) => Ok(readings),
                 Ok(Err(error)) => Err(error),
                 Err(panic) => Err(CollectError::unsupported(panic)),
             };
+            drop(collect);
             let retired = matches!(response, Err(CollectError::Unsupported { .. }));
             let took = clock.now().saturating_sub(begin);
             let cpu = thread_cpu_time();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::background_source::BackgroundSource;
+use super::background_source::{BackgroundSource, collect_span};
 use crate::model::{Reading, log_target};
 use crate::notice::Notice;
 use crate::notice::log::NoticeLog;
@@ -57,6 +57,7 @@ impl Sources {
         for slot in &mut self.0 {
             if let Some(Source::Inline(collector)) = slot {
                 let before = out.len();
+                let _collect = collect_span(collector.name()).entered();
                 let outcome = contain(|| collector.collect(at, out));
                 let result = outcome.unwrap_or_else(|panic| Err(CollectError::unsupported(panic)));
                 if let Err(error) = result {

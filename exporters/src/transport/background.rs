@@ -326,9 +326,10 @@ fn run<S: State>(inner: &Inner<S>, mut deliver: impl Deliver<S>, pace: Pace) {
                 .min(pace.timeout),
             None => pace.timeout,
         };
-        let begun = Instant::now();
-        let outcome = deliver.deliver(&inner.state, limit);
-        let (to, took) = (inner.name, begun.elapsed());
+        let (to, begun) = (inner.name, Instant::now());
+        let span = tracing::debug_span!(target: DELIVERY, "deliver", to);
+        let outcome = span.in_scope(|| deliver.deliver(&inner.state, limit));
+        let took = begun.elapsed();
         match &outcome {
             Ok(()) => tracing::debug!(target: DELIVERY, to, ?took, "delivered"),
             Err(failure) => tracing::debug!(target: DELIVERY, to, ?took, ?failure, "not delivered"),
