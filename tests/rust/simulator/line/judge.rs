@@ -2,7 +2,7 @@
 //! remedy applied.
 
 use headspace_agent::analysis::attribution::{
-    Attribution, Bottleneck, Limit, Remedy, attribute, attribute_with,
+    Action, Attribution, Bottleneck, Limit, Remedy, attribute, attribute_with,
 };
 use headspace_agent::analysis::thresholds::Thresholds;
 use headspace_agent::model::record::Resource;
@@ -79,16 +79,26 @@ impl Length {
     }
 }
 
-/// The bottleneck of a drawn pipeline, first with the default thresholds, then with each of the others.
-pub(crate) fn limits(seed: u64, length: Length, others: &[Thresholds]) -> Vec<Option<Limit>> {
+/// What attribution says first: the bottleneck, and the best remedy.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Verdict {
+    pub(crate) limit: Option<Limit>,
+    pub(crate) remedy: Option<Action>,
+}
+
+/// The verdict of a drawn pipeline, first with the default thresholds, then with each of the others.
+pub(crate) fn verdicts(seed: u64, length: Length, others: &[Thresholds]) -> Vec<Verdict> {
     let case = draw::draw(seed);
     let totals = run(&case.line, length.steps(&case.line), seed * 3 + 1);
     let facts = facts(&case.line, &totals, case.probed, case.blind);
     let usual = Thresholds::default();
     let thresholds = std::iter::once(&usual).chain(others);
     thresholds
-        .map(|thresholds| attribute_with(&facts, thresholds).bottleneck)
-        .map(|found| found.map(|found| found.limit))
+        .map(|thresholds| attribute_with(&facts, thresholds))
+        .map(|found| Verdict {
+            limit: found.bottleneck.map(|found| found.limit),
+            remedy: found.remedies.into_iter().next().map(|one| one.action),
+        })
         .collect()
 }
 
