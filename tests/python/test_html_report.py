@@ -140,6 +140,26 @@ def test_the_report_has_no_layout_error_at_any_width(
     assert browser.faults_by_width(page.as_uri(), is_drawn, dark=dark) == {}
 
 
+def test_the_report_of_several_ranks_has_no_layout_error_at_any_width(
+    program: Programs, tmp_path: Path, browser: Browser
+) -> None:
+    for rank in range(2):
+        environment = {"WORLD_SIZE": "2", "RANK": str(rank), "TORCHELASTIC_RUN_ID": "two"}
+        ran = program(
+            "loop.py",
+            *("--steps", 400, "--load-ms", 4, "--compute-ms", 2),
+            runs=tmp_path / "runs",
+            env=environment,
+        )
+    page = tmp_path / "page.html"
+    command("report", ran.folder, "--html", page)
+
+    def is_drawn() -> object:
+        return browser.run("return document.querySelector('canvas')")
+
+    assert browser.faults_by_width(page.as_uri(), is_drawn, dark=False) == {}
+
+
 def test_a_report_shows_one_run_and_names_what_it_cannot_read(ran: Ran, tmp_path: Path) -> None:
     none = command("report", tmp_path / "none", "--html", tmp_path / "page.html")
     assert none.returncode == 1
@@ -195,3 +215,8 @@ def test_a_notebook_shows_the_same_facts(runs: Any, tmp_path: Path, browser: Bro
     assert numbers_of(browser)["Step"] == milliseconds(shown["steady_step_mean_ms"])
     assert "script" not in report._repr_html_()
     assert browser.errors() == []
+
+    def is_drawn() -> object:
+        return browser.run("return document.body.innerText")
+
+    assert browser.faults_by_width(page.as_uri(), is_drawn, dark=False) == {}
