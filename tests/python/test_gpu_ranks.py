@@ -17,7 +17,9 @@ NO_PROCESSES = {**HEALTHY, "processes": []}
 GPUS = 8
 
 
-def train(program: Programs, library: Path, rank: int, *options: str) -> Ran:
+def train(
+    program: Programs, library: Path, rank: int, *options: str, has_local_rank: bool = True
+) -> Ran:
     ran = program(
         "loop.py",
         "--steps=200",
@@ -25,7 +27,7 @@ def train(program: Programs, library: Path, rank: int, *options: str) -> Ran:
         *options,
         env={
             "RANK": str(rank),
-            "LOCAL_RANK": str(rank),
+            **({"LOCAL_RANK": str(rank)} if has_local_rank else {}),
             "WORLD_SIZE": str(GPUS),
             "HEADSPACE_NVML_LIB": str(library),
             "HEADSPACE_FAKE_NVML": json.dumps({"clock": "real", "devices": [NO_PROCESSES] * GPUS}),
@@ -61,3 +63,13 @@ def test_the_device_that_torch_uses_overrides_the_rank(program: Programs, librar
     resources = ran.summary(3)["resources"]
     assert resources["compute_gpu"] == {"ordinal": 5, "rule": "torch_current_device"}
     assert 5 in {gpu["ordinal"] for gpu in resources["gpus"] if gpu["sm_pct"] is not None}
+
+
+@pytest.mark.parametrize(("rank", "device"), [(0, 0), (3, 5)])
+def test_a_rank_without_a_local_rank_is_bound_by_torchs_device(
+    program: Programs, library: Path, rank: int, device: int
+) -> None:
+    ran = train(program, library, rank, f"--torch-device={device}", has_local_rank=False)
+
+    resources = ran.summary(rank)["resources"]
+    assert resources["compute_gpu"] == {"ordinal": device, "rule": "torch_current_device"}

@@ -1,4 +1,4 @@
-//! A node with eight GPUs and eight ranks, each of which may use all of them.
+//! A node with eight GPUs, and processes that may use all of them: one of eight ranks, or a single one.
 
 #![allow(clippy::unwrap_used, reason = "all of it is test code")]
 
@@ -111,7 +111,7 @@ fn a_device_known_from_torch_stops_the_process_queries_of_other_gpus() {
     let rank_gpu = RankGpu::of_rank(2);
     let fake = FakeNvml::start(&node_with_memory_on(5));
     let mut machine = Machine::of_rank(fake, None, &rank_gpu);
-    rank_gpu.bind(6, GpuRule::TorchCurrentDevice);
+    rank_gpu.bind_by_torch(6);
     let before = machine.fake.calls(LISTS);
 
     machine.advance(1.0);
@@ -128,5 +128,34 @@ fn a_single_rank_reads_all_gpus_and_is_bound_to_none() {
 
     for read in read(&mut machine) {
         assert_eq!(read, (0..GPUS).collect());
+    }
+}
+
+#[test]
+fn a_process_without_a_local_rank_is_bound_to_the_only_gpu_that_holds_its_memory() {
+    let bound = ComputeGpu {
+        ordinal: 5,
+        rule: GpuRule::OwnMemory,
+    };
+    let mut devices = vec![h100(json!({"processes": []})); GPUS as usize];
+    devices[5] = h100(json!({}));
+    let on_one = json!({"devices": devices});
+    // The small context on the first GPU does not change the GPU of a rank, but a single process may
+    // compute there.
+    let on_two = node_with_memory_on(5);
+    let (single, rank) = (RankGpu::default, || RankGpu::of_unnumbered_rank(3));
+
+    for (script, rank_gpu, expected) in [
+        (&on_one, single(), Some(bound)),
+        (&on_two, single(), None),
+        (&on_one, rank(), Some(bound)),
+        (&on_two, rank(), Some(bound)),
+    ] {
+        let mut machine = Machine::of_rank(FakeNvml::start(script), None, &rank_gpu);
+        machine.advance(1.0);
+
+        machine.processes().unwrap();
+
+        assert_eq!(rank_gpu.get(), expected, "{rank_gpu:?}");
     }
 }

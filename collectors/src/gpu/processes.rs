@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use headspace_agent::model::metric::{self, Metric};
 use headspace_agent::model::reading::Attributes;
-use headspace_agent::model::record::GpuRule;
 use headspace_agent::model::{Reading, attributes};
 use headspace_agent::port::{CollectError, Collector, Pace};
 use headspace_agent::sampling::RankGpu;
@@ -44,6 +43,8 @@ const SEARCHES: u32 = 32;
 #[derive(Debug)]
 pub struct Processes {
     devices: Vec<Watched>,
+    /// Whether the processes of every device can be listed.
+    lists_all: bool,
     rank_gpu: RankGpu,
     /// How many times the processes were listed.
     searches: u32,
@@ -96,6 +97,7 @@ impl Processes {
             Some(error) if watched.is_empty() => Err(explain(&error)),
             _ => Ok(Self {
                 devices: watched,
+                lists_all: refused.is_none(),
                 rank_gpu: rank_gpu.clone(),
                 searches: 0,
                 cadence: Cadence::new(EVERY),
@@ -266,18 +268,13 @@ impl Collector for Processes {
         } else {
             HashSet::new()
         };
-        let memory_of_own = |list: &Option<Vec<ProcessInfo>>| own_bytes(list.as_ref()?, &own);
-        // If several GPUs hold the same amount, prefer the one to which the rank is already bound.
-        let bound = self.rank_gpu.get().map(|own| own.ordinal);
-        let most = (self.devices.iter().zip(&lists))
-            .filter_map(|(watched, list)| Some((memory_of_own(list)?, watched.device.ordinal)))
-            .max_by(|a, b| {
-                let is_bound = |ordinal| bound == Some(ordinal);
-                (a.0.total_cmp(&b.0)).then(is_bound(a.1).cmp(&is_bound(b.1)))
-            });
-        if let Some((_, ordinal)) = most {
-            self.rank_gpu.bind(ordinal, GpuRule::OwnMemory);
-        }
+        let held: Vec<(u32, f64)> = (self.devices.iter().zip(&lists))
+            .filter_map(|(watched, list)| {
+                Some((watched.device.ordinal, own_bytes(list.as_ref()?, &own)?))
+            })
+            .collect();
+        let is_complete = self.lists_all && lists.iter().all(Option::is_some);
+        self.rank_gpu.bind_by_memory(&held, is_complete);
         for (watched, list) in self.devices.iter_mut().zip(&lists) {
             if let Some(list) = list
                 .as_ref()

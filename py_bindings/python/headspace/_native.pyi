@@ -322,6 +322,7 @@ class _Configuration(TypedDict):
     rank: int
     local_rank: int
     rank_on_node: int | None
+    is_only_rank: bool
     world_size: int
     mode: str
     versions: dict[str, str]

@@ -274,8 +274,12 @@ def rank_on_node() -> int | None:
     """Number of this process among the ranks of its machine, from its launcher. None if it is the only rank
     of the machine, or without a launcher."""
     number = _number(_LOCAL_RANK, -1)
-    is_alone = world_size() == 1 or _number(_LOCAL_WORLD_SIZE, 0) == 1
-    return None if number < 0 or is_alone else number
+    return None if number < 0 or is_only_rank() else number
+
+
+def is_only_rank() -> bool:
+    """Whether this process is the only rank of its machine."""
+    return world_size() == 1 or _number(_LOCAL_WORLD_SIZE, 0) == 1
 
 
 def export(besides: set[str]) -> list[tuple[str, dict[str, str], bool]]:

@@ -177,10 +177,14 @@ impl SessionConfig {
     }
 
     fn source_settings(&self) -> Settings {
-        let rank_gpu = self.rank_on_node.map(RankGpu::of_rank);
+        let rank_gpu = match self.rank_on_node {
+            Some(number) => RankGpu::of_rank(number),
+            None if self.is_only_rank => RankGpu::default(),
+            None => RankGpu::of_unnumbered_rank(self.rank),
+        };
         Settings {
             driver_patience: DRIVER_PATIENCE,
-            rank_gpu: rank_gpu.unwrap_or_default(),
+            rank_gpu,
             ..headspace::source_settings()
         }
     }
