@@ -14,8 +14,9 @@
 
 use super::tick_series::{Quantity, Steady, StepSelection, TickSeries};
 use crate::model::Distribution;
-use crate::model::ranks::{RankCause, RankSummary, RanksRecord, SpreadRecord};
-use crate::model::record::{Estimate, RunState, SummaryRecord};
+use crate::model::record::{
+    Estimate, RankCause, RankSummary, RanksRecord, RunState, SpreadRecord, SummaryRecord,
+};
 use crate::statistics::lower_quantile;
 use crate::statistics::precision::Known;
 

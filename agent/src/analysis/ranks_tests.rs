@@ -2,8 +2,7 @@
 
 use super::ranks::{RankEvidence, Ranks, RanksTogether};
 use super::tick_series::TickSeries;
-use crate::model::ranks::{RankCause, RanksRecord};
-use crate::model::record::{LoopTick, RunState, SummaryRecord, TickRecord};
+use crate::model::record::{LoopTick, RankCause, RanksRecord, RunState, SummaryRecord, TickRecord};
 use crate::model::{Distribution, RecordBody};
 use crate::statistics::bootstrap::Rng;
 

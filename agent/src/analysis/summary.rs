@@ -1,29 +1,26 @@
 //! Computes the numbers of the verdict from a run's totals: a pure function.
 
-mod warmup;
-
-use self::warmup::no_steady_state;
-pub use self::warmup::warmup;
-use super::attribution::Attribution;
-use super::attribution::attribute_run;
+use super::attribution::{Attribution, attribute_run};
 use super::findings::{Finding, findings};
 use super::floor::WindowAnalysis;
-use super::main_loop::{Candidate, select_main_loop};
+use super::loop_facts::LoopFacts;
+use super::main_loop::select_main_loop;
 use super::probe_result::ProbeResult;
 use super::resources::{Part, resources, sm_utilization_pct};
 use super::stacks::{gil_holders, stage_work};
 use super::stages::{data_readiness_pct, failures, stages};
+use super::warmup::{no_steady_state, warmup};
 use crate::analysis::stacks::StackTimes;
 use crate::model::metric::HOST_CPU_UTILIZATION;
 use crate::model::record::{
-    ComputeGpu, Dropped, EndRecord, FloorRecord, GpuRecord, LoaderRecord, OtherLoop, Phase, Role,
-    RunState, SummaryRecord,
+    ComputeGpu, Dropped, EndRecord, FloorRecord, GpuRecord, OtherLoop, Phase, Role, RunState,
+    SummaryRecord,
 };
 use crate::model::step_series::{StepSeries, Totals};
 use crate::model::{Mode, ReadingSeries, Scope, StageSeries};
 use crate::statistics::precision::{Known, interval, ratio};
 use crate::statistics::standard_error;
-use crate::statistics::steady_state::{ENOUGH_STEPS, LEAST_STEADY, LEAST_WARMUP};
+use crate::statistics::steady_state::{LEAST_STEADY, LEAST_WARMUP};
 
 /// Loops run within the same steps if this part of their known epoch time overlaps, and if the other loop
 /// has enough steps ([`STEPS_BESIDE`]).
@@ -31,47 +28,6 @@ const OVERLAP: f64 = 0.5;
 /// Steps of another loop within those of the main loop, as a share of the main loop's, from which on both run
 /// beside each other.
 const STEPS_BESIDE: f64 = 0.5;
-
-/// One loop's share of the run.
-#[derive(Debug, Clone, Default)]
-pub struct LoopFacts {
-    /// The loop's name.
-    pub name: String,
-    /// Mode of the loop: only watched, or more.
-    pub mode: Mode,
-    /// Batches received.
-    pub steps: u64,
-    /// Of these, how many came from the cache.
-    pub replayed_steps: u64,
-    /// Epochs begun.
-    pub epochs: u64,
-    /// Samples a batch, where known.
-    pub batch_size: Option<u64>,
-    /// Seconds to the first batch of the first epoch.
-    pub ttfb_s: Option<f64>,
-    /// Seconds from the start of the process to the first `iter()`.
-    pub init_s: Option<f64>,
-    /// Time of the first `iter()`, in seconds since the run began.
-    pub begin_s: Option<f64>,
-    /// Time at which the last batch was received, in seconds since the run began.
-    pub last_s: Option<f64>,
-    /// For the first epochs: when each began and when its last batch was received.
-    pub spans_s: Vec<(f64, f64)>,
-    /// Steps from the source.
-    pub live: StepSeries,
-    /// Steps from the cache.
-    pub replay: StepSeries,
-    /// Whether several threads received batches concurrently.
-    pub concurrent: bool,
-    /// Whether it is a loop of `step()` calls, whose waiting is not measured.
-    pub without_loader: bool,
-    /// Properties of its loader.
-    pub loader: LoaderRecord,
-    /// CPU time to hand over a mebibyte of shared memory on this machine, in milliseconds, if measured.
-    pub shared_mib_ms: Option<f64>,
-    /// Result of its probe.
-    pub probe: Option<ProbeResult>,
-}
 
 /// Facts about the run as a whole.
 #[derive(Debug, Clone, Default)]
@@ -98,65 +54,6 @@ pub struct RunFacts<'a> {
     pub agent_cpu_s: Option<f64>,
     /// Counts of lost data.
     pub dropped: Dropped,
-}
-
-impl LoopFacts {
-    /// Seconds spent in steps. The main loop is selected by this.
-    fn seconds(&self) -> f64 {
-        let sum = |series: &StepSeries| series.totals_after(0).step.sum_nanos() as f64 / 1e9;
-        sum(&self.live) + sum(&self.replay)
-    }
-
-    fn candidate(&self) -> Candidate {
-        let role = self.loader.role;
-        Candidate {
-            chosen: self.loader.chosen,
-            probed: self.probe.is_some(),
-            secondary: role.is_some_and(Role::is_secondary),
-            measurable: self.has_steady_state(),
-            trains: role == Some(Role::Training),
-            steps: self.steps,
-            seconds: self.seconds(),
-        }
-    }
-
-    /// Whether the loop has enough steps for a result.
-    fn has_steady_state(&self) -> bool {
-        self.series().len() >= ENOUGH_STEPS
-    }
-
-    /// The part of the run in steady state; `None` if it is too short for a result.
-    fn steady_part(&self) -> Option<Part> {
-        let series = self.series();
-        let skip = warmup(series).unwrap_or(LEAST_WARMUP);
-        if series.len() < skip as u64 + LEAST_STEADY {
-            return None;
-        }
-        let early = series.early().iter().take(skip);
-        let warmup_s = early.map(|step| step.step_ns() as f64 / 1e9).sum::<f64>();
-        let from_s = self.begin_s? + self.ttfb_s.unwrap_or(0.0) + warmup_s;
-        let to_s = self.last_s.filter(|last_s| *last_s > from_s)?;
-        Some(Part {
-            from_s,
-            to_s,
-            steps_per_s: Some(self.steps.saturating_sub(skip as u64) as f64 / (to_s - from_s)),
-        })
-    }
-
-    /// Whether the loop waits like a training loop. The waiting of a loop of `step()` calls is not
-    /// measured. The waiting of a thread that feeds another loop has another meaning.
-    fn waits(&self) -> bool {
-        !self.without_loader && self.loader.role != Some(Role::Background)
-    }
-
-    /// The steps that the verdict is about.
-    pub(super) fn series(&self) -> &StepSeries {
-        if self.mode == Mode::Replay && !self.replay.is_empty() {
-            &self.replay
-        } else {
-            &self.live
-        }
-    }
 }
 
 /// The loop that the verdict is about.

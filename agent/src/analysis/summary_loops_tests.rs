@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::model::StepSample;
+use crate::model::record::LoaderRecord;
 
 /// The numbers of a summary.
 fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> SummaryRecord {

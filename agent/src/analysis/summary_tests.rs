@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::analysis::attribution::{Bottleneck, Evidence, Limit};
-use crate::model::record::Estimate;
+use crate::model::record::{Estimate, LoaderRecord};
 use crate::model::stage_series::StageTicks;
 use crate::model::{CacheFacts, StageSample, StepSample};
 

@@ -11,7 +11,6 @@ pub mod metric;
 pub mod mode;
 pub mod options;
 mod point_time;
-pub mod ranks;
 pub mod reading;
 pub mod reading_series;
 pub mod record;

@@ -6,7 +6,9 @@
 
 mod attribution;
 mod codes;
+mod end;
 mod probe;
+mod ranks;
 mod run;
 mod stacks;
 mod summary;
@@ -16,9 +18,11 @@ pub use self::attribution::{
     BottleneckKind, BottleneckRecord, ChangeRecord, FindingRecord, QueueSummary, RemedyRecord,
     Resource, STOP, Setting, StageSummary, StageWorker,
 };
-pub(super) use self::codes::codes;
 pub use self::codes::{FindingCode, SmSource, ThrottleReason};
+pub(super) use self::codes::{codes, named};
+pub use self::end::{EndCause, EndRecord, RunState};
 pub use self::probe::{FloorRecord, ProbeRecord, WindowRecord};
+pub use self::ranks::{RankCause, RankSummary, RanksRecord, SpreadRecord};
 pub use self::run::{
     BatchRecord, GpuRecord, HostRecord, LoaderRecord, Role, RunRecord, SourceRecord, SourceState,
 };
@@ -26,24 +30,14 @@ pub use self::stacks::{
     COMPUTE, FrameRecord, GilHolderRecord, LineKind, LineRecord, StackRecord, StacksRecord,
     StageWorkRecord, Work,
 };
-pub use self::summary::{
-    ComputeGpu, EndCause, EndRecord, GpuRule, GpuUse, OtherLoop, ResourcesRecord, RunState,
-    SummaryRecord,
-};
+pub use self::summary::{ComputeGpu, GpuRule, GpuUse, OtherLoop, ResourcesRecord, SummaryRecord};
 pub use self::tick::{Dropped, LoopTick, Phase, QueueTick, StageTick, StepRecord, TickRecord};
 
-use serde::de::value::{Error, StrDeserializer};
-use serde::de::{DeserializeOwned, IntoDeserializer};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// Version of the record format. A reader skips and counts records of other versions.
 pub const SCHEMA: &str = "headspace/1";
-
-/// The variant of an enum that has this name in the records.
-pub(super) fn named<'a, T: Deserialize<'a>>(name: &'a str) -> Option<T> {
-    let name: StrDeserializer<'a, Error> = name.into_deserializer();
-    T::deserialize(name).ok()
-}
 
 /// Reads a name that may be absent. An empty one, or one that a newer version added, counts as absent.
 pub(super) fn known<'de, D: Deserializer<'de>, T: DeserializeOwned>(

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use super::loops::LoopEntry;
 use crate::analysis::attribution::Attribution;
+use crate::analysis::loop_facts::LoopFacts;
 use crate::analysis::resources::{CoresInUse, cores_in_use};
 use crate::analysis::stacks::{StackTimes, stacks_record};
-use crate::analysis::summary::{LoopFacts, RunFacts, Summary, summarise};
+use crate::analysis::summary::{RunFacts, Summary, summarise};
 use crate::lock::lock;
 use crate::model::record::{
     BatchRecord, Dropped, EndRecord, GpuRecord, ProbeRecord, RunState, StacksRecord, SummaryRecord,

@@ -5,8 +5,7 @@ use super::section::{Column, Row, Section, SectionId, Table};
 use super::units::{duration_ms, percent};
 use super::verdict::headspace_text;
 use crate::analysis::ranks::{RankEvidence, RanksTogether};
-use crate::model::ranks::{RankCause, RankSummary, RanksRecord};
-use crate::model::record::SummaryRecord;
+use crate::model::record::{RankCause, RankSummary, RanksRecord, SummaryRecord};
 
 /// The record of the ranks with the text of its evidence.
 pub fn ranks_record(together: RanksTogether) -> RanksRecord {

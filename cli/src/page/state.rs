@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 
 use headspace_agent::analysis::ranks::Ranks;
 use headspace_agent::analysis::tick_series::TickSeries;
-use headspace_agent::model::ranks::RanksRecord;
-use headspace_agent::model::record::SummaryRecord;
+use headspace_agent::model::record::{RanksRecord, SummaryRecord};
 use headspace_agent::model::{Record, RecordBody};
 use headspace_agent::wording::ranks::ranks_record;
 use headspace_agent::wording::verdict::Verdict;

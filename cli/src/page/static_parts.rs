@@ -2,8 +2,9 @@
 //! tables with the details.
 
 use headspace_agent::model::Mode;
-use headspace_agent::model::ranks::RanksRecord;
-use headspace_agent::model::record::{NoticeRecord, Severity, StacksRecord, SummaryRecord};
+use headspace_agent::model::record::{
+    NoticeRecord, RanksRecord, Severity, StacksRecord, SummaryRecord,
+};
 use headspace_agent::wording::page::{NO_STEPS, SOURCES_OFF, step_bar};
 use headspace_agent::wording::ranks;
 use headspace_agent::wording::section::{Block, Section, SectionId};

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use headspace_agent::analysis::ranks::Ranks;
 use headspace_agent::analysis::tick_series::TickSeries;
-use headspace_agent::model::ranks::RanksRecord;
+use headspace_agent::model::record::RanksRecord;
 use headspace_agent::wording::ranks::ranks_record;
 use headspace_exporters::run_folder::{RankRun, ReadError, ReadEvent, Run, files};
 
@@ -67,7 +67,7 @@ fn add(ranks: &mut Ranks, rank: &RankRun, series: &TickSeries) {
 
 #[cfg(test)]
 mod tests {
-    use headspace_agent::model::ranks::RankCause;
+    use headspace_agent::model::record::RankCause;
     use headspace_agent::wording::ranks::sections;
     use headspace_exporters::encode::verdict_text::text;
 

@@ -3,8 +3,7 @@
 use std::fmt::Write as _;
 
 use headspace_agent::model::Mode;
-use headspace_agent::model::ranks::RanksRecord;
-use headspace_agent::model::record::SummaryRecord;
+use headspace_agent::model::record::{RanksRecord, SummaryRecord};
 use headspace_agent::wording::incomplete_runs::{crashes_footnote, unfinished_footnote};
 use headspace_agent::wording::ranks::{COLUMNS, cells};
 use headspace_agent::wording::section::more_in_records;

@@ -13,6 +13,19 @@ pub(crate) struct Named {
     pub(crate) segments: Vec<String>,
     /// Inside a `mod tests`, or in a file of one.
     pub(crate) in_tests: bool,
+    /// The name that a `use` statement of the file gives it. `None` elsewhere and in inner modules.
+    pub(crate) imported_as: Option<String>,
+}
+
+/// Where tokens stand.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    module: &'a [String],
+    in_tests: bool,
+    /// Outside all braces.
+    at_top: bool,
+    /// In a `use` statement at the top.
+    in_use: bool,
 }
 
 /// Every path of two segments or more that `source` names. `module` is where the file stands,
@@ -23,11 +36,21 @@ pub(crate) fn paths(source: &str, module: &[String]) -> Result<Vec<Named>, Strin
     let in_tests = module
         .last()
         .is_some_and(|name| name == "tests" || name.ends_with("_tests"));
-    walk(tokens, module, in_tests, &mut found);
+    let place = Place {
+        module,
+        in_tests,
+        at_top: true,
+        in_use: false,
+    };
+    walk(tokens, place, &mut found);
     Ok(found)
 }
 
-fn walk(tokens: TokenStream, module: &[String], in_tests: bool, found: &mut Vec<Named>) {
+fn walk(tokens: TokenStream, place: Place<'_>, found: &mut Vec<Named>) {
+    let inside = Place {
+        at_top: false,
+        ..place
+    };
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let mut at = 0;
     while let Some(token) = tokens.get(at) {
@@ -36,16 +59,25 @@ fn walk(tokens: TokenStream, module: &[String], in_tests: bool, found: &mut Vec<
                 if let (Some(TokenTree::Ident(name)), Some(TokenTree::Group(body))) =
                     (tokens.get(at + 1), tokens.get(at + 2))
                 {
-                    let inner = [module, &[name.to_string()]].concat();
-                    walk(body.stream(), &inner, in_tests || name == "tests", found);
+                    let inner = [place.module, &[name.to_string()]].concat();
+                    let inside = Place {
+                        module: &inner,
+                        in_tests: place.in_tests || name == "tests",
+                        ..inside
+                    };
+                    walk(body.stream(), inside, found);
                     at += 3;
                 } else {
                     at += 1;
                 }
             }
-            TokenTree::Ident(_) => at = path(&tokens, at, &[], module, in_tests, found),
+            TokenTree::Ident(word) if word == "use" => {
+                let in_use = place.at_top;
+                at = path(&tokens, at + 1, &[], Place { in_use, ..place }, found);
+            }
+            TokenTree::Ident(_) => at = path(&tokens, at, &[], place, found),
             TokenTree::Group(group) => {
-                walk(group.stream(), module, in_tests, found);
+                walk(group.stream(), inside, found);
                 at += 1;
             }
             _ => at += 1,
@@ -58,15 +90,14 @@ fn path(
     tokens: &[TokenTree],
     mut at: usize,
     prefix: &[String],
-    module: &[String],
-    in_tests: bool,
+    place: Place<'_>,
     found: &mut Vec<Named>,
 ) -> usize {
     let mut segments = prefix.to_vec();
     while let Some(TokenTree::Ident(word)) = tokens.get(at) {
         segments.push(word.to_string());
         at += 1;
-        if !(is_colon(tokens.get(at)) && is_colon(tokens.get(at + 1))) {
+        if !(is_mark(tokens.get(at), ':') && is_mark(tokens.get(at + 1), ':')) {
             break;
         }
         at += 2;
@@ -76,9 +107,7 @@ fn path(
                 let mut next = 0;
                 while next < inner.len() {
                     next = match inner[next] {
-                        TokenTree::Ident(_) => {
-                            path(&inner, next, &segments, module, in_tests, found)
-                        }
+                        TokenTree::Ident(_) => path(&inner, next, &segments, place, found),
                         _ => next + 1,
                     };
                 }
@@ -88,17 +117,32 @@ fn path(
             _ => break,
         }
     }
+    let mut imported_as = None;
+    if place.in_use && !is_mark(tokens.get(at), '*') {
+        // `use a::{self}` imports `a`.
+        segments.pop_if(|last| last == "self");
+        imported_as = segments.last().cloned();
+        if is_word(tokens.get(at), "as") {
+            imported_as = tokens.get(at + 1).map(ToString::to_string);
+            at += 2;
+        }
+    }
     if segments.len() > 1 {
         found.push(Named {
-            segments: resolve(&segments, module),
-            in_tests,
+            segments: resolve(&segments, place.module),
+            in_tests: place.in_tests,
+            imported_as,
         });
     }
     at
 }
 
-fn is_colon(token: Option<&TokenTree>) -> bool {
-    matches!(token, Some(TokenTree::Punct(mark)) if mark.as_char() == ':')
+fn is_word(token: Option<&TokenTree>, word: &str) -> bool {
+    matches!(token, Some(TokenTree::Ident(found)) if found == word)
+}
+
+fn is_mark(token: Option<&TokenTree>, mark: char) -> bool {
+    matches!(token, Some(TokenTree::Punct(found)) if found.as_char() == mark)
 }
 
 /// `self::` and `super::` as seen from `module`.

@@ -3,10 +3,11 @@
 use super::facts::PipelineFacts;
 use super::line_gains::lines_of_loop;
 use super::{Attribution, attribute};
+use crate::analysis::loop_facts::LoopFacts;
 use crate::analysis::stacks::{LineShare, StackTimes};
 use crate::analysis::stages::serves_another_loop;
-use crate::analysis::summary::{LoopFacts, warmup};
 use crate::analysis::thresholds::Thresholds;
+use crate::analysis::warmup::warmup;
 use crate::model::Mode;
 use crate::model::record::SummaryRecord;
 use crate::model::stack::Place;

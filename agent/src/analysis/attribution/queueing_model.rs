@@ -7,7 +7,7 @@ use super::call_times::Times;
 use super::facts::PipelineFacts;
 use super::pools::{Pool, find_pools};
 use super::resource_use::{Uses, resource_uses};
-use super::simulation::{SimulatedPipeline, Station, Supply};
+use super::simulation::{SimulatedPipeline, Station, Supply, whole};
 use super::stage_order::{Node, chain};
 use super::stage_roles::{find_decoder, find_reader, find_workers, is_inline};
 use crate::analysis::thresholds::{Thresholds, bounds, counts};
@@ -289,13 +289,4 @@ impl<'a> Model<'a> {
             self.simulated.contention = slower / alone / active;
         }
     }
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "the value is clamped before the cast"
-)]
-pub(super) fn whole(count: f64) -> u32 {
-    count.round().clamp(1.0, bounds::MAX_CONCURRENCY) as u32
 }

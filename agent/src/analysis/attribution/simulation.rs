@@ -11,7 +11,7 @@ mod server;
 
 use self::event_loop::Run;
 use super::call_times::Times;
-use crate::analysis::thresholds::counts;
+use crate::analysis::thresholds::{bounds, counts};
 
 /// The resource that serves a part of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +65,16 @@ impl Station {
         });
         parts.sum()
     }
+}
+
+/// Rounds a number of servers, threads, cores or calls to a whole number, from 1 to [`bounds::MAX_CONCURRENCY`].
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the value is clamped before the cast"
+)]
+pub(super) fn whole(count: f64) -> u32 {
+    count.round().clamp(1.0, bounds::MAX_CONCURRENCY) as u32
 }
 
 /// The pipeline and the training loop that it feeds.

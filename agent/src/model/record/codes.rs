@@ -3,6 +3,16 @@
 //! Code compares the enums, not the texts. A field whose names may grow is text in its record, so that a reader
 //! accepts a name that a newer version added.
 
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::{Error, StrDeserializer};
+
+/// The variant of an enum that has this name in the records.
+pub(in crate::model) fn named<'a, T: Deserialize<'a>>(name: &'a str) -> Option<T> {
+    let name: StrDeserializer<'a, Error> = name.into_deserializer();
+    T::deserialize(name).ok()
+}
+
 /// Declares an enum, with a function that returns the name of a value, and one that finds the value of a name.
 macro_rules! codes {
     ($(#[$doc:meta])+ $type:ident { $($(#[$of:meta])+ $code:ident = $name:literal,)+ }) => {

@@ -4,57 +4,15 @@ use serde::{Deserialize, Serialize};
 
 use super::super::mode::Mode;
 use super::super::options::OptionsFrom;
-use super::super::ranks::RanksRecord;
 use super::Estimate;
 use super::attribution::{
     BottleneckRecord, FindingRecord, QueueSummary, RemedyRecord, StageSummary,
 };
+use super::end::{EndRecord, RunState};
+use super::ranks::RanksRecord;
 use super::run::Role;
 use super::stacks::{GilHolderRecord, LineRecord, StageWorkRecord};
 use super::tick::Dropped;
-
-/// Whether the run continues.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum RunState {
-    /// The run had not ended when the summary was written. If this is the last summary, the process
-    /// was killed or still runs.
-    #[default]
-    Running,
-    /// The agent was stopped normally.
-    Finished,
-}
-
-/// The exception or signal that ended the program.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(default)]
-pub struct EndRecord {
-    /// Kind of event that ended the program.
-    pub cause: EndCause,
-    /// Type of the exception or name of the signal: `ValueError`, `SIGTERM`.
-    pub name: String,
-}
-
-/// Kind of event that ended the program.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum EndCause {
-    /// An uncaught exception.
-    #[default]
-    Exception,
-    /// A signal.
-    Signal,
-}
-
-impl EndRecord {
-    /// Whether an uncaught exception ended the program.
-    pub fn is_crash(&self) -> bool {
-        self.cause == EndCause::Exception
-    }
-}
 
 /// The numbers of the verdict, for people and for programs that optimise a run. Fields that SPDL's
 /// autoresearch engine defines have the same names and meanings here. Step times are those of the

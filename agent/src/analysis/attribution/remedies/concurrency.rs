@@ -3,7 +3,8 @@
 use super::super::bottleneck::{memory_suspect, waits_for_lock};
 use super::super::candidates::limit_ms;
 use super::super::law_terms::{Term, at_least};
-use super::super::queueing_model::{Model, whole};
+use super::super::queueing_model::Model;
+use super::super::simulation::whole;
 use super::super::stage_order::Node;
 use super::action::{Action, Shared};
 use super::{Context, Draft, change, load_in_workers};

@@ -3,9 +3,9 @@
 
 use super::super::handover_cost::Price;
 use super::super::law_terms::{Term, at_least};
-use super::super::queueing_model::{Model, whole};
+use super::super::queueing_model::Model;
 use super::super::relief::replace;
-use super::super::simulation::{SimulatedPipeline, Station, Supply};
+use super::super::simulation::{SimulatedPipeline, Station, Supply, whole};
 use super::action::Action;
 use super::{Context, Draft, change};
 use crate::analysis::thresholds::{confidence, counts};

@@ -4,9 +4,8 @@
 use std::collections::VecDeque;
 
 use super::server::Server;
-use super::{SimulatedPipeline, Supply};
+use super::{SimulatedPipeline, Supply, whole};
 use crate::analysis::attribution::call_times::Times;
-use crate::analysis::attribution::queueing_model;
 use crate::analysis::thresholds::counts;
 use crate::statistics::bootstrap::Rng;
 
@@ -52,8 +51,7 @@ struct Factors {
 
 impl Factors {
     fn new(times: &Times, calls: f64, seed: u64) -> Self {
-        let calls = queueing_model::whole(calls.clamp(counts::DRAWN_TIMES.0, counts::DRAWN_TIMES.1))
-            as usize;
+        let calls = whole(calls.clamp(counts::DRAWN_TIMES.0, counts::DRAWN_TIMES.1)) as usize;
         Self {
             drawn: times.draw(calls, &mut Rng::new(seed)),
             next: 0,

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::distribution::Distribution;
-use super::record::{Estimate, RunState};
+use super::super::distribution::Distribution;
+use super::Estimate;
+use super::end::RunState;
 
 /// All ranks of a run together. Durations are those of the steady state of each rank's main loop.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -19,7 +19,7 @@ const DRIFT: f64 = 0.03;
 
 /// Number of steps to leave out at the start of `series`: at least [`LEAST_WARMUP`], more if there is a
 /// change point; `None` if no steady state was found.
-pub fn warmup(series: &StepSeries) -> Option<usize> {
+pub(super) fn warmup(series: &StepSeries) -> Option<usize> {
     series.early().get(LEAST_WARMUP..)?;
     let means = blocks(series);
     if means.len() < LEAST_BLOCKS {
