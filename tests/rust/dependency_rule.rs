@@ -70,6 +70,7 @@ const AGENT_LIBRARIES: &[&str] = &[
     "hdrhistogram",
     "libc",
     "quanta",
+    "rustix",
     "schemars",
     "serde",
     "thiserror",

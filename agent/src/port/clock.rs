@@ -7,6 +7,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rustix::time::{ClockId, clock_gettime};
+
 /// The sampler's clock.
 pub trait Clock: Send + Sync + 'static {
     /// Monotonic time since an arbitrary origin. It never goes back, even if the wall clock is changed.
@@ -84,15 +86,7 @@ impl Clock for MonotonicClock {
 
 /// CPU time of the calling thread. `None` if the system does not report it.
 pub fn thread_cpu_time() -> Option<Duration> {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `time` is a valid timespec that lives until the call returns. The call writes nothing else.
-    let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    let seconds = u64::try_from(time.tv_sec).ok()?;
-    let nanos = u32::try_from(time.tv_nsec).ok()?;
-    (status == 0).then(|| Duration::new(seconds, nanos))
+    clock_gettime(ClockId::ThreadCPUTime).try_into().ok()
 }
 
 /// CPU time of a thread, which the thread itself stores, for the agent's own cost.
