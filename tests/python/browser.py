@@ -190,6 +190,10 @@ class Browser:
             found.append(f"contrast {contrast:.2f}: {text}")
         return found
 
+    def has_chart(self) -> bool:
+        """Whether the page has drawn a chart."""
+        return bool(self.run("return !!document.querySelector('canvas')"))
+
     def faults_by_width(
         self, url: str, is_drawn: Callable[[], object], *, dark: bool
     ) -> dict[int, list[str]]:

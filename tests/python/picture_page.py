@@ -33,14 +33,14 @@ def main() -> None:
             subprocess.run([command, "report", run, "--html", page], check=True)
             browser.look(WIDTH, HEIGHT)
             browser.open(page.as_uri())
-            browser.wait(lambda: browser.run("return !!document.querySelector('canvas')"), "charts")
+            browser.wait(browser.has_chart, "charts")
             browser.picture(target / "report.png", HEIGHT)
         assert server.stdout
         url = next(filter(None, (re.search(r"http://\S+", line) for line in server.stdout)))[0]
         for scheme in ("light", "dark"):
             browser.look(WIDTH, HEIGHT, dark=scheme == "dark")
             browser.open(url)
-            browser.wait(lambda: browser.run("return !!document.querySelector('canvas')"), "charts")
+            browser.wait(browser.has_chart, "charts")
             browser.picture(target / f"serve-{scheme}.png", HEIGHT)
     finally:
         server.terminate()

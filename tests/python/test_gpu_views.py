@@ -143,7 +143,7 @@ def test_the_page_shows_each_gpu_and_each_engine(
 
     browser.look(390, 844)
     browser.open(page.as_uri())
-    browser.wait(lambda: browser.run("return document.querySelector('canvas')"), "it is drawn")
+    browser.wait(browser.has_chart, "it is drawn")
     shown = browser.run("return document.body.innerText")
     (today,) = re.findall(r"GPU 0, NVIDIA H100 80GB HBM3 in %\n((?:.+\n.+ %\n)+)", shown)
     lines = today.splitlines()
@@ -164,7 +164,4 @@ def test_the_page_shows_each_gpu_and_each_engine(
     # Lines, and not a dot for each reading.
     assert browser.run(WIDEST) > 0.3
 
-    def is_drawn() -> object:
-        return browser.run("return document.querySelector('canvas')")
-
-    assert browser.faults_by_width(page.as_uri(), is_drawn, dark=False) == {}
+    assert browser.faults_by_width(page.as_uri(), browser.has_chart, dark=False) == {}

@@ -75,7 +75,7 @@ def test_arrow_keys_show_the_numbers_of_a_point(ran: Ran, tmp_path: Path, browse
     command("report", ran.folder, "--html", page)
     browser.look(1440, 900)
     browser.open(page.as_uri())
-    browser.wait(lambda: browser.run("return document.querySelector('canvas')"), "it is drawn")
+    browser.wait(browser.has_chart, "it is drawn")
     ticks = ran.kind("tick")
     # Each tick of so short a run is a point.
     at, first = next((at, tick) for at, tick in enumerate(ticks) if tick["loops"])
@@ -134,10 +134,7 @@ def test_the_report_has_no_layout_error_at_any_width(
     page = tmp_path / "page.html"
     command("report", ran.folder, "--html", page)
 
-    def is_drawn() -> object:
-        return browser.run("return document.querySelector('canvas')")
-
-    assert browser.faults_by_width(page.as_uri(), is_drawn, dark=dark) == {}
+    assert browser.faults_by_width(page.as_uri(), browser.has_chart, dark=dark) == {}
 
 
 def test_the_report_of_several_ranks_has_no_layout_error_at_any_width(
@@ -154,10 +151,7 @@ def test_the_report_of_several_ranks_has_no_layout_error_at_any_width(
     page = tmp_path / "page.html"
     command("report", ran.folder, "--html", page)
 
-    def is_drawn() -> object:
-        return browser.run("return document.querySelector('canvas')")
-
-    assert browser.faults_by_width(page.as_uri(), is_drawn, dark=False) == {}
+    assert browser.faults_by_width(page.as_uri(), browser.has_chart, dark=False) == {}
 
 
 def test_a_report_shows_one_run_and_names_what_it_cannot_read(ran: Ran, tmp_path: Path) -> None:
@@ -189,7 +183,7 @@ def test_names_from_the_records_are_escaped_as_text(
     browser.look(1440, 900)
     browser.open(page.as_uri())
     assert f"loop {STAGE}" in browser.text(".chips")
-    browser.wait(lambda: browser.run("return document.querySelector('canvas')"), "it is drawn")
+    browser.wait(browser.has_chart, "it is drawn")
     assert browser.run("return document.querySelectorAll('b').length") == browser.run(
         "return document.querySelectorAll('b.label, .legend b').length"
     )

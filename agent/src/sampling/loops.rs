@@ -134,7 +134,8 @@ impl LoopEntry {
         let (cache, status, known, windows) = {
             let progress = self.probe();
             let count = progress.windows.len();
-            let known = (progress.analysis.clone()).filter(|(analysed, _)| *analysed == count);
+            let known = progress.analysis.as_ref();
+            let known = known.filter(|(analysed, _)| *analysed == count).cloned();
             let windows = known.is_none().then(|| progress.windows.clone());
             let status = ProbeStatus {
                 finished: progress.finished,

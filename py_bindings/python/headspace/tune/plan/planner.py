@@ -54,7 +54,7 @@ class Limits:
     experiments: int = 40
     """Most experiments. Baseline and probe count, repetitions and confirmations do not."""
     patience: int = 10
-    """The search ends after so many experiments without a gain of `LEAST_GAIN`."""
+    """Number of experiments without a gain of `LEAST_GAIN` after which the search ends."""
     near_floor: float = 0.05
     """The search ends when the best is above the floor by at most this share of the floor."""
     probe: bool = True
