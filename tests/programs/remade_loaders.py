@@ -7,6 +7,7 @@ The garbage collector is off, so only reference counts free a loader.
 import contextlib
 import gc
 import multiprocessing
+import os
 import sys
 import time
 import warnings
@@ -55,10 +56,11 @@ class Infinite(MultiEpochs):
     """Ends its workers itself, as ultralytics' loader of that name does."""
 
     def __del__(self):
+        # torch's handler of SIGCHLD may raise in any of these lines: a worker that it knows was killed.
         for worker in self.iterator._workers:
-            if worker.is_alive():
-                worker.terminate()
-        # torch's handler of SIGCHLD may raise here: a worker that it knows was killed.
+            with contextlib.suppress(RuntimeError):
+                if worker.is_alive():
+                    worker.terminate()
         with contextlib.suppress(RuntimeError):
             self.iterator._shutdown_workers()
 
@@ -103,7 +105,10 @@ def living(allowed):
     """The number of live workers. Workers that were asked to end have ten seconds for it."""
     deadline = time.monotonic() + 10
     while True:
-        workers = len(multiprocessing.active_children())
+        # If torch's handler of SIGCHLD raises right after `waitpid`, multiprocessing loses the worker's exit
+        # code and lists it for ever. Only a process that exists is in /proc.
+        listed = multiprocessing.active_children()
+        workers = sum(os.path.exists(f"/proc/{worker.pid}") for worker in listed)
         if workers <= allowed or time.monotonic() > deadline:
             return workers
         time.sleep(0.01)

@@ -146,7 +146,8 @@ def test_the_page_shows_the_numbers_of_the_records(
     (steps,) = [chart for chart in rank["charts"] if chart["id"] == "step"]
     told = next(line["values"] for line in steps["lines"] if line["name"] == "wait")
     ticks = [entry for tick in run.kind("tick") for entry in tick["loops"]]
-    means = [entry["wait"]["sum_ms"] / entry["wait"]["count"] for entry in ticks]
+    waits = [entry["wait"] for entry in ticks]
+    means = [wait["sum_ms"] / wait["count"] for wait in waits if wait["count"]]
     assert code == 200
     assert [value for value in told if value is not None] == pytest.approx(means, rel=1e-4)
 
