@@ -4,6 +4,7 @@
 //! Names, paths and reasons are untrusted, so [`plain`] removes characters that would move the cursor.
 //! All functions here except [`width`] apply it.
 
+use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 use unicode_width::UnicodeWidthStr;
 
 /// Returns `text` with each control character replaced by a space.
@@ -22,21 +23,21 @@ pub fn width(text: &str) -> usize {
 pub fn wrap(head: &str, words: &str, columns: usize) -> Vec<String> {
     let head = plain(head);
     let indent = " ".repeat(width(&head));
-    let (mut lines, mut line, mut empty) = (Vec::new(), head, true);
-    for word in plain(words).split(' ').filter(|word| !word.is_empty()) {
-        if !empty && width(&line) + 1 + width(word) > columns {
-            lines.push(std::mem::replace(&mut line, indent.clone()));
-            empty = true;
-        }
-        if !empty {
-            line.push(' ');
-        }
-        line.push_str(word);
-        empty = false;
+    let words = plain(words);
+    let words = words.split(' ').filter(|word| !word.is_empty());
+    let words = words.collect::<Vec<_>>().join(" ");
+    if words.is_empty() {
+        return vec![head.trim_end().to_owned()];
     }
-    line.truncate(line.trim_end().len());
-    lines.push(line);
-    lines
+    let options = Options::new(columns)
+        .initial_indent(&head)
+        .subsequent_indent(&indent)
+        .break_words(false)
+        .word_separator(WordSeparator::AsciiSpace)
+        .word_splitter(WordSplitter::NoHyphenation)
+        .wrap_algorithm(WrapAlgorithm::FirstFit);
+    let lines = textwrap::wrap(&words, options).into_iter();
+    lines.map(|line| line.trim_end().to_owned()).collect()
 }
 
 /// The beginning of `text` in at most `columns` columns, with `…` if it is truncated.

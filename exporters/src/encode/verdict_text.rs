@@ -3,7 +3,7 @@
 use headspace_agent::wording::section::{Block, Entry, Fact, Section, Table, more_in_records};
 use headspace_agent::wording::verdict::{Detail, Verdict};
 
-use super::terminal_text::{aligned, keep_beginning, keep_end, left, width};
+use super::terminal_text::{self, aligned, keep_beginning, keep_end, left, width};
 
 /// Widest line of text, in columns.
 const COLUMNS: usize = 100;
@@ -112,13 +112,15 @@ fn layout_table(table: &Table) -> Vec<String> {
     lines
 }
 
-/// Wraps words into lines of at most `room` columns.
+/// Wraps words into lines of at most `room` columns. Of a word that is too long for any line, its end is
+/// kept: for a path, the end is the distinctive part.
 fn wrap(words: &str, room: usize) -> Vec<String> {
-    pack(words.split_whitespace().map(ToOwned::to_owned), " ", room)
+    let words: Vec<String> = words.split(' ').map(|word| keep_end(word, room)).collect();
+    terminal_text::wrap("", &words.join(" "), room)
 }
 
-/// Joins pieces into lines as long as they fit. If a piece is too long for any line, its end is kept:
-/// for a path, the end is the distinctive part.
+/// Joins pieces, which stay whole, into lines as long as they fit. A piece that is too long for any line is
+/// cut like a word.
 fn pack(pieces: impl IntoIterator<Item = String>, gap: &str, room: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for piece in pieces {
