@@ -1,8 +1,9 @@
 //! Converts the records of a run to OpenTelemetry protocol (OTLP) messages.
 //!
-//! The messages are built from [`Snapshot`](super::snapshot::Snapshot), not with OpenTelemetry's SDK
+//! Metrics are built from [`Snapshot`](super::snapshot::Snapshot), not with OpenTelemetry's SDK
 //! (docs/adr/0008). The records already contain exact histograms and totals, but an SDK accepts only
-//! one value at a time. The message types come from the official definitions.
+//! one value at a time. The SDK creates the log records. The message types come from the official
+//! definitions.
 
 pub mod bounded_queue;
 pub mod logs;

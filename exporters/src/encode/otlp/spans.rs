@@ -13,6 +13,7 @@ use headspace_agent::model::record::{
     EpochRecord, LoopTick, Phase, ProbeRecord, Record, RecordBody, RunState, StageTick, StepRecord,
     TickRecord,
 };
+use opentelemetry::trace::SpanId;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::resource::v1::Resource;
@@ -77,7 +78,7 @@ impl Spans {
                 let mut attributes = vec![count("headspace.spans.dropped", self.waiting.dropped())];
                 attributes.push(count("headspace.steps", summary.steps));
                 let mut span = span(record, "run", self.began_unix_nano, attributes);
-                span.span_id = run_span(record);
+                span.span_id = bytes(run_span(record));
                 span.parent_span_id = Vec::new();
                 self.add_span(span);
             }
@@ -115,7 +116,7 @@ impl Spans {
         for entry in tick.loops.iter().filter(|entry| entry.steps > 0) {
             let name = format!("steps {}", entry.name);
             let mut span = span(record, name, from, loop_attributes(entry));
-            span.parent_span_id = epoch_span(record, &entry.name, entry.epoch);
+            span.parent_span_id = bytes(epoch_span(record, &entry.name, entry.epoch));
             self.add_span(span);
         }
         let mut stages: Vec<_> = tick.stages.iter().filter(|s| s.time.count > 0).collect();
@@ -141,7 +142,7 @@ impl Spans {
                 let end = self.origin_unix_nano + to_u64(step.received_s * 1e9);
                 let name = format!("step {}", entry.name);
                 let mut span = span(record, name, 0, step_attributes(entry, step));
-                span.parent_span_id = epoch_span(record, &entry.name, step.epoch);
+                span.parent_span_id = bytes(epoch_span(record, &entry.name, step.epoch));
                 span.start_time_unix_nano = end.saturating_sub(to_u64(step.step_ms * 1e6));
                 span.end_time_unix_nano = end;
                 self.add_span(span);
@@ -166,7 +167,7 @@ impl Spans {
         attributes.extend(epoch.boundary_s.map(|s| number("boundary_s", s)));
         let name = format!("epoch {}", epoch.loop_name);
         let mut span = span(record, name, from, attributes);
-        span.span_id = epoch_span(record, &epoch.loop_name, epoch.epoch);
+        span.span_id = bytes(epoch_span(record, &epoch.loop_name, epoch.epoch));
         self.add_span(span);
     }
 
@@ -271,9 +272,9 @@ fn span(
     let own = span_id(record, &(name.as_str(), record.time_unix_nano, content));
     attributes.push(integer("rank", record.rank));
     Span {
-        trace_id: trace_id(record),
-        span_id: own,
-        parent_span_id: run_span(record),
+        trace_id: trace_id(record).to_bytes().to_vec(),
+        span_id: bytes(own),
+        parent_span_id: bytes(run_span(record)),
         name,
         kind: SpanKind::Internal as i32,
         start_time_unix_nano: from.min(record.time_unix_nano),
@@ -281,6 +282,10 @@ fn span(
         attributes,
         ..Span::default()
     }
+}
+
+fn bytes(id: SpanId) -> Vec<u8> {
+    id.to_bytes().to_vec()
 }
 
 #[expect(

@@ -9,6 +9,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::str::FromStr;
 
 use headspace_agent::model::Record;
+use opentelemetry::trace::{SpanId, TraceFlags, TraceId};
 use opentelemetry_proto::tonic::trace::v1::{Span, SpanFlags};
 
 /// The parent span of a run, from W3C's `traceparent`.
@@ -70,48 +71,48 @@ fn hex(field: Option<&str>, digits: usize) -> Option<u128> {
 impl Parent {
     /// Moves a span of a run into this trace, and makes the run's own span a child of the parent.
     pub(super) fn adopt(&self, span: &mut Span) {
-        span.trace_id = self.trace_id();
+        span.trace_id = self.trace_id().to_bytes().to_vec();
         let mut flags = u32::from(self.flags) | SpanFlags::ContextHasIsRemoteMask as u32;
         if span.parent_span_id.is_empty() {
-            span.parent_span_id = self.span_id();
+            span.parent_span_id = self.span_id().to_bytes().to_vec();
             flags |= SpanFlags::ContextIsRemoteMask as u32;
         }
         span.flags = flags;
     }
 
-    pub(super) fn trace_id(&self) -> Vec<u8> {
-        self.trace_id.to_be_bytes().to_vec()
+    pub(super) fn trace_id(&self) -> TraceId {
+        TraceId::from(self.trace_id)
     }
 
-    pub(super) fn span_id(&self) -> Vec<u8> {
-        self.span_id.to_be_bytes().to_vec()
+    pub(super) fn span_id(&self) -> SpanId {
+        SpanId::from(self.span_id)
     }
 
-    pub(super) fn flags(&self) -> u32 {
-        self.flags.into()
+    pub(super) fn flags(&self) -> TraceFlags {
+        TraceFlags::new(self.flags)
     }
 }
 
 /// The trace id of a run without a parent: the same for all its ranks.
-pub(super) fn trace_id(record: &Record) -> Vec<u8> {
-    let half = |which: u8| hash(&(which, &record.run_id)).to_be_bytes();
-    [half(0), half(1)].concat()
+pub(super) fn trace_id(record: &Record) -> TraceId {
+    let half = |which: u8| u128::from(hash(&(which, &record.run_id)));
+    TraceId::from(half(0) << 64 | half(1))
 }
 
 /// The id of the span of a rank's whole run.
-pub(super) fn run_span(record: &Record) -> Vec<u8> {
+pub(super) fn run_span(record: &Record) -> SpanId {
     span_id(record, &"run")
 }
 
 /// The id of the span of an epoch of loop `of`.
-pub(super) fn epoch_span(record: &Record, of: &str, epoch: u64) -> Vec<u8> {
+pub(super) fn epoch_span(record: &Record, of: &str, epoch: u64) -> SpanId {
     span_id(record, &("epoch", of, epoch))
 }
 
 /// The id of the span of `what` in a rank's run.
-pub(super) fn span_id(record: &Record, what: &impl Hash) -> Vec<u8> {
+pub(super) fn span_id(record: &Record, what: &impl Hash) -> SpanId {
     let id = hash(&(&record.run_id, record.rank, hash(what)));
-    id.max(1).to_be_bytes().to_vec() // All zeros are no id.
+    SpanId::from(id.max(1)) // All zeros are no id.
 }
 
 /// Hashes `what`. Equal values have equal hashes within one build, which all ranks of a run share.
@@ -137,7 +138,7 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Parent>().unwrap(), known, "{text}");
         }
-        assert_eq!(known.flags(), 1);
+        assert!(known.flags().is_sampled());
     }
 
     #[test]

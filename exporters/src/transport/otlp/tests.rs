@@ -80,7 +80,7 @@ fn spans_to(endpoint: Uri) -> BackgroundExporter<Items<Spans>> {
 
 fn logs_to(endpoint: Uri) -> BackgroundExporter<Items<Logs>> {
     let sender = sender(endpoint);
-    BackgroundExporter::start(NAME, Items::new(Logs::default()), sender, PACE).unwrap()
+    BackgroundExporter::start(NAME, Items::new(Logs::new(Context::Nowhere)), sender, PACE).unwrap()
 }
 
 fn tick() -> Record {

@@ -3,6 +3,8 @@ use headspace_agent::model::record::{
 };
 use headspace_agent::notice::Notice;
 
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+
 use super::*;
 use crate::encode::test_records;
 
@@ -179,9 +181,9 @@ fn log_records_belong_to_the_runs_span_if_sent_or_else_to_the_launchers_span() {
 
     assert_eq!((own.trace_id.len(), own.span_id.len()), (16, 8));
     assert_eq!(below.span_id, own.span_id);
-    assert_eq!(below.trace_id, launcher.trace_id());
-    assert_eq!(without.trace_id, launcher.trace_id());
-    assert_eq!(without.span_id, launcher.span_id());
+    assert_eq!(below.trace_id, launcher.trace_id().to_bytes());
+    assert_eq!(without.trace_id, launcher.trace_id().to_bytes());
+    assert_eq!(without.span_id, launcher.span_id().to_bytes());
     assert_eq!((own.flags, below.flags, without.flags), (0, 1, 1));
 }
 
