@@ -139,7 +139,7 @@ fn json_of_one_run_is_its_summary_with_null_for_missing_values() {
 
     let value: serde_json::Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!(said.code, EXIT_OK);
-    assert_eq!(value["schema"], "headspace/1");
+    assert_eq!(value["schema"], "headspace/1.1");
     assert_eq!(
         (&value["run_id"], &value["rank"]),
         (&"a-run".into(), &0.into())

@@ -6,7 +6,7 @@ from typing import Any
 
 def line(kind: str, **fields: Any) -> str:
     envelope = {
-        "schema": "headspace/1",
+        "schema": "headspace/1.1",
         "time_unix_nano": 1,
         "run_id": "made",
         "rank": 0,

@@ -70,7 +70,7 @@ def test_every_record_follows_the_schema(everything: list[Record]) -> None:
 
 
 def test_every_record_names_its_run_rank_and_process(everything: list[Record]) -> None:
-    assert {record["schema"] for record in everything} == {"headspace/1"}
+    assert {record["schema"] for record in everything} == {"headspace/1.1"}
     assert {record["rank"] for record in everything} == {0}
     assert {record["pid"] for record in everything} == {os.getpid()}
     assert len({record["run_id"] for record in everything}) == 1

@@ -36,8 +36,23 @@ pub use self::tick::{Dropped, LoopTick, Phase, QueueTick, StageTick, StepRecord,
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// Version of the record format. A reader skips and counts records of other versions.
-pub const SCHEMA: &str = "headspace/1";
+/// Version of the record format: `headspace/<major>.<minor>`.
+///
+/// The minor version increases when a field is renamed. A reader also knows the old names. The major version
+/// increases when old records can no longer be read. A new field changes neither.
+///
+/// | version | change |
+/// |---|---|
+/// | `headspace/1` | first release |
+/// | `headspace/1.1` | in queues, `places` is `concurrency`, `looks` is `samples`, and `seen_ms` is `sampled_ms` |
+pub const SCHEMA: &str = "headspace/1.1";
+
+/// Whether records of this version can be read: the major version is that of [`SCHEMA`]. A reader skips and
+/// counts the others.
+pub fn is_readable(schema: &str) -> bool {
+    let minor = schema.strip_prefix("headspace/1");
+    minor.is_some_and(|minor| minor.is_empty() || minor.starts_with('.'))
+}
 
 /// Reads a name that may be absent. An empty one, or one that a newer version added, counts as absent.
 pub(super) fn known<'de, D: Deserializer<'de>, T: DeserializeOwned>(
@@ -51,7 +66,7 @@ pub(super) fn known<'de, D: Deserializer<'de>, T: DeserializeOwned>(
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Record {
-    /// Always `headspace/1`.
+    /// Version of the format: `headspace/1.1`.
     pub schema: String,
     /// Wall-clock time at which the record was written, in nanoseconds since 1970-01-01 UTC.
     pub time_unix_nano: u64,

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::io;
 
-use headspace_agent::model::record::SCHEMA;
+use headspace_agent::model::record::{SCHEMA, is_readable};
 use headspace_agent::model::{Record, RecordBody};
 use serde::de::IntoDeserializer;
 use serde::de::value::{self, StrDeserializer};
@@ -69,8 +69,8 @@ pub enum LineError {
     /// A record whose bytes were changed after writing.
     #[error("the record is damaged")]
     Damaged,
-    /// A record of another version of the format.
-    #[error("the record is of another version than `{SCHEMA}`")]
+    /// A record of another major version of the format.
+    #[error("the record is of another major version than `{SCHEMA}`")]
     OtherSchema,
     /// A record of this version, of a kind that this program does not know.
     #[error("the record is of a kind that this version of headspace does not know")]
@@ -190,7 +190,7 @@ pub(super) struct Fields<'a> {
 impl<'a> Fields<'a> {
     /// Checks the fields, and returns the envelope of `line`.
     pub(super) fn into_envelope(self, line: &'a str) -> Result<Envelope<'a>, LineError> {
-        if self.schema != SCHEMA {
+        if !is_readable(&self.schema) {
             return Err(error_for_schema(&self.schema));
         }
         Ok(Envelope {
@@ -275,7 +275,7 @@ fn refused(text: &str, error: &serde_json::Error) -> LineError {
 
 /// Why a line with a `schema` field is not a record of this version.
 fn error_for_schema(schema: &str) -> LineError {
-    if schema == SCHEMA {
+    if is_readable(schema) {
         LineError::Damaged
     } else if schema.starts_with("headspace/") {
         LineError::OtherSchema

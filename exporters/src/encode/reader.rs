@@ -297,7 +297,7 @@ mod tests {
     fn reader_distinguishes_foreign_lines_from_other_versions() {
         let text = format!(
             "epoch 1\r\n\n  \n{{\"a\": 1}}\n{}{}{}",
-            test_records::line(&notice("x")).replace("headspace/1", "headspace/9"),
+            test_records::line(&notice("x")).replace("headspace/1.1", "headspace/10"),
             test_records::line(&notice("x")).replace(r#""notice""#, r#""dream""#),
             test_records::line(&notice("good")),
         );

@@ -52,7 +52,7 @@ mod tests {
     fn every_record_names_its_version_and_has_one_of_the_kinds() {
         let schema = json_schema();
 
-        assert_eq!(schema["properties"]["schema"]["const"], "headspace/1");
+        assert_eq!(schema["properties"]["schema"]["const"], "headspace/1.1");
         let kinds: Vec<_> = schema["oneOf"]
             .as_array()
             .unwrap()

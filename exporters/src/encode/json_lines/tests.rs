@@ -32,7 +32,7 @@ fn a_record_is_one_line() {
     let text = String::from_utf8(line(&record)).unwrap();
 
     assert_eq!(text.matches('\n').count(), 1);
-    assert!(text.starts_with(r#"{"schema":"headspace/1","time_unix_nano":7,"run_id":"#));
+    assert!(text.starts_with(r#"{"schema":"headspace/1.1","time_unix_nano":7,"run_id":"#));
     assert!(text.ends_with("}\n"));
 }
 
@@ -134,6 +134,7 @@ fn queues_of_the_first_version_are_read_by_their_old_names() {
     let now = String::from_utf8(now).unwrap();
     let mut then = now.clone();
     for (new, old) in [
+        (r#""schema":"headspace/1.1""#, r#""schema":"headspace/1""#),
         (r#""samples":100"#, r#""looks":100"#),
         (r#""sampled_ms""#, r#""seen_ms""#),
         (r#""concurrency":4,"active""#, r#""places":4,"active""#),
@@ -146,6 +147,21 @@ fn queues_of_the_first_version_are_read_by_their_old_names() {
         decode(then.as_bytes()).unwrap(),
         decode(now.as_bytes()).unwrap()
     );
+}
+
+#[test]
+fn later_minor_versions_are_read_and_other_major_versions_are_not() {
+    let text = line(&test_records::record(
+        0,
+        RecordBody::Tick(test_records::tick(0)),
+    ));
+    let text = String::from_utf8(text).unwrap();
+    let read = |version: &str| decode(text.replace("headspace/1.1", version).as_bytes());
+
+    assert_eq!(read("headspace/1.7"), read("headspace/1.1"));
+    for version in ["headspace/2", "headspace/2.1", "headspace/10"] {
+        assert_eq!(read(version), Err(LineError::OtherSchema), "{version}");
+    }
 }
 
 #[test]
@@ -167,11 +183,11 @@ fn decode_distinguishes_the_reasons_why_a_line_is_no_record() {
         (b"\0\0\0\0", LineError::Damaged),
         (b"\xff\xfe{", LineError::Damaged),
         (
-            br#"{"schema":"headspace/1","kind":"tick"}"#,
+            br#"{"schema":"headspace/1.1","kind":"tick"}"#,
             LineError::Damaged,
         ),
         (
-            br#"{"schema":"headspace/1","kind":"tick","time_unix_nano":x}"#,
+            br#"{"schema":"headspace/1.1","kind":"tick","time_unix_nano":x}"#,
             LineError::Damaged,
         ),
         (
