@@ -3,7 +3,7 @@
 use super::units::{amount, duration_ms, percent};
 use crate::analysis::attribution::{CoresEvidence, Evidence, StageEvidence};
 
-/// The evidence of a conclusion: a clause without a full stop, or whole sentences.
+/// The evidence of a conclusion: a clause, without a capital letter and a full stop. Other texts continue it.
 pub(super) fn evidence_text(evidence: &Evidence) -> String {
     match evidence {
         Evidence::Stage(stage) => stage_evidence(stage),
@@ -44,8 +44,8 @@ pub(super) fn evidence_text(evidence: &Evidence) -> String {
         },
         Evidence::Memory { slower_ms, ipc } => memory(*slower_ms, *ipc),
         Evidence::Jitter { longest_ms } => format!(
-            "Neither the compute nor a stage alone makes a step longer than {}. Call times vary, and \
-             the buffers are too small to absorb this.",
+            "call times vary, and the buffers are too small to absorb this; neither the compute nor a \
+             stage alone makes a step longer than {}",
             duration_ms(*longest_ms)
         ),
         Evidence::Floor { floor_ms, step_ms } => format!(
@@ -59,11 +59,6 @@ pub(super) fn evidence_text(evidence: &Evidence) -> String {
             duration_ms(*step_ms)
         ),
     }
-}
-
-/// Whether the text of an evidence is whole sentences, and not a clause.
-pub(super) fn is_sentences(evidence: &str) -> bool {
-    evidence.ends_with('.')
 }
 
 fn share(share: f64) -> String {
@@ -114,12 +109,12 @@ fn training_thread(
     let receive = receive_ms.filter(|_| without_workers).map(duration_ms);
     let receive = receive.map(|ms| {
         format!(
-            " With worker processes, the training thread would need about {ms} to receive a batch."
+            "; with worker processes, the training thread would need about {ms} to receive a batch"
         )
     });
     format!(
-        "Loading runs on the training thread itself{setting}: {wait} of {step} a step, so loading \
-         and training do not overlap.{}",
+        "loading runs on the training thread itself{setting} for {wait} of each step of {step}, so \
+         loading and training do not overlap{}",
         receive.unwrap_or_default()
     )
 }
@@ -164,21 +159,49 @@ fn gil(wait_ms: f64, work: Option<f64>) -> String {
             share(work)
         ),
         None => format!(
-            "A thread waits {wait} on average for the interpreter lock. The loop needs this lock, \
-             too."
+            "a thread waits {wait} on average for the interpreter lock, which the loop needs too"
         ),
     }
 }
 
 fn memory(slower_ms: Option<f64>, ipc: Option<f64>) -> String {
     let slower = slower_ms.map(duration_ms);
-    let sentences = [
-        Some("A stage's threads compute all the time, and other cores are free.".to_owned()),
-        slower.map(|ms| format!("The loop's own code takes {ms} longer while they work.")),
+    clauses([
+        Some("a stage's threads compute all the time while other cores are free".to_owned()),
+        slower.map(|ms| format!("the loop's own code takes {ms} longer while they work")),
         ipc.map(|ipc| {
-            format!("The training thread completes only {ipc:.2} instructions per cycle.")
+            format!("the training thread completes only {ipc:.2} instructions per cycle")
         }),
-    ];
-    let sentences: Vec<String> = sentences.into_iter().flatten().collect();
-    sentences.join(" ")
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn evidence_is_a_clause_that_other_texts_can_continue() {
+        let (wait_ms, step_ms) = (9.0, 20.0);
+        for evidence in [
+            Evidence::TrainingThread {
+                wait_ms,
+                step_ms,
+                without_workers: true,
+                receive_ms: Some(1.9),
+            },
+            Evidence::Gil {
+                wait_ms,
+                work: None,
+            },
+            Evidence::Memory {
+                slower_ms: Some(2.0),
+                ipc: Some(0.4),
+            },
+            Evidence::Jitter { longest_ms: 18.0 },
+        ] {
+            let text = evidence_text(&evidence);
+            assert!(text.starts_with(char::is_lowercase), "{text}");
+            assert!(!text.ends_with('.') && !text.contains(". "), "{text}");
+        }
+    }
 }

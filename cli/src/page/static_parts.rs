@@ -254,7 +254,7 @@ fn bottleneck(sections: &[&Section]) -> Markup {
             @if section.id == SectionId::Bottleneck {
                 @for entry in &listed {
                     h2 { (section.id.title()) ": " strong { (Text(&entry.head)) } }
-                    p { (prose(capitalized(&entry.body).trim_end_matches('.'))) "." }
+                    p { (prose(&capitalized(&entry.body))) "." }
                 }
             } @else {
                 h3 { (section.id.title()) }

@@ -1,6 +1,5 @@
 //! The sections about the bottleneck and the remedies.
 
-use super::super::evidence::is_sentences;
 use super::super::section::{Block, Entry, Section, SectionId};
 use super::super::units::{duration_ms, percent};
 use super::Detail;
@@ -43,21 +42,14 @@ fn bottleneck(summary: &SummaryRecord, detail: Detail) -> Option<Entry> {
         Explanation::Nothing => return None,
     };
     let evidence = match found.limit_ms.filter(|_| detail == Detail::Full) {
-        Some(ms) => with_limit(&found.evidence, ms),
+        Some(ms) => format!(
+            "{}; a step takes at least {}",
+            found.evidence,
+            duration_ms(ms)
+        ),
         None => found.evidence.clone(),
     };
     Some(Entry::new(name(found), evidence))
-}
-
-/// The evidence and the shortest step that the bottleneck allows. Only evidence in the form of a clause implies
-/// this limit.
-fn with_limit(evidence: &str, limit_ms: f64) -> String {
-    let limit = format!("a step takes at least {}", duration_ms(limit_ms));
-    if is_sentences(evidence) {
-        format!("{evidence} As it is now, {limit}.")
-    } else {
-        format!("{evidence}, so {limit}")
-    }
 }
 
 /// Name of the bottleneck for users.
@@ -110,9 +102,6 @@ fn entry(remedy: &RemedyRecord, evidence: Option<&str>, ranks: u32, detail: Deta
             let action = action.trim_end_matches('.');
             let certainty = certainty(remedy.confidence);
             let body = match evidence {
-                Some(evidence) if is_sentences(evidence) => {
-                    format!("{action} ({certainty}). {evidence}")
-                }
                 Some(evidence) => format!("{action} ({certainty}; {evidence})."),
                 None => format!("{action} ({certainty})."),
             };
@@ -120,8 +109,8 @@ fn entry(remedy: &RemedyRecord, evidence: Option<&str>, ranks: u32, detail: Deta
         }
         Detail::Full => {
             let confidence = format!("confidence {} %", percent(100.0 * remedy.confidence, 0));
-            let evidence = evidence.map(|evidence| evidence.trim_end_matches('.').to_owned());
-            let parts = evidence.into_iter().chain([confidence]);
+            let parts = evidence.map(ToOwned::to_owned).into_iter();
+            let parts = parts.chain([confidence]);
             Entry {
                 detail: parts.collect::<Vec<_>>().join(" · "),
                 ..Entry::new(outcome, action)
@@ -161,22 +150,5 @@ fn certainty(confidence: f64) -> &'static str {
         c if c >= LIKELY => "likely",
         c if c >= PLAUSIBLE => "plausible",
         _ => "a guess",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_limit_follows_from_a_clause_and_stands_alone_after_sentences() {
-        assert_eq!(
-            with_limit("busy 99 % of the time", 18.6),
-            "busy 99 % of the time, so a step takes at least 18.6 ms"
-        );
-        assert_eq!(
-            with_limit("The loop waits.", 18.6),
-            "The loop waits. As it is now, a step takes at least 18.6 ms."
-        );
     }
 }

@@ -101,5 +101,5 @@ def _bottleneck_of(trials: Sequence[Trial], config: Config) -> str:
         found = trial.outcome.summary.get("bottleneck")
         if trial.knobs == config and trial.outcome.measured and found:
             name = bottleneck_name(found["kind"], found.get("name"))
-            return f"{name} ({found['evidence'].rstrip('.')})"
+            return f"{name} ({found['evidence']})"
     return ""
