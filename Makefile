@@ -118,14 +118,14 @@ lint-rust: tools $(PY)
 
 # `rustup` installs the toolchain if it is missing. Without `rustup`, the installed Rust is the only one.
 .PHONY: msrv
-msrv: tools ## Check that the oldest supported Rust builds the libraries and the command (needs rustup).
+msrv: tools $(PY) ## Check that the oldest supported Rust builds every package (needs rustup).
 	$(call say,"oldest supported Rust: $(RUST_VERSION)")
 	@if ! command -v rustup >/dev/null; then echo "msrv: skipped, no rustup"; exit 0; fi; \
 	set -x; \
 	rustup toolchain list | grep '^$(RUST_VERSION)-' >/dev/null || \
 	  rustup toolchain install $(RUST_VERSION) --profile minimal; \
 	CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/msrv \
-	  rustup run $(RUST_VERSION) cargo check --locked --all-features $(PACKAGES)
+	  rustup run $(RUST_VERSION) cargo check --locked --all-features $(PACKAGES) -p headspace-py
 
 .PHONY: lint-python
 lint-python: $(STAMPS)/lint

@@ -6,7 +6,8 @@
 use super::floor::{FloorWarning, NoHeadspace};
 use super::thresholds::Thresholds;
 use super::thresholds::findings::{
-    DECODERS_BUSY_PCT, IO_PRESSURE_PCT, MEMORY_PRESSURE_PCT, OTHERS_MEMORY_PCT, REDUCED_CLOCKS_PCT,
+    DECODERS_BUSY_PCT, IO_PRESSURE_PCT, MEMORY_ERRORS, MEMORY_PRESSURE_PCT, OTHERS_MEMORY_PCT,
+    REDUCED_CLOCKS_PCT,
 };
 use crate::model::Scope;
 use crate::model::record::{Estimate, FindingCode, GpuUse, ResourcesRecord, ThrottleReason};
@@ -235,7 +236,7 @@ fn clocks(gpu: &GpuUse) -> Option<GpuFinding> {
 }
 
 fn memory_errors(gpu: &GpuUse) -> Option<GpuFinding> {
-    let errors = above(gpu.ecc_uncorrected, 1.0)?;
+    let errors = above(gpu.ecc_uncorrected, MEMORY_ERRORS)?;
     Some(GpuFinding::MemoryErrors { errors })
 }
 

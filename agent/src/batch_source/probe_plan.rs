@@ -1,4 +1,5 @@
-//! Plans how many steps each part of a probe takes.
+//! Plans how many steps each part of a probe takes. During the probe, `probe/window_lengths.rs` decides within
+//! these limits how long each window lasts.
 //!
 //! The defaults suit steps of 10 to 100 ms and a result within a minute or two. A loop that settles quickly
 //! needs 600 to 1200 steps. A loop whose queue drains slowly, or whose steps vary much, takes up to

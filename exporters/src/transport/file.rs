@@ -6,6 +6,9 @@
 //! the folder is deleted during the run, it is created again and begins with the `run` record. When the
 //! file reaches its size limit, it becomes a numbered part. Each delivery merges some of that part's
 //! ticks.
+//!
+//! [`append`] writes to the file. This module decides what follows from an error: the next delivery tries
+//! again (for example if the disk is full), or the run continues without the file.
 
 mod append;
 mod parts;
@@ -130,7 +133,8 @@ impl FileExporter {
         Ok(())
     }
 
-    fn failed(&self, error: &io::Error) -> ExportError {
+    /// What follows from an error.
+    fn export_error(&self, error: &io::Error) -> ExportError {
         use io::ErrorKind::{
             IsADirectory, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem,
         };
@@ -170,7 +174,7 @@ impl Exporter for FileExporter {
         self.encode(records)
             .and_then(|()| self.reopen_if_gone())
             .and_then(|()| self.file.append(&mut self.buffer))
-            .map_err(|error| self.failed(&error))?;
+            .map_err(|error| self.export_error(&error))?;
         self.tidy();
         Ok(())
     }

@@ -18,6 +18,9 @@ pub(crate) const DECODERS_BUSY_PCT: f64 = 95.0;
 /// Share of a GPU's used memory that other processes hold, in percent.
 pub(crate) const OTHERS_MEMORY_PCT: f64 = 10.0;
 
+/// Number of uncorrected memory errors. The driver counts each, and none is normal.
+pub(crate) const MEMORY_ERRORS: f64 = 1.0;
+
 /// Share of a stage's calls that ended in an exception, in percent. A data set of images from the web has a few
 /// per mille that cannot be read.
 pub(crate) const FAILURES_PCT: f64 = 1.0;

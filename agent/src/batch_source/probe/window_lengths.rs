@@ -1,4 +1,6 @@
 //! Decides from the steps so far how long the windows of the probe last.
+//!
+//! The [plan](crate::batch_source::probe_plan) sets their limits before the first step.
 
 use super::{Probe, Segment};
 use crate::batch_source::ceil_to_u32;

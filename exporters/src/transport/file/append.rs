@@ -1,4 +1,6 @@
 //! Appends whole lines to a file, even if the disk is full or the host program closes the file.
+//!
+//! [`super`] decides what follows from an error.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
