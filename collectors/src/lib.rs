@@ -36,6 +36,10 @@ pub mod host;
 #[cfg(feature = "io")]
 pub mod io;
 pub mod log_target;
+#[cfg(any(feature = "opentelemetry", feature = "tracing"))]
+mod numbered_slot;
+#[cfg(feature = "opentelemetry")]
+pub mod opentelemetry;
 #[cfg(feature = "perf")]
 pub mod perf;
 #[cfg(feature = "process")]

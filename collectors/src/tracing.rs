@@ -41,10 +41,12 @@ use ::tracing::span::{Attributes, Id};
 use ::tracing::{Metadata, Subscriber};
 use headspace_agent::port::MonotonicClock;
 use headspace_agent::recording::stage::slot::Outcome;
-use headspace_agent::recording::stage::{Entered, Region, Slots, StageSlot};
+use headspace_agent::recording::stage::{Entered, Region, Slots};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
+
+use crate::numbered_slot::NumberedSlot;
 
 /// Target prefixes of headspace's own spans.
 const OWN_TARGETS: [&str; 3] = [
@@ -60,14 +62,6 @@ pub struct StageLayer {
     clock: MonotonicClock,
     /// The slots of known spans, by call site; `None` for spans without room.
     known: RwLock<HashMap<Identifier, Option<NumberedSlot>>>,
-}
-
-/// The slot in which the calls of a stage are counted.
-#[derive(Debug, Clone, Copy)]
-struct NumberedSlot {
-    slot: &'static StageSlot,
-    /// The slot's number plus 1.
-    number: u32,
 }
 
 /// A span that is currently entered on this thread.
@@ -135,11 +129,7 @@ impl StageLayer {
             return *stage;
         }
         drop(known);
-        let found = self.slots.stage(metadata.name());
-        let stage = found.and_then(|(number, slot)| {
-            let number = u32::try_from(number + 1).ok()?;
-            Some(NumberedSlot { slot, number })
-        });
+        let stage = NumberedSlot::of_stage(&self.slots, metadata.name());
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.insert(callsite, stage);
         stage

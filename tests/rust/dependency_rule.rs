@@ -151,7 +151,9 @@ const COLLECTOR_MODULES: &[(&str, &[&str])] = &[
     ("workers", &["procfs", "log_target"]),
     ("shared_memory", &[]),
     ("stacks", &["procfs", "log_target"]),
-    ("tracing", &[]),
+    ("numbered_slot", &[]),
+    ("tracing", &["numbered_slot"]),
+    ("opentelemetry", &["numbered_slot", "tracing"]),
     (
         "catalog",
         &["process", "host", "tree", "io", "perf", "gpu", "log_target"],

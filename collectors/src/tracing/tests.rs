@@ -4,6 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ::tracing::{Dispatch, debug_span, dispatcher, info_span};
+use headspace_agent::recording::stage::StageSlot;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 
