@@ -3,11 +3,12 @@
     python slow_line.py SPEC
 
 SPEC is JSON: `layout` (inline, threads, workers, pool or compute), `amounts` (kind of work to amount),
-`steps`, `compute_ms`, `concurrency`. The last line printed is the mean step in milliseconds.
+`steps`, `compute_ms`, `concurrency`, `slow` (the kind of the slow line). The last line printed is JSON, in
+milliseconds: `line_ms`, the mean time of the slow line.
 
-With `alternate`, a kind of work takes half its amount in every second block of steps, and the last line is the
-step of the half amount as a share of the step of the whole one. Blocks are short, so that a slow second of the
-machine counts for both.
+With `alternate`, the slow line takes half its amount in every second block of steps, and the output is `gain`
+instead: how much shorter the step is then, divided by the time of the slow line with its whole amount. Blocks are
+short, because the speed of a shared machine can double from one second to the next.
 """
 
 from __future__ import annotations
@@ -36,6 +37,13 @@ DOCUMENT = json.dumps([{"name": str(number), "values": [number] * 4} for number 
 
 SPEC: dict[str, Any] = {}
 LOCAL = threading.local()
+
+MOST_BLOCKS = 4096
+
+SLOW_LINE = get_context("fork").Array("d", 2 * MOST_BLOCKS)
+"""For each block of steps, the time of the slow line in seconds, and the number of calls. The processes of a pool
+and torch's workers are forked, so they share it.
+"""
 
 BLOCK = 16
 """Steps until the amount changes, with `alternate`. The first half of each block does not count: batches of the
@@ -74,50 +82,73 @@ def helpers() -> Any:
     return LOCAL
 
 
-def work(amounts: dict[str, float]) -> int:
-    """Each kind of work is one line, marked with its name. It keeps no results: the collector of garbage would
-    make half the work take less than half the time.
-    """
-    own, get = helpers(), amounts.get
-    total = 0
-    if amount := get("python"):
-        total += sum(number % 7 for number in range(int(amount)))  # python
-    if amount := get("numpy"):
-        array, sort = own.array, own.sort
-        deque((sort(array) for _ in range(int(amount))), 0)  # numpy
-    if amount := get("extension"):
-        _ = hashlib.pbkdf2_hmac("sha256", b"password", b"salt", int(amount))  # extension
-    if amount := get("parse"):
-        deque((json.loads(DOCUMENT) for _ in range(int(amount))), 0)  # parse
-    if amount := get("read"):
-        own.store.send(int(amount * 1e6).to_bytes(8, "little"))
-        own.store.recv(1)  # read
-    if amount := get("lock"):
-        own.requests.put((own.lock, amount))
-        own.lock.acquire()  # lock
-    if amount := get("sleep"):
-        time.sleep(amount / 1e3)  # sleep
-    return total
+def python(own: Any, amount: float) -> None:
+    sum(number % 7 for number in range(int(amount)))  # python
+
+
+def numpy(own: Any, amount: float) -> None:
+    array, sort = own.array, own.sort
+    deque((sort(array) for _ in range(int(amount))), 0)  # numpy
+
+
+def extension(own: Any, amount: float) -> None:
+    hashlib.pbkdf2_hmac("sha256", b"password", b"salt", int(amount))  # extension
+
+
+def parse(own: Any, amount: float) -> None:
+    deque((json.loads(DOCUMENT) for _ in range(int(amount))), 0)  # parse
+
+
+def read(own: Any, amount: float) -> None:
+    own.store.send(int(amount * 1e6).to_bytes(8, "little"))
+    own.store.recv(1)  # read
+
+
+def lock(own: Any, amount: float) -> None:
+    own.requests.put((own.lock, amount))
+    own.lock.acquire()  # lock
+
+
+def sleep(own: Any, amount: float) -> None:
+    time.sleep(amount / 1e3)  # sleep
+
+
+KINDS = {
+    function.__name__: function for function in (python, numpy, extension, parse, read, lock, sleep)
+}
+"""Each kind of work is one line, marked with its name. It keeps no results: the collector of garbage would make
+half the work take less than half the time.
+"""
+
+
+def work(part: str, number: int) -> None:
+    """The work of this step: of the loader (`amounts`) or of the loop (`compute`)."""
+    own, place = helpers(), 2 * min(number // BLOCK, MOST_BLOCKS - 1)
+    slow_part = "compute" if SPEC["layout"] == "compute" else "amounts"
+    for kind, amount in SPEC[part].items():
+        if kind != SPEC["slow"] or part != slow_part:
+            KINDS[kind](own, amount)
+            continue
+        begun = time.perf_counter()
+        KINDS[kind](own, amount / 2 if is_half(number) else amount)
+        took = time.perf_counter() - begun
+        with SLOW_LINE.get_lock():
+            SLOW_LINE[place] += took
+            SLOW_LINE[place + 1] += 1
 
 
 def is_half(number: int) -> bool:
     """Whether this step takes half of the alternating amount."""
-    return "alternate" in SPEC and number // BLOCK % 2 == 1
+    return SPEC.get("alternate", False) and number // BLOCK % 2 == 1
 
 
-def amounts(part: str, number: int) -> dict[str, float]:
-    """The work of this step: of the loader (`amounts`) or of the loop (`compute`)."""
-    whole: dict[str, float] = SPEC[part]
-    if is_half(number) and (kind := SPEC["alternate"]) in whole:
-        return whole | {kind: whole[kind] / 2}
-    return whole
-
-
-def load(number: int) -> Any:
+def load(number: int) -> int:
     if headspace is not None and SPEC["layout"] != "workers":
         with headspace.stage("load"):
-            return work(amounts("amounts", number))
-    return work(amounts("amounts", number))
+            work("amounts", number)
+    else:
+        work("amounts", number)
+    return number
 
 
 class Items:
@@ -127,7 +158,7 @@ class Items:
         return 1_000_000
 
     def __getitem__(self, number: int) -> int:
-        return int(load(number))
+        return load(number)
 
 
 def remember(spec: dict[str, Any]) -> None:
@@ -164,33 +195,40 @@ def main() -> None:
     remember(json.loads(sys.argv[1]))
     SPEC.setdefault("compute", {"sleep": SPEC["compute_ms"]})
     source = headspace.wrap(loader()) if headspace is not None else loader()
-    steps, warm_up = SPEC["steps"], SPEC["steps"] // 5
+    steps = SPEC["steps"]
     ends = []
     for number, _ in enumerate(source):
         ends.append(time.perf_counter())
         if number == steps:
             break
-        work(amounts("compute", number))
+        work("compute", number)
     if headspace is not None:
         headspace.stop()
-    if "alternate" in SPEC:
-        print(halved_ratio(ends), flush=True)
+    if SPEC.get("alternate"):
+        result = {"gain": gain(ends)}
     else:
-        print(1e3 * (ends[steps] - ends[warm_up]) / (steps - warm_up), flush=True)
+        result = {"line_ms": 1e3 * sum(SLOW_LINE[4::2]) / sum(SLOW_LINE[5::2])}
+    print(json.dumps(result), flush=True)
     os._exit(0)
 
 
-def halved_ratio(ends: list[float]) -> float:
-    """The step of the half amount as a share of the step of the whole one: each half block is compared with the
-    two whole ones beside it. The result is the median over the half blocks.
+def gain(ends: list[float]) -> float:
+    """The gain from half of the slow line, divided by its time: each half block is compared with the two whole ones
+    beside it. The result is the median over the half blocks.
     """
     steps = []
     for begin in range(0, len(ends) - BLOCK, BLOCK):
-        # The batch that is received at the end of a block was loaded with the amount of the next one.
-        first, last = begin + BLOCK // 2, begin + BLOCK - 1
+        # The batch that is received at the end of a block was loaded with the amount of the next one. The number
+        # of steps is even, because two workers may finish their batches in pairs.
+        first, last = begin + BLOCK // 2 - 1, begin + BLOCK - 1
         steps.append((ends[last] - ends[first]) / (last - first))
-    neighbours = zip(steps[2::2], steps[3::2], steps[4::2], strict=False)
-    return statistics.median(2 * half / (before + after) for before, half, after in neighbours)
+    lines = [SLOW_LINE[2 * block] / SLOW_LINE[2 * block + 1] for block in range(len(steps))]
+    gains = []
+    for half in range(3, len(steps) - 1, 2):
+        step = (steps[half - 1] + steps[half + 1]) / 2
+        line = (lines[half - 1] + lines[half + 1]) / 2
+        gains.append((step - steps[half]) / line)
+    return statistics.median(gains)
 
 
 if __name__ == "__main__":

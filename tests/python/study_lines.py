@@ -1,12 +1,15 @@
 """Programs with a known slow line: does `summary.lines` name it, and is its gain right?
 
-    python tests/python/study_lines.py [--programs 100] [--seconds 30] [--py-spy PY_SPY] [--python P ...]
+    python tests/python/study_lines.py [--programs 100] [--seconds 60] [--py-spy PY_SPY] [--python P ...]
 
 Each program (`tests/programs/slow_line.py`) is drawn from its number: the kind of its slow line (Python,
 NumPy, a C extension with and without the interpreter lock, a blocking read, a lock, a sleep), who runs it
 (the training thread, threads, torch's workers, a pool of processes, compute), and what else it does. It runs
-once under headspace. Before and after, it runs without headspace, and the slow line really takes half its time in
-every second block of steps. The measured ratio of the two steps, times the step under headspace, is the truth.
+once under headspace, for `--seconds`: headspace reads the stacks about ten times a second, so a shorter run has
+too few samples for a gain within 10 %. Before and after, it runs for 15 s without headspace, and the slow line
+really has half its work in every second block of steps. The difference between the two steps is the true gain. The
+speed of a shared machine changes within a minute, so this gain is multiplied by the time of the slow line under
+headspace, measured by the program itself, divided by its time in the runs that measure the gain.
 
 Every fifth program also runs under `py-spy record`, and both must name the same line. `--py-spy` names the
 command. The default is the one beside this interpreter, if it is installed.
@@ -15,7 +18,7 @@ The programs take turns on this interpreter and on the other Python versions of 
 first run creates a virtual environment with NumPy for each of them in `.venv/pythons`. `--python` names other
 interpreters instead. Each of these needs NumPy. headspace's folder is added to the path.
 
-This is a program and not a test, because it takes an hour and a half.
+This is a program and not a test, because it takes almost three hours.
 """
 
 from __future__ import annotations
@@ -49,6 +52,11 @@ COUNTED = ["python", "numpy", "extension", "parse"]
 """Kinds whose amount is a number of repetitions, and not milliseconds."""
 
 LAYOUTS = ["inline", "threads", "workers", "pool", "compute"]
+
+TRUTH_SECONDS = 15.0
+"""Duration of each run that measures the truth. It has at least 400 steps."""
+
+PY_SPY_SECONDS = 20.0
 
 Environment = dict[str, str]
 
@@ -110,11 +118,12 @@ def calibrate(python: str) -> dict[str, float]:
     code = (
         "import sys, time, json; sys.path.insert(0, sys.argv[1]); import slow_line as s\n"
         "s.SPEC['amounts'] = {'numpy': 1}\n"
+        "own = s.helpers()\n"
         "for kind in ('python', 'numpy', 'extension', 'parse'):\n"
         "    times = []\n"
-        "    s.work({kind: 10})\n"
+        "    s.KINDS[kind](own, 10)\n"
         "    for _ in range(9):\n"
-        "        begun = time.perf_counter(); s.work({kind: 100}); times.append(time.perf_counter() - begun)\n"
+        "        begun = time.perf_counter(); s.KINDS[kind](own, 100); times.append(time.perf_counter() - begun)\n"
         "    print(kind, 100 / (1e3 * sorted(times)[4]))\n"
     )
     done = subprocess.run(
@@ -127,8 +136,8 @@ def calibrate(python: str) -> dict[str, float]:
     return {kind: float(value) for kind, value in map(str.split, done.stdout.splitlines())}
 
 
-def draw(number: int, per_ms: dict[str, float], *, torch: bool, seconds: float) -> dict[str, Any]:
-    """The program of this number."""
+def draw(number: int, per_ms: dict[str, float], *, torch: bool) -> tuple[dict[str, Any], float]:
+    """The program of this number, and the milliseconds that a step takes."""
     random_ = random.Random(number)
     kind = KINDS[number % len(KINDS)]
     layouts = LAYOUTS if torch else [name for name in LAYOUTS if name != "workers"]
@@ -149,38 +158,45 @@ def draw(number: int, per_ms: dict[str, float], *, torch: bool, seconds: float) 
         "amounts": amounts,
         "concurrency": concurrency,
         "compute_ms": random_.uniform(0.05, 0.3) * data_ms,
-        "steps": int(1e3 * seconds / data_ms),
     }
     if layout == "compute":
         spec |= {"compute": amounts, "amounts": {"sleep": 1.0}}
-    return spec
+    return spec, data_ms
 
 
-def measured_ratio(python: str, spec: dict[str, Any]) -> float:
-    """The step with half of the slow line, as a share of the step with all of it, without headspace."""
-    alternating = spec | {"alternate": spec["slow"], "steps": max(spec["steps"] // 2, 400)}
+def output(done: subprocess.CompletedProcess[str]) -> dict[str, float]:
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def measured_gain(python: str, spec: dict[str, Any]) -> float:
+    """How many milliseconds a step gains for each millisecond of the slow line if the line has half its work,
+    without headspace.
+    """
     done = subprocess.run(
-        [python, str(PROGRAM), json.dumps(alternating)],
+        [python, str(PROGRAM), json.dumps(spec | {"alternate": True})],
         env=environment(watched=False),
         capture_output=True,
         text=True,
         check=True,
     )
-    return float(done.stdout.splitlines()[-1])
+    return output(done)["gain"]
 
 
-def summary(python: str, spec: dict[str, Any]) -> dict[str, Any]:
-    """What headspace says of the program."""
+def measured(python: str, spec: dict[str, Any]) -> tuple[dict[str, Any], float]:
+    """headspace's summary of the program, and the mean time of the slow line in milliseconds."""
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run(
+        done = subprocess.run(
             [python, str(PROGRAM), json.dumps(spec)],
             env=environment(watched=True, folder=folder),
             capture_output=True,
+            text=True,
             check=True,
         )
         (records,) = Path(folder).glob("*/rank0.jsonl")
         found = map(json.loads, records.read_text().splitlines())
-        return [record for record in found if record["kind"] == "summary"][-1]
+        summaries = [record for record in found if record["kind"] == "summary"]
+        return summaries[-1], output(done)["line_ms"]
 
 
 def spied(py_spy: str, python: str, spec: dict[str, Any], kinds: dict[int, str]) -> str:
@@ -211,7 +227,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--programs", type=int, default=100)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--seconds", type=float, default=60.0)
     beside = Path(sys.executable).with_name("py-spy")
     parser.add_argument("--py-spy", default=str(beside) if beside.exists() else None)
     parser.add_argument("--python", action="append")
@@ -228,15 +244,16 @@ def main() -> None:
     for number in range(args.first, args.first + args.programs):
         python = pythons[number % len(pythons)]
         # Each time: the speed of a shared machine changes, and the slow line must remain the slowest.
-        spec = draw(number, calibrate(python), torch=python == sys.executable, seconds=args.seconds)
-        ratios = [measured_ratio(python, spec)]
-        found = summary(python, spec)
-        ratios.append(measured_ratio(python, spec))
+        spec, step_ms = draw(number, calibrate(python), torch=python == sys.executable)
+        steps = {"steps": max(int(1e3 * TRUTH_SECONDS / step_ms), 400)}
+        gains = [measured_gain(python, spec | steps)]
+        found, line_ms = measured(python, spec | {"steps": int(1e3 * args.seconds / step_ms)})
+        gains.append(measured_gain(python, spec | steps))
         lines = [line for line in found.get("lines", []) if line["file"].endswith(PROGRAM.name)]
         top = lines[0] if lines else None
         name = kinds.get(top["line"], f"line {top['line']}") if top else "nothing"
         step = found["steady_step_mean_ms"]
-        truth = step * statistics.fmean(ratios)
+        truth = step - line_ms * statistics.fmean(gains)
         named += name == spec["slow"]
         text = f"{number:<4}{Path(python).parents[1].name[:7]:8}{spec['layout']:9}{spec['slow']:11}{name:11}"
         if top and name == spec["slow"]:
@@ -247,7 +264,8 @@ def main() -> None:
         else:
             text += f"{'':6}{step:8.1f}{'':11}{truth:10.1f}{'':8}"
         if args.py_spy and number % 5 == 0:
-            other = spied(args.py_spy, python, spec, kinds)
+            steps = {"steps": int(1e3 * PY_SPY_SECONDS / step_ms)}
+            other = spied(args.py_spy, python, spec | steps, kinds)
             spied_on += 1
             agreed += other == name
             text += f"  {other}"

@@ -36,6 +36,7 @@ def ran(
     other = "sleep" if slow != "sleep" else "lock"
     spec: dict[str, Any] = {
         "layout": layout,
+        "slow": slow,
         "amounts": {slow: AMOUNTS[slow], other: 2.0},
         "concurrency": 1,
         "compute_ms": 1.0,
@@ -71,7 +72,7 @@ def test_the_slow_line_of_a_stage_is_named(
 ) -> None:
     line = top_line(ran(program, layout, slow))
     assert (line["stage"], line["line"]) == ("load", line_of(slow))
-    assert (line["function"], line["kind"], line.get("waits_for")) == ("work", kind, waits_for)
+    assert (line["function"], line["kind"], line.get("waits_for")) == (slow, kind, waits_for)
     assert line["share_pct"] > 60
 
 
@@ -79,7 +80,7 @@ def test_the_slow_line_of_the_loop_itself_is_named(program: Programs) -> None:
     run = ran(program, "compute", "sleep")
     line = top_line(run)
     assert (line["stage"], line["line"], line["kind"]) == (None, line_of("sleep"), "wait")
-    assert f"lines      `slow_line.py:{line_of('sleep')}` work: " in run.stderr
+    assert f"lines      `slow_line.py:{line_of('sleep')}` sleep: " in run.stderr
     assert "% of compute (sleeps); twice as fast gives" in run.stderr
 
 
@@ -107,7 +108,7 @@ def test_report_prints_a_table_of_lines(program: Programs) -> None:
     lines = (line for line in text.splitlines() if f" slow_line.py:{line_of('sleep')} " in line)
     (row,) = (line for line in lines if "`" not in line)
     assert row.split()[:2] == [f"slow_line.py:{line_of('sleep')}", "load"]
-    assert row.split()[-2:] == ["sleeps", "work"]
+    assert row.split()[-2:] == ["sleeps", "sleep"]
 
 
 def test_the_records_contain_the_stacks(program: Programs) -> None:
@@ -116,7 +117,7 @@ def test_the_records_contain_the_stacks(program: Programs) -> None:
     assert longest["stage"] == "load"
     innermost = stacks["frames"][longest["frames"][-1]]
     outermost = stacks["frames"][longest["frames"][0]]
-    assert (innermost["line"], innermost["function"]) == (line_of("sleep"), "work")
+    assert (innermost["line"], innermost["function"]) == (line_of("sleep"), "sleep")
     assert (outermost["function"], outermost["own"]) == ("<module>", True)
 
 
@@ -134,7 +135,7 @@ def test_report_writes_the_stacks_for_other_viewers(program: Programs, tmp_path:
     frames = written["shared"]["frames"]
     (load,) = (profile for profile in written["profiles"] if profile["name"] == "load")
     _, longest = max(zip(load["weights"], load["samples"], strict=True))
-    slow = [frame for frame in (frames[number] for number in longest) if frame["name"] == "work"]
+    slow = [frame for frame in (frames[number] for number in longest) if frame["name"] == "sleep"]
     assert [frame["line"] for frame in slow] == [line_of("sleep")]
     assert frames[longest[-1]]["name"] == "(sleeps)"
 
@@ -152,7 +153,7 @@ def test_a_perfetto_trace_has_the_stacks_of_each_stage(program: Programs, tmp_pa
     assert done.returncode == 0, done.stderr
 
     slices = test_perfetto.shown(tmp_path / "run.pftrace").slices["rank 0/stacks of load (totals)"]
-    name = f"work slow_line.py:{line_of('sleep')}"
+    name = f"sleep slow_line.py:{line_of('sleep')}"
     (slow,) = (part for part in slices if part.name == name)
     assert (slow.notes["does"], slow.notes["line"]) == ("sleeps", line_of("sleep"))
     step_ms = run.summary()["lines"][0]["predicted_step_ms"]
