@@ -184,7 +184,10 @@ def test_with_headspace_0_nothing_is_written_or_printed(script: Path) -> None:
 def test_the_package_reads_the_variables_that_the_readme_lists() -> None:
     cells = re.findall(r"^\| (`HEADSPACE[^|]*)\|", COMMANDS, re.MULTILINE)
     told = {name for cell in cells for name in re.findall(r"HEADSPACE\w*", cell)}
-    package = (ROOT / "py_bindings/python/headspace/_settings.py").read_text()
+    package = "".join(
+        (ROOT / "py_bindings/python/headspace" / name).read_text()
+        for name in ("_settings.py", "_environment.py")
+    )
     places = [ROOT / "cli/src/lib.rs", ROOT / "py_bindings/src/session/log.rs"]
     command = "".join(place.read_text() for place in places)
 

@@ -9,6 +9,7 @@ import os
 import sys
 import time
 
+from headspace import _environment
 from headspace._native import DEFAULT_CACHES, LEAST_PROBE_STEPS
 
 TYPE_CHECKING = False
@@ -21,7 +22,6 @@ MODES = (MEASURE, PROBE, REPLAY)
 #: Default number of live batches before a replay.
 LIVE_BEFORE_REPLAY = 100
 
-_RANK = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _LOCAL_RANK = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
 _LOCAL_WORLD_SIZE = (
     "LOCAL_WORLD_SIZE",
@@ -90,7 +90,7 @@ def duration(text: str) -> float | None:
 
 def quiet() -> bool:
     """Whether nothing is printed on stderr (``HEADSPACE_QUIET``, default no)."""
-    return _switch("HEADSPACE_QUIET", "headspace is not quiet")
+    return _environment.is_quiet(_refuse)
 
 
 def chosen_loop() -> str | None:
@@ -184,14 +184,7 @@ def libraries() -> list[str]:
 
 def _switch(name: str, instead: str, *, default: bool = False) -> bool:
     """Whether a setting is on."""
-    value = os.environ.get(name, "").strip().lower()
-    if value in ("1", "on", "true", "yes"):
-        return True
-    if value in ("0", "off", "false", "no"):
-        return False
-    if value:
-        _refuse(name, f"`{value}` is neither 0 nor 1; {instead}.")
-    return default
+    return _environment.read_switch(name, instead, default=default, refuse=_refuse)
 
 
 def _count(
@@ -229,40 +222,17 @@ def notify_run_command() -> None:
 
 
 def _number(names: tuple[str, ...], default: int) -> int:
-    for name in names:
-        value = os.environ.get(name)
-        if value is None:
-            continue
-        try:
-            number = int(value)
-        except ValueError:
-            number = -1
-        if 0 <= number < 2**31:
-            return number
-        _refuse(name, f"`{value}` is not a whole number of 0 or more; {default} is used.")
-    return default
+    return _environment.read_number(names, default, _refuse)
 
 
 def rank() -> int:
-    """Rank of this process, from its launcher; 0 without a launcher."""
-    return _number(_RANK, _of_torch("get_rank", 0))
+    """Rank of this process, from its launcher or ``torch.distributed``; 0 without both."""
+    return _environment.read_rank(_refuse)
 
 
 def world_size() -> int:
-    """Number of processes of the run, from the launcher; 1 without a launcher."""
-    return max(1, _number(_WORLD_SIZE, _of_torch("get_world_size", 1)))
-
-
-def _of_torch(what: str, default: int) -> int:
-    """A number from ``torch.distributed``, if the program initialised it without a launcher."""
-    distributed = sys.modules.get("torch.distributed")
-    try:
-        if distributed is None or not distributed.is_initialized():
-            return default
-        number = getattr(distributed, what)()
-        return number if type(number) is int and number >= 0 else default
-    except Exception:
-        return default
+    """Number of processes of the run, from the launcher or ``torch.distributed``; 1 without both."""
+    return max(1, _number(_WORLD_SIZE, _environment.number_from_torch("get_world_size", 1)))
 
 
 def local_rank() -> int:

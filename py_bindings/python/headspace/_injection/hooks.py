@@ -87,13 +87,23 @@ def report_error(error: BaseException) -> None:
 
 def _print_notice(text: str) -> None:
     """One line on stderr, on rank 0."""
-    quiet = os.environ.get("HEADSPACE_QUIET", "").strip().lower() in ("1", "on", "true", "yes")
-    if quiet or os.environ.get("RANK", "0") != "0":
+    if not _prints_notices():
         return
     try:
         sys.stderr.write(f"headspace: {text}\n")
     except Exception:
         pass
+
+
+def _prints_notices() -> bool:
+    """Whether this process prints notices. `_environment.py` decides, and is loaded only for a notice.
+
+    True if it cannot be loaded, because the notice is probably about the same error.
+    """
+    try:
+        return bool(_load("headspace._environment", "_environment.py").prints_notices())
+    except Exception:
+        return True
 
 
 def _notify_if_not_seen(pid: int) -> None:
@@ -213,6 +223,13 @@ def _new_module(name: str, file: str, folders: list[str] | None = None) -> Any:
     return module_from_spec(spec)
 
 
+def _load(name: str, file: str) -> Any:
+    """Executes a file in the package, without importing the package."""
+    module = _new_module(name, file)
+    module.__loader__.exec_module(module)
+    return module
+
+
 _environments: Any = None
 
 
@@ -220,10 +237,9 @@ def environments() -> Any:
     """The module `restore_environment.py`, loaded by its path as this file is."""
     global _environments
     if _environments is None:
-        _environments = _new_module(
+        _environments = _load(
             "headspace._injection.restore_environment", "_injection/restore_environment.py"
         )
-        _environments.__loader__.exec_module(_environments)
         _environments.path_entry = path_entry
     return _environments
 

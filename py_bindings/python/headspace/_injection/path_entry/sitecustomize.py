@@ -31,8 +31,7 @@ def _install_hooks():
     except Exception as error:
         # As `hooks.report_error`, which may be what is missing.
         try:
-            quiet = os.environ.get("HEADSPACE_QUIET", "").strip().lower()
-            if os.environ.get("RANK", "0") == "0" and quiet in ("", "0", "off", "false", "no"):
+            if _prints_notices():
                 # Python 2 must be able to read this file, too.
                 text = (
                     "headspace: nothing is measured: " + repr(error) + ". The program continues.\n"
@@ -40,6 +39,26 @@ def _install_hooks():
                 sys.stderr.write(text)
         except Exception:
             pass
+
+
+def _prints_notices():
+    # type: () -> bool
+    """Whether headspace is not quiet, and the rank is 0.
+
+    A copy of the rule in `_environment.py`, which Python 2 cannot read, and which may be what is missing.
+    """
+    import os
+
+    if os.environ.get("HEADSPACE_QUIET", "").strip().lower() in ("1", "on", "true", "yes"):
+        return False
+    for name in ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"):
+        try:
+            number = int(os.environ.get(name, ""))
+        except ValueError:
+            continue
+        if 0 <= number < 2**31:
+            return number == 0
+    return True
 
 
 def _run_users_sitecustomize():
