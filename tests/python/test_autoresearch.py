@@ -186,7 +186,7 @@ def test_a_stall_is_reported_as_such_and_leaves_no_process(searched: Search) -> 
 
     assert failure["kind"] == "job_stalled"
     assert failure["details"]["progress_seen"]
-    assert "no further batch came, and it was ended" in searched.table()["stall"]["notes"]
+    assert "there was no further batch" in searched.table()["stall"]["notes"]
     assert searched.leftovers() == []
 
 

@@ -121,7 +121,7 @@ def test_unsupported_execution_modes_are_left_to_the_engine(mode: str) -> None:
     availability = Provider().is_available({"local_execution_mode": mode}, None)
 
     assert not availability.available
-    assert f"`{mode}` is asked for" in availability.reason
+    assert f"`local_execution_mode` is `{mode}`" in availability.reason
 
 
 def test_with_headspace_0_the_engine_uses_its_own_platform(
@@ -348,7 +348,7 @@ def test_the_signal_that_ended_a_job_is_named(workdir: Workdir) -> None:
     job = workdir.train("import os; os.kill(os.getpid(), 11)")
     assert workdir.ended(job) == "FAILED"
 
-    assert ": it ended by SIGSEGV.\n" in workdir.evidence(job).error_summary
+    assert ": killed by SIGSEGV.\n" in workdir.evidence(job).error_summary
 
 
 def test_an_experiment_is_compared_with_the_baseline_and_the_best(workdir: Workdir) -> None:
@@ -463,8 +463,8 @@ def test_findings_name_the_noise_and_the_predicted_gain_of_a_remedy() -> None:
     answer = block(Measured(summary, "", {}), mode="measure")
 
     assert answer["findings"] == [
-        "66 % of a step is waiting for data; decode limits: busy 99 %",
-        "a step takes 28.0 to 32.0 ms (95 %): a difference within that is noise",
+        "66 % of a step is waiting for data; the bottleneck is decode (busy 99 %)",
+        "a step takes 28.0 to 32.0 ms (95 % interval): a difference within it is noise",
         "predicted: Run 4 concurrent calls of `decode`: 15.0 ms a step (-50 %)",
         "Look at the model",
     ]
@@ -525,5 +525,5 @@ def test_a_script_that_the_engine_would_truncate_is_refused_with_a_reason(tmp_pa
     agent = Agent(Codex())
     prompt = agent._load_prompt("headspace", PIPELINE_CODE='"""\n```python\n```\n"""\n')
 
-    with pytest.raises(ValueError, match="begins with ```, where the engine would cut"):
+    with pytest.raises(ValueError, match="begins with ```, and the engine would truncate"):
         agent.run(prompt, tmp_path, "apply_000")

@@ -196,7 +196,7 @@ def test_time_spent_before_a_resume_counts(tmp_path):
     outcome = Outcome(State.FINISHED, 10.0, (9.9, 10.1), 100)
     baseline = Trial(Experiment(0, Proposal(Kind.BASELINE, SPACE.baseline, "")), outcome)
     said = resumed._plan([baseline], [])
-    assert getattr(said, "reason", "") == "its time is spent"
+    assert getattr(said, "reason", "") == "the limit `--time` is reached"
 
 
 def test_an_experiment_that_another_worker_gave_up_is_dropped_and_the_search_goes_on(

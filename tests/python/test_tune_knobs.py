@@ -89,9 +89,9 @@ def space_of(*knobs: str, constraints: tuple[str, ...] = ()) -> Space:
 
 
 def test_a_constraint_with_an_unknown_knob_or_one_that_the_baseline_violates_is_refused():
-    with pytest.raises(TuneError, match="`c`, which is no knob"):
+    with pytest.raises(TuneError, match="`c`, which is not a knob"):
         space_of("a=1..3", constraints=("a + c < 4",))
-    with pytest.raises(TuneError, match="baseline itself"):
+    with pytest.raises(TuneError, match=r"the baseline .* violates"):
         space_of("a=1..3", constraints=("a > 1",))
 
 
@@ -120,7 +120,7 @@ def test_a_placeholder_without_a_knob_and_a_knob_without_a_placeholder_are_refus
     space = space_of("threads=1..4", "mtp=no,yes")
     with pytest.raises(TuneError, match=r"did you mean `\{threads\}`"):
         Template(["{thread}", "{mtp}"], space)
-    with pytest.raises(TuneError, match="`mtp` has no place"):
+    with pytest.raises(TuneError, match="`mtp` has no placeholder"):
         Template(["{threads}"], space)
     with pytest.raises(TuneError, match="`yes,no`"):
         Template(["{threads:--x}", "{mtp}"], space)
@@ -163,8 +163,8 @@ def test_the_command_line_overrides_the_file(tmp_path: Path):
         ("experimants = 3\n[knobs]\na = '1..2'", "`experimants`"),
         ("experiments = 'many'\n[knobs]\na = '1..2'", "`many`"),
         ("[knobs]\na = { turns = 'x' }", "`values`"),
-        ("[knobs\n", "no TOML"),
-        ("knobs = 3", "no table"),
+        ("[knobs\n", "not a valid TOML file"),
+        ("knobs = 3", "not a table"),
     ],
 )
 def test_an_invalid_file_is_refused_with_the_reason(tmp_path: Path, text, told):

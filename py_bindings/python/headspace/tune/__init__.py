@@ -9,6 +9,6 @@ Data flows one way::
                        ▲                             │
                        └──────── objective ◀─────────┘
 
-`plan` says what to try next from the outcomes so far, and knows neither clock nor file; `run.search` runs
-it. Needs Optuna: ``pip install '.[tune]'``.
+`plan` decides from the outcomes so far what to try next. It uses no clock and no files. `run.search`
+executes the plan. Optuna is required: ``pip install '.[tune]'``.
 """

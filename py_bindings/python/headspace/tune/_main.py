@@ -32,7 +32,8 @@ def main(words: Sequence[str]) -> int:
     try:
         return tune(parse(words))
     except StorageError as error:
-        print(f"headspace tune: the storage fails: {error}", file=sys.stderr)
+        text = f"the storage failed: {error} (recorded outcomes are kept; repeat the command to continue)"
+        print(f"headspace tune: {text}", file=sys.stderr)
         return EXIT_UNMEASURED
     except (TuneError, OSError) as error:
         print(f"headspace tune: {error}", file=sys.stderr)
@@ -46,7 +47,10 @@ def tune(arguments: ParsedArguments) -> int:
         TuneError: If an option is invalid. Nothing was run then.
     """
     if not enabled():
-        raise TuneError("HEADSPACE=0 switches off what experiments are measured by")
+        raise TuneError(
+            "the environment variable `HEADSPACE` turns headspace off, so no experiment can be measured "
+            "(unset it)"
+        )
     options, space = arguments.options, arguments.space
     template = Template(arguments.command, space)
     limits = Limits(
@@ -80,13 +84,13 @@ def tune(arguments: ParsedArguments) -> int:
     if ended.interrupted:
         if winner_of(ended.trials, limits.objective) is not None:
             print("\n".join(report(ended.trials, space, template, limits, "it was interrupted")))
-        text = f"interrupted; {where} holds what was done, and the same command goes on from here"
+        text = f"interrupted; the results so far are in `{where}` (repeat the command to continue)"
         print(f"headspace tune: {text}", file=sys.stderr)
         return EXIT_INTERRUPTED
     if ended.failed:
         print(f"headspace tune: {ended.reason}", file=sys.stderr)
         if ended.trials:
-            print(f"                its log: {ended.trials[0].outcome.log}", file=sys.stderr)
+            print(f"                log: {ended.trials[0].outcome.log}", file=sys.stderr)
         return EXIT_UNMEASURED
     print("\n".join(report(ended.trials, space, template, limits, ended.reason)))
     return EXIT_OK

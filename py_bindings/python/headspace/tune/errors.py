@@ -4,4 +4,7 @@ from __future__ import annotations
 
 
 class TuneError(Exception):
-    """Says what is wrong and what to do. Nothing was run, or recorded outcomes are kept."""
+    """An error of the input or of the storage. Its message says what is wrong and what to do.
+
+    Either no experiment was started, or recorded outcomes are kept.
+    """

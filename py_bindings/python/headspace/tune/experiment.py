@@ -18,9 +18,9 @@ class State(str, Enum):
     STOPPED_EARLY = "stopped_early"
     """It was slower than the best, with high confidence."""
     TIMEOUT = "timeout"
-    """It exceeded the time limit before it was measured."""
+    """It reached the time limit before it was measured."""
     STALLED = "stalled"
-    """Steps stopped coming."""
+    """It had no further step for a long time."""
     CRASHED = "crashed"
     """It ended in an error after its first step."""
     STARTUP_FAILED = "startup_failed"
@@ -39,9 +39,9 @@ class Kind(str, Enum):
     SAMPLE = "sample"
     """A proposal of the sampler."""
     REPEAT = "repeat"
-    """A contender once more."""
+    """A contender is run again."""
     CONFIRM = "confirm"
-    """The winner and the baseline in turn."""
+    """The winner and the baseline are run in turn."""
 
 
 #: Kinds that measure a configuration for the first time.
@@ -117,7 +117,7 @@ class Outcome:
     steps: int = 0
     """Batches that the loop received."""
     seconds: float = 0.0
-    """From the start of the program to its end."""
+    """Seconds from the start of the program to its end."""
     detail: str = ""
     """What went wrong: a sentence, or the end of the traceback."""
     exit_code: int | None = None
@@ -154,22 +154,22 @@ class Trial:
 
     @property
     def proposal(self) -> Proposal:
-        """The experiment's."""
+        """The proposal of the experiment."""
         return self.experiment.proposal
 
     @property
     def number(self) -> int:
-        """The experiment's."""
+        """The number of the experiment."""
         return self.experiment.number
 
     @property
     def kind(self) -> Kind:
-        """The experiment's."""
+        """The purpose of the experiment."""
         return self.experiment.kind
 
     @property
     def knobs(self) -> Config:
-        """The experiment's."""
+        """The configuration of the experiment."""
         return self.experiment.knobs
 
 

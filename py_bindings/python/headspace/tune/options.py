@@ -16,8 +16,9 @@ from headspace.tune.space.constraints import Constraint
 from headspace.tune.space.knobs import Knob, Space, make_knob, parse_knob
 
 _EPILOG = """\
-In COMMAND, {knob} becomes the knob's value, {knob:--flag} becomes --flag if the yes,no knob is yes,
-else nothing, and {probe:1000|200} becomes 1000 in the run that measures the floor and 200 in all others.
+In COMMAND, {knob} becomes the value of the knob. If the knob is a switch, {knob:--flag} becomes --flag if
+the switch is yes, and nothing if it is no. {probe:1000|200} becomes 1000 in the run that measures the floor,
+and 200 in all other runs.
 
 Knobs:
   n=1..8          every integer from 1 to 8
@@ -27,19 +28,19 @@ Knobs:
   n=yes,no        a switch
 The baseline is the first value, or the value after @, as in n=1..8@4.
 
-The folder holds study.db (Optuna), results.tsv (a row per experiment), experiments.jsonl, progress.svg,
+The folder DIR contains study.db (Optuna), results.tsv (a row per experiment), experiments.jsonl, progress.svg,
 tree.svg, and the log and the run of each experiment. If a search was killed, the same command continues it.
-Several tuners share one study with the same --storage and --study.
+Tuners with the same --storage and --study share one study.
 
-Exit code: 0 when the search is over; 1 when the baseline could not be measured; 2 for an error in the
-command line or the file; 130 when it was interrupted."""
+Exit code: 0 if the search is complete; 1 if the baseline could not be measured or the storage failed; 2 for an
+error in the command line or the file; 130 if the search was interrupted."""
 
 
 _HELP = {
     "--knob": "a knob and its values",
     "--constraint": "an expression that must be true, such as 'decode_threads + demux_threads <= 4'",
-    "--file": "a TOML file with [knobs], constraints, command and options. Options have the same names as "
-    "on the command line, which overrides the file",
+    "--file": "a TOML file with [knobs], constraints, command and options (in their names, write _ for -). "
+    "The command line overrides the file",
     "--dir": "folder for all results (default: %(default)s)",
     "--objective": "step: minimise the time per step; throughput: minimise the time per sample, if a knob "
     "changes the batch size",
@@ -47,7 +48,7 @@ _HELP = {
     "--time": "start no new experiment after this time, such as 90m (default: no limit)",
     "--patience": "stop after N experiments without a gain of 1 %% (default: %(default)s)",
     "--near-floor": "stop when the best step is within PERCENT of the floor (default: %(default)s)",
-    "--measure": "end an experiment after this much training, not counting warm-up; `inf`: let it end by itself "
+    "--measure": "end an experiment after this much training, not counting warm-up; `inf`: the program ends by itself "
     "(default: %(default)s)",
     "--timeout": "maximum time of one experiment (default: %(default)s)",
     "--startup": "maximum time from the start of an experiment to its first step (default: %(default)s)",
@@ -55,13 +56,14 @@ _HELP = {
     "--repeats": "how many times to rerun a configuration whose interval overlaps that of the best one "
     "(default: %(default)s)",
     "--confirm": "at the end, run the winner and the baseline N times each, alternating (default: %(default)s)",
-    "--parallel": "experiments at once; cores and GPUs are divided among them (default: %(default)s)",
+    "--parallel": "number of experiments at the same time; cores and GPUs are divided among them "
+    "(default: %(default)s)",
     "--storage": "an Optuna storage: sqlite:///PATH, journal:PATH, or the URL of a database, as "
     "docs/tune.md shows (default: study.db in the folder)",
     "--study": "name of the study in the storage",
     "--seed": "seed of the sampler (default: %(default)s)",
     "--no-probe": "do not measure the floor",
-    "--no-early-stop": "do not stop experiments early that are slower than the best one",
+    "--no-early-stop": "do not stop an experiment early if it is slower than the best one",
     "--no-inject": "the program calls headspace.wrap itself: do not start it under `headspace run`",
     "--quiet": "print only the result",
 }
@@ -81,7 +83,7 @@ def parse(words: Sequence[str]) -> ParsedArguments:
 
     Raises:
         TuneError: If knobs, constraints, the file or the command are invalid.
-        SystemExit: As argparse does, with 2.
+        SystemExit: If argparse finds an error (exit code 2), or prints the help.
     """
     words = list(words)
     split = words.index("--") if "--" in words else len(words)
@@ -95,12 +97,13 @@ def parse(words: Sequence[str]) -> ParsedArguments:
     given = list(map(parse_knob, arguments.knob))
     for knob in given:
         if sum(other.name == knob.name for other in given) > 1:
-            raise TuneError(f"`--knob {knob.name}=…` is given twice")
+            raise TuneError(f"`--knob {knob.name}=…` is given twice (remove one of them)")
         # The command line overrides the file.
         knobs[knob.name] = knob
     if "probe" in knobs:
         raise TuneError(
-            "`probe` cannot name a knob: {probe:WORDS|OTHERS} tells the run that measures the floor"
+            "a knob cannot have the name `probe`, because `{probe:YES|NO}` is reserved for the run that "
+            "measures the floor (rename the knob)"
         )
     constraints = [*_texts(kept, "constraints"), *arguments.constraint]
     space = Space(tuple(knobs.values()), tuple(map(Constraint, constraints)))
@@ -122,21 +125,24 @@ def read_file(path: Path) -> dict[str, Any]:
             import tomli as tomllib
         except ModuleNotFoundError as error:
             raise TuneError(
-                "to read a TOML file Python 3.11 or later is needed, or `python -m pip install tomli`"
+                "a TOML file needs Python 3.11 or later, or the package `tomli` "
+                "(`python -m pip install tomli`)"
             ) from error
     try:
         found: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise TuneError(f"cannot read `{path}`: {error.strerror}") from error
     except ValueError as error:
-        raise TuneError(f"`{path}` is no TOML: {error}") from error
+        raise TuneError(f"`{path}` is not a valid TOML file: {error}") from error
     return found
 
 
 def _file_knobs(kept: Mapping[str, Any]) -> list[Knob]:
     knobs = kept.get("knobs", {})
     if not isinstance(knobs, dict):
-        raise TuneError('`knobs` in the file is no table (write `[knobs]`, then `name = "1..8"`)')
+        raise TuneError(
+            '`knobs` in the file is not a table (write `[knobs]`, then `name = "1..8"`)'
+        )
     found = []
     for name, spec in knobs.items():
         if not isinstance(spec, dict):
@@ -146,9 +152,10 @@ def _file_knobs(kept: Mapping[str, Any]) -> list[Knob]:
             continue
         unknown = set(spec) - {"values", "baseline", "turns"}
         if unknown or "values" not in spec:
-            what = f"`{unknown.pop()}` is unknown" if unknown else "`values` is missing"
+            what = f"an unknown key `{unknown.pop()}`" if unknown else "no key `values`"
             raise TuneError(
-                f"of the knob `{name}` in the file {what} (there are values, baseline and turns)"
+                f"the knob `{name}` in the file has {what} (the keys are `values`, and optionally "
+                "`baseline` and `turns`)"
             )
         turns = spec.get("turns")
         turns = [turns] if isinstance(turns, str) else turns
@@ -164,12 +171,12 @@ def _file_command(kept: Mapping[str, Any]) -> list[str]:
 def _texts(kept: Mapping[str, Any], name: str) -> list[str]:
     found = kept.get(name, [])
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise TuneError(f"`{name}` in the file is no list of texts")
+        raise TuneError(f'`{name}` in the file is not a list of strings (write `{name} = ["…"]`)')
     return list(found)
 
 
 def _defaults(options: argparse.ArgumentParser, kept: Mapping[str, Any]) -> dict[str, Any]:
-    """The file's options as defaults, read as argparse would."""
+    """The options of the file as defaults, converted as argparse converts them."""
     known = {action.dest: action for action in options._actions}
     found: dict[str, Any] = {}
     for name, value in kept.items():
@@ -177,10 +184,12 @@ def _defaults(options: argparse.ArgumentParser, kept: Mapping[str, Any]) -> dict
             continue
         action = known.get(name)
         if action is None or name in ("help", "file", "knob", "constraint"):
-            raise TuneError(f"`{name}` in the file is no option of `headspace tune`")
+            raise TuneError(
+                f"`{name}` in the file is not an option (`headspace tune --help` lists the options)"
+            )
         if isinstance(action.const, bool):
             if not isinstance(value, bool):
-                raise TuneError(f"`{name}` in the file is neither true nor false")
+                raise TuneError(f"`{name}` in the file is not a boolean (write `true` or `false`)")
             found[name] = value
             continue
         try:
@@ -188,7 +197,10 @@ def _defaults(options: argparse.ArgumentParser, kept: Mapping[str, Any]) -> dict
         except (ValueError, argparse.ArgumentTypeError) as error:
             raise TuneError(f"`{name}` in the file: {error}") from error
         if action.choices is not None and found[name] not in action.choices:
-            raise TuneError(f"`{name}` in the file is none of {', '.join(action.choices)}")
+            choices = ", ".join(f"`{choice}`" for choice in action.choices)
+            raise TuneError(
+                f"`{name}` in the file cannot be `{found[name]}` (write one of {choices})"
+            )
     return found
 
 
@@ -196,7 +208,7 @@ def _whole(text: str) -> int:
     try:
         number = int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"`{text}` is no whole number") from None
+        raise argparse.ArgumentTypeError(f"`{text}` is not a whole number") from None
     if number < 0:
         raise argparse.ArgumentTypeError(f"`{text}` is less than 0")
     return number
@@ -210,7 +222,7 @@ def _count(text: str) -> int:
 
 
 def _number(text: str) -> float:
-    """The number; not a number if the text is none."""
+    """The number; NaN if the text is not a number."""
     try:
         return float(text)
     except ValueError:
@@ -220,7 +232,9 @@ def _number(text: str) -> float:
 def _percent(text: str) -> float:
     share = _number(text.strip().removesuffix("%")) / 100
     if not 0 <= share <= 10:
-        raise argparse.ArgumentTypeError(f"`{text}` is no percentage (write `5%`)")
+        raise argparse.ArgumentTypeError(
+            f"`{text}` is not a percentage from 0 to 1000 (write for example `5%`)"
+        )
     return share
 
 
@@ -229,17 +243,19 @@ def _duration(text: str) -> float:
     unit = next((unit for unit in units if text.endswith(unit)), "")
     seconds = _number(text.removesuffix(unit)) * units.get(unit, 1.0)
     if not seconds > 0:
-        raise argparse.ArgumentTypeError(f"`{text}` is no time (write `90s`, `30m` or `2h`)")
+        raise argparse.ArgumentTypeError(
+            f"`{text}` is not a duration above 0 (write for example `90s`, `30m` or `2h`)"
+        )
     return seconds
 
 
 def parser() -> argparse.ArgumentParser:
-    """All options; their names with `_` are the file's keys."""
+    """Creates the parser. The file has the `dest` names of its options as keys."""
     made = argparse.ArgumentParser(
         prog="headspace tune",
         usage="headspace tune [OPTIONS] --knob NAME=VALUES ... -- COMMAND ...",
         description="Finds the values of the knobs with which training runs fastest. It runs the "
-        "baseline,\nmeasures the floor, tries what the verdicts propose, then lets a sampler choose "
+        "baseline and\nmeasures the floor. Then it tries the remedies of the verdicts. Then a sampler chooses "
         "among the other\nconfigurations.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

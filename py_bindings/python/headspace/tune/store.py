@@ -153,9 +153,9 @@ class Store:
         for name, value in settings.items():
             if known and known.get(name) != value:
                 raise TuneError(
-                    f"the study `{study}` in `{self._url}` is of another search, `{name}` "
-                    f"differs: `{known.get(name)}` there, `{value}` here (give another `--dir` or "
-                    "`--study`, or remove the old)"
+                    f"the study `{study}` in `{self._url}` belongs to another search: `{name}` is "
+                    f"`{known.get(name)}` there and `{value}` here (use another `--dir` or `--study`, or "
+                    "remove the old study)"
                 )
 
     def _attribute(self, name: str, default: Any) -> Any:
@@ -376,8 +376,8 @@ def _open(url: str) -> BaseStorage:
         return JournalStorage(JournalFileBackend(rest))
     if "://" not in url:
         raise TuneError(
-            f"`{url}` names no storage (write `journal:PATH`, `sqlite:///PATH`, or the URL of a "
-            "database such as `postgresql://…`)"
+            f"`{url}` is not a storage (write `journal:PATH`, `sqlite:///PATH`, or the URL of a database "
+            "such as `postgresql://…`)"
         )
     # Workers wait for each other's transactions.
     engine = {"connect_args": {"timeout": LOCK_S}} if kind == "sqlite" else {}
@@ -386,9 +386,9 @@ def _open(url: str) -> BaseStorage:
     except ImportError as error:
         missing = getattr(error.__cause__ or error, "name", None) or "its driver"
         raise TuneError(
-            f"the storage `{_public(url)}` needs the Python module `{missing}`, which is not "
-            "installed: for `postgresql+psycopg://…` it comes with `python -m pip install "
-            "'psycopg[binary]'`, for `mysql+pymysql://…` with `python -m pip install PyMySQL`"
+            f"the storage `{_public(url)}` needs the Python module `{missing}`, which is not installed "
+            "(for `postgresql+psycopg://…`, run `python -m pip install 'psycopg[binary]'`; for "
+            "`mysql+pymysql://…`, run `python -m pip install PyMySQL`)"
         ) from error
     except Exception as error:
         why = str(getattr(error, "orig", None) or error).strip()
@@ -416,8 +416,8 @@ def _experiment(trial: FrozenTrial) -> Experiment | None:
 
 
 def owner() -> dict[str, Any]:
-    """Identifies this process, also among processes with the same number on another machine, in another
-    container or after a restart."""
+    """Identifies this process, also among processes with the same process ID on another machine, in
+    another container or after a restart."""
     return {
         "host": socket.gethostname(),
         "boot": _read("/proc/sys/kernel/random/boot_id"),
@@ -433,7 +433,7 @@ def _here(who: Mapping[str, Any]) -> bool:
 
 
 def lives(who: Mapping[str, Any], silent_s: float) -> bool:
-    """Whether an owner is alive: on this machine by its process, elsewhere by its last heartbeat."""
+    """Whether an owner is alive. On this machine its process is checked, elsewhere its last heartbeat."""
     if _here(who):
         started = _started(int(who["pid"]))
         return started is not None and started == who.get("started")

@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class Availability(NamedTuple):
-    """Whether the platform can be used, and why not."""
+    """Whether the platform can be used, and the reason if it cannot."""
 
     available: bool
     reason: str = ""
@@ -43,25 +43,30 @@ class Provider:
     priority = 20
 
     def is_available(self, config: dict[str, Any], workdir: Path | None) -> Availability:
-        """Available unless the engine's mode runs something else than the full experiment."""
+        """Available if headspace is on, and the engine runs complete experiments."""
         if not _settings.enabled():
-            return Availability(False, "`HEADSPACE` turns headspace off")
+            reason = "the environment variable `HEADSPACE` turns headspace off (unset it)"
+            return Availability(False, reason)
         mode = str(config.get("local_execution_mode", "full"))
         if mode != "full":
-            return Availability(False, f"it runs experiments in full, and `{mode}` is asked for")
+            reason = f"`local_execution_mode` is `{mode}`, and headspace supports only `full`"
+            return Availability(False, reason)
         return Availability(True)
 
     def create(self, config: dict[str, Any], workdir: Path | None, agent: Any) -> Any:
-        """The platform: the engine's own for local work, with our jobs and evidence.
+        """The platform: the engine's own local platform, with the jobs and the evidence of headspace.
 
-        Experiments run one at a time, since two on one machine would affect each other's measurements.
+        Experiments run one at a time, because two on one machine would affect each other's measurements.
         The engine's own ``--max-concurrency N``, before the ``--``, overrides this.
         """
         from spdl.autoresearch.pipeline_optimization._platform import create_platform
 
         if "max_concurrency" in config:
             config["max_concurrency"] = 1
-            _log.info("headspace: experiments run one at a time; two would measure each other")
+            _log.info(
+                "headspace: experiments run one at a time, because two would affect each other's "
+                "measurements"
+            )
         local = create_platform({**config, "platform": "local"}, workdir)
         jobs = Jobs(workdir)
         return replace(local, execution=jobs, evidence=Evidence(jobs), agent=Agent(agent))

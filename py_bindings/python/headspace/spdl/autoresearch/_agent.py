@@ -22,17 +22,17 @@ _KNOWLEDGE = """
 
 # Measured by headspace
 
-Experiments run under `headspace run`, which measures from outside: scripts need no timing code, and
-none is to be added. The evidence of an experiment begins with the JSON block that the analysis asks
-for, filled from the records: copy its numbers, do not estimate others. `null` means not measured.
-`headspace_cache` is a probe of the unchanged script: its step time is the floor, the step if data were
-free. Remedies name a stage and a knob and carry the step time they were predicted to lead to; compare
-the prediction with the outcome. Improvements below the interval of a run are noise.
+Experiments run under `headspace run`, which measures the unchanged script. Do not add timing code to
+scripts. The evidence of an experiment begins with the JSON block that the analysis must return. headspace
+filled it from the records: copy its numbers, and do not estimate others. `null` means not measured.
+`headspace_cache` is a probe of the unchanged script: its step time is the floor, the step time if data
+were free. Each remedy names a stage and a setting, and predicts a step time. Compare the prediction with
+the outcome. An improvement that is smaller than the interval of a run is noise.
 """
 
 
 class _Kept(str):
-    """A prompt that needs no agent: the answer is the script as it is."""
+    """A prompt that is answered without the agent, with the unchanged script."""
 
     __slots__ = ("script",)
     script: str
@@ -58,21 +58,21 @@ class Agent:
         return knowledge + _KNOWLEDGE
 
     def run(self, prompt: str, workdir: Path, phase: str) -> str:
-        """Answers, or asks the agent.
+        """Returns the unchanged script, or the answer of the agent.
 
         Raises:
-            ValueError: If the script has a line that begins with three backticks: the engine could
-                not read it back.
+            ValueError: If a line of the script begins with three backticks. The engine would truncate
+                the script there.
         """
         if not isinstance(prompt, _Kept):
             answer: str = self._agent.run(prompt, workdir, phase)
             return answer
         if "\n```" in prompt.script:
             raise ValueError(
-                "a line of the pipeline script begins with ```, where the engine would cut the "
-                "script off: indent that line"
+                "a line of the pipeline script begins with ```, and the engine would truncate the script "
+                "there (indent the line)"
             )
-        _log.info("headspace: `%s` needs no agent: the script stays as it is", phase)
+        _log.info("headspace: `%s` returns the unchanged script, without the agent", phase)
         return f"```python\n{prompt.script}\n```\n"
 
     def _extract_json_block(self, text: str) -> dict[str, Any] | None:

@@ -63,7 +63,7 @@ def log_lines(found: Measured) -> Iterator[str]:
 
 
 def system(found: Measured) -> str:
-    """GPU, cores and memory. A source that is off is named with its reason."""
+    """GPU, cores and memory. If SM utilisation was not measured, the text has the reason."""
     summary = found.summary
     lines = [_sm(found)]
     if summary.get("cpu_utilization_pct") is not None:

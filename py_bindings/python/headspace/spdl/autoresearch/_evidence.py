@@ -1,12 +1,13 @@
 """Collects the evidence of an experiment for the engine's analysis, from the records.
 
-- The JSON block that the analysis must answer with, filled in, so that nothing has to be estimated.
+- The JSON block that the analysis must return, filled in, so that the agent estimates nothing.
 - The verdict, and the pipeline's events under the names that SPDL's stages log.
 - The traceback of a failure. A job that failed has no metrics here: the engine could take the best of
   them as a result.
 
-The engine distinguishes failures at start-up from later ones by the text of the evidence: any metric's
-name means that work had begun. So without a batch the text has no metric's name, but `startup`.
+The engine distinguishes failures at start-up from later ones by the text of the evidence. The name of a
+metric means that the work had begun. So if there was no batch, the text has the word `startup` and no
+name of a metric.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+from headspace._settings import MEASURE
 from headspace.spdl.autoresearch._events import events, log_lines, system
 from headspace.spdl.autoresearch._jobs import Job, Jobs
 from headspace.spdl.autoresearch._metrics import block
@@ -23,10 +25,10 @@ from headspace.spdl.autoresearch._records import Measured, measured
 
 __all__ = ["Evidence"]
 
-#: Words by which the engine sees that an experiment had begun its work (`_failures.py`, spdl 0.8).
+#: Words that mean to the engine that an experiment had begun its work (`_failures.py`, spdl 0.8).
 _MARKERS = ("step_time", "ttfb", "data_readiness", "sm_util", "[autoresearch]")
 _TRACEBACK = "Traceback (most recent call last):"
-#: Lines of a traceback, and of a log without one.
+#: Maximum number of lines of a traceback, and of a log without a traceback.
 _TRACEBACK_LINES = 60
 _LOG_LINES = 40
 
@@ -71,7 +73,7 @@ class Evidence:
         others = {
             other.run_id: metrics
             for other in self._jobs.ended()
-            if other.mode == "measure" and (metrics := self._kept(other.job_id))
+            if other.mode == MEASURE and (metrics := self._kept(other.job_id))
         }
         duration = self._jobs.duration(job.job_id)
         answer = block(found, mode=job.mode, others=others, run_id=job.run_id, duration_s=duration)
@@ -89,7 +91,7 @@ class Evidence:
 def _summary(found: Measured, answer: dict[str, Any], error: str | None) -> str:
     parts = [
         "## Measured by headspace\n",
-        "The answer's JSON block, filled from the records:\n",
+        "The JSON block of the answer, filled from the records:\n",
         f"```json\n{json.dumps(answer, indent=2)}\n```\n",
     ]
     if error is not None:
@@ -122,7 +124,7 @@ def _tail(log: Path, *, tell_metrics: bool) -> str:
     try:
         lines = log.read_text(errors="replace").splitlines()
     except OSError:
-        return "(no log)"
+        return "(the log cannot be read)"
     if not tell_metrics:
         kept = [line for line in lines if not any(word in line.lower() for word in _MARKERS)]
         left_out = len(lines) - len(kept)
@@ -135,9 +137,9 @@ def _tail(log: Path, *, tell_metrics: bool) -> str:
 
 def _ending(exit_code: int | None, *, was_cancelled: bool) -> str:
     if was_cancelled:
-        return "no further batch came, and it was ended"
+        return "there was no further batch, and the engine cancelled the job"
     if exit_code is None:
-        return "it was killed"
+        return "killed"
     if exit_code > 128 and exit_code - 128 in set(signal.Signals):
-        return f"it ended by {signal.Signals(exit_code - 128).name}"
+        return f"killed by {signal.Signals(exit_code - 128).name}"
     return f"exit code {exit_code}"

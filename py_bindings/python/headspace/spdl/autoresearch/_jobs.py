@@ -2,10 +2,11 @@
 
     <workdir>/headspace/<job>/
     ├── job.json     what was launched
-    ├── pid          of the shell that leads the job's process group
+    ├── pid          process ID of the shell that leads the job's process group
     ├── output.log   what the command printed
     ├── exit         its exit code
-    ├── cancelled    where the engine had it ended; `probed` where it was because its probe was done
+    ├── cancelled    exists if the engine cancelled the job
+    ├── probed       exists if the job was ended because its probe was done
     └── records/     headspace's run folders
 
 A job can outlive the engine. Its whole state is in its folder. So an engine that was killed and
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from headspace._processes.ending import Ending
+from headspace._settings import MEASURE, PROBE
 from headspace.spdl.autoresearch._records import Progress
 
 __all__ = ["Job", "Jobs"]
@@ -50,7 +52,7 @@ class Job:
     run_id: str
     """The engine's name of the experiment."""
     command: str
-    """As the engine gave it."""
+    """The command from the engine, unchanged."""
     mode: str
     """`probe` for the engine's headspace experiment, else `measure`."""
     started_at: float
@@ -61,11 +63,11 @@ class Jobs:
     """The engine's execution capability: launch, status, progress, cancel, duration.
 
     Args:
-        workdir: The engine's, where it is known already.
+        workdir: The workdir of the engine, if it is known already.
     """
 
     def __init__(self, workdir: Path | None) -> None:
-        # Absolute, since a job is known by its folder's name.
+        # Absolute, because the path of its folder identifies a job.
         self._workdir = None if workdir is None else workdir.absolute()
         #: The jobs that this process started, and must reap.
         self._children: dict[str, subprocess.Popen[bytes]] = {}
@@ -74,7 +76,9 @@ class Jobs:
     def folder(self, job_id: str) -> Path:
         """The folder of a job."""
         if self._workdir is None:
-            raise RuntimeError("no job was launched, and the engine named no workdir")
+            raise RuntimeError(
+                "the workdir is unknown: the engine passed none, and launched no job"
+            )
         return self._workdir / "headspace" / job_id
 
     def job(self, job_id: str) -> Job | None:
@@ -96,14 +100,14 @@ class Jobs:
         return [job for job in map(self.job, names) if job is not None]
 
     def launch(self, command: str, workdir: Path) -> str:
-        """Starts ``command``, a line for the shell, in ``workdir``, and returns its job's name."""
+        """Starts ``command``, a line for the shell, in ``workdir``, and returns the id of the job."""
         self._workdir = workdir = workdir.absolute()
         run_id, experiment = _prepared(workdir)
         # Jobs of an engine that was killed after a launch and before it recorded the launch.
         for orphan in self._all():
             if orphan.run_id == run_id:
                 self._end(orphan.job_id)
-        mode = "probe" if experiment.get("_is_headspace") else "measure"
+        mode = PROBE if experiment.get("_is_headspace") else MEASURE
         job_id, folder = self._new_folder(run_id)
         job = Job(job_id, run_id, command, mode, time.time())
         _write(folder / "job.json", json.dumps(asdict(job), indent=2) + "\n")
@@ -129,7 +133,7 @@ class Jobs:
         if job is None:
             return "FAILED"
         if self.exit_code(job_id) is None and self._is_alive(job_id):
-            if job.mode != "probe" or not self._read_progress(job_id).is_probed:
+            if job.mode != PROBE or not self._read_progress(job_id).is_probed:
                 return "RUNNING"
             # After its probe a run gives no further information.
             _write(self.folder(job_id) / "probed", "")
@@ -150,10 +154,10 @@ class Jobs:
     def duration(self, job_id: str) -> float | None:
         """Seconds that an experiment ran.
 
-        None for a probe and for a failed job: the engine plots the shortest as the best.
+        None for a probe and for a failed job, because the engine marks the shortest duration as the best.
         """
         job = self.job(job_id)
-        if job is None or job.mode == "probe":
+        if job is None or job.mode == PROBE:
             return None
         if self.exit_code(job_id) is None and self._is_alive(job_id):
             return time.time() - job.started_at
@@ -236,7 +240,7 @@ def _prepared(workdir: Path) -> tuple[str, dict[str, Any]]:
 
 
 def _runs(pid: int, folder: Path) -> bool:
-    """Whether that process belongs to the job. Process ids are reused, the folder is not."""
+    """Whether that process belongs to the job. A process ID can be reused, but not a folder."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:

@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from headspace._native import bottleneck_name
+from headspace._settings import MEASURE, PROBE
 from headspace.spdl.autoresearch._records import Measured
 
 #: The engine's name of the experiment that others are compared with.
 _BASELINE = "000_baseline"
-#: Remedies worth a finding each.
+#: Maximum number of remedies that become findings.
 _REMEDIES = 3
-#: Smallest gain that is printed as a prediction, in percent. A remedy below it says what does not help.
+#: Smallest gain that is printed as a prediction, in percent. A remedy with a smaller gain is only named.
 _WORTH_PCT = 1.0
 
 Metrics = dict[str, Any]
@@ -34,7 +35,7 @@ def block(
 
     Args:
         found: The records' content.
-        mode: `measure`, `probe`, or `failed`.
+        mode: `MEASURE`, `PROBE`, or `failed`.
         error: Why it failed.
         others: Metrics of the experiments that succeeded, by the engine's name of the experiment.
         run_id: The engine's name of this one.
@@ -47,15 +48,15 @@ def block(
         return {"metrics": metrics, "findings": [notes]}
     if not found.steps:
         notes = (
-            "nothing was measured: no loop over a loader that headspace knows was seen; "
-            "`headspace.wrap` names one"
+            "nothing was measured: no loop used a supported loader (wrap the loader with "
+            "`headspace.wrap(loader)`)"
         )
         return {"metrics": {**_nothing(), "notes": notes}, "findings": [notes]}
-    metrics = _floor(found) if mode == "probe" else _live(found)
-    if mode == "measure":
+    metrics = _floor(found) if mode == PROBE else _live(found)
+    if mode == MEASURE:
         metrics["duration_s"] = _rounded(duration_s)
         metrics.update(_compared(metrics, dict(others or {}), run_id))
-    notes = _headspace(found) if mode == "probe" else _bottleneck(found)
+    notes = _headspace(found) if mode == PROBE else _bottleneck(found)
     return {"metrics": {**metrics, "notes": notes}, "findings": _findings(found, notes)}
 
 
@@ -95,8 +96,8 @@ def _live(found: Measured) -> Metrics:
 def _floor(found: Measured) -> Metrics:
     """Metrics of the headspace experiment: a training run with free data.
 
-    Mean step and steady step are the same. The engine scales the throughput by their ratio, which is meant
-    for a cache that has to fill first.
+    Mean step and steady step are the same. The engine scales the throughput by their ratio, to correct for
+    a cache that has to fill first.
     """
     metrics = _nothing()
     summary = found.summary
@@ -145,7 +146,7 @@ def _headspace(found: Measured) -> str:
         why = reasons[0] if reasons else "the run was too short"
         return f"the floor was not measured: {why}"
     low, high = summary.get("headspace_ci_pct") or (None, None)
-    interval = "" if low is None else f" (95 %: {low:.1f} to {high:.1f})"
+    interval = "" if low is None else f" (95 % interval {low:.1f} to {high:.1f})"
     return (
         f"with free data a step takes {summary['floor_step_ms']:.1f} ms: headspace "
         f"{summary['headspace_pct']:.1f} %{interval}"
@@ -155,12 +156,12 @@ def _headspace(found: Measured) -> str:
 def _bottleneck(found: Measured) -> str:
     summary = found.summary
     wait = summary.get("wait_pct")
-    notes = "" if wait is None else f"{wait:.0f} % of a step is waiting for data"
+    notes: list[str] = [] if wait is None else [f"{wait:.0f} % of a step is waiting for data"]
     bottleneck = summary.get("bottleneck") or {}
     if bottleneck:
         name = bottleneck_name(bottleneck["kind"], bottleneck.get("name"))
-        notes += f"; {name} limits: {bottleneck['evidence']}"
-    return notes or "no step in steady state"
+        notes.append(f"the bottleneck is {name} ({bottleneck['evidence']})")
+    return "; ".join(notes) or "no step in steady state"
 
 
 def _findings(found: Measured, notes: str) -> list[str]:
@@ -169,7 +170,7 @@ def _findings(found: Measured, notes: str) -> list[str]:
     if interval:
         low, high = interval
         findings.append(
-            f"a step takes {low:.1f} to {high:.1f} ms (95 %): a difference within that is noise"
+            f"a step takes {low:.1f} to {high:.1f} ms (95 % interval): a difference within it is noise"
         )
     for remedy in found.summary.get("remedies", ())[:_REMEDIES]:
         predicted, gain = remedy["predicted_step_ms"], remedy["predicted_gain_pct"]

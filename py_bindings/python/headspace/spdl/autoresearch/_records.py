@@ -14,7 +14,8 @@ from headspace._native import Follower
 
 Record = dict[str, Any]
 
-#: Seconds that a report may take. It takes less than one, for a long run with many ranks a few.
+#: Maximum time of a report in seconds. It usually takes less than one, and for a long run with many ranks
+#: a few.
 _REPORT_S = 120.0
 
 
@@ -64,7 +65,7 @@ class Measured:
     summary: Record
     """The last ``summary`` record; empty if nothing was measured."""
     verdict: str
-    """As ``headspace report`` prints it."""
+    """The verdict, as ``headspace report`` prints it."""
     run: Record
     """The ``run`` record of the first rank."""
     sm: list[float] = field(default_factory=list)

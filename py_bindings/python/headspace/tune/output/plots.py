@@ -244,7 +244,7 @@ def tree_svg(trials: Sequence[Trial], space: Space, objective: Objective) -> str
             css = "way" if trial.number in way else "edge"
             edge = f'<path class="{css}" d="M{from_x} {from_y}V{top + 18}H{left}"/>'
             edges.insert(0 if css == "edge" else len(edges), edge)
-        boxes += _node(trial, left, top, space, objective, trial is won, trials)
+        boxes += _node(trial, (left, top), space, objective, trial is won, trials)
     return _document(width, height, "headspace tune: tree", body + edges + boxes)
 
 
@@ -258,13 +258,13 @@ def _ancestors(trial: Trial | None, by_number: dict[int | None, Trial]) -> set[i
 
 def _node(
     trial: Trial,
-    left: float,
-    top: float,
+    corner: tuple[float, float],
     space: Space,
     objective: Objective,
     won: bool,
     trials: Sequence[Trial],
 ) -> list[str]:
+    left, top = corner
     one = comparable_cost(trial, objective)
     parent = next((t for t in trials if t.number == trial.proposal.parent), None)
     words = {Kind.BASELINE: "baseline", Kind.PROBE: "probe of the baseline"}.get(trial.kind, "")

@@ -16,12 +16,12 @@ from headspace.tune.space.knobs import Space
 
 BAR = 24
 
-#: Kinds that are not named in a line, since most experiments have them.
+#: Kinds that are not named in a line, because most experiments have them.
 _SEARCHED = tuple(kind for kind in SEARCHING if kind is not Kind.BASELINE)
 
 
 class Progress:
-    """Writes to a stream; if `quiet`, nothing."""
+    """Prints to a stream. If `quiet`, it prints nothing."""
 
     def __init__(
         self, space: Space, limits: Limits, quiet: bool = False, stream: TextIO | None = None

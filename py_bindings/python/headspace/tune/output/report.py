@@ -1,4 +1,4 @@
-"""Writes the final report of a search: the best command, its gain with the interval, and what is left."""
+"""Writes the final report of a search: the best command, its gain, and the remaining headspace."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def report(
     searched = sum(t.kind in SEARCHING for t in trials)
     others = len(trials) - searched
     lines = [
-        f"tune       {searched} of {space.size} configurations, {others} other runs; over because "
+        f"tune       {searched} of {space.size} configurations, {others} other runs; ended because "
         f"{reason}"
     ]
     unsure = False
@@ -50,27 +50,30 @@ def report(
             less = 100 * (1 - after.ms / before.ms)
             lines.append(f"gain       {less:.1f} % less time, not confirmed")
         else:
-            interval = f"[{confirmed.low:.1f}, {confirmed.high:.1f}] in {confirmed.pairs} runs each"
+            interval = (
+                f"(95 % interval {confirmed.low:.1f} to {confirmed.high:.1f}), from "
+                f"{confirmed.pairs} runs of each"
+            )
             if confirmed.pairs == 1:
-                interval = "in 1 run each, which has no interval (`--confirm 2` has)"
+                interval = "from one run of each, which gives no interval (use `--confirm 2`)"
             lines.append(
                 f"gain       {confirmed.pct:.1f} % less time {interval}, in turn with the baseline"
             )
             if not confirmed.sure:
                 lines.append(
-                    "           That is not more than noise: keep the baseline, or search on with "
+                    "           The gain is not significant: keep the baseline, or continue the search with "
                     "longer runs"
                 )
                 unsure = True
     lines += _floor_line(trials, now.floor_ms, after.ms, unit)
-    if binds := _bottleneck_of(trials, won.knobs):
-        lines.append(f"binds      {binds}")
+    if bottleneck := _bottleneck_of(trials, won.knobs):
+        lines.append(f"bottleneck {bottleneck}")
     meant = (State.FINISHED, State.STOPPED_EARLY)
     failed = [t for t in trials if t.outcome.state not in meant]
     if failed:
         states = ", ".join(f"#{t.number} {t.outcome.state.value.replace('_', ' ')}" for t in failed)
         lines.append(f"failed     {states}")
-    heading = "the candidate" if unsure else "run it as"
+    heading = "not confirmed; the best configuration runs as" if unsure else "run it as"
     return [*lines, heading, f"    {template.line(won.knobs)}"]
 
 
@@ -86,12 +89,15 @@ def _format_cost(cost: Cost, unit: str) -> str:
 def _floor_line(trials: Sequence[Trial], floor: float | None, best: float, unit: str) -> list[str]:
     if floor is not None:
         left = 100 * (1 - floor / best)
-        text = f"{left:.1f} % of headspace is left" if left > 0 else "no headspace is left"
+        text = f"a headspace of {left:.1f} % is left" if left > 0 else "no headspace is left"
         return [f"floor      {floor:.1f} {unit}: {text}"]
     probe = first_of(trials, Kind.PROBE)
     if probe is None:
         return ["floor      unknown: no probe was run"]
-    short = "the run was too short for one (give it more steps: `--steps {probe:1000|200}`)"
+    short = (
+        "the run with the probe was too short (increase its number of steps: in the command, write for "
+        "example `{probe:1000|200}` for the number of steps)"
+    )
     return [f"floor      unknown: {probe.outcome.first_line or short}"]
 
 

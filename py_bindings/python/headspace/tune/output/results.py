@@ -120,7 +120,7 @@ def _row(trial: Trial, space: Space, parent: Trial | None) -> dict[str, object]:
 
 
 def notes(trial: Trial) -> str:
-    """Why an experiment was run, its prediction, and what went wrong, if anything did."""
+    """Why an experiment was run, its prediction, and its error, if there was one."""
     proposal, outcome = trial.proposal, trial.outcome
     parts = [proposal.reason]
     if proposal.predicted_ms is not None:

@@ -1,1 +1,1 @@
-"""Decides what to try next, from the costs measured so far. Knows neither clock nor file."""
+"""Decides from the costs measured so far what to try next. Uses no clock and no files."""

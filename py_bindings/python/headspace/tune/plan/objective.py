@@ -4,15 +4,15 @@ The cost is the mean of the configuration's runs, in milliseconds per step (or p
 of one run is the one in its record, but at least as wide as the variation between runs. The interval of
 several runs is also at least as wide as their spread implies.
 
-Two runs alone hardly show how much runs differ (Student's t with one degree of freedom is 12.7). So
+Two runs alone are too few to estimate how much runs differ (Student's t with one degree of freedom is 12.7). So
 their spread is pooled with that of all other configurations that were run again, and with the runs' own
 intervals (moderated t: Smyth, "Linear models and empirical Bayes methods", SAGMB 3(1), 2004).
 
 The interval of one run, and so the gain of one pair of runs, is that of `headspace compare` on a machine
 without other programs (`statistics/precision.rs`). With several runs the models differ. `compare`
 knows from the readings of each run how much other programs may have disturbed it, and adds that to the
-variation that it expects. Here only summaries are kept, so the runs' own intervals count for fewer degrees of
-freedom, and the gain is never surer than the measured spread allows.
+variation that it expects. Here only summaries are kept. So the runs' own intervals count for fewer degrees of
+freedom, and the interval of the gain is at least as wide as the measured spread implies.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Cost:
     high: float
     runs: int = 1
     span: tuple[float, float] | None = None
-    """The lowest and the highest of several runs."""
+    """The lowest and the highest cost of several runs."""
 
     @property
     def half(self) -> float:
@@ -162,7 +162,7 @@ class Gain:
 
     @property
     def sure(self) -> bool:
-        """Whether it is more than noise."""
+        """Whether it is significant: the whole interval is above zero."""
         return self.low > 0
 
 

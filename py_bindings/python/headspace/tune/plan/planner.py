@@ -36,14 +36,14 @@ LEAST_GAIN = 0.01
 #: Kinds of runs by which the winner is chosen.
 CHOOSING = (*SEARCHING, Kind.REPEAT)
 
-#: Most contenders that are run again, the best one included.
+#: Maximum number of contenders that are run again, including the best one.
 CONTENDERS = 3
 
 #: Error text if the objective is `throughput` and samples were not counted.
 UNCOUNTED = (
-    "the objective `throughput` needs the number of samples in a batch, which the baseline's loader does "
-    "not tell: say it in the script, `headspace.wrap(loader, batch_size=N)` with `--no-inject`, or use "
-    "`--objective step` where no knob changes the batch"
+    "the objective `throughput` needs the batch size, which is unknown for the loader of the baseline (write "
+    "`headspace.wrap(loader, batch_size=N)` in the script and use `--no-inject`; or use `--objective step` if "
+    "no knob changes the batch size)"
 )
 
 
@@ -52,7 +52,8 @@ class Limits:
     """When the search ends, and how often measurements are repeated."""
 
     experiments: int = 40
-    """Most experiments. Baseline and probe count, repetitions and confirmations do not."""
+    """Maximum number of experiments. The baseline and the probe count. Repetitions and confirmations do
+    not."""
     patience: int = 10
     """Number of experiments without a gain of `LEAST_GAIN` after which the search ends."""
     near_floor: float = 0.05
@@ -66,7 +67,7 @@ class Limits:
     objective: Objective = Objective.STEP
     """The quantity that is minimised."""
     seed: int = 0
-    """Of the sampler."""
+    """Seed of the sampler."""
 
 
 @dataclass(frozen=True)
@@ -174,15 +175,13 @@ class Planner:
         if baseline is None:
             if any(e.kind is Kind.BASELINE for e in pending):
                 return Wait()
-            return Proposal(Kind.BASELINE, now, "What is now.")
+            return Proposal(Kind.BASELINE, now, "The baseline.")
         if not baseline.outcome.measured:
             return Done(f"the baseline was not measured: {_why(baseline)}", failed=True)
         if cost(baseline.outcome, self.limits.objective) is None:
             return Done(UNCOUNTED, failed=True)
         if self.limits.probe and Kind.PROBE not in _kinds(trials, pending):
-            return Proposal(
-                Kind.PROBE, now, "How fast it would be if data were free.", baseline.number
-            )
+            return Proposal(Kind.PROBE, now, "A probe, to measure the floor.", baseline.number)
         return None
 
     def _over(self, trials: Sequence[Trial], pending: Sequence[Experiment]) -> str | None:
@@ -192,13 +191,14 @@ class Planner:
         if now.floor_ms and now.best_cost:
             above = now.best_cost.ms / now.floor_ms - 1
             if above <= limits.near_floor:
-                return f"the best is within {100 * limits.near_floor:g} % of the floor"
+                return f"the best step is within {100 * limits.near_floor:g} % of the floor"
         if spent >= limits.experiments:
             runs = "experiment was" if limits.experiments == 1 else "experiments were"
             return f"{limits.experiments} {runs} run"
         since = self._since_best(trials)
         if since >= limits.patience:
-            return f"{since} experiments in a row were no better"
+            gain_pct = 100 * LEAST_GAIN
+            return f"the limit `--patience {limits.patience}` is reached (no gain of {gain_pct:g} % or more)"
         return None
 
     def _since_best(self, trials: Sequence[Trial]) -> int:
@@ -236,7 +236,7 @@ class Planner:
         if config is None:
             return None
         parent = now.best_trial.number if now.best_trial else None
-        return Proposal(Kind.SAMPLE, config, "The sampler's choice from all outcomes.", parent)
+        return Proposal(Kind.SAMPLE, config, "Chosen by the sampler.", parent)
 
     def _remedy(self, trials: Sequence[Trial], known: set[str]) -> Proposal | None:
         """The remedy with the lowest predicted cost, among those of all contenders."""
@@ -255,7 +255,7 @@ class Planner:
         return Proposal(Kind.REMEDY, proposed.knobs, proposed.reason, parent, predicted)
 
     def _contenders(self, trials: Sequence[Trial]) -> list[Trial]:
-        """Trials that may be as good as the best. A probe can be one: its verdict knows the floor."""
+        """Trials that may be as good as the best. A probe can be one, because its verdict has the floor."""
         best = standing(trials, self.limits.objective).best_cost
         measured = ((trial, measured_cost(trial, self.limits.objective)) for trial in trials)
         return [trial for trial, one in measured if one and best and one.low <= best.high]
@@ -279,10 +279,10 @@ class Planner:
         mine = made.get(self.worker, [])
         turn = len(mine)
         attempt = mine[0].proposal.attempt if mine else len(made)
-        config, reason = now, "The baseline, in turn with the winner."
-        # Winner, baseline, baseline, winner: an even drift then affects both alike.
+        config, reason = now, "The baseline, to confirm the gain of the winner."
+        # Winner, baseline, baseline, winner: a linear drift then affects both equally.
         if turn % 4 in (0, 3):
-            config, reason = winner.knobs, "The winner, in turn with the baseline."
+            config, reason = winner.knobs, "The winner, to confirm its gain."
         return Proposal(
             Kind.CONFIRM, config, reason, winner.number, turn=turn, by=self.worker, attempt=attempt
         )
@@ -301,7 +301,9 @@ class Planner:
             turn = sum(key(t.knobs) == name for t in again)
             if turn < self.limits.repeats:
                 first = _first_measurement(trials, name)
-                reason = "Its interval overlaps with others': a lucky run is not to win."
+                reason = (
+                    "Run again, because its interval overlaps with that of another configuration."
+                )
                 return Proposal(Kind.REPEAT, config, reason, first.number, one.ms, turn + 1)
         return None
 
@@ -312,7 +314,7 @@ def _kinds(trials: Sequence[Trial], pending: Sequence[Experiment]) -> list[Kind]
 
 
 def _last(trials: Sequence[Trial], kinds: Collection[Kind]) -> int:
-    """Number of the last experiment of these kinds; -1 where there is none."""
+    """Number of the last experiment of these kinds; -1 if there is none."""
     return max((t.number for t in trials if t.kind in kinds), default=-1)
 
 
@@ -334,8 +336,8 @@ def _confirmations(trials: Sequence[Trial], winner: Trial) -> dict[str, list[Tri
 def winner_of(trials: Sequence[Trial], objective: Objective) -> Trial | None:
     """The first measurement of the winning configuration.
 
-    That is the configuration under confirmation, unless the search went on since. Otherwise it is the
-    best of the contenders that were run most often.
+    That is the configuration that is being confirmed, unless the search continued since then. Otherwise it
+    is the best of the contenders that were run most often.
     """
     if _is_settled(trials):
         last = max((t for t in trials if t.kind is Kind.CONFIRM), key=lambda t: t.number)

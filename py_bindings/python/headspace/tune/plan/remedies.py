@@ -28,7 +28,7 @@ class Move:
     sure: bool
     what: str
     is_whole: bool = True
-    """Whether the knob goes as far as the remedy says. Otherwise the prediction does not apply."""
+    """Whether the knob reaches the value of the remedy. Otherwise the prediction does not apply."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def moves(space: Space, now: Config, summary: Mapping[str, Any]) -> list[Move]:
             if target is None or target[0] == now[knob.name]:
                 continue
             value, is_whole = target
-            cut = "" if is_whole else f" (`{knob.name}` goes to {knob.text(value)} only.)"
+            cut = "" if is_whole else f" (`{knob.name}` is limited to {knob.text(value)}.)"
             found.append(
                 Move(
                     knob.name,
@@ -120,7 +120,7 @@ def _knobs_for(space: Space, remedy: Mapping[str, Any], last: set[str]) -> list[
 
 
 def _target(knob: Knob, now: Value, remedy: Mapping[str, Any]) -> tuple[Value, bool] | None:
-    """The value that the remedy sets the knob to, and whether it goes as far as the remedy says.
+    """The value to which the remedy sets the knob, and whether it reaches the value of the remedy.
 
     None if the knob has no value in that direction.
     """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 #: 6.8 experiments on average, and after 7.5 with ten draws around the best first.
 STARTUP = 0
 
-#: Most proposals that are rejected before a remaining configuration is drawn at random.
+#: Maximum number of proposals that are rejected before a remaining configuration is drawn at random.
 MOST_REFUSED = 64
 
 
@@ -37,8 +37,8 @@ def optuna_module() -> Any:
         import optuna
     except ModuleNotFoundError as error:
         raise TuneError(
-            f"`headspace tune` needs Optuna ({error}): `python -m pip install '.[tune]'`, "
-            "or `python -m pip install optuna`"
+            f"`headspace tune` needs Optuna: {error} (install it with `python -m pip install optuna`, or with "
+            "`python -m pip install '.[tune]'` in a clone of headspace)"
         ) from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
@@ -58,7 +58,7 @@ def suggest(
         tried: Configurations with their cost in ms; None for one that failed.
         pending: Configurations that are running.
         seed: Seed of the random numbers.
-        put_off: Whether a configuration comes last, since it is known to be bad.
+        put_off: Whether a configuration comes last, because it is known to be bad.
     """
     optuna = optuna_module()
     from optuna.trial import TrialState, create_trial

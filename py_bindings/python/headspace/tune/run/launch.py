@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headspace._processes.ending import Ending, end_marked, has_exited
+from headspace._settings import MEASURE, PROBE
 from headspace.tune.experiment import Experiment, Kind, Outcome, State
 from headspace.tune.plan.objective import Objective
 from headspace.tune.run.live import LiveRun, StepMean
@@ -25,11 +26,11 @@ from headspace.tune.run.resources import Place
 #: Seconds between two reads of the records.
 READ_S = 0.25
 
-#: Environment variable with the experiment's folder, set in all its processes. By it the processes of a
-#: killed tuner are found.
+#: Environment variable with the experiment's folder, set in all its processes. It identifies the processes
+#: of a killed tuner.
 MARK = "HEADSPACE_TUNE_EXPERIMENT"
 
-#: Most lines of the log that are quoted if a program fails.
+#: Maximum number of lines of the log that are quoted if a program fails.
 TAIL_LINES = 12
 
 #: Steady steps before an experiment may be stopped as slower than the best. It is checked again after
@@ -44,13 +45,13 @@ class Patience:
     """How long an experiment may take, in seconds."""
 
     measure: float = 60.0
-    """Duration of steady steps after which it is ended, and counts. Infinite: it ends by itself."""
+    """Time in steady state after which it is ended and counts. If infinite, it ends by itself."""
     timeout: float = 1800.0
-    """Total duration after which it is ended. It counts only if it was measured by then."""
+    """Total time after which it is ended. It counts only if it was measured by then."""
     startup: float = 600.0
-    """Most time from its start to its first step."""
+    """Maximum time from its start to its first step."""
     stall: float = 120.0
-    """Most time between two steps."""
+    """Maximum time between two steps."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,9 @@ class Setup:
 
     patience: Patience = Patience()
     inject: bool = True
-    """Whether the program runs under `headspace run`. If not, it wraps its loader itself."""
+    """Whether the program runs under `headspace run`. Otherwise it calls `headspace.wrap` itself."""
     early: bool = True
-    """Whether experiments that are slower than the best are stopped."""
+    """Whether experiments that are slower than the best are stopped early."""
     objective: Objective = Objective.STEP
     """The quantity in which experiments are compared."""
 
@@ -80,7 +81,7 @@ class Running:
         """Starts the program.
 
         Raises:
-            OSError: If the folder or the log cannot be created, or the folder has another's run.
+            OSError: If the folder or the log cannot be created, or the folder already contains a run.
         """
         self.experiment = experiment
         self.place = place
@@ -88,7 +89,7 @@ class Running:
         self._setup = setup
         self._log = folder / "output.log"
         self._live = LiveRun(folder / "runs")
-        self._mode = "probe" if experiment.kind is Kind.PROBE else "measure"
+        self._mode = PROBE if experiment.kind is Kind.PROBE else MEASURE
         self._state: State | None = None
         self._detail = ""
         self._ending: Ending | None = None
@@ -141,7 +142,7 @@ class Running:
         return f"{self._live.steps} steps" + (f", {step.ms:.1f} ms" if step else "")
 
     def poll(self, best_high: float | None) -> Outcome | None:
-        """Reads its records, and ends it if that is due. Returns the outcome once it has ended.
+        """Reads its records, and ends it if necessary. Returns the outcome once it has ended.
 
         Args:
             best_high: Upper end of the best configuration's interval, if there is one, in the unit of
@@ -190,7 +191,7 @@ class Running:
         patience = self._setup.patience
         ran, began = now - self._began, self._moves > 0
         step = self._live.step
-        if self._mode == "probe":
+        if self._mode == PROBE:
             done = self._live.probe is not None
         else:
             done = step is not None and step.seconds >= patience.measure
@@ -199,12 +200,13 @@ class Running:
         elif not began and ran >= patience.startup:
             self._end(State.STARTUP_FAILED, f"no step within {patience.startup:g} s")
         elif began and now - self._moved >= patience.stall:
-            self._end(State.STALLED, f"no step for {patience.stall:g} s after {self._live.steps}")
+            text = f"no step for {patience.stall:g} s after {self._live.steps} steps"
+            self._end(State.STALLED, text)
         elif ran >= patience.timeout:
-            self._end(State.TIMEOUT, f"not done within {patience.timeout:g} s")
+            self._end(State.TIMEOUT, f"not measured within {patience.timeout:g} s")
         elif best_high is not None and step and self._is_slower(step, best_high):
             limit = f"{best_high:.4g} {self._setup.objective.unit}"
-            self._end(State.STOPPED_EARLY, f"slower than {limit} beyond doubt")
+            self._end(State.STOPPED_EARLY, f"significantly slower than the best (at most {limit})")
 
     def _is_slower(self, step: StepMean, best_high: float) -> bool:
         """Whether it is slower than the best. Checked whenever the number of steps has doubled."""
@@ -228,7 +230,7 @@ class Running:
         self.ask_to_end()
 
     def ask_to_end(self) -> None:
-        """Begins to end it, without waiting."""
+        """Starts to end it, and does not wait."""
         if self._process is not None and self._ending is None:
             self._ending = Ending(self._process.pid, self._mark)
 
@@ -248,7 +250,7 @@ class Running:
         state, detail = self._state, self._detail
         step, interval = self._measured()
         if state is None:
-            why = "it iterated no loader that headspace knows"
+            why = "the program used no supported loader (wrap it with `headspace.wrap(loader)`)"
             if code != 0:
                 why = f"{_exit_text(code)}\n{self._tail()}".strip()
             if not self._live.moves:
@@ -259,7 +261,7 @@ class Running:
                 state, detail = State.CRASHED, why
         elif state is State.STARTUP_FAILED and self._process is not None:
             detail = f"{detail}\n{self._tail()}".strip()
-        elif state is State.TIMEOUT and step is not None and self._mode == "measure":
+        elif state is State.TIMEOUT and step is not None and self._mode == MEASURE:
             state = State.FINISHED
         if state is State.FINISHED and not detail and self._live.probe is not None:
             # If there is no floor, the reason.
@@ -278,7 +280,7 @@ class Running:
         )
 
     def _measured(self) -> tuple[float | None, tuple[float, float] | None]:
-        """The steady step by the summary, else by the ticks."""
+        """The steady step from the summary, or from the ticks if the summary has none."""
         summary, live = self._live.summary, self._live.step
         mean = summary.get("steady_step_mean_ms")
         if mean is None or summary.get("state") != "finished":
@@ -293,7 +295,7 @@ class Running:
         return mean, None
 
     def _tail(self) -> str:
-        """The end of the log. Of a traceback, the last frames that fit into `TAIL_LINES`."""
+        """The end of the log. If it has a traceback, the last frames that fit into `TAIL_LINES`."""
         try:
             with self._log.open("rb") as log:
                 log.seek(max(0, self._log.stat().st_size - 16_384))

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 
 from headspace._native import FREEDOM, RUN_TO_RUN, Follower, run_interval, t_quantile
 
-#: Fewest steady steps for a mean that two experiments are compared by. The verdict of one run needs fewer.
+#: Minimum number of steady steps for a mean by which experiments are compared. The verdict of one run needs
+#: fewer.
 LEAST_STEPS = 30
 
-#: Probability that a run as fast as the best is judged slower, over all checks of it.
+#: Probability that a run as fast as the best is wrongly judged slower, over all its checks.
 WRONGLY = 0.05
 
 

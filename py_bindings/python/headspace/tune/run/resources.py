@@ -1,8 +1,8 @@
-"""Divides cores and GPUs among experiments that run at the same time. None is shared.
+"""Divides cores and GPUs among experiments that run at the same time. Experiments share no core and no GPU.
 
-The two threads of a core share its execution units, so they stay together. Each experiment sees an
-equal number of cores and GPUs. So outcomes compare with each other, but not with outcomes on the whole
-machine.
+The two hardware threads of a core share its execution units, so they stay together. Each experiment gets an
+equal number of cores and GPUs. So outcomes are comparable with each other, but not with outcomes on the
+whole machine.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def places(count: int) -> list[Place]:
     gpus = visible_gpus()
     if count > len(cores):
         raise TuneError(
-            f"{count} experiments at once need {count} cores, and there are {len(cores)}: lower "
-            "`--parallel`"
+            f"`--parallel {count}` needs {count} cores, and {len(cores)} are available (lower "
+            "`--parallel`)"
         )
     if gpus and count > len(gpus):
         raise TuneError(
-            f"{count} experiments at once need {count} GPUs, and there are {len(gpus)}: lower "
-            "`--parallel` (a GPU is not shared, for each would slow the other)"
+            f"`--parallel {count}` needs {count} GPUs, and {len(gpus)} are available (lower `--parallel`: "
+            "experiments on the same GPU would slow each other)"
         )
     each, gpus_each = len(cores) // count, len(gpus) // count
     divided = []

@@ -1,7 +1,7 @@
 """Runs the search: claims the next experiment, runs it and records its outcome, until the plan is done.
 
 Each outcome is recorded before anything else uses it. Files, plots and printed lines are made from the
-records. So a search that was killed continues as if it had not been.
+records. So a search that was killed can continue from the recorded outcomes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Job:
     setup: Setup
     places: Sequence[Place]
     seconds: float
-    """No experiment starts after so many seconds. Time before a resume counts."""
+    """Time in seconds after which no experiment starts. Time before a resume counts."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Ended:
 
 
 class Search:
-    """One worker's part of a search."""
+    """The part of a search that one worker does."""
 
     def __init__(self, job: Job, store: Store, progress: Progress) -> None:
         self._job = job
@@ -122,7 +122,7 @@ class Search:
         return Ended(self._trials, "interrupted", interrupted=True)
 
     def _plan(self, trials: Sequence[Trial], pending: Sequence[Experiment]) -> Next:
-        over = "its time is spent" if self._store.spent_s >= self._job.seconds else None
+        over = "the limit `--time` is reached" if self._store.spent_s >= self._job.seconds else None
         return self._planner.next(trials, pending, over, self._store.others())
 
     def _forget_failed_baseline(self) -> None:
@@ -136,8 +136,8 @@ class Search:
         """Gives up the experiments of tuners that have exited, and ends their processes."""
         for experiment, here in self._store.give_up_lost():
             ended = end_leftovers(experiment) if here else 0
-            left = f"; {ended} processes of it were ended" if ended else ""
-            self._progress.note(f"#{experiment.number} is given up: its tuner is gone{left}")
+            left = f" ({ended} of its processes still ran and were ended)" if ended else ""
+            self._progress.note(f"#{experiment.number} is given up, because its tuner exited{left}")
         self._refresh()
 
     def _refresh(self) -> None:
@@ -163,7 +163,7 @@ class Search:
             ended.append(running)
             if not self._store.record(running.experiment, outcome):
                 number = running.experiment.number
-                self._progress.note(f"#{number} does not count: another worker gave it up")
+                self._progress.note(f"#{number} does not count, because another tuner gave it up")
         for running in ended:
             self._running.remove(running)
             self._free.append(running.place)

@@ -1,7 +1,7 @@
 """Fills knobs into the command's placeholders: `python train.py --threads {threads} {mtp:--mtp}`.
 
 `{knob}` becomes the value. `{knob:WORDS}` becomes WORDS if a yes-or-no knob is yes, and nothing if it
-is no. A command word that is then empty is omitted. `{knob:YES|NO}` has words for both.
+is no. A command word that is then empty is omitted. `{knob:YES|NO}` has words for both cases.
 `{probe:YES|NO}` becomes YES in the run that measures the floor, which needs more steps, and NO in all
 others. `{{knob}}` becomes `{knob}`. Other braces stay as they are.
 """
@@ -29,7 +29,7 @@ class Template:
         """Checks that every placeholder is a knob and every knob has a placeholder.
 
         Raises:
-            TuneError: If not; the message names the placeholder or the knob.
+            TuneError: If one is missing. The message names the placeholder or the knob.
         """
         if not words:
             raise TuneError("there is no command (write it after `--`)")
@@ -46,20 +46,20 @@ class Template:
                     near = difflib.get_close_matches(name, names, 1)
                     hint = f"did you mean `{{{near[0]}}}`?" if near else "add a `--knob` for it"
                     raise TuneError(
-                        f"`{{{name}}}` in the command is no knob: {hint} (`{{{{{name}}}}}` stands "
-                        "for the text itself)"
+                        f"`{{{name}}}` in the command is not a knob: {hint} (`{{{{{name}}}}}` becomes "
+                        f"the text `{{{name}}}`)"
                     )
                 if given is not None and not space[name].is_switch:
                     raise TuneError(
-                        f"`{{{name}:{given}}}` in the command needs a knob that is `yes,no`, and "
-                        f"`{name}` is not"
+                        f"`{{{name}:{given}}}` in the command needs a switch, and the values of the "
+                        f"knob `{name}` are not `yes,no` (write `{{{name}}}`)"
                     )
                 used.add(name)
         for name in names:
             if name not in used:
                 raise TuneError(
-                    f"the knob `{name}` has no place in the command (write `{{{name}}}` where its "
-                    "value goes)"
+                    f"the knob `{name}` has no placeholder in the command (write `{{{name}}}` where its "
+                    "value belongs)"
                 )
 
     def fill(self, config: Mapping[str, Value], probe: bool = False) -> list[str]:

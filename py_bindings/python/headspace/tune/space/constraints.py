@@ -46,13 +46,16 @@ class Constraint:
         """Reads an expression.
 
         Raises:
-            TuneError: If it is no expression, or has more than arithmetic, comparison and logic.
+            TuneError: If it is not an expression, or contains anything but arithmetic, comparison and
+                logic.
         """
         self.text = text.strip()
         try:
             self._tree = ast.parse(self.text, mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            raise TuneError(f"cannot read the constraint `{text}`: {error}") from error
+            raise TuneError(
+                f"the constraint `{text}` is not an expression: {error} (write for example `a + b <= 4`)"
+            ) from error
         self._check(self._tree)
 
     def _check(self, node: ast.AST) -> None:
@@ -68,8 +71,8 @@ class Constraint:
         if not known:
             written = ast.unparse(node) if isinstance(node, ast.expr) else type(node).__name__
             raise TuneError(
-                f"`{written}` cannot stand in the constraint `{self.text}`: knobs, numbers, words "
-                "in quotes, `+ - * / // %`, comparisons, `and`, `or` and `not` can"
+                f"`{written}` is not allowed in the constraint `{self.text}` (allowed are knobs, numbers, "
+                "words in quotes, `+ - * / // %`, comparisons, `and`, `or` and `not`)"
             )
         for child in ast.iter_child_nodes(node):
             self._check(child)
@@ -78,25 +81,29 @@ class Constraint:
         """Checks that all names are knobs.
 
         Raises:
-            TuneError: If one is not; the message has the name.
+            TuneError: If a name is not a knob. The message has the name.
         """
         for node in ast.walk(self._tree):
             if isinstance(node, ast.Name) and node.id not in knobs and node.id not in _CONSTANTS:
                 raise TuneError(
-                    f"the constraint `{self.text}` speaks of `{node.id}`, which is no knob (a word "
-                    f"is written in quotes: '{node.id}')"
+                    f"the constraint `{self.text}` contains `{node.id}`, which is not a knob (if it is a "
+                    f"word, write it in quotes: `'{node.id}'`)"
                 )
 
     def holds(self, config: Mapping[str, Any]) -> bool:
         """Whether a configuration meets the constraint.
 
         Raises:
-            TuneError: If it cannot be computed: a word in a sum, a division by zero.
+            TuneError: If it cannot be computed, for example because of a word in a sum or a division by
+                zero.
         """
         try:
             return bool(self._value(self._tree, config))
         except (TypeError, ZeroDivisionError, OverflowError) as error:
-            raise TuneError(f"the constraint `{self.text}` cannot be reckoned: {error}") from error
+            raise TuneError(
+                f"the constraint `{self.text}` cannot be computed: {error} (check the types of its knobs, "
+                "and that no divisor is zero)"
+            ) from error
 
     def _value(self, node: ast.expr, config: Mapping[str, Any]) -> Any:
         match node:

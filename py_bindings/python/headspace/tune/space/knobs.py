@@ -22,10 +22,10 @@ Value = int | float | str | bool
 #: A value for each knob, by name.
 Config = dict[str, Value]
 
-#: Most values of a knob.
+#: Maximum number of values of a knob.
 MOST_VALUES = 10_000
 
-#: Most configurations that are enumerated to find one that was not tried.
+#: Maximum number of configurations that are enumerated to find one that was not tried.
 MOST_LISTED = 50_000
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -46,7 +46,7 @@ class Knob:
     """The settings that it changes, in the terms of remedies: `decode.concurrency`, `num_workers`,
     `*.capacity`, `last.capacity` (the queue before the loop), or a remedy's code such as `subprocess`."""
     words: tuple[str, str] = ("yes", "no")
-    """How yes and no are written."""
+    """The words for yes and no."""
 
     @property
     def is_switch(self) -> bool:
@@ -59,21 +59,21 @@ class Knob:
         return not self.is_switch and not isinstance(self.values[0], str)
 
     def text(self, value: Value) -> str:
-        """The value as the command line has it."""
+        """The value as it is written on the command line."""
         if isinstance(value, bool):
             return self.words[0 if value else 1]
         return str(value)
 
     def at_least(self, wanted: float) -> Value:
-        """The smallest number that is at least `wanted`, else the greatest."""
+        """The smallest value that is at least `wanted`; the greatest value if there is none."""
         return next((v for v in self.values if _number(v) >= wanted), self.values[-1])
 
     def at_most(self, wanted: float) -> Value:
-        """The greatest number that is at most `wanted`, else the smallest."""
+        """The greatest value that is at most `wanted`; the smallest value if there is none."""
         return next((v for v in self.values[::-1] if _number(v) <= wanted), self.values[0])
 
     def read(self, given: object) -> Value:
-        """The value that a text or a number of the file stands for.
+        """The value that is given as a text, or as a number in the file.
 
         Raises:
             TuneError: If the knob has no such value.
@@ -84,7 +84,9 @@ class Knob:
                 return value
         allowed = ", ".join(map(self.text, self.values[:12]))
         more = ", …" if len(self.values) > 12 else ""
-        raise TuneError(f"the knob `{self.name}` cannot be `{given}` (it may be {allowed}{more})")
+        raise TuneError(
+            f"`{given}` is not a value of the knob `{self.name}` (write {allowed}{more})"
+        )
 
 
 def _number(value: Value) -> float:
@@ -94,15 +96,15 @@ def _number(value: Value) -> float:
 def parse_knob(text: str) -> Knob:
     """Reads `NAME=SPEC` or `NAME=SPEC@BASELINE`.
 
-    `1..8`, `2..16:2` (every second), `1..64:log` (each twice the one before), `1,2,4,8`, `yes,no`,
-    or words. The baseline is the first value as written, unless given.
+    SPEC is `1..8`, `2..16:2` (every second), `1..64:log` (each twice the one before), `1,2,4,8`,
+    `yes,no`, or words. Without BASELINE, the baseline is the first value as written.
 
     Raises:
-        TuneError: If it is none of these.
+        TuneError: If the text has another form.
     """
     name, equals, spec = text.partition("=")
     if not equals:
-        raise TuneError(f"`--knob {text}` says no values (write `--knob {text}=1..8`)")
+        raise TuneError(f"`--knob {text}` has no values (write `--knob {text}=1..8`)")
     spec, at, baseline = spec.partition("@")
     return make_knob(name.strip(), spec, baseline if at else None)
 
@@ -110,14 +112,15 @@ def parse_knob(text: str) -> Knob:
 def make_knob(
     name: str, spec: object, baseline: object = None, turns: Sequence[str] | None = None
 ) -> Knob:
-    """Makes a knob from its parts, as a file has them: `spec` is text, or a list of values.
+    """Makes a knob from its parts, as in a file: `spec` is a text or a list of values.
 
     Raises:
         TuneError: If a part cannot be read.
     """
     if not _NAME.fullmatch(name):
         raise TuneError(
-            f"`{name}` cannot name a knob (letters, digits and `_`, and no digit first)"
+            f"`{name}` is not a valid name of a knob (use letters, digits and `_`, and begin with a "
+            "letter or `_`)"
         )
     written: list[Value]
     words = ("yes", "no")
@@ -126,12 +129,20 @@ def make_knob(
     elif isinstance(spec, list) and spec and all(isinstance(v, int | float | str) for v in spec):
         written = list(spec)
     else:
-        raise TuneError(f"the values of the knob `{name}` are neither text nor a list: `{spec!r}`")
+        raise TuneError(
+            f"the values of the knob `{name}` are neither a text nor a list of values: `{spec!r}` (write "
+            '`"1..8"` or `[1, 2, 4]`)'
+        )
     if len(set(map(_key_of, written))) < len(written):
-        raise TuneError(f"the knob `{name}` has a value twice: `{spec}`")
+        raise TuneError(
+            f"the knob `{name}` has the same value twice: `{spec}` (remove one of them)"
+        )
     kinds = {type(value) for value in written}
     if len(kinds) > 1 and kinds != {int, float}:
-        raise TuneError(f"the values of the knob `{name}` are not all of a kind: `{spec}`")
+        raise TuneError(
+            f"the values of the knob `{name}` have different types: `{spec}` (write only numbers, only "
+            "words, or only booleans)"
+        )
     ordered = sorted(written, key=_number) if kinds <= {int, float} else written
     knob = Knob(name, tuple(ordered), written[0], tuple(turns or guess(name)), words)
     return knob if baseline is None else replace(knob, baseline=knob.read(baseline))
@@ -143,24 +154,30 @@ def _written(name: str, spec: str) -> tuple[list[Value], tuple[str, str]]:
     if found := _RANGE.fullmatch(spec):
         first, last, step = int(found[1]), int(found[2]), found[3]
         if last < first or (step == "log" and first < 1) or step == "0":
-            raise TuneError(f"the range of the knob `{name}` is empty or has no step: `{spec}`")
+            raise TuneError(
+                f"the range of the knob `{name}` is invalid: `{spec}` (the last number must be at least the "
+                "first, the step at least 1, and the first number of a `:log` range at least 1)"
+            )
         if step == "log":
             doubled = itertools.takewhile(lambda v: v < last, (first << k for k in range(64)))
             return [*doubled, last], words
         values = range(first, last + 1, int(step or 1))
         if len(values) > MOST_VALUES:
-            raise TuneError(f"the knob `{name}` has {len(values)} values (`{spec}:log` has fewer)")
+            raise TuneError(
+                f"the knob `{name}` has {len(values)} values: `{spec}` (at most {MOST_VALUES} are allowed: "
+                "use a larger step, or `:log`)"
+            )
         return list(values), words
     parts = [part.strip() for part in spec.split(",")]
     if not all(parts):
         raise TuneError(
-            f"cannot read the values of the knob `{name}`: `{spec}` (write `1..8`, `1..64:log`, "
+            f"the knob `{name}` has an empty value: `{spec}` (write for example `1..8`, `1..64:log`, "
             "`1,2,4` or `yes,no`)"
         )
     if any(".." in part for part in parts):
         raise TuneError(
-            f"the range of the knob `{name}` is not of whole numbers, or stands among other values: "
-            f"`{spec}` (write `1..8`, `2..16:2` or `1..64:log`)"
+            f"the values of the knob `{name}` contain `..`, but are not a single range of whole numbers: "
+            f"`{spec}` (write for example `1..8`, `2..16:2` or `1..64:log`)"
         )
     if set(parts) in map(set, _WORDS):
         on, off = next(words for words in _WORDS if set(words) == set(parts))
@@ -204,17 +221,17 @@ class Space:
 
     def __post_init__(self) -> None:
         if not self.knobs:
-            raise TuneError("there is no knob to turn (`--knob NAME=1..8`, or a file)")
+            raise TuneError("there is no knob (write `--knob NAME=1..8`, or `[knobs]` in a file)")
         for knob in self.knobs:
             if knob.name in self._by_name:
-                raise TuneError(f"there are two knobs `{knob.name}`")
+                raise TuneError(f"there are two knobs with the name `{knob.name}` (rename one)")
             self._by_name[knob.name] = knob
         for constraint in self.constraints:
             constraint.check_names(self._by_name)
             if not constraint.holds(self.baseline):
                 raise TuneError(
-                    f"the baseline itself breaks the constraint `{constraint.text}` "
-                    f"({self.describe(self.baseline)}): give another with `NAME=SPEC@VALUE`"
+                    f"the baseline ({self.describe(self.baseline)}) violates the constraint "
+                    f"`{constraint.text}` (set another baseline value with `--knob NAME=VALUES@VALUE`)"
                 )
 
     @property
