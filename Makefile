@@ -116,11 +116,15 @@ lint-rust: tools $(PY)
 	$(call say,"packages for crates.io$(comma) without publishing them")
 	cargo package --locked --no-verify --allow-dirty --quiet $(PACKAGES)
 
-# `rustup` installs the toolchain if it is missing. Without `rustup`, the installed Rust is the only one.
+# `rustup` installs the toolchain if it is missing. Without `rustup`, the installed Rust is the only one. Then
+# the check is skipped. In CI it fails, as a skipped test does.
 .PHONY: msrv
 msrv: tools $(PY) ## Check that the oldest supported Rust builds every package (needs rustup).
 	$(call say,"oldest supported Rust: $(RUST_VERSION)")
-	@if ! command -v rustup >/dev/null; then echo "msrv: skipped, no rustup"; exit 0; fi; \
+	@if ! command -v rustup >/dev/null; then \
+	  case "$${CI:-}" in [Tt][Rr][Uu][Ee]|1) \
+	    echo "error: msrv: \`rustup\` is not in PATH. Install it from https://rustup.rs." >&2; exit 1;; esac; \
+	  echo "msrv: skipped, because \`rustup\` is not in PATH"; exit 0; fi; \
 	set -x; \
 	rustup toolchain list | grep '^$(RUST_VERSION)-' >/dev/null || \
 	  rustup toolchain install $(RUST_VERSION) --profile minimal; \

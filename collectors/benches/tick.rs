@@ -141,8 +141,8 @@ fn once_describe() -> Option<u64> {
 }
 
 #[divan::bench]
-fn once_started_at() -> Option<Duration> {
-    process::started_at()
+fn once_age() -> Option<Duration> {
+    process::age()
 }
 
 const FILES: [&str; 3] = ["/proc/self/stat", "/proc/self/statm", "/proc/stat"];

@@ -100,7 +100,7 @@ fn start_agent(folder: &Path) -> Result<Agent, Box<dyn std::error::Error>> {
         },
         print_notice: Box::new(|notice| eprintln!("headspace: {notice}")),
         on_terminate: Box::new(|summary, _| eprint!("{}", verdict_text(&Verdict::new(summary)))),
-        process_age_s: process::started_at().map(|age| age.as_secs_f64()),
+        process_age_s: process::age().map(|age| age.as_secs_f64()),
         clock: MonotonicClock::new(),
         rank_gpu: settings.rank_gpu,
         consumer: settings.consumer,

@@ -53,7 +53,7 @@ mod _native {
     }
 
     #[pymodule_export]
-    const DEFAULT_CACHES: i64 = super::loops::loop_plan::DEFAULT_CACHES;
+    const DEFAULT_CACHES: u32 = headspace_agent::batch_source::DEFAULT_CACHES;
 
     #[pymodule_export]
     const LEAST_PROBE_STEPS: u32 = headspace_agent::batch_source::probe_plan::LEAST_TOTAL;

@@ -12,11 +12,11 @@ pub struct ThreadId {
 impl ThreadId {
     /// The calling thread.
     pub fn here() -> Self {
-        // SAFETY: both take no arguments and always succeed.
-        let (tid, handle) = unsafe { (libc::gettid(), libc::pthread_self()) };
+        let tid = rustix::thread::gettid().as_raw_nonzero();
         Self {
-            tid: tid.unsigned_abs(),
-            handle,
+            tid: tid.get().unsigned_abs(),
+            // SAFETY: it takes no arguments and always succeeds.
+            handle: unsafe { libc::pthread_self() },
         }
     }
 }

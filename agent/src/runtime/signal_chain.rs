@@ -7,6 +7,7 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 
 use libc::{c_int, c_void, siginfo_t};
+use rustix::process::{Signal, getpid, kill_process};
 
 /// A signal handler with `SA_SIGINFO`.
 pub type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
@@ -103,12 +104,11 @@ impl Default for SignalChain {
 
 /// Ends the process like the default action: killed by `SIGTERM`.
 pub fn end_process() {
-    // SAFETY: restores the default action and sends the signal to this process. Both calls take numbers
-    // only and are async-signal-safe.
-    unsafe {
-        libc::signal(libc::SIGTERM, libc::SIG_DFL);
-        libc::kill(libc::getpid(), libc::SIGTERM);
-    }
+    // SAFETY: takes numbers only, and restores the default action. It is async-signal-safe.
+    unsafe { libc::signal(libc::SIGTERM, libc::SIG_DFL) };
+    // Both functions only make a system call, without a lock or an allocation, so they are
+    // async-signal-safe. A process may always send a signal to itself.
+    let _ = kill_process(getpid(), Signal::TERM);
 }
 
 fn current_action() -> Option<libc::sigaction> {

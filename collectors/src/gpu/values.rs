@@ -137,7 +137,12 @@ fn decoder(device: &Handle<'static>, sink: &mut Sink<'_>) -> Outcome {
 
 fn encoder(device: &Handle<'static>, sink: &mut Sink<'_>) -> Outcome {
     let info = device.encoder_utilization()?;
-    engines(sink, ENCODER, info.utilization, info.sampling_period)
+    engines(
+        sink,
+        attributes::GPU_ENCODER,
+        info.utilization,
+        info.sampling_period,
+    )
 }
 
 fn jpeg(device: &Handle<'static>, sink: &mut Sink<'_>) -> Outcome {
@@ -317,7 +322,6 @@ pub(super) fn share(percent: u32) -> Result<f64, NvmlError> {
     Ok(f64::from(percent) / 100.0)
 }
 
-const ENCODER: Attributes = &[("hw.gpu.task", "encoder")];
 const JPEG: Attributes = &[("hw.gpu.task", "jpeg")];
 const OFA: Attributes = &[("hw.gpu.task", "ofa")];
 const SM: Attributes = &[("domain", "sm")];

@@ -95,10 +95,10 @@ impl Threads {
                 counts: [
                     Some(status.voluntary),
                     Some(status.involuntary),
-                    times.map(|times| times.waiting),
+                    times.map(|times| times.waited_ns),
                 ],
                 // Without times in the kernel, the number of switches stands for the usage.
-                running: times.map_or(status.voluntary + status.involuntary, |times| times.running),
+                running: times.map_or(status.voluntary + status.involuntary, |times| times.ran_ns),
             };
             let before = self.last.get(&tid).copied().unwrap_or_default();
             let (used, counts, now) = grown(before, now);

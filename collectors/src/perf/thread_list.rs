@@ -4,8 +4,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::procfs::schedstat::{self, Times};
-use crate::procfs::{self, number};
+use headspace_agent::model::ThreadTimes;
+
+use crate::procfs::{self, number, schedstat};
 
 /// The folder of all threads.
 #[derive(Debug)]
@@ -50,7 +51,7 @@ impl Tasks {
         comm.strip_suffix(b"\n")
     }
 
-    pub(super) fn times(&mut self, tid: i32) -> Option<Times> {
+    pub(super) fn times(&mut self, tid: i32) -> Option<ThreadTimes> {
         schedstat::parse(self.read(tid, "schedstat")?)
     }
 

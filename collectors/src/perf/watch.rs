@@ -184,7 +184,7 @@ impl<const N: usize> Watch<N> {
         self.until_ranking = RANKING;
         let ran: HashMap<i32, u64> = tids
             .iter()
-            .filter_map(|&tid| Some((tid, self.tasks.times(tid)?.running)))
+            .filter_map(|&tid| Some((tid, self.tasks.times(tid)?.ran_ns)))
             .collect();
         let lately = |tid: &i32| {
             let now = ran.get(tid).copied().unwrap_or(0);

@@ -12,14 +12,14 @@ use crate::procfs::{self, parse};
 ///
 /// The kernel records the start in clock ticks, so this is exact to 10 ms. A process starts when it is
 /// forked, so time before the interpreter runs is included.
-pub fn started_at() -> Option<Duration> {
+pub fn age() -> Option<Duration> {
     let mut buffer = Vec::new();
     let bytes = procfs::read(Path::new("/proc/self/stat"), &mut buffer).ok()?;
-    age(bytes, since_boot()?, clock_ticks_per_second())
+    age_from_stat(bytes, since_boot()?, clock_ticks_per_second())
 }
 
 /// Time since the start in `stat`; absent if the start lies in the future.
-fn age(stat: &[u8], since_boot: Duration, clock_rate: u64) -> Option<Duration> {
+fn age_from_stat(stat: &[u8], since_boot: Duration, clock_rate: u64) -> Option<Duration> {
     let started = parse::stat(stat)?.started;
     let whole = Duration::from_secs(started.checked_div(clock_rate)?);
     let rest =
@@ -47,23 +47,24 @@ mod tests {
 
     #[test]
     fn age_is_the_time_since_the_start_in_the_file() {
-        let age = age(&stat(118_593), Duration::from_secs(1_200), 100);
+        let age = age_from_stat(&stat(118_593), Duration::from_secs(1_200), 100);
 
         assert_eq!(age, Some(Duration::from_millis(14_070)));
     }
 
     #[test]
     fn a_start_in_the_future_has_no_age() {
-        assert_eq!(age(&stat(500), Duration::from_secs(4), 100), None);
-        assert_eq!(age(b"1 (a) S\n", Duration::from_secs(4), 100), None);
-        assert_eq!(age(&stat(500), Duration::from_secs(4), 0), None);
+        let after_4_s = Duration::from_secs(4);
+        assert_eq!(age_from_stat(&stat(500), after_4_s, 100), None);
+        assert_eq!(age_from_stat(b"1 (a) S\n", after_4_s, 100), None);
+        assert_eq!(age_from_stat(&stat(500), after_4_s, 0), None);
     }
 
     #[test]
     fn this_process_is_older_than_the_test_and_ages_with_the_clock() {
-        let (begin, first) = (Instant::now(), started_at().unwrap());
+        let (begin, first) = (Instant::now(), age().unwrap());
         assert!(Command::new("true").status().unwrap().success());
-        let (passed, second) = (begin.elapsed(), started_at().unwrap());
+        let (passed, second) = (begin.elapsed(), age().unwrap());
 
         let aged = second.checked_sub(first).expect("time goes on");
         assert!(
@@ -77,7 +78,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_start_and_rate_yield_an_age_or_nothing(started: u64, boot: Duration, rate: u64) {
-            if let Some(age) = age(&stat(started), boot, rate) {
+            if let Some(age) = age_from_stat(&stat(started), boot, rate) {
                 prop_assert!(age <= boot);
             }
         }

@@ -13,15 +13,15 @@ mod usage;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use headspace_agent::model::{Reading, Scope, metric};
+use headspace_agent::model::{Reading, Scope, ThreadTimes, metric};
 use headspace_agent::port::{CollectError, Collector};
 use rustix::param::clock_ticks_per_second;
 
-pub use age::started_at;
+pub use age::age;
 use usage::Usage;
 
 use crate::procfs::parse::{self, Memory};
-use crate::procfs::{self, IO, IO_KEYS};
+use crate::procfs::{self, IO, IO_KEYS, schedstat};
 
 /// This source's name.
 pub const NAME: &str = "process";
@@ -29,6 +29,12 @@ pub const NAME: &str = "process";
 /// What it reads.
 pub const READS: &str =
     "CPU time, memory, threads, I/O, context switches and page faults of this process";
+
+/// Parses the content of a thread's `schedstat`. None if it is truncated or malformed, or if the kernel does
+/// not count.
+pub fn parse_thread_times(schedstat: &[u8]) -> Option<ThreadTimes> {
+    schedstat::parse(schedstat)
+}
 
 /// The source `process`.
 #[derive(Debug)]

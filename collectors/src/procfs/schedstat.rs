@@ -1,21 +1,16 @@
 //! Parses `schedstat`: how long a thread ran, and how long it waited for a core.
 
+use headspace_agent::model::ThreadTimes;
+
 use super::{lines, number, words};
 
-/// Times of a thread, in nanoseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Times {
-    pub(crate) running: u64,
-    /// Time in the run queue, without a core.
-    pub(crate) waiting: u64,
-}
-
-/// Parses three numbers. All of them are 0 if the kernel does not count, because every thread has run.
-pub(crate) fn parse(schedstat: &[u8]) -> Option<Times> {
+/// Parses the two times in nanoseconds and the number of time slices. All of them are 0 if the kernel does not
+/// count, because every thread has run.
+pub(crate) fn parse(schedstat: &[u8]) -> Option<ThreadTimes> {
     let mut fields = words(lines(schedstat).next()?).map(number);
-    let (running, waiting) = (fields.next()??, fields.next()??);
+    let (ran_ns, waited_ns) = (fields.next()??, fields.next()??);
     let slices = fields.next()??;
-    ([running, waiting, slices] != [0; 3]).then_some(Times { running, waiting })
+    ([ran_ns, waited_ns, slices] != [0; 3]).then_some(ThreadTimes { ran_ns, waited_ns })
 }
 
 #[cfg(test)]
@@ -29,9 +24,9 @@ mod tests {
         assert_eq!(parse(b"0 0 0\n"), None);
         assert_eq!(
             parse(b"36025493 23987365 116\n"),
-            Some(Times {
-                running: 36_025_493,
-                waiting: 23_987_365
+            Some(ThreadTimes {
+                ran_ns: 36_025_493,
+                waited_ns: 23_987_365
             })
         );
         for wrong in ["", "1 2 3", "1 2\n", "1 -2 3\n", "a b c\n"] {

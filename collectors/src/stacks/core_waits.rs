@@ -6,15 +6,14 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use crate::procfs::{
-    self,
-    schedstat::{self, Times},
-};
+use headspace_agent::model::ThreadTimes;
+
+use crate::procfs::{self, schedstat};
 
 /// The times of the threads of a process at their previous reading.
 #[derive(Default)]
 pub(super) struct CoreWaits {
-    threads: HashMap<u32, Times>,
+    threads: HashMap<u32, ThreadTimes>,
     buffer: Vec<u8>,
 }
 
@@ -36,9 +35,9 @@ impl CoreWaits {
     }
 }
 
-fn wait_share(before: Times, now: Times) -> f64 {
-    let ran = now.running.saturating_sub(before.running) as f64;
-    let waited = now.waiting.saturating_sub(before.waiting) as f64;
+fn wait_share(before: ThreadTimes, now: ThreadTimes) -> f64 {
+    let ran = now.ran_ns.saturating_sub(before.ran_ns) as f64;
+    let waited = now.waited_ns.saturating_sub(before.waited_ns) as f64;
     if waited > 0.0 {
         waited / (ran + waited)
     } else {
@@ -52,7 +51,7 @@ mod tests {
 
     #[test]
     fn the_share_is_that_of_the_runnable_time_since_the_previous_reading() {
-        let times = |running, waiting| Times { running, waiting };
+        let times = |ran_ns, waited_ns| ThreadTimes { ran_ns, waited_ns };
         let share = |before, now, expected: f64| {
             assert!((wait_share(before, now) - expected).abs() < 1e-9);
         };

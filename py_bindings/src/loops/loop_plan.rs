@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use headspace_agent::batch_source::{Probe, ProbePlan, Replay, ReplayPlan};
+use headspace_agent::batch_source::{DEFAULT_CACHES, Probe, ProbePlan, Replay, ReplayPlan};
 use headspace_agent::model::Mode;
 use headspace_agent::model::record::LoaderRecord;
 use headspace_agent::notice::{Afterwards, ProbeFacts};
@@ -22,7 +22,7 @@ pub(crate) struct PlanOptions {
     /// `measure`, `probe` or `replay`.
     mode: String,
     /// Batches that a probe or a replay repeats.
-    #[pyo3(default = DEFAULT_CACHES)]
+    #[pyo3(default = i64::from(DEFAULT_CACHES))]
     num_caches: i64,
     /// Live batches before a replay.
     #[pyo3(default)]
@@ -50,9 +50,6 @@ pub(crate) struct PlanOptions {
     #[pyo3(default = 1)]
     world_size: u32,
 }
-
-/// Batches that a probe or a replay repeats, if the user gives no number. Python has it from here.
-pub(crate) const DEFAULT_CACHES: i64 = 10;
 
 /// The mode of a loop, with the plan of its probe or replay.
 pub(crate) struct Plan {

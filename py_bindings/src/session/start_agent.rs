@@ -248,7 +248,7 @@ impl SessionConfig {
                     marker.remove();
                 }
             }),
-            process_age_s: process::started_at().map(|age| age.as_secs_f64() - since_origin),
+            process_age_s: process::age().map(|age| age.as_secs_f64() - since_origin),
             clock,
             consumer: settings.consumer,
             rank_gpu: settings.rank_gpu,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _earlier_calls: dict[tuple[object, ...], _EarlierCall] = {}
 
 
-def wrap(
+def wrap(  # noqa: PLR0913 - its arguments are the options of a loop, each with a default.
     iterable: T,
     *,
     mode: str | None = None,
