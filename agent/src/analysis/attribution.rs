@@ -8,12 +8,15 @@
 //! Finite buffers and varying calls make the step longer than every limit. A small simulation of the
 //! measured pipeline computes by how much. It is used only if it reproduces the measured step. It takes
 //! some milliseconds, so it should run at the end of a run, or rarely.
+//!
+//! If no bottleneck is found, `explanation.rs` decides whether the conclusion is "unknown", or whether there
+//! is nothing to explain.
 
 mod best_relief;
 mod bottleneck;
+mod bottleneck_and_remedies;
 mod call_times;
 mod candidates;
-mod conclusion;
 mod evidence;
 mod explanation;
 pub mod facts;
@@ -31,7 +34,7 @@ mod simulation;
 mod stage_order;
 mod stage_roles;
 
-pub use self::conclusion::{Attribution, Bottleneck, Limit, Remedy};
+pub use self::bottleneck_and_remedies::{Attribution, Bottleneck, Limit, Remedy};
 pub use self::evidence::{CoresEvidence, Evidence, StageEvidence};
 pub use self::explanation::{Explanation, explain_wait};
 pub(super) use self::from_summary::attribute_run;

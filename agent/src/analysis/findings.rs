@@ -9,8 +9,9 @@ use super::thresholds::findings::{
     DECODERS_BUSY_PCT, IO_PRESSURE_PCT, MEMORY_ERRORS, MEMORY_PRESSURE_PCT, OTHERS_MEMORY_PCT,
     REDUCED_CLOCKS_PCT,
 };
-use crate::model::Scope;
-use crate::model::record::{Estimate, FindingCode, GpuUse, ResourcesRecord, ThrottleReason};
+use crate::model::record::{
+    Estimate, FindingCode, GpuUse, MemoryScope, ResourcesRecord, ThrottleReason,
+};
 
 /// A notable fact. Percentages are shares of time if not stated otherwise.
 #[derive(Debug, Clone, PartialEq)]
@@ -211,7 +212,7 @@ fn gil(r: &ResourcesRecord, t: &Thresholds) -> Option<Finding> {
 fn growth(r: &ResourcesRecord) -> Option<Finding> {
     Some(Finding::MemoryGrows {
         growth: r.memory_growth_per_step.filter(|growth| growth.low > 0.0)?,
-        with_children: r.memory_growth_of.as_deref() == Some(Scope::Tree.kind()),
+        with_children: r.memory_growth_of == Some(MemoryScope::Tree),
     })
 }
 
@@ -231,7 +232,7 @@ fn decoders(gpu: &GpuUse) -> Option<GpuFinding> {
 fn clocks(gpu: &GpuUse) -> Option<GpuFinding> {
     Some(GpuFinding::Throttled {
         pct: above(gpu.throttled_pct, REDUCED_CLOCKS_PCT)?,
-        by: ThrottleReason::named(gpu.throttled_by.as_deref()?)?,
+        by: gpu.throttled_by?,
     })
 }
 

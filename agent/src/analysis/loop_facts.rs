@@ -75,14 +75,18 @@ impl LoopFacts {
         self.series().len() >= ENOUGH_STEPS
     }
 
-    /// The part of the run in steady state; `None` if it is too short for a result.
-    pub(super) fn steady_part(&self) -> Option<Part> {
+    /// Number of steps to leave out before the steady state; `None` if too few steps remain for a result. If
+    /// no steady state was found, only the shortest warm-up is left out.
+    pub(super) fn warmup_steps(&self) -> Option<usize> {
         let series = self.series();
         let skip = warmup(series).unwrap_or(LEAST_WARMUP);
-        if series.len() < skip as u64 + LEAST_STEADY {
-            return None;
-        }
-        let early = series.early().iter().take(skip);
+        (series.len() >= skip as u64 + LEAST_STEADY).then_some(skip)
+    }
+
+    /// The part of the run in steady state; `None` if it is too short for a result.
+    pub(super) fn steady_part(&self) -> Option<Part> {
+        let skip = self.warmup_steps()?;
+        let early = self.series().early().iter().take(skip);
         let warmup_s = early.map(|step| step.step_ns() as f64 / 1e9).sum::<f64>();
         let from_s = self.begin_s? + self.ttfb_s.unwrap_or(0.0) + warmup_s;
         let to_s = self.last_s.filter(|last_s| *last_s > from_s)?;

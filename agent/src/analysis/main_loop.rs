@@ -4,6 +4,7 @@
 //! last summary. Without a summary, it applies the same rule to the records.
 
 use crate::model::RecordBody;
+use crate::model::record::ProbeRecord;
 use crate::statistics::steady_state::ENOUGH_STEPS;
 
 /// Maximum number of loops, or of stages, that a reader distinguishes. A training script has fewer.
@@ -51,6 +52,15 @@ pub fn select_main_loop(candidates: impl IntoIterator<Item = Candidate>) -> Opti
         rank(a).cmp(&rank(b)).then(by_time)
     })?;
     Some(main.0)
+}
+
+/// The last probe of the main loop. A probe of another loop says nothing about the main loop.
+pub fn main_probe<'a>(
+    mut probes: impl DoubleEndedIterator<Item = &'a ProbeRecord>,
+    main_loop: Option<&str>,
+) -> Option<&'a ProbeRecord> {
+    let main_loop = main_loop?;
+    probes.rfind(|probe| probe.loop_name == main_loop)
 }
 
 /// The main loop of a run whose records are read in order.
@@ -140,5 +150,22 @@ mod tests {
             Some("warm"),
             "a summary without a loop names none"
         );
+    }
+
+    #[test]
+    fn the_main_probe_is_the_last_one_of_the_main_loop() {
+        let probe = |loop_name: &str, cached_batches| ProbeRecord {
+            loop_name: loop_name.to_owned(),
+            cached_batches,
+            ..ProbeRecord::default()
+        };
+        let probes = [probe("train", 1), probe("train", 2), probe("check", 3)];
+        let cached = |main_loop| {
+            let probe = main_probe(probes.iter(), main_loop);
+            probe.map(|probe| probe.cached_batches)
+        };
+        assert_eq!(cached(Some("train")), Some(2));
+        assert_eq!(cached(Some("warm")), None);
+        assert_eq!(cached(None), None);
     }
 }

@@ -15,7 +15,9 @@ use crate::model::metric::{
 };
 use crate::model::reading::Attributes;
 use crate::model::reading_series::Span;
-use crate::model::record::{ComputeGpu, Estimate, GpuRecord, GpuUse, ResourcesRecord};
+use crate::model::record::{
+    ComputeGpu, Estimate, GpuRecord, GpuUse, MemoryScope, ResourcesRecord, ThrottleReason,
+};
 use crate::model::{ReadingSeries, Scope, attributes};
 use crate::statistics::mean;
 
@@ -139,7 +141,7 @@ pub fn resources(
         }),
         other_threads_cores: other_threads(&span),
         memory_growth_per_step: growth,
-        memory_growth_of: growing.map(|scope| scope.to_string()),
+        memory_growth_of: growing,
         requested_bytes_per_s: whole_tree(&span, |scope| {
             span.of(&PROCESS_IO_REQUESTED, scope, attributes::DISK_READ)
                 .rate()
@@ -155,8 +157,8 @@ pub fn resources(
     }
 }
 
-/// SM utilization of the GPU that the rank computes on, in percent. If that GPU is not known, the mean of all
-/// GPUs. `None` without readings.
+/// SM utilization of the GPU that the rank computes on, in percent. If it is not known which GPU that is, the
+/// mean of all GPUs. `None` without readings: other GPUs do not replace a GPU that was lost.
 pub fn sm_utilization_pct(
     history: &ReadingSeries,
     (from_s, to_s): (f64, f64),
@@ -164,11 +166,11 @@ pub fn sm_utilization_pct(
 ) -> Option<f64> {
     let span = history.between(from_s, to_s);
     let read = |ordinal| Some(100.0 * sm(&span, ordinal)?.0);
-    let own = compute_gpu.and_then(|own| read(own.ordinal));
-    own.or_else(|| {
-        let all: Vec<f64> = ordinals(history).filter_map(read).collect();
-        (!all.is_empty()).then(|| mean(&all))
-    })
+    if let Some(own) = compute_gpu {
+        return read(own.ordinal);
+    }
+    let all: Vec<f64> = ordinals(history).filter_map(read).collect();
+    (!all.is_empty()).then(|| mean(&all))
 }
 
 fn whole_tree<T>(span: &Span<'_>, value: impl Fn(&Scope) -> Option<T>) -> Option<T> {
@@ -213,9 +215,13 @@ fn other_threads(span: &Span<'_>) -> Option<f64> {
 /// Growth of memory, and its scope. The process's own memory comes first, because that of its children
 /// changes with their number. Pages of files do not count, because the kernel adds and drops them at any
 /// time.
-fn memory_growth(span: &Span<'_>, part: Part) -> Option<(Scope, Estimate)> {
+fn memory_growth(span: &Span<'_>, part: Part) -> Option<(MemoryScope, Estimate)> {
     let steps_per_s = part.steps_per_s.filter(|rate| *rate > 0.0)?;
-    [Scope::Process, Scope::Tree].into_iter().find_map(|scope| {
+    let scopes = [
+        (MemoryScope::Process, Scope::Process),
+        (MemoryScope::Tree, Scope::Tree),
+    ];
+    scopes.into_iter().find_map(|(memory_scope, scope)| {
         let points: Vec<(f64, f64)> = span
             .of(&PROCESS_MEMORY_ANONYMOUS, &scope, &[])
             .points()
@@ -225,7 +231,7 @@ fn memory_growth(span: &Span<'_>, part: Part) -> Option<(Scope, Estimate)> {
         let growth = growth(&points)
             .ok()
             .filter(|growth| growth.value * steps >= LEAST_GROWTH)?;
-        Some((scope, growth))
+        Some((memory_scope, growth))
     })
 }
 
@@ -321,7 +327,7 @@ fn gpu(span: &Span<'_>, ordinal: u32, gpus: &[GpuRecord]) -> GpuUse {
         throttled_pct: throttled.map(|(share, _)| 100.0 * share),
         throttled_by: throttled
             .filter(|(share, _)| *share > 0.0)
-            .map(|(_, reason)| reason.to_owned()),
+            .and_then(|(_, reason)| ThrottleReason::named(reason)),
         ecc_uncorrected: span
             .of(&GPU_ECC_ERRORS, &scope, attributes::ECC_UNCORRECTED)
             .growth()

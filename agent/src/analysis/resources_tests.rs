@@ -6,6 +6,7 @@ use super::*;
 use crate::model::Reading;
 use crate::model::attributes;
 use crate::model::metric::{GPU_MEMORY_USAGE, HOST_CPU_UTILIZATION, PRESSURE_TIME};
+use crate::model::record::GpuRule;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -93,6 +94,44 @@ fn utilization_by_any_kernel_is_not_reported_as_sm_utilization() {
 }
 
 #[test]
+fn without_readings_of_the_ranks_gpu_no_other_gpu_replaces_it() {
+    let mut history = ReadingSeries::default();
+    for i in 1..=10 {
+        let sm = Reading::with(
+            &GPU_SM_UTILIZATION,
+            Scope::Gpu(1),
+            &[("source", "gpm")],
+            0.5,
+        );
+        history.push(SECOND * i, SECOND, false, &[sm]);
+    }
+    let computes_on = |ordinal| {
+        Some(ComputeGpu {
+            ordinal,
+            rule: GpuRule::LocalRank,
+        })
+    };
+    let sm_pct = |compute_gpu| sm_utilization_pct(&history, (0.0, 10.0), compute_gpu);
+
+    assert!(near(sm_pct(computes_on(1)), 50.0));
+    assert!(near(sm_pct(None), 50.0));
+    assert_eq!(sm_pct(computes_on(0)), None);
+
+    let part = Part {
+        from_s: 0.0,
+        to_s: 10.0,
+        steps_per_s: None,
+    };
+    let own = |compute_gpu| {
+        let seen = resources(&history, part, &[], compute_gpu);
+        seen.own_gpus().map(|gpu| gpu.ordinal).collect::<Vec<_>>()
+    };
+    assert_eq!(own(computes_on(1)), [1]);
+    assert_eq!(own(None), [1]);
+    assert_eq!(own(computes_on(0)), [0_u32; 0]);
+}
+
+#[test]
 fn the_pressure_of_the_container_has_priority() {
     const CPU: Attributes = &[("resource", "cpu"), ("stalled", "some")];
     let seen = |with_cgroup: bool| {
@@ -174,7 +213,7 @@ fn a_leak_of_a_mebibyte_in_100_steps_is_found_within_2000() {
 
     let growth = seen.memory_growth_per_step.expect("a leak");
     assert!((growth.value - 10_485.76).abs() < 1.0, "{growth:?}");
-    assert_eq!(seen.memory_growth_of.as_deref(), Some("process"));
+    assert_eq!(seen.memory_growth_of, Some(MemoryScope::Process));
 }
 
 #[test]

@@ -7,7 +7,7 @@
 use super::findings::Finding;
 use super::resources::Part;
 use super::thresholds::findings::FAILURES_PCT;
-use super::thresholds::stages::{MAX_COUNT_ERROR, MAX_WORKERS, SLOW_CALL};
+use super::thresholds::stages::{MAX_COUNT_ERROR, MAX_WORKERS, MIN_ALONE_SHARE, SLOW_CALL};
 use crate::model::StageSeries;
 use crate::model::record::{QueueSummary, Role, StageSummary, StageWorker, SummaryRecord};
 use crate::model::stage::cut_name;
@@ -24,7 +24,7 @@ pub fn stages(
 ) -> (Vec<StageSummary>, Vec<QueueSummary>) {
     let span = history
         .between(part.from_s, part.to_s)
-        .without(others, main_loop);
+        .without(others, main_loop, MIN_ALONE_SHARE);
     let stages = span
         .stages()
         .filter(|(run, totals)| totals.calls > 0 || is_aside(run))

@@ -9,7 +9,7 @@ use super::probe_result::ProbeResult;
 use super::resources::{Part, resources, sm_utilization_pct};
 use super::stacks::{gil_holders, stage_work};
 use super::stages::{data_readiness_pct, failures, stages};
-use super::warmup::{no_steady_state, warmup};
+use super::warmup::no_steady_state;
 use crate::analysis::stacks::StackTimes;
 use crate::model::metric::HOST_CPU_UTILIZATION;
 use crate::model::record::{
@@ -20,7 +20,6 @@ use crate::model::step_series::{StepSeries, Totals};
 use crate::model::{Mode, ReadingSeries, Scope, StageSeries};
 use crate::statistics::precision::{Known, interval, ratio};
 use crate::statistics::standard_error;
-use crate::statistics::steady_state::{LEAST_STEADY, LEAST_WARMUP};
 
 /// Loops run within the same steps if this part of their known epoch time overlaps, and if the other loop
 /// has enough steps ([`STEPS_BESIDE`]).
@@ -159,9 +158,11 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
     fill_loop(&mut summary, main);
     summary.other_loops = others(loops, main);
     findings.extend(fill_steady(&mut summary, main));
-    match main.probe.as_ref() {
-        Some(probe) => findings.extend(fill_probe(&mut summary, probe)),
-        None => summary.headspace_upper_bound_pct = upper_bound_pct(&summary, loops, main),
+    if let Some(probe) = main.probe.as_ref() {
+        findings.extend(fill_probe(&mut summary, probe));
+    }
+    if summary.headspace_pct.is_none() {
+        summary.headspace_upper_bound_pct = upper_bound_pct(&summary, loops, main);
     }
     let part = main.steady_part().unwrap_or(whole);
     findings.extend(fill_resources(&mut summary, run, part));
@@ -200,7 +201,8 @@ fn fill_loop(summary: &mut SummaryRecord, main: &LoopFacts) {
     summary.step_time_ms = main.live.totals_after(0).step_ms();
 }
 
-/// The largest share of the step that less waiting can save, if the loop's waiting is known.
+/// The largest share of the step that less waiting can save, if the loop's waiting is known. For a run
+/// without a probe, and for a probe without a result.
 fn upper_bound_pct(summary: &SummaryRecord, loops: &[LoopFacts], main: &LoopFacts) -> Option<f64> {
     let own = summary
         .wait_pct
@@ -247,14 +249,11 @@ fn fill_resources(summary: &mut SummaryRecord, run: &RunFacts<'_>, part: Part) -
 /// Sets the fields of the steady state, and returns a finding if there is none.
 fn fill_steady(summary: &mut SummaryRecord, main: &LoopFacts) -> Option<Finding> {
     let series = main.series();
-    let warmup = warmup(series);
-    let unsteady = warmup.is_none() && series.early().len() > LEAST_WARMUP;
-    let finding = unsteady.then(|| no_steady_state(series));
-    let skip = warmup.unwrap_or(LEAST_WARMUP);
-    let steady: Totals = series.totals_after(skip);
-    if steady.step.count() < LEAST_STEADY {
+    let finding = no_steady_state(series);
+    let Some(skip) = main.warmup_steps() else {
         return finding;
-    }
+    };
+    let steady: Totals = series.totals_after(skip);
     summary.steady_steps = steady.step.count();
     summary.steady_s = steady.step.sum_nanos() as f64 / 1e9;
     summary.steady_step_time_ms = steady.step.quantile_ms(0.5);
@@ -306,10 +305,7 @@ fn fill_probe(summary: &mut SummaryRecord, probe: &ProbeResult) -> Vec<Finding> 
         });
     }
     match probe.floor {
-        Err(reason) => {
-            summary.headspace_upper_bound_pct = summary.wait_pct;
-            findings.push(Finding::NoHeadspace { reason });
-        }
+        Err(reason) => findings.push(Finding::NoHeadspace { reason }),
         Ok(floor) => {
             if !probe.warnings.is_empty() {
                 findings.push(Finding::UnsteadyProbe {

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::analysis::attribution::{Bottleneck, Evidence, Limit};
+use crate::analysis::floor::NoHeadspace;
 use crate::model::record::{Estimate, LoaderRecord};
 use crate::model::stage_series::StageTicks;
 use crate::model::{CacheFacts, StageSample, StepSample};
@@ -71,6 +72,36 @@ fn the_upper_bound_includes_waits_for_a_loader_that_is_iterated_concurrently() {
     ] {
         assert!((bound(apart) - 10.0).abs() < 0.1);
     }
+}
+
+#[test]
+fn a_probe_without_a_result_has_the_same_upper_bound_as_no_probe() {
+    let zipped = |name: &str, series: StepSeries| LoopFacts {
+        spans_s: vec![(0.0, 3.0)],
+        ..facts(name, series)
+    };
+    let mut loops = [
+        zipped("train", series(100, 27, 3)),
+        zipped("beside", series(100, 20, 10)),
+    ];
+    loops[0].loader.chosen = true;
+    let without_probe = summarise(&RunFacts::default(), &loops);
+    loops[0].mode = Mode::Probe;
+    loops[0].probe = Some(ProbeResult {
+        windows: Vec::new(),
+        floor: Err(NoHeadspace::NotDone),
+        warnings: Vec::new(),
+        cache: CacheFacts::default(),
+    });
+
+    let probed = summarise(&RunFacts::default(), &loops);
+
+    assert_eq!(probed.loop_name.as_deref(), Some("train"));
+    assert!((probed.headspace_upper_bound_pct.unwrap() - 43.3).abs() < 0.1);
+    assert_eq!(
+        probed.headspace_upper_bound_pct,
+        without_probe.headspace_upper_bound_pct
+    );
 }
 
 #[test]

@@ -12,6 +12,9 @@
 //!   value.
 //! - `thresholds/stacks.rs`: the constants of sampled stacks.
 //! - `thresholds/stages.rs`: the constants of the summary of stages.
+//!
+//! `MIN_CALL_SHARE` is in `model/stage_series.rs`: it is applied while samples are added, and `model/`
+//! imports nothing from here.
 
 pub(super) mod bounds;
 pub(crate) mod confidence;

@@ -39,20 +39,24 @@ fn blocks(series: &StepSeries) -> Vec<f64> {
     block_means(&steps, WARMUP_BLOCK)
 }
 
-/// The finding that there is no steady state, and how many steps would be needed.
+/// The finding that there is no steady state, and how many steps would be needed. `None` if there is a steady
+/// state, or if the run is too short to search for one.
 ///
 /// The search accepts a warm-up of at most half the steps. If the step time last changed after `n` steps, a
 /// run of `2 n` steps has a steady state, provided that the step time does not change again. The rest after
 /// the last change may be too short to count as steady.
-pub(super) fn no_steady_state(series: &StepSeries) -> Finding {
+pub(super) fn no_steady_state(series: &StepSeries) -> Option<Finding> {
+    if series.early().len() <= LEAST_WARMUP || warmup(series).is_some() {
+        return None;
+    }
     let changed = LEAST_WARMUP + WARMUP_BLOCK * steady_state::best_cut(&blocks(series));
     // Later steps are not kept one by one, so the search would not use more of them.
     let all_kept = series.len() <= series.early().len() as u64;
     let enough = (2 * changed).div_ceil(ROUND_STEPS) * ROUND_STEPS;
-    Finding::NoSteadyState {
+    Some(Finding::NoSteadyState {
         changed,
         enough: all_kept.then_some((series.len(), enough)),
-    }
+    })
 }
 
 /// Whether the means of both halves differ by less than [`DRIFT`].

@@ -19,7 +19,7 @@ mod settled;
 mod window_pairs;
 
 pub use probe::Probe;
-pub use probe_plan::{PlanTooShort, ProbePlan};
+pub use probe_plan::{DEFAULT_CACHES, PlanTooShort, ProbePlan};
 pub use progress::EpochProgress;
 pub use replay::{Ended, PlanError, Replay, ReplayPlan};
 

@@ -29,6 +29,8 @@ pub const LEAST_TOTAL: u32 = 200;
 /// Steps that an adaptive probe usually takes, from and to. The mean over simulated pipelines is 1015 steps
 /// (`analysis/floor.rs`).
 const USUAL: (u64, u64) = (600, 1200);
+/// Number of batches that a probe or a replay caches, if the user gives no number.
+pub const DEFAULT_CACHES: u32 = 10;
 /// Maximum number of batches cached for replay.
 pub const MOST_CACHES: u32 = LEAST_LIVE_WINDOW - CACHE_MARGIN;
 /// Live batches in a window in addition to the cached ones: a step counts only between two batches.
@@ -129,7 +131,7 @@ impl ProbePlan {
             long_replay: 128,
             long_replay_budget: 512,
             settle_budget: 300,
-            num_caches: 10,
+            num_caches: DEFAULT_CACHES,
             prefetch_depth,
             adaptive: true,
             limit: u32::MAX,

@@ -11,7 +11,7 @@
 
 use thiserror::Error;
 
-use super::{Decision, EpochProgress};
+use super::{DEFAULT_CACHES, Decision, EpochProgress};
 
 /// How many batches to cache, and when to replay them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,10 @@ pub struct ReplayPlan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum PlanError {
     /// There would be nothing to replay.
-    #[error("`num_caches` is not a positive number: `{given}` (10 is usual)")]
+    #[error(
+        "`num_caches` is not a positive number: `{given}` ({usual} is usual)",
+        usual = DEFAULT_CACHES
+    )]
     NoCaches {
         /// The given number.
         given: i64,

@@ -27,6 +27,8 @@ pub const FAULT_MAJOR: Attributes = &[("system.paging.fault.type", "major")];
 pub const GPU_GENERAL: Attributes = &[("hw.gpu.task", "general")];
 /// A GPU's video decoders.
 pub const GPU_DECODER: Attributes = &[("hw.gpu.task", "decoder")];
+/// A GPU's video encoders.
+pub const GPU_ENCODER: Attributes = &[("hw.gpu.task", "encoder")];
 /// The part of a GPU that belongs to this process and its descendants.
 pub const OWNER_OWN: Attributes = &[("owner", "own")];
 /// The part of a GPU that belongs to other processes.

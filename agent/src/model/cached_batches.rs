@@ -1,7 +1,5 @@
 //! The batches that are cached for replay, and what happens if the training loop changes them in place.
 
-use std::fmt;
-
 /// Facts about the batches that are cached for replay.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheFacts {
@@ -25,14 +23,4 @@ pub enum InPlace {
     Copied,
     /// Copies would exceed the memory limit of the cache, so no batch is cached.
     TooLarge,
-}
-
-impl fmt::Display for InPlace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Never => "the cached batches are as they came",
-            Self::Copied => "a replayed step gets a copy of a cached batch as it came",
-            Self::TooLarge => "copies of the batches would take more than 1 GiB, so none is cached",
-        })
-    }
 }

@@ -184,6 +184,12 @@ impl<'a> ReadingKey<'a> {
         let mut attributes = self.attributes();
         attributes.find_map(|(known, value)| (known == name).then_some(value))
     }
+
+    /// Whether the reading has all these attributes. It may have others too.
+    pub fn has_attributes(&self, attributes: Attributes) -> bool {
+        let mut attributes = attributes.iter();
+        attributes.all(|(name, value)| self.attribute(name) == Some(*value))
+    }
 }
 
 /// The key within its scope, as in a record.

@@ -16,9 +16,9 @@ mod tick;
 
 pub use self::attribution::{
     BottleneckKind, BottleneckRecord, ChangeRecord, FindingRecord, QueueSummary, RemedyRecord,
-    Resource, STOP, Setting, StageSummary, StageWorker,
+    Resource, Setting, StageSummary, StageWorker,
 };
-pub use self::codes::{FindingCode, SmSource, ThrottleReason};
+pub use self::codes::{FindingCode, MemoryScope, RemedyCode, SmSource, ThrottleReason};
 pub(super) use self::codes::{codes, named};
 pub use self::end::{EndCause, EndRecord, RunState};
 pub use self::probe::{FloorRecord, ProbeRecord, WindowRecord};

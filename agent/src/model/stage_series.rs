@@ -29,10 +29,6 @@ const MAX_WORKERS: usize = 512;
 /// process. Examples are a trainer that called the stage once, and a worker that has just begun.
 const MIN_CALL_SHARE: f64 = 0.05;
 
-/// Time in which no other loop takes batches represents the run if it has at least this share of the loop's
-/// batches.
-const MIN_ALONE_SHARE: f64 = 0.25;
-
 /// Activity of a stage in a part of a run, over all processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct StageTotals {
@@ -398,10 +394,10 @@ pub struct StageSpan<'a> {
 
 impl<'a> StageSpan<'a> {
     /// The part without the time in which one of the `others` took batches, such as an evaluation between
-    /// epochs that uses the same stages. The whole part if `name` took few batches in the rest, for example
-    /// because the loops alternate.
+    /// epochs that uses the same stages. The whole part if the loop `name` took less than the share
+    /// `min_alone` of its batches in the rest, for example because the loops alternate.
     #[must_use]
-    pub fn without(mut self, others: &[&str], name: &str) -> Self {
+    pub fn without(mut self, others: &[&str], name: &str, min_alone: f64) -> Self {
         let place = |name: &str| self.series.loops.iter().position(|known| known == name);
         let Some(own) = place(name) else { return self };
         let others: Vec<usize> = others.iter().filter_map(|name| place(name)).collect();
@@ -410,7 +406,7 @@ impl<'a> StageSpan<'a> {
         let all: u64 = self.points.iter().map(|point| taken(point, own)).sum();
         let rest = self.points.iter().copied().filter(alone);
         let rest: u64 = rest.map(|point| taken(point, own)).sum();
-        if rest > 0 && rest as f64 >= MIN_ALONE_SHARE * all as f64 {
+        if rest > 0 && rest as f64 >= min_alone * all as f64 {
             self.points.retain(alone);
             self.live.retain(alone);
         }

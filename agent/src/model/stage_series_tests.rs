@@ -96,7 +96,7 @@ fn an_evaluation_between_epochs_does_not_count_for_the_training_loop() {
 
     let span = run.history.between(0.0, 24.0);
     assert_eq!(span.calls_and_batches("decode", "train"), Some((2370, 135)));
-    let alone = span.without(&["eval"], "train");
+    let alone = span.without(&["eval"], "train", 0.25);
     assert_eq!(alone.calls_and_batches("decode", "train"), Some((240, 120)));
     assert!((alone.seconds() - 12.0).abs() < 1e-9);
     assert_eq!(alone.stages().next().unwrap().1.calls, 240);
@@ -108,7 +108,7 @@ fn loops_that_alternate_all_the_time_are_not_separated() {
     (0..9).for_each(|_| turns(&mut run, 10, 10));
     turns(&mut run, 10, 0);
 
-    let span = run.history.between(0.0, 10.0).without(&["eval"], "train");
+    let span = (run.history.between(0.0, 10.0)).without(&["eval"], "train", 0.25);
     assert!((span.seconds() - 10.0).abs() < 1e-9);
 }
 

@@ -5,8 +5,8 @@
 //! anything else.
 
 use super::best_relief::find_best_relief;
+use super::bottleneck_and_remedies::{Bottleneck, Limit};
 use super::candidates::{Binding, cores_or_quota, is_blocked, is_starved, limit_ms, terms};
-use super::conclusion::{Bottleneck, Limit};
 use super::evidence::evidence;
 use super::law_terms::{Term, at_least};
 use super::prediction::Predictor;

@@ -1,6 +1,8 @@
 //! Derives the distribution of call times from a stage's percentiles, relative to the mean.
 
-use crate::analysis::thresholds::bounds::{MAX_OF_MEAN, MAX_VARIATION, MIN_OF_MEAN};
+use crate::analysis::thresholds::bounds::{
+    MAX_OF_MEAN, MAX_VARIATION, MIN_OF_MEAN, NORMAL_SCORES, QUANTILE_JUMP,
+};
 use crate::analysis::thresholds::stages::SLOW_CALL;
 use crate::model::record::StageSummary;
 use crate::statistics::bootstrap::Rng;
@@ -11,14 +13,8 @@ const Z75: f64 = 0.674;
 const Z95: f64 = 1.645;
 /// Normal score of the 99th percentile.
 const Z99: f64 = 2.326;
-/// Normal scores at which a normal distribution is cut off. It is cut later on the slow side.
-const CUT: (f64, f64) = (-2.2, 3.0);
-
-/// Probability above the last known percentile.
+/// Probability above the last known percentile, the 99th.
 const LAST: f64 = 0.01;
-
-/// Width of a jump between quantiles.
-const JUMP: f64 = 1e-3;
 
 /// Quantiles of a call's time divided by its mean, with linear interpolation.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,12 +36,12 @@ impl Times {
         let cv = cv.clamp(0.0, MAX_VARIATION);
         let at = |p: f64, z: f64| (p, (1.0 + cv * z).max(MIN_OF_MEAN));
         let knots = vec![
-            at(0.0, CUT.0),
+            at(0.0, NORMAL_SCORES.0),
             at(0.05, -Z95),
             at(0.5, 0.0),
             at(0.95, Z95),
             at(0.99, Z99),
-            at(1.0, CUT.1),
+            at(1.0, NORMAL_SCORES.1),
         ];
         Self { knots }.of_mean_one()
     }
@@ -131,11 +127,13 @@ fn add_slow_calls(
     let (Some((before, low)), Some((after, high))) = (before, knots.get(at).copied()) else {
         return;
     };
-    if p - before < JUMP || after - p < JUMP || low >= slow_ms || high <= slow_ms {
+    let is_near = p - before < QUANTILE_JUMP || after - p < QUANTILE_JUMP;
+    if is_near || low >= slow_ms || high <= slow_ms {
         return;
     }
     if high > far_percentiles * low {
-        knots.splice(at..at, [(p - JUMP / 2.0, low), (p + JUMP / 2.0, high)]);
+        let half = QUANTILE_JUMP / 2.0;
+        knots.splice(at..at, [(p - half, low), (p + half, high)]);
     } else {
         knots.insert(at, (p, slow_ms));
     }

@@ -7,11 +7,9 @@ use crate::analysis::loop_facts::LoopFacts;
 use crate::analysis::stacks::{LineShare, StackTimes};
 use crate::analysis::stages::serves_another_loop;
 use crate::analysis::thresholds::Thresholds;
-use crate::analysis::warmup::warmup;
 use crate::model::Mode;
 use crate::model::record::SummaryRecord;
 use crate::model::stack::Place;
-use crate::statistics::steady_state::LEAST_WARMUP;
 use crate::statistics::{mean, variance};
 
 /// Finds what limits the main loop, and what would help. The result is empty if the loop's waiting is not
@@ -36,11 +34,10 @@ pub(in crate::analysis) fn attribute_run(
         };
     };
     let floor = main.probe.as_ref().and_then(|probe| probe.floor.ok());
-    let early = main
-        .series()
-        .early()
-        .get(warmup(main.series()).unwrap_or(LEAST_WARMUP)..);
-    let early = early.unwrap_or_default();
+    let steady = main
+        .warmup_steps()
+        .and_then(|skip| main.series().early().get(skip..));
+    let steady = steady.unwrap_or_default();
     attribute(&PipelineFacts {
         stages: (summary.stages.iter())
             .filter(|stage| !serves_another_loop(summary, stage.loop_name.as_deref()))
@@ -52,7 +49,7 @@ pub(in crate::analysis) fn attribute_run(
             .collect(),
         step_ms,
         wait_ms,
-        compute_cv: variation(early.iter().map(|step| step.compute_ns as f64)),
+        compute_cv: variation(steady.iter().map(|step| step.compute_ns as f64)),
         floor_ms: floor.map(|floor| floor.floor_ms),
         contention_ms: floor.map(|floor| floor.contention_ms),
         resources: summary.resources.clone(),

@@ -10,8 +10,8 @@ mod load_in_workers;
 mod work_and_resources;
 
 use self::action::Action;
+use super::bottleneck_and_remedies::Remedy;
 use super::candidates::Binding;
-use super::conclusion::Remedy;
 use super::evidence::evidence;
 use super::law_terms::Term;
 use super::prediction::Predictor;

@@ -23,6 +23,14 @@ pub(crate) const OUT_PER_IN: (f64, f64) = (1e-3, 1e3);
 /// Maximum coefficient of variation of compute. A larger one would make the fastest steps negative.
 pub(crate) const MAX_VARIATION: f64 = 0.6;
 
+/// Normal scores (standard deviations from the mean) at which the simulated times of compute are cut off.
+/// They are cut later on the slow side.
+pub(crate) const NORMAL_SCORES: (f64, f64) = (-2.2, 3.0);
+
+/// Width, as a probability, over which the quantiles of a call's time jump, so that their slope is finite.
+/// Also the minimum distance of two quantiles.
+pub(crate) const QUANTILE_JUMP: f64 = 1e-3;
+
 /// Minimum of a step's compute, as a share of the mean.
 pub(crate) const MIN_OF_MEAN: f64 = 0.02;
 

@@ -4,6 +4,10 @@
 /// "3 times" as well.
 pub(crate) const SLOW_CALL: f64 = 3.0;
 
+/// Minimum share of a loop's batches that it takes while no other loop takes batches. From this on, this time
+/// alone counts for its stages. Chosen.
+pub(crate) const MIN_ALONE_SHARE: f64 = 0.25;
+
 /// Largest share of a ratio of counts that items in progress may explain.
 pub(crate) const MAX_COUNT_ERROR: f64 = 0.05;
 

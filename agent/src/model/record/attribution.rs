@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::codes::{FindingCode, codes};
+use super::codes::{FindingCode, RemedyCode, codes};
 
 /// What limits throughput.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -203,13 +203,15 @@ pub struct RemedyRecord {
     pub confidence: f64,
 }
 
-/// Code of the remedy that says that the training is compute-bound.
-pub const STOP: &str = "stop";
-
 impl RemedyRecord {
+    /// The code as an enum. `None` if a newer version wrote the record.
+    pub fn code(&self) -> Option<RemedyCode> {
+        RemedyCode::named(&self.code)
+    }
+
     /// Whether the remedy says that the training is compute-bound.
     pub fn is_stop(&self) -> bool {
-        self.code == STOP
+        self.code() == Some(RemedyCode::Stop)
     }
 }
 

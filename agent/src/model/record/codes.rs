@@ -79,6 +79,52 @@ codes! {
 }
 
 codes! {
+    /// What a remedy asks the user to do.
+    RemedyCode {
+        /// Do not tune the loader further: the training is compute-bound.
+        Stop = "stop",
+        /// Run more calls of a stage at once, or load in more worker processes.
+        MoreWorkers = "more_workers",
+        /// Run fewer calls of a stage at once.
+        FewerWorkers = "fewer_workers",
+        /// Submit more calls ahead.
+        SubmitAhead = "submit_ahead",
+        /// Give a pool more threads.
+        MoreThreads = "more_threads",
+        /// Let a queue hold more items, or let each worker prefetch more batches.
+        BiggerBuffer = "bigger_buffer",
+        /// Load the next batch while the loop computes.
+        Background = "background",
+        /// Reduce the time of a call.
+        CheaperCalls = "cheaper_calls",
+        /// Run the loader's threads in processes.
+        Subprocess = "subprocess",
+        /// Collect garbage only between epochs.
+        GcBetweenEpochs = "gc_between_epochs",
+        /// Keep the data in memory.
+        PageCache = "page_cache",
+        /// Give the process more cores.
+        MoreCores = "more_cores",
+        /// Raise the CPU quota.
+        Quota = "quota",
+        /// Stop other programs.
+        OthersAway = "others_away",
+        /// Copy batches to the GPU from page-locked memory.
+        PinMemory = "pin_memory",
+    }
+}
+
+codes! {
+    /// Processes whose memory is added up.
+    MemoryScope {
+        /// This process.
+        Process = "process",
+        /// This process and its children.
+        Tree = "tree",
+    }
+}
+
+codes! {
     /// Source of the SM utilisation of a GPU.
     SmSource {
         /// Samples of the whole GPU (GPM).
@@ -95,7 +141,7 @@ codes! {
         Power = "power",
         /// The temperature.
         Thermal = "thermal",
-        /// A brake signal, or a weak supply.
+        /// Power brake, or another slowdown that heat did not cause.
         Hardware = "hardware",
     }
 }

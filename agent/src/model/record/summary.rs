@@ -8,6 +8,7 @@ use super::Estimate;
 use super::attribution::{
     BottleneckRecord, FindingRecord, QueueSummary, RemedyRecord, StageSummary,
 };
+use super::codes::{MemoryScope, ThrottleReason};
 use super::end::{EndRecord, RunState};
 use super::ranks::RanksRecord;
 use super::run::Role;
@@ -220,9 +221,9 @@ pub struct ResourcesRecord {
     /// Growth of anonymous memory, which no file backs, in bytes per step. Null if the growth is
     /// within the noise.
     pub memory_growth_per_step: Option<Estimate>,
-    /// Scope of the growing memory: `process` if the memory of this process grows, `tree` if the memory
-    /// of its children grows.
-    pub memory_growth_of: Option<String>,
+    /// Scope of the growing memory.
+    #[serde(deserialize_with = "super::known")]
+    pub memory_growth_of: Option<MemoryScope>,
     /// Bytes per second requested from files and pipes.
     pub requested_bytes_per_s: Option<f64>,
     /// Bytes per second read from storage.
@@ -257,23 +258,11 @@ pub enum GpuRule {
     TorchCurrentDevice,
 }
 
-impl GpuRule {
-    /// The rule in words.
-    pub fn as_words(self) -> &'static str {
-        match self {
-            Self::LocalRank => "LOCAL_RANK",
-            Self::OwnMemory => "this process's memory",
-            Self::TorchCurrentDevice => "torch's current device",
-        }
-    }
-}
-
 impl ResourcesRecord {
     /// GPUs from which the bottleneck of this rank is derived: the GPU that it computes on, or all
-    /// GPUs if that GPU is unknown.
+    /// GPUs if it is unknown which one that is. None if the GPU that it computes on has no readings.
     pub fn own_gpus(&self) -> impl Iterator<Item = &GpuUse> {
         let own = self.compute_gpu.map(|own| own.ordinal);
-        let own = own.filter(|own| self.gpus.iter().any(|gpu| gpu.ordinal == *own));
         (self.gpus.iter()).filter(move |gpu| own.is_none_or(|own| own == gpu.ordinal))
     }
 }
@@ -305,8 +294,9 @@ pub struct GpuUse {
     pub memory_bytes: Option<f64>,
     /// Share of time in which the clocks were throttled for the most frequent reason.
     pub throttled_pct: Option<f64>,
-    /// Most frequent reason for throttling: `power`, `thermal` or `hardware`.
-    pub throttled_by: Option<String>,
+    /// Most frequent reason for throttling.
+    #[serde(deserialize_with = "super::known")]
+    pub throttled_by: Option<ThrottleReason>,
     /// Number of uncorrected memory errors in the time that the means cover.
     pub ecc_uncorrected: Option<f64>,
     /// Share of the used GPU memory that belongs to processes other than this process and its children.

@@ -1,6 +1,6 @@
 //! What a remedy asks the user to do.
 
-use crate::model::record::STOP;
+use crate::model::record::RemedyCode;
 
 /// A change to the program, its loader or its machine.
 #[derive(Debug, Clone, PartialEq)]
@@ -114,7 +114,7 @@ pub enum Action {
     PinMemory,
 }
 
-/// What calls at once share, and hold each other up by.
+/// A resource that concurrent calls share and compete for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shared {
     /// Video decoders.
@@ -141,23 +141,23 @@ pub enum GuessedWork {
 
 impl Action {
     /// Stable name for programs.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> RemedyCode {
         match self {
-            Self::Stop => STOP,
-            Self::MoreProcesses { .. } | Self::MoreCalls { .. } => "more_workers",
-            Self::FewerCalls { .. } => "fewer_workers",
-            Self::SubmitAhead { .. } => "submit_ahead",
-            Self::MoreThreads { .. } => "more_threads",
-            Self::MorePrefetch { .. } | Self::BiggerQueue { .. } => "bigger_buffer",
-            Self::Background { .. } => "background",
-            Self::CheaperCalls { .. } => "cheaper_calls",
-            Self::Subprocess { .. } => "subprocess",
-            Self::CollectBetweenEpochs => "gc_between_epochs",
-            Self::KeepInMemory => "page_cache",
-            Self::MoreCores { .. } => "more_cores",
-            Self::RaiseQuota { .. } => "quota",
-            Self::StopOthers { .. } => "others_away",
-            Self::PinMemory => "pin_memory",
+            Self::Stop => RemedyCode::Stop,
+            Self::MoreProcesses { .. } | Self::MoreCalls { .. } => RemedyCode::MoreWorkers,
+            Self::FewerCalls { .. } => RemedyCode::FewerWorkers,
+            Self::SubmitAhead { .. } => RemedyCode::SubmitAhead,
+            Self::MoreThreads { .. } => RemedyCode::MoreThreads,
+            Self::MorePrefetch { .. } | Self::BiggerQueue { .. } => RemedyCode::BiggerBuffer,
+            Self::Background { .. } => RemedyCode::Background,
+            Self::CheaperCalls { .. } => RemedyCode::CheaperCalls,
+            Self::Subprocess { .. } => RemedyCode::Subprocess,
+            Self::CollectBetweenEpochs => RemedyCode::GcBetweenEpochs,
+            Self::KeepInMemory => RemedyCode::PageCache,
+            Self::MoreCores { .. } => RemedyCode::MoreCores,
+            Self::RaiseQuota { .. } => RemedyCode::Quota,
+            Self::StopOthers { .. } => RemedyCode::OthersAway,
+            Self::PinMemory => RemedyCode::PinMemory,
         }
     }
 }

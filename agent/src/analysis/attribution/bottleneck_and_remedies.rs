@@ -1,4 +1,4 @@
-//! The conclusions of attribution as types. The texts are in the `wording` module.
+//! The result of attribution: the bottleneck and the remedies. The texts are in the `wording` module.
 
 use super::evidence::Evidence;
 use super::line_gains::LineGain;
@@ -8,7 +8,9 @@ use crate::model::record::{ChangeRecord, Resource};
 /// What limits the loop, and what would help.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Attribution {
-    /// What limits throughput; `None` if unknown.
+    /// What limits throughput. `None` if no bottleneck was found. Then
+    /// [`explain_wait`](super::explain_wait) decides whether it is "unknown", or whether there is nothing to
+    /// explain.
     pub bottleneck: Option<Bottleneck>,
     /// What would help, best first.
     pub remedies: Vec<Remedy>,
