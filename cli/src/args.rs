@@ -54,7 +54,8 @@ pub(crate) struct RunArgs {
     )]
     pub(crate) dir: Option<PathBuf>,
 
-    /// Time between two records of the measurements (ticks), in seconds or as a duration such as 250ms
+    /// Time between two ticks, in seconds or as a duration such as 250ms. In each tick, headspace reads the
+    /// sources and writes a record
     /// [default: 1]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) interval: Option<String>,
@@ -144,7 +145,7 @@ pub(crate) struct ReportArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Write one run as a web page with charts to FILE, which is self-contained
+    /// Write one run to FILE as a self-contained web page with charts
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     pub(crate) html: Option<PathBuf>,
 

@@ -22,6 +22,7 @@ mod skipped_lines;
 mod token;
 mod top;
 mod tune;
+mod whole_run;
 
 use std::ffi::OsString;
 use std::fmt::Display;

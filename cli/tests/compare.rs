@@ -455,7 +455,7 @@ fn several_ranks_are_read_together_and_the_slowest_is_named_with_its_cause() {
     assert_eq!(text.code, EXIT_OK);
     assert!(
         text.out
-            .contains("\nranks      7 of 8 read; step of all 12."),
+            .contains("\nranks      7 of 8 read; mean step of all ranks 12."),
         "{}",
         text.out
     );

@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 
 use headspace::{Context, EXIT_OK, EXIT_UNREADABLE, EXIT_USAGE};
 use headspace_agent::model::record::{
-    EndCause, EndRecord, NoticeRecord, RunState, SCHEMA, Severity, SummaryRecord,
+    EndCause, EndRecord, NoticeRecord, ProbeRecord, RunState, SCHEMA, Severity, SummaryRecord,
 };
 use headspace_agent::model::{Record, RecordBody};
 use headspace_collectors::catalog::Settings;
@@ -206,6 +206,35 @@ fn the_shape_of_json_depends_on_the_requested_runs_and_not_on_the_readable_ones(
 }
 
 #[test]
+fn the_verdict_has_no_text_of_the_probe_of_another_loop() {
+    let reason = "unsettled";
+    let verdict_with_probe_of = |loop_name: &str| {
+        let base = base();
+        let probed = SummaryRecord {
+            mode: Some(headspace_agent::model::Mode::Probe),
+            ..summary(640)
+        };
+        write_run(base.path(), "run", 0, probed);
+        let probe = ProbeRecord {
+            loop_name: loop_name.to_owned(),
+            reason: Some(reason.to_owned()),
+            ..ProbeRecord::default()
+        };
+        let file = fs::File::options()
+            .append(true)
+            .open(rank_path(&base.path().join("run"), 0));
+        let probe = line(0, 1_000_000_000, RecordBody::Probe(probe));
+        file.unwrap().write_all(&probe).unwrap();
+        headspace(base.path(), &["report"]).out
+    };
+
+    let verdict = verdict_with_probe_of("loader");
+    assert!(verdict.contains(reason), "{verdict}");
+    let verdict = verdict_with_probe_of("check");
+    assert!(!verdict.contains(reason), "{verdict}");
+}
+
+#[test]
 fn a_folder_of_runs_is_a_table_of_them() {
     let base = base();
     let probed = SummaryRecord {
@@ -291,7 +320,7 @@ fn several_ranks_are_one_line_each_below_the_verdict_of_the_first() {
             "
 ranks      2 read.
 slowest    Unknown. Fewer than two ranks reached a steady state.
-steps      From 639 to 640: the ranks took different numbers.
+steps      The ranks took between 639 and 640 steps.
 
 rank       steps     step  waiting  compute  floor  headspace
 0            640  30.0 ms  20.1 ms   9.9 ms      -          -
@@ -379,7 +408,7 @@ fn a_killed_run_is_reported_with_the_age_of_its_numbers_and_its_skipped_lines() 
     assert_eq!(said.code, EXIT_OK);
     let text = said.out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        text.contains("from 4.00 s before its last record"),
+        text.contains("from 4.00 s before the last record of the run"),
         "{}",
         said.out
     );

@@ -7,7 +7,8 @@ use headspace_agent::analysis::resources::{container_else_machine, tree_else_pro
 use headspace_agent::model::metric::{self, Metric};
 use headspace_agent::model::reading::Attributes;
 use headspace_agent::model::record::{RunRecord, SummaryRecord};
-use headspace_agent::model::{ReadingKey, Scope, attributes};
+use headspace_agent::model::{GpuActivity, ReadingKey, Scope, attributes};
+use headspace_agent::wording::gpu::activity_label;
 use headspace_agent::wording::page::{CORES_OF_RUN, CPU_CAUSES, floor_mark};
 use serde::Serialize;
 
@@ -157,20 +158,23 @@ impl Drawn<'_> {
         let mut drawn: Vec<_> = keys
             .into_iter()
             .filter_map(|key| {
-                let (kind, name, tone) = GpuLine::of_reading(key)?;
-                Some((kind, line(name, tone, percents(self.history.level(key)))))
+                let activity = GpuActivity::from_key(key)?;
+                let values = percents(self.history.level(key));
+                let line = line(activity_label(activity), tone(activity)?, values);
+                Some((activity, line))
             })
             .collect();
-        let has = |wanted| drawn.iter().any(|(kind, _)| *kind == wanted);
-        let (has_sms, has_decoders) = (has(GpuLine::Sms), has(GpuLine::Decoder));
-        drawn.retain(|(kind, _)| match kind {
+        let has = |wanted: fn(GpuActivity<'_>) -> bool| drawn.iter().any(|(one, _)| wanted(*one));
+        let has_sms = has(|one| one == GpuActivity::Sms);
+        let has_decoders = has(|one| matches!(one, GpuActivity::Decoder(_)));
+        drawn.retain(|(activity, _)| match activity {
             // That any kernel runs does not show how many SMs were busy.
-            GpuLine::AnyKernel => !has_sms,
+            GpuActivity::AnyKernel => !has_sms,
             // If the value of each decoder is known, their mean is less useful.
-            GpuLine::AllDecoders => !has_decoders,
-            GpuLine::Sms | GpuLine::Decoder => true,
+            GpuActivity::AllDecoders => !has_decoders,
+            _ => true,
         });
-        drawn.sort_by_key(|(kind, _)| *kind);
+        drawn.sort_by_key(|(activity, _)| *activity);
         let title = model.map_or_else(String::new, |name| format!(", {name}"));
         Chart {
             id: "gpu",
@@ -223,7 +227,7 @@ impl Drawn<'_> {
                 history.readings().iter().find(|key| {
                     key.scope == *scope
                         && *key.metric == metric::PRESSURE_TIME
-                        && (stalled.iter()).all(|(name, value)| key.attribute(name) == Some(*value))
+                        && key.has_attributes(stalled)
                 })
             };
             container_else_machine(find).map_or_else(Vec::new, |key| percents(history.rate(key)))
@@ -259,30 +263,13 @@ impl Drawn<'_> {
     }
 }
 
-/// What a line in the chart of a GPU shows, in the order of the legend.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum GpuLine {
-    Sms,
-    AnyKernel,
-    AllDecoders,
-    Decoder,
-}
-
-impl GpuLine {
-    /// What a reading shows, with the name in the legend and the colour. `None` if it is not drawn.
-    fn of_reading(key: &ReadingKey<'_>) -> Option<(Self, String, &'static str)> {
-        if *key.metric == metric::GPU_SM_UTILIZATION {
-            return Some((Self::Sms, "SMs".to_owned(), "step"));
-        }
-        if let Some(engine) = key.attribute("engine") {
-            let number = engine.strip_prefix("nvdec")?;
-            return Some((Self::Decoder, format!("NVDEC {number}"), ""));
-        }
-        match key.attribute("hw.gpu.task")? {
-            "general" => Some((Self::AnyKernel, "some kernel running".to_owned(), "step")),
-            "decoder" => Some((Self::AllDecoders, "all decoders".to_owned(), "wait")),
-            _ => None,
-        }
+/// The colour of an activity's line in the chart of a GPU. `None` if it is not drawn.
+fn tone(activity: GpuActivity<'_>) -> Option<&'static str> {
+    match activity {
+        GpuActivity::Sms | GpuActivity::AnyKernel => Some("step"),
+        GpuActivity::AllDecoders => Some("wait"),
+        GpuActivity::Decoder(_) => Some(""),
+        GpuActivity::AllEncoders | GpuActivity::Engine(_) => None,
     }
 }
 

@@ -1,14 +1,12 @@
 //! Stores the state of a run so far, from its records, and makes the page from it.
 
-use crate::skipped_lines::describe;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use headspace_agent::analysis::ranks::Ranks;
 use headspace_agent::analysis::tick_series::TickSeries;
-use headspace_agent::model::record::{RanksRecord, SummaryRecord};
+use headspace_agent::model::record::{ProbeRecord, RanksRecord, SummaryRecord};
 use headspace_agent::model::{Record, RecordBody};
-use headspace_agent::wording::ranks::ranks_record;
 use headspace_agent::wording::verdict::Verdict;
 use headspace_exporters::run_folder::{Follower, RankRun, ReadError};
 
@@ -16,6 +14,8 @@ use super::charts::Drawn;
 use super::data::{Page, RankCharts};
 use super::history::History;
 use super::static_parts::Facts;
+use crate::skipped_lines::describe;
+use crate::whole_run::{add_rank, combined_ranks, main_rank, summary_of_run};
 
 /// Maximum number of ranks with charts: the first ones. The table has more.
 const MOST_DRAWN: usize = 16;
@@ -39,6 +39,12 @@ struct Rank {
     series: TickSeries,
     history: Option<History>,
     began_unix_nano: u64,
+}
+
+impl Rank {
+    fn main_probe(&self) -> Option<&ProbeRecord> {
+        self.run.main_probe(self.series.main_loop())
+    }
 }
 
 impl PageState {
@@ -121,9 +127,10 @@ impl PageState {
 
     /// The first rank that has a summary, or else the first rank.
     fn main(&self) -> Option<&Rank> {
-        let has_summary = |rank: &&Rank| rank.run.last_summary().is_some();
-        let mut ranks = self.ranks.values();
-        ranks.clone().find(has_summary).or(ranks.next())
+        match main_rank(self.ranks.values().map(|rank| &rank.run)) {
+            Some(main) => self.ranks.get(&main.rank),
+            None => self.ranks.values().next(),
+        }
     }
 
     /// The combined results of all ranks, if there are several.
@@ -131,25 +138,17 @@ impl PageState {
         let several = self.ranks.len() > 1;
         let mut ranks = Ranks::default();
         let nothing = TickSeries::default();
-        for (number, rank) in &self.ranks {
-            let world_size = rank.run.run.as_ref().map(|run| run.world_size);
+        for rank in self.ranks.values() {
             let series = if several { &rank.series } else { &nothing };
-            ranks.add(*number, world_size, rank.run.last_summary(), series);
+            add_rank(&mut ranks, &rank.run, series);
         }
-        ranks
-            .finish()
-            .map(ranks_record)
-            .filter(|ranks| several || ranks.missing_count > 0)
+        combined_ranks(ranks, several)
     }
 
     /// The last summary of the first rank that has one, with the combined results of all ranks. This is
     /// what `report --json` prints.
     pub fn summary(&self) -> Option<Record> {
-        let mut record = self.main()?.run.summary.clone()?;
-        if let RecordBody::Summary(summary) = &mut record.body {
-            summary.ranks = self.together().map(Box::new);
-        }
-        Some(record)
+        summary_of_run(&self.main()?.run, self.together())
     }
 
     /// The current page.
@@ -162,7 +161,7 @@ impl PageState {
         let summary = rank_run.and_then(RankRun::last_summary);
         let verdict = Verdict {
             run: rank_run.and_then(|run| run.run.as_ref()),
-            probe: rank_run.and_then(RankRun::main_probe),
+            probe: main.and_then(Rank::main_probe),
             location: Some(&place),
             unfinished_s: rank_run.and_then(RankRun::unfinished_s),
             ..Verdict::new(summary.unwrap_or(&nothing))

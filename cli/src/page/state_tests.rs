@@ -62,6 +62,27 @@ fn ranks_are_shown_side_by_side() {
 }
 
 #[test]
+fn without_a_summary_the_probe_is_that_of_the_main_loop() {
+    let mut state = PageState::new("runs/a-run".as_ref());
+    let mut records = hour::records(0, 30);
+    records.retain(|record| !matches!(record.body, RecordBody::Summary(_)));
+    // The ticks are of the loop `loader`.
+    for loop_name in ["loader", "check"] {
+        let probe = ProbeRecord {
+            loop_name: loop_name.into(),
+            ..ProbeRecord::default()
+        };
+        let mut record = hour::records(0, 0).remove(0);
+        record.body = RecordBody::Probe(probe);
+        records.push(record);
+    }
+    for record in records {
+        state.add_record(0, record);
+    }
+    assert_eq!(state.ranks[&0].main_probe().unwrap().loop_name, "loader");
+}
+
+#[test]
 fn an_update_turns_the_previous_page_into_the_current_one() {
     let mut state = state(2, 465);
     let mut shown = state.page();

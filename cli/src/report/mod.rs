@@ -7,8 +7,8 @@ mod write_file;
 use std::io;
 use std::path::PathBuf;
 
+use headspace_agent::model::Record;
 use headspace_agent::model::record::SummaryRecord;
-use headspace_agent::model::{Record, RecordBody};
 use headspace_agent::wording::incomplete_runs::without_summary;
 use headspace_agent::wording::ranks::sections;
 use headspace_agent::wording::verdict::{Verdict, line_table};
@@ -20,6 +20,7 @@ use self::write_file::Format;
 use crate::args::ReportArgs;
 use crate::find_runs::{find, newest};
 use crate::skipped_lines::tell_skipped;
+use crate::whole_run::{main_rank, summary_of_run};
 use crate::{Context, EXIT_OK, EXIT_UNREADABLE};
 
 /// A run with a summary to report.
@@ -33,8 +34,7 @@ struct Reported<'a> {
 
 impl<'a> Reported<'a> {
     fn from_run(found: &'a FoundRun) -> Option<Self> {
-        let mut ranks = found.run.ranks.iter();
-        let main = ranks.find(|rank| rank.last_summary().is_some())?;
+        let main = main_rank(&found.run.ranks)?;
         Some(Self {
             found,
             main,
@@ -43,13 +43,8 @@ impl<'a> Reported<'a> {
         })
     }
 
-    /// The last summary, with the combined results of all ranks if there are several.
-    fn complete_record(&self) -> Record {
-        let mut record = self.record.clone();
-        if let RecordBody::Summary(summary) = &mut record.body {
-            summary.ranks = self.found.ranks.clone().map(Box::new);
-        }
-        record
+    fn summary_of_run(&self) -> Option<Record> {
+        summary_of_run(self.main, self.found.ranks.clone())
     }
 }
 
@@ -123,7 +118,8 @@ fn verdict(one: &Reported<'_>) -> String {
     let place = one.found.path.display().to_string();
     let verdict = Verdict {
         run: one.main.run.as_ref(),
-        probe: one.main.main_probe(),
+        // The ticks are not needed: a summary names the main loop, unless the run had no loop.
+        probe: one.main.main_probe(None),
         location: Some(&place),
         unfinished_s: one.main.unfinished_s(),
         ..Verdict::new(one.summary)
@@ -145,7 +141,10 @@ fn verdict(one: &Reported<'_>) -> String {
 /// The summaries as JSON: an object if one run was requested, or else a list. The list may have one
 /// element or none if some runs could not be read.
 fn json(reported: &[Reported<'_>], requested: usize) -> io::Result<String> {
-    let records: Vec<Record> = reported.iter().map(Reported::complete_record).collect();
+    let records: Vec<Record> = reported
+        .iter()
+        .filter_map(Reported::summary_of_run)
+        .collect();
     let text = match records.as_slice() {
         _ if requested > 1 => serde_json::to_string_pretty(&records)?,
         [one] => serde_json::to_string_pretty(one)?,

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use headspace_agent::analysis::ranks::Ranks;
 use headspace_agent::analysis::tick_series::TickSeries;
 use headspace_agent::model::record::RanksRecord;
-use headspace_agent::wording::ranks::ranks_record;
-use headspace_exporters::run_folder::{RankRun, ReadError, ReadEvent, Run, files};
+use headspace_exporters::run_folder::{ReadError, ReadEvent, Run, files};
+
+use crate::whole_run::{add_rank, combined_ranks};
 
 /// Maximum number of ranks shown individually.
 pub(super) const SHOWN: usize = 16;
@@ -39,30 +40,21 @@ impl FoundRun {
         let run = if several {
             Run::read_with(path, &mut |seen| match seen {
                 ReadEvent::Tick(tick) => series.add_read(tick),
-                ReadEvent::Rank(rank) => add(&mut ranks, rank, &std::mem::take(&mut series)),
+                ReadEvent::Rank(rank) => add_rank(&mut ranks, rank, &std::mem::take(&mut series)),
             })?
         } else {
             let run = Run::read(path)?;
             for rank in &run.ranks {
-                add(&mut ranks, rank, &series);
+                add_rank(&mut ranks, rank, &series);
             }
             run
         };
-        let ranks = ranks
-            .finish()
-            .map(ranks_record)
-            .filter(|ranks| several || ranks.missing_count > 0);
         Ok(Self {
             path: path.to_path_buf(),
             run,
-            ranks,
+            ranks: combined_ranks(ranks, several),
         })
     }
-}
-
-fn add(ranks: &mut Ranks, rank: &RankRun, series: &TickSeries) {
-    let world_size = rank.run.as_ref().map(|run| run.world_size);
-    ranks.add(rank.rank, world_size, rank.last_summary(), series);
 }
 
 #[cfg(test)]
@@ -103,6 +95,9 @@ mod tests {
             text.contains("\nmissing    No summary of rank 2.\n"),
             "{text}"
         );
-        assert!(text.contains("\nsteps      From 90 to 100"), "{text}");
+        assert!(
+            text.contains("\nsteps      The ranks took between 90 and 100 steps."),
+            "{text}"
+        );
     }
 }

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use headspace_agent::analysis::main_loop::main_probe;
 use headspace_agent::analysis::tick_series::SeriesTick;
 use headspace_agent::model::record::{
     NoticeRecord, ProbeRecord, RunRecord, RunState, StacksRecord, SummaryRecord,
@@ -206,14 +207,11 @@ impl RankRun {
         }
     }
 
-    /// The probe of the summary's loop, or else the last one.
-    pub fn main_probe(&self) -> Option<&ProbeRecord> {
-        let name = self.last_summary().and_then(|s| s.loop_name.as_deref());
-        self.probes
-            .iter()
-            .rev()
-            .find(|p| Some(p.loop_name.as_str()) == name)
-            .or(self.probes.last())
+    /// The probe of the main loop: of the loop that the last summary names, or else of `main_loop`, the
+    /// main loop of the tick series.
+    pub fn main_probe(&self, main_loop: Option<&str>) -> Option<&ProbeRecord> {
+        let named = self.last_summary().and_then(|s| s.loop_name.as_deref());
+        main_probe(self.probes.iter(), named.or(main_loop))
     }
 
     /// Seconds from the last summary to the last record, if the run did not end normally. `None` if it

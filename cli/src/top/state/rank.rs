@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use headspace_agent::analysis::main_loop::main_probe;
 use headspace_agent::analysis::tick_series::TickSeries;
 use headspace_agent::model::metric::Metric;
 use headspace_agent::model::record::{
@@ -124,15 +125,9 @@ impl Rank {
         }
     }
 
-    /// The probe of the main loop, or else the last one.
+    /// The probe of the main loop.
     pub(crate) fn main_probe(&self) -> Option<&ProbeRecord> {
-        let name = self.tick_series.main_loop();
-        let of_loop = |probe: &&ProbeRecord| Some(probe.loop_name.as_str()) == name;
-        self.probes
-            .iter()
-            .rev()
-            .find(of_loop)
-            .or(self.probes.back())
+        main_probe(self.probes.iter(), self.tick_series.main_loop())
     }
 
     /// The value of a metric with one value per scope, if it is still valid.

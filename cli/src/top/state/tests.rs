@@ -1,7 +1,7 @@
 //! Tests the fold, with records as a trainer writes them.
 
 use headspace_agent::model::record::{
-    EndRecord, LoopTick, Phase, QueueTick, RecordBody, RunRecord, RunState, StageTick,
+    EndRecord, LoopTick, Phase, ProbeRecord, QueueTick, RecordBody, RunRecord, RunState, StageTick,
     SummaryRecord, TickRecord,
 };
 
@@ -71,6 +71,32 @@ fn the_last_interval_with_steps_is_now_and_an_idle_one_does_not_hide_it() {
     assert_eq!((rank.steps, now.steps), (200, 100));
     assert_eq!(rank.step_series.last(10).len(), 3);
     assert_eq!(rank.step_series.last(10)[2].step.mean_ms(), None);
+}
+
+#[test]
+fn the_probe_is_that_of_the_main_loop() {
+    let mut state = State::default();
+    let mut add = |body| state.add_record(0, record("run", 1, body));
+    add(RecordBody::Tick(tick(0, Phase::Live, 20.0)));
+    for loop_name in ["train", "check"] {
+        add(RecordBody::Probe(ProbeRecord {
+            loop_name: loop_name.into(),
+            ..ProbeRecord::default()
+        }));
+    }
+    let probed = |state: &State| {
+        let probe = state.ranks[&0].main_probe();
+        probe.map(|probe| probe.loop_name.clone())
+    };
+    assert_eq!(probed(&state).as_deref(), Some("train"));
+
+    let summary = SummaryRecord {
+        loop_name: Some("evaluate".into()),
+        ..SummaryRecord::default()
+    };
+    let body = RecordBody::Summary(Box::new(summary));
+    state.add_record(0, record("run", 2, body));
+    assert_eq!(probed(&state), None, "the main loop has no probe");
 }
 
 #[test]

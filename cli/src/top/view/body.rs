@@ -2,7 +2,8 @@
 
 use headspace_agent::analysis::resources::tree_else_process;
 use headspace_agent::model::record::Severity;
-use headspace_agent::model::{Scope, metric};
+use headspace_agent::model::{GpuActivity, Scope, metric};
+use headspace_agent::wording::gpu::activity_label;
 use headspace_agent::wording::live_view::NO_STAGES;
 use headspace_agent::wording::units::bytes;
 use ratatui::text::{Line, Span};
@@ -138,23 +139,19 @@ fn gpu_lines(gpu: u32, rank: &Rank, scene: &Scene<'_>, lines: &mut Vec<Line<'sta
         spans.push(Span::raw(more));
         lines.push(Line::from(spans));
     };
-    let mut sm = rank.readings(&scope, &metric::GPU_SM_UTILIZATION);
-    if let Some((_, share)) = sm.next() {
-        level("SMs", share, String::new());
-    }
-    for (key, share) in rank.readings(&scope, &metric::GPU_UTILIZATION) {
-        let label = match key.attribute("hw.gpu.task") {
-            Some("general") => "any kernel",
-            Some("decoder") => "all decoders",
-            Some("encoder") if share > 0.0 => "all encoders",
-            _ => continue,
-        };
-        level(label, share, String::new());
-    }
-    for (key, share) in rank.readings(&scope, &metric::GPU_ENGINE_UTILIZATION) {
-        let engine = key.attribute("engine").unwrap_or_default();
-        if engine.starts_with("nvdec") || share > 0.0 {
-            level(engine, share, String::new());
+    let mut sms = rank.readings(&scope, &metric::GPU_SM_UTILIZATION);
+    let others = rank.readings(&scope, &metric::GPU_UTILIZATION);
+    let engines = rank.readings(&scope, &metric::GPU_ENGINE_UTILIZATION);
+    let readings = sms.next().into_iter().chain(others).chain(engines);
+    let mut activities: Vec<(GpuActivity<'_>, f64)> = readings
+        .filter_map(|(key, share)| Some((GpuActivity::from_key(key)?, share)))
+        .collect();
+    activities.sort_by_key(|(activity, _)| *activity);
+    for (activity, share) in activities {
+        // Few programs use an encoder or one of the other engines.
+        let is_rare = matches!(activity, GpuActivity::AllEncoders | GpuActivity::Engine(_));
+        if !is_rare || share > 0.0 {
+            level(&activity_label(activity), share, String::new());
         }
     }
     let used = rank.reading(&scope, &metric::GPU_MEMORY_USAGE);

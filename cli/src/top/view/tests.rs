@@ -261,7 +261,7 @@ fn every_line_of_the_list_can_be_scrolled_to() {
     let shown = text(&drawn(&scene(&state, choice), 80, 24).0);
     check("80x24-end.txt", &shown);
     assert!(
-        shown.contains("nvdec0") || shown.contains("sources continue."),
+        shown.contains("NVDEC 0") || shown.contains("sources continue."),
         "{shown}"
     );
 }

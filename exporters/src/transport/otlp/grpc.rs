@@ -16,6 +16,7 @@ use super::super::background::{Failure, Retry};
 use super::export_request::ExportRequest;
 use super::outcome::{Sent, outcome, public_address};
 use super::settings::Target;
+use crate::encode::terminal_text::plain;
 
 /// The gRPC connection to one address.
 #[derive(Debug)]
@@ -111,9 +112,9 @@ fn retry_of(status: &Status) -> Retry {
     }
 }
 
-/// Shortens the server's message, which may be arbitrarily long.
+/// Shortens the server's message, which may be arbitrarily long and is printed to a terminal.
 fn short(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(200).collect()
+    plain(text).chars().take(200).collect()
 }
 
 #[cfg(test)]
