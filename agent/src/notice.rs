@@ -49,8 +49,7 @@ pub enum Notice {
     },
     /// A library that receives numbers failed permanently.
     #[error(
-        "`{integration}` is off for this run: {reason}. Training and the run folder continue \
-         without it."
+        "`{integration}` is off for this run: {reason}. Training continues, and headspace still writes the run folder."
     )]
     IntegrationOff {
         /// The name of the library, as the user wrote it.
@@ -79,8 +78,7 @@ pub enum Notice {
     },
     /// An exception ended the run in an epoch in which batches were repeated.
     #[error(
-        "`{exception}` ended the run in mode `{}`. {} in this epoch of `{loop_name}`. To see \
-         whether the error remains without that, run again with {}.",
+        "`{exception}` ended the run in mode `{}`. {} in this epoch of `{loop_name}`. To see whether the error also occurs without repeated batches, run again with {}.",
         .mode.as_str(),
         repeated_batches(*.repeated),
         .from.with_mode(Mode::Measure)
@@ -112,8 +110,7 @@ pub enum Notice {
     },
     /// The source ended before the replay was to begin.
     #[error(
-        "`{loop_name}` ended after {delivered} batches, before the {expected} that should \
-         come before replay. Set `{}`, or use a longer source.",
+        "`{loop_name}` ended after {delivered} batches. Replay begins only after {expected}. Set `{}`, or use a longer loader.",
         .from.with(LoopOption::ReturnCachesAfter, &.delivered.to_string())
     )]
     SourceEndedEarly {
@@ -127,7 +124,10 @@ pub enum Notice {
         from: OptionsFrom,
     },
     /// The loop changes its batches in place, so repeated batches differ from the original ones.
-    #[error("the training loop changes the batches of `{loop_name}` in place: {in_place}.")]
+    #[error(
+        "the training loop changes the batches of `{loop_name}` in place: {}.",
+        handling(*.in_place)
+    )]
     BatchesMutated {
         /// The loop's name.
         loop_name: String,
@@ -136,9 +136,7 @@ pub enum Notice {
     },
     /// A probed epoch keeps its length: repeated batches replaced live ones.
     #[error(
-        "{count} batches of this epoch of `{loop_name}` were replaced by repeated ones, so that \
-         the epoch keeps its length; the loader's last {count} batches are not delivered \
-         (`{}` delivers all, in a longer epoch).",
+        "repeated batches count towards the epoch of `{loop_name}`, so its last {count} batches are not delivered (`{}` delivers all, in a longer epoch).",
         .from.with(LoopOption::ExactlyOnce, "")
     )]
     BatchesReplaced {
@@ -160,8 +158,7 @@ pub enum Notice {
     },
     /// A destination does not accept data. The export is retried.
     #[error(
-        "`{exporter}` does not deliver: {reason}. headspace tries again; training and the \
-         run folder continue without it."
+        "`{exporter}` does not deliver: {reason}. headspace tries again. Training continues, and headspace still writes the run folder."
     )]
     ExportFailing {
         /// The destination's name.
@@ -171,8 +168,7 @@ pub enum Notice {
     },
     /// A destination that failed accepts data again.
     #[error(
-        "`{exporter}` delivers again. {lost} deliveries were given up: totals are complete, but \
-         levels of that time are missing there."
+        "`{exporter}` delivers again. {lost} deliveries were given up: counters are complete there, but gauges of that period are missing."
     )]
     ExportResumed {
         /// The destination's name.
@@ -261,8 +257,7 @@ pub enum Notice {
     },
     /// The agent used more CPU time than its budget.
     #[error(
-        "measuring used {percent:.2} % of a core, more than the 1 % it should. Use a longer \
-         interval (`headspace run --interval`, `HEADSPACE_INTERVAL`)."
+        "headspace used {percent:.2} % of a core, without the sampling of stacks. The limit is 1 %. Use a longer interval (`headspace run --interval`, `HEADSPACE_INTERVAL`)."
     )]
     OverBudget {
         /// Its CPU time as a share of elapsed time, in percent.
@@ -384,6 +379,15 @@ fn exited_workers(count: u64, named: &[(String, u32)], first_at_s: f64) -> Strin
          after {first_at_s:.1} s.",
         processes.join(", ")
     )
+}
+
+/// How the cache handles batches that the loop changes in place.
+fn handling(in_place: InPlace) -> &'static str {
+    match in_place {
+        InPlace::Never => "the cached batches are unmodified",
+        InPlace::Copied => "each replayed step gets an unmodified copy of a cached batch",
+        InPlace::TooLarge => "copies of the batches would take more than 1 GiB, so none is cached",
+    }
 }
 
 fn repeated_batches(count: u64) -> String {

@@ -43,7 +43,7 @@ def test_a_probed_epoch_that_ends_in_an_exception_says_so_in_one_line(program: P
     assert repeated > 0
     assert said == [
         f"headspace: `ValueError` ended the run in mode `probe`. {repeated} batches were repeated in "
-        "this epoch of `train`. To see whether the error remains without that, run again with "
+        "this epoch of `train`. To see whether the error also occurs without repeated batches, run again with "
         "`HEADSPACE_MODE=measure`."
     ]
     assert run.stderr.index("Traceback") < run.stderr.index(said[0])

@@ -109,20 +109,21 @@ def test_top_shows_each_gpu_and_each_engine(run: Started, tmp_path: Path) -> Non
         first, second = re.split(r"\n gpu 1 ", terminal.text)
         first = first[first.index("\n gpu 0 ") :]
         assert "NVIDIA H100 80GB HBM3   400 W  55 °C" in first
-        for engine, level in {"SMs": 70, "any kernel": 90, **levels}.items():
+        decoders = {f"NVDEC {engine[-1]}": level for engine, level in levels.items()}
+        for label, level in {"SMs": 70, "kernel running": 90, **decoders}.items():
             bar = "█" * round(level / 10)
-            assert re.search(rf"^ +{engine} +{level:.0f} %  {bar}·*$", first, re.M), terminal.text
+            assert re.search(rf"^ +{label} +{level:.0f} %  {bar}·*$", first, re.M), terminal.text
         assert "18.6 GiB of 80.0 GiB" in first
         # Values that it does not have are absent.
         assert re.search(r"^ +all decoders +37 %", second, re.M), terminal.text
-        assert re.search(r"^ +any kernel +81 %", second, re.M), terminal.text
-        assert "nvdec" not in second
+        assert re.search(r"^ +kernel running +81 %", second, re.M), terminal.text
+        assert "NVDEC" not in second
         assert "SMs" not in second
         # On a small terminal they are below, and can be scrolled to.
         terminal.resize(80, 24)
         wait_until(lambda: terminal.read() or "q quit" in terminal.screen.display[23], "24 lines")
         terminal.type("\x1b[F")
-        terminal.wait_for("nvdec6")
+        terminal.wait_for("NVDEC 6")
         terminal.wait_for(" gpu 1  NVIDIA A10 ")
     finally:
         terminal.close()

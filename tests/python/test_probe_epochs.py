@@ -54,7 +54,7 @@ def test_a_probed_epoch_has_as_many_batches_as_the_length_of_the_loader(
     assert all(epoch["exhausted"] for epoch in recorded)
     assert sum(epoch["replayed"] for epoch in recorded) == sum(epochs) - source.asked > 0
     (said,) = [n for n in runs.kind("notice") if n["code"] == "batches_replaced"]
-    assert "replaced by repeated ones" in said["text"]
+    assert "repeated batches count towards the epoch" in said["text"]
 
 
 def test_with_exactly_once_every_batch_of_the_source_is_delivered(runs: Runs) -> None:
@@ -151,7 +151,7 @@ class Encoding(UserDict):  # type: ignore[type-arg]
 
 
 def reassigned(batch: Any) -> None:
-    assert batch["image"] == 255, "the batch is as it came"
+    assert batch["image"] == 255, "the batch is unmodified"
     batch["image"] = batch["image"] / 255
     batch.pop("label")
 
@@ -263,7 +263,7 @@ def test_batches_whose_copies_would_take_more_than_a_gibibyte_are_not_replayed(r
 
     for _ in range(6):
         for (image,) in loader:
-            assert image._version == 0, "the batch is as it came"
+            assert image._version == 0, "the batch is unmodified"
             image._version += 1
     headspace.stop()
 

@@ -218,7 +218,7 @@ def test_a_probe_cannot_end_a_loop_that_calls_a_function(program: Programs) -> N
         probed.stderr.split()
     )
     (begins,) = [n for n in probed.kind("notice") if n["code"] == "probe_begins"]
-    assert "in a short run of its own." in begins["text"]
+    assert "in a separate, short run." in begins["text"]
 
 
 @pytest.mark.parametrize(

@@ -332,8 +332,9 @@ def test_each_stage_and_queue_names_its_loop(runs: Runs, context: str) -> None:
         kind(Numbers(60), num_workers=1, multiprocessing_context=context)
         for kind in (data.DataLoader, Other)
     )
-    for loader in (headspace.wrap(first), headspace.wrap(second)):
-        for _ in loader:
+    # A stage keeps the loop that first used its name in this process, so the names are new.
+    for kind, loader in (("DataLoader", first), ("Other", second)):
+        for _ in headspace.wrap(loader, name=f"{kind}-{context}"):
             time.sleep(0.005)
     headspace.stop()
 

@@ -10,8 +10,8 @@ mod simulator;
 use headspace_agent::analysis::attribution::facts::PipelineFacts;
 use headspace_agent::analysis::attribution::{Attribution, Limit, Remedy, attribute};
 use headspace_agent::model::record::{
-    ComputeGpu, Estimate, GpuRule, GpuUse, LoaderRecord, QueueSummary, Resource, ResourcesRecord,
-    StageSummary,
+    ComputeGpu, Estimate, GpuRule, GpuUse, LoaderRecord, QueueSummary, RemedyCode, Resource,
+    ResourcesRecord, StageSummary,
 };
 use headspace_agent::wording::{bottleneck_record, remedy_record};
 use simulator::line::draw::Blind;
@@ -54,7 +54,7 @@ fn remedy<'a>(found: &'a Attribution, code: &str) -> Option<&'a Remedy> {
     found
         .remedies
         .iter()
-        .find(|remedy| remedy.action.code() == code)
+        .find(|remedy| remedy.action.code().as_str() == code)
 }
 
 /// Applies a remedy and returns by how much its prediction was off, in percent.
@@ -88,7 +88,7 @@ fn one_stage_of_25_ms_hides_behind_30_ms_of_work_and_one_of_35_does_not() {
     let hidden = Line::of(vec![stage("load", 1, 25.0, 2)], 30.0);
     let totals = run(&hidden, STEPS, 1);
     let probed = attribute(&facts(&hidden, &totals, true, Blind::default()));
-    assert_eq!(probed.remedies[0].action.code(), "stop");
+    assert_eq!(probed.remedies[0].action.code(), RemedyCode::Stop);
     assert_eq!(probed.remedies.len(), 1);
 
     let line = Line::of(vec![stage("load", 1, 35.0, 2)], 30.0);
@@ -368,7 +368,7 @@ fn threads_that_hold_the_interpreter_lock_get_a_subprocess_as_remedy() {
         bottleneck_limit(&found),
         Some(Limit::Resource(Resource::Gil))
     );
-    assert_eq!(found.remedies[0].action.code(), "subprocess");
+    assert_eq!(found.remedies[0].action.code(), RemedyCode::Subprocess);
     assert!(error_pct(&line, &found.remedies[0]) < 5.0);
     assert!(remedy(&found, "more_workers").is_none());
 }
@@ -657,7 +657,10 @@ fn nested_stages_count_once_and_the_inner_one_is_named() {
 
     assert_eq!(bottleneck_limit(&found), Some(stage_limit("clip")));
     let evidence = evidence(&found);
-    assert!(evidence.contains("73 % of it is `resize`"), "{evidence}");
+    assert!(
+        evidence.contains("`resize` takes 73 % of its time"),
+        "{evidence}"
+    );
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! Conclusions are data (ARCHITECTURE.md, "Layers"): `agent/src/analysis` has no sentences about a run, and
-//! neither have the renderers (`cli/src/compare`, `page`, `report` and `top`). They are in `agent/src/wording`.
+//! Conclusions are data (ARCHITECTURE.md, "Layers"): `agent/src/model` and `agent/src/analysis` have no
+//! sentences about a run, and neither have the renderers (`cli/src/compare`, `page`, `report` and `top`). They
+//! are in `agent/src/wording`, or in `agent/src/notice.rs` if they are notices.
 //!
 //! A renderer may have its own labels of columns, keys and legends, messages about files and options, and the
 //! help of the command. Labels have fewer than six words; the other texts are listed in `NOT_ABOUT_A_RUN`.
@@ -9,7 +10,7 @@
 use std::fs;
 use std::path::Path;
 
-/// Number of words from which on a literal of the analysis is a sentence, and not a name.
+/// Number of words from which on a literal of the model or the analysis is a sentence, and not a name.
 const SENTENCE: usize = 3;
 
 /// The same for a literal of a renderer, whose tables have headings such as `a call of the stage`.
@@ -61,6 +62,16 @@ fn sentences_in(folder: &str, words: usize) -> Vec<String> {
     let mut found = Vec::new();
     collect(&root, words, &mut found);
     found
+}
+
+#[test]
+fn the_model_contains_no_sentences() {
+    let mut found = sentences_in("agent/src/model", SENTENCE);
+    // The descriptions of the metrics, which exporters send with them.
+    found.retain(|one| !one.contains("metric.rs"));
+    // The message of an assertion.
+    found.retain(|one| !one.contains("are within the histogram's range"));
+    assert_eq!(found, [""; 0]);
 }
 
 #[test]

@@ -47,8 +47,7 @@ impl fmt::Display for ProbeFacts {
         if self.afterwards != Afterwards::Ends {
             write!(
                 f,
-                " A checkpoint of this run was trained on the repeated batches more often: for a \
-                 model to keep, probe in a short run of its own"
+                " This run trains several times on the repeated batches. To keep a model, probe in a separate, short run"
             )?;
             if self.afterwards == Afterwards::TrainsOn {
                 let stop = self.from.with(LoopOption::StopAfterProbe, "");
@@ -87,14 +86,12 @@ impl ProbeFacts {
         match (self.epoch, self.exactly_once) {
             (Some(_), false) => write!(
                 f,
-                " An epoch keeps its length: the loader's last batches are left out, as many as were \
-                 repeated (`{}` delivers all).",
+                " Repeated batches count towards the epoch, so as many of the loader's last batches are not delivered (`{}` delivers all).",
                 self.from.with(LoopOption::ExactlyOnce, "")
             ),
             (Some(_), true) => write!(
                 f,
-                " Every batch of the loader is delivered: an epoch has more steps by the repeated \
-                 ones."
+                " Every batch of the loader is delivered. The repeated batches make the epoch longer."
             ),
             (None, _) => write!(f, " Every batch of the loader is delivered."),
         }
@@ -149,10 +146,10 @@ mod tests {
         assert_eq!(
             facts.to_string(),
             "up to 2400 steps, usually 600 to 1200, of which up to 776 train on repeated \
-             batches, from a cache of 10 batches. An epoch keeps its length: the loader's last batches \
-             are left out, as many as were repeated (`--exactly-once` delivers all). A checkpoint of \
-             this run was trained on the repeated batches more often: for a model to keep, probe in a short \
-             run of its own (`--stop-after-probe`)."
+             batches, from a cache of 10 batches. Repeated batches count towards the epoch, so as many of \
+             the loader's last batches are not delivered (`--exactly-once` delivers all). This run trains \
+             several times on the repeated batches. To keep a model, probe in a separate, short run \
+             (`--stop-after-probe`)."
         );
     }
 
@@ -163,7 +160,7 @@ mod tests {
             ..long()
         };
         let said = facts.to_string();
-        assert!(said.ends_with("probe in a short run of its own."), "{said}");
+        assert!(said.ends_with("probe in a separate, short run."), "{said}");
     }
 
     #[test]
@@ -176,7 +173,7 @@ mod tests {
         };
         let text = facts.to_string();
         assert!(
-            text.ends_with("an epoch has more steps by the repeated ones."),
+            text.ends_with("The repeated batches make the epoch longer."),
             "{text}"
         );
         let endless = ProbeFacts {

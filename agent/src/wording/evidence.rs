@@ -44,17 +44,16 @@ pub(super) fn evidence_text(evidence: &Evidence) -> String {
         },
         Evidence::Memory { slower_ms, ipc } => memory(*slower_ms, *ipc),
         Evidence::Jitter { longest_ms } => format!(
-            "call times vary, and the buffers are too small to absorb this; neither the compute nor a \
-             stage alone makes a step longer than {}",
+            "call times vary, and the buffers are too small to absorb this; without the variation, a step would take {}",
             duration_ms(*longest_ms)
         ),
         Evidence::Floor { floor_ms, step_ms } => format!(
-            "with free data a step takes {} of {}",
+            "a step takes {1}, and {0} with free data",
             duration_ms(*floor_ms),
             duration_ms(*step_ms)
         ),
         Evidence::Waiting { wait_ms, step_ms } => format!(
-            "the loop waits {} of {} for data",
+            "the loop waits {} for data in a step of {}",
             duration_ms(*wait_ms),
             duration_ms(*step_ms)
         ),
@@ -76,16 +75,16 @@ fn stage_evidence(stage: &StageEvidence) -> String {
         format!("busy {busy} % of the time")
     };
     let queue = |state: &str, pct: Option<f64>| {
-        pct.map(|pct| format!("the queue {state} {} %", percent(pct, 0)))
+        pct.map(|pct| format!("its {state} {} % of the time", percent(pct, 0)))
     };
     let slow = stage.slow_pct.map(|pct| percent(pct, 0));
     let inner = stage.inner.as_ref();
     clauses([
         Some(busy),
-        queue("before it is full", stage.full_before_pct),
-        queue("after it is empty", stage.empty_after_pct),
+        queue("input queue is full", stage.full_before_pct),
+        queue("output queue is empty", stage.empty_after_pct),
         slow.map(|pct| format!("{pct} % of its calls take over 3 times the median")),
-        inner.map(|(inner, part)| format!("{} % of it is `{inner}`", share(*part))),
+        inner.map(|(inner, part)| format!("`{inner}` takes {} % of its time", share(*part))),
     ])
 }
 
@@ -159,7 +158,7 @@ fn gil(wait_ms: f64, work: Option<f64>) -> String {
             share(work)
         ),
         None => format!(
-            "a thread waits {wait} on average for the interpreter lock, which the loop needs too"
+            "a thread waits {wait} on average for the interpreter lock, which the loop also needs"
         ),
     }
 }

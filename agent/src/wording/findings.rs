@@ -22,8 +22,7 @@ fn text(finding: &Finding) -> String {
             let quota =
                 cores.map_or_else(String::new, |cores| format!(" of {} cores", amount(cores)));
             format!(
-                "The CPU quota{quota} ran out in {} % of its periods, and every thread stood still \
-                 until the next.",
+                "The CPU quota{quota} ran out in {} % of its periods, and all threads were paused until the next period.",
                 percent(*pct, 0)
             )
         }
@@ -39,14 +38,12 @@ fn text(finding: &Finding) -> String {
                 )
             });
             format!(
-                "The training thread waited for a core in {} % of the time: more threads want to \
-                 run than there are cores{counts}.",
+                "The training thread waited for a core in {} % of the time: more threads are runnable than there are cores{counts}.",
                 percent(*pct, 0)
             )
         }
         Finding::GilContended { wait_ms } => format!(
-            "A thread waits {} on average for Python's interpreter lock: threads that run Python \
-             code hold each other up.",
+            "A thread waits {} on average for Python's interpreter lock: threads that run Python code block each other.",
             duration_ms(*wait_ms)
         ),
         Finding::GcPauses { pct, longest_ms } => {
@@ -83,8 +80,7 @@ fn text(finding: &Finding) -> String {
         Finding::Gpu { ordinal, finding } => format!("GPU {ordinal}: {}", gpu(finding)),
         Finding::NoSteadyState { changed, enough } => no_steady_state(*changed, *enough),
         Finding::BatchesMutated { mutated, cached } => format!(
-            "{mutated} of {cached} cached batches changed in place, so replayed steps saw other \
-             data than the loader made."
+            "{mutated} of {cached} cached batches changed in place, so replayed steps used modified data."
         ),
         Finding::NoHeadspace { reason } => reason.to_string(),
         Finding::UnsteadyProbe { warnings } => warnings_text(warnings),
@@ -99,8 +95,7 @@ fn text(finding: &Finding) -> String {
 fn gpu(finding: &GpuFinding) -> String {
     match finding {
         GpuFinding::DecodersBusy { engines, pct } => format!(
-            "its {engines} video decoders are busy {} % of the time, so more decoding at once gains \
-             nothing.",
+            "its {engines} video decoders are busy {} % of the time, so more concurrent decoding does not help.",
             percent(*pct, 0)
         ),
         GpuFinding::Throttled { pct, by } => {
@@ -108,18 +103,18 @@ fn gpu(finding: &GpuFinding) -> String {
                 ThrottleReason::Power => "its power cap",
                 ThrottleReason::Thermal => "its temperature",
                 ThrottleReason::Hardware => {
-                    "the hardware (a brake signal, or a supply that is too weak)"
+                    "the hardware (power brake, or another slowdown that heat did not cause)"
                 }
             };
             let pct = percent(*pct, 0);
-            format!("its clocks were held down in {pct} % of the time by {why}.")
+            format!("its clocks were throttled in {pct} % of the time by {why}.")
         }
         GpuFinding::MemoryErrors { errors } => format!(
             "{errors:.0} memory errors appeared that could not be corrected. Results may be wrong; \
              have the GPU checked."
         ),
         GpuFinding::Shared { pct } => format!(
-            "{} % of its memory in use belongs to other processes.",
+            "other processes hold {} % of its used memory.",
             percent(*pct, 0)
         ),
     }
@@ -140,7 +135,7 @@ fn no_steady_state(changed: usize, enough: Option<(u64, usize)>) -> String {
 mod tests {
     use super::*;
     use crate::analysis::findings::findings;
-    use crate::model::record::{Estimate, ResourcesRecord};
+    use crate::model::record::{Estimate, MemoryScope, ResourcesRecord};
 
     #[test]
     fn a_finding_states_its_amount() {
@@ -152,7 +147,7 @@ mod tests {
                 low: 10_000.0,
                 high: 11_000.0,
             }),
-            memory_growth_of: Some("process".to_owned()),
+            memory_growth_of: Some(MemoryScope::Process),
             ..ResourcesRecord::default()
         };
 
@@ -161,8 +156,8 @@ mod tests {
         assert_eq!(
             texts,
             [
-                "The CPU quota of 1.5 cores ran out in 43 % of its periods, and every thread stood \
-                 still until the next.",
+                "The CPU quota of 1.5 cores ran out in 43 % of its periods, and all threads were \
+                 paused until the next period.",
                 "The memory of this process grows by 10.0 MiB in 1,000 steps (9.54 MiB to 10.5 MiB).",
             ]
         );

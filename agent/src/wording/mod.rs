@@ -11,6 +11,7 @@ mod bottleneck;
 pub mod comparison;
 mod evidence;
 mod findings;
+pub mod gpu;
 pub mod incomplete_runs;
 pub mod live_view;
 pub mod page;

@@ -62,8 +62,7 @@ impl fmt::Display for NoHeadspace {
         let text = match self {
             Self::CopiesTooLarge => String::from(
                 "the training loop changes its batches in place, and copies of them would take \
-                 more than 1 GiB (fewer `num_caches` take less; or let the loop write to its own \
-                 tensors)",
+                 more than 1 GiB (lower `num_caches`, or do not modify the batch tensors in place)",
             ),
             Self::BatchesMutated { mutated, cached } => format!(
                 "the training loop changed {mutated} of {cached} cached batches in place while they \
@@ -82,13 +81,10 @@ impl fmt::Display for NoFloor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {
             Self::TooFewSteps { live, replay } => format!(
-                "too few settled steps: {live} live and {replay} in replay, of at least {LEAST_LIVE} \
-                 and {LEAST_REPLAY} (train for longer, or over longer epochs)"
+                "too few usable steps: {live} live (minimum {LEAST_LIVE}) and {replay} in replay (minimum {LEAST_REPLAY}); train for longer, or over longer epochs"
             ),
             Self::Unsettled { unsettled, windows } => format!(
-                "the live loop did not settle: in {unsettled} of {windows} live windows, the waits \
-                 did not return to their length before the replay (raise `probe_steps`, so that the \
-                 queue can drain)"
+                "the live loop did not settle: in {unsettled} of {windows} live windows, the loop did not reach its earlier wait time again after the replay (raise `probe_steps`, so that the queue can drain)"
             ),
             Self::Disagree {
                 spread_pct,
@@ -100,15 +96,12 @@ impl fmt::Display for NoFloor {
                  probe; repeat it when the machine is quiet, or raise `probe_steps`)"
             ),
             Self::Asynchronous(asynchrony) => format!(
-                "the replay timed only how fast work is queued on the device: {asynchrony} (let the \
-                 loop wait for its result once a step while the probe runs, for example \
-                 `loss.item()` or `jax.block_until_ready(loss)`)"
+                "the replay timed only how fast work is queued on the device: {asynchrony} (during the probe, let the loop wait for a result once per step, for example with `loss.item()` or `jax.block_until_ready(loss)`)"
             ),
             Self::ReplaySlower { pct } => format!(
                 "steps were {pct:.1} % slower with cached batches than live, beyond noise (cached \
                  batches may cost more, for example a copy from another device; something changed \
-                 during the probe, the device's queue was not full in live windows, or the device \
-                 rests between epochs)"
+                 during the probe, the device's queue was not full in live windows, or the device is idle between epochs)"
             ),
             Self::TooWide {
                 value_pct,
@@ -165,8 +158,7 @@ impl fmt::Display for FloorWarning {
             ),
             Self::WindowsDiffer { spread_pct } => format!(
                 "The live windows of the probe differ by {spread_pct:.0} % of a step: other \
-                 programs used the machine, or the loop changed. The interval is wider for it; a \
-                 probe on a quiet machine gives a narrower one."
+                 programs used the machine, or the loop changed. This widens the interval. A probe on a quiet machine gives a narrower one."
             ),
             Self::Oversubscribed { share } => format!(
                 "The training thread waited for a core in {:.0} % of the probe. The numbers include \
@@ -175,8 +167,7 @@ impl fmt::Display for FloorWarning {
             ),
             Self::NextToNothing { floor_ms } => format!(
                 "A step with free data took only {}. If the loop queues its work on a device and \
-                 never waits for a result, the true floor is longer: let it wait once a step while \
-                 the probe runs.",
+                 never waits for a result, the true floor is longer: let it wait for a result once per step while the probe runs.",
                 duration_ms(floor_ms)
             ),
         };
@@ -188,18 +179,17 @@ impl fmt::Display for Unused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {
             Self::Unsettled => String::from(
-                "after the replay, the loop's waits did not return to their earlier length within \
-                 the allowed steps",
+                "the loop did not reach its earlier wait time again within the allowed steps after the replay",
             ),
-            Self::TooShort { settled } => format!("only {settled} settled steps"),
+            Self::TooShort { settled } => format!("only {settled} usable steps"),
             Self::StillQueueing => String::from(
                 "its compute is far shorter than later: the device's queue was not full yet",
             ),
             Self::StillFilling => String::from(
-                "its steps differ from those late in the long replay, when the loader stands still",
+                "its steps differ from those late in the long replay, when the loader is idle",
             ),
             Self::StillDraining => String::from(
-                "it has no waits while other live windows do: its queue was still full",
+                "the loop did not wait in this window, but waits in other live windows: the queue was still full",
             ),
         };
         f.write_str(&text)

@@ -35,12 +35,12 @@ fn evidence(evidence: RankEvidence) -> String {
             step_ms,
             wait_and_compute_ms,
         } => format!(
-            "Its step is {step_ms:.1} ms longer than those of the quick ranks: {}. The steps differ, \
+            "Its step is {step_ms:.1} ms longer than those of the faster ranks: {}. The steps differ, \
              so the ranks do not wait for each other in each step.",
             parts(wait_and_compute_ms)
         ),
         RankEvidence::WaitsLonger { wait_ms } => format!(
-            "It waits {wait_ms:.1} ms longer for its data than the quick ranks, and all steps are \
+            "It waits {wait_ms:.1} ms longer for its data than the other ranks, and all steps are \
              equally long. The other ranks wait for it, and this wait counts as their compute."
         ),
     }
@@ -67,7 +67,7 @@ pub fn sections(ranks: &RanksRecord) -> Vec<Section> {
     };
     if let Some(step) = ranks.step {
         facts.push(format!(
-            "step of all {}, p95 {}",
+            "mean step of all ranks {}, p95 {}",
             duration_ms(step.mean_ms),
             duration_ms(step.p95_ms)
         ));
@@ -104,7 +104,7 @@ pub fn sections(ranks: &RanksRecord) -> Vec<Section> {
         sections.push(Section::sentence(SectionId::Ended, text));
     }
     if let Some((fewest, most)) = ranks.steps.filter(|(fewest, most)| fewest != most) {
-        let text = format!("From {fewest} to {most}: the ranks took different numbers.");
+        let text = format!("The ranks took between {fewest} and {most} steps.");
         sections.push(Section::sentence(SectionId::Steps, text));
     }
     sections

@@ -8,7 +8,7 @@ use crate::model::record::RemedyRecord;
 /// The record of a remedy.
 pub fn remedy_record(remedy: &Remedy) -> RemedyRecord {
     RemedyRecord {
-        code: remedy.action.code().to_owned(),
+        code: remedy.action.code().as_str().to_owned(),
         what: action(&remedy.action),
         stage: remedy.stage.clone(),
         resource: remedy.resource,
@@ -26,8 +26,7 @@ pub fn remedy_record(remedy: &Remedy) -> RemedyRecord {
 #[expect(clippy::too_many_lines, reason = "one sentence for each action")]
 fn action(action: &Action) -> String {
     match action {
-        Action::Stop => "Stop here: the training is compute-bound, and a faster loader does not \
-                         shorten the step. Look at the model."
+        Action::Stop => "Do not tune the loader further: training is compute-bound. Make the model faster instead."
             .to_owned(),
         Action::MoreProcesses { from: 0, to: 1 } => {
             "Load in a worker process instead of on the training thread: num_workers=1.".to_owned()
@@ -63,13 +62,12 @@ fn action(action: &Action) -> String {
             match shared {
                 Shared::Decoders => ", one per decoder: further calls only delay each other",
                 Shared::Memory =>
-                    ": its threads seem to slow each other, and the model, through memory",
+                    ": its threads seem to compete with each other and the model for memory bandwidth",
                 Shared::Cores => ": there are no cores for more",
             }
         ),
         Action::SubmitAhead { stage, queue } => format!(
-            "Submit more calls of `{stage}` ahead: nothing waits in `{queue}`, so more workers would \
-             have nothing to do."
+            "Submit calls of `{stage}` earlier: `{queue}` is empty, so more workers would be idle."
         ),
         Action::MoreThreads { pool, from, to } => {
             format!("Give the pool `{pool}` {to} threads instead of {from}.")
@@ -92,7 +90,7 @@ fn action(action: &Action) -> String {
                 GuessedWork::Video => "shorter clips, fewer or smaller frames, a faster decoder",
                 GuessedWork::Images => "smaller images, a faster library",
                 GuessedWork::Reading => "smaller samples, a faster store, bigger reads",
-                GuessedWork::Unknown => "less work a call, or a faster library",
+                GuessedWork::Unknown => "less work per call, or a faster library",
             }
         ),
         Action::Subprocess { each_thread: true } => {
@@ -101,16 +99,14 @@ fn action(action: &Action) -> String {
                 .to_owned()
         }
         Action::Subprocess { each_thread: false } => {
-            "Run the loader in a subprocess: now its threads and the loop share one interpreter \
-             lock."
+            "Run the loader in a subprocess. At present, its threads and the loop share one interpreter lock."
                 .to_owned()
         }
         Action::CollectBetweenEpochs => "Collect garbage only between epochs: `gc.disable()` at \
                                          the start, `gc.collect()` after each."
             .to_owned(),
         Action::KeepInMemory => "Keep the data in memory: it is read from the disk again and \
-                                 again because the page cache is too small for it. More memory, \
-                                 smaller files, or a faster disk."
+                                 again because the page cache is too small for it. Add memory, use smaller files, or use a faster disk."
             .to_owned(),
         Action::MoreCores { from, to } => {
             format!("Give the process {to} cores instead of {from}.")

@@ -149,7 +149,7 @@ impl<'a> Verdict<'a> {
             pct if pct < 0.01 => "less than 0.01".to_owned(),
             pct => percent(pct, 2),
         };
-        let text = format!("{cost} % of the run went to measuring");
+        let text = format!("measuring used {cost} % of one core");
         Some(Section::sentence(SectionId::Cost, text))
     }
 }

@@ -3,7 +3,8 @@
 //! Serde writes such a number as `null`. An optional number is then read as absent, which is correct. If the
 //! number is required, the record cannot be read at all. In that case the smallest optional part that
 //! contains the number is omitted: a reading, an item of a list, or an optional field. One bad number
-//! therefore never costs the whole record, and never appears as another number.
+//! therefore never costs the whole record. Only a required number that is in no optional part (the age of the
+//! run, the length of an interval) becomes 0.
 //!
 //! Serde attributes on the records cannot do this: an attribute of a required number can only replace a null by a
 //! number, and cannot omit the list item around it. They would also leave lines that the JSON Schema rejects, and
@@ -15,8 +16,7 @@ use headspace_agent::model::{Record, RecordBody};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Omits the parts that could not be read back. A required number without an optional part around it
-/// (the age of the run, the length of an interval) becomes 0.
+/// Omits the parts that could not be read back.
 pub(super) fn leave_out_unreadable(record: &mut Record) {
     match &mut record.body {
         RecordBody::Tick(tick) => trim_tick(tick),

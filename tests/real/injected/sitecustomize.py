@@ -264,7 +264,7 @@ def change_loaders(module, _path):
     workers = os.environ.get("TRUTH_WORKERS")
     prefetch = os.environ.get("TRUTH_PREFETCH")
 
-    def __init__(self, dataset, batch_size=1, shuffle=None, sampler=None, batch_sampler=None,
+    def __init__(self, dataset, batch_size=1, shuffle=None, sampler=None, batch_sampler=None,  # noqa: PLR0913
                  num_workers=0, *args, **kwargs):  # fmt: skip
         if workers is not None:
             num_workers = int(workers)

@@ -49,10 +49,10 @@ fn sentence(s: &SummaryRecord) -> Option<Section> {
         Some(Role::Evaluation) if only => "an evaluation: no training loop was seen",
         Some(Role::Evaluation) => "an evaluation: no training loop took steps",
         Some(Role::Background) => {
-            "on a background thread, so its waiting is that thread's, not the training loop's"
+            "on a background thread: its wait is not the wait of the training loop"
         }
         None if only => return None,
-        None => "the loop with the longest total time, of those with enough steps",
+        None => "the loop with the longest total time among those with enough steps",
     };
     let mut text = format!("{name} ({why})");
     if !only {
@@ -198,7 +198,7 @@ mod tests {
             (
                 None,
                 false,
-                "the loop with the longest total time, of those with enough steps",
+                "the loop with the longest total time among those with enough steps",
             ),
             (Some(Role::Evaluation), false, "no training loop took steps"),
             (Some(Role::Background), false, "on a background thread"),

@@ -167,7 +167,7 @@ fn work_name(work: Work) -> &'static str {
         Work::Decoding => "decoding",
         Work::Transforming => "transforming",
         Work::Collating => "collating",
-        Work::HandingOver => "handing over",
+        Work::HandingOver => "transfer",
         Work::Other => "other",
     }
 }

@@ -1,9 +1,10 @@
 //! The sections about resources: GPUs, cores, memory, data. Values that were not read are left out.
 
+use super::super::gpu::{KERNEL_RUNNING, rule_text};
 use super::super::section::{Block, Column, Fact, Row, Section, SectionId, Table, more_in_records};
 use super::super::units::{amount, bytes, duration_ms, percent};
 use super::Detail;
-use crate::model::record::{GpuUse, ResourcesRecord, SmSource};
+use crate::model::record::{ComputeGpu, GpuUse, ResourcesRecord, SmSource};
 
 /// Maximum number of GPUs, in brief and in full. The others are counted.
 const MOST_GPUS: (usize, usize) = (8, 64);
@@ -18,8 +19,8 @@ const GPU_COLUMNS: [Column; 6] = [
         "Share of SMs with work, over time, by the performance counters",
     ),
     Column::new(
-        "a kernel ran",
-        "Share of time in which any kernel ran; says nothing of how many SMs were busy",
+        KERNEL_RUNNING,
+        "Share of time in which at least one kernel was running; does not show how many SMs were busy",
     ),
     Column::new("NVDEC", "Mean number of busy decoders, of all decoders"),
     Column::new("memory peak", "Highest memory use, of the total"),
@@ -46,12 +47,18 @@ fn brief(resources: &ResourcesRecord) -> Vec<Section> {
     let mut sections: Vec<Section> = Vec::new();
     let shown: Vec<&GpuUse> = resources.own_gpus().take(MOST_GPUS.0).collect();
     let several = resources.gpus.len() > 1 || resources.compute_gpu.is_some();
+    let rank_gpu = |own: ComputeGpu| format!("this rank's, by {}", rule_text(own.rule));
     for gpu in &shown {
         let mut parts = gpu_parts(gpu, several);
         let own = (resources.compute_gpu).filter(|own| own.ordinal == gpu.ordinal);
-        parts.extend(own.map(|own| format!("this rank's, by {}", own.rule.as_words())));
+        parts.extend(own.map(rank_gpu));
         sections.extend(phrases(SectionId::Gpu, parts));
     }
+    let lost = (resources.compute_gpu).filter(|_| shown.is_empty() && !resources.gpus.is_empty());
+    sections.extend(lost.and_then(|own| {
+        let parts = vec![format!("{}: no readings", own.ordinal), rank_gpu(own)];
+        phrases(SectionId::Gpu, parts)
+    }));
     let more = resources.gpus.len() - shown.len();
     if more > 0 {
         sections.push(Section::sentence(SectionId::Gpu, more_in_records(more)));
@@ -87,7 +94,7 @@ fn gpu_cells(gpu: &GpuUse) -> Vec<String> {
         (None, pct) => pct.map(share).unwrap_or_default(),
     };
     let throttled = gpu.throttled_pct.filter(|pct| *pct >= 0.5).map(|pct| {
-        let by = gpu.throttled_by.as_ref().map(|by| format!(" ({by})"));
+        let by = gpu.throttled_by.map(|by| format!(" ({})", by.as_str()));
         percent(pct, 0) + " %" + &by.unwrap_or_default()
     });
     vec![
@@ -184,7 +191,7 @@ fn gpu_parts(gpu: &GpuUse, several: bool) -> Vec<String> {
         });
     } else if let Some(pct) = gpu.any_kernel_pct {
         // This is not SM activity: one small kernel at a time gives 100 %.
-        parts.push(format!("some kernel running {} of the time", share(pct)));
+        parts.push(format!("{KERNEL_RUNNING} {} of the time", share(pct)));
     }
     match (gpu.nvdec_busy, gpu.nvdec_engines, gpu.decoder_pct) {
         (Some(busy), Some(engines), _) => {

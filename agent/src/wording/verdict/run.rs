@@ -57,7 +57,7 @@ impl Verdict<'_> {
         let age = self.unfinished_s?;
         let age = Some(age).filter(|age| *age > 0.0).map(duration_s);
         let numbers = age.map_or_else(String::new, |age| {
-            format!(" These numbers are from {age} before its last record.")
+            format!(" The verdict is from {age} before the last record of the run.")
         });
         Some(Section::sentence(
             SectionId::Ended,
@@ -71,7 +71,7 @@ impl Verdict<'_> {
             Section::sentence(
                 SectionId::Rank,
                 format!(
-                    "One of {world} ranks. All numbers are of this rank, its workers and cores too; \
+                    "One of {world} ranks. All numbers, including workers and cores, are those of this rank only; \
                      `headspace report` shows all ranks."
                 ),
             )

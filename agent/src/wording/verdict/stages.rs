@@ -38,26 +38,26 @@ const SLOW: Column = Column::new(
 );
 const CPU: Column = Column::new(
     "CPU",
-    "Share of a call's time in which a core worked for it",
+    "Share of a call's time that its thread spent on a core",
 );
 const CALLS: Column = Column::new("calls/batch", "Calls for one batch of the loop");
 const LIMIT: Column = Column::new("min step", "Shortest step that this stage allows");
 const FAILED: Column = Column::new("failed", "Calls that ended in an exception");
 
 const QUEUE: Column = Column::new("queue", "What the queue is called");
-const DEPTH: Column = Column::new("depth", "Mean depth, of the capacity");
+const DEPTH: Column = Column::new("depth", "Mean depth and capacity");
 const EMPTY: Column = Column::new("empty", "Share of time in which it was empty");
 const FULL: Column = Column::new("full", "Share of time in which it was full");
 const AT_WORK: Column = Column::new(
     "at work",
-    "Mean number of its threads or processes that had an item in hand",
+    "Mean number of its threads or processes that were processing an item",
 );
 
 /// The stages, the relevant queues, and how often a batch was ready for the loop.
 pub(super) fn sections(summary: &SummaryRecord, detail: Detail) -> Vec<Section> {
     let ready = summary.data_readiness_pct.map(|pct| {
         let pct = percent(pct, 0);
-        let text = format!("a batch was waiting for the loop {pct} % of the time");
+        let text = format!("a batch was ready {pct} % of the time");
         Section::sentence(SectionId::Ready, text)
     });
     let section =

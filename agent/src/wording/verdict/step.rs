@@ -102,8 +102,7 @@ impl Verdict<'_> {
             let section = Section::sentence(SectionId::Floor, format!("Not measured: {why}"));
             return Some(match bound {
                 Some(bound) => section.and(Block::Facts(vec![bound])).and(Block::Sentence(
-                    "This bounds only what less waiting saves. How much the loader slows the model's \
-                     own code (contention) is not known."
+                    "The upper bound covers only the wait. How much the loader slows the model's own code (contention) is not known."
                         .to_owned(),
                 )),
                 None => section,
@@ -138,8 +137,7 @@ impl Verdict<'_> {
                  model's own code (contention)"
             }
             _ => {
-                "This bounds only what less waiting saves. Work on the device may continue during the \
-                 wait. Only a probe shows whether the loader also slows the model's own code \
+                "The upper bound covers only the wait. If the device works during the wait, less waiting saves less. Only a probe shows whether the loader also slows the model's own code \
                  (contention)"
             }
         };

@@ -60,10 +60,10 @@ fn verdict_without_a_probe_has_an_upper_bound_and_suggests_a_probe() {
 headspace  640 steps, 620 in steady state      headspace-runs/2026-11-21T09-30-12-4711
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
 floor      unknown   less waiting saves at most 67.0 % of the step
-           This bounds only what less waiting saves. Work on the device may continue during the
-           wait. Only a probe shows whether the loader also slows the model's own code (contention):
-           `HEADSPACE_MODE=probe`
-cost       0.02 % of the run went to measuring
+           The upper bound covers only the wait. If the device works during the wait, less waiting
+           saves less. Only a probe shows whether the loader also slows the model's own code
+           (contention): `HEADSPACE_MODE=probe`
+cost       measuring used 0.02 % of one core
 "
     );
 }
@@ -86,12 +86,12 @@ step       30.0 ms   waiting for data 120 µs (0.4 %)   compute 29.9 ms
 floor      unknown   less waiting saves at most 0.4 % of the step
            The loop hardly waits for data. Only a probe shows whether the loader slows the model's
            own code (contention): `HEADSPACE_MODE=probe`
-cost       0.02 % of the run went to measuring
+cost       measuring used 0.02 % of one core
 "
     );
     let text = verdict_of(&waiting(1.0));
     assert!(
-        text.contains("This bounds only what less waiting saves."),
+        text.contains("The upper bound covers only the wait."),
         "{text}"
     );
 }
@@ -140,7 +140,7 @@ step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
 floor      10.0 ms if data were free   headspace 66.7 % ± 1.1   up to 3.0x faster
 free data  saves 19.8 ms of waiting and 200 µs of contention with the loader
 repeated   104 of 640 steps trained on batches that were repeated
-cost       0.02 % of the run went to measuring
+cost       measuring used 0.02 % of one core
 "
     );
 }
@@ -194,7 +194,7 @@ headspace  640 steps, 620 in steady state      headspace-runs/2026-11-21T09-30-1
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
 floor      10.0 ms if data were free   headspace 66.7 % ± 1.1   up to 3.0x faster
 free data  saves 19.8 ms of waiting and 200 µs of contention with the loader
-cost       0.02 % of the run went to measuring
+cost       measuring used 0.02 % of one core
 "
     );
 }
@@ -219,7 +219,7 @@ step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
 floor      30.1 ms if data were free   headspace −0.3 % ± 1.1
            no measurable speed-up: the interval includes zero
 free data  saves 100 µs of waiting and −200 µs of contention with the loader
-cost       0.02 % of the run went to measuring
+cost       measuring used 0.02 % of one core
 "
     );
 }
@@ -246,9 +246,9 @@ step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
 floor      Not measured: Live windows disagree: 28.1, 44.0 and 30.2 ms a step, so the floor has no
            number. Something else used the machine; probe again when it is quiet.
            less waiting saves at most 67.0 % of the step
-           This bounds only what less waiting saves. How much the loader slows the model's own code
+           The upper bound covers only the wait. How much the loader slows the model's own code
            (contention) is not known.
-cost       0.02 % of the run went to measuring
+cost       measuring used 0.02 % of one core
 ";
 
     assert_eq!(verdict_of(&summary), expected);
@@ -294,7 +294,7 @@ step       10.0 ms   waiting for data 1.0 µs (0 %)   compute 10.0 ms
 floor      10.0 ms
            The step is the floor itself: every batch came from the cache. To know what free data
            would gain, compare with a run without replay, or run a probe: `HEADSPACE_MODE=probe`
-cost       0.02 % of the run went to measuring
+cost       measuring used 0.02 % of one core
 "
     );
 }
@@ -314,7 +314,7 @@ fn too_few_steps_give_no_number() {
         "\
 headspace  12 steps, no steady state      headspace-runs/2026-11-21T09-30-12-4711
 step       12 steps are too few. The first 20 or more are warm-up. Train for at least 31 steps.
-cost       less than 0.01 % of the run went to measuring
+cost       measuring used less than 0.01 % of one core
 "
     );
 }
@@ -355,18 +355,18 @@ fn verdict_of_a_killed_run_says_that_it_did_not_end_and_the_age_of_its_numbers()
         verdict_text(&verdict),
         "\
 headspace  640 steps, 620 in steady state      headspace-runs/2026-11-21T09-30-12-4711
-ended      No end of the run is recorded: killed, or still running. These numbers are from 4.00 s
-           before its last record.
-rank       One of 8 ranks. All numbers are of this rank, its workers and cores too; `headspace
-           report` shows all ranks.
+ended      No end of the run is recorded: killed, or still running. The verdict is from 4.00 s
+           before the last record of the run.
+rank       One of 8 ranks. All numbers, including workers and cores, are those of this rank only;
+           `headspace report` shows all ranks.
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
 floor      unknown   less waiting saves at most 67.0 % of the step
-           This bounds only what less waiting saves. Work on the device may continue during the
-           wait. Only a probe shows whether the loader also slows the model's own code (contention):
-           `HEADSPACE_MODE=probe`
+           The upper bound covers only the wait. If the device works during the wait, less waiting
+           saves less. Only a probe shows whether the loader also slows the model's own code
+           (contention): `HEADSPACE_MODE=probe`
 found      Something was found.
 lost       1 step and 30 records are missing
-cost       0.02 % of the run went to measuring
+cost       measuring used 0.02 % of one core
 "
     );
 }
@@ -473,6 +473,39 @@ fn verdict_of_a_rank_shows_its_own_gpu() {
 }
 
 #[test]
+fn verdict_of_a_rank_whose_gpu_has_no_readings_shows_no_other_gpu() {
+    let summary = SummaryRecord {
+        resources: ResourcesRecord {
+            gpus: vec![GpuUse {
+                ordinal: 1,
+                sm_pct: Some(50.0),
+                ..GpuUse::default()
+            }],
+            compute_gpu: Some(ComputeGpu {
+                ordinal: 0,
+                rule: GpuRule::LocalRank,
+            }),
+            ..ResourcesRecord::default()
+        },
+        ..probed()
+    };
+
+    let text = verdict_text(&Verdict::new(&summary));
+    let rows: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("gpu"))
+        .collect();
+
+    assert_eq!(
+        rows,
+        [
+            "gpu        0: no readings   this rank's, by LOCAL_RANK",
+            "gpu        and 1 more, in the records",
+        ]
+    );
+}
+
+#[test]
 fn the_usage_table_has_a_row_for_each_kind_that_was_measured() {
     let summary = SummaryRecord {
         resources: ResourcesRecord {
@@ -513,7 +546,7 @@ cpu        1.9 of 2 cores used   training thread waits for a core 12 %   mean GI
            GC 0.4 %
 memory     1.21 GiB
 data       reads 324 MiB/s, 11.4 MiB/s from storage   disk busy 9 %
-cost       0.02 % of the run went to measuring
+cost       measuring used 0.02 % of one core
 "
     );
 }
@@ -539,7 +572,7 @@ fn each_gpu_has_its_number_and_kernel_activity_is_not_shown_as_sm_activity() {
 
     assert!(
         text.contains(
-            "gpu        1: some kernel running 98 % of the time   NVDEC 14 % over 7 engines\n"
+            "gpu        1: kernel running 98 % of the time   NVDEC 14 % over 7 engines\n"
         ),
         "{text}"
     );
@@ -668,8 +701,8 @@ queues                  depth   empty   full    at work
            readers          0    98 %          0.9 of 4
            read        4 of 4   0.3 %   99 %
            decoded   0.1 of 4    97 %    2 %
-ready      a batch was waiting for the loop 3 % of the time
-cost       0.02 % of the run went to measuring
+ready      a batch was ready 3 % of the time
+cost       measuring used 0.02 % of one core
 "
     );
 }
@@ -703,12 +736,12 @@ fn verdict_of_a_compute_bound_loop_advises_to_stop() {
     let summary = SummaryRecord {
         bottleneck: Some(BottleneckRecord {
             kind: BottleneckKind::Compute,
-            evidence: "with free data a step takes 29.8 ms of 30.0 ms".into(),
+            evidence: "a step takes 30.0 ms, and 29.8 ms with free data".into(),
             ..BottleneckRecord::default()
         }),
         remedies: vec![RemedyRecord {
             code: "stop".to_owned(),
-            ..remedy("Stop here: look at the model.", 30.0, 0.0)
+            ..remedy("Make the model faster instead.", 30.0, 0.0)
         }],
         ..probed()
     };
@@ -718,8 +751,8 @@ fn verdict_of_a_compute_bound_loop_advises_to_stop() {
     assert!(
         text.contains(
             "\
-bottleneck compute   with free data a step takes 29.8 ms of 30.0 ms
-remedies   compute-bound   Stop here: look at the model.
+bottleneck compute   a step takes 30.0 ms, and 29.8 ms with free data
+remedies   compute-bound   Make the model faster instead.
 "
         ),
         "{text}"

@@ -5,7 +5,7 @@ use headspace_agent::analysis::attribution::{
     Action, Attribution, Bottleneck, Limit, Remedy, attribute, attribute_with,
 };
 use headspace_agent::analysis::thresholds::Thresholds;
-use headspace_agent::model::record::Resource;
+use headspace_agent::model::record::{RemedyCode, Resource};
 
 use super::draw::{self, Class};
 use super::engine::run;
@@ -120,7 +120,7 @@ pub(crate) fn judge(seed: u64, length: Length) -> Judged {
         .filter_map(|(rank, remedy)| {
             let after = apply(line, remedy)?;
             Some(Applied {
-                code: remedy.action.code().to_owned(),
+                code: remedy.action.code().as_str().to_owned(),
                 at_least: remedy.at_least,
                 before_ms: now,
                 predicted_ms: remedy.predicted_step_ms,
@@ -318,7 +318,7 @@ pub(crate) fn apply(line: &Line, remedy: &Remedy) -> Option<Line> {
         .as_ref()
         .and_then(|change| change.to.parse::<u32>().ok());
     match remedy.action.code() {
-        "more_workers" | "fewer_workers" if line.inline => {
+        RemedyCode::MoreWorkers | RemedyCode::FewerWorkers if line.inline => {
             let stage = &mut line.stages[0];
             stage.scale(None, f64::from(line.batch));
             stage.parts.push((Part::Cpu, line.handing.send_ms()));
@@ -326,11 +326,11 @@ pub(crate) fn apply(line: &Line, remedy: &Remedy) -> Option<Line> {
             (stage.threads, stage.ahead) = (to?, Some(2));
             (line.batch, line.inline) = (1, false);
         }
-        "more_workers" | "fewer_workers" => {
+        RemedyCode::MoreWorkers | RemedyCode::FewerWorkers => {
             let stage = stage_of(&line, remedy)?;
             line.stages[stage].threads = to?;
         }
-        "bigger_buffer" => {
+        RemedyCode::BiggerBuffer => {
             let stage = stage_of(&line, remedy)?;
             let stage = &mut line.stages[stage];
             match &mut stage.ahead {
@@ -338,23 +338,23 @@ pub(crate) fn apply(line: &Line, remedy: &Remedy) -> Option<Line> {
                 None => stage.room = to?,
             }
         }
-        "background" => {
+        RemedyCode::Background => {
             line.inline = false;
             line.stages[0].room = 2 * line.batch;
         }
-        "more_threads" => line.pool = Some(to?),
-        "cheaper_calls" => {
+        RemedyCode::MoreThreads => line.pool = Some(to?),
+        RemedyCode::CheaperCalls => {
             let stage = stage_of(&line, remedy)?;
             line.stages[stage].scale(None, 0.5);
         }
-        "subprocess" => without_lock(&mut line),
-        "gc_between_epochs" => line.gc = 0.0,
-        "page_cache" => {
+        RemedyCode::Subprocess => without_lock(&mut line),
+        RemedyCode::GcBetweenEpochs => line.gc = 0.0,
+        RemedyCode::PageCache => {
             for stage in &mut line.stages {
                 stage.scale(Some(Part::Disk), 0.0);
             }
         }
-        "quota" | "more_cores" => line.cores = f64::from(to?),
+        RemedyCode::Quota | RemedyCode::MoreCores => line.cores = f64::from(to?),
         _ => return None,
     }
     Some(line)

@@ -1,4 +1,4 @@
-//! Pipelines of several stages in logical time, with all that makes stages hold each other up:
+//! Pipelines of several stages in logical time, with all that makes stages block each other:
 //! bounded queues, aggregation, shared cores, decoders, a disk, the interpreter lock, memory
 //! bandwidth, worker processes that deliver in order, and a model that they slow.
 //!
