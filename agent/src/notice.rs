@@ -49,7 +49,8 @@ pub enum Notice {
     },
     /// A library that receives numbers failed permanently.
     #[error(
-        "`{integration}` is off for this run: {reason}. Training continues, and headspace still writes the run folder."
+        "`{integration}` is off for this run: {reason}. Training continues, and headspace still \
+         writes the run folder."
     )]
     IntegrationOff {
         /// The name of the library, as the user wrote it.
@@ -78,7 +79,8 @@ pub enum Notice {
     },
     /// An exception ended the run in an epoch in which batches were repeated.
     #[error(
-        "`{exception}` ended the run in mode `{}`. {} in this epoch of `{loop_name}`. To see whether the error also occurs without repeated batches, run again with {}.",
+        "`{exception}` ended the run in mode `{}`. {} in this epoch of `{loop_name}`. To see \
+         whether the error also occurs without repeated batches, run again with {}.",
         .mode.as_str(),
         repeated_batches(*.repeated),
         .from.with_mode(Mode::Measure)
@@ -110,7 +112,8 @@ pub enum Notice {
     },
     /// The source ended before the replay was to begin.
     #[error(
-        "`{loop_name}` ended after {delivered} batches. Replay begins only after {expected}. Set `{}`, or use a longer loader.",
+        "`{loop_name}` ended after {delivered} batches. Replay begins only after {expected}. Set \
+         `{}`, or use a longer loader.",
         .from.with(LoopOption::ReturnCachesAfter, &.delivered.to_string())
     )]
     SourceEndedEarly {
@@ -136,7 +139,8 @@ pub enum Notice {
     },
     /// A probed epoch keeps its length: repeated batches replaced live ones.
     #[error(
-        "repeated batches count towards the epoch of `{loop_name}`, so its last {count} batches are not delivered (`{}` delivers all, in a longer epoch).",
+        "repeated batches count towards the epoch of `{loop_name}`, so its last {count} batches \
+         are not delivered (`{}` delivers all, in a longer epoch).",
         .from.with(LoopOption::ExactlyOnce, "")
     )]
     BatchesReplaced {
@@ -158,7 +162,8 @@ pub enum Notice {
     },
     /// A destination does not accept data. The export is retried.
     #[error(
-        "`{exporter}` does not deliver: {reason}. headspace tries again. Training continues, and headspace still writes the run folder."
+        "`{exporter}` does not deliver: {reason}. headspace tries again. Training continues, and \
+         headspace still writes the run folder."
     )]
     ExportFailing {
         /// The destination's name.
@@ -168,7 +173,8 @@ pub enum Notice {
     },
     /// A destination that failed accepts data again.
     #[error(
-        "`{exporter}` delivers again. {lost} deliveries were given up: counters are complete there, but gauges of that period are missing."
+        "`{exporter}` delivers again. {lost} deliveries were given up: counters are complete \
+         there, but gauges of that period are missing."
     )]
     ExportResumed {
         /// The destination's name.
@@ -257,7 +263,8 @@ pub enum Notice {
     },
     /// The agent used more CPU time than its budget.
     #[error(
-        "headspace used {percent:.2} % of a core, without the sampling of stacks. The limit is 1 %. Use a longer interval (`headspace run --interval`, `HEADSPACE_INTERVAL`)."
+        "headspace used {percent:.2} % of a core, without the sampling of stacks. The limit is 1 \
+         %. Use a longer interval (`headspace run --interval`, `HEADSPACE_INTERVAL`)."
     )]
     OverBudget {
         /// Its CPU time as a share of elapsed time, in percent.

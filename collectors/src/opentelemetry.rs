@@ -25,11 +25,12 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use ::opentelemetry::Context;
 use ::opentelemetry::trace::{Span as _, SpanContext, SpanId, Status, TraceContextExt, TraceId};
+use headspace_agent::lock::lock;
 use headspace_agent::port::MonotonicClock;
 use headspace_agent::recording::stage::slot::{Outcome, Writers};
 use headspace_agent::recording::stage::{Entered, Region, Slots};
@@ -86,12 +87,8 @@ impl StageSpanProcessor {
         self.slots.region()
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<SpanKey, OpenSpan>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn start(&self, span: SpanKey, name: &str, parent: SpanKey) {
-        let mut open = self.open();
+        let mut open = lock(&self.open);
         let around = match open.get(&parent) {
             Some(OpenSpan::Call { .. }) => Some(parent),
             Some(OpenSpan::Inside(call)) => Some(*call),
@@ -120,7 +117,7 @@ impl StageSpanProcessor {
     }
 
     fn end(&self, span: SpanKey, failed: bool) {
-        let mut open = self.open();
+        let mut open = lock(&self.open);
         let Some(OpenSpan::Call {
             stage,
             entered,
@@ -166,7 +163,7 @@ impl SpanProcessor for StageSpanProcessor {
 
     /// Ends the processor. Calls in progress are not counted.
     fn shutdown_with_timeout(&self, _: Duration) -> OTelSdkResult {
-        for (_, span) in self.open().drain() {
+        for (_, span) in lock(&self.open).drain() {
             if let OpenSpan::Call { stage, .. } = span {
                 stage.slot.abandon_as(Writers::Many);
             }

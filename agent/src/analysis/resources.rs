@@ -18,7 +18,7 @@ use crate::model::reading_series::Span;
 use crate::model::record::{
     ComputeGpu, Estimate, GpuRecord, GpuUse, MemoryScope, ResourcesRecord, ThrottleReason,
 };
-use crate::model::{ReadingSeries, Scope, attributes};
+use crate::model::{GpuActivity, ReadingSeries, Scope, attributes};
 use crate::statistics::mean;
 
 /// A part of a run.
@@ -288,9 +288,10 @@ fn gpu(span: &Span<'_>, ordinal: u32, gpus: &[GpuRecord]) -> GpuUse {
     let scope = Scope::Gpu(ordinal);
     let of = |metric, attributes| span.of(metric, &scope, attributes).mean();
     let sm = sm(span, ordinal);
+    let is_decoder = |engine| matches!(GpuActivity::of_engine(engine), GpuActivity::Decoder(_));
     let decoders: Vec<f64> = attributes_of(span, &GPU_ENGINE_UTILIZATION, &scope)
         .into_iter()
-        .filter(|a| attribute(a, "engine").is_some_and(|engine| engine.starts_with("nvdec")))
+        .filter(|attributes| attribute(attributes, "engine").is_some_and(is_decoder))
         .filter_map(|attributes| of(&GPU_ENGINE_UTILIZATION, attributes))
         .collect();
     let throttled = attributes_of(span, &GPU_THROTTLED, &scope)

@@ -27,9 +27,7 @@ impl<'a> GpuActivity<'a> {
         if *key.metric == GPU_SM_UTILIZATION {
             Some(Self::Sms)
         } else if *key.metric == GPU_ENGINE_UTILIZATION {
-            let name = key.attribute("engine")?;
-            let decoder = name.strip_prefix("nvdec").and_then(|n| n.parse().ok());
-            Some(decoder.map_or(Self::Engine(name), Self::Decoder))
+            key.attribute("engine").map(Self::of_engine)
         } else if *key.metric == GPU_UTILIZATION {
             let tasks = [
                 (GPU_GENERAL, Self::AnyKernel),
@@ -41,6 +39,12 @@ impl<'a> GpuActivity<'a> {
         } else {
             None
         }
+    }
+
+    /// The activity of the engine with this name.
+    pub fn of_engine(name: &'a str) -> Self {
+        let decoder = name.strip_prefix("nvdec").and_then(|n| n.parse().ok());
+        decoder.map_or(Self::Engine(name), Self::Decoder)
     }
 }
 

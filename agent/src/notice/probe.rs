@@ -47,7 +47,8 @@ impl fmt::Display for ProbeFacts {
         if self.afterwards != Afterwards::Ends {
             write!(
                 f,
-                " This run trains several times on the repeated batches. To keep a model, probe in a separate, short run"
+                " This run trains several times on the repeated batches. To keep a model, probe \
+                 in a separate, short run"
             )?;
             if self.afterwards == Afterwards::TrainsOn {
                 let stop = self.from.with(LoopOption::StopAfterProbe, "");
@@ -86,7 +87,8 @@ impl ProbeFacts {
         match (self.epoch, self.exactly_once) {
             (Some(_), false) => write!(
                 f,
-                " Repeated batches count towards the epoch, so as many of the loader's last batches are not delivered (`{}` delivers all).",
+                " Repeated batches count towards the epoch, so as many of the loader's last \
+                 batches are not delivered (`{}` delivers all).",
                 self.from.with(LoopOption::ExactlyOnce, "")
             ),
             (Some(_), true) => write!(

@@ -44,7 +44,8 @@ pub(super) fn evidence_text(evidence: &Evidence) -> String {
         },
         Evidence::Memory { slower_ms, ipc } => memory(*slower_ms, *ipc),
         Evidence::Jitter { longest_ms } => format!(
-            "call times vary, and the buffers are too small to absorb this; without the variation, a step would take {}",
+            "call times vary, and the buffers are too small to absorb this; without the \
+             variation, a step would take {}",
             duration_ms(*longest_ms)
         ),
         Evidence::Floor { floor_ms, step_ms } => format!(

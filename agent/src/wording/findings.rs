@@ -22,7 +22,8 @@ fn text(finding: &Finding) -> String {
             let quota =
                 cores.map_or_else(String::new, |cores| format!(" of {} cores", amount(cores)));
             format!(
-                "The CPU quota{quota} ran out in {} % of its periods, and all threads were paused until the next period.",
+                "The CPU quota{quota} ran out in {} % of its periods, and all threads were \
+                 paused until the next period.",
                 percent(*pct, 0)
             )
         }
@@ -38,12 +39,14 @@ fn text(finding: &Finding) -> String {
                 )
             });
             format!(
-                "The training thread waited for a core in {} % of the time: more threads are runnable than there are cores{counts}.",
+                "The training thread waited for a core in {} % of the time: more threads are \
+                 runnable than there are cores{counts}.",
                 percent(*pct, 0)
             )
         }
         Finding::GilContended { wait_ms } => format!(
-            "A thread waits {} on average for Python's interpreter lock: threads that run Python code block each other.",
+            "A thread waits {} on average for Python's interpreter lock: threads that run Python \
+             code block each other.",
             duration_ms(*wait_ms)
         ),
         Finding::GcPauses { pct, longest_ms } => {
@@ -95,7 +98,8 @@ fn text(finding: &Finding) -> String {
 fn gpu(finding: &GpuFinding) -> String {
     match finding {
         GpuFinding::DecodersBusy { engines, pct } => format!(
-            "its {engines} video decoders are busy {} % of the time, so more concurrent decoding does not help.",
+            "its {engines} video decoders are busy {} % of the time, so more concurrent decoding \
+             does not help.",
             percent(*pct, 0)
         ),
         GpuFinding::Throttled { pct, by } => {

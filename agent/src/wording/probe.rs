@@ -81,10 +81,13 @@ impl fmt::Display for NoFloor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {
             Self::TooFewSteps { live, replay } => format!(
-                "too few usable steps: {live} live (minimum {LEAST_LIVE}) and {replay} in replay (minimum {LEAST_REPLAY}); train for longer, or over longer epochs"
+                "too few usable steps: {live} live (minimum {LEAST_LIVE}) and {replay} in replay \
+                 (minimum {LEAST_REPLAY}); train for longer, or over longer epochs"
             ),
             Self::Unsettled { unsettled, windows } => format!(
-                "the live loop did not settle: in {unsettled} of {windows} live windows, the loop did not reach its earlier wait time again after the replay (raise `probe_steps`, so that the queue can drain)"
+                "the live loop did not settle: in {unsettled} of {windows} live windows, the \
+                 loop did not reach its earlier wait time again after the replay (raise \
+                 `probe_steps`, so that the queue can drain)"
             ),
             Self::Disagree {
                 spread_pct,
@@ -96,12 +99,15 @@ impl fmt::Display for NoFloor {
                  probe; repeat it when the machine is quiet, or raise `probe_steps`)"
             ),
             Self::Asynchronous(asynchrony) => format!(
-                "the replay timed only how fast work is queued on the device: {asynchrony} (during the probe, let the loop wait for a result once per step, for example with `loss.item()` or `jax.block_until_ready(loss)`)"
+                "the replay timed only how fast work is queued on the device: {asynchrony} \
+                 (during the probe, let the loop wait for a result once per step, for example \
+                 with `loss.item()` or `jax.block_until_ready(loss)`)"
             ),
             Self::ReplaySlower { pct } => format!(
                 "steps were {pct:.1} % slower with cached batches than live, beyond noise (cached \
                  batches may cost more, for example a copy from another device; something changed \
-                 during the probe, the device's queue was not full in live windows, or the device is idle between epochs)"
+                 during the probe, the device's queue was not full in live windows, or the device \
+                 is idle between epochs)"
             ),
             Self::TooWide {
                 value_pct,
@@ -158,7 +164,8 @@ impl fmt::Display for FloorWarning {
             ),
             Self::WindowsDiffer { spread_pct } => format!(
                 "The live windows of the probe differ by {spread_pct:.0} % of a step: other \
-                 programs used the machine, or the loop changed. This widens the interval. A probe on a quiet machine gives a narrower one."
+                 programs used the machine, or the loop changed. This widens the \
+                 interval. A probe on a quiet machine gives a narrower one."
             ),
             Self::Oversubscribed { share } => format!(
                 "The training thread waited for a core in {:.0} % of the probe. The numbers include \
@@ -167,7 +174,8 @@ impl fmt::Display for FloorWarning {
             ),
             Self::NextToNothing { floor_ms } => format!(
                 "A step with free data took only {}. If the loop queues its work on a device and \
-                 never waits for a result, the true floor is longer: let it wait for a result once per step while the probe runs.",
+                 never waits for a result, the true floor is longer: let it wait for a result \
+                 once per step while the probe runs.",
                 duration_ms(floor_ms)
             ),
         };
@@ -179,7 +187,8 @@ impl fmt::Display for Unused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {
             Self::Unsettled => String::from(
-                "the loop did not reach its earlier wait time again within the allowed steps after the replay",
+                "the loop did not reach its earlier wait time again within the allowed steps \
+                 after the replay",
             ),
             Self::TooShort { settled } => format!("only {settled} usable steps"),
             Self::StillQueueing => String::from(
@@ -189,7 +198,8 @@ impl fmt::Display for Unused {
                 "its steps differ from those late in the long replay, when the loader is idle",
             ),
             Self::StillDraining => String::from(
-                "the loop did not wait in this window, but waits in other live windows: the queue was still full",
+                "the loop did not wait in this window, but waits in other live windows: the \
+                 queue was still full",
             ),
         };
         f.write_str(&text)

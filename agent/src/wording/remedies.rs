@@ -26,7 +26,8 @@ pub fn remedy_record(remedy: &Remedy) -> RemedyRecord {
 #[expect(clippy::too_many_lines, reason = "one sentence for each action")]
 fn action(action: &Action) -> String {
     match action {
-        Action::Stop => "Do not tune the loader further: training is compute-bound. Make the model faster instead."
+        Action::Stop => "Do not tune the loader further: training is compute-bound. Make the \
+                         model faster instead."
             .to_owned(),
         Action::MoreProcesses { from: 0, to: 1 } => {
             "Load in a worker process instead of on the training thread: num_workers=1.".to_owned()
@@ -106,7 +107,8 @@ fn action(action: &Action) -> String {
                                          the start, `gc.collect()` after each."
             .to_owned(),
         Action::KeepInMemory => "Keep the data in memory: it is read from the disk again and \
-                                 again because the page cache is too small for it. Add memory, use smaller files, or use a faster disk."
+                                 again because the page cache is too small for it. Add memory, \
+                                 use smaller files, or use a faster disk."
             .to_owned(),
         Action::MoreCores { from, to } => {
             format!("Give the process {to} cores instead of {from}.")

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use headspace_agent::analysis::main_loop::main_probe;
 use headspace_agent::model::record::{ProbeRecord, RunRecord, SummaryRecord};
 use headspace_agent::wording::verdict::Verdict;
 use headspace_exporters::encode::verdict_text::verdict_text;
@@ -18,12 +19,9 @@ pub(crate) fn render(
 ) -> serde_json::Result<Rendered> {
     let json = serde_json::to_string(summary)?;
     let location = folder.display().to_string();
-    let probe = probes
-        .iter()
-        .find(|probe| summary.loop_name.as_ref() == Some(&probe.loop_name));
     let verdict = Verdict {
         run: Some(run),
-        probe,
+        probe: main_probe(probes.iter(), summary.loop_name.as_deref()),
         location: Some(&location),
         ..Verdict::new(summary)
     };

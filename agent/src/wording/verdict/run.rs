@@ -71,7 +71,8 @@ impl Verdict<'_> {
             Section::sentence(
                 SectionId::Rank,
                 format!(
-                    "One of {world} ranks. All numbers, including workers and cores, are those of this rank only; \
+                    "One of {world} ranks. All numbers, including workers and cores, are those \
+                     of this rank only; \
                      `headspace report` shows all ranks."
                 ),
             )

@@ -102,7 +102,8 @@ impl Verdict<'_> {
             let section = Section::sentence(SectionId::Floor, format!("Not measured: {why}"));
             return Some(match bound {
                 Some(bound) => section.and(Block::Facts(vec![bound])).and(Block::Sentence(
-                    "The upper bound covers only the wait. How much the loader slows the model's own code (contention) is not known."
+                    "The upper bound covers only the wait. How much the loader slows the model's \
+                     own code (contention) is not known."
                         .to_owned(),
                 )),
                 None => section,
@@ -137,7 +138,9 @@ impl Verdict<'_> {
                  model's own code (contention)"
             }
             _ => {
-                "The upper bound covers only the wait. If the device works during the wait, less waiting saves less. Only a probe shows whether the loader also slows the model's own code \
+                "The upper bound covers only the wait. If the device works during the wait, less \
+                 waiting saves less. Only a probe shows whether the loader also slows the \
+                 model's own code \
                  (contention)"
             }
         };

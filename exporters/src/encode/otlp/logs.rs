@@ -1,14 +1,16 @@
 //! Converts messages to the user to log records: notices, findings, the verdict and its remedies.
 //!
 //! All are events with a name, as OpenTelemetry's conventions require. The body is text for people, the
-//! attributes are values for programs. OpenTelemetry's SDK creates the log records. A notice is sent when it occurs. A finding is sent once, with
-//! the first steady-state summary that contains it; an earlier one may only reflect the program's
-//! start. The verdict and the remedies are sent at the end of the run.
+//! attributes are values for programs. OpenTelemetry's SDK creates the log records. A notice is sent
+//! when it occurs. A finding is sent once, with the first steady-state summary that contains it; an
+//! earlier one may only reflect the program's start. The verdict and the remedies are sent at the end
+//! of the run.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
+use headspace_agent::lock::lock;
 use headspace_agent::model::record::{
     NoticeRecord, ProbeRecord, RemedyRecord, Resource as Shared, RunRecord, RunState, Severity,
     SummaryRecord,
@@ -159,14 +161,13 @@ struct Emitted(Arc<Mutex<Vec<LogRecord>>>);
 
 impl Emitted {
     fn take(&self) -> Vec<LogRecord> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut lock(&self.0))
     }
 }
 
 impl LogProcessor for Emitted {
     fn emit(&self, log: &mut SdkLogRecord, _: &InstrumentationScope) {
-        let mut emitted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        emitted.push((&*log).into());
+        lock(&self.0).push((&*log).into());
     }
 
     fn force_flush(&self) -> OTelSdkResult {

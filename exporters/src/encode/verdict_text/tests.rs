@@ -437,6 +437,12 @@ fn verdict_does_not_repeat_a_finding_that_is_the_bottleneck() {
     assert!(is_shown(&limited_by("cores")));
 }
 
+fn gpu_rows(summary: &SummaryRecord) -> Vec<String> {
+    let text = verdict_text(&Verdict::new(summary));
+    let rows = text.lines().filter(|line| line.starts_with("gpu"));
+    rows.map(ToOwned::to_owned).collect()
+}
+
 #[test]
 fn verdict_of_a_rank_shows_its_own_gpu() {
     let gpu = |ordinal| GpuUse {
@@ -457,14 +463,8 @@ fn verdict_of_a_rank_shows_its_own_gpu() {
         ..probed()
     };
 
-    let text = verdict_text(&Verdict::new(&summary));
-    let rows: Vec<&str> = text
-        .lines()
-        .filter(|line| line.starts_with("gpu"))
-        .collect();
-
     assert_eq!(
-        rows,
+        gpu_rows(&summary),
         [
             "gpu        3: SMs busy 13 % (GPM)   this rank's, by torch's current device",
             "gpu        and 7 more, in the records",
@@ -490,14 +490,8 @@ fn verdict_of_a_rank_whose_gpu_has_no_readings_shows_no_other_gpu() {
         ..probed()
     };
 
-    let text = verdict_text(&Verdict::new(&summary));
-    let rows: Vec<&str> = text
-        .lines()
-        .filter(|line| line.starts_with("gpu"))
-        .collect();
-
     assert_eq!(
-        rows,
+        gpu_rows(&summary),
         [
             "gpu        0: no readings   this rank's, by LOCAL_RANK",
             "gpu        and 1 more, in the records",
