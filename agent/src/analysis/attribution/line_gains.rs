@@ -29,9 +29,16 @@ pub(super) fn line_gains(model: &Model<'_>, predictor: &Predictor<'_>) -> Vec<Li
             Place::Stage(name) => {
                 let (stage, part) = find_stage(model, name)?;
                 let parts = &mut simulated.stations[stage].parts;
-                remove(parts, saved * part * line.share, line.activity);
+                // The simulation of the lock has the waits for it.
+                let simulates_lock = parts.iter().any(|(supply, _)| *supply == Supply::Gil);
+                let share = if simulates_lock {
+                    line.share
+                } else {
+                    line.proportional_share
+                };
+                remove(parts, saved * part * share, line.activity);
             }
-            Place::Loop(_) => shorten_compute(&mut simulated, saved * line.share),
+            Place::Loop(_) => shorten_compute(&mut simulated, saved * line.proportional_share),
             Place::Elsewhere => return None,
         }
         Some(predictor.step_ms(&simulated))
@@ -45,7 +52,8 @@ pub(super) fn lines_of_loop(lines: &[LineShare], step_ms: f64) -> Vec<LineGain> 
     let thresholds = Thresholds::default();
     select(lines, step_ms, &thresholds, |line| {
         let is_loop = matches!(line.place, Place::Loop(_));
-        is_loop.then_some(step_ms * (1.0 - thresholds.cheaper_call_saving * line.share))
+        is_loop
+            .then_some(step_ms * (1.0 - thresholds.cheaper_call_saving * line.proportional_share))
     })
 }
 

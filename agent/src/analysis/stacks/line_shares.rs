@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::own_line::own_line;
-use super::stack_times::{PlaceStacks, Seen, StackTimes};
+use super::stack_times::{PlaceStacks, Seen, StackTimes, Weights};
 use crate::analysis::thresholds::stacks::{MIN_LINE_SAMPLES, MIN_SAMPLES};
 use crate::model::stack::{Activity, Frame, Place, WaitFor};
 
@@ -18,6 +18,12 @@ pub struct LineShare {
     pub activity: Activity,
     /// Its share of the time of the place, in `[0, 1]`.
     pub share: f64,
+    /// The share of the time of the place that gets shorter in proportion if the line gets shorter.
+    ///
+    /// It differs from `share` by waits for the interpreter lock. How long a thread waits depends on how long others
+    /// hold the lock. So the line's own waits do not count, but a part of all waits in this place does: the time in
+    /// which this line held the lock, divided by the time in which any line held it.
+    pub proportional_share: f64,
 }
 
 impl StackTimes {
@@ -35,6 +41,7 @@ impl StackTimes {
         let sampled = |(_, stacks): &(&Place, &PlaceStacks)| stacks.samples >= MIN_SAMPLES;
         for (place, stacks) in self.places.iter().filter(sampled) {
             let weights = stacks.weights(ran_share(place));
+            let waited = stacks.lock_wait_share(&weights);
             let mut found: HashMap<(&str, u32), LineTimes<'_>> = HashMap::new();
             for ((frames, activity), seen) in &stacks.stacks {
                 let Some(frame) = own_line(frames) else {
@@ -47,17 +54,37 @@ impl StackTimes {
             lines.extend(found.into_values().filter_map(|line| {
                 let share = line.times.values().sum::<f64>() / stacks.seconds;
                 let is_known = line.samples >= MIN_LINE_SAMPLES && share >= min_share;
+                // Who holds the lock of a worker process is not known.
+                let proportional_share = if stacks.in_trainer {
+                    let own = line.times.get(&LOCK_WAIT).copied().unwrap_or_default();
+                    let caused = self.gil.held_share(place, line.frame) * waited;
+                    share - own / stacks.seconds + caused
+                } else {
+                    share
+                };
                 is_known.then(|| LineShare {
                     place: place.clone(),
                     frame: line.frame.clone(),
                     activity: longest(&line.times),
                     share,
+                    proportional_share,
                 })
             }));
         }
         let by_share = |a: &LineShare, b: &LineShare| b.share.total_cmp(&a.share);
         lines.sort_by(|a, b| by_share(a, b).then_with(|| a.frame.cmp(&b.frame)));
         lines
+    }
+}
+
+const LOCK_WAIT: Activity = Activity::Wait(WaitFor::InterpreterLock);
+
+impl PlaceStacks {
+    /// Share of the time of the place in which its threads waited for the interpreter lock.
+    fn lock_wait_share(&self, weights: &Weights) -> f64 {
+        let waits = (self.stacks.iter()).filter(|((_, activity), _)| *activity == LOCK_WAIT);
+        let waited: f64 = waits.map(|(_, seen)| seen.seconds).sum();
+        weights.of(LOCK_WAIT) * waited / self.seconds
     }
 }
 
@@ -246,6 +273,27 @@ mod tests {
             .map(|stack| stack.seconds)
             .sum();
         assert!((waited - 22.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_wait_for_the_interpreter_lock_gets_shorter_with_the_line_that_holds_the_lock() {
+        let mut times = StackTimes::default();
+        let (sort, python) = (frame("data.py", 1, true), frame("data.py", 2, true));
+        for (line, activity, seconds) in [
+            (&sort, Activity::Native, 10.0),
+            (&sort, LOCK_WAIT, 4.0),
+            (&python, Activity::Python, 6.0),
+        ] {
+            add(&mut times, std::slice::from_ref(line), activity, seconds);
+        }
+
+        let lines = times.lines(0.0, unknown);
+
+        for (line, share) in [(&sort, 0.7), (&python, 0.3)] {
+            let found = lines.iter().find(|found| found.frame == *line).unwrap();
+            assert!((found.share - share).abs() < 1e-9, "{found:?}");
+            assert!((found.proportional_share - 0.5).abs() < 1e-9, "{found:?}");
+        }
     }
 
     #[test]

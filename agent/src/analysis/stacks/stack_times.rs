@@ -19,6 +19,8 @@ pub struct StackTimes {
 /// The stacks of one place.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PlaceStacks {
+    /// Whether a thread of the training process was here.
+    pub(super) in_trainer: bool,
     pub(super) seconds: f64,
     pub(super) samples: u32,
     pub(super) stacks: HashMap<(Vec<Frame>, Activity), Seen>,
@@ -39,6 +41,19 @@ pub(super) struct GilTimes {
     pub(super) holders: HashMap<(Place, Frame), f64>,
 }
 
+impl GilTimes {
+    /// Time in which a thread held the lock for this line, divided by the time in which any thread held it.
+    pub(super) fn held_share(&self, place: &Place, frame: &Frame) -> f64 {
+        let is_line = |((at, held), _): &(&(Place, Frame), &f64)| {
+            held.line == frame.line && held.file == frame.file && at == place
+        };
+        let held: f64 = (self.holders.iter().filter(is_line))
+            .map(|(_, seconds)| seconds)
+            .sum();
+        held / self.holders.values().sum::<f64>().max(1e-9)
+    }
+}
+
 /// A stack of a place, and the time that it was seen.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StackTime<'a> {
@@ -55,25 +70,27 @@ pub struct StackTime<'a> {
 impl StackTimes {
     /// Adds a reading.
     pub fn add(&mut self, reading: StackReading) {
-        if reading.is_trainer {
-            self.gil.seconds += reading.seconds;
+        let (seconds, is_trainer) = (reading.seconds, reading.is_trainer);
+        if is_trainer {
+            self.gil.seconds += seconds;
         }
         for (place, stack) in reading.samples {
             if stack.holds_gil
-                && reading.is_trainer
+                && is_trainer
                 && let Some(frame) = own_line(&stack.frames)
             {
                 let holder = (place.clone(), frame.clone());
-                *self.gil.holders.entry(holder).or_default() += reading.seconds;
+                *self.gil.holders.entry(holder).or_default() += seconds;
             }
             if place != Place::Elsewhere {
-                self.add_sample(place, stack, reading.seconds);
+                self.add_sample(place, stack, seconds, is_trainer);
             }
         }
     }
 
-    fn add_sample(&mut self, place: Place, stack: ThreadStack, seconds: f64) {
+    fn add_sample(&mut self, place: Place, stack: ThreadStack, seconds: f64, is_trainer: bool) {
         let place = self.places.entry(place).or_default();
+        place.in_trainer |= is_trainer;
         place.seconds += seconds;
         place.samples += 1;
         let waited = match stack.activity {
