@@ -719,10 +719,9 @@ fn queue_after(stage: &str, last: bool, (empty_pct, full_pct): (f64, f64)) -> Qu
     }
 }
 
-#[test]
-fn a_stage_between_a_full_and_an_empty_queue_is_the_bottleneck_while_cores_are_free() {
-    // Measured with `make demo` on two cores.
-    let found = attribute(&PipelineFacts {
+/// Measured with `make demo` on two cores, apart from the number of cores in use.
+fn video_pipeline(cores_used: f64) -> PipelineFacts {
+    PipelineFacts {
         stages: vec![
             stage_summary("fetch", 1.0, 3.0, 1.17, 23.5),
             stage_summary("demux", 1.0, 3.0, 4.08, 45.0),
@@ -741,7 +740,7 @@ fn a_stage_between_a_full_and_an_empty_queue_is_the_bottleneck_while_cores_are_f
         wait_ms: 19.7,
         floor_ms: Some(estimate_around(28.3)),
         resources: ResourcesRecord {
-            cores_used: Some(1.682),
+            cores_used: Some(cores_used),
             cores_usable: Some(2.0),
             others_cores: Some(0.02),
             runnable_threads: Some(3.97),
@@ -752,12 +751,31 @@ fn a_stage_between_a_full_and_an_empty_queue_is_the_bottleneck_while_cores_are_f
             ..ResourcesRecord::default()
         },
         ..PipelineFacts::default()
-    });
+    }
+}
+
+#[test]
+fn a_stage_between_a_full_and_an_empty_queue_is_the_bottleneck_while_cores_are_free() {
+    let found = attribute(&video_pipeline(1.682));
+
     assert_eq!(
         bottleneck_limit(&found),
         Some(stage_limit("decode")),
         "{found:?}"
     );
+}
+
+#[test]
+fn exhausted_cores_are_the_bottleneck_and_name_the_stage_for_which_items_wait() {
+    let found = attribute(&video_pipeline(1.95));
+
+    assert_eq!(
+        bottleneck_limit(&found),
+        Some(Limit::Resource(Resource::Cores))
+    );
+    let text = evidence(&found);
+    let expected = "of them by `decode` (its input queue is full 99 % of the time)";
+    assert!(text.contains(expected), "{text}");
 }
 
 #[test]

@@ -35,7 +35,7 @@ mod stage_order;
 mod stage_roles;
 
 pub use self::bottleneck_and_remedies::{Attribution, Bottleneck, Limit, Remedy};
-pub use self::evidence::{CoresEvidence, Evidence, StageEvidence};
+pub use self::evidence::{CoreUser, CoresEvidence, Evidence, StageEvidence};
 pub use self::explanation::{Explanation, explain_wait};
 pub(super) use self::from_summary::attribute_run;
 pub use self::line_gains::LineGain;

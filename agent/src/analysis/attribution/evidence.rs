@@ -4,7 +4,7 @@ use super::handover_cost::Price;
 use super::law_terms::Term;
 use super::queueing_model::Model;
 use super::stage_order::Node;
-use crate::analysis::thresholds::counts;
+use crate::analysis::thresholds::{Thresholds, counts};
 
 /// The measurements behind a conclusion. Shares are from 0 to 1, percentages (`_pct`) from 0 to 100.
 #[derive(Debug, Clone, PartialEq)]
@@ -101,7 +101,7 @@ impl Evidence {
         match self {
             Self::Stage(stage) => stage.inner.iter().map(|(name, _)| &**name).collect(),
             Self::Pool { stages, .. } => stages.iter().map(|name| &**name).collect(),
-            Self::Cores(cores) => cores.most.iter().map(|(name, _)| &**name).collect(),
+            Self::Cores(cores) => cores.most.iter().map(|user| &*user.stage).collect(),
             _ => Vec::new(),
         }
     }
@@ -131,14 +131,25 @@ pub struct CoresEvidence {
     pub used: f64,
     /// Number of usable cores.
     pub usable: f64,
-    /// The stage that uses most cores, and how many.
-    pub most: Option<(String, f64)>,
+    /// The stage that uses most cores.
+    pub most: Option<CoreUser>,
     /// Cores that other programs use.
     pub others: Option<f64>,
     /// Number of runnable threads, if there are more than cores.
     pub runnable_threads: Option<f64>,
     /// Share of time that the training thread waits for a core, if notable.
     pub run_queue_pct: Option<f64>,
+}
+
+/// A stage that uses cores. If its input queue is full, items wait for the stage, and the stage waits for cores.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CoreUser {
+    /// Name of the stage.
+    pub stage: String,
+    /// Number of cores in use for it.
+    pub cores: f64,
+    /// Share of time in which the queue before the stage is full, if notable.
+    pub full_before_pct: Option<f64>,
 }
 
 /// The evidence for a term.
@@ -200,27 +211,37 @@ fn of_cores(model: &Model<'_>) -> CoresEvidence {
     }
 }
 
-/// The stage that uses most cores, and how many.
-fn most_cores(model: &Model<'_>) -> Option<(String, f64)> {
+/// The stage that uses most cores.
+fn most_cores(model: &Model<'_>) -> Option<CoreUser> {
     let step = model.facts.step_ms;
     let used = model.nodes.iter().filter_map(|node| {
         let cores = node.active(step) * node.cpu()?;
         (cores >= model.thresholds.shown_cores).then_some((node, cores))
     });
     let (node, cores) = used.max_by(|a, b| a.1.total_cmp(&b.1))?;
-    Some((node.stage.name.clone(), cores))
+    Some(CoreUser {
+        stage: node.stage.name.clone(),
+        cores,
+        full_before_pct: full_before_pct(node, model.thresholds),
+    })
+}
+
+/// Share of time in which the queue before a stage is full, if notable.
+fn full_before_pct(node: &Node<'_>, t: &Thresholds) -> Option<f64> {
+    let full = node.before.and_then(|queue| queue.full_pct);
+    full.filter(|pct| *pct >= t.shown_queue_pct)
 }
 
 fn of_stage(model: &Model<'_>, stage: usize) -> StageEvidence {
     let (node, t) = (&model.nodes[stage], model.thresholds);
-    let notable = |pct: &f64| *pct >= t.shown_queue_pct;
+    let empty = node.after.and_then(|queue| queue.empty_pct);
     StageEvidence {
         concurrency: node.concurrency,
         busy: (node.stage.busy_pct)
             .map_or(node.limit_ms / model.facts.step_ms, |pct| pct / 100.0)
             .min(1.0),
-        full_before_pct: node.before.and_then(|queue| queue.full_pct).filter(notable),
-        empty_after_pct: node.after.and_then(|queue| queue.empty_pct).filter(notable),
+        full_before_pct: full_before_pct(node, t),
+        empty_after_pct: empty.filter(|pct| *pct >= t.shown_queue_pct),
         slow_pct: (node.stage.slow_pct).filter(|pct| *pct >= t.shown_slow_calls_pct),
         inner: inner(model, stage).map(|(name, share)| (name.to_owned(), share)),
     }
