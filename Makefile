@@ -67,7 +67,9 @@ wheel: $(STAMPS)/maturin ## Build the wheel that others install (dist/).
 ##@ Check it
 
 .PHONY: test
-test: test-rust test-python ## Run every test.
+test: ## Run every test.
+	$(MAKE) --jobs=2 test-environment test-rust
+	$(MAKE) test-python
 
 # The bindings are an extension module: `make test-python` is their test.
 RUST_TESTS := --locked --workspace --exclude headspace-py --all-features
@@ -82,14 +84,19 @@ test-rust: tools $(PY) ## Run the Rust tests.
 	fi
 	cargo test $(RUST_TESTS) --doc
 
-.PHONY: test-python
-test-python: $(STAMPS)/test $(STAMPS)/servers $(STAMPS)/grafana $(STAMPS)/build ## Run the Python tests.
+# What the Python tests need besides the package. Downloads wait for the network, so `make test` lets Rust compile
+# meanwhile.
+.PHONY: test-environment
+test-environment: $(STAMPS)/test $(STAMPS)/servers $(STAMPS)/grafana
 ifneq ($(TORCH),0)
-test-python: $(STAMPS)/torch
+test-environment: $(STAMPS)/torch
 endif
-test-python:
+
+# pytest-xdist would order the files by their numbers of tests. `conftest.py` puts the slow ones first.
+.PHONY: test-python
+test-python: test-environment $(STAMPS)/build ## Run the Python tests.
 	$(call say,"Python tests")
-	$(PY) -m pytest --numprocesses $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
+	$(PY) -m pytest --numprocesses $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 # REAL_DIR=dir holds the checkouts. docs/real.md has the other settings.
 .PHONY: real
@@ -247,7 +254,7 @@ $(STAMPS)/test: requirements/test.txt requirements/demo.txt requirements/build.t
 
 # What the tests start on loopback, from Debian's packages. Elsewhere, and without root, tests that
 # find nothing to start are skipped and say so.
-$(STAMPS)/servers: requirements/debian-test.txt | $(PY)
+$(STAMPS)/servers: requirements/debian-test.txt | tools $(PY)
 	$(call say,"Debian packages for the tests: $$(paste -sd' ' $<)")
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  export DEBIAN_FRONTEND=noninteractive; \

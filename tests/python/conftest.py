@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Generator
 from typing import Any
 
@@ -23,6 +24,14 @@ def pytest_configure() -> None:
     # A shell's background jobs ignore Ctrl-C, and so would every program that a test starts.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests come first. If such a file began last, the other processes of pytest-xdist would wait
+    for it.
+    """
+    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: -slow[item.path])
 
 
 def _in_ci() -> bool:

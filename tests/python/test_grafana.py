@@ -99,6 +99,7 @@ def lasting(names: set[str]) -> set[str]:
     return {re.sub(parts, "", name) for name in names if not re.match(others, name)}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_every_query_of_the_dashboard_returns_scraped_and_otlp_data(
     dashboard: dict[str, Any], trained: Trained, prometheus: Callable[..., Prometheus]

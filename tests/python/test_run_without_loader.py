@@ -72,6 +72,7 @@ def test_a_compiled_step_is_compiled_unchanged(program: Programs) -> None:
     assert not_seen(steps(program, "--compile").stderr) == 1
 
 
+@pytest.mark.slow
 def test_a_program_without_a_known_loop_causes_one_notice(program: Programs) -> None:
     ran = steps(program, "--by-hand")
 
@@ -202,6 +203,7 @@ def test_a_function_that_yields_batches_is_a_loader(program: Programs) -> None:
     assert (summary["loop"], summary["steps"]) == ("stream", 100 * summary["epochs"])
 
 
+@pytest.mark.slow
 def test_a_probe_returns_cached_batches_of_the_function(program: Programs) -> None:
     summary = drawn(program, "plain", 2600, "--mode", "probe").summary()
 
@@ -211,10 +213,11 @@ def test_a_probe_returns_cached_batches_of_the_function(program: Programs) -> No
         assert summary["floor_step_ms"] < summary["steady_step_mean_ms"]
 
 
+@pytest.mark.slow
 def test_a_probe_cannot_end_a_loop_that_calls_a_function(program: Programs) -> None:
     probed = drawn(program, "plain", 2600, "--mode", "probe", "--stop-after-probe")
 
-    assert "`batch_function:get_batch` returns batches, so its loop continues" in " ".join(
+    assert "`batch_function:get_batch` returns them, so training continues" in " ".join(
         probed.stderr.split()
     )
     (begins,) = [n for n in probed.kind("notice") if n["code"] == "probe_begins"]
@@ -225,7 +228,7 @@ def test_a_probe_cannot_end_a_loop_that_calls_a_function(program: Programs) -> N
     ("target", "kind", "why"),
     [
         ("batch_function:no_such", "plain", "`batch_function` has no function `no_such`"),
-        ("batch_function:get_batch", "never", "was never called by that name"),
+        ("batch_function:get_batch", "never", "was not called through its module"),
         ("nowhere:get_batch", "plain", "no module `nowhere` was imported"),
     ],
 )
