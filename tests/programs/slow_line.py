@@ -3,8 +3,8 @@
     python slow_line.py SPEC
 
 SPEC is JSON: `layout` (inline, threads, workers, pool or compute), `amounts` (kind of work to amount),
-`steps`, `compute_ms`, `concurrency`, `slow` (the kind of the slow line). The last line printed is JSON, in
-milliseconds: `line_ms`, the mean time of the slow line.
+`steps`, `compute_ms`, `concurrency`, `slow` (the kind of the slow line), `headspace` (whether to use it; yes by
+default). The last line printed is JSON, in milliseconds: `line_ms`, the mean time of the slow line.
 
 With `alternate`, the slow line takes half its amount in every second block of steps, and the output is `gain`
 instead: how much shorter the step is then, divided by the time of the slow line with its whole amount. Blocks are
@@ -14,6 +14,7 @@ short, because the speed of a shared machine can double from one second to the n
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
 import queue
@@ -28,10 +29,7 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import get_context
 from typing import Any
 
-try:
-    import headspace
-except ImportError:
-    headspace = None
+headspace: Any = None
 
 DOCUMENT = json.dumps([{"name": str(number), "values": [number] * 4} for number in range(40)])
 
@@ -192,7 +190,10 @@ def loader() -> Any:
 
 
 def main() -> None:
+    global headspace
     remember(json.loads(sys.argv[1]))
+    if SPEC.get("headspace", True):
+        headspace = importlib.import_module("headspace")
     SPEC.setdefault("compute", {"sleep": SPEC["compute_ms"]})
     source = headspace.wrap(loader()) if headspace is not None else loader()
     steps = SPEC["steps"]

@@ -102,14 +102,13 @@ def line_numbers() -> dict[int, str]:
     return {number: kind for number, kind in marked if kind in KINDS}
 
 
-def environment(*, watched: bool, folder: str = "") -> Environment:
+def environment(folder: str | None = None) -> Environment:
+    """The environment of a program: without headspace, or with headspace and its runs in this folder."""
     ours = clean_environment()
     ours.pop("PYTHONPATH", None)
     ours["OPENBLAS_NUM_THREADS"] = "1"
-    if watched:
+    if folder is not None:
         ours |= {"PYTHONPATH": str(PACKAGE), "HEADSPACE_DIR": folder, "HEADSPACE_MODE": "measure"}
-    else:
-        ours["PYTHONPATH"] = str(PROGRAM.parent / "without_headspace")
     return ours
 
 
@@ -128,7 +127,7 @@ def calibrate(python: str) -> dict[str, float]:
     )
     done = subprocess.run(
         [python, "-c", code, str(PROGRAM.parent)],
-        env=environment(watched=False),
+        env=environment(),
         capture_output=True,
         text=True,
         check=True,
@@ -174,8 +173,8 @@ def measured_gain(python: str, spec: dict[str, Any]) -> float:
     without headspace.
     """
     done = subprocess.run(
-        [python, str(PROGRAM), json.dumps(spec | {"alternate": True})],
-        env=environment(watched=False),
+        [python, str(PROGRAM), json.dumps(spec | {"alternate": True, "headspace": False})],
+        env=environment(),
         capture_output=True,
         text=True,
         check=True,
@@ -188,7 +187,7 @@ def measured(python: str, spec: dict[str, Any]) -> tuple[dict[str, Any], float]:
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
             [python, str(PROGRAM), json.dumps(spec)],
-            env=environment(watched=True, folder=folder),
+            env=environment(folder),
             capture_output=True,
             text=True,
             check=True,
@@ -207,8 +206,8 @@ def spied(py_spy: str, python: str, spec: dict[str, Any], kinds: dict[int, str])
         command = [py_spy, "record", "--format", "raw", "--idle", "--nonblocking", "--subprocesses"]
         command += ["--rate", "100", "--output", str(stacks), "--"]
         subprocess.run(
-            [*command, python, str(PROGRAM), json.dumps(spec)],
-            env=environment(watched=False),
+            [*command, python, str(PROGRAM), json.dumps(spec | {"headspace": False})],
+            env=environment(),
             capture_output=True,
             check=False,
         )
