@@ -171,9 +171,9 @@ impl Catalog {
                     self.add(device.name(), gpu::presence::READS, Ok(device));
                 }
             }
-            gpu::slow_driver::Opened::Later(opening) => {
+            gpu::slow_driver::Opened::Later(sources) => {
                 let reads = [gpu::READS, gpm::READS, processes::READS];
-                for (source, reads) in opening.sources().into_iter().zip(reads) {
+                for (source, reads) in sources.into_iter().zip(reads) {
                     self.add(source.name(), reads, Ok(source));
                 }
             }

@@ -45,16 +45,7 @@ pub mod perf;
 #[cfg(feature = "process")]
 pub mod process;
 // Each source uses its part of it.
-#[cfg_attr(
-    not(all(
-        feature = "process",
-        feature = "host",
-        feature = "tree",
-        feature = "io",
-        feature = "perf"
-    )),
-    allow(dead_code)
-)]
+#[cfg_attr(not(feature = "default"), allow(dead_code))]
 mod procfs;
 pub mod shared_memory;
 #[cfg(feature = "stacks")]

@@ -5,11 +5,12 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
+use std::ptr::null_mut;
 use std::time::Duration;
 
 use headspace_agent::port::clock::thread_cpu_time;
 use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 /// Size of the shared memory that is filled, mapped, read and freed, in mebibytes.
 const MIB: u32 = 2;
@@ -40,7 +41,8 @@ fn cpu_time() -> io::Result<Duration> {
 /// CPU time to read memory that was written elsewhere, and to free it.
 fn hand_over() -> io::Result<Duration> {
     let bytes = (MIB as usize) << 20;
-    let mut file = anonymous_file()?;
+    // In memory only, as torch and multiprocessing share it.
+    let mut file: File = memfd_create(c"headspace-shared-memory", MemfdFlags::CLOEXEC)?.into();
     let block = [1_u8; 1 << 13];
     for _ in 0..bytes / block.len() {
         file.write_all(&block)?;
@@ -52,35 +54,17 @@ fn hand_over() -> io::Result<Duration> {
     Ok(cpu_time()?.saturating_sub(begun))
 }
 
-/// A file in memory only, as torch and multiprocessing use it for sharing.
-fn anonymous_file() -> io::Result<File> {
-    Ok(memfd_create(c"headspace-shared-memory", MemfdFlags::CLOEXEC)?.into())
-}
-
 /// Maps the file, reads one byte of each page, and removes the mapping.
 fn read_all(file: &File, bytes: usize) -> io::Result<()> {
-    // SAFETY: the kernel chooses an unused address range; the descriptor is open.
-    let memory = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            bytes,
-            libc::PROT_READ,
-            libc::MAP_SHARED,
-            file.as_raw_fd(),
-            0,
-        )
-    };
-    if memory == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
+    let flags = MapFlags::SHARED;
+    // SAFETY: the kernel chooses an unused address range.
+    let memory = unsafe { mmap(null_mut(), bytes, ProtFlags::READ, flags, file, 0) }?;
     for offset in (0..bytes).step_by(PAGE) {
         // SAFETY: the mapping and its file are `bytes` long, so no page is missing.
         std::hint::black_box(unsafe { memory.cast::<u8>().add(offset).read_volatile() });
     }
     // SAFETY: this is exactly the mapping from above, and no reference to it is left.
-    if unsafe { libc::munmap(memory, bytes) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    unsafe { munmap(memory, bytes) }?;
     Ok(())
 }
 

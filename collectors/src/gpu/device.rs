@@ -7,11 +7,12 @@ use std::sync::{Arc, OnceLock};
 
 use headspace_agent::model::Scope;
 use headspace_agent::port::CollectError;
-use nvml_wrapper::error::{NvmlError, nvml_sym, nvml_try};
+use nvml_wrapper::error::{NvmlError, nvml_try};
 use nvml_wrapper::{Device as Handle, Nvml};
+use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlReturn_t};
 
 use super::library::{Fault, why_lost};
-use super::visible_devices::{Listed, ListedSlice, select};
+use super::visible_devices::{Listed, Slice, select};
 
 /// Maximum number of slices queried per GPU; the largest GPUs have 7.
 const MAX_SLICES: u32 = 16;
@@ -26,19 +27,9 @@ pub(super) struct Device {
     /// Unique id of the GPU.
     pub(super) uuid: String,
     /// The slice, if the process has only a slice.
-    pub(super) slice: Option<Slice>,
+    pub(super) slice: Option<Slice<Handle<'static>>>,
     /// Why the device does not respond any more.
     lost: OnceLock<String>,
-}
-
-/// A slice of a GPU (MIG).
-#[derive(Debug)]
-pub(super) struct Slice {
-    pub(super) handle: Handle<'static>,
-    /// `MIG-...`.
-    pub(super) uuid: String,
-    /// Id of its GPU instance.
-    pub(super) gpu_instance: Option<u32>,
 }
 
 impl Device {
@@ -96,14 +87,13 @@ pub(super) fn find(
     visible: Option<&str>,
 ) -> Result<Vec<Arc<Device>>, CollectError> {
     let (gpus, unreachable) = list(nvml)?;
-    let listed: Vec<Listed> = gpus.iter().map(Found::listed).collect();
-    let chosen = select(visible, &listed);
+    let chosen = select(visible, &gpus);
     if chosen.is_empty() {
         return Err(none(visible, gpus.len(), unreachable));
     }
     // Each GPU is chosen at most once. Its handle is reused, because looking it up again takes
     // milliseconds.
-    let mut gpus: Vec<Option<Found>> = gpus.into_iter().map(Some).collect();
+    let mut gpus: Vec<_> = gpus.into_iter().map(Some).collect();
     let mut devices = Vec::new();
     for (choice, ordinal) in chosen.into_iter().zip(0..) {
         let Some(mut gpu) = gpus[choice.gpu].take() else {
@@ -121,31 +111,11 @@ pub(super) fn find(
     Ok(devices)
 }
 
-/// A GPU that responded.
-struct Found {
-    handle: Handle<'static>,
-    uuid: String,
-    mig: bool,
-    slices: Vec<Slice>,
-}
+/// The GPUs that respond, and why another did not.
+type Answers = (Vec<Listed<Handle<'static>>>, Option<NvmlError>);
 
-impl Found {
-    fn listed(&self) -> Listed {
-        let listed = |slice: &Slice| ListedSlice {
-            uuid: slice.uuid.clone(),
-            gpu_instance: slice.gpu_instance,
-            compute_instance: compute_instance(&slice.handle).ok(),
-        };
-        Listed {
-            uuid: self.uuid.clone(),
-            mig: self.mig,
-            slices: self.slices.iter().map(listed).collect(),
-        }
-    }
-}
-
-/// The GPUs that respond, and why another did not. CUDA does not count unresponsive GPUs either.
-fn list(nvml: &'static Nvml) -> Result<(Vec<Found>, Option<NvmlError>), CollectError> {
+/// Asks each GPU. CUDA does not count unresponsive GPUs either.
+fn list(nvml: &'static Nvml) -> Result<Answers, CollectError> {
     let count = nvml.device_count().map_err(|error| match error {
         NvmlError::FailedToLoadSymbol(_) => CollectError::remediable(
             format!("the driver{} is too old to list its devices", version(nvml)),
@@ -159,7 +129,7 @@ fn list(nvml: &'static Nvml) -> Result<(Vec<Found>, Option<NvmlError>), CollectE
     for index in 0..count {
         let found = nvml.device_by_index(index).and_then(|device| {
             let mig = device.mig_mode().is_ok_and(|mode| mode.current == 1);
-            Ok(Found {
+            Ok(Listed {
                 uuid: device.uuid()?,
                 mig,
                 slices: if mig { slices(&device) } else { Vec::new() },
@@ -175,37 +145,34 @@ fn list(nvml: &'static Nvml) -> Result<(Vec<Found>, Option<NvmlError>), CollectE
 }
 
 /// The slices of a GPU. Their indices may have gaps.
-fn slices(device: &Handle<'static>) -> Vec<Slice> {
+fn slices(device: &Handle<'static>) -> Vec<Slice<Handle<'static>>> {
     let most = device.mig_device_count().unwrap_or(0).min(MAX_SLICES);
+    let lib = device.nvml().lib();
+    let gpu_instance = lib.nvmlDeviceGetGpuInstanceId.as_ref().ok();
+    let compute_instance = lib.nvmlDeviceGetComputeInstanceId.as_ref().ok();
     (0..most)
         .filter_map(|index| {
             let handle = device.mig_device_by_index(index).ok()?;
             Some(Slice {
                 uuid: handle.uuid().ok()?,
-                gpu_instance: gpu_instance(&handle).ok(),
+                gpu_instance: instance_id(&handle, gpu_instance),
+                compute_instance: instance_id(&handle, compute_instance),
                 handle,
             })
         })
         .collect()
 }
 
-/// Id of the GPU instance that contains a slice.
-fn gpu_instance(slice: &Handle<'static>) -> Result<u32, NvmlError> {
-    let call = nvml_sym(slice.nvml().lib().nvmlDeviceGetGpuInstanceId.as_ref())?;
-    let mut id = 0;
-    // SAFETY: the symbol comes from the loaded library, which is never unloaded, and its type matches
-    // the header. The same library created the handle, and `id` is writable during the call.
-    nvml_try(unsafe { call(slice.handle(), &raw mut id) })?;
-    Ok(id)
-}
+/// A call for the id of an instance that contains a slice.
+type InstanceCall = unsafe extern "C" fn(nvmlDevice_t, *mut u32) -> nvmlReturn_t;
 
-/// Id of the compute instance of a slice.
-fn compute_instance(slice: &Handle<'static>) -> Result<u32, NvmlError> {
-    let call = nvml_sym(slice.nvml().lib().nvmlDeviceGetComputeInstanceId.as_ref())?;
-    let mut id = 0;
-    // SAFETY: as in `gpu_instance`.
-    nvml_try(unsafe { call(slice.handle(), &raw mut id) })?;
-    Ok(id)
+/// The id that the call returns; `None` if it fails, or if the driver does not have it.
+fn instance_id(slice: &Handle<'static>, call: Option<&InstanceCall>) -> Option<u32> {
+    let (call, mut id) = (call?, 0);
+    // SAFETY: `slices` takes the symbol from the loaded library, which is never unloaded, and its type
+    // matches the header. The same library created the handle, and `id` is writable during the call.
+    nvml_try(unsafe { call(slice.handle(), &raw mut id) }).ok()?;
+    Some(id)
 }
 
 /// The driver's version in parentheses, or nothing.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use headspace_agent::model::Reading;
 use headspace_agent::model::metric::{self, Metric};
 use headspace_agent::model::reading::Attributes;
-use headspace_agent::port::{Clock, CollectError, Collector, MonotonicClock, Pace};
+use headspace_agent::port::{Clock, CollectError, Collector, Pace};
 use headspace_agent::runtime::fork::Owner;
 use headspace_agent::sampling::RankGpu;
 use nvml_wrapper::enums::gpm::GpmMetricId as Id;
@@ -41,9 +41,6 @@ pub(super) type Row = (Id, &'static Metric, Attributes);
 /// With at most this many devices, everything is read every second. With more, some metrics are read
 /// less often, only to limit the size of the records.
 const FEW: usize = 2;
-
-/// Read every second.
-const SM: [Id; 1] = [Id::SmUtil];
 
 /// Read every 10 s with more than [`FEW`] devices.
 const PARTS: [Row; 3] = [
@@ -208,11 +205,6 @@ impl Gpm {
     }
 }
 
-/// The machine's clock, which measures the time between two samples.
-pub(super) fn machine_clock() -> Arc<dyn Clock> {
-    Arc::new(MonotonicClock::new())
-}
-
 /// The first sample of a device that supports GPM.
 fn first_sample(device: &Device) -> Result<Sample, NvmlError> {
     if !device.chip.gpm_support()? {
@@ -251,7 +243,7 @@ impl Watched {
         } else {
             &[("source", "gpm")]
         };
-        let sm = SM.map(|id| (id, &metric::GPU_SM_UTILIZATION, source));
+        let sm = [(Id::SmUtil, &metric::GPU_SM_UTILIZATION, source)];
         let window = |rows: &[Row], every: u64, since| Window {
             rows: rows.to_vec(),
             cadence: Cadence::new(Duration::from_secs(if among_few { 1 } else { every })),

@@ -23,6 +23,9 @@ const DEFAULT: &str = "libnvidia-ml.so.1";
 const INSTALL: &str = "install the NVIDIA driver; in a container, start it with `--gpus all` and \
     `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility,video`";
 
+/// How to fix a library that the user has named.
+const UNSET: &str = "unset `HEADSPACE_NVML_LIB`, or let it name the driver's `libnvidia-ml.so.1`";
+
 /// The process that loaded the library first; unset until then.
 static OWNER: OnceLock<Owner> = OnceLock::new();
 
@@ -59,14 +62,15 @@ pub(super) fn load(path: Option<&Path>) -> Result<&'static Nvml, CollectError> {
 /// Why the library could not be loaded or initialised, and what to do.
 fn explain(error: &NvmlError, path: &Path, named: bool) -> CollectError {
     let path = path.display();
+    let remedy = if named { UNSET } else { INSTALL };
     match error {
         NvmlError::LibloadingError(cause) if named => CollectError::remediable(
             format!("the library that `HEADSPACE_NVML_LIB` names cannot be loaded: {cause}"),
-            "unset `HEADSPACE_NVML_LIB`, or let it name the driver's `libnvidia-ml.so.1`",
+            remedy,
         ),
         NvmlError::LibloadingError(cause) => CollectError::remediable(
             format!("the driver's library cannot be loaded: {cause}"),
-            INSTALL,
+            remedy,
         ),
         NvmlError::LibraryNotFound => CollectError::remediable(
             format!("`{path}` does not find the libraries that it needs"),
@@ -74,11 +78,7 @@ fn explain(error: &NvmlError, path: &Path, named: bool) -> CollectError {
         ),
         NvmlError::FailedToLoadSymbol(_) => CollectError::remediable(
             format!("`{path}` is not the driver's management library: it has no `nvmlInit_v2`"),
-            if named {
-                "unset `HEADSPACE_NVML_LIB`, or let it name the driver's `libnvidia-ml.so.1`"
-            } else {
-                INSTALL
-            },
+            remedy,
         ),
         NvmlError::DriverNotLoaded => CollectError::remediable(
             "the NVIDIA driver is not loaded",

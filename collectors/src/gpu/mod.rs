@@ -25,7 +25,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use headspace_agent::model::record::GpuRecord;
-use headspace_agent::port::{Clock, CollectError};
+use headspace_agent::port::{Clock, CollectError, MonotonicClock};
 use headspace_agent::sampling::RankGpu;
 
 pub use device_source::{Gpu, NAME, READS};
@@ -53,7 +53,7 @@ impl Gpus {
     /// `visible`, the process's `CUDA_VISIBLE_DEVICES`, allows. If a node has several ranks, the first
     /// one reads all devices, and each other rank reads the one that it computes on.
     pub fn open(library: Option<&Path>, visible: Option<&str>, rank_gpu: &RankGpu) -> Self {
-        Self::with_clock(library, visible, rank_gpu, gpm::machine_clock())
+        Self::with_clock(library, visible, rank_gpu, Arc::new(MonotonicClock::new()))
     }
 
     /// The same with a given clock for the time between two samples of the performance counters.

@@ -5,7 +5,8 @@
 //! separate thread opens the driver. Sources that are read earlier wait on their own threads.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,23 +23,19 @@ use crate::log_target::SOURCE;
 /// The GPUs that the process may use, once they are known.
 pub type GpuRecords = Arc<OnceLock<Vec<GpuRecord>>>;
 
-/// GPUs that are being opened. Clones share one state.
-#[derive(Debug, Clone, Default)]
-pub struct Opening(Arc<Shared>);
-
-#[derive(Debug, Default)]
-struct Shared {
-    gpus: Mutex<Option<Gpus>>,
-    done: Condvar,
-}
-
 /// The result after the wait.
-#[derive(Debug)]
 pub enum Opened {
     /// The sources.
     Now(Box<Gpus>),
-    /// They are still being opened.
-    Later(Opening),
+    /// The sources `gpu`, `gpu_gpm` and `gpu_processes`, which wait until the GPUs are open.
+    Later([LateSource; 3]),
+}
+
+/// GPUs that are being opened.
+struct Opening {
+    receiver: Receiver<Gpus>,
+    /// What was received, without the sources that were taken.
+    gpus: Option<Gpus>,
 }
 
 /// Opens the GPUs (see [`Gpus::open`]), and waits at most `patience` for that. `records` is set as soon
@@ -50,56 +47,41 @@ pub fn open_within(
     patience: Duration,
     records: &GpuRecords,
 ) -> Opened {
-    let opening = Opening::default();
-    let (of_thread, records) = (opening.clone(), Arc::clone(records));
+    let records = Arc::clone(records);
+    let (sender, receiver) = mpsc::channel();
     let work = move || {
         let begun = Instant::now();
         let gpus = Gpus::open(library.as_deref(), visible.as_deref(), &rank_gpu);
         debug!(target: SOURCE, took = ?begun.elapsed(), gpus = gpus.records.len(), "GPU driver opened");
         let _ = records.set(gpus.records.clone());
-        *of_thread.lock() = Some(gpus);
-        of_thread.0.done.notify_all();
+        // Fails if the session has ended.
+        let _ = sender.send(gpus);
     };
     let started = thread::Builder::new().name("hs-gpu-open".to_owned());
     if let Err(error) = started.spawn(work) {
         let reason = format!("the system cannot create a thread to open the driver: {error}");
         return Opened::Now(Box::new(Gpus::off(&CollectError::unsupported(reason))));
     }
-    if let Some(gpus) = opening.take_within(patience) {
+    if let Ok(gpus) = receiver.recv_timeout(patience) {
         return Opened::Now(Box::new(gpus));
     }
     debug!(target: SOURCE, ?patience, "GPU driver is still opening");
-    Opened::Later(opening)
-}
-
-impl Opening {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Gpus>> {
-        lock(&self.0.gpus)
-    }
-
-    fn take_within(&self, patience: Duration) -> Option<Gpus> {
-        let (mut gpus, _) = self
-            .0
-            .done
-            .wait_timeout_while(self.lock(), patience, |gpus| gpus.is_none())
-            .unwrap_or_else(PoisonError::into_inner);
-        gpus.take()
-    }
-
-    /// The sources `gpu`, `gpu_gpm` and `gpu_processes`, which wait until the GPUs are open.
-    pub fn sources(&self) -> [LateSource; 3] {
-        let sources: [(&'static str, Take); 3] = [
-            (super::NAME, |gpus| boxed(&mut gpus.device)),
-            (gpm::NAME, |gpus| boxed(&mut gpus.gpm)),
-            (processes::NAME, |gpus| boxed(&mut gpus.processes)),
-        ];
-        sources.map(|(name, take)| LateSource {
-            opening: self.clone(),
-            name,
-            take,
-            source: None,
-        })
-    }
+    let opening = Opening {
+        receiver,
+        gpus: None,
+    };
+    let opening = Arc::new(Mutex::new(opening));
+    let sources: [(&'static str, Take); 3] = [
+        (super::NAME, |gpus| boxed(&mut gpus.device)),
+        (gpm::NAME, |gpus| boxed(&mut gpus.gpm)),
+        (processes::NAME, |gpus| boxed(&mut gpus.processes)),
+    ];
+    Opened::Later(sources.map(|(name, take)| LateSource {
+        opening: Arc::clone(&opening),
+        name,
+        take,
+        source: None,
+    }))
 }
 
 /// Takes a source out of its place.
@@ -114,7 +96,7 @@ type Take = fn(&mut Gpus) -> Result<Box<dyn Collector>, CollectError>;
 
 /// A source that waits for its driver, on the thread that reads the source.
 pub struct LateSource {
-    opening: Opening,
+    opening: Arc<Mutex<Opening>>,
     name: &'static str,
     take: Take,
     source: Option<Box<dyn Collector>>,
@@ -125,16 +107,14 @@ impl LateSource {
         if let Some(source) = self.source.take() {
             return Ok(self.source.insert(source));
         }
-        let shared = &self.opening.0;
-        let mut gpus = shared
-            .done
-            .wait_while(self.opening.lock(), |gpus| gpus.is_none())
-            .unwrap_or_else(PoisonError::into_inner);
-        let source = gpus.as_mut().map_or_else(
+        let mut opening = lock(&self.opening);
+        if opening.gpus.is_none() {
+            opening.gpus = opening.receiver.recv().ok();
+        }
+        let source = opening.gpus.as_mut().map_or_else(
             || Err(CollectError::unsupported("the driver was not opened")),
             self.take,
         )?;
-        drop(gpus);
         Ok(self.source.insert(source))
     }
 }

@@ -15,10 +15,11 @@ use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, TemperatureSensor};
 use nvml_wrapper::enums::device::SampleValue;
 use nvml_wrapper::error::{NvmlError, nvml_sym, nvml_try};
-use nvml_wrapper::structs::device::FieldId;
+use nvml_wrapper::structs::device::{FieldId, UtilizationInfo};
 use nvml_wrapper::sys_exports::field_id::{
     NVML_FI_DEV_PCIE_COUNT_RX_BYTES, NVML_FI_DEV_PCIE_COUNT_TX_BYTES,
 };
+use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlMemory_t, nvmlReturn_t};
 
 use super::device::Device;
 
@@ -116,56 +117,50 @@ impl Value {
 }
 
 fn general(device: &Handle<'static>, sink: &mut Sink<'_>) -> Outcome {
-    let percent = device.utilization_rates()?.gpu;
-    sink.push(
-        &metric::GPU_UTILIZATION,
-        attributes::GPU_GENERAL,
-        share(percent)?,
-    );
+    let busy = share(device.utilization_rates()?.gpu)?;
+    sink.push(&metric::GPU_UTILIZATION, attributes::GPU_GENERAL, busy);
     Ok(None)
 }
 
 fn decoder(device: &Handle<'static>, sink: &mut Sink<'_>) -> Outcome {
     let info = device.decoder_utilization()?;
-    engines(
-        sink,
-        attributes::GPU_DECODER,
-        info.utilization,
-        info.sampling_period,
-    )
+    engines(sink, attributes::GPU_DECODER, &info)
 }
 
 fn encoder(device: &Handle<'static>, sink: &mut Sink<'_>) -> Outcome {
     let info = device.encoder_utilization()?;
-    engines(
-        sink,
-        attributes::GPU_ENCODER,
-        info.utilization,
-        info.sampling_period,
-    )
+    engines(sink, attributes::GPU_ENCODER, &info)
 }
 
 fn jpeg(device: &Handle<'static>, sink: &mut Sink<'_>) -> Outcome {
     let call = nvml_sym(device.nvml().lib().nvmlDeviceGetJpgUtilization.as_ref())?;
-    let (mut percent, mut period) = (0, 0);
-    // SAFETY: the symbol comes from the loaded library, which is never unloaded, and its type matches
-    // the header. The same library created the handle, and both numbers are writable during the call.
-    nvml_try(unsafe { call(device.handle(), &raw mut percent, &raw mut period) })?;
-    engines(sink, JPEG, percent, period)
+    engines(sink, JPEG, &utilization(device, *call)?)
 }
 
 fn ofa(device: &Handle<'static>, sink: &mut Sink<'_>) -> Outcome {
     let call = nvml_sym(device.nvml().lib().nvmlDeviceGetOfaUtilization.as_ref())?;
-    let (mut percent, mut period) = (0, 0);
-    // SAFETY: as in `jpeg`; the types are the same.
-    nvml_try(unsafe { call(device.handle(), &raw mut percent, &raw mut period) })?;
-    engines(sink, OFA, percent, period)
+    engines(sink, OFA, &utilization(device, *call)?)
 }
 
-/// The utilisation of all engines of a kind, in percent over the driver's last `period` microseconds.
-fn engines(sink: &mut Sink<'_>, task: Attributes, percent: u32, period: u32) -> Outcome {
-    sink.push(&metric::GPU_UTILIZATION, task, share(percent)?);
-    let period = Duration::from_micros(period.into());
+/// A call for engines for which the wrapper has no method. It returns percent and microseconds.
+type EnginesCall = unsafe extern "C" fn(nvmlDevice_t, *mut u32, *mut u32) -> nvmlReturn_t;
+
+fn utilization(device: &Handle<'static>, call: EnginesCall) -> Result<UtilizationInfo, NvmlError> {
+    let (mut percent, mut period) = (0, 0);
+    // SAFETY: `jpeg` and `ofa` take the symbol from the loaded library, which is never unloaded, and its
+    // type matches the header. The same library created the handle, and both numbers are writable during
+    // the call.
+    nvml_try(unsafe { call(device.handle(), &raw mut percent, &raw mut period) })?;
+    Ok(UtilizationInfo {
+        utilization: percent,
+        sampling_period: period,
+    })
+}
+
+/// The utilisation of all engines of a kind, over the driver's last sampling period.
+fn engines(sink: &mut Sink<'_>, task: Attributes, info: &UtilizationInfo) -> Outcome {
+    sink.push(&metric::GPU_UTILIZATION, task, share(info.utilization)?);
+    let period = Duration::from_micros(info.sampling_period.into());
     if period.is_zero() {
         return Ok(None);
     }
@@ -200,23 +195,19 @@ pub(super) fn memory_of(device: &Handle<'static>) -> Result<(u64, u64), NvmlErro
 /// The same for drivers before version 510.
 fn memory_v1(device: &Handle<'static>) -> Result<(u64, u64), NvmlError> {
     let call = nvml_sym(device.nvml().lib().nvmlDeviceGetMemoryInfo.as_ref())?;
-    let mut info = nvml_wrapper_sys::bindings::nvmlMemory_t {
+    let mut info = nvmlMemory_t {
         total: 0,
         free: 0,
         used: 0,
     };
-    // SAFETY: as in `jpeg`; `info` is the structure for version 1 of the call in the header.
+    // SAFETY: as in `utilization`; `info` is the structure for version 1 of the call in the header.
     nvml_try(unsafe { call(device.handle(), &raw mut info) })?;
     Ok((info.used, info.total))
 }
 
 fn power(device: &Handle<'static>, sink: &mut Sink<'_>) -> Outcome {
-    let milliwatts = device.power_usage()?;
-    sink.push(
-        &metric::GPU_POWER,
-        &[],
-        (f64::from(milliwatts) / 100.0).round() / 10.0,
-    );
+    let tenths_of_a_watt = f64::from(device.power_usage()?) / 100.0;
+    sink.push(&metric::GPU_POWER, &[], tenths_of_a_watt.round() / 10.0);
     Ok(None)
 }
 

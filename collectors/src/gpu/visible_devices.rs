@@ -11,20 +11,22 @@
 //! is set, and if all GPUs are of the same model. On a machine with different models, CUDA may put the
 //! fastest first, and its numbers then differ from ours. Unique ids always refer to the same device.
 
-/// A GPU as the driver lists it.
+/// A GPU as the driver lists it, with a handle of type `H`. Tests have no handles.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Listed {
+pub(super) struct Listed<H = ()> {
+    pub(super) handle: H,
     /// `GPU-...`.
     pub(super) uuid: String,
     /// Whether it is in MIG mode. It may still have no slices.
     pub(super) mig: bool,
     /// Its slices, in the driver's order.
-    pub(super) slices: Vec<ListedSlice>,
+    pub(super) slices: Vec<Slice<H>>,
 }
 
-/// A slice of a GPU as the driver lists it.
+/// A slice of a GPU (MIG).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct ListedSlice {
+pub(super) struct Slice<H> {
+    pub(super) handle: H,
     /// `MIG-...`.
     pub(super) uuid: String,
     /// Id of its GPU instance.
@@ -47,12 +49,12 @@ type DevicePosition = (usize, Option<usize>);
 
 /// The devices that the process may use. The index in the result is the process's own ordinal of the
 /// device. `visible` is `CUDA_VISIBLE_DEVICES`, `None` if it is not set.
-pub(super) fn select(visible: Option<&str>, gpus: &[Listed]) -> Vec<Choice> {
+pub(super) fn select<H>(visible: Option<&str>, gpus: &[Listed<H>]) -> Vec<Choice> {
     let Some(visible) = visible else {
         return as_cuda_shows((0..gpus.len()).map(|gpu| (gpu, None)), gpus);
     };
     let entries = visible.split(',').map(str::trim);
-    let find: fn(&str, &[Listed]) -> Option<DevicePosition> =
+    let find: fn(&str, &[Listed<H>]) -> Option<DevicePosition> =
         if visible.trim_start().starts_with("MIG-") {
             by_slice
         } else if visible.trim_start().starts_with("GPU-") {
@@ -75,7 +77,10 @@ pub(super) fn select(visible: Option<&str>, gpus: &[Listed]) -> Vec<Choice> {
 
 /// The devices as CUDA shows them. A GPU in MIG mode stands for its first slice. A slice hides all
 /// other devices.
-fn as_cuda_shows(positions: impl Iterator<Item = DevicePosition>, gpus: &[Listed]) -> Vec<Choice> {
+fn as_cuda_shows<H>(
+    positions: impl Iterator<Item = DevicePosition>,
+    gpus: &[Listed<H>],
+) -> Vec<Choice> {
     let mut whole = Vec::new();
     for (gpu, slice) in positions {
         let listed = &gpus[gpu];
@@ -91,7 +96,7 @@ fn as_cuda_shows(positions: impl Iterator<Item = DevicePosition>, gpus: &[Listed
 }
 
 /// Parses a number such as `1`. Trailing text is ignored, so `1x` is 1, as in CUDA.
-fn by_number(entry: &str, gpus: &[Listed]) -> Option<DevicePosition> {
+fn by_number<H>(entry: &str, gpus: &[Listed<H>]) -> Option<DevicePosition> {
     let digits = entry.strip_prefix('+').unwrap_or(entry);
     let end = digits
         .find(|c: char| !c.is_ascii_digit())
@@ -101,7 +106,7 @@ fn by_number(entry: &str, gpus: &[Listed]) -> Option<DevicePosition> {
 }
 
 /// Finds a GPU by `GPU-8f6a...`, or by an unambiguous prefix.
-fn by_uuid(entry: &str, gpus: &[Listed]) -> Option<DevicePosition> {
+fn by_uuid<H>(entry: &str, gpus: &[Listed<H>]) -> Option<DevicePosition> {
     if !entry.starts_with("GPU-") {
         return None;
     }
@@ -111,7 +116,7 @@ fn by_uuid(entry: &str, gpus: &[Listed]) -> Option<DevicePosition> {
 }
 
 /// Finds a slice by `MIG-8f6a...` (or a prefix), or by the older form `MIG-GPU-8f6a.../1/0`.
-fn by_slice(entry: &str, gpus: &[Listed]) -> Option<DevicePosition> {
+fn by_slice<H>(entry: &str, gpus: &[Listed<H>]) -> Option<DevicePosition> {
     let name = entry.strip_prefix("MIG-")?;
     let slices = || {
         gpus.iter().enumerate().flat_map(|(place, gpu)| {
@@ -164,11 +169,13 @@ mod tests {
 
     fn cut(uuid: &str, slices: &[(&str, u32, u32)]) -> Listed {
         Listed {
+            handle: (),
             uuid: uuid.to_owned(),
             mig: true,
             slices: slices
                 .iter()
-                .map(|&(uuid, gpu_instance, compute_instance)| ListedSlice {
+                .map(|&(uuid, gpu_instance, compute_instance)| Slice {
+                    handle: (),
                     uuid: uuid.to_owned(),
                     gpu_instance: Some(gpu_instance),
                     compute_instance: Some(compute_instance),

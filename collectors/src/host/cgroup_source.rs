@@ -23,7 +23,7 @@ use crate::procfs::{self, float};
 pub const NAME: &str = "cgroup";
 
 /// What it reads.
-pub const READS: &str = "throttling by the CPU quota, memory, its limit and events, of this \
+pub const READS: &str = "CPU throttling, memory use, memory limit and memory events of this \
                          process's control group and those above it";
 
 /// The attributes of a group's events, in their order.
@@ -119,8 +119,8 @@ impl ControlGroup {
             return;
         };
         let buffer = &mut self.buffer;
-        let limits = groups.iter().map(|group| group.level.cores(buffer));
-        let Ok(Some((at, _))) = tightest(limits, f64::total_cmp) else {
+        let limits = groups.iter().map(|group| group.cores(buffer));
+        let Ok(Some((at, _))) = tightest(limits) else {
             return;
         };
         let Some(counts) = groups[at].throttled(buffer) else {
@@ -142,7 +142,7 @@ impl ControlGroup {
         };
         let buffer = &mut self.buffer;
         let limits = groups.iter().map(|group| group.limit(buffer));
-        let Ok(tightest) = tightest(limits, u64::cmp) else {
+        let Ok(tightest) = tightest(limits) else {
             return;
         };
         let (at, limit) = tightest.map_or((0, None), |(at, limit)| (at, Some(limit)));

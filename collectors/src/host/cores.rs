@@ -1,18 +1,19 @@
 //! Reads sets of cores: the online ones, and those on which this process may run.
 
-use std::iter;
+use rustix::process::getpid;
+use rustix::thread::{CpuSet, sched_getaffinity};
 
 use crate::procfs::number;
 
 /// Highest valid core number, plus one. Kernels support at most 8,192 cores.
 const MAX_CORES: usize = 65_536;
 
-const WORD_BITS: usize = libc::c_ulong::BITS as usize;
+const WORD_BITS: usize = u64::BITS as usize;
 
 /// A set of cores, with one bit per core. An empty set means unknown, because every process has a core.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Cores {
-    words: Vec<libc::c_ulong>,
+    words: Vec<u64>,
 }
 
 impl Cores {
@@ -73,38 +74,17 @@ impl Cores {
     }
 
     /// Replaces the set by the cores on which the process's main thread may run. The set is empty if the
-    /// system call fails.
+    /// system call fails, as on a kernel for more than [`CpuSet::MAX_CPU`] cores.
     ///
     /// Threads and worker processes inherit the mask of the main thread. Other threads may be pinned for
     /// their own purpose. The kernel omits offline cores.
     pub(super) fn read_affinity(&mut self) {
         self.clear();
-        // The id of a process is the id of its main thread; 0 would be the calling thread.
-        let Ok(pid) = libc::pid_t::try_from(std::process::id()) else {
-            return;
-        };
-        let first = (1024 / WORD_BITS).max(self.words.capacity());
-        // The kernel refuses a mask shorter than its own, so longer ones are tried
-        // (sched_getaffinity(2)).
-        for length in iter::successors(Some(first), |length| Some(length * 2)) {
-            if length > MAX_CORES / WORD_BITS {
-                break;
-            }
-            self.clear();
-            self.words.resize(length, 0);
-            let bytes = length * size_of::<libc::c_ulong>();
-            // SAFETY: `words` is writable for `bytes` and aligned as `cpu_set_t`, which is an array
-            // of `c_ulong`; the call writes at most `bytes` and keeps no pointer.
-            let failed =
-                unsafe { libc::sched_getaffinity(pid, bytes, self.words.as_mut_ptr().cast()) };
-            if failed == 0 {
-                return;
-            }
-            if std::io::Error::last_os_error().raw_os_error() != Some(libc::EINVAL) {
-                break;
-            }
+        // The id of a process is the id of its main thread; `None` would be the calling thread.
+        if let Ok(mask) = sched_getaffinity(Some(getpid())) {
+            let allowed = (0..CpuSet::MAX_CPU).filter(|&core| mask.is_set(core));
+            allowed.for_each(|core| self.insert(core));
         }
-        self.clear();
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use headspace_agent::model::record::HostRecord;
 
 use super::usable_cores::Limits;
-use crate::procfs::{self, number, value, words};
+use crate::procfs::{self, value};
 
 /// Describes this machine. Values that cannot be read are absent.
 pub fn describe() -> HostRecord {
@@ -54,11 +54,7 @@ fn cpu_model(cpuinfo: &[u8]) -> Option<String> {
 }
 
 fn memory_bytes(meminfo: &[u8]) -> Option<u64> {
-    let mut words = words(value(meminfo, "MemTotal")?);
-    let (total, unit) = (number(words.next()?)?, words.next()?);
-    (unit == b"kB" && total > 0)
-        .then(|| total.checked_mul(1024))
-        .flatten()
+    procfs::memory_size(meminfo, "MemTotal").filter(|&total| total > 0)
 }
 
 /// The text, trimmed; `None` if it is empty or not printable in one line.

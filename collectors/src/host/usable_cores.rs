@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::cgroup::{Controller, Groups, Level, Limit, Version, tightest};
+use super::cgroup::{Controller, CpuGroup, Groups, Limit, Version, tightest};
 use super::cores::Cores;
 use crate::procfs;
 
@@ -44,7 +44,7 @@ pub(super) struct Limits {
     status: PathBuf,
     online: Cores,
     affinity: Cores,
-    groups: Groups<Level>,
+    groups: Groups<CpuGroup>,
     buffer: Vec<u8>,
 }
 
@@ -56,7 +56,7 @@ impl Limits {
             status: procfs::below(root, "/proc/self/status"),
             online: Cores::default(),
             affinity: Cores::default(),
-            groups: Groups::with_root(root, Controller::Cpu, Level::new),
+            groups: Groups::with_root(root, Controller::Cpu, CpuGroup::new),
             buffer: Vec::new(),
         }
     }
@@ -83,8 +83,8 @@ impl Limits {
     /// The tightest CPU quota of all groups.
     fn quota(&mut self) -> Limit<f64> {
         let buffer = &mut self.buffer;
-        let limits = self.groups.now()?.iter().map(|level| level.cores(buffer));
-        Ok(tightest(limits, f64::total_cmp)?.map(|(_, cores)| cores))
+        let limits = self.groups.now()?.iter().map(|group| group.cores(buffer));
+        Ok(tightest(limits)?.map(|(_, cores)| cores))
     }
 
     /// The mask of the last [`read`](Self::read); empty if it is unknown.

@@ -25,7 +25,7 @@ use crate::procfs::{self, float};
 pub const NAME: &str = "disk";
 
 /// What it reads.
-pub const READS: &str = "bytes, operations and use of the devices under the files in use";
+pub const READS: &str = "bytes, operations and utilisation of the disks that hold the files in use";
 
 /// Number of readings between two searches for the files in use.
 const SEARCH_EVERY: u32 = 10;

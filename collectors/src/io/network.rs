@@ -77,17 +77,10 @@ impl Network {
             with_virtual: false,
             buffer: Vec::new(),
         };
-        let counts = procfs::read(&network.counts, &mut network.buffer).map_err(|error| {
+        // Bytes before the run are included, as in other totals since boot.
+        network.follow(Carry::from_start).map_err(|error| {
             CollectError::unsupported(procfs::unreadable(&network.counts, &error))
         })?;
-        // Bytes before the run are included, as in other totals since boot.
-        for (name, raws) in parse(counts) {
-            let interface = Interface {
-                carries: raws.map(Carry::from_start),
-                kind: kind(&network.interfaces, name),
-            };
-            network.followed.insert(name.into(), interface);
-        }
         let of = |kind| network.followed.values().any(|one| one.kind == kind);
         network.with_virtual = !of(Kind::Device);
         if network.with_virtual && !of(Kind::Virtual) {
@@ -98,8 +91,8 @@ impl Network {
         Ok(network)
     }
 
-    /// Reads the counters, and adds interfaces that are new.
-    fn follow(&mut self) -> std::io::Result<()> {
+    /// Reads the counters, and adds interfaces that are new: `begin` makes their totals.
+    fn follow(&mut self, begin: fn(u64) -> Carry) -> std::io::Result<()> {
         let counts = procfs::read(&self.counts, &mut self.buffer)?;
         for (name, raws) in parse(counts) {
             if let Some(interface) = self.followed.get_mut(name) {
@@ -108,8 +101,7 @@ impl Network {
                 }
             } else {
                 let interface = Interface {
-                    // It may come from another namespace, with bytes that were counted there.
-                    carries: raws.map(Carry::from_now),
+                    carries: raws.map(begin),
                     kind: kind(&self.interfaces, name),
                 };
                 self.followed.insert(name.into(), interface);
@@ -141,7 +133,8 @@ impl Collector for Network {
     }
 
     fn collect(&mut self, _at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {
-        self.follow()
+        // A new interface may come from another namespace, with bytes that were counted there.
+        self.follow(Carry::from_now)
             .map_err(|error| CollectError::Transient(procfs::unreadable(&self.counts, &error)))?;
         let directions = [attributes::NETWORK_RECEIVE, attributes::NETWORK_TRANSMIT];
         let series = directions.map(|direction| (&metric::NETWORK_IO, direction));

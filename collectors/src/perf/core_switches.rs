@@ -26,9 +26,6 @@ pub const NAME: &str = "threads";
 /// What it reads.
 pub const READS: &str = "context switches and waiting for a core, for each thread name; the training thread has its own row";
 
-/// Minimum interval between two readings.
-const PACE: Duration = Duration::from_secs(2);
-
 /// The last counts of a thread, and its time on a core.
 #[derive(Debug, Clone, Copy, Default)]
 struct ThreadCounts {
@@ -81,7 +78,7 @@ impl Threads {
         })
     }
 
-    fn read_threads(&mut self) -> std::io::Result<()> {
+    fn read_threads(&mut self) -> Result<(), CollectError> {
         let tids = self.tasks.list()?;
         let consumer = self.consumer.get();
         self.groups.begin();
@@ -141,13 +138,11 @@ impl Collector for Threads {
     }
 
     fn pace(&self) -> Pace {
-        Pace::Background(PACE)
+        Pace::Background(super::PACE)
     }
 
     fn collect(&mut self, _at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {
-        self.read_threads().map_err(|error| {
-            CollectError::Transient(format!("the threads cannot be listed: {error}"))
-        })?;
+        self.read_threads()?;
         for group in self.groups.groups() {
             let [voluntary, involuntary, waiting_ns] = group.total.map(|total| total.map(float));
             procfs::append(out, &group.scope, SWITCHES, [voluntary, involuntary]);

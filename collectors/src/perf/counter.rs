@@ -8,7 +8,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use headspace_agent::runtime::fork::Owner;
 use perf_event::Builder;
@@ -78,17 +78,12 @@ impl Sensor {
     }
 
     fn read(&self) -> Option<Raw> {
-        let mut bytes = [0; 3 * size_of::<u64>()];
+        let mut words = [[0u8; size_of::<u64>()]; 3];
         // Reading a counter does not block.
-        let read = rustix::io::read(self.counter.as_ref()?, &mut bytes).ok()?;
-        let mut values = [0; 3];
-        let (words, _) = bytes.as_chunks();
-        for (value, word) in values.iter_mut().zip(words) {
-            *value = u64::from_ne_bytes(*word);
-        }
-        let [count, enabled, running] = values;
+        let read = rustix::io::read(self.counter.as_ref()?, words.as_flattened_mut()).ok()?;
+        let [count, enabled, running] = words.map(u64::from_ne_bytes);
         // Reading a counter that the processor could not schedule returns no bytes.
-        (read == bytes.len()).then_some(Raw {
+        (read == size_of_val(&words)).then_some(Raw {
             count,
             enabled,
             running,
@@ -96,20 +91,22 @@ impl Sensor {
     }
 
     fn is_ours(&self) -> bool {
-        let Some(counter) = &self.counter else {
-            return false;
-        };
-        let descriptor = counter.as_raw_fd();
-        let file = fs::read_link(format!("/proc/self/fd/{descriptor}"));
-        if !file.is_ok_and(|file| file.as_os_str() == "anon_inode:[perf_event]") {
-            return false;
-        }
-        let mut id = 0u64;
-        // SAFETY: the descriptor is a perf counter. For it, this request writes the id of the event (8
-        // bytes) to `id`.
-        let status = unsafe { libc::ioctl(descriptor, IOC_ID, &raw mut id) };
-        status == 0 && id == self.id
+        let descriptor = self.counter.as_ref().map(AsRawFd::as_raw_fd);
+        descriptor.is_some_and(|descriptor| event_id(descriptor) == Some(self.id))
     }
+}
+
+/// The kernel's id of the event, if the descriptor is a perf counter.
+fn event_id(descriptor: RawFd) -> Option<u64> {
+    let file = fs::read_link(format!("/proc/self/fd/{descriptor}")).ok()?;
+    if file.as_os_str() != "anon_inode:[perf_event]" {
+        return None;
+    }
+    let mut id = 0u64;
+    // SAFETY: the descriptor is a perf counter. For it, this request writes the id of the event (8
+    // bytes) to `id`.
+    let status = unsafe { libc::ioctl(descriptor, IOC_ID, &raw mut id) };
+    (status == 0).then_some(id)
 }
 
 /// `PERF_EVENT_IOC_ID` (`linux/perf_event.h`).
@@ -223,22 +220,12 @@ mod tests {
         let descriptor = counter.as_raw_fd();
         assert_eq!(fcntl_getfd(counter).unwrap(), FdFlags::CLOEXEC);
 
-        let link = format!("/proc/self/fd/{descriptor}");
         let id = sensor.id;
         drop(sensor);
 
         // Another test may have taken the number, but not for this counter.
         assert_ne!(id, 0);
-        assert!(
-            fs::read_link(link).map_or(true, |file| file.as_os_str() != "anon_inode:[perf_event]")
-                || id_of(descriptor) != Some(id)
-        );
-    }
-
-    fn id_of(descriptor: i32) -> Option<u64> {
-        let mut id = 0u64;
-        // SAFETY: as in `is_ours`.
-        (unsafe { libc::ioctl(descriptor, IOC_ID, &raw mut id) } == 0).then_some(id)
+        assert_ne!(event_id(descriptor), Some(id));
     }
 
     #[test]

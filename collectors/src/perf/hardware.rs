@@ -7,7 +7,6 @@
 //! Ratios cover the time since the previous reading. To keep records small, totals are reported only
 //! for the process and for the consumer, and ratios for every group.
 
-use std::path::Path;
 use std::time::Duration;
 
 use headspace_agent::model::Reading;
@@ -17,7 +16,6 @@ use headspace_agent::port::{CollectError, Collector, ConsumerThread, Pace};
 use perf_event::events::Hardware;
 
 use super::groups::{Counts, Group};
-use super::refused_events;
 use super::watch::Watch;
 use crate::procfs;
 
@@ -27,9 +25,6 @@ pub const NAME: &str = "perf_hardware";
 /// What it reads.
 pub const READS: &str = "instructions, cycles, cache misses and stalled cycles, for each \
                          thread name; the training thread has its own row";
-
-/// Minimum interval between two readings.
-const PACE: Duration = Duration::from_secs(2);
 
 /// The events and their metrics. The ratios depend on the order.
 const EVENTS: [(Hardware, &Metric, Attributes); 6] = [
@@ -66,10 +61,8 @@ impl PerfHardware {
     ///
     /// Returns [`CollectError::Unsupported`] with a remedy if this process can read no counter.
     pub fn new(consumer: ConsumerThread) -> Result<Self, CollectError> {
-        let root = Path::new("/");
-        Watch::new(EVENTS.map(|(event, ..)| event.into()), root, consumer)
-            .map(|watch| Self { watch })
-            .map_err(|error| refused_events::explain(&error, "instructions and cycles", root))
+        let events = EVENTS.map(|(event, ..)| event.into());
+        Watch::new(events, "instructions and cycles", consumer).map(|watch| Self { watch })
     }
 }
 
@@ -79,7 +72,7 @@ impl Collector for PerfHardware {
     }
 
     fn pace(&self) -> Pace {
-        Pace::Background(PACE)
+        Pace::Background(super::PACE)
     }
 
     fn collect(&mut self, _at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {

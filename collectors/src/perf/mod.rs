@@ -20,6 +20,11 @@ pub mod thread_cpu;
 mod thread_list;
 mod watch;
 
+use std::time::Duration;
+
 pub use core_switches::Threads;
 pub use hardware::PerfHardware;
 pub use thread_cpu::Perf;
+
+/// Minimum interval between two readings of each of the three sources.
+const PACE: Duration = Duration::from_secs(2);

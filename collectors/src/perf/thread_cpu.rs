@@ -5,7 +5,6 @@
 //! programs. Two counters per thread cost 12 µs, so a separate thread reads them, at most every two
 //! seconds.
 
-use std::path::Path;
 use std::time::Duration;
 
 use headspace_agent::model::{Reading, metric};
@@ -13,7 +12,6 @@ use headspace_agent::port::{CollectError, Collector, ConsumerThread, Pace};
 use perf_event::events::{Event, Software};
 
 use super::groups::Group;
-use super::refused_events;
 use super::watch::Watch;
 use crate::procfs;
 
@@ -23,9 +21,6 @@ pub const NAME: &str = "perf";
 /// What it reads.
 pub const READS: &str =
     "CPU time and page faults, for each thread name; the training thread has its own row";
-
-/// Minimum interval between two readings.
-const PACE: Duration = Duration::from_secs(2);
 
 /// The source `perf`.
 #[derive(Debug)]
@@ -40,11 +35,8 @@ impl Perf {
     ///
     /// Returns [`CollectError::Unsupported`] with a remedy if this process can read no counter.
     pub fn new(consumer: ConsumerThread) -> Result<Self, CollectError> {
-        let root = Path::new("/");
         let events = [Software::TASK_CLOCK, Software::PAGE_FAULTS].map(Event::from);
-        Watch::new(events, root, consumer)
-            .map(|watch| Self { watch })
-            .map_err(|error| refused_events::explain(&error, "threads' CPU time", root))
+        Watch::new(events, "threads' CPU time", consumer).map(|watch| Self { watch })
     }
 }
 
@@ -54,7 +46,7 @@ impl Collector for Perf {
     }
 
     fn pace(&self) -> Pace {
-        Pace::Background(PACE)
+        Pace::Background(super::PACE)
     }
 
     fn collect(&mut self, _at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {

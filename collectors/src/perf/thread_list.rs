@@ -1,10 +1,10 @@
 //! Lists the threads of this process, and parses the files of each in `/proc/self/task`.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use headspace_agent::model::ThreadTimes;
+use headspace_agent::port::CollectError;
 
 use crate::procfs::{self, number, schedstat};
 
@@ -36,12 +36,14 @@ impl Tasks {
     }
 
     /// The ids of all threads, in no particular order.
-    pub(super) fn list(&self) -> io::Result<Vec<i32>> {
+    pub(super) fn list(&self) -> Result<Vec<i32>, CollectError> {
         let tid = |entry: fs::DirEntry| {
             let tid = number(entry.file_name().as_encoded_bytes())?;
             i32::try_from(tid).ok()
         };
-        let threads = fs::read_dir(&self.folder)?;
+        let threads = fs::read_dir(&self.folder).map_err(|error| {
+            CollectError::Transient(format!("the threads cannot be listed: {error}"))
+        })?;
         Ok(threads.flatten().filter_map(tid).collect())
     }
 

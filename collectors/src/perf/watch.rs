@@ -19,6 +19,7 @@ use rustix::process::{Resource, getrlimit};
 use super::counter::Sensor;
 use super::groups::{Counts, Groups};
 use super::names::{AGENT, CONSUMER, group_of};
+use super::refused_events;
 use super::thread_list::Tasks;
 
 /// Maximum number of watched threads.
@@ -55,39 +56,19 @@ struct Watched<const N: usize> {
     group: Box<str>,
 }
 
-/// Why a reading failed.
-#[derive(Debug)]
-pub(super) enum WatchError {
-    /// The threads cannot be listed.
-    List(io::Error),
-    /// Other code closes the counters again and again.
-    Lost,
-}
-
-impl From<WatchError> for CollectError {
-    fn from(error: WatchError) -> Self {
-        match error {
-            WatchError::List(error) => {
-                Self::Transient(format!("the threads cannot be listed: {error}"))
-            }
-            WatchError::Lost => Self::unsupported(
-                "another part of the program keeps closing file descriptors that are not its own",
-            ),
-        }
-    }
-}
-
 impl<const N: usize> Watch<N> {
     /// Tries each event on the calling thread, and keeps those that can be counted here.
     ///
     /// # Errors
     ///
-    /// If no event can be counted, returns the first permission error, or else the first error.
+    /// Returns [`CollectError::Unsupported`] if no event can be counted. The reason is the first permission
+    /// error, or else the first error. `what` says what the events count.
     pub(super) fn new(
         events: [Event; N],
-        root: &Path,
+        what: &str,
         consumer: ConsumerThread,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, CollectError> {
+        let root = Path::new("/");
         let mut errors = Vec::new();
         let events = events.map(|event| match Sensor::open(event.clone(), 0) {
             Ok(_) => Some(event),
@@ -99,7 +80,7 @@ impl<const N: usize> Watch<N> {
         if events.iter().all(Option::is_none) {
             let denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
             let position = errors.iter().position(denied).unwrap_or(0);
-            return Err(errors.swap_remove(position));
+            return Err(refused_events::explain(&errors[position], what, root));
         }
         Ok(Self {
             events,
@@ -117,8 +98,8 @@ impl<const N: usize> Watch<N> {
     pub(super) fn read_threads(
         &mut self,
         used: impl Fn(&Counts<N>, u64) -> u64,
-    ) -> Result<(), WatchError> {
-        let tids = self.tasks.list().map_err(WatchError::List)?;
+    ) -> Result<(), CollectError> {
+        let tids = self.tasks.list()?;
         let consumer = self.consumer.get().filter(|tid| tids.contains(tid));
         let chosen = self.choose(&tids, consumer);
         for &tid in &chosen {
@@ -145,7 +126,9 @@ impl<const N: usize> Watch<N> {
         self.watched.retain(|tid, _| chosen.contains(tid));
         self.lost += lost;
         if self.lost > MOST_LOST {
-            return Err(WatchError::Lost);
+            return Err(CollectError::unsupported(
+                "another part of the program keeps closing file descriptors that are not its own",
+            ));
         }
         Ok(())
     }

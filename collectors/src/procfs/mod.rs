@@ -80,6 +80,13 @@ pub(crate) fn value<'a>(bytes: &'a [u8], key: &str) -> Option<&'a [u8]> {
     })
 }
 
+/// The number of bytes in the first line `key: 1019 kB`.
+pub(crate) fn memory_size(bytes: &[u8], key: &str) -> Option<u64> {
+    let mut words = words(value(bytes, key)?);
+    let (kibibytes, unit) = (number(words.next()?)?, words.next()?);
+    (unit == b"kB").then(|| kibibytes.checked_mul(1024))?
+}
+
 /// Parses a decimal number that consists of digits only and fits in 64 bits.
 pub(crate) fn number(word: &[u8]) -> Option<u64> {
     if word.is_empty() || !word.iter().all(u8::is_ascii_digit) {

@@ -2,11 +2,19 @@
 
 use super::{lines, number, words};
 
+/// The identity of a process: the start time distinguishes it from a later process with the same pid.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Identity {
+    /// Its pid, in the namespace of this `/proc`.
+    pub(crate) pid: u32,
+    /// When it started, in clock ticks since boot.
+    pub(crate) started: u64,
+}
+
 /// The values that are used from `/proc/<pid>/stat` (proc(5)).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Stat {
-    /// The pid in the namespace of this `/proc`.
-    pub(crate) pid: u32,
+    pub(crate) identity: Identity,
     /// One letter; `Z` is a zombie.
     pub(crate) state: u8,
     /// The pid of its parent; 0 if the parent is in another namespace.
@@ -29,8 +37,6 @@ pub(crate) struct Stat {
     pub(crate) children_system: u64,
     /// At least 1.
     pub(crate) threads: u64,
-    /// When the process started, in clock ticks since boot.
-    pub(crate) started: u64,
 }
 
 /// Reads `/proc/<pid>/stat`.
@@ -50,7 +56,6 @@ pub(crate) fn stat(bytes: &[u8]) -> Option<Stat> {
     // Fields 5 to 9 of proc(5) follow, which are unused.
     let mut next = |skip: usize| fields.nth(skip).and_then(number);
     let stat = Stat {
-        pid: u32::try_from(pid).ok()?,
         state,
         parent: u32::try_from(parent).ok()?,
         minor_faults: next(5)?,
@@ -62,7 +67,10 @@ pub(crate) fn stat(bytes: &[u8]) -> Option<Stat> {
         children_user: next(0)?,
         children_system: next(0)?,
         threads: next(2)?,
-        started: next(1)?,
+        identity: Identity {
+            pid: u32::try_from(pid).ok()?,
+            started: next(1)?,
+        },
     };
     (stat.threads > 0).then_some(stat)
 }
@@ -106,7 +114,10 @@ mod tests {
 
     fn expected() -> Stat {
         Stat {
-            pid: 4242,
+            identity: Identity {
+                pid: 4242,
+                started: 1183,
+            },
             state: b'S',
             parent: 1,
             minor_faults: 9,
@@ -118,7 +129,6 @@ mod tests {
             children_user: 3,
             children_system: 2,
             threads: 11,
-            started: 1183,
         }
     }
 

@@ -12,20 +12,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::parse::{self, Stat};
+use super::parse::{self, Identity, Stat};
 use super::{below, number, words};
 
 /// Maximum number of processes in one tree; the rest is ignored.
 const MOST: usize = 16_384;
-
-/// The identity of a process: the start time distinguishes it from a later process with the same pid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Process {
-    /// Its pid, in the namespace of this `/proc`.
-    pub(crate) pid: u32,
-    /// When it started, in clock ticks since boot.
-    pub(crate) started: u64,
-}
 
 /// Reads one `/proc`.
 #[derive(Debug)]
@@ -60,8 +51,8 @@ impl Walker {
     /// # Errors
     ///
     /// Returns a read error; `InvalidData` if the file is truncated or malformed.
-    pub(crate) fn own(&mut self) -> io::Result<Process> {
-        read_stat(&self.proc.join("self"), &mut self.buffer).map(|stat| process(&stat))
+    pub(crate) fn own(&mut self) -> io::Result<Identity> {
+        read_stat(&self.proc.join("self"), &mut self.buffer).map(|stat| stat.identity)
     }
 
     /// The folder of a process.
@@ -87,10 +78,10 @@ impl Walker {
     ///
     /// Returns an error if an existing process cannot be read. Without lists of children, also if the
     /// machine's processes cannot be listed.
-    pub(crate) fn trees(&mut self, roots: &[u32]) -> io::Result<Vec<Process>> {
+    pub(crate) fn trees(&mut self, roots: &[u32]) -> io::Result<Vec<Identity>> {
         let scan = (!self.lists_children).then(|| self.children_of_all());
         let children = scan.transpose()?;
-        let mut found: Vec<Process> = Vec::new();
+        let mut found: Vec<Identity> = Vec::new();
         let mut waiting: VecDeque<u32> = roots.iter().copied().collect();
         let mut seen = HashSet::new();
         self.missed = false;
@@ -106,7 +97,7 @@ impl Walker {
                 }
                 Err(error) => return Err(error),
             };
-            found.push(process(&stat));
+            found.push(stat.identity);
             match &children {
                 Some(children) => waiting.extend(children.get(&pid).into_iter().flatten()),
                 None => self.append_children(pid, &mut waiting),
@@ -143,7 +134,10 @@ impl Walker {
                 continue;
             }
             match read_stat(&entry.path(), &mut self.buffer) {
-                Ok(stat) => children.entry(stat.parent).or_default().push(stat.pid),
+                Ok(stat) => {
+                    let siblings = children.entry(stat.parent).or_default();
+                    siblings.push(stat.identity.pid);
+                }
                 Err(error) if is_gone(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -165,14 +159,8 @@ pub(crate) fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
 }
 
-fn process(stat: &Stat) -> Process {
-    Process {
-        pid: stat.pid,
-        started: stat.started,
-    }
-}
-
-fn read_stat(folder: &Path, buffer: &mut Vec<u8>) -> io::Result<Stat> {
+/// Reads `stat` in the folder of a process. See [`Walker::stat`] for the errors.
+pub(crate) fn read_stat(folder: &Path, buffer: &mut Vec<u8>) -> io::Result<Stat> {
     let bytes = super::read(&folder.join("stat"), buffer)?;
     parse::stat(bytes).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
@@ -197,7 +185,7 @@ mod tests {
             .unwrap()
     }
 
-    fn descendants(walker: &mut Walker, pid: u32) -> Vec<Process> {
+    fn descendants(walker: &mut Walker, pid: u32) -> Vec<Identity> {
         let mut found = walker.trees(&[pid]).unwrap();
         found.retain(|process| process.pid != pid);
         found
@@ -291,7 +279,7 @@ mod tests {
 
         assert!(walker.lists_children);
         let pids =
-            |found: Vec<Process>| found.iter().map(|process| process.pid).collect::<Vec<_>>();
+            |found: Vec<Identity>| found.iter().map(|process| process.pid).collect::<Vec<_>>();
         assert_eq!(pids(walker.trees(&[7]).unwrap()), [7, 8]);
         walker.lists_children = false;
         assert_eq!(pids(descendants(&mut walker, 8)), [7]);

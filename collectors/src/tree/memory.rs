@@ -16,8 +16,8 @@ use std::time::Duration;
 use headspace_agent::model::{Reading, Scope, metric};
 use headspace_agent::port::{CollectError, Collector, Pace};
 
+use crate::procfs;
 use crate::procfs::walk::Walker;
-use crate::procfs::{self, number, value, words};
 
 /// This source's name.
 pub const NAME: &str = "tree_memory";
@@ -87,7 +87,7 @@ impl TreeMemory {
     /// The PSS of a process in bytes; 0 if it has just ended, absent without permission.
     fn proportional(&mut self, folder: &Path) -> Option<u64> {
         match procfs::read(&folder.join("smaps_rollup"), &mut self.buffer) {
-            Ok(rollup) => proportional_bytes(rollup),
+            Ok(rollup) => procfs::memory_size(rollup, "Pss"),
             Err(error) => has_ended(&error, folder).then_some(0),
         }
     }
@@ -157,15 +157,6 @@ fn has_ended(error: &io::Error, folder: &Path) -> bool {
     error.raw_os_error() == Some(libc::ESRCH) || (absent && !folder.exists())
 }
 
-/// Parses a line such as `Pss:    1019 kB`. Returns bytes.
-fn proportional_bytes(rollup: &[u8]) -> Option<u64> {
-    let mut words = words(value(rollup, "Pss")?);
-    let (kibibytes, unit) = (number(words.next()?)?, words.next()?);
-    (unit == b"kB")
-        .then(|| kibibytes.checked_mul(1024))
-        .flatten()
-}
-
 fn append(out: &mut Vec<Reading>, scope: &Scope, memory: Option<u64>, files: Option<u64>) {
     let [memory, files] = [memory, files].map(|count| count.map(procfs::float));
     let readings = [
@@ -180,13 +171,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::procfs::memory_size;
 
     #[test]
     fn proportional_memory_is_in_bytes_and_whole_or_absent() {
         let rollup = b"556fd42b8000-7ffdfa3e6000 ---p 00000000 00:00 0      [rollup]\n\
             Rss:                4140 kB\nPss:                1019 kB\nPss_Dirty:           588 kB\n";
 
-        assert_eq!(proportional_bytes(rollup), Some(1019 * 1024));
+        assert_eq!(memory_size(rollup, "Pss"), Some(1019 * 1024));
         for wrong in [
             "",
             "Pss: 1019 kB",
@@ -194,7 +186,7 @@ mod tests {
             "Pss: -1 kB\n",
             "Pss_Dirty: 588 kB\n",
         ] {
-            assert_eq!(proportional_bytes(wrong.as_bytes()), None, "{wrong:?}");
+            assert_eq!(memory_size(wrong.as_bytes(), "Pss"), None, "{wrong:?}");
         }
     }
 
@@ -208,7 +200,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_yield_memory_or_nothing(bytes: Vec<u8>) {
-            let _ = proportional_bytes(&bytes);
+            let _ = memory_size(&bytes, "Pss");
         }
     }
 }

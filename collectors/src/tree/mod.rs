@@ -79,13 +79,11 @@ impl Collector for Tree {
 
     fn collect(&mut self, _at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {
         let known: Vec<_> = self.ledger.members().collect();
-        let scan = self.scanner.scan(&known)?;
-        let [resident, anonymous] = match scan.pages() {
-            Some(pages) => pages.map(procfs::bytes_of_pages),
-            None => [None, None],
-        };
-        let (processes, threads) = scan.population();
-        let totals = self.ledger.update(scan.members);
+        let members = self.scanner.scan(&known)?;
+        let sizes = |pages: [u64; 2]| pages.map(procfs::bytes_of_pages);
+        let [resident, anonymous] = scan::pages(&members).map_or([None; 2], sizes);
+        let (processes, threads) = scan::population(&members);
+        let totals = self.ledger.update(members);
 
         let clock_rate = procfs::float(clock_ticks_per_second());
         let [user, system, minor, major] = totals.used.map(procfs::float);

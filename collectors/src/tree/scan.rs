@@ -11,8 +11,8 @@ use std::path::Path;
 
 use headspace_agent::port::CollectError;
 
-use crate::procfs::parse::{self, Stat};
-use crate::procfs::walk::{Process, Walker, is_gone};
+use crate::procfs::parse::{self, Identity, Stat};
+use crate::procfs::walk::{Walker, is_gone};
 use crate::procfs::{self, IO_KEYS, number, value};
 
 /// Maximum number of attempts while members end. Each takes milliseconds even with hundreds of members.
@@ -30,7 +30,7 @@ pub(super) type Bytes = [u64; 4];
 /// A process of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Member {
-    pub(super) process: Process,
+    pub(super) process: Identity,
     /// The pid of its parent.
     pub(super) parent: u32,
     /// Its own usage, including ended threads.
@@ -45,31 +45,22 @@ pub(super) struct Member {
     threads: u64,
 }
 
-/// All members at one time.
-#[derive(Debug)]
-pub(super) struct Scan {
-    /// Members, with parents before their children.
-    pub(super) members: Vec<Member>,
+/// Resident pages of all members, and the anonymous ones among them; absent if one member's are
+/// unknown.
+pub(super) fn pages(members: &[Member]) -> Option<[u64; 2]> {
+    let mut pages = members.iter().map(|member| member.pages);
+    pages.try_fold([0u64; 2], |[resident, anonymous], pages| {
+        let [r, a] = pages?;
+        Some([resident.checked_add(r)?, anonymous.checked_add(a)?])
+    })
 }
 
-impl Scan {
-    /// Resident pages of all members, and the anonymous ones among them; absent if one member's are
-    /// unknown.
-    pub(super) fn pages(&self) -> Option<[u64; 2]> {
-        let mut pages = self.members.iter().map(|member| member.pages);
-        pages.try_fold([0u64; 2], |[resident, anonymous], pages| {
-            let [r, a] = pages?;
-            Some([resident.checked_add(r)?, anonymous.checked_add(a)?])
-        })
-    }
-
-    /// Number of running processes and of their threads.
-    pub(super) fn population(&self) -> (u64, u64) {
-        let living = self.members.iter().filter(|member| member.threads > 0);
-        living.fold((0, 0), |(processes, threads), member| {
-            (processes + 1, threads + member.threads)
-        })
-    }
+/// Number of running processes and of their threads.
+pub(super) fn population(members: &[Member]) -> (u64, u64) {
+    let living = members.iter().filter(|member| member.threads > 0);
+    living.fold((0, 0), |(processes, threads), member| {
+        (processes + 1, threads + member.threads)
+    })
 }
 
 /// Scans the tree.
@@ -91,13 +82,13 @@ impl Scanner {
         })
     }
 
-    /// Scans the tree. The scan includes all `known` members that are still running, whichever process is
-    /// their parent now.
-    pub(super) fn scan(&mut self, known: &[Process]) -> Result<Scan, CollectError> {
+    /// The members at one time, parents before their children. They include all `known` members that are
+    /// still running, whichever process is their parent now.
+    pub(super) fn scan(&mut self, known: &[Identity]) -> Result<Vec<Member>, CollectError> {
         let mut last_error = None;
         for _ in 0..TRIES {
             match self.attempt(known) {
-                Ok(Some(scan)) => return Ok(scan),
+                Ok(Some(members)) => return Ok(members),
                 Ok(None) => {}
                 Err(error) => last_error = Some(error),
             }
@@ -109,7 +100,7 @@ impl Scanner {
     }
 
     /// One attempt; `None` if a member ended meanwhile.
-    fn attempt(&mut self, known: &[Process]) -> io::Result<Option<Scan>> {
+    fn attempt(&mut self, known: &[Identity]) -> io::Result<Option<Vec<Member>>> {
         let Some(processes) = self.find(known)? else {
             return Ok(None);
         };
@@ -125,17 +116,17 @@ impl Scanner {
                 return Ok(None);
             }
         }
-        Ok(Some(Scan { members }))
+        Ok(Some(members))
     }
 
     /// The members; `None` if one ended or is hidden.
-    fn find(&mut self, known: &[Process]) -> io::Result<Option<Vec<Process>>> {
+    fn find(&mut self, known: &[Identity]) -> io::Result<Option<Vec<Identity>>> {
         let own = self.walker.own()?;
         let mut found = self.walker.trees(&[own.pid])?;
         if self.walker.missed() {
             return Ok(None);
         }
-        let mut all: HashSet<Process> = found.iter().copied().collect();
+        let mut all: HashSet<Identity> = found.iter().copied().collect();
         // A worker whose parent has ended now has another parent, maybe outside the tree. A list of
         // children that changes during reading may also miss a process.
         let mut elsewhere = Vec::new();
@@ -152,15 +143,15 @@ impl Scanner {
     }
 
     /// Reads `stat` of a process; `None` if it has ended.
-    fn stat(&mut self, process: Process) -> io::Result<Option<Stat>> {
+    fn stat(&mut self, process: Identity) -> io::Result<Option<Stat>> {
         match self.walker.stat(process.pid) {
-            Ok(stat) => Ok(Some(stat).filter(|stat| stat.started == process.started)),
+            Ok(stat) => Ok(Some(stat).filter(|stat| stat.identity == process)),
             Err(error) if is_gone(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    fn read(&mut self, process: Process) -> io::Result<Option<Member>> {
+    fn read(&mut self, process: Identity) -> io::Result<Option<Member>> {
         let Some(stat) = self.stat(process)? else {
             return Ok(None);
         };
@@ -204,7 +195,7 @@ fn io_bytes(file: &[u8]) -> Option<Bytes> {
 impl Member {
     /// A member whose memory and threads do not matter.
     pub(super) fn made(
-        process: Process,
+        process: Identity,
         parent: u32,
         used: Used,
         reaped: Used,

@@ -12,7 +12,7 @@
 use std::collections::HashMap;
 
 use super::scan::{Bytes, Member, Used};
-use crate::procfs::walk::Process;
+use crate::procfs::parse::Identity;
 
 /// Index in [`Used`] of the counter that shows most reliably that a child was reaped: no process runs
 /// without page faults.
@@ -30,7 +30,7 @@ pub(super) struct Totals {
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     /// Members as of the last scan.
-    members: HashMap<Process, Member>,
+    members: HashMap<Identity, Member>,
     /// Usage of ended members that is in no running member's account.
     carried: Used,
     carried_io: Bytes,
@@ -61,7 +61,7 @@ struct Counts {
 
 impl Ledger {
     /// The members as of the last scan.
-    pub(super) fn members(&self) -> impl Iterator<Item = Process> + '_ {
+    pub(super) fn members(&self) -> impl Iterator<Item = Identity> + '_ {
         self.members.keys().copied()
     }
 
@@ -87,9 +87,9 @@ impl Ledger {
 
     /// Looks for the counts of ended members in the accounts of running ones, and carries the rest.
     fn settle(&mut self, members: &[Member]) {
-        let now: HashMap<u32, Process> = members.iter().map(by_pid).collect();
-        let before: HashMap<u32, Process> = self.members.values().map(by_pid).collect();
-        let mut dues = HashMap::<Process, Due>::new();
+        let now: HashMap<u32, Identity> = members.iter().map(by_pid).collect();
+        let before: HashMap<u32, Identity> = self.members.values().map(by_pid).collect();
+        let mut dues = HashMap::<Identity, Due>::new();
         let mut nowhere = Due::default();
         for (process, member) in &self.members {
             if now.get(&process.pid) == Some(process) {
@@ -124,9 +124,9 @@ impl Ledger {
     fn heir(
         &self,
         member: &Member,
-        now: &HashMap<u32, Process>,
-        before: &HashMap<u32, Process>,
-    ) -> Option<(Process, bool)> {
+        now: &HashMap<u32, Identity>,
+        before: &HashMap<u32, Identity>,
+    ) -> Option<(Identity, bool)> {
         let mut parent = before.get(&member.parent)?;
         // A chain of parents cannot be longer than the number of members, unless `/proc` is
         // inconsistent.
@@ -216,7 +216,7 @@ impl Counts {
     }
 }
 
-fn by_pid(member: &Member) -> (u32, Process) {
+fn by_pid(member: &Member) -> (u32, Identity) {
     (member.process.pid, member.process)
 }
 

@@ -96,7 +96,7 @@ impl Kernel {
 
     fn members(&self) -> Vec<Member> {
         let member = |made: &Made| {
-            let process = Process {
+            let process = Identity {
                 pid: made.pid,
                 started: 7,
             };
@@ -206,7 +206,7 @@ proptest! {
         let mut last = [0; 4];
         for scan in scans {
             let members = scan.into_iter().map(|(pid, parent, used, reaped)| {
-                let process = Process { pid, started: 7 };
+                let process = Identity { pid, started: 7 };
                 Member::made(process, parent, [used; 4], [reaped; 4], None)
             });
             let totals = ledger.update(members.collect());
@@ -217,7 +217,7 @@ proptest! {
 }
 
 fn member(pid: u32, parent: u32, used: u64, reaped: u64, io: Option<u64>) -> Member {
-    let process = Process { pid, started: 7 };
+    let process = Identity { pid, started: 7 };
     Member::made(
         process,
         parent,

@@ -6,27 +6,19 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
 use crate::procfs;
-use crate::procfs::parse::{self, Stat};
-
-/// The identity of a process: the start time distinguishes it from a later process with the same pid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Identity {
-    /// Its pid.
-    pub pid: u32,
-    /// Its start time, in clock ticks since boot.
-    pub started: u64,
-}
+use crate::procfs::parse::{Identity, Stat};
+use crate::procfs::walk::read_stat;
 
 impl Identity {
     /// This process; `None` if `/proc` cannot be read.
-    pub fn here() -> Option<Self> {
-        stat("self").as_ref().map(identity)
+    pub(super) fn here() -> Option<Self> {
+        stat("self").map(|stat| stat.identity)
     }
 
     /// Whether the process is running. A zombie is not.
     pub(super) fn lives(self) -> bool {
         stat(&self.pid.to_string())
-            .is_some_and(|stat| identity(&stat) == self && !matches!(stat.state, b'Z' | b'X'))
+            .is_some_and(|stat| stat.identity == self && !matches!(stat.state, b'Z' | b'X'))
     }
 
     /// Whether no process has this pid. This check costs less than [`lives`](Self::lives).
@@ -53,15 +45,7 @@ impl std::fmt::Display for Identity {
 
 /// Reads `stat` of a process; `None` if it has ended.
 fn stat(pid: &str) -> Option<Stat> {
-    let path = Path::new("/proc").join(pid).join("stat");
-    parse::stat(procfs::read(&path, &mut Vec::new()).ok()?)
-}
-
-fn identity(stat: &Stat) -> Identity {
-    Identity {
-        pid: stat.pid,
-        started: stat.started,
-    }
+    read_stat(&Path::new("/proc").join(pid), &mut Vec::new()).ok()
 }
 
 /// The ancestors of this process, its parent first.
@@ -73,7 +57,7 @@ pub(super) fn ancestors() -> impl Iterator<Item = Identity> {
     std::iter::from_fn(move || {
         let ancestor = stat(&pid.to_string())?;
         pid = ancestor.parent;
-        Some(identity(&ancestor))
+        Some(ancestor.identity)
     })
     .take(MOST)
 }
@@ -99,7 +83,7 @@ mod tests {
     fn a_zombie_has_ended() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = child.id();
-        let identity = identity(&stat(&pid.to_string()).unwrap());
+        let identity = stat(&pid.to_string()).unwrap().identity;
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
         while identity.lives() {
             assert!(std::time::Instant::now() < deadline);

@@ -3,38 +3,30 @@
 //! A mapping is never removed, so a reference to it is valid forever. A mapping that is no longer
 //! needed is replaced by private zeroed memory ([`empty`]) and reused for the next file.
 
+use std::ffi::c_void;
 use std::fs::File as Handle;
 use std::io;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
+use std::ptr::null_mut;
 
 use rustix::fs::FallocateFlags;
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous};
 use rustix::process::{Resource, getrlimit};
 
 use super::layout::{File, SIZE};
 
+const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
+
 /// Maps a file of [`SIZE`] bytes, over a mapping that [`empty`] has cleared if there is one.
 pub(super) fn map(file: &Handle, over: Option<&'static File>) -> io::Result<&'static File> {
-    let fixed = if over.is_some() { libc::MAP_FIXED } else { 0 };
-    let at = over.map_or(std::ptr::null_mut(), |old| {
-        std::ptr::from_ref(old).cast_mut().cast()
-    });
+    let (at, flags) = match over {
+        Some(old) => (address(old), MapFlags::SHARED | MapFlags::FIXED),
+        None => (null_mut(), MapFlags::SHARED),
+    };
     // SAFETY: without `over` the kernel chooses an unused address range. With `over` the range is an
     // entire earlier mapping of ours with this exact size. Only shared references to atomics point into
-    // it, and any content is valid for atomics. The descriptor is open during the call.
-    let memory = unsafe {
-        libc::mmap(
-            at,
-            SIZE,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED | fixed,
-            file.as_raw_fd(),
-            0,
-        )
-    };
-    if memory == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
+    // it, and any content is valid for atomics.
+    let memory = unsafe { mmap(at, SIZE, READ_WRITE, flags, file, 0) }?;
     // SAFETY: the mapping is as large as a `File`, is page-aligned as `File` requires, and is never
     // unmapped. All fields are atomic integers: any bytes are valid, and other processes may change
     // them.
@@ -43,22 +35,15 @@ pub(super) fn map(file: &Handle, over: Option<&'static File>) -> io::Result<&'st
 
 /// Replaces the mapping of a file by private zeroed memory.
 pub(super) fn empty(file: &'static File) -> io::Result<&'static File> {
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
     // SAFETY: this replaces an entire mapping of ours by one of the same size and permissions, all
     // zeros. Zeros are valid for all remaining references, which point to atomics.
-    let memory = unsafe {
-        libc::mmap(
-            std::ptr::from_ref(file).cast_mut().cast(),
-            SIZE,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED,
-            -1,
-            0,
-        )
-    };
-    if memory == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
+    unsafe { mmap_anonymous(address(file), SIZE, READ_WRITE, flags) }?;
     Ok(file)
+}
+
+fn address(file: &'static File) -> *mut c_void {
+    std::ptr::from_ref(file).cast_mut().cast()
 }
 
 /// Reserves these bytes of a file, so that they can be written now and later.

@@ -29,9 +29,10 @@ mod termination;
 mod writer;
 
 pub use folders::{Folders, Marker};
-pub use identity::Identity;
 pub use reader::FoundWorkers;
 pub use writer::WorkerFile;
+
+use crate::procfs::parse::Identity;
 
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use super::Version;
+use super::{Unknown, Version};
 use crate::procfs::mountinfo::{self, MountLine};
 use crate::procfs::{self, lines};
 
@@ -35,39 +35,33 @@ impl Controller {
     }
 }
 
-/// The group of this process for one controller.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Own {
-    /// The group, by its path in its hierarchy.
-    Group(Version, PathBuf),
-    /// There is no group: the file is empty if no hierarchy was ever mounted.
-    None,
-    /// The file is truncated or malformed, or contains no group that could have the controller.
-    Unknown,
-}
+/// The group of this process for one controller, by its path in its hierarchy. `None` if there is no group:
+/// the file is empty if no hierarchy was ever mounted. Unknown if the file is truncated or malformed, or
+/// contains no group that could have the controller.
+type OwnGroup = Result<Option<(Version, PathBuf)>, Unknown>;
 
 /// Finds the group in `/proc/self/cgroup`.
-pub(super) fn own_group(membership: &[u8], controller: Controller) -> Own {
+pub(super) fn own_group(membership: &[u8], controller: Controller) -> OwnGroup {
     if membership.is_empty() {
-        return Own::None;
+        return Ok(None);
     }
-    let mut unified = Own::Unknown;
+    let mut unified = Err(Unknown);
     for line in lines(membership) {
         // `id:controllers:path`; the path may contain colons.
         let mut fields = line.splitn(3, |&byte| byte == b':');
         let (Some(id), Some(names), Some(group)) = (fields.next(), fields.next(), fields.next())
         else {
-            return Own::Unknown;
+            return Err(Unknown);
         };
         if controller.is_in(names) {
-            return Own::Group(Version::V1, path(group));
+            return Ok(Some((Version::V1, path(group))));
         }
         if id == b"0" && names.is_empty() {
-            unified = Own::Group(Version::V2, path(group));
+            unified = Ok(Some((Version::V2, path(group))));
         }
     }
     if !membership.ends_with(b"\n") {
-        return Own::Unknown;
+        return Err(Unknown);
     }
     unified
 }
@@ -143,12 +137,16 @@ mod tests {
 
     use super::*;
 
-    fn own(text: &str) -> Own {
+    fn own(text: &str) -> OwnGroup {
         own_group(text.as_bytes(), Controller::Cpu)
     }
 
-    fn group(version: Version, path: &str) -> Own {
-        Own::Group(version, path.into())
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "it is compared with a result of `own_group`"
+    )]
+    fn group(version: Version, path: &str) -> OwnGroup {
+        Ok(Some((version, path.into())))
     }
 
     #[test]
@@ -169,7 +167,7 @@ mod tests {
             own("7:cpuset:/a\n6:cpuacct:/b\n0::/user\n"),
             group(Version::V2, "/user")
         );
-        assert_eq!(own("7:cpuset:/a\n1:name=systemd:/b\n"), Own::Unknown);
+        assert_eq!(own("7:cpuset:/a\n1:name=systemd:/b\n"), Err(Unknown));
     }
 
     #[test]
@@ -180,15 +178,15 @@ mod tests {
         assert_eq!(of(Controller::Memory), group(Version::V1, "/api/f863"));
         assert_eq!(of(Controller::Cpu), group(Version::V1, "/"));
         assert_eq!(of(Controller::Unified), group(Version::V2, "/user"));
-        assert_eq!(own_group(b"1:cpu:/\n", Controller::Unified), Own::Unknown);
+        assert_eq!(own_group(b"1:cpu:/\n", Controller::Unified), Err(Unknown));
     }
 
     #[test]
     fn a_malformed_file_is_unknown_and_an_empty_file_means_no_group() {
-        assert_eq!(own(""), Own::None);
-        assert_eq!(own("0::/user"), Own::Unknown);
-        assert_eq!(own("garbage\n"), Own::Unknown);
-        assert_eq!(own("7:cpuset:/a\n0::/us"), Own::Unknown);
+        assert_eq!(own(""), Ok(None));
+        assert_eq!(own("0::/user"), Err(Unknown));
+        assert_eq!(own("garbage\n"), Err(Unknown));
+        assert_eq!(own("7:cpuset:/a\n0::/us"), Err(Unknown));
     }
 
     #[test]

@@ -2,8 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::limit::{one_number, one_word, read_limit};
-use super::{Limit, Unknown, Version, keyed};
+use super::{Limit, Unknown, Version, keyed, one_number, one_word, read_limit};
 use crate::procfs::{self, number};
 
 /// A v1 limit from this value on means that there is none. Without a limit the kernel writes the largest

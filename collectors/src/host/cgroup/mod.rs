@@ -8,20 +8,17 @@
 //! There are three results: a limit, no limit, and *unknown*, if a group cannot be seen or a file is
 //! malformed. Unknown is never treated as "no limit".
 
-mod limit;
+mod cpu;
 mod membership;
 mod memory;
 mod throttle;
 
-use std::cmp::Ordering;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-pub(super) use limit::Level;
+pub(super) use cpu::CpuGroup;
 pub(super) use membership::Controller;
-use membership::Own;
 pub(super) use memory::MemoryGroup;
-pub(super) use throttle::CpuGroup;
 
 use crate::procfs;
 
@@ -52,7 +49,28 @@ fn keyed(bytes: &[u8], key: &str) -> Option<u64> {
     })
 }
 
-/// A limit that may exist and cannot be read.
+/// Reads the file that contains a limit. Without that file there is no limit.
+fn read_limit<'a>(file: &Path, buffer: &'a mut Vec<u8>) -> Limit<&'a [u8]> {
+    match procfs::read(file, buffer) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(_) => Err(Unknown),
+    }
+}
+
+/// The number in a file that contains only that number.
+fn one_number(file: &Path, buffer: &mut Vec<u8>) -> Option<u64> {
+    procfs::number(one_word(procfs::read(file, buffer).ok()?)?)
+}
+
+/// The only word of the first line.
+fn one_word(bytes: &[u8]) -> Option<&[u8]> {
+    let mut words = procfs::words(procfs::lines(bytes).next()?);
+    let word = words.next()?;
+    words.next().is_none().then_some(word)
+}
+
+/// A limit or a group that may exist and cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Unknown;
 
@@ -60,16 +78,11 @@ pub(super) struct Unknown;
 pub(super) type Limit<T> = Result<Option<T>, Unknown>;
 
 /// The lowest limit and its index, the first one if several are equal.
-pub(super) fn tightest<T>(
-    limits: impl Iterator<Item = Limit<T>>,
-    order: impl Fn(&T, &T) -> Ordering,
-) -> Limit<(usize, T)> {
+pub(super) fn tightest<T: PartialOrd>(limits: impl Iterator<Item = Limit<T>>) -> Limit<(usize, T)> {
     let mut lowest: Option<(usize, T)> = None;
     for (at, limit) in limits.enumerate() {
         if let Some(limit) = limit?
-            && lowest
-                .as_ref()
-                .is_none_or(|(_, low)| order(&limit, low).is_lt())
+            && lowest.as_ref().is_none_or(|(_, low)| limit < *low)
         {
             lowest = Some((at, limit));
         }
@@ -156,10 +169,9 @@ impl<L> Groups<L> {
 
     /// Finds the groups that `self.last_membership` names; `None` if another attempt may succeed.
     fn find(&mut self) -> Option<Position<L>> {
-        let (version, group) = match membership::own_group(&self.last_membership, self.controller) {
-            Own::Group(version, group) => (version, group),
-            Own::None => return Some(Position::NoGroup),
-            Own::Unknown => return None,
+        let own = membership::own_group(&self.last_membership, self.controller);
+        let Some((version, group)) = own.ok()? else {
+            return Some(Position::NoGroup);
         };
         let mounts = procfs::below(&self.root, "/proc/self/mountinfo");
         let mounts = procfs::read(&mounts, &mut self.buffer).ok()?;
@@ -177,7 +189,7 @@ mod tests {
 
     #[test]
     fn the_tightest_is_the_lowest_limit_and_the_first_of_equal_ones() {
-        let find = |limits: &[Limit<u64>]| tightest(limits.iter().copied(), u64::cmp);
+        let find = |limits: &[Limit<u64>]| tightest(limits.iter().copied());
 
         let four = [Ok(None), Ok(Some(5)), Ok(Some(3)), Ok(Some(3))];
         assert_eq!(find(&four), Ok(Some((2, 3))));

@@ -1,36 +1,10 @@
 //! How often and for how long a group's CPU quota throttled it.
 
-use std::path::{Path, PathBuf};
-
-use super::limit::Level;
-use super::{Version, keyed};
-use crate::procfs;
-
-/// A group that may have a CPU quota.
-#[derive(Debug)]
-pub(in super::super) struct CpuGroup {
-    pub(in super::super) level: Level,
-    stat: PathBuf,
-}
-
-impl CpuGroup {
-    pub(in super::super) fn new(version: Version, group: &Path) -> Self {
-        Self {
-            level: Level::new(version, group),
-            stat: group.join("cpu.stat"),
-        }
-    }
-
-    /// Totals since the group was created: periods in which the group had work, periods in which the
-    /// quota ran out, and the throttled time in nanoseconds, added up over cores.
-    pub(in super::super) fn throttled(&self, buffer: &mut Vec<u8>) -> Option<[u64; 3]> {
-        parse(procfs::read(&self.stat, buffer).ok()?)
-    }
-}
+use super::keyed;
 
 /// Parses `cpu.stat`: v1 counts nanoseconds in `throttled_time`, v2 microseconds in
 /// `throttled_usec`.
-fn parse(bytes: &[u8]) -> Option<[u64; 3]> {
+pub(super) fn parse(bytes: &[u8]) -> Option<[u64; 3]> {
     let nanos = keyed(bytes, "throttled_time")
         .or_else(|| keyed(bytes, "throttled_usec")?.checked_mul(1_000))?;
     Some([

@@ -1,71 +1,58 @@
-//! The CPU limit of one group, in the format of either version of the interface.
+//! A group's CPU time: its limit, in the format of either version of the interface, and its throttling.
 //!
 //! A group without the file has no limit: the root group, a group without the controller, and a
 //! kernel without CPU bandwidth control have none. The content of an existing file must be valid.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::{Limit, Unknown, Version};
+use super::{Limit, Unknown, Version, one_number, one_word, read_limit, throttle};
 use crate::procfs::{self, lines, number, words};
 
-/// The files that contain one group's limit.
+/// A group that may have a CPU quota.
 #[derive(Debug)]
-pub(in super::super) enum Level {
-    V1 { quota: PathBuf, period: PathBuf },
-    V2 { max: PathBuf },
+pub(in super::super) struct CpuGroup {
+    version: Version,
+    limit: PathBuf,
+    /// The time to which the limit refers. Only v1 has this file.
+    period: PathBuf,
+    stat: PathBuf,
 }
 
-impl Level {
+impl CpuGroup {
     pub(in super::super) fn new(version: Version, group: &Path) -> Self {
-        match version {
-            Version::V1 => Self::V1 {
-                quota: group.join("cpu.cfs_quota_us"),
-                period: group.join("cpu.cfs_period_us"),
-            },
-            Version::V2 => Self::V2 {
-                max: group.join("cpu.max"),
-            },
+        let limit = match version {
+            Version::V1 => "cpu.cfs_quota_us",
+            Version::V2 => "cpu.max",
+        };
+        Self {
+            version,
+            limit: group.join(limit),
+            period: group.join("cpu.cfs_period_us"),
+            stat: group.join("cpu.stat"),
         }
     }
 
     /// The CPU time that the group may use, in cores (above 0).
     pub(in super::super) fn cores(&self, buffer: &mut Vec<u8>) -> Limit<f64> {
-        let (Self::V1 { quota: file, .. } | Self::V2 { max: file }) = self;
-        let Some(bytes) = read_limit(file, buffer)? else {
+        let Some(bytes) = read_limit(&self.limit, buffer)? else {
             return Ok(None);
         };
-        let Self::V1 { period, .. } = self else {
+        if self.version == Version::V2 {
             return cpu_max(bytes);
-        };
+        }
         let word = one_word(bytes).ok_or(Unknown)?;
         if word == b"-1" {
             return Ok(None);
         }
         let quota = number(word).ok_or(Unknown)?;
-        ratio(quota, one_number(period, buffer).ok_or(Unknown)?)
+        ratio(quota, one_number(&self.period, buffer).ok_or(Unknown)?)
     }
-}
 
-/// Reads the file that contains a limit. Without that file there is no limit.
-pub(super) fn read_limit<'a>(file: &Path, buffer: &'a mut Vec<u8>) -> Limit<&'a [u8]> {
-    match procfs::read(file, buffer) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(_) => Err(Unknown),
+    /// Totals since the group was created: periods in which the group had work, periods in which the
+    /// quota ran out, and the throttled time in nanoseconds, added up over cores.
+    pub(in super::super) fn throttled(&self, buffer: &mut Vec<u8>) -> Option<[u64; 3]> {
+        throttle::parse(procfs::read(&self.stat, buffer).ok()?)
     }
-}
-
-/// The number in a file that contains only that number.
-pub(super) fn one_number(file: &Path, buffer: &mut Vec<u8>) -> Option<u64> {
-    number(one_word(procfs::read(file, buffer).ok()?)?)
-}
-
-/// The only word of the first line.
-pub(super) fn one_word(bytes: &[u8]) -> Option<&[u8]> {
-    let mut words = words(lines(bytes).next()?);
-    let word = words.next()?;
-    words.next().is_none().then_some(word)
 }
 
 /// Parses `cpu.max`: `max 100000` or `150000 100000`.
@@ -102,13 +89,13 @@ mod tests {
                 fs::write(group.path().join(name), content).unwrap();
             }
         }
-        Level::new(Version::V1, group.path()).cores(&mut Vec::new())
+        CpuGroup::new(Version::V1, group.path()).cores(&mut Vec::new())
     }
 
     fn v2(max: &str) -> Limit<f64> {
         let group = tempfile::tempdir().unwrap();
         fs::write(group.path().join("cpu.max"), max).unwrap();
-        Level::new(Version::V2, group.path()).cores(&mut Vec::new())
+        CpuGroup::new(Version::V2, group.path()).cores(&mut Vec::new())
     }
 
     #[test]
@@ -152,7 +139,7 @@ mod tests {
         fs::create_dir(group.path().join("cpu.max")).unwrap();
 
         assert_eq!(
-            Level::new(Version::V2, group.path()).cores(&mut Vec::new()),
+            CpuGroup::new(Version::V2, group.path()).cores(&mut Vec::new()),
             Err(Unknown)
         );
     }
