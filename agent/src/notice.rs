@@ -27,8 +27,8 @@ pub enum Notice {
     },
     /// A source does not respond: the driver or file system that it reads is stuck.
     #[error(
-        "`{source}` has not answered for {seconds} s: what it reads (a driver, a file \
-         system) is stuck. Its readings are missing until it answers."
+        "`{source}` has not answered for {seconds} s: its driver or file system may be stuck. There \
+         are no readings of `{source}` until it answers."
     )]
     SourceSilent {
         /// The source's name.
@@ -58,10 +58,10 @@ pub enum Notice {
         /// Why.
         reason: String,
     },
-    /// Records were lost because a destination is slow or failing.
+    /// Records were lost because a destination failed.
     #[error(
-        "{count} records dropped: {reason}. Use a longer interval (`headspace run \
-         --interval`, `HEADSPACE_INTERVAL`), or write to a faster disk."
+        "{count} records dropped: {reason}. Fix the cause (for a full disk: free space, or set \
+         `HEADSPACE_DIR` to another disk). headspace continues to write."
     )]
     RecordsDropped {
         /// Number so far.
@@ -172,15 +172,32 @@ pub enum Notice {
         reason: String,
     },
     /// A destination that failed accepts data again.
-    #[error(
-        "`{exporter}` delivers again. {lost} deliveries were given up: counters are complete \
-         there, but gauges of that period are missing."
-    )]
+    #[error("`{exporter}` accepts data again. {}", dropped_exports(*.lost))]
     ExportResumed {
         /// The destination's name.
         exporter: &'static str,
-        /// Number of exports that were given up meanwhile.
+        /// Number of exports that were dropped meanwhile.
         lost: u64,
+    },
+    /// The last export of the run failed, or was not answered.
+    #[error(
+        "`{exporter}` {}. That export is dropped. The run folder contains its data.",
+        last_export(.reason.as_deref())
+    )]
+    LastExportDropped {
+        /// The destination's name.
+        exporter: &'static str,
+        /// The attempt and its result. `None` if there was no answer before the run ended.
+        reason: Option<String>,
+    },
+    /// Records were dropped because the reader of a stream is slower than the records come.
+    #[error(
+        "`{exporter}` drops records, because its reader is too slow. Dropped records are not sent \
+         again. The run folder contains them."
+    )]
+    ReaderTooSlow {
+        /// The destination's name.
+        exporter: &'static str,
     },
     /// Spans were lost: a collector refused them, or is too slow.
     #[error(
@@ -221,11 +238,11 @@ pub enum Notice {
         problem: String,
     },
     /// Steps were lost because the ring was full.
-    #[error("{count} steps were not recorded: they came faster than they are read.")]
-    StepsDropped {
-        /// Number so far.
-        count: u64,
-    },
+    #[error(
+        "Steps are dropped, because headspace's thread did not get a core in time. Free a core for \
+         it. The verdict shows how many."
+    )]
+    StepsDropped,
     /// Worker processes exited unexpectedly.
     #[error(
         "{} What the stages counted before is kept; calls that were in progress are lost. If \
@@ -242,8 +259,8 @@ pub enum Notice {
     },
     /// A queue is no longer sampled: reading its depth raised an exception.
     #[error(
-        "the queue `{queue}` is not watched any more: its depth cannot be read \
-         ({reason}). Give `headspace.queue` another `depth`."
+        "headspace no longer measures the queue `{queue}`, because its depth cannot be read \
+         ({reason}). Pass a function as `depth` to `headspace.queue` that returns the depth."
     )]
     QueueOff {
         /// The queue's name.
@@ -271,7 +288,10 @@ pub enum Notice {
         percent: f64,
     },
     /// `stop` reached its time limit.
-    #[error("stopping took longer than {waited_s:.1} s; the last records may be missing.")]
+    #[error(
+        "headspace did not finish writing within {waited_s:.1} s, so the last records may be \
+         missing. The disk may be slow."
+    )]
     StopTimedOut {
         /// Seconds that it waited.
         waited_s: f64,
@@ -289,6 +309,8 @@ impl Notice {
             Self::RecordsDropped { .. } => "records_dropped",
             Self::ExportFailing { .. } => "export_failing",
             Self::ExportResumed { .. } => "export_resumed",
+            Self::LastExportDropped { .. } => "last_export_dropped",
+            Self::ReaderTooSlow { .. } => "reader_too_slow",
             Self::SpansDropped { .. } => "spans_dropped",
             Self::LogRecordsDropped { .. } => "log_records_dropped",
             Self::Serving { .. } => "serving",
@@ -300,7 +322,7 @@ impl Notice {
             Self::BatchesReplaced { .. } => "batches_replaced",
             Self::ConcurrentIteration { .. } => "concurrent_iteration",
             Self::SettingRefused { .. } => "setting_refused",
-            Self::StepsDropped { .. } => "steps_dropped",
+            Self::StepsDropped => "steps_dropped",
             Self::WorkersLost { .. } => "worker_lost",
             Self::QueueOff { .. } => "queue_off",
             Self::StacksUnreadable { .. } => "stacks_unreadable",
@@ -318,6 +340,8 @@ impl Notice {
             Self::ExporterOff { exporter, .. }
             | Self::ExportFailing { exporter, .. }
             | Self::ExportResumed { exporter, .. }
+            | Self::LastExportDropped { exporter, .. }
+            | Self::ReaderTooSlow { exporter }
             | Self::SpansDropped { exporter, .. }
             | Self::LogRecordsDropped { exporter, .. }
             | Self::Serving { exporter, .. } => (*exporter).to_owned(),
@@ -334,7 +358,7 @@ impl Notice {
             Self::WorkersLost { count, .. } => count.to_string(),
             Self::QueueOff { queue, .. } => queue.clone(),
             Self::RecordsDropped { .. }
-            | Self::StepsDropped { .. }
+            | Self::StepsDropped
             | Self::StacksUnreadable { .. }
             | Self::OverBudget { .. }
             | Self::StopTimedOut { .. } => String::new(),
@@ -394,6 +418,24 @@ fn handling(in_place: InPlace) -> &'static str {
         InPlace::Never => "the cached batches are unmodified",
         InPlace::Copied => "each replayed step gets an unmodified copy of a cached batch",
         InPlace::TooLarge => "copies of the batches would take more than 1 GiB, so none is cached",
+    }
+}
+
+/// What a destination that accepts data again has missed.
+fn dropped_exports(count: u64) -> String {
+    let dropped = match count {
+        0 => return "No export was dropped.".to_owned(),
+        1 => "1 export was dropped".to_owned(),
+        more => format!("{more} exports were dropped"),
+    };
+    format!("{dropped}: counters are complete at the destination, but its gauges have a gap.")
+}
+
+/// What happened to the last export of a run.
+fn last_export(reason: Option<&str>) -> String {
+    match reason {
+        Some(reason) => format!("did not accept the last export: {reason}"),
+        None => "did not answer the last export before the run ended".to_owned(),
     }
 }
 

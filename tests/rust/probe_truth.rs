@@ -61,7 +61,7 @@ fn a_busy_device_has_no_headspace_even_if_the_loop_waits_long() {
         let busy = Service::new(30.0 * MS, cv, Shape::Gamma, 0.0);
         spec.device = Some(Device::bounded(busy, in_flight));
         let probed = probe(&spec, ProbePlan::for_loader(None, 1), in_flight as u64);
-        let live = &probed.analysis.windows[0];
+        let live = &probed.analysis.windows[0].record;
         assert_eq!(live.phase, Phase::Live);
         assert!(
             live.wait_ms > 3.0 * live.compute_ms,

@@ -19,10 +19,10 @@ const SENTENCE_OF_RENDERER: usize = 6;
 /// Texts of the renderers that are messages about files and options, or hints about keys.
 const NOT_ABOUT_A_RUN: [&str; 6] = [
     "help.rs: ",
-    "were named: name one",
+    "needs exactly one run",
     "open it at https://",
     "name a folder of runs",
-    "`top` draws on a terminal",
+    "`top` needs a terminal",
     "more lines (v shows all)",
 ];
 

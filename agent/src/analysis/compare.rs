@@ -95,10 +95,8 @@ pub enum Note {
 pub fn compare(a: &Side, b: &Side, limit_pct: Option<f64>) -> Comparison {
     let step_ms = relative(&a.known(Quantity::Step), &b.known(Quantity::Step));
     let sample_ms = relative(&a.samples(), &b.samples());
-    let by_sample = match (a.batch_size(), b.batch_size()) {
-        (Some(a), Some(b)) => (b / a - 1.0).abs() > SAME_SIZE,
-        _ => false,
-    };
+    let batch_sizes = a.batch_size().zip(b.batch_size());
+    let by_sample = batch_sizes.is_some_and(|(a, b)| (b / a - 1.0).abs() > SAME_SIZE);
     let undisturbed = (a.undisturbed(by_sample), b.undisturbed(by_sample));
     let undisturbed_ms = if a.cores_of_other_programs().max(b.cores_of_other_programs()) > NOTABLE {
         relative(&undisturbed.0, &undisturbed.1)
@@ -132,7 +130,7 @@ pub fn compare(a: &Side, b: &Side, limit_pct: Option<f64>) -> Comparison {
         step_p50_ms: quantile(0.5),
         step_p95_ms: quantile(0.95),
         step_p99_ms: quantile(0.99),
-        floor_ms: relative(&a.floors(), &b.floors()),
+        floor_ms: relative(&a.each(Measured::floor_ms), &b.each(Measured::floor_ms)),
         stages: stages(a, b),
         changed: Vec::new(),
         judged_by,
@@ -205,10 +203,6 @@ impl Side {
             .fold(0.0, f64::max)
     }
 
-    fn floors(&self) -> Knowns {
-        self.each(Measured::floor_ms)
-    }
-
     fn batch_size(&self) -> Option<f64> {
         let sizes: Option<Vec<f64>> = self.runs.iter().map(Measured::batch_size).collect();
         let sizes = sizes.filter(|sizes| !sizes.is_empty())?;
@@ -217,7 +211,7 @@ impl Side {
 
     fn quantile_ms(&self, q: f64) -> Option<f64> {
         let mut all = Distribution::default();
-        self.runs.iter().for_each(|run| all.merge(run.steps()));
+        self.runs.iter().for_each(|run| all.merge(&run.steps));
         all.quantile_ms(q)
     }
 
@@ -246,7 +240,7 @@ fn points(a: Option<f64>, b: Option<f64>) -> Change {
 /// A relative change: the variation between runs is a share of the value.
 fn relative(a: &[Known], b: &[Known]) -> Change {
     let found = relative_difference(a, b, RUN_TO_RUN);
-    let scaled = |by: f64| found.map(|share| scale(share, by));
+    let scaled = |by: f64| found.map(|share| share.map(|end| by * end));
     Change {
         difference: mean(a).and_then(scaled),
         difference_pct: scaled(100.0),
@@ -264,16 +258,8 @@ fn part(a: &Side, b: &Side, of: Quantity, step_ms: Option<f64>) -> Change {
         difference,
         difference_pct: difference
             .zip(base)
-            .map(|(ms, base)| scale(ms, 100.0 / base)),
+            .map(|(ms, base)| ms.map(|end| 100.0 / base * end)),
         ..points(mean(&a), mean(&b))
-    }
-}
-
-fn scale(estimate: Estimate, by: f64) -> Estimate {
-    Estimate {
-        value: estimate.value * by,
-        low: estimate.low * by,
-        high: estimate.high * by,
     }
 }
 
@@ -344,7 +330,7 @@ fn notes(a: &Side, b: &Side, judged_by: JudgedBy, has_interval: bool) -> Vec<Not
         notes.push(Note::ModesDiffer);
     }
     let first = a.runs.first();
-    if all().any(|run| first.is_some_and(|first| first.loop_name() != run.loop_name())) {
+    if all().any(|run| first.is_some_and(|first| first.loop_name != run.loop_name)) {
         notes.push(Note::LoopsDiffer);
     }
     if has_interval && a.runs.len() + b.runs.len() == 2 {

@@ -162,7 +162,7 @@ pub fn findings(resources: &ResourcesRecord) -> Vec<Finding> {
     let host = [
         throttled(resources, t),
         oversubscribed(resources, t),
-        gil(resources, t),
+        gil_contention_ms(resources, t).map(|wait_ms| Finding::GilContended { wait_ms }),
         above(resources.gc_pct, t.notable_gc_pct).map(|pct| Finding::GcPauses {
             pct,
             longest_ms: resources.gc_longest_ms,
@@ -202,11 +202,11 @@ fn oversubscribed(r: &ResourcesRecord, t: &Thresholds) -> Option<Finding> {
     })
 }
 
-fn gil(r: &ResourcesRecord, t: &Thresholds) -> Option<Finding> {
-    let wait_ms = above(r.gil_wait_ms, t.long_gil_wait_ms)?;
-    // A single thread that computes in Python makes the GIL probe wait, but delays no other thread.
+/// Mean wait for the interpreter lock, if threads wait long for it and more than one of them holds it. A single
+/// thread that computes in Python makes the GIL probe wait, but delays no other thread.
+pub(super) fn gil_contention_ms(r: &ResourcesRecord, t: &Thresholds) -> Option<f64> {
     above(r.other_threads_cores, t.min_gil_threads)?;
-    Some(Finding::GilContended { wait_ms })
+    above(r.gil_wait_ms, t.long_gil_wait_ms)
 }
 
 fn growth(r: &ResourcesRecord) -> Option<Finding> {

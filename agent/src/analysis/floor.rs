@@ -286,7 +286,7 @@ fn evaluate(undisturbed: &Undisturbed, kept: &[Kept<'_>]) -> Result<Found, NoFlo
         return Err(NoFloor::Asynchronous(asynchrony));
     }
     let spread_pct = 100.0 * live.spread();
-    let disagree = between.ratio() > DISAGREE && spread_pct > SPREAD_PCT;
+    let disagree = between.ratio > DISAGREE && spread_pct > SPREAD_PCT;
     // If the loop waits for its device in few steps, the times of single steps do not depend on their
     // batches.
     let waits_rarely = kept.iter().any(|window| window.period.is_some());

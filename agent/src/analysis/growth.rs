@@ -116,7 +116,7 @@ pub fn growth(points: &[(f64, f64)]) -> Result<Estimate, NoGrowth> {
         let [one, two, three] = thirds.each_ref().map(|third| level(third));
         (two - one, three - two)
     };
-    let (early, late) = rises(lowest);
+    let (early, late) = rises(|sorted| quantile(sorted, 0.0));
     let (before, after) = rises(middle_mean);
     let is_steady = early >= lift
         && late >= lift
@@ -239,10 +239,6 @@ fn never_still(points: &[(f64, f64)], length: f64, least: f64) -> bool {
             });
             high - low >= least
         })
-}
-
-fn lowest(sorted: &[f64]) -> f64 {
-    quantile(sorted, 0.0)
 }
 
 /// Mean of the sorted values without the lowest and the highest fifth.

@@ -4,44 +4,19 @@ use super::main_loop::Candidate;
 use super::probe_result::ProbeResult;
 use super::resources::Part;
 use super::warmup::warmup;
-use crate::model::Mode;
 use crate::model::record::{LoaderRecord, Role};
-use crate::model::step_series::StepSeries;
+use crate::model::{LoopTotals, Mode, StepSeries};
 use crate::statistics::steady_state::{ENOUGH_STEPS, LEAST_STEADY, LEAST_WARMUP};
 
 /// One loop's share of the run.
 #[derive(Debug, Clone, Default)]
 pub struct LoopFacts {
-    /// The loop's name.
-    pub name: String,
+    /// Its numbers.
+    pub totals: LoopTotals,
     /// Mode of the loop: only watched, or more.
     pub mode: Mode,
-    /// Batches received.
-    pub steps: u64,
-    /// Of these, how many came from the cache.
-    pub replayed_steps: u64,
-    /// Epochs begun.
-    pub epochs: u64,
-    /// Samples a batch, where known.
-    pub batch_size: Option<u64>,
-    /// Seconds to the first batch of the first epoch.
-    pub ttfb_s: Option<f64>,
     /// Seconds from the start of the process to the first `iter()`.
     pub init_s: Option<f64>,
-    /// Time of the first `iter()`, in seconds since the run began.
-    pub begin_s: Option<f64>,
-    /// Time at which the last batch was received, in seconds since the run began.
-    pub last_s: Option<f64>,
-    /// For the first epochs: when each began and when its last batch was received.
-    pub spans_s: Vec<(f64, f64)>,
-    /// Steps from the source.
-    pub live: StepSeries,
-    /// Steps from the cache.
-    pub replay: StepSeries,
-    /// Whether several threads received batches concurrently.
-    pub concurrent: bool,
-    /// Whether it is a loop of `step()` calls, whose waiting is not measured.
-    pub without_loader: bool,
     /// Properties of its loader.
     pub loader: LoaderRecord,
     /// CPU time to hand over a mebibyte of shared memory on this machine, in milliseconds, if measured.
@@ -54,7 +29,7 @@ impl LoopFacts {
     /// Seconds spent in steps. The main loop is selected by this.
     pub(super) fn seconds(&self) -> f64 {
         let sum = |series: &StepSeries| series.totals_after(0).step.sum_nanos() as f64 / 1e9;
-        sum(&self.live) + sum(&self.replay)
+        sum(&self.totals.live) + sum(&self.totals.replay)
     }
 
     pub(super) fn candidate(&self) -> Candidate {
@@ -65,7 +40,7 @@ impl LoopFacts {
             secondary: role.is_some_and(Role::is_secondary),
             measurable: self.has_steady_state(),
             trains: role == Some(Role::Training),
-            steps: self.steps,
+            steps: self.totals.steps,
             seconds: self.seconds(),
         }
     }
@@ -85,30 +60,30 @@ impl LoopFacts {
 
     /// The part of the run in steady state; `None` if it is too short for a result.
     pub(super) fn steady_part(&self) -> Option<Part> {
-        let skip = self.warmup_steps()?;
+        let (skip, totals) = (self.warmup_steps()?, &self.totals);
         let early = self.series().early().iter().take(skip);
         let warmup_s = early.map(|step| step.step_ns() as f64 / 1e9).sum::<f64>();
-        let from_s = self.begin_s? + self.ttfb_s.unwrap_or(0.0) + warmup_s;
-        let to_s = self.last_s.filter(|last_s| *last_s > from_s)?;
+        let from_s = totals.first_begin_s? + totals.ttfb_s.unwrap_or(0.0) + warmup_s;
+        let to_s = totals.last_receive_s.filter(|last_s| *last_s > from_s)?;
         Some(Part {
             from_s,
             to_s,
-            steps_per_s: Some(self.steps.saturating_sub(skip as u64) as f64 / (to_s - from_s)),
+            steps_per_s: Some(totals.steps.saturating_sub(skip as u64) as f64 / (to_s - from_s)),
         })
     }
 
     /// Whether the loop waits like a training loop. The waiting of a loop of `step()` calls is not
     /// measured. The waiting of a thread that feeds another loop has another meaning.
     pub(super) fn waits(&self) -> bool {
-        !self.without_loader && self.loader.role != Some(Role::Background)
+        !self.totals.without_loader && self.loader.role != Some(Role::Background)
     }
 
     /// The steps that the verdict is about.
     pub(super) fn series(&self) -> &StepSeries {
-        if self.mode == Mode::Replay && !self.replay.is_empty() {
-            &self.replay
+        if self.mode == Mode::Replay && !self.totals.replay.is_empty() {
+            &self.totals.replay
         } else {
-            &self.live
+            &self.totals.live
         }
     }
 }

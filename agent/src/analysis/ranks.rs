@@ -39,7 +39,6 @@ const NAMED: usize = 16;
 #[derive(Debug, Clone, Default)]
 pub struct Ranks {
     world_size: Option<u32>,
-    seen: Vec<u32>,
     unfinished: Vec<u32>,
     members: Vec<Member>,
     each: Vec<RankSummary>,
@@ -134,14 +133,13 @@ impl Ranks {
     ) -> Option<Steady<'a>> {
         self.world_size = self.world_size.max(world_size);
         let summary = summary?;
-        self.seen.push(rank);
         if summary.state == RunState::Running {
             self.unfinished.push(rank);
         }
         let steady = series.steady(&StepSelection::from_summary(summary));
         let mean = |of| steady.as_ref().and_then(|steady| steady.mean_ms(of));
         let ms = |known: Option<Known>| known.map(|known| known.mean);
-        let [step, wait, compute] = [Quantity::Step, Quantity::Wait, Quantity::Compute].map(mean);
+        let [step, wait, compute] = Quantity::ALL.map(mean);
         self.each.push(RankSummary {
             rank,
             state: summary.state,
@@ -164,12 +162,12 @@ impl Ranks {
 
     /// Returns the result; `None` if no rank left a summary.
     pub fn finish(mut self) -> Option<RanksTogether> {
-        if self.seen.is_empty() {
+        if self.each.is_empty() {
             return None;
         }
-        self.seen.sort_unstable();
         self.each.sort_by_key(|rank| rank.rank);
-        let (missing_count, missing) = missing(&self.seen, self.world_size);
+        let seen: Vec<u32> = self.each.iter().map(|rank| rank.rank).collect();
+        let (missing_count, missing) = missing(&seen, self.world_size);
         let finding = slowest(&self.members);
         if let Some(slowest) = finding.slowest_compute_ms {
             for rank in &mut self.each {
@@ -178,7 +176,7 @@ impl Ranks {
         }
         let steps = self.each.iter().map(|rank| rank.steps);
         let record = RanksRecord {
-            read: count(self.seen.len()),
+            read: count(seen.len()),
             world_size: self.world_size,
             missing_count,
             missing,
@@ -304,11 +302,7 @@ impl SlowestRank {
     }
 
     fn excess_ms(&self) -> Estimate {
-        Estimate {
-            value: self.excess,
-            low: self.excess - self.error,
-            high: self.excess + self.error,
-        }
+        Estimate::around(self.excess, self.error)
     }
 }
 

@@ -3,6 +3,8 @@
 //! Each value is a mean, a rate or a maximum over one part of the run, usually the steady state of its main
 //! loop. A value without readings is absent.
 
+use std::collections::BTreeSet;
+
 use super::growth::growth;
 use crate::model::metric::{
     CGROUP_CPU_PERIODS, CGROUP_CPU_THROTTLED_PERIODS, DISK_UTILIZATION, GC_PAUSE_LONGEST,
@@ -248,16 +250,11 @@ fn busiest_disk(history: &ReadingSeries, span: &Span<'_>) -> Option<f64> {
 
 /// The GPUs that have readings.
 fn ordinals(history: &ReadingSeries) -> impl Iterator<Item = u32> {
-    let mut ordinals: Vec<u32> = history
-        .keys()
-        .filter_map(|key| match key.scope {
-            Scope::Gpu(ordinal) => Some(ordinal),
-            _ => None,
-        })
-        .collect();
-    ordinals.sort_unstable();
-    ordinals.dedup();
-    ordinals.into_iter()
+    let ordinals = history.keys().filter_map(|key| match key.scope {
+        Scope::Gpu(ordinal) => Some(ordinal),
+        _ => None,
+    });
+    ordinals.collect::<BTreeSet<u32>>().into_iter()
 }
 
 /// The attributes with which a metric of one GPU was read.

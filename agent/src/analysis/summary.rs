@@ -2,19 +2,17 @@
 
 use super::attribution::{Attribution, attribute_run};
 use super::findings::{Finding, findings};
-use super::floor::WindowAnalysis;
 use super::loop_facts::LoopFacts;
 use super::main_loop::select_main_loop;
 use super::probe_result::ProbeResult;
 use super::resources::{Part, resources, sm_utilization_pct};
-use super::stacks::{gil_holders, stage_work};
+use super::stacks::{StackTimes, gil_holders, stage_work};
 use super::stages::{data_readiness_pct, failures, stages};
 use super::warmup::no_steady_state;
-use crate::analysis::stacks::StackTimes;
 use crate::model::metric::HOST_CPU_UTILIZATION;
 use crate::model::record::{
     ComputeGpu, Dropped, EndRecord, FloorRecord, GpuRecord, OtherLoop, Phase, Role, RunState,
-    SummaryRecord,
+    SummaryRecord, WindowRecord,
 };
 use crate::model::step_series::{StepSeries, Totals};
 use crate::model::{Mode, ReadingSeries, Scope, StageSeries};
@@ -64,12 +62,12 @@ fn find_main_loop(loops: &[LoopFacts]) -> Option<&LoopFacts> {
 fn others(loops: &[LoopFacts], main: &LoopFacts) -> Vec<OtherLoop> {
     let mut others: Vec<OtherLoop> = loops
         .iter()
-        .filter(|other| !std::ptr::eq(*other, main) && other.steps > 0)
+        .filter(|other| !std::ptr::eq(*other, main) && other.totals.steps > 0)
         .map(|other| OtherLoop {
-            name: other.name.clone(),
+            name: other.totals.name.clone(),
             role: other.loader.role,
-            epochs: other.epochs,
-            steps: other.steps,
+            epochs: other.totals.epochs,
+            steps: other.totals.steps,
             seconds: other.seconds(),
         })
         .collect();
@@ -83,6 +81,7 @@ fn waits_beside_pct(loops: &[LoopFacts], main: &LoopFacts) -> f64 {
     let all = main.series().totals_after(0).step.sum_nanos() as f64;
     let within = |other: &&LoopFacts| {
         let secondary = other.loader.role.is_some_and(Role::is_secondary);
+        let (other, main) = (&other.totals, &main.totals);
         other.name != main.name
             && !secondary
             && !other.without_loader
@@ -167,8 +166,9 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
     let part = main.steady_part().unwrap_or(whole);
     findings.extend(fill_resources(&mut summary, run, part));
     let others: Vec<&str> = (loops.iter())
-        .filter(|other| other.name != main.name && other.loader.role != Some(Role::Background))
-        .map(|other| other.name.as_str())
+        .filter(|other| other.loader.role != Some(Role::Background))
+        .map(|other| other.totals.name.as_str())
+        .filter(|name| *name != main.totals.name)
         .collect();
     findings.extend(fill_stages(&mut summary, run, part, &others));
     if let Some(stacks) = run.stacks {
@@ -188,17 +188,18 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
 
 /// Sets what the main loop is, and its counts.
 fn fill_loop(summary: &mut SummaryRecord, main: &LoopFacts) {
+    let totals = &main.totals;
     summary.mode = Some(main.mode);
-    summary.loop_name = Some(main.name.clone());
+    summary.loop_name = Some(totals.name.clone());
     summary.loop_role = main.loader.role;
     summary.loop_chosen = main.loader.chosen;
     summary.options_from = main.loader.options_from;
-    summary.steps = main.steps;
-    summary.replayed_steps = main.replayed_steps;
-    summary.epochs = main.epochs;
-    summary.ttfb_s = main.ttfb_s;
+    summary.steps = totals.steps;
+    summary.replayed_steps = totals.replayed_steps;
+    summary.epochs = totals.epochs;
+    summary.ttfb_s = totals.ttfb_s;
     summary.init_time_s = main.init_s;
-    summary.step_time_ms = main.live.totals_after(0).step_ms();
+    summary.step_time_ms = totals.live.totals_after(0).step_ms();
 }
 
 /// The largest share of the step that less waiting can save, if the loop's waiting is known. For a run
@@ -264,12 +265,12 @@ fn fill_steady(summary: &mut SummaryRecord, main: &LoopFacts) -> Option<Finding>
     if main.waits() {
         set_parts(summary, steady.step_ms(), steady.wait_ms());
     }
-    if main.concurrent {
+    if main.totals.concurrent {
         summary.compute_ms = None;
         summary.wait_pct = None;
     }
-    summary.throughput_samples_per_s = main
-        .batch_size
+    let batch_size = main.totals.batch_size.or(main.loader.batch_size);
+    summary.throughput_samples_per_s = batch_size
         .filter(|_| summary.steady_s > 0.0)
         .map(|size| size as f64 * summary.steady_steps as f64 / summary.steady_s);
     finding
@@ -329,12 +330,11 @@ fn set_floor(summary: &mut SummaryRecord, floor: FloorRecord, probe: &ProbeResul
         (floor.floor_ms.value > 0.0).then(|| floor.live_ms.value / floor.floor_ms.value);
     summary.exposed_wait_ms = Some(floor.exposed_wait_ms);
     summary.contention_ms = Some(floor.contention_ms);
-    let live: Vec<_> = probe
-        .windows
-        .iter()
-        .filter(|window| window.phase == Phase::Live && window.unused.is_none())
+    let live: Vec<&WindowRecord> = (probe.windows.iter())
+        .filter(|window| window.record.phase == Phase::Live && window.unused.is_none())
+        .map(|window| &window.record)
         .collect();
-    let kept = |window: &&WindowAnalysis| f64::from(window.steps - window.discarded);
+    let kept = |window: &&WindowRecord| f64::from(window.steps - window.discarded);
     let steps: f64 = live.iter().map(kept).sum();
     if steps > 0.0 {
         let wait = live.iter().map(|w| w.wait_ms * kept(w)).sum::<f64>() / steps;

@@ -1,8 +1,8 @@
 //! Which loop is the training loop.
 
 use super::*;
-use crate::model::StepSample;
 use crate::model::record::LoaderRecord;
+use crate::model::{LoopTotals, StepSample};
 
 /// The numbers of a summary.
 fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> SummaryRecord {
@@ -19,9 +19,12 @@ fn facts(name: &str, steps: usize, role: Option<Role>) -> LoopFacts {
         });
     }
     LoopFacts {
-        name: name.into(),
-        steps: live.len(),
-        live,
+        totals: LoopTotals {
+            name: name.into(),
+            steps: live.len(),
+            live,
+            ..LoopTotals::default()
+        },
         loader: LoaderRecord {
             role,
             ..LoaderRecord::default()
@@ -31,7 +34,7 @@ fn facts(name: &str, steps: usize, role: Option<Role>) -> LoopFacts {
 }
 
 fn name_of_main(loops: &[LoopFacts]) -> &str {
-    find_main_loop(loops).map_or("none", |main| &main.name)
+    find_main_loop(loops).map_or("none", |main| &main.totals.name)
 }
 
 #[test]
@@ -41,7 +44,7 @@ fn an_evaluation_is_not_the_main_loop_while_another_took_steps() {
         facts("training", 5, Some(Role::Training)),
     ];
     assert_eq!(name_of_main(&loops), "training");
-    loops[1].steps = 0;
+    loops[1].totals.steps = 0;
     assert_eq!(name_of_main(&loops), "evaluation");
 }
 
@@ -88,13 +91,12 @@ fn the_loop_that_the_user_named_is_the_main_loop_in_any_role() {
 
 #[test]
 fn the_summary_lists_the_other_loops() {
+    let mut short = facts("short", 10, Some(Role::Evaluation));
+    short.totals.epochs = 60;
     let summary = summarise(
         &RunFacts::default(),
         &[
-            LoopFacts {
-                epochs: 60,
-                ..facts("short", 10, Some(Role::Evaluation))
-            },
+            short,
             facts("training", 100, Some(Role::Training)),
             facts("long", 50, None),
             facts("unused", 0, None),

@@ -2,10 +2,10 @@ use std::time::Duration;
 
 use super::*;
 use crate::analysis::attribution::{Bottleneck, Evidence, Limit};
-use crate::analysis::floor::NoHeadspace;
-use crate::model::record::{Estimate, LoaderRecord};
+use crate::analysis::floor::{NoHeadspace, WindowAnalysis};
+use crate::model::record::Estimate;
 use crate::model::stage_series::StageTicks;
-use crate::model::{CacheFacts, StageSample, StepSample};
+use crate::model::{CacheFacts, LoopTotals, StageSample, StepSample};
 
 /// The numbers of a summary.
 fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> SummaryRecord {
@@ -24,12 +24,21 @@ fn series(steps: usize, compute_ms: u64, wait_ms: u64) -> StepSeries {
 }
 
 fn facts(name: &str, live: StepSeries) -> LoopFacts {
-    LoopFacts {
+    let totals = LoopTotals {
         name: name.into(),
         steps: live.len(),
         live,
+        ..LoopTotals::default()
+    };
+    LoopFacts {
+        totals,
         ..LoopFacts::default()
     }
+}
+
+fn with_spans(mut facts: LoopFacts, spans_s: Vec<(f64, f64)>) -> LoopFacts {
+    facts.totals.spans_s = spans_s;
+    facts
 }
 
 #[test]
@@ -45,18 +54,12 @@ fn measure_mode_gives_an_upper_bound_and_no_headspace() {
 
 #[test]
 fn the_upper_bound_includes_waits_for_a_loader_that_is_iterated_concurrently() {
-    let beside = |begin_s: f64, steps, role| LoopFacts {
-        spans_s: vec![(begin_s, begin_s + 3.0)],
-        loader: LoaderRecord {
-            role,
-            ..LoaderRecord::default()
-        },
-        ..facts(&format!("{begin_s} {steps}"), series(steps, 20, 10))
+    let beside = |begin_s: f64, steps, role| {
+        let mut facts = facts(&format!("{begin_s} {steps}"), series(steps, 20, 10));
+        facts.loader.role = role;
+        with_spans(facts, vec![(begin_s, begin_s + 3.0)])
     };
-    let main = LoopFacts {
-        spans_s: vec![(0.0, 3.0)],
-        ..facts("train", series(100, 27, 3))
-    };
+    let main = with_spans(facts("train", series(100, 27, 3)), vec![(0.0, 3.0)]);
     let bound = |other| {
         let summary = summarise(&RunFacts::default(), &[main.clone(), other]);
         assert_eq!(summary.loop_name.as_deref(), Some("train"));
@@ -76,10 +79,7 @@ fn the_upper_bound_includes_waits_for_a_loader_that_is_iterated_concurrently() {
 
 #[test]
 fn a_probe_without_a_result_has_the_same_upper_bound_as_no_probe() {
-    let zipped = |name: &str, series: StepSeries| LoopFacts {
-        spans_s: vec![(0.0, 3.0)],
-        ..facts(name, series)
-    };
+    let zipped = |name: &str, series: StepSeries| with_spans(facts(name, series), vec![(0.0, 3.0)]);
     let mut loops = [
         zipped("train", series(100, 27, 3)),
         zipped("beside", series(100, 20, 10)),
@@ -109,9 +109,8 @@ fn loops_that_run_in_turn_do_not_add_to_each_others_waits() {
     // Two loops of a test suite, each begun anew many times, and one that goes on beside the second.
     let turns = |offset: f64| (0..50).map(move |turn| 4.0 * f64::from(turn) + offset);
     let spans = |offset, length: f64| turns(offset).map(move |at| (at, at + length)).collect();
-    let facts = |name: &str, wait_ms, spans_s| LoopFacts {
-        spans_s,
-        ..facts(name, series(100, 30 - wait_ms, wait_ms))
+    let facts = |name: &str, wait_ms, spans_s| {
+        with_spans(facts(name, series(100, 30 - wait_ms, wait_ms)), spans_s)
     };
     let bound = |loops: &[LoopFacts]| {
         let summary = summarise(&RunFacts::default(), loops);
@@ -335,7 +334,7 @@ fn throughput_needs_a_batch_size() {
         None
     );
 
-    main.batch_size = Some(8);
+    main.totals.batch_size = Some(8);
     let summary = summarise(&RunFacts::default(), &[main]);
     assert!((summary.throughput_samples_per_s.unwrap() - 400.0).abs() < 1e-6);
 }
@@ -364,7 +363,8 @@ fn stages_are_those_of_the_main_loops_steady_state() {
         });
     }
     let mut main = facts("train", series(40, 10, 90));
-    (main.begin_s, main.last_s) = (Some(0.0), Some(4.0));
+    let totals = &mut main.totals;
+    (totals.first_begin_s, totals.last_receive_s) = (Some(0.0), Some(4.0));
     let mut run = RunFacts {
         elapsed_s: 4.0,
         stages: Some(&history),
@@ -411,13 +411,14 @@ fn with_a_floor_wait_and_compute_add_up_to_the_step() {
             contention_ms: 0.0,
         }),
         windows: vec![WindowAnalysis {
-            phase: Phase::Live,
-            cycle: 0,
-            steps: 50,
-            discarded: 10,
-            wait_ms: 20.0,
-            compute_ms: 10.0,
-            run_queue_pct: None,
+            record: WindowRecord {
+                phase: Phase::Live,
+                steps: 50,
+                discarded: 10,
+                wait_ms: 20.0,
+                compute_ms: 10.0,
+                ..WindowRecord::default()
+            },
             unused: None,
         }],
         warnings: Vec::new(),

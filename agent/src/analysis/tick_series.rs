@@ -7,7 +7,7 @@
 //! bucket, only its last *n* steps count, so that number, sum and mean of the steps match the summary.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::main_loop::{MOST_NAMES, MainLoop};
 use crate::model::distribution::DistributionRecord;
@@ -115,9 +115,8 @@ struct Phases {
 /// Steps of one loop and phase.
 #[derive(Debug, Clone, Default)]
 struct LoopPart {
-    step: Distribution,
-    wait: Distribution,
-    compute: Distribution,
+    /// By [`Quantity`].
+    times: [Distribution; 3],
     batches: u64,
     samples: u64,
 }
@@ -206,7 +205,8 @@ impl TickSeries {
     pub fn steady<'a>(&'a self, selection: &StepSelection<'a>) -> Option<Steady<'a>> {
         let name = selection.loop_name.or_else(|| self.main_loop.name())?;
         let part = |bucket: &'a Bucket| Some(bucket.loops.get(name)?.part(selection.replay));
-        let count = |bucket: &'a Bucket| part(bucket).map_or(0, |part| part.step.count());
+        let count =
+            |bucket: &'a Bucket| part(bucket).map_or(0, |part| part.time(Quantity::Step).count());
         let all = self.buckets.buckets();
         let total: u64 = all.iter().map(count).sum();
         let warmup = selection
@@ -223,7 +223,7 @@ impl TickSeries {
             fits
         });
         let (before, buckets) = all.split_at_checked(all.len() - whole.count())?;
-        let steady = Steady {
+        let mut steady = Steady {
             buckets,
             begun: None,
             core_wait_before: before.iter().rev().find_map(|bucket| bucket.core_wait),
@@ -234,13 +234,11 @@ impl TickSeries {
         let rest = |quantity: Quantity, seconds: Option<f64>| {
             Some(seconds? * 1e3 - steady.distribution(quantity).sum_nanos() as f64 / 1e6)
         };
-        Some(Steady {
-            begun: begun.map(|part| {
-                let step = rest(Quantity::Step, selection.steady_s);
-                part.last_of(left, step, rest(Quantity::Wait, selection.waiting_s))
-            }),
-            ..steady
-        })
+        steady.begun = begun.map(|part| {
+            let step = rest(Quantity::Step, selection.steady_s);
+            part.last_of(left, step, rest(Quantity::Wait, selection.waiting_s))
+        });
+        Some(steady)
     }
 }
 
@@ -264,11 +262,10 @@ impl Bucket {
         let waited = tick.waited_for_core_s;
         self.core_wait = waited.map(|s| (tick.at_s, s)).or(self.core_wait);
         for stage in tick.stages.iter().filter(|_| stages_count) {
-            let Some(part) = entry_by_name(&mut self.stages, &stage.name) else {
-                continue;
-            };
-            part.calls += stage.calls;
-            part.ms += stage.ms;
+            if let Some(part) = entry_by_name(&mut self.stages, &stage.name) {
+                part.calls += stage.calls;
+                part.ms += stage.ms;
+            }
         }
     }
 
@@ -310,17 +307,23 @@ impl Phases {
 
 impl LoopPart {
     fn add(&mut self, entry: &SeriesLoop<'_>) {
-        self.step.merge_record(&entry.step);
-        self.wait.merge_record(&entry.wait);
-        self.compute.merge_record(&entry.compute);
+        let records = [&entry.step, &entry.wait, &entry.compute];
+        for (time, record) in self.times.iter_mut().zip(records) {
+            time.merge_record(record);
+        }
         self.batches += entry.steps;
         self.samples += entry.samples.unwrap_or(0);
+    }
+
+    fn time(&self, quantity: Quantity) -> &Distribution {
+        &self.times[quantity as usize]
     }
 
     /// The last `steps` steps of this part. `step_ms` and `wait_ms` are their total duration and total
     /// wait, if known; otherwise both are estimated in proportion.
     fn last_of(&self, steps: u64, step_ms: Option<f64>, wait_ms: Option<f64>) -> Self {
-        let all_steps = self.step.count().max(1);
+        let [step, wait, compute] = &self.times;
+        let all_steps = step.count().max(1);
         let share = |count: u64| (count.saturating_mul(steps) + all_steps / 2) / all_steps;
         let last = |all: &Distribution, ms: Option<f64>| {
             let few = all.thinned(share(all.count()));
@@ -330,21 +333,19 @@ impl LoopPart {
                 None => few,
             }
         };
-        let (step, wait) = (last(&self.step, step_ms), last(&self.wait, wait_ms));
+        let (step, wait) = (last(step, step_ms), last(wait, wait_ms));
         let compute_ms = step.sum_nanos() as f64 / 1e6 - wait.sum_nanos() as f64 / 1e6;
         Self {
-            compute: last(&self.compute, Some(compute_ms)),
-            step,
-            wait,
+            times: [step, wait, last(compute, Some(compute_ms))],
             batches: share(self.batches),
             samples: share(self.samples),
         }
     }
 
     fn merge(&mut self, other: &Self) {
-        self.step.merge(&other.step);
-        self.wait.merge(&other.wait);
-        self.compute.merge(&other.compute);
+        for (time, other) in self.times.iter_mut().zip(&other.times) {
+            time.merge(other);
+        }
         self.batches += other.batches;
         self.samples += other.samples;
     }
@@ -359,6 +360,11 @@ pub enum Quantity {
     Wait,
     /// From receiving a batch to requesting the next.
     Compute,
+}
+
+impl Quantity {
+    /// All of them, in order.
+    pub(super) const ALL: [Self; 3] = [Self::Step, Self::Wait, Self::Compute];
 }
 
 impl<'a> Steady<'a> {
@@ -379,16 +385,15 @@ impl<'a> Steady<'a> {
     /// The distribution of all durations.
     pub fn distribution(&self, quantity: Quantity) -> Distribution {
         let mut all = Distribution::default();
-        self.parts()
-            .for_each(|part| all.merge(part.durations(quantity)));
+        self.parts().for_each(|part| all.merge(part.time(quantity)));
         all
     }
 
     /// The mean in milliseconds, with its uncertainty.
     pub fn mean_ms(&self, quantity: Quantity) -> Option<Known> {
         let parts = self.parts().map(|part| {
-            let d = part.durations(quantity);
-            (d.count() as f64, d.sum_nanos() as f64 / 1e6)
+            let time = part.time(quantity);
+            (time.count() as f64, time.sum_nanos() as f64 / 1e6)
         });
         ratio(&parts.collect::<Vec<_>>())
     }
@@ -414,23 +419,18 @@ impl<'a> Steady<'a> {
 
     /// The names of the stages that were called.
     pub fn stages(&self) -> Vec<&'a str> {
-        let buckets = self.buckets.iter();
-        let mut names: Vec<&str> = buckets
-            .flat_map(|bucket| bucket.stages.keys().map(String::as_str))
-            .collect();
-        names.sort_unstable();
-        names.dedup();
-        names
+        let names = self.buckets.iter().flat_map(|bucket| bucket.stages.keys());
+        let names: BTreeSet<&str> = names.map(String::as_str).collect();
+        names.into_iter().collect()
     }
 
     /// Mean duration of a call of `stage` in milliseconds, with its uncertainty.
     pub fn call_ms(&self, stage: &str) -> Option<Known> {
-        let parts = self.buckets.iter().filter_map(|s| s.stages.get(stage));
-        ratio(
-            &parts
-                .map(|part| (part.calls as f64, part.ms))
-                .collect::<Vec<_>>(),
-        )
+        let parts = self.buckets.iter().filter_map(|bucket| {
+            let part = bucket.stages.get(stage)?;
+            Some((part.calls as f64, part.ms))
+        });
+        ratio(&parts.collect::<Vec<_>>())
     }
 
     /// Calls of `stage` per batch of the loop, with their uncertainty.
@@ -441,16 +441,6 @@ impl<'a> Steady<'a> {
             Some((batches as f64, calls as f64))
         });
         ratio(&parts.collect::<Vec<_>>())
-    }
-}
-
-impl LoopPart {
-    fn durations(&self, quantity: Quantity) -> &Distribution {
-        match quantity {
-            Quantity::Step => &self.step,
-            Quantity::Wait => &self.wait,
-            Quantity::Compute => &self.compute,
-        }
     }
 }
 
@@ -578,7 +568,7 @@ mod tests {
         assert!(buckets.len() <= DEFAULT_CAPACITY);
         let all: u64 = buckets
             .iter()
-            .map(|s| s.loops["train"].live.step.count())
+            .map(|s| s.loops["train"].live.time(Quantity::Step).count())
             .sum();
         assert_eq!(all, 50_000);
         assert_eq!(steady.batch_size(), Some(8.0));

@@ -127,11 +127,6 @@ impl Probe {
         probe
     }
 
-    /// The plan it follows.
-    pub fn plan(&self) -> ProbePlan {
-        self.plan
-    }
-
     /// Begins a new iteration. Windows span epochs.
     pub fn begin_epoch(&mut self) {
         self.last = None;

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use super::record_queue::RecordQueue;
 use crate::model::log_target;
-use crate::notice::Notice;
-use crate::notice::log::NoticeLog;
+use crate::notice::{Notice, NoticeLog};
 use crate::port::catch_panics::contain;
 use crate::port::clock::thread_cpu_time;
 use crate::port::{ExportError, Exporter, Lost};

@@ -109,15 +109,13 @@ impl Reading {
 
     /// The key of this reading within its scope: `process.cpu.time{cpu.mode=user}`.
     pub fn key(&self) -> String {
-        let pairs = self
-            .attributes
-            .iter()
-            .map(|(name, value)| format!("{name}={value}"));
-        let pairs = pairs.collect::<Vec<_>>().join(",");
-        if pairs.is_empty() {
-            return self.metric.name.to_owned();
-        }
-        format!("{}{{{pairs}}}", self.metric.name)
+        let pairs = self.attributes.iter();
+        let pairs = pairs.map(|(name, value)| format!("{name}={value}"));
+        let key = ReadingKey {
+            attributes: pairs.collect::<Vec<_>>().join(",").into(),
+            ..ReadingKey::new(self.metric, self.scope.clone())
+        };
+        key.to_string()
     }
 }
 

@@ -167,3 +167,24 @@ pub struct Estimate {
     /// Upper end of the 95 % confidence interval.
     pub high: f64,
 }
+
+impl Estimate {
+    /// An estimate whose interval reaches equally far to both sides.
+    pub fn around(value: f64, half: f64) -> Self {
+        Self {
+            value,
+            low: value - half,
+            high: value + half,
+        }
+    }
+
+    /// Applies an increasing function to the estimate and to both ends.
+    #[must_use]
+    pub fn map(self, function: impl Fn(f64) -> f64) -> Self {
+        Self {
+            value: function(self.value),
+            low: function(self.low),
+            high: function(self.high),
+        }
+    }
+}

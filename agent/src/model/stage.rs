@@ -88,10 +88,8 @@ impl StageSample {
         self.items_in = self.items_in.saturating_add(other.items_in);
         self.items_out = self.items_out.saturating_add(other.items_out);
         self.failures = self.failures.saturating_add(other.failures);
-        self.bytes = match (self.bytes, other.bytes) {
-            (Some(a), Some(b)) => Some(a.saturating_add(b)),
-            (a, b) => a.or(b),
-        };
+        let bytes = [self.bytes, other.bytes].into_iter().flatten();
+        self.bytes = bytes.reduce(u64::saturating_add);
         self.time.merge(&other.time);
         self.nested_ns = self.nested_ns.saturating_add(other.nested_ns);
         self.cpu_ns = self.cpu_ns.saturating_add(other.cpu_ns);

@@ -72,8 +72,8 @@ mod tests {
                 printed.fetch_add(1, Ordering::Relaxed);
             }))
         };
-        notice_log.post(&Notice::StepsDropped { count: 1 });
-        notice_log.post(&Notice::StepsDropped { count: 2 });
+        notice_log.post(&Notice::StepsDropped);
+        notice_log.post(&Notice::StepsDropped);
         notice_log.post(&Notice::ConcurrentIteration {
             loop_name: "a".into(),
         });

@@ -20,7 +20,7 @@ pub fn contain<R>(call: impl FnOnce() -> R) -> Result<R, String> {
             .to_owned();
         // A payload whose own `drop` panics must not reach the caller either.
         std::mem::forget(payload);
-        format!("it panicked: {message}")
+        format!("internal error in headspace: {message}. Please report it")
     })
 }
 
@@ -35,6 +35,7 @@ mod tests {
         let outcome = contain(|| panic!("engine {} is gone", 3));
         std::panic::set_hook(quiet);
 
-        assert_eq!(outcome, Err("it panicked: engine 3 is gone".to_owned()));
+        let text = "internal error in headspace: engine 3 is gone. Please report it";
+        assert_eq!(outcome, Err(text.to_owned()));
     }
 }

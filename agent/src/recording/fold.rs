@@ -14,7 +14,7 @@
 use super::event::Event;
 use super::sampled::Sampled;
 use crate::model::record::{EpochRecord, LoopTick, Phase, StepRecord};
-use crate::model::{Distribution, StepSample, StepSeries};
+use crate::model::{Distribution, LoopTotals, StepSample, StepSeries};
 use crate::port::MonotonicClock;
 
 /// The totals of one loop's events that were read so far.
@@ -71,35 +71,6 @@ struct Part {
     wait: Distribution,
     compute: Distribution,
     step: Distribution,
-}
-
-/// Numbers of a loop as a whole. Times in seconds.
-#[derive(Debug, Clone, Default)]
-pub struct LoopTotals {
-    /// The loop's name.
-    pub name: String,
-    /// Batches received.
-    pub steps: u64,
-    /// Epochs begun.
-    pub epochs: u64,
-    /// Number of samples in a batch, if known.
-    pub batch_size: Option<u64>,
-    /// Time to the first batch of the first epoch.
-    pub ttfb_s: Option<f64>,
-    /// Start of the first epoch, since the clock's origin.
-    pub first_begin_s: Option<f64>,
-    /// Receipt of the last batch, since the clock's origin.
-    pub last_receive_s: Option<f64>,
-    /// Start and last batch of each of the first epochs.
-    pub spans_s: Vec<(f64, f64)>,
-    /// Live steps. Steps that settle after a replay are in neither series.
-    pub live: StepSeries,
-    /// Replayed steps.
-    pub replay: StepSeries,
-    /// Whether several threads took batches concurrently. Then compute is unknown.
-    pub concurrent: bool,
-    /// Whether it is a loop of `step()` calls. Then waiting is unknown.
-    pub without_loader: bool,
 }
 
 /// Maximum number of epochs whose times are kept. They show which loops are iterated within the same steps.
@@ -319,6 +290,7 @@ impl Fold {
         LoopTotals {
             name: self.name.clone(),
             steps: self.steps,
+            replayed_steps: self.replayed,
             epochs: self.epochs,
             batch_size: (self.batch_size > 0).then_some(self.batch_size),
             ttfb_s: self.first_ttfb_s,

@@ -23,8 +23,7 @@ use crate::model::record::{
 use crate::notice::Notice;
 use crate::port::{Clock, ConsumerThread, MonotonicClock};
 use crate::recording::{Fold, Recorder};
-use crate::sampling::RankGpu;
-use crate::sampling::{LiveRun, LoopEntry, Sampler, Schedule};
+use crate::sampling::{LiveRun, LoopEntry, RankGpu, Sampler, Schedule};
 
 /// Time limit for the last records after `SIGTERM`.
 const TERMINATE_TIMEOUT: Duration = Duration::from_millis(1500);
@@ -269,13 +268,9 @@ impl Agent {
             && inner.queue.wait_empty(self.remaining(start, timeout));
         if !complete {
             let waited_s = timeout.as_secs_f64();
-            inner
-                .live_run
-                .notice_log
-                .post(&Notice::StopTimedOut { waited_s });
+            self.notice(&Notice::StopTimedOut { waited_s });
         }
-        let alarm = inner.terminator.descriptor();
-        signal::unlisten(alarm);
+        signal::unlisten(inner.terminator.descriptor());
         inner.terminator.ring();
         let now = inner.clock.now();
         let (summary, probes) = inner.live_run.report(now, RunState::Finished);

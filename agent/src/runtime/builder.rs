@@ -12,17 +12,15 @@ use super::signal;
 use super::wake::Waker;
 use crate::delivery::{RecordQueue, export_thread};
 use crate::model::record::{GpuRecord, ProbeRecord, RunRecord, SummaryRecord};
-use crate::notice::Notice;
-use crate::notice::NoticeLog;
 use crate::notice::log::PrintNotice;
+use crate::notice::{Notice, NoticeLog};
 use crate::port::{Clock, Collector, ConsumerThread, Exporter, MonotonicClock, Pace, StackReader};
 use crate::recording::recorder;
 use crate::recording::stage::{Region, Workers};
-use crate::sampling::RankGpu;
 use crate::sampling::background_source::background_source;
 use crate::sampling::sampler::{Identity, Inputs};
 use crate::sampling::stacks::{self, stack_sampling};
-use crate::sampling::{LiveRun, Sampler, Source, Sources, StageReader};
+use crate::sampling::{LiveRun, RankGpu, Sampler, Source, Sources, StageReader};
 
 /// Stack size of the agent's threads. They have no deep recursion, and save address space for the user.
 const STACK: usize = 512 * 1024;

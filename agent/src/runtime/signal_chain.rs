@@ -15,7 +15,7 @@ pub type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 type PlainHandler = extern "C" fn(c_int);
 
 /// The previous action. It is a `static`, because the handler reads it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct SignalChain {
     /// `SIG_DFL` is 0 and `SIG_IGN` is 1; others are addresses.
     previous: AtomicUsize,
@@ -93,12 +93,6 @@ impl SignalChain {
             let call = unsafe { std::mem::transmute::<usize, Handler>(previous) };
             call(signal, info, context);
         }
-    }
-}
-
-impl Default for SignalChain {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -41,7 +41,7 @@ pub struct LiveRun {
     /// Seconds between the start of the process and the clock's origin.
     process_age_s: Option<f64>,
     /// Nanoseconds that recording one batch costs the training thread.
-    step_cost_ns: f64,
+    pub(super) step_cost_ns: f64,
 }
 
 /// How long an attribution is reused: at least this many seconds, and at least this share of the run's age.
@@ -178,11 +178,6 @@ impl LiveRun {
         *lock(&self.ended_by) = Some(end);
     }
 
-    /// Nanoseconds that recording one batch costs the training thread.
-    pub(super) fn step_cost_ns(&self) -> f64 {
-        self.step_cost_ns
-    }
-
     /// Mean cores in use since a loop began. Includes the time in which batches were repeated.
     pub(super) fn cores_in_use(&self, entry: &LoopEntry, at: Duration) -> Option<CoresInUse> {
         let began_s = entry.recorder.fold(|fold| fold.totals().first_begin_s)?;
@@ -203,32 +198,19 @@ impl LiveRun {
         let (summary, facts) = self.summarise(at, state, None);
         let probes = facts.iter().filter_map(|facts| {
             let probe = facts.probe.as_ref()?;
-            Some(probe_record(&facts.loader, probe, facts.replayed_steps))
+            let replayed_steps = facts.totals.replayed_steps;
+            Some(probe_record(&facts.loader, probe, replayed_steps))
         });
         (summary_record(summary), probes.collect())
     }
 
     fn facts_of(&self, entry: &LoopEntry, at: Duration, state: RunState) -> LoopFacts {
-        let (totals, replayed_steps) = entry.recorder.fold(|fold| (fold.totals(), fold.replayed()));
+        let totals = entry.recorder.fold(|fold| fold.totals());
+        let begin_and_age = totals.first_begin_s.zip(self.process_age_s);
         LoopFacts {
-            name: totals.name,
+            totals,
             mode: entry.mode,
-            steps: totals.steps,
-            replayed_steps,
-            epochs: totals.epochs,
-            batch_size: totals.batch_size.or(entry.loader.batch_size),
-            ttfb_s: totals.ttfb_s,
-            init_s: totals
-                .first_begin_s
-                .zip(self.process_age_s)
-                .map(|(a, b)| a + b),
-            begin_s: totals.first_begin_s,
-            last_s: totals.last_receive_s,
-            spans_s: totals.spans_s,
-            live: totals.live,
-            replay: totals.replay,
-            concurrent: totals.concurrent,
-            without_loader: totals.without_loader,
+            init_s: begin_and_age.map(|(begin, age)| begin + age),
             loader: entry.described(),
             shared_mib_ms: self.shared_mib_ms.get().copied(),
             probe: entry.probe_result(state == RunState::Finished, || self.cores_in_use(entry, at)),
@@ -247,7 +229,7 @@ impl LiveRun {
             .map(|entry| self.facts_of(entry, at, state))
             .collect();
         let costs = *lock(&self.costs);
-        let batches: u64 = facts.iter().map(|facts| facts.steps).sum();
+        let batches: u64 = facts.iter().map(|facts| facts.totals.steps).sum();
         let recording_s = batches as f64 * self.step_cost_ns / 1e9;
         let dropped = self.dropped(costs.dropped_records);
         // Only the sampler writes the series, once a tick: a summary delays no other thread.

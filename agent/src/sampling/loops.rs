@@ -152,11 +152,6 @@ impl LoopEntry {
         });
         Some(ProbeResult::new(analysis, cache, status))
     }
-
-    /// Facts about the cache.
-    pub fn cache(&self) -> CacheFacts {
-        self.probe().cache
-    }
 }
 
 #[cfg(test)]

@@ -21,6 +21,5 @@ pub use rank_gpu::RankGpu;
 pub use sampler::Sampler;
 pub use schedule::Schedule;
 pub use sources::{Source, Sources};
-pub use stacks::StackSampling;
 pub use stages::StageReader;
 pub use thinning::{QUEUES_A_TICK, STAGES_A_TICK};

@@ -146,9 +146,7 @@ impl Sampler {
         self.live_run.keep(at, elapsed, replayed, &self.readings);
         let dropped = self.live_run.dropped(self.queue.dropped());
         if dropped.steps > 0 {
-            self.live_run.notice_log.post(&Notice::StepsDropped {
-                count: dropped.steps,
-            });
+            self.live_run.notice_log.post(&Notice::StepsDropped);
         }
         let (stages, queues) = self.turns.choose(&delta, self.tick, last);
         bodies.push(RecordBody::Tick(TickRecord {
@@ -307,7 +305,7 @@ impl Sampler {
         }
         // Repeated for readers that begin in the middle of a file.
         if last || self.tick.is_multiple_of(ALL_TOTALS_EVERY) {
-            own(&AGENT_STEP_COST, self.live_run.step_cost_ns() / 1e9);
+            own(&AGENT_STEP_COST, self.live_run.step_cost_ns / 1e9);
         }
         own(&AGENT_TICK_LATENESS, late.as_secs_f64());
         own(&AGENT_DROPPED_STEPS, dropped.steps as f64);

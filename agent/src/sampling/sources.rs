@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use super::background_source::{BackgroundSource, collect_span};
 use crate::model::{Reading, log_target};
-use crate::notice::Notice;
-use crate::notice::log::NoticeLog;
+use crate::notice::{Notice, NoticeLog};
 use crate::port::catch_panics::contain;
 use crate::port::{CollectError, Collector};
 
@@ -75,11 +74,12 @@ impl Sources {
                 Some(Ok(mut readings)) => out.append(&mut readings),
                 Some(Err(error)) => retire(slot, error, notice_log),
                 None => {
-                    if source.outstanding(at).is_some() {
-                        // This source has used up the time for all of them.
-                        grace = Duration::ZERO;
-                    }
-                    if source.outstanding(at).is_some_and(|for_| for_ >= LATE) {
+                    let Some(outstanding) = source.outstanding(at) else {
+                        continue;
+                    };
+                    // This source has used up the time for all of them.
+                    grace = Duration::ZERO;
+                    if outstanding >= LATE {
                         notice_log.post(&Notice::SourceSilent {
                             source: source.name(),
                             seconds: LATE.as_secs(),

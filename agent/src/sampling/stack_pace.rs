@@ -109,14 +109,9 @@ impl StackPace {
     }
 
     /// Forgets all other processes. Calls `forgotten` for each.
-    pub(super) fn keep(&mut self, is_kept: impl Fn(u32) -> bool, mut forgotten: impl FnMut(u32)) {
-        self.processes.retain(|pid, _| {
-            let kept = is_kept(*pid);
-            if !kept {
-                forgotten(*pid);
-            }
-            kept
-        });
+    pub(super) fn keep(&mut self, is_kept: impl Fn(u32) -> bool, forgotten: impl FnMut(u32)) {
+        let others = self.processes.extract_if(|pid, _| !is_kept(*pid));
+        others.map(|(pid, _)| pid).for_each(forgotten);
     }
 
     /// A pause of half to one and a half times this length.

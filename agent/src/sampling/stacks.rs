@@ -8,14 +8,11 @@ use std::time::Duration;
 
 use crate::lock::lock;
 use crate::model::stack::{Place, StackReading, ThreadStack};
-use crate::notice::Notice;
-use crate::notice::log::NoticeLog;
-use crate::port::CollectError;
-use crate::port::ConsumerThread;
+use crate::notice::{Notice, NoticeLog};
 use crate::port::catch_panics::contain;
 use crate::port::clock::{Clock, MonotonicClock, ThreadTime, thread_cpu_time};
-use crate::port::stacks::StackReader;
 use crate::port::thread::ThreadId;
+use crate::port::{CollectError, ConsumerThread, StackReader};
 use crate::recording::stage::{Region, ThreadSlot};
 
 use super::loops::LoopEntry;

@@ -13,8 +13,7 @@ use self::difference::RegionSnapshot;
 use self::lost::LostWorkers;
 use super::stacks::{StackTarget, Trainer};
 use crate::model::{QueueSample, StageSample};
-use crate::notice::Notice;
-use crate::notice::log::NoticeLog;
+use crate::notice::{Notice, NoticeLog};
 use crate::port::catch_panics::contain;
 use crate::recording::stage::{Region, Worker, WorkerState, Workers};
 

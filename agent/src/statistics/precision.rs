@@ -108,12 +108,7 @@ pub fn interval(known: Known) -> Option<(f64, f64)> {
 pub fn difference(a: &[Known], b: &[Known], allowance: Allowance) -> Option<Estimate> {
     let spread = Spread::from_runs(a, b, allowance)?;
     let half = spread.half(spread.a.runs, spread.b.runs);
-    let value = spread.b.mean - spread.a.mean;
-    Some(Estimate {
-        value,
-        low: value - half,
-        high: value + half,
-    })
+    Some(Estimate::around(spread.b.mean - spread.a.mean, half))
 }
 
 /// Number of runs per side that would give an interval with the half-width `half`, if the runs vary as
@@ -172,12 +167,7 @@ fn freedom(own: f64, others: f64) -> f64 {
 /// The difference relative to `a`: `b / a − 1`.
 pub fn relative_difference(a: &[Known], b: &[Known], share: f64) -> Option<Estimate> {
     let (a, b) = (logarithms(a)?, logarithms(b)?);
-    let log = difference(&a, &b, Allowance(share))?;
-    Some(Estimate {
-        value: log.value.exp_m1(),
-        low: log.low.exp_m1(),
-        high: log.high.exp_m1(),
-    })
+    Some(difference(&a, &b, Allowance(share))?.map(f64::exp_m1))
 }
 
 /// Logarithms of positive values; `None` if a value is not positive.

@@ -1,7 +1,7 @@
 //! Texts of a comparison: its verdict, its limit, its sides and its notes.
 
 use super::incomplete_runs::KILLED_OR_RUNNING;
-use super::units::{duration_s, percent, signed_range};
+use super::units::{duration_s, percent, signed, signed_range};
 use crate::analysis::compare::{
     Comparison, Difference, LimitConclusion, Note, Remedy, conclude, conclude_limit,
 };
@@ -28,8 +28,8 @@ pub fn verdict_sentences(record: &ComparisonRecord) -> Vec<String> {
 /// Why a comparison with a limit has no result.
 pub fn not_judged(record: &ComparisonRecord) -> String {
     let why = record.notes.first();
-    let why = why.map_or("there is no interval", String::as_str);
-    format!("whether B is slower cannot be judged: {why}")
+    let why = why.map_or("there is no 95 % interval", String::as_str);
+    format!("no result for the limit: {why}")
 }
 
 /// Why the run at `path` is not compared.
@@ -65,36 +65,40 @@ pub fn side_description(side: &SideRecord) -> String {
 
 fn verdict_sentence(conclusion: Option<Difference>) -> String {
     let Some(difference) = conclusion else {
-        return "Inconclusive: there is no interval for the difference between A and B.".to_owned();
+        return "Inconclusive: there is no 95 % interval for the difference between A and B."
+            .to_owned();
     };
-    let (change, pct) = (change_phrase(difference), difference.pct);
+    let (judged, pct) = (judged_quantity(difference.judged_by), difference.pct);
     let (word, low, high) = match difference.verdict {
         ComparisonVerdict::Slower => ("slower", pct.low, pct.high),
         ComparisonVerdict::Faster => ("faster", -pct.high, -pct.low),
         ComparisonVerdict::NoDifference | ComparisonVerdict::Unknown => {
-            let interval = signed_range(pct, 1);
-            return format!("No measurable difference: B's {change} (95 % interval {interval} %).");
+            return format!(
+                "No measurable difference: the change of B's {judged} is {} %, and its 95 % \
+                 interval ({} %) includes zero.",
+                signed(pct.value, 1),
+                signed_range(pct, 1)
+            );
         }
     };
+    let how = if pct.value < 0.0 { "shorter" } else { "longer" };
     format!(
-        "B is {word} than A: its {change} (95 % interval {} to {} %).",
+        "B is {word} than A: its {judged} is {} % {how} (95 % interval {} to {} %).",
+        percent(pct.value.abs(), 1),
         percent(low, 1),
         percent(high, 1)
     )
 }
 
-/// `step is 10.2 % longer`.
-fn change_phrase(Difference { judged_by, pct, .. }: Difference) -> String {
-    let what = match judged_by {
+fn judged_quantity(judged_by: JudgedBy) -> &'static str {
+    match judged_by {
         JudgedBy::Step => "step",
         JudgedBy::Sample => "time per sample",
         JudgedBy::UndisturbedStep => "step, without waits for cores used by other programs,",
         JudgedBy::UndisturbedSample => {
             "time per sample, without waits for cores used by other programs,"
         }
-    };
-    let how = if pct.value < 0.0 { "shorter" } else { "longer" };
-    format!("{what} is {} % {how}", percent(pct.value.abs(), 1))
+    }
 }
 
 fn limit_sentence(limit_pct: f64, conclusion: LimitConclusion) -> String {
@@ -113,11 +117,11 @@ fn limit_sentence(limit_pct: f64, conclusion: LimitConclusion) -> String {
             percent(pct, 1)
         ),
         LimitConclusion::Inconclusive(remedy) => format!(
-            "Inconclusive, so no alarm: the limit of {limit} % lies inside the 95 % interval. {}",
+            "Inconclusive: the limit of {limit} % lies inside the 95 % interval. {}",
             remedy_sentence(remedy, limit)
         ),
         LimitConclusion::NoInterval => {
-            format!("Not judged: there is no interval to compare with the limit of {limit} %.")
+            format!("No result: there is no 95 % interval to compare with the limit of {limit} %.")
         }
     }
 }
@@ -141,13 +145,13 @@ fn text(note: &Note) -> String {
             run_id,
             has_interval,
         } => format!(
-            "{side}: `{run_id}` is too short for an interval: it needs steps in four ticks or more \
-             after the warm-up. Train longer, or use a shorter interval (`headspace run --interval`, \
-             `HEADSPACE_INTERVAL`).{}",
+            "{side}: `{run_id}` is too short for a 95 % interval: it needs steps in four or more \
+             ticks after warm-up. Train longer, or set a shorter tick interval (`headspace run \
+             --interval`, `HEADSPACE_INTERVAL`).{}",
             if *has_interval {
-                " The interval of the other runs of its side is used."
+                format!(" The 95 % interval comes from the other runs of {side}.")
             } else {
-                ""
+                String::new()
             }
         ),
         Note::NotFinished {
@@ -155,7 +159,7 @@ fn text(note: &Note) -> String {
             run_id,
             exception,
         } => format!(
-            "{side}: `{run_id}` {}. Its steps count as far as they were recorded.",
+            "{side}: `{run_id}` {}. Its recorded steps are included.",
             match exception {
                 Some(exception) => format!("was ended by an uncaught {exception}"),
                 None => format!("has no recorded end: {KILLED_OR_RUNNING}"),
@@ -165,11 +169,11 @@ fn text(note: &Note) -> String {
             "Other programs had up to {:.0} % of the cores during these runs. {}",
             100.0 * share,
             if *is_left_out {
-                "The time in which the loop's thread waited for a core because of them is left out \
-                 of the comparison."
+                "The comparison leaves out the time in which the training thread waited for a core \
+                 because of them."
             } else {
-                "How long the loop waited for a core because of them is not known; the interval \
-                 is wider because of it. It is narrower on a machine without other programs."
+                "The time that the training thread waited for a core because of them is unknown, so \
+                 the 95 % interval is wider. Compare on an idle machine to make it narrower."
             }
         ),
         Note::ModesDiffer => "Some runs are in mode `replay`, whose steps are the floor, and some \
@@ -179,8 +183,8 @@ fn text(note: &Note) -> String {
             "The loops have different names. Check that they are the same loop.".to_owned()
         }
         Note::OneRunEach { allowance } => format!(
-            "One run per side does not show how much runs of the same configuration differ. The \
-             interval assumes {} %. Several runs per side (a folder of runs) measure it.",
+            "The 95 % interval assumes a variation of {} % between runs. To measure it, use several \
+             runs per side (a folder of runs).",
             100.0 * allowance
         ),
     }

@@ -1,7 +1,7 @@
 //! Texts of the measurements behind a bottleneck or a remedy.
 
 use super::units::{amount, duration_ms, percent};
-use crate::analysis::attribution::{CoresEvidence, Evidence, StageEvidence};
+use crate::analysis::attribution::{CoreUser, CoresEvidence, Evidence, StageEvidence};
 
 /// The evidence of a conclusion: a clause, without a capital letter and a full stop. Other texts continue it.
 pub(super) fn evidence_text(evidence: &Evidence) -> String {
@@ -36,7 +36,7 @@ pub(super) fn evidence_text(evidence: &Evidence) -> String {
         Evidence::Disk { busy } => format!("the disk is busy {} % of the time", share(*busy)),
         Evidence::Decoders { busy, engines } => match engines {
             Some((engines, decodes)) => format!(
-                "the {engines} decoders are busy {} % of the time with {} decodes at once",
+                "the {engines} decoders are busy {} % of the time with {} concurrent decode calls",
                 share(*busy),
                 amount(*decodes)
             ),
@@ -69,7 +69,7 @@ fn stage_evidence(stage: &StageEvidence) -> String {
     let busy = share(stage.busy);
     let busy = if stage.concurrency > 1.0 {
         format!(
-            "{} at a time, busy {busy} % of the time",
+            "{} concurrent calls, busy {busy} % of the time",
             amount(stage.concurrency)
         )
     } else {
@@ -138,28 +138,39 @@ fn pool(threads: u32, busy: f64, stages: &[String], more: usize) -> String {
 
 fn cores_evidence(cores: &CoresEvidence) -> String {
     let (used, usable) = (amount(cores.used), amount(cores.usable));
-    let most = cores.most.as_ref();
     let threads = cores.runnable_threads.map(amount);
     let waits = cores.run_queue_pct.map(|pct| percent(pct, 0));
     clauses([
         Some(format!("{used} of {usable} cores used")),
-        most.map(|(stage, cores)| format!("{} of them by `{stage}`", amount(*cores))),
+        cores.most.as_ref().map(core_user),
         (cores.others).map(|others| format!("other programs use {}", amount(others))),
         threads.map(|threads| format!("{threads} threads compete for them")),
         waits.map(|pct| format!("the training thread waits for a core {pct} % of the time")),
     ])
 }
 
+fn core_user(user: &CoreUser) -> String {
+    let full = user.full_before_pct.map(|pct| {
+        format!(
+            " (its input queue is full {} % of the time)",
+            percent(pct, 0)
+        )
+    });
+    let (cores, stage) = (amount(user.cores), &user.stage);
+    format!("{cores} of them by `{stage}`{}", full.unwrap_or_default())
+}
+
 fn gil(wait_ms: f64, work: Option<f64>) -> String {
     let wait = duration_ms(wait_ms);
     match work {
         Some(work) => format!(
-            "a thread waits {wait} on average for the interpreter lock, and the stages' threads \
-             together use {} % of a core",
+            "a thread waits {wait} on average for the interpreter lock (GIL), and the stages' \
+             threads together use {} % of a core",
             share(work)
         ),
         None => format!(
-            "a thread waits {wait} on average for the interpreter lock, which the loop also needs"
+            "a thread waits {wait} on average for the interpreter lock (GIL), which the loop also \
+             needs"
         ),
     }
 }
@@ -167,8 +178,11 @@ fn gil(wait_ms: f64, work: Option<f64>) -> String {
 fn memory(slower_ms: Option<f64>, ipc: Option<f64>) -> String {
     let slower = slower_ms.map(duration_ms);
     clauses([
-        Some("a stage's threads compute all the time while other cores are free".to_owned()),
-        slower.map(|ms| format!("the loop's own code takes {ms} longer while they work")),
+        Some(
+            "a stage's threads use their cores all the time although other cores are free"
+                .to_owned(),
+        ),
+        slower.map(|ms| format!("compute takes {ms} longer while they run")),
         ipc.map(|ipc| {
             format!("the training thread completes only {ipc:.2} instructions per cycle")
         }),

@@ -39,7 +39,7 @@ fn text(finding: &Finding) -> String {
                 )
             });
             format!(
-                "The training thread waited for a core in {} % of the time: more threads are \
+                "The training thread waited for a core {} % of the time: more threads are \
                  runnable than there are cores{counts}.",
                 percent(*pct, 0)
             )
@@ -59,11 +59,11 @@ fn text(finding: &Finding) -> String {
             )
         }
         Finding::IoPressure { pct } => format!(
-            "At least one task on this machine waited for storage in {} % of the time (I/O pressure).",
+            "At least one task on this machine waited for storage {} % of the time (I/O pressure).",
             percent(*pct, 0)
         ),
         Finding::MemoryPressure { pct } => format!(
-            "Memory was scarce: at least one task waited for it in {} % of the time (memory \
+            "Memory was scarce: at least one task waited for it {} % of the time (memory \
              pressure).",
             percent(*pct, 1)
         ),
@@ -111,7 +111,7 @@ fn gpu(finding: &GpuFinding) -> String {
                 }
             };
             let pct = percent(*pct, 0);
-            format!("its clocks were throttled in {pct} % of the time by {why}.")
+            format!("its clocks were throttled {pct} % of the time by {why}.")
         }
         GpuFinding::MemoryErrors { errors } => format!(
             "{errors:.0} memory errors appeared that could not be corrected. Results may be wrong; \

@@ -29,10 +29,10 @@ pub fn without_summary(path: &str, records: u64, skipped: u64) -> String {
              or is just starting"
         ),
         0 => format!("`{path}`: no record in it. Is it the output of another program?"),
-        records => format!(
+        count => format!(
             "`{path}` has no summary: its process ended before the first one was written, or it \
-             has just begun ({records} record{} read)",
-            if records == 1 { "" } else { "s" }
+             has just begun ({} read)",
+            super::units::records(count)
         ),
     }
 }

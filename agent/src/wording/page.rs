@@ -14,7 +14,7 @@ pub const SOURCES_OFF: &str = "Sources that are off, and why";
 pub const CPU_CAUSES: &str = "What delays work on the CPU";
 
 /// Shown instead of the charts if the browser runs no script.
-pub const CHARTS_NEED_SCRIPTS: &str = "The charts need scripts; the numbers do not.";
+pub const CHARTS_NEED_SCRIPTS: &str = "The charts need JavaScript.";
 
 /// Name of the line of the cores that the run uses.
 pub const CORES_OF_RUN: &str = "this run, its workers included";

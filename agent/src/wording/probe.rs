@@ -39,21 +39,15 @@ pub fn probe_record(
 
 /// All warnings as one text.
 pub(super) fn warnings_text(warnings: &[FloorWarning]) -> String {
-    let texts: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    let texts: Vec<String> = warnings.iter().copied().map(warning_text).collect();
     texts.join(" ")
 }
 
 /// The record of a window.
 fn window_record(window: &WindowAnalysis) -> WindowRecord {
     WindowRecord {
-        phase: window.phase,
-        cycle: window.cycle,
-        steps: window.steps,
-        discarded: window.discarded,
-        wait_ms: window.wait_ms,
-        compute_ms: window.compute_ms,
-        run_queue_pct: window.run_queue_pct,
-        unused: window.unused.map(|unused| unused.to_string()),
+        unused: window.unused.map(unused_text),
+        ..window.record.clone()
     }
 }
 
@@ -85,35 +79,37 @@ impl fmt::Display for NoFloor {
                  (minimum {LEAST_REPLAY}); train for longer, or over longer epochs"
             ),
             Self::Unsettled { unsettled, windows } => format!(
-                "the live loop did not settle: in {unsettled} of {windows} live windows, the \
-                 loop did not reach its earlier wait time again after the replay (raise \
-                 `probe_steps`, so that the queue can drain)"
+                "after the repeated batches, the wait time did not return to its earlier value in \
+                 {unsettled} of {windows} live windows (raise `probe_steps`, so that the loader's \
+                 queue can drain)"
             ),
             Self::Disagree {
                 spread_pct,
                 value_pct,
                 half_pct,
             } => format!(
-                "the mean steps of the live windows differ by {spread_pct:.0} %. The headspace is \
-                 known only as {value_pct:.0} % ± {half_pct:.0} points (something changed during the \
-                 probe; repeat it when the machine is quiet, or raise `probe_steps`)"
+                "the mean steps of the live windows differ by {spread_pct:.0} %. The estimate is too \
+                 uncertain: headspace {value_pct:.0} % ± {half_pct:.0} points (something changed \
+                 during the probe; repeat it when the machine is idle, or raise `probe_steps`)"
             ),
             Self::Asynchronous(asynchrony) => format!(
-                "the replay timed only how fast work is queued on the device: {asynchrony} \
-                 (during the probe, let the loop wait for a result once per step, for example \
-                 with `loss.item()` or `jax.block_until_ready(loss)`)"
+                "the replay timed only how fast work is queued on the device: {} (during the \
+                 probe, let the loop wait for a result once per step, for example with \
+                 `loss.item()` or `jax.block_until_ready(loss)`)",
+                asynchrony_text(*asynchrony)
             ),
             Self::ReplaySlower { pct } => format!(
-                "steps were {pct:.1} % slower with cached batches than live, beyond noise (cached \
-                 batches may cost more, for example a copy from another device; something changed \
-                 during the probe, the device's queue was not full in live windows, or the device \
-                 is idle between epochs)"
+                "replayed steps took {pct:.1} % longer than live steps, which is more than noise. \
+                 Possible causes: a repeated batch costs more (for example, it is copied from \
+                 another device); something changed during the probe; the device's queue was not \
+                 full in the live windows; the device is idle between epochs. Repeat the probe on \
+                 an idle machine"
             ),
             Self::TooWide {
                 value_pct,
                 half_pct,
             } => format!(
-                "the steps vary too much: the headspace is known only as {value_pct:.0} % ± \
+                "the steps vary too much. The estimate is too uncertain: headspace {value_pct:.0} % ± \
                  {half_pct:.0} points (train for more steps in a probe: raise `probe_steps`, or run \
                  for longer)"
             ),
@@ -122,86 +118,78 @@ impl fmt::Display for NoFloor {
     }
 }
 
-impl fmt::Display for Asynchrony {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = match *self {
-            Self::Owed { replay_ms, owed_ms } => format!(
-                "a step took {} in replay, but the live steps after it also finished queued work. \
-                 Counting this work, a step takes at least {}",
-                duration_ms(replay_ms),
-                duration_ms(owed_ms)
-            ),
-            Self::Growing {
-                before_ms,
-                after_ms,
-            } => format!(
-                "the steps grew from {} to {} at the end of the long replay, when the device's \
-                 queue was full",
-                duration_ms(before_ms),
-                duration_ms(after_ms)
-            ),
-            Self::Rare { every } => format!(
-                "the loop waits for the device in about one of {every} steps, and the windows \
-                 contained too few of these steps"
-            ),
-            Self::Short { replay_ms, steps } => format!(
-                "a step took {} in replay, far less than live, and the longest replay of {steps} \
-                 steps cannot tell a fast step from one that is only queued",
-                duration_ms(replay_ms)
-            ),
-        };
-        f.write_str(&text)
+fn asynchrony_text(asynchrony: Asynchrony) -> String {
+    match asynchrony {
+        Asynchrony::Owed { replay_ms, owed_ms } => format!(
+            "a step took {} in replay, but the live steps after it also finished queued work. \
+             Counting this work, a step takes at least {}",
+            duration_ms(replay_ms),
+            duration_ms(owed_ms)
+        ),
+        Asynchrony::Growing {
+            before_ms,
+            after_ms,
+        } => format!(
+            "the steps grew from {} to {} at the end of the long replay, when the device's \
+             queue was full",
+            duration_ms(before_ms),
+            duration_ms(after_ms)
+        ),
+        Asynchrony::Rare { every } => format!(
+            "the loop waits for the device in about one of {every} steps, and the windows \
+             contained too few of these steps"
+        ),
+        Asynchrony::Short { replay_ms, steps } => format!(
+            "a step took {} in replay, far less than live, and the longest replay of {steps} \
+             steps cannot distinguish a fast step from a queued one",
+            duration_ms(replay_ms)
+        ),
     }
 }
 
-impl fmt::Display for FloorWarning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = match *self {
-            Self::ShortReplays => String::from(
-                "The run ended before the probe's long replay. In a short replay the loader still \
-                 fills its queue. The true floor may be lower, and the true headspace larger, than \
-                 the numbers shown. Train for more steps, or set a lower `probe_steps`.",
-            ),
-            Self::WindowsDiffer { spread_pct } => format!(
-                "The live windows of the probe differ by {spread_pct:.0} % of a step: other \
-                 programs used the machine, or the loop changed. This widens the \
-                 interval. A probe on a quiet machine gives a narrower one."
-            ),
-            Self::Oversubscribed { share } => format!(
-                "The training thread waited for a core in {:.0} % of the probe. The numbers include \
-                 this wait. If another program used the cores, repeat the probe without it.",
-                100.0 * share
-            ),
-            Self::NextToNothing { floor_ms } => format!(
-                "A step with free data took only {}. If the loop queues its work on a device and \
-                 never waits for a result, the true floor is longer: let it wait for a result \
-                 once per step while the probe runs.",
-                duration_ms(floor_ms)
-            ),
-        };
-        f.write_str(&text)
+fn warning_text(warning: FloorWarning) -> String {
+    match warning {
+        FloorWarning::ShortReplays => String::from(
+            "The run ended before the probe's long replay. In a short replay the loader still \
+             fills its queue. The true floor may be lower, and the true headspace larger, than \
+             the numbers shown. Train for more steps, or set a lower `probe_steps`.",
+        ),
+        FloorWarning::WindowsDiffer { spread_pct } => format!(
+            "The live windows of the probe differ by {spread_pct:.0} % of a step: other \
+             programs used the machine, or the loop changed. This widens the \
+             interval. A probe on an idle machine gives a narrower one."
+        ),
+        FloorWarning::Oversubscribed { share } => format!(
+            "The training thread waited for a core in {:.0} % of the probe. The numbers include \
+             this wait. If another program used the cores, repeat the probe without it.",
+            100.0 * share
+        ),
+        FloorWarning::NextToNothing { floor_ms } => format!(
+            "A step with free data took only {}. If the loop queues its work on a device and \
+             never waits for a result, the true floor is longer: let it wait for a result \
+             once per step while the probe runs.",
+            duration_ms(floor_ms)
+        ),
     }
 }
 
-impl fmt::Display for Unused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = match self {
-            Self::Unsettled => String::from(
-                "the loop did not reach its earlier wait time again within the allowed steps \
-                 after the replay",
-            ),
-            Self::TooShort { settled } => format!("only {settled} usable steps"),
-            Self::StillQueueing => String::from(
-                "its compute is far shorter than later: the device's queue was not full yet",
-            ),
-            Self::StillFilling => String::from(
-                "its steps differ from those late in the long replay, when the loader is idle",
-            ),
-            Self::StillDraining => String::from(
-                "the loop did not wait in this window, but waits in other live windows: the \
-                 queue was still full",
-            ),
-        };
-        f.write_str(&text)
+/// Why a window was not used.
+fn unused_text(unused: Unused) -> String {
+    match unused {
+        Unused::Unsettled => String::from(
+            "after the repeated batches, the wait time did not return to its earlier value within \
+             the allowed steps",
+        ),
+        Unused::TooShort { settled } => format!("only {settled} usable steps"),
+        Unused::StillQueueing => String::from(
+            "its compute is far shorter than later: the device's queue was not full yet",
+        ),
+        Unused::StillFilling => String::from(
+            "its steps differ from those late in the long replay, when the loader is idle",
+        ),
+        Unused::StillDraining => String::from(
+            "the loop did not wait in this window, but waits in other live windows: the queue was \
+             still full",
+        ),
     }
 }

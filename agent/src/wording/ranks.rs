@@ -19,11 +19,12 @@ fn evidence(evidence: RankEvidence) -> String {
     match evidence {
         RankEvidence::TooFewRanks => "Fewer than two ranks reached a steady state.".to_owned(),
         RankEvidence::TooShort => {
-            "The ranks ran too short to tell a difference from noise.".to_owned()
+            "The ranks have too few steps to distinguish a difference from noise.".to_owned()
         }
         RankEvidence::WaitsUnknown => "The ranks' waits for data are not known.".to_owned(),
         RankEvidence::TooNoisy => {
-            "The steps of the ranks vary too much to tell a difference from noise.".to_owned()
+            "The steps of the ranks vary too much to distinguish a difference from noise."
+                .to_owned()
         }
         RankEvidence::Balanced => {
             "No rank waits longer for its data than the others, and all steps are equally long. \
@@ -96,10 +97,14 @@ pub fn sections(ranks: &RanksRecord) -> Vec<Section> {
         sections.push(Section::sentence(SectionId::Missing, text));
     }
     if ranks.unfinished_count > 0 {
-        let what = listed(&ranks.unfinished, ranks.unfinished_count);
+        // The sentence begins with it.
+        let what = listed(&ranks.unfinished, ranks.unfinished_count).replacen('r', "R", 1);
+        let (have, whose) = match ranks.unfinished_count {
+            1 => ("has", "Its"),
+            _ => ("have", "Their"),
+        };
         let text = format!(
-            "No end is recorded of {what}: {KILLED_OR_RUNNING}. They count as far as they were \
-             recorded."
+            "{what} {have} no recorded end ({KILLED_OR_RUNNING}). {whose} recorded steps are included."
         );
         sections.push(Section::sentence(SectionId::Ended, text));
     }
@@ -132,7 +137,7 @@ pub const COLUMNS: [Column; 8] = [
         "Mean compute, which includes waiting for other ranks",
     ),
     Column::new(
-        "for others",
+        "rank wait",
         "Part of the compute that is waiting for the slowest rank",
     ),
     Column::new("floor", "Step if data were free, from a probe"),

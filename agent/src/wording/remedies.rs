@@ -68,7 +68,8 @@ fn action(action: &Action) -> String {
             }
         ),
         Action::SubmitAhead { stage, queue } => format!(
-            "Submit calls of `{stage}` earlier: `{queue}` is empty, so more workers would be idle."
+            "Submit more calls of `{stage}` in advance: the pool's queue `{queue}` is usually empty, \
+             so more workers would be idle."
         ),
         Action::MoreThreads { pool, from, to } => {
             format!("Give the pool `{pool}` {to} threads instead of {from}.")
@@ -122,7 +123,9 @@ fn action(action: &Action) -> String {
             amount(*used),
             amount(*usable)
         ),
-        Action::PinMemory => "Copy batches to the GPU from page-locked memory.".to_owned(),
+        Action::PinMemory => {
+            "Copy batches to the GPU from pinned memory: pin_memory=True.".to_owned()
+        }
     }
 }
 

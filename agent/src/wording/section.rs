@@ -63,7 +63,7 @@ section_ids! {
     /// Lines of the program.
     Lines = "lines", "Lines";
     /// Lines that hold the interpreter lock.
-    Gil = "GIL", "Who holds the interpreter lock";
+    Gil = "GIL", "Lines that hold the interpreter lock (GIL)";
     /// Kinds of work of the stages.
     Work = "work", "Work of the stages";
     /// Stages of the loader.
@@ -82,8 +82,8 @@ section_ids! {
     Data = "data";
     /// Findings.
     Found = "found", "Findings and notices";
-    /// Lost steps and records.
-    Lost = "lost";
+    /// Dropped steps and records.
+    Dropped = "dropped";
     /// Cost of measuring.
     Cost = "cost";
     /// All ranks together.

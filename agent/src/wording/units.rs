@@ -46,18 +46,9 @@ pub(crate) fn signed_ms(ms: f64) -> String {
 /// Formats a percentage with this number of decimals, without the sign `%`. A small one is not rounded to
 /// zero.
 pub fn percent(pct: f64, decimals: usize) -> String {
-    let least = 0.5 * 10f64.powi(-i32::try_from(decimals).unwrap_or(0));
-    let shown = if pct.abs() < least && decimals == 0 && pct.abs() >= 0.05 {
-        format!("{:.1}", pct.abs())
-    } else {
-        format!("{:.decimals$}", pct.abs())
-    };
-    let zero = shown.bytes().all(|b| b == b'0' || b == b'.');
-    if pct < 0.0 && !zero {
-        format!("−{shown}")
-    } else {
-        shown
-    }
+    let is_small = (0.05..0.5).contains(&pct.abs());
+    let shown = signed(pct, decimals.max(usize::from(is_small)));
+    shown.strip_prefix('+').unwrap_or(&shown).to_owned()
 }
 
 /// Formats a number with its sign, even if it is positive: `+1.2`, `−3.4`, `0.0`.
@@ -99,9 +90,15 @@ pub fn bytes(count: f64) -> String {
 /// Formats a number of cores, engines or threads, rounded to a tenth: `2`, `1.5`.
 pub fn amount(count: f64) -> String {
     let tenths = format!("{count:.1}");
-    tenths
-        .strip_suffix(".0")
-        .map_or(tenths.clone(), ToOwned::to_owned)
+    tenths.strip_suffix(".0").unwrap_or(&tenths).to_owned()
+}
+
+/// Formats a part of a whole: `3 of 8`, or `3` if the whole is not known.
+pub(super) fn part_of(part: f64, whole: Option<f64>, format: fn(f64) -> String) -> String {
+    match whole {
+        Some(whole) => format!("{} of {}", format(part), format(whole)),
+        None => format(part),
+    }
 }
 
 /// What ended a program: `An uncaught ValueError`, `SIGTERM`.
@@ -115,6 +112,11 @@ pub fn ended_by(end: &EndRecord) -> String {
 /// `1 step`, `640 steps`.
 pub(crate) fn steps(count: u64) -> String {
     format!("{count} step{}", if count == 1 { "" } else { "s" })
+}
+
+/// `1 record`, `30 records`.
+pub(crate) fn records(count: u64) -> String {
+    format!("{count} record{}", if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

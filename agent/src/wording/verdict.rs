@@ -17,7 +17,7 @@ pub use self::program_lines::{does, line_gain_pct, line_gain_phrase, line_table,
 pub use self::step::headspace_text;
 
 use super::section::{Section, SectionId};
-use super::units::percent;
+use super::units::{percent, records, steps};
 use crate::model::Mode;
 use crate::model::record::{
     BottleneckRecord, FindingCode, FindingRecord, ProbeRecord, Resource, RunRecord, SummaryRecord,
@@ -99,7 +99,7 @@ impl<'a> Verdict<'a> {
         sections.extend(resources::sections(&s.resources, detail));
         let findings = self.findings();
         sections.extend(findings.map(|found| Section::sentence(SectionId::Found, &*found.text)));
-        sections.extend(self.lost());
+        sections.extend(self.dropped());
         sections.extend(self.cost());
         sections
     }
@@ -132,16 +132,14 @@ impl<'a> Verdict<'a> {
         (self.summary.findings.iter()).filter(move |finding| !is_said(finding))
     }
 
-    fn lost(&self) -> Option<Section> {
+    fn dropped(&self) -> Option<Section> {
         let dropped = self.summary.dropped;
-        (dropped.steps + dropped.records > 0).then(|| {
-            let text = format!(
-                "{} and {} records are missing",
-                super::units::steps(dropped.steps),
-                dropped.records
-            );
-            Section::sentence(SectionId::Lost, text)
-        })
+        let counts = [
+            (dropped.steps > 0).then(|| steps(dropped.steps)),
+            (dropped.records > 0).then(|| records(dropped.records)),
+        ];
+        let counts: Vec<String> = counts.into_iter().flatten().collect();
+        (!counts.is_empty()).then(|| Section::sentence(SectionId::Dropped, counts.join(" and ")))
     }
 
     fn cost(&self) -> Option<Section> {

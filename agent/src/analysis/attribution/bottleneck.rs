@@ -11,6 +11,7 @@ use super::evidence::evidence;
 use super::law_terms::{Term, at_least};
 use super::prediction::Predictor;
 use super::queueing_model::Model;
+use crate::analysis::findings::gil_contention_ms;
 use crate::analysis::thresholds::confidence;
 
 /// Finds the bottleneck; `None` if there is no clear one.
@@ -56,12 +57,11 @@ fn suspects(predictor: &Predictor<'_>) -> Option<Binding> {
     }))
 }
 
-/// Whether threads wait long for the interpreter lock, and more than one of them holds it. A single thread
-/// that computes in Python makes the GIL probe wait, but delays no other thread.
+/// Whether contention for the interpreter lock is long enough to delay the loop.
 pub(super) fn lock_contended(model: &Model<'_>) -> bool {
-    let (r, t) = (&model.facts.resources, model.thresholds);
-    let long_ms = (t.long_gil_wait_ms).max(t.long_gil_wait * model.facts.step_ms);
-    at_least(r.other_threads_cores, t.min_gil_threads) && at_least(r.gil_wait_ms, long_ms)
+    let (facts, t) = (model.facts, model.thresholds);
+    let long_ms = t.long_gil_wait * facts.step_ms;
+    at_least(gil_contention_ms(&facts.resources, t), long_ms)
 }
 
 /// Whether a stage of this process has a low CPU share while the interpreter lock is contended.

@@ -19,13 +19,13 @@ pub(in crate::analysis) fn attribute_run(
     main: &LoopFacts,
     stacks: Option<&StackTimes>,
 ) -> Attribution {
-    if main.mode == Mode::Replay || main.concurrent {
+    if main.mode == Mode::Replay || main.totals.concurrent {
         return Attribution::default();
     }
     let Some(step_ms) = summary.steady_step_mean_ms else {
         return Attribution::default();
     };
-    let lines = stacks.map(|stacks| hot_lines(stacks, summary, &main.name));
+    let lines = stacks.map(|stacks| hot_lines(stacks, summary, &main.totals.name));
     let lines = lines.unwrap_or_default();
     let Some(wait_ms) = summary.wait_ms else {
         return Attribution {

@@ -41,6 +41,20 @@ struct Draft {
     confidence: f64,
 }
 
+impl Draft {
+    /// A remedy that changes no single stage and no setting, and is only known to be at least as fast as now.
+    fn new(action: Action, term: Term, confidence: f64) -> Self {
+        Self {
+            action,
+            stage: None,
+            term,
+            change: None,
+            changed: None,
+            confidence,
+        }
+    }
+}
+
 /// Returns the remedies, best first.
 pub(super) fn remedies(
     model: &Model<'_>,
@@ -66,8 +80,9 @@ pub(super) fn remedies(
             .chain(spared_pct(model))
             .all(|gain| gain < model.thresholds.worth_tuning_pct)
         && floor_says_stop(model)
+        && let Some(stop) = context.stop(found.confidence)
     {
-        remedies.insert(0, stop(model, found));
+        remedies.insert(0, stop);
     }
     remedies
 }
@@ -125,6 +140,16 @@ impl Context<'_> {
             confidence: confidence::of_prediction(draft.confidence, self.predictor.error()),
         })
     }
+
+    /// The remedy to change nothing. Its prediction, the step of now, is certain.
+    fn stop(&self, confidence: f64) -> Option<Remedy> {
+        let remedy = self.predict(Draft::new(Action::Stop, Term::Compute, confidence))?;
+        Some(Remedy {
+            at_least: false,
+            confidence,
+            ..remedy
+        })
+    }
 }
 
 /// Changes a setting of the stage or queue `target`, or of the loader or process.
@@ -135,19 +160,4 @@ fn change<T: ToString + Copy>(
     to: T,
 ) -> ChangeRecord {
     ChangeRecord::new(target, setting, from.to_string(), to.to_string())
-}
-
-fn stop(model: &Model<'_>, found: Binding) -> Remedy {
-    Remedy {
-        action: Action::Stop,
-        stage: None,
-        resource: None,
-        change: None,
-        predicted_step_ms: model.facts.step_ms,
-        predicted_gain_pct: 0.0,
-        at_least: false,
-        concerns_bottleneck: false,
-        evidence: evidence(model, Term::Compute),
-        confidence: found.confidence,
-    }
 }

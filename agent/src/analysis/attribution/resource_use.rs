@@ -4,6 +4,7 @@ use super::facts::PipelineFacts;
 use super::law_terms::at_least;
 use super::stage_order::Node;
 use crate::analysis::thresholds::Thresholds;
+use crate::model::record::ResourcesRecord;
 
 /// Utilization of the shared resources, as a share of the supply; `None` if not measured.
 #[derive(Debug, Clone, Copy, Default)]
@@ -24,13 +25,6 @@ pub(super) fn resource_uses(facts: &PipelineFacts, nodes: &[Node<'_>], t: &Thres
         .filter(|node| node.stage.processes <= 1)
         .map(|node| node.active(facts.step_ms) * node.measured_cpu().unwrap_or(0.0))
         .sum::<f64>();
-    let engines: f64 = (r.own_gpus())
-        .filter_map(|gpu| gpu.nvdec_engines)
-        .map(f64::from)
-        .sum();
-    let decoding = (r.own_gpus())
-        .filter_map(|gpu| gpu.nvdec_busy)
-        .reduce(|a, b| a + b);
     Uses {
         cores: r
             .cores_used
@@ -38,9 +32,17 @@ pub(super) fn resource_uses(facts: &PipelineFacts, nodes: &[Node<'_>], t: &Thres
             .filter(|(_, usable)| *usable > 0.0)
             .map(|(used, usable)| used / usable),
         disk: r.disk_utilization_pct.map(|pct| (pct / 100.0).min(1.0)),
-        engines: decoding
-            .filter(|_| engines > 0.0)
-            .map(|busy| (busy / engines).min(1.0)),
+        engines: decoders(r).map(|(engines, busy)| (busy / f64::from(engines)).min(1.0)),
         gil: waits.then_some(of_one_process),
     }
+}
+
+/// Number of video decoders of the rank's GPUs, and how many of them are busy on average. `None` if either is not
+/// known.
+pub(super) fn decoders(resources: &ResourcesRecord) -> Option<(u32, f64)> {
+    let gpus = || resources.own_gpus();
+    let engines: u32 = gpus().filter_map(|gpu| gpu.nvdec_engines).sum();
+    let busy = gpus().filter_map(|gpu| gpu.nvdec_busy);
+    let busy = busy.reduce(|a, b| a + b)?;
+    (engines > 0).then_some((engines, busy))
 }

@@ -2,13 +2,10 @@
 //! the loop's own thread. Programs do not declare this.
 
 use super::facts::PipelineFacts;
-use super::resource_use::Uses;
+use super::remedies::action::has_decoding_name;
+use super::resource_use::{Uses, decoders};
 use super::stage_order::Node;
 use crate::analysis::thresholds::{Thresholds, bounds};
-
-/// Parts of the names of stages that decode. If several stages may use the GPU's decoders, one of these is
-/// chosen.
-const DECODING_NAMES: [&str; 2] = ["dec", "video"];
 
 /// The stage whose concurrent calls match the number of busy decoders, while no core works for them.
 pub(super) fn find_decoder(
@@ -16,22 +13,15 @@ pub(super) fn find_decoder(
     nodes: &[Node<'_>],
     t: &Thresholds,
 ) -> Option<(usize, u32)> {
-    let gpus = || facts.resources.own_gpus();
-    let engines: u32 = gpus().filter_map(|gpu| gpu.nvdec_engines).sum();
-    let busy: f64 = gpus().filter_map(|gpu| gpu.nvdec_busy).sum();
-    if engines == 0 || busy < t.min_decoder_use {
-        return None;
-    }
+    let (engines, busy) =
+        decoders(&facts.resources).filter(|(_, busy)| *busy >= t.min_decoder_use)?;
     let explains = |node: &Node<'_>| {
         let active = node.active(facts.step_ms);
         active >= t.min_decoding_calls * busy
             && node.cpu().is_none_or(|cpu| cpu < t.max_decoding_cpu)
     };
     let candidates = || nodes.iter().enumerate().filter(|(_, node)| explains(node));
-    let named = candidates().find(|(_, node)| {
-        let name = node.stage.name.to_lowercase();
-        DECODING_NAMES.iter().any(|part| name.contains(part))
-    });
+    let named = candidates().find(|(_, node)| has_decoding_name(&node.stage.name));
     // If no stage has a matching name, the stage with the closest number of calls is used.
     let nearest = || {
         candidates().min_by(|(_, a), (_, b)| {

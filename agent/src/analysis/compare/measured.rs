@@ -33,9 +33,9 @@ pub struct Measured {
     /// The type of the uncaught exception that ended one of its ranks, if any.
     pub exception: Option<String>,
     mode: Option<Mode>,
-    loop_name: String,
+    pub(super) loop_name: String,
     ranks: u32,
-    steps: Distribution,
+    pub(super) steps: Distribution,
     /// By [`Quantity`].
     times: [Pooled; 3],
     batch: Pooled,
@@ -114,9 +114,7 @@ impl Measured {
             .and_then(|summary| OtherPrograms::from_summary(summary, steady.as_ref()))
             .filter(|_| self.ranks < 2)
             .unwrap_or_default();
-        if let Some(floor) = summary.and_then(floor) {
-            self.floor.add(1.0, Some(floor));
-        }
+        self.floor.add(1.0, summary.and_then(floor));
     }
 
     fn add(&mut self, steady: &Steady<'_>) {
@@ -130,7 +128,7 @@ impl Measured {
         }
         self.ranks += 1;
         self.steps.merge(&steps);
-        for quantity in [Quantity::Step, Quantity::Wait, Quantity::Compute] {
+        for quantity in Quantity::ALL {
             self.times[quantity as usize].add(weight, steady.mean_ms(quantity));
         }
         self.batch
@@ -143,23 +141,14 @@ impl Measured {
         }
     }
 
-    /// The name of the compared loop.
-    pub fn loop_name(&self) -> &str {
-        &self.loop_name
-    }
-
     /// Whether the run trained on cached batches throughout.
-    pub fn is_replay(&self) -> bool {
+    pub(super) fn is_replay(&self) -> bool {
         self.mode == Some(Mode::Replay)
     }
 
     /// Whether the run has a step in steady state.
     pub fn has_steps(&self) -> bool {
         !self.steps.is_empty()
-    }
-
-    pub(super) fn steps(&self) -> &Distribution {
-        &self.steps
     }
 
     pub(super) fn mean_ms(&self, quantity: Quantity) -> Option<Known> {
@@ -216,7 +205,7 @@ impl Measured {
     }
 
     /// Share of the usable cores that other programs used, in `[0, 1]`; 0 if not known.
-    pub fn cores_of_other_programs(&self) -> f64 {
+    pub(super) fn cores_of_other_programs(&self) -> f64 {
         self.other_programs.cores
     }
 

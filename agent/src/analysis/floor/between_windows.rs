@@ -15,8 +15,8 @@ pub(super) struct Between {
     /// Variance of the level from piece to piece beyond what steps explain, relative to the squared
     /// mean.
     variance: f64,
-    /// Variance between pieces over what the steps within them explain.
-    ratio: f64,
+    /// Variance between pieces over what the steps within them explain: 1 where their levels agree.
+    pub(super) ratio: f64,
 }
 
 impl Between {
@@ -56,11 +56,6 @@ impl Between {
         }
     }
 
-    /// Variance between pieces over what their steps explain: 1 where their levels agree.
-    pub(super) fn ratio(&self) -> f64 {
-        self.ratio
-    }
-
     /// Standard deviation of the level from piece to piece, relative to the mean.
     pub(super) fn deviation(&self) -> f64 {
         self.variance.sqrt()
@@ -93,7 +88,7 @@ mod tests {
         let apart =
             Between::from_windows(&windows(&[9.0, 11.0, 9.0, 11.0, 9.0, 11.0], &mut rng), 8);
 
-        assert!(alike.ratio() < 3.0, "{alike:?}");
+        assert!(alike.ratio < 3.0, "{alike:?}");
         assert!((apart.deviation() - 0.11).abs() < 0.03, "{apart:?}");
     }
 }

@@ -45,7 +45,7 @@ const SHORTEST_MS: f64 = 1e-9;
 const LEAST_LEFT: f64 = 0.1;
 
 /// Windows without the time that other programs cost, and the time that the means get back.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Undisturbed {
     /// The windows, in order.
     pub(super) windows: Vec<Window>,
@@ -96,9 +96,7 @@ pub(super) fn subtract_waits_by_others(
     if live.is_empty() || replay.is_empty() {
         return Undisturbed {
             windows: windows.to_vec(),
-            added_ms: [0.0; 2],
-            added_deviation_ms: [0.0; 2],
-            share: 0.0,
+            ..Undisturbed::default()
         };
     }
     let factors = [factor(&live), factor(&replay).min(1.0)];

@@ -7,7 +7,7 @@ use super::asynchronous_device::whole_periods;
 use super::between_windows::Between;
 use super::core_waits::{self, SOME_WAIT};
 use super::kept_steps::{Kept, long_replay, ms, times_ms};
-use crate::model::record::Phase;
+use crate::model::record::{Phase, WindowRecord};
 use crate::model::{Window, WindowStep};
 use crate::statistics::steady_state::change_point;
 use crate::statistics::{block_means, mean, variance};
@@ -52,22 +52,13 @@ pub enum Unused {
 }
 
 /// The analysis of one window.
-#[derive(Debug, Clone, Copy, PartialEq)]
+///
+/// The record does not say why the window is not used:
+/// [`probe_record`](crate::wording::probe::probe_record) adds the text.
+#[derive(Debug, Clone, PartialEq)]
 pub struct WindowAnalysis {
-    /// Live or replay.
-    pub phase: Phase,
-    /// Which pair of windows it belongs to, from 0.
-    pub cycle: u32,
-    /// Steps in the window, including those left out.
-    pub steps: u32,
-    /// Steps left out at its start, because the loop had not settled.
-    pub discarded: u32,
-    /// Mean wait of the steps kept, in milliseconds.
-    pub wait_ms: f64,
-    /// Mean compute of the steps kept, in milliseconds.
-    pub compute_ms: f64,
-    /// Time that the loop's thread waited for a core, in percent of the time that it was ready to run.
-    pub run_queue_pct: Option<f64>,
+    /// The numbers.
+    pub record: WindowRecord,
     /// Why the window is not used, if so.
     pub unused: Option<Unused>,
 }
@@ -165,7 +156,7 @@ fn why_unused(first: Option<usize>, settled: &[WindowStep]) -> Option<Unused> {
 
 fn analysis(window: &Window, first: usize, unused: Option<Unused>) -> WindowAnalysis {
     let kept = window.steps.get(first..).unwrap_or_default();
-    WindowAnalysis {
+    let record = WindowRecord {
         phase: window.phase,
         cycle: window.cycle,
         steps: count(window.steps.len()),
@@ -173,8 +164,9 @@ fn analysis(window: &Window, first: usize, unused: Option<Unused>) -> WindowAnal
         wait_ms: mean(&times_ms(kept, |step| step.wait_ns)),
         compute_ms: mean(&times_ms(kept, |step| step.compute_ns)),
         run_queue_pct: core_waits::share(window).map(|share| 100.0 * share),
-        unused,
-    }
+        unused: None,
+    };
+    WindowAnalysis { record, unused }
 }
 
 fn count(n: usize) -> u32 {

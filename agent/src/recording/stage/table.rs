@@ -84,8 +84,8 @@ pub struct Slots {
 
 #[derive(Debug, Default)]
 struct Names {
-    stages: HashMap<String, usize>,
-    queues: HashMap<String, usize>,
+    /// Numbers of the slots of stages, and of queues.
+    numbers: [HashMap<String, usize>; 2],
     /// Number of stages and of queues that were reserved in the file before a reservation failed.
     reserved: [Option<usize>; 2],
     /// Private memory for the others.
@@ -129,41 +129,37 @@ impl Slots {
 
     /// The number and the slot of that stage. A new stage gets a free slot. `None` if there is none.
     pub fn stage(&self, name: &str) -> Option<(usize, &'static StageSlot)> {
-        let mut names = lock(&self.names);
-        let known = names.stages.get(name).copied();
-        let number = known.unwrap_or(names.stages.len());
-        if number >= STAGES {
-            return None;
-        }
-        let begin = offset_of!(Region, stages) + number * size_of::<StageSlot>();
-        let bytes = begin..begin + size_of::<StageSlot>();
-        let region = self.region_of(&mut names, 0, number, bytes)?;
-        let slot = &region.stages[number];
-        if known.is_none() {
-            names.stages.insert(name.to_owned(), number);
-            slot.name.set(name);
-        }
-        Some((number, slot))
+        self.slot(0, |region| &region.stages, |slot| &slot.name, name)
     }
 
     /// The slot of that queue. A new queue gets a free slot. `None` if there is none.
     pub fn queue(&self, name: &str, capacity: u32) -> Option<&'static QueueSlot> {
-        let mut names = lock(&self.names);
-        let known = names.queues.get(name).copied();
-        let number = known.unwrap_or(names.queues.len());
-        if number >= QUEUES {
-            return None;
-        }
-        let begin = offset_of!(Region, queues) + number * size_of::<QueueSlot>();
-        let bytes = begin..begin + size_of::<QueueSlot>();
-        let region = self.region_of(&mut names, 1, number, bytes)?;
-        let slot = &region.queues[number];
+        let (_, slot) = self.slot(1, |region| &region.queues, |slot| &slot.name, name)?;
         slot.capacity.store(capacity, Ordering::Relaxed);
-        if known.is_none() {
-            names.queues.insert(name.to_owned(), number);
-            slot.name.set(name);
-        }
         Some(slot)
+    }
+
+    /// The number and the slot of that name, of a kind of `slots`. `kind` is 0 for stages and 1 for queues.
+    fn slot<T: 'static>(
+        &self,
+        kind: usize,
+        slots: fn(&'static Region) -> &'static [T],
+        slot_name: fn(&T) -> &SlotName,
+        name: &str,
+    ) -> Option<(usize, &'static T)> {
+        let mut names = lock(&self.names);
+        let known = names.numbers[kind].get(name).copied();
+        let number = known.unwrap_or(names.numbers[kind].len());
+        let begin = std::ptr::from_ref(slots(self.region).get(number)?).addr()
+            - std::ptr::from_ref(self.region).addr();
+        let bytes = begin..begin + size_of::<T>();
+        let region = self.region_of(&mut names, kind, number, bytes)?;
+        let slot = &slots(region)[number];
+        if known.is_none() {
+            names.numbers[kind].insert(name.to_owned(), number);
+            slot_name(slot).set(name);
+        }
+        Some((number, slot))
     }
 
     /// Sets the loop whose batches pass through a stage or queue. Only the first call for a slot has an
@@ -187,7 +183,7 @@ impl Slots {
         let Some(reserve) = &self.reserve else {
             return Some(self.region);
         };
-        let taken = [names.stages.len(), names.queues.len()][kind];
+        let taken = names.numbers[kind].len();
         let reserved = names.reserved[kind];
         // Includes the name of the next slot, where a reader stops.
         let end = (bytes.end + size_of::<SlotName>()).min(size_of::<Region>());

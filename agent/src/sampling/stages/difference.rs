@@ -44,26 +44,18 @@ impl RegionSnapshot {
         delta: &mut PipelineDelta,
     ) {
         // Slots are used in order: the first free slot is the end.
-        while let Some(name) = region
-            .stages
-            .get(self.stages.len())
-            .and_then(|slot| slot.name.get())
-        {
-            self.stages.push(StageSnapshot {
-                name,
-                ..StageSnapshot::default()
-            });
-        }
-        while let Some(name) = region
-            .queues
-            .get(self.queues.len())
-            .and_then(|slot| slot.name.get())
-        {
-            self.queues.push(QueueSnapshot {
-                name,
-                ..QueueSnapshot::default()
-            });
-        }
+        let stages = region.stages[self.stages.len()..].iter();
+        let stages = stages.map_while(|slot| slot.name.get());
+        self.stages.extend(stages.map(|name| StageSnapshot {
+            name,
+            ..StageSnapshot::default()
+        }));
+        let queues = region.queues[self.queues.len()..].iter();
+        let queues = queues.map_while(|slot| slot.name.get());
+        self.queues.extend(queues.map(|name| QueueSnapshot {
+            name,
+            ..QueueSnapshot::default()
+        }));
         let worker = worker.map(ToOwned::to_owned);
         for (number, slot) in (0..self.stages.len()).zip(&region.stages) {
             let within = match slot.within.load(Relaxed) {

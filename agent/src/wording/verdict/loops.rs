@@ -44,7 +44,7 @@ fn sentence(s: &SummaryRecord) -> Option<Section> {
     let name = s.loop_name.as_deref()?;
     let only = s.other_loops.is_empty();
     let why = match s.loop_role {
-        _ if s.loop_chosen => "as you named it",
+        _ if s.loop_chosen => "chosen by you",
         Some(Role::Training) => "model in training mode",
         Some(Role::Evaluation) if only => "an evaluation: no training loop was seen",
         Some(Role::Evaluation) => "an evaluation: no training loop took steps",
@@ -110,7 +110,11 @@ fn table(s: &SummaryRecord) -> Option<Section> {
         let took = duration_s(other.seconds);
         row(&other.name, other.role, other.epochs, other.steps, took)
     });
-    let rows = std::iter::once(main.marked_if(true, "this verdict's"));
+    let mark = match s.loop_role {
+        Some(Role::Training) | None => "training loop",
+        Some(Role::Evaluation | Role::Background) => "main loop",
+    };
+    let rows = std::iter::once(main.marked_if(true, mark));
     Some(Section::new(
         SectionId::Loop,
         Block::Table(Table {
@@ -194,7 +198,7 @@ mod tests {
     fn the_line_states_why_the_loop_was_chosen() {
         let others = [other("val", Some(Role::Evaluation), 2.0)];
         for (role, chosen, why) in [
-            (Some(Role::Training), true, "as you named it"),
+            (Some(Role::Training), true, "chosen by you"),
             (
                 None,
                 false,

@@ -17,7 +17,10 @@ const SHARE: Column = Column::new(
     "Share of the time of the stage's calls, or of compute",
 );
 const DOES: Column = Column::new("does", "What its threads did most of that time");
-const HALF: Column = Column::new("at half", "Predicted step if the line took half its time");
+const HALF: Column = Column::new(
+    "step at half",
+    "Predicted step if the line took half its time",
+);
 const GAIN: Column = Column::new("gain", "Predicted gain in the step");
 const HELD: Column = Column::new(
     "holds GIL",
@@ -45,8 +48,8 @@ pub(super) fn sections(summary: &SummaryRecord, detail: Detail) -> Vec<Section> 
 
 /// The table of lines. `None` without any.
 pub fn line_table(summary: &SummaryRecord) -> Option<Section> {
-    let row = |line: &LineRecord| Row {
-        cells: vec![
+    let row = |line: &LineRecord| {
+        Row::new(vec![
             place_in_file(&line.file, line.line),
             line.place().to_owned(),
             format!("{} %", percent(line.share_pct, 0)),
@@ -55,8 +58,7 @@ pub fn line_table(summary: &SummaryRecord) -> Option<Section> {
                 .map_or_else(String::new, |pct| format!("−{} %", percent(pct, 0))),
             does(line.kind, line.waits_for).to_owned(),
             line.function.clone(),
-        ],
-        mark: None,
+        ])
     };
     table(
         SectionId::Lines,
@@ -66,14 +68,13 @@ pub fn line_table(summary: &SummaryRecord) -> Option<Section> {
 }
 
 fn holder_table(summary: &SummaryRecord) -> Option<Section> {
-    let row = |holder: &GilHolderRecord| Row {
-        cells: vec![
+    let row = |holder: &GilHolderRecord| {
+        Row::new(vec![
             place_in_file(&holder.file, holder.line),
             holder.function.clone(),
             holder_place(holder).to_owned(),
             format!("{} %", percent(holder.share_pct, 0)),
-        ],
-        mark: None,
+        ])
     };
     table(
         SectionId::Gil,

@@ -2,7 +2,7 @@
 
 use super::super::gpu::{KERNEL_RUNNING, rule_text};
 use super::super::section::{Block, Column, Fact, Row, Section, SectionId, Table, more_in_records};
-use super::super::units::{amount, bytes, duration_ms, percent};
+use super::super::units::{amount, bytes, duration_ms, part_of, percent};
 use super::Detail;
 use crate::model::record::{ComputeGpu, GpuUse, ResourcesRecord, SmSource};
 
@@ -115,14 +115,6 @@ fn gpu_memory(gpu: &GpuUse) -> Option<String> {
 /// Mean number of cores in use.
 fn cores_used(r: &ResourcesRecord) -> Option<String> {
     Some(part_of(r.cores_used?, r.cores_usable, amount))
-}
-
-/// `3 of 8`, or `3` if the whole is not known.
-fn part_of(part: f64, whole: Option<f64>, format: fn(f64) -> String) -> String {
-    match whole {
-        Some(whole) => format!("{} of {}", format(part), format(whole)),
-        None => format(part),
-    }
 }
 
 /// Growth of the memory, if it is certain.

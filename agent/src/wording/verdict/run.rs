@@ -68,14 +68,10 @@ impl Verdict<'_> {
     pub(super) fn rank(&self) -> Option<Section> {
         let world = self.world_size();
         (world > 1).then(|| {
-            Section::sentence(
-                SectionId::Rank,
-                format!(
-                    "One of {world} ranks. All numbers, including workers and cores, are those \
-                     of this rank only; \
-                     `headspace report` shows all ranks."
-                ),
-            )
+            let text = format!(
+                "These numbers, including workers and cores, are those of one rank of {world}."
+            );
+            Section::sentence(SectionId::Rank, text)
         })
     }
 }

@@ -1,7 +1,7 @@
 //! The sections about the stages of the loader and the queues between them.
 
 use super::super::section::{Block, Column, Row, Section, SectionId, Table};
-use super::super::units::{amount, duration_ms, percent};
+use super::super::units::{amount, duration_ms, part_of, percent};
 use super::Detail;
 use crate::analysis::attribution::queues_around;
 use crate::analysis::stages::is_outside_the_flow;
@@ -48,8 +48,8 @@ const QUEUE: Column = Column::new("queue", "What the queue is called");
 const DEPTH: Column = Column::new("depth", "Mean depth and capacity");
 const EMPTY: Column = Column::new("empty", "Share of time in which it was empty");
 const FULL: Column = Column::new("full", "Share of time in which it was full");
-const AT_WORK: Column = Column::new(
-    "at work",
+const BUSY_WORKERS: Column = Column::new(
+    "busy",
     "Mean number of its threads or processes that were processing an item",
 );
 
@@ -189,7 +189,7 @@ fn queue_table(summary: &SummaryRecord, detail: Detail) -> Table {
     let has_workers = is_full || shown.iter().any(|queue| queue.active.is_some());
     let mut columns = vec![QUEUE, DEPTH, EMPTY];
     columns.extend(has_end.then_some(FULL));
-    columns.extend(has_workers.then_some(AT_WORK));
+    columns.extend(has_workers.then_some(BUSY_WORKERS));
     let rows = shown.iter().map(|queue| {
         let mut cells = vec![
             queue.name.clone(),
@@ -210,11 +210,8 @@ fn queue_table(summary: &SummaryRecord, detail: Detail) -> Table {
 
 /// `3 of 8`.
 fn part_of_most(count: Option<f64>, most: Option<u32>) -> String {
-    match (count, most) {
-        (Some(count), Some(most)) => format!("{} of {most}", amount(count)),
-        (Some(count), None) => amount(count),
-        (None, _) => String::new(),
-    }
+    let part = |count| part_of(count, most.map(f64::from), amount);
+    count.map_or_else(String::new, part)
 }
 
 fn share(pct: Option<f64>, decimals: usize) -> String {

@@ -116,16 +116,18 @@ impl Verdict<'_> {
                 Section::facts(SectionId::Floor, vec![unknown, bound])
                     .and(Block::Sentence(self.what_the_bound_leaves_open()))
             }
-            None if s.loop_role == Some(Role::Background) => Section::sentence(
-                SectionId::Floor,
-                "Unknown: headspace did not see what the training loop waits for.",
-            ),
-            None => Section::sentence(
-                SectionId::Floor,
-                "Unknown: headspace did not see what this loop waits for. Wrap what it iterates in \
-                 headspace.wrap(...), or name the function that returns a batch: headspace run \
-                 --batch-from train:get_batch",
-            ),
+            None => {
+                let which = match s.loop_role {
+                    Some(Role::Background) => "the training loop",
+                    Some(Role::Training | Role::Evaluation) | None => "this loop",
+                };
+                let words = format!(
+                    "Unknown: headspace did not see what {which} waits for. Wrap what it iterates \
+                     in headspace.wrap(...), or name the function that returns a batch: headspace \
+                     run --batch-from train:get_batch"
+                );
+                Section::sentence(SectionId::Floor, words)
+            }
         })
     }
 

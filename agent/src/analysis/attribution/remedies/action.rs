@@ -162,12 +162,21 @@ impl Action {
     }
 }
 
+/// Whether a stage of that name decodes. If several stages may use the GPU's decoders, one of these is chosen.
+pub(in crate::analysis::attribution) fn has_decoding_name(name: &str) -> bool {
+    has_word(name, &["dec", "video"])
+}
+
+fn has_word(name: &str, words: &[&str]) -> bool {
+    let name = name.to_lowercase();
+    words.iter().any(|word| name.contains(word))
+}
+
 impl GuessedWork {
     /// What a stage of that name seems to do.
     pub(super) fn from_name(name: &str) -> Self {
-        let name = name.to_lowercase();
-        let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
-        if has(&["dec", "video", "demux", "clip", "frame"]) {
+        let has = |words: &[&str]| has_word(name, words);
+        if has_decoding_name(name) || has(&["demux", "clip", "frame"]) {
             Self::Video
         } else if has(&[
             "image",

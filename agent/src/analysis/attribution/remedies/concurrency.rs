@@ -14,15 +14,12 @@ use crate::model::record::{ChangeRecord, QueueSummary, Setting};
 pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
     let model = context.model;
     let mut stages: Vec<usize> = (0..model.nodes.len()).collect();
-    stages.sort_by(|a, b| {
-        model.nodes[*b]
-            .limit_ms
-            .total_cmp(&model.nodes[*a].limit_ms)
-    });
+    let limit_of = |stage: usize| model.nodes[stage].limit_ms;
+    stages.sort_by(|a, b| limit_of(*b).total_cmp(&limit_of(*a)));
     let long_ms = model.thresholds.concurrency_limit * context.step_ms();
     let inline = model.simulated.inline;
     let candidates = (stages.iter())
-        .filter(|stage| inline || model.nodes[**stage].limit_ms > long_ms)
+        .filter(|stage| inline || limit_of(**stage) > long_ms)
         .take(if inline {
             1
         } else {
@@ -46,17 +43,15 @@ fn more_threads(context: &Context<'_>, pool: usize) -> Draft {
     let mut simulated = model.simulated.clone();
     simulated.pools[pool] = to;
     let name = &shared.queue.name;
+    let action = Action::MoreThreads {
+        pool: name.clone(),
+        from,
+        to,
+    };
     Draft {
-        action: Action::MoreThreads {
-            pool: name.clone(),
-            from,
-            to,
-        },
-        stage: None,
-        term: Term::Pool(pool),
         change: Some(change(Some(name), Setting::Concurrency, from, to)),
         changed: Some(simulated),
-        confidence: confidence::MORE_THREADS,
+        ..Draft::new(action, Term::Pool(pool), confidence::MORE_THREADS)
     }
 }
 
@@ -112,16 +107,13 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
     let model = context.model;
     let node = &model.nodes[stage];
     if let Some(pool) = empty_pool_queue(model, stage) {
+        let action = Action::SubmitAhead {
+            stage: node.stage.name.clone(),
+            queue: pool.name.clone(),
+        };
         return Some(Draft {
-            action: Action::SubmitAhead {
-                stage: node.stage.name.clone(),
-                queue: pool.name.clone(),
-            },
             stage: Some(stage),
-            term: Term::Stage(stage),
-            change: None,
-            changed: None,
-            confidence: confidence::SUBMIT_AHEAD,
+            ..Draft::new(action, Term::Stage(stage), confidence::SUBMIT_AHEAD)
         });
     }
     let locked = model.holds_gil(stage) || waits_for_lock(model, stage);

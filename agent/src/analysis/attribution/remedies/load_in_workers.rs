@@ -111,26 +111,23 @@ fn in_a_thread_or_process(context: &Context<'_>, stage: usize) -> Option<Draft> 
     let mut station = all_in_one(model, &simulated, stage)?;
     (station.servers, station.room) = (1, counts::QUEUE_CAPACITY);
     // If the interpreter lock is held for long, a thread could not work at the same time.
-    let holds_lock = holds_lock(model);
-    if holds_lock {
+    let in_process = holds_lock(model);
+    if in_process {
         let price = price(model, 1);
         station.parts.push((Supply::Cores, price.send_ms));
         simulated.loop_ms += price.receive_ms;
     }
     (simulated.stations, simulated.batch, simulated.inline) = (vec![station], 1.0, false);
+    let confidence = if in_process {
+        confidence::ASSUMED_GAIN
+    } else {
+        confidence::MEASURED_BATCH
+    };
+    let action = Action::Background { in_process };
     Some(Draft {
-        action: Action::Background {
-            in_process: holds_lock,
-        },
         stage: Some(stage),
-        term: Term::Stage(stage),
-        change: None,
         changed: Some(simulated),
-        confidence: if holds_lock {
-            confidence::ASSUMED_GAIN
-        } else {
-            confidence::MEASURED_BATCH
-        },
+        ..Draft::new(action, Term::Stage(stage), confidence)
     })
 }
 

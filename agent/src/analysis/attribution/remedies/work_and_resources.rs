@@ -45,16 +45,14 @@ fn cheaper(context: &Context<'_>) -> Option<Draft> {
     for (_, ms) in &mut simulated.stations[stage].parts {
         *ms *= 1.0 - model.thresholds.cheaper_call_saving * part.min(1.0);
     }
+    let action = Action::CheaperCalls {
+        stage: named.to_owned(),
+        work: GuessedWork::from_name(&format!("{name} {named}")),
+    };
     Some(Draft {
-        action: Action::CheaperCalls {
-            stage: named.to_owned(),
-            work: GuessedWork::from_name(&format!("{name} {named}")),
-        },
         stage: Some(stage),
-        term: found.term,
-        change: None,
         changed: Some(simulated),
-        confidence: confidence::ASSUMED_GAIN,
+        ..Draft::new(action, found.term, confidence::ASSUMED_GAIN)
     })
 }
 
@@ -85,12 +83,8 @@ fn subprocess(context: &Context<'_>) -> Option<Draft> {
         confidence::MINIMUM_GAIN
     };
     Some(Draft {
-        action: Action::Subprocess { each_thread },
-        stage: None,
-        term: Term::Gil,
-        change: None,
         changed: each_thread.then(|| relieve(model, Term::Gil)),
-        confidence,
+        ..Draft::new(Action::Subprocess { each_thread }, Term::Gil, confidence)
     })
 }
 
@@ -103,13 +97,11 @@ fn only_workers(model: &Model<'_>) -> bool {
 fn collection(context: &Context<'_>) -> Option<Draft> {
     let model = context.model;
     let gc_pct = model.facts.resources.gc_pct;
+    let action = Action::CollectBetweenEpochs;
+    let confidence = confidence::COLLECT_BETWEEN_EPOCHS;
     at_least(gc_pct, model.thresholds.notable_gc_pct).then(|| Draft {
-        action: Action::CollectBetweenEpochs,
-        stage: None,
-        term: Term::Gc,
-        change: None,
         changed: Some(relieve(model, Term::Gc)),
-        confidence: confidence::COLLECT_BETWEEN_EPOCHS,
+        ..Draft::new(action, Term::Gc, confidence)
     })
 }
 
@@ -117,12 +109,9 @@ fn page_cache(context: &Context<'_>) -> Option<Draft> {
     let model = context.model;
     let reader = model.reader?;
     at_least(model.uses.disk, model.thresholds.saturated_utilization).then(|| Draft {
-        action: Action::KeepInMemory,
         stage: Some(reader),
-        term: Term::Disk,
-        change: None,
         changed: Some(relieve(model, Term::Disk)),
-        confidence: confidence::KEEP_IN_MEMORY,
+        ..Draft::new(Action::KeepInMemory, Term::Disk, confidence::KEEP_IN_MEMORY)
     })
 }
 
@@ -158,12 +147,9 @@ fn cores(context: &Context<'_>) -> Option<Draft> {
         (Action::MoreCores { from: now, to }, Term::Cores)
     };
     Some(Draft {
-        action,
-        stage: None,
-        term,
         change: Some(change(None, Setting::Cores, now, f64::from(whole(to)))),
         changed: Some(simulated),
-        confidence: confidence::MORE_CORES,
+        ..Draft::new(action, term, confidence::MORE_CORES)
     })
 }
 
@@ -175,17 +161,11 @@ fn others_away(context: &Context<'_>) -> Option<Draft> {
     if others < model.thresholds.stoppable_programs || !context.binds(Term::Cores) {
         return None;
     }
-    Some(Draft {
-        action: Action::StopOthers {
-            used: others,
-            usable: r.cores_usable?,
-        },
-        stage: None,
-        term: Term::Cores,
-        change: None,
-        changed: None,
-        confidence: confidence::STOP_OTHERS,
-    })
+    let action = Action::StopOthers {
+        used: others,
+        usable: r.cores_usable?,
+    };
+    Some(Draft::new(action, Term::Cores, confidence::STOP_OTHERS))
 }
 
 fn pinned(context: &Context<'_>) -> Option<Draft> {
@@ -195,11 +175,7 @@ fn pinned(context: &Context<'_>) -> Option<Draft> {
         return None;
     }
     Some(Draft {
-        action: Action::PinMemory,
-        stage: None,
-        term: Term::Compute,
         change: Some(change(None, Setting::PinMemory, "False", "True")),
-        changed: None,
-        confidence: confidence::PIN_MEMORY,
+        ..Draft::new(Action::PinMemory, Term::Compute, confidence::PIN_MEMORY)
     })
 }

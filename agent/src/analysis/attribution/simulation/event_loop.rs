@@ -44,26 +44,11 @@ struct State {
 }
 
 /// The relative times of a station's calls. They are drawn in advance and repeat.
-struct Factors {
-    drawn: Vec<f64>,
-    next: usize,
-}
+type Factors = std::iter::Cycle<std::vec::IntoIter<f64>>;
 
-impl Factors {
-    fn new(times: &Times, calls: f64, seed: u64) -> Self {
-        let calls = whole(calls.clamp(counts::DRAWN_TIMES.0, counts::DRAWN_TIMES.1)) as usize;
-        Self {
-            drawn: times.draw(calls, &mut Rng::new(seed)),
-            next: 0,
-        }
-    }
-
-    #[inline]
-    fn draw(&mut self) -> f64 {
-        let drawn = self.drawn[self.next];
-        self.next = (self.next + 1) % self.drawn.len();
-        drawn
-    }
+fn draw_factors(times: &Times, calls: f64, seed: u64) -> Factors {
+    let calls = whole(calls.clamp(counts::DRAWN_TIMES.0, counts::DRAWN_TIMES.1)) as usize;
+    times.draw(calls, &mut Rng::new(seed)).into_iter().cycle()
 }
 
 /// Threads that run calls of several stations, in the order in which the calls arrive.
@@ -119,7 +104,7 @@ impl<'a> Run<'a> {
         Self {
             pipeline,
             factors: factors
-                .map(|(seed, (times, calls))| Factors::new(times, calls * batches, seed))
+                .map(|(seed, (times, calls))| draw_factors(times, calls * batches, seed))
                 .collect(),
             now: 0.0,
             servers: Default::default(),
@@ -194,6 +179,12 @@ impl<'a> Run<'a> {
         self.calls[call].part += 1;
         self.begin_part(call);
         Some(())
+    }
+
+    /// The relative time of the next call at a station, or of the next step of the loop.
+    #[inline]
+    fn next_factor(&mut self, station: usize) -> f64 {
+        self.factors[station].next().unwrap_or(1.0)
     }
 
     /// Threads that a call occupies on the cores.
@@ -293,7 +284,7 @@ impl<'a> Run<'a> {
     fn begin_at(&mut self, station: usize, worker: usize) {
         let call = Call {
             station,
-            factor: self.factors[station].draw(),
+            factor: self.next_factor(station),
             worker,
             part: 0,
         };
@@ -355,7 +346,7 @@ impl<'a> Run<'a> {
         }
         self.held -= self.pipeline.batch;
         self.loop_waits = false;
-        let factor = self.factors[station].draw();
+        let factor = self.next_factor(station);
         self.begin(Call {
             station,
             factor,

@@ -1,0 +1,34 @@
+//! Numbers of a loop as a whole.
+
+use super::step_series::StepSeries;
+
+/// Numbers of a loop as a whole, so far. Moments are in seconds since the run began.
+#[derive(Debug, Clone, Default)]
+pub struct LoopTotals {
+    /// The loop's name.
+    pub name: String,
+    /// Batches received.
+    pub steps: u64,
+    /// Of these, how many came from the cache.
+    pub replayed_steps: u64,
+    /// Epochs begun.
+    pub epochs: u64,
+    /// Number of samples in a batch, if the loop reported it.
+    pub batch_size: Option<u64>,
+    /// Seconds to the first batch of the first epoch.
+    pub ttfb_s: Option<f64>,
+    /// Start of the first epoch.
+    pub first_begin_s: Option<f64>,
+    /// Receipt of the last batch.
+    pub last_receive_s: Option<f64>,
+    /// Start and last batch of each of the first epochs.
+    pub spans_s: Vec<(f64, f64)>,
+    /// Live steps. Steps that settle after a replay are in neither series.
+    pub live: StepSeries,
+    /// Replayed steps.
+    pub replay: StepSeries,
+    /// Whether several threads took batches concurrently. Then compute is unknown.
+    pub concurrent: bool,
+    /// Whether it is a loop of `step()` calls. Then waiting is unknown.
+    pub without_loader: bool,
+}
