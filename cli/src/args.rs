@@ -42,7 +42,7 @@ Exit code: that of the command; 126 if it cannot be executed, 127 if it does not
 in the command line.")]
 pub(crate) struct RunArgs {
     /// `measure` times each step; `probe` also measures the step time with free data, by repeating cached
-    /// batches in some windows; `replay` trains on cached batches after the first live ones
+    /// batches in some of the steps; `replay` trains on cached batches after the first live ones
     #[arg(long, value_name = "MODE", value_parser = mode)]
     pub(crate) mode: Option<Mode>,
 
@@ -64,8 +64,8 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) quiet: bool,
 
-    /// Name of the training loop, if headspace picks the wrong one: the name in the verdict, without count and
-    /// time, for example `DataLoader (evaluation)`
+    /// Name of the training loop, if headspace picks the wrong one: the loop's name as the verdict shows it,
+    /// without count and time, for example `DataLoader (evaluation)`
     #[arg(long = "loop", value_name = "NAME")]
     pub(crate) loop_name: Option<String>,
 
@@ -94,12 +94,12 @@ pub(crate) struct ProbeArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) num_caches: Option<u32>,
 
-    /// End the epoch of the training loop when the probe is done, and every later epoch at its start
+    /// When the probe is done, end the current epoch. Later epochs end at once
     #[arg(long)]
     pub(crate) stop_after_probe: bool,
 
-    /// Deliver every batch of the loader in a probed epoch, too; the repeated batches make this epoch longer.
-    /// By default, repeated batches replace batches of the loader, and the epoch keeps its length
+    /// Deliver every batch of the loader also in an epoch with a probe. The repeated batches make this epoch
+    /// longer. By default, repeated batches replace batches of the loader, and the epoch keeps its length
     #[arg(long)]
     pub(crate) exactly_once: bool,
 
@@ -276,7 +276,7 @@ fn percent(text: &str) -> Result<f64, String> {
 It opens and reads each source as a training run does, in about two seconds, and changes nothing on the \
 machine. HEADSPACE_NVML_LIB and CUDA_VISIBLE_DEVICES have the same effect as in a training run.
 
-Exit code: 0, even if sources are off; 1 if the sources do not open within ten seconds.")]
+Exit code: 0, even if sources are off; 2 for an error in the command line.")]
 pub(crate) struct DoctorArgs {
     /// Print one JSON object: {"sources": [{"name", "state", "reads", "reason", "remedy"}, ...],
     /// "cost": {...}}. Missing values are null

@@ -13,8 +13,9 @@ pub(crate) enum FindError {
     Path { path: PathBuf, source: io::Error },
     /// The folder contains no run.
     #[error(
-        "no run in `{}`: it holds no `rank0.jsonl`, nor a folder that does (name a run's folder, \
-         or one of its files)",
+        "no run in `{}`: neither `{}` nor a folder in it contains `rank0.jsonl` (give a run \
+         folder, or a rank's `.jsonl` file)",
+        path.display(),
         path.display()
     )]
     NoRun { path: PathBuf },
@@ -30,14 +31,11 @@ pub(crate) enum FindError {
     Read(#[from] ReadError),
 }
 
-/// A function that reads the run in a folder, or one file of it.
-pub(crate) type Reader<'a, T> = &'a dyn Fn(&Path) -> Result<T, ReadError>;
+type Found = Result<PathBuf, FindError>;
 
-type Found<T> = Vec<Result<T, FindError>>;
-
-/// The runs at `path`, each read by `reader`: the run itself, its one rank, or all runs in a folder,
-/// oldest first. Never empty: a run that cannot be read is an error in the list.
-pub(crate) fn find<T>(path: &Path, reader: Reader<'_, T>) -> Found<T> {
+/// The runs at `path`: the run itself, its one rank, or all runs in a folder, oldest first. Never empty: if
+/// there is none, the list has the error.
+pub(crate) fn find(path: &Path) -> Vec<Found> {
     let runs = PathKind::from_path(path).and_then(|kind| match kind {
         PathKind::File | PathKind::Run => Ok(vec![path.to_path_buf()]),
         PathKind::Base => runs(path),
@@ -46,28 +44,25 @@ pub(crate) fn find<T>(path: &Path, reader: Reader<'_, T>) -> Found<T> {
     match runs {
         Err(source) => vec![Err(FindError::Path { path, source })],
         Ok(runs) if runs.is_empty() => vec![Err(FindError::NoRun { path })],
-        Ok(runs) => runs.iter().map(|run| Ok(reader(run)?)).collect(),
+        Ok(runs) => runs.into_iter().map(Ok).collect(),
     }
 }
 
 /// The path of the one run that was named, or else of the newest in `base`. If several were found, returns
 /// their number.
-pub(crate) fn only(paths: &[PathBuf], base: &Path) -> Result<Result<PathBuf, FindError>, usize> {
-    let path_itself = |path: &Path| Ok(path.to_path_buf());
-    let mut found: Found<PathBuf> = match paths {
-        [] => newest(base, &path_itself),
-        paths => paths
-            .iter()
-            .flat_map(|path| find(path, &path_itself))
-            .collect(),
+pub(crate) fn only(paths: &[PathBuf], base: &Path) -> Result<Found, usize> {
+    let mut found = match paths {
+        [] => vec![newest(base)],
+        paths => paths.iter().flat_map(|path| find(path)).collect(),
     };
     let count = found.len();
     found.pop().filter(|_| count == 1).ok_or(count)
 }
 
 /// The run in `base` with the most recent record.
-pub(crate) fn newest<T>(base: &Path, reader: Reader<'_, T>) -> Found<T> {
+pub(crate) fn newest(base: &Path) -> Found {
     let run = run_folder::newest(base).ok().flatten();
-    let path = base.to_path_buf();
-    vec![run.map_or(Err(FindError::NothingYet { path }), |run| Ok(reader(&run)?))]
+    run.ok_or_else(|| FindError::NothingYet {
+        path: base.to_path_buf(),
+    })
 }

@@ -27,7 +27,9 @@ pub fn absent() -> Vec<Entry> {
     [(GIL, GIL_READS), (GC, GC_READS), (STACKS, STACKS_READS)]
         .map(|(name, reads)| {
             let error = CollectError::remediable(
-                "this is the plain program: the source needs the Python package",
+                format!(
+                    "this `headspace` was built without the Python package, which `{name}` needs"
+                ),
                 "`pip install .` in a clone of headspace, then `python -m headspace doctor`",
             );
             Entry {

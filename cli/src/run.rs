@@ -40,8 +40,9 @@ pub(crate) fn run(args: &RunArgs, context: &mut Context<'_>) -> io::Result<i32> 
     let switched_off = std::env::var("HEADSPACE").is_ok_and(|value| is_off(&value));
     if !switched_off {
         let Some(folder) = context.inject.as_deref() else {
-            let message = "this is the plain program: `run` needs the Python package (`pip install \
-                           .` in a clone of headspace, then `python -m headspace run`)";
+            let message = "this `headspace` was built without the Python package, which `run` \
+                           needs (`pip install .` in a clone of headspace, then `python -m \
+                           headspace run`)";
             return context.fail(message, EXIT_USAGE);
         };
         let ours = settings(args)?;
@@ -49,10 +50,15 @@ pub(crate) fn run(args: &RunArgs, context: &mut Context<'_>) -> io::Result<i32> 
         if let Some(option) = keeps_out(program, rest)
             && !args.quiet
         {
+            // With `-S`, Python finds no installed package.
+            let or_wrap = match option.as_str() {
+                "-S" => "",
+                _ => ", or call `headspace.wrap` in the script",
+            };
             writeln!(
                 context.err,
-                "headspace: `python {option}` keeps headspace out, so nothing is measured. The \
-                 command runs as it is."
+                "headspace: `python {option}` prevents Python from loading headspace, so nothing is \
+                 measured. The command runs without it. To measure, remove `{option}`{or_wrap}."
             )?;
         }
     }

@@ -11,8 +11,8 @@ use crate::{Context, EXIT_USAGE};
 pub(crate) fn absent(args: &TuneArgs, context: &mut Context<'_>) -> io::Result<i32> {
     let words = args.words.join(OsStr::new(" "));
     let message = format!(
-        "`tune` is a part of the Python package, and this is the plain program: `pip install \
-         '.[tune]'` in a clone of headspace, then `python -m headspace tune {}`",
+        "this `headspace` was built without the Python package, which `tune` needs (`pip install \
+         '.[tune]'` in a clone of headspace, then `python -m headspace tune {}`)",
         words.to_string_lossy()
     );
     context.fail(message, EXIT_USAGE)

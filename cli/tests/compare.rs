@@ -200,7 +200,7 @@ fn a_limit_inside_the_interval_is_reported_as_inconclusive() {
     assert_eq!(said.code, EXIT_OK);
     assert!(
         said.out
-            .contains("\nInconclusive, so no alarm: the limit of 10 % lies inside"),
+            .contains("\nInconclusive: the limit of 10 % lies inside"),
         "{}",
         said.out
     );
@@ -360,7 +360,7 @@ fn a_run_too_short_for_an_interval_is_shown_but_never_judged() {
     assert!(plain.out.contains("Inconclusive"), "{}", plain.out);
     assert_eq!(judged.code, EXIT_USAGE);
     assert!(
-        judged.err.contains("too short for an interval"),
+        judged.err.contains("too short for a 95 % interval"),
         "{}",
         judged.err
     );
@@ -502,5 +502,9 @@ fn ranks_count_together_in_a_comparison_but_not_as_repeated_runs() {
 
     assert_eq!(said.code, EXIT_OK);
     assert!(said.out.contains("8 ranks, 23840 steps"), "{}", said.out);
-    assert!(said.out.contains("One run per side"), "{}", said.out);
+    assert!(
+        said.out.contains("use several runs per side"),
+        "{}",
+        said.out
+    );
 }

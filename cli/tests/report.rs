@@ -432,7 +432,7 @@ fn unreadable_runs_are_named_and_the_others_are_reported() {
 
     for (name, why) in [
         ("missing", "No such file or directory"),
-        ("empty", "holds no `rank0.jsonl`"),
+        ("empty", "a folder in it contains `rank0.jsonl`"),
         ("notes.txt", "no record in it"),
         ("begun", "has no summary"),
     ] {

@@ -94,8 +94,8 @@ fn exit_code(found: &ComparisonRecord) -> i32 {
 /// reported.
 fn side(path: &Path, context: &mut Context<'_>) -> io::Result<Option<Vec<Read>>> {
     let mut runs = Vec::new();
-    for read in find(path, &Read::at) {
-        match read {
+    for run in find(path) {
+        match run.and_then(|path| Ok(Read::at(&path)?)) {
             Ok(read) => {
                 tell_skipped(&read.run, context)?;
                 if read.measured.has_steps() {

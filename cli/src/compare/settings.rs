@@ -1,7 +1,7 @@
 //! Finds the settings that differ between two sides, from the `run` records. All fields are compared, so a
 //! new field needs no change here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use headspace_agent::model::comparison::SettingChange;
 use headspace_agent::model::record::RunRecord;
@@ -20,9 +20,7 @@ pub(super) fn changed(a: &[RunRecord], b: &[RunRecord]) -> Vec<SettingChange> {
         return Vec::new();
     }
     let (of_a, of_b) = (values(a), values(b));
-    let mut names: Vec<&String> = of_a.keys().chain(of_b.keys()).collect();
-    names.sort_unstable();
-    names.dedup();
+    let names: BTreeSet<&String> = of_a.keys().chain(of_b.keys()).collect();
     let mut changes: Vec<SettingChange> = names
         .into_iter()
         .filter(|name| of_a.get(*name) != of_b.get(*name))

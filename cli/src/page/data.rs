@@ -181,8 +181,8 @@ impl RankCharts {
 
 /// Whether most batches of a point came from a cache.
 fn is_replay(phases: &Phases) -> bool {
-    let others = phases.live.compute.count() + phases.settled;
-    phases.replay.compute.count() > others
+    let others = phases.live.compute.count + phases.settled;
+    phases.replay.compute.count > others
 }
 
 /// Length of the common prefix of two columns.

@@ -121,12 +121,7 @@ impl Graph<'_> {
     /// The line of this frame, if it has a gain.
     fn line(&self, frame: u32) -> Option<&LineRecord> {
         let frame = self.stacks.frames.get(frame as usize)?;
-        let mut lines = self.summary.lines.iter();
-        lines.find(|line| {
-            line.stage.as_deref() == self.tree.stage
-                && line.file == frame.file
-                && line.line == frame.line
-        })
+        self.tree.line(frame, &self.summary.lines)
     }
 
     fn bar(&self, bar: &Bar<'_>, top: usize) -> Markup {

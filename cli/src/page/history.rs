@@ -10,8 +10,8 @@ use headspace_agent::model::BoundedSeries;
 use headspace_agent::model::metric::{MetricKind, TimedValue};
 use headspace_agent::model::reading::ReadingKey;
 use headspace_agent::model::record::{LoopTick, Phase, QueueTick, TickRecord};
+use headspace_exporters::encode::duration_buckets::SparseDistribution;
 
-use super::duration_chart::Spread;
 use super::shown_readings::is_shown;
 
 /// Maximum number of loops of a rank, and of its queues and series of readings. A larger pipeline is
@@ -54,9 +54,9 @@ pub(crate) struct Phases {
 /// The steps of one loop in one phase.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Steps {
-    pub(crate) step: Spread,
-    pub(crate) wait: Spread,
-    pub(crate) compute: Spread,
+    pub(crate) step: SparseDistribution,
+    pub(crate) wait: SparseDistribution,
+    pub(crate) compute: SparseDistribution,
 }
 
 /// Depth samples of a queue in one process.
@@ -94,26 +94,20 @@ impl History {
             ..Point::default()
         };
         for entry in &tick.loops {
-            let is_same = |name: &String| *name == entry.name;
-            if let Some(number) = number_of(&mut self.loops, is_same, || entry.name.clone()) {
+            if let Some(number) = number_of(&mut self.loops, entry.name.clone()) {
                 point.loops.entry(number).or_default().add_tick(entry);
             }
         }
         for entry in &tick.queues {
-            let is_same = |(name, worker): &(String, Option<String>)| {
-                *name == entry.name && *worker == entry.worker
-            };
-            let make = || (entry.name.clone(), entry.worker.clone());
-            if let Some(number) = number_of(&mut self.queues, is_same, make) {
+            let key = (entry.name.clone(), entry.worker.clone());
+            if let Some(number) = number_of(&mut self.queues, key) {
                 point.queues.entry(number).or_default().add_tick(entry);
             }
         }
         let shown = |(key, value): &(ReadingKey<'_>, f64)| is_shown(key) && value.is_finite();
         for (key, value) in tick.known_readings().filter(shown) {
             let kind = key.metric.kind;
-            let is_same = |known: &ReadingKey<'static>| *known == key;
-            let make = || key.clone().into_owned();
-            if let Some(number) = number_of(&mut self.series, is_same, make) {
+            if let Some(number) = number_of(&mut self.series, key.into_owned()) {
                 let seconds = point.interval_s;
                 let timed = TimedValue { value, seconds };
                 point.values.insert(number, (kind, timed));
@@ -227,9 +221,9 @@ impl Phases {
             }
             Phase::Replay => &mut self.replay,
         };
-        steps.step.add_record(&entry.step);
-        steps.wait.add_record(&entry.wait);
-        steps.compute.add_record(&entry.compute);
+        steps.step.merge_record(&entry.step);
+        steps.wait.merge_record(&entry.wait);
+        steps.compute.merge_record(&entry.compute);
     }
 
     fn add(&mut self, next: &Self) {
@@ -238,9 +232,9 @@ impl Phases {
             (&mut self.live, &next.live),
             (&mut self.replay, &next.replay),
         ] {
-            mine.step.add(&theirs.step);
-            mine.wait.add(&theirs.wait);
-            mine.compute.add(&theirs.compute);
+            mine.step.merge(&theirs.step);
+            mine.wait.merge(&theirs.wait);
+            mine.compute.merge(&theirs.compute);
         }
     }
 }
@@ -256,17 +250,14 @@ impl DepthSums {
     }
 }
 
-/// The index of the entry that `is_same` finds. If there is none, it is added if there is room.
-fn number_of<K>(
-    known: &mut Vec<K>,
-    is_same: impl Fn(&K) -> bool,
-    make: impl FnOnce() -> K,
-) -> Option<usize> {
-    let number = known.iter().position(is_same).unwrap_or(known.len());
-    if number == known.len() && number < MOST_NAMES {
-        known.push(make());
+/// The index of a key, which is added if there is room.
+fn number_of<K: PartialEq>(known: &mut Vec<K>, key: K) -> Option<usize> {
+    let number = known.iter().position(|one| *one == key);
+    if number.is_none() && known.len() < MOST_NAMES {
+        known.push(key);
+        return Some(known.len() - 1);
     }
-    (number < known.len()).then_some(number)
+    number
 }
 
 #[cfg(test)]

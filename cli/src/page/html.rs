@@ -2,7 +2,7 @@
 //! path or notice can inject markup.
 
 use headspace_agent::wording::section::{
-    Block, Entry, Fact, Quantity, Row, Section, SectionId, Table, more_in_records,
+    Block, Entry, Fact, Quantity, Row, SectionId, Table, more_in_records,
 };
 use maud::{Markup, Render, html};
 
@@ -40,14 +40,8 @@ pub(crate) fn inline_json(json: &str) -> String {
         .replace('\u{2029}', "\\u2029")
 }
 
-/// The blocks of a section.
-pub(super) fn blocks(section: &Section) -> Markup {
-    html! {
-        @for block in &section.blocks { (self::block(section.id, block)) }
-    }
-}
-
-fn block(id: SectionId, block: &Block) -> Markup {
+/// A block of a section.
+pub(super) fn block(id: SectionId, block: &Block) -> Markup {
     match block {
         Block::Heading { .. } => html! {},
         Block::Facts(facts) => html! { dl.cards { (cards(facts)) } },

@@ -13,7 +13,6 @@
 mod charts;
 mod data;
 mod document;
-mod duration_chart;
 mod flame_graph;
 mod history;
 mod html;
@@ -30,21 +29,4 @@ pub use self::data::{Page, Part, PartId, RankCharts, RankUpdate, Update};
 pub(crate) use self::document::ASSETS;
 pub(crate) use self::html::Text;
 pub use self::state::PageState;
-
-use headspace_agent::wording::verdict::Verdict;
-
-/// The facts of a run for a notebook cell: self-contained, without script, everything escaped.
-pub fn notebook(verdict: Verdict<'_>) -> String {
-    let facts = static_parts::Facts {
-        verdict,
-        has_summary: true,
-        main_rank: 0,
-        ranks: None,
-        summaries: Vec::new(),
-        stacks: None,
-        notices: Vec::new(),
-        trouble: None,
-        skipped: None,
-    };
-    static_parts::notebook(&facts)
-}
+pub use self::static_parts::notebook;

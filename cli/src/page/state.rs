@@ -94,12 +94,10 @@ impl PageState {
             history: drawn.then(|| History::new(MOST_POINTS)),
             began_unix_nano: record.time_unix_nano,
         });
-        let tally = &mut rank.run.tally;
-        tally.records += 1;
-        tally.last_unix_nano = tally.last_unix_nano.max(record.time_unix_nano);
+        let last = &mut rank.run.tally.last_unix_nano;
+        *last = record.time_unix_nano.max(*last);
         rank.series.add_record(&record.body);
         if let RecordBody::Tick(tick) = &record.body {
-            tally.ticks += 1;
             if let Some(history) = &mut rank.history {
                 history.add_tick(tick);
             }

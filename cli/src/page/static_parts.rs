@@ -14,7 +14,7 @@ use maud::{Markup, PreEscaped, html};
 
 use super::data::{Part, PartId};
 use super::flame_graph::flame_graphs;
-use super::html::{Text, blocks, capitalized, cards, entries, prose, table, terms};
+use super::html::{Text, block, capitalized, cards, entries, prose, table, terms};
 
 /// Maximum number of notices shown.
 const MOST_NOTICES: usize = 24;
@@ -72,7 +72,7 @@ impl Facts<'_> {
         let titled = |id, ids: &[SectionId]| part(id, titled(&of(ids)));
         let verdict = of(&[SectionId::Step, SectionId::Floor, SectionId::Savings]);
         let advice = of(&[SectionId::Bottleneck, SectionId::Remedies]);
-        let notes = of(&[SectionId::Found, SectionId::Lost]);
+        let notes = of(&[SectionId::Found, SectionId::Dropped]);
         let run = of(&[SectionId::Cost, SectionId::Run]);
         vec![
             part(PartId::Header, self.header()),
@@ -161,10 +161,10 @@ impl Facts<'_> {
     /// Findings, losses, and notices without duplicates.
     fn findings(&self, sections: &[&Section]) -> Markup {
         let trouble = self.trouble.map(str::to_owned).into_iter();
-        let mut notes: Vec<_> = trouble.map(|text| ("warning", "trouble", text)).collect();
+        let mut notes: Vec<_> = trouble.map(|text| ("warning", "error", text)).collect();
         for section in sections {
-            let is_lost = section.id == SectionId::Lost;
-            let class = if is_lost { "warning" } else { "found" };
+            let is_loss = section.id == SectionId::Dropped;
+            let class = if is_loss { "warning" } else { "found" };
             for block in &section.blocks {
                 if let Block::Sentence(words) = block {
                     notes.push((class, section.id.label(), words.clone()));
@@ -227,8 +227,20 @@ impl Facts<'_> {
     }
 }
 
-/// The facts for a notebook cell, with their own style: the page's content for one rank, without charts.
-pub(crate) fn notebook(facts: &Facts<'_>) -> String {
+/// The facts of a run for a notebook cell, with their own style: the page's content for one rank, without
+/// charts and script. Everything is escaped.
+pub fn notebook(verdict: Verdict<'_>) -> String {
+    let facts = Facts {
+        verdict,
+        has_summary: true,
+        main_rank: 0,
+        ranks: None,
+        summaries: Vec::new(),
+        stacks: None,
+        notices: Vec::new(),
+        trouble: None,
+        skipped: None,
+    };
     let parts = facts.parts();
     let shown = parts
         .iter()
@@ -271,7 +283,9 @@ fn titled(sections: &[&Section]) -> Markup {
     };
     html! {
         h2 { (first.id.title()) }
-        @for section in sections { (blocks(section)) }
+        @for section in sections {
+            @for block in &section.blocks { (self::block(section.id, block)) }
+        }
     }
 }
 

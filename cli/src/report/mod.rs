@@ -5,7 +5,6 @@ mod table;
 mod write_file;
 
 use std::io;
-use std::path::PathBuf;
 
 use headspace_agent::model::Record;
 use headspace_agent::model::record::SummaryRecord;
@@ -63,10 +62,9 @@ pub(crate) fn report(args: &ReportArgs, context: &mut Context<'_>) -> io::Result
     }
     let mut code = EXIT_OK;
     let mut runs = Vec::new();
-    let read = |path: &PathBuf| find(path, &FoundRun::read);
     let found: Vec<_> = match args.paths.as_slice() {
-        [] => vec![newest(&context.runs, &FoundRun::read)],
-        paths => paths.iter().map(read).collect(),
+        [] => vec![vec![newest(&context.runs)]],
+        paths => paths.iter().map(|path| find(path)).collect(),
     };
     // The number of requested runs determines the shape of the JSON, not the number of readable ones.
     let requested = found.iter().map(Vec::len).sum();
@@ -74,7 +72,7 @@ pub(crate) fn report(args: &ReportArgs, context: &mut Context<'_>) -> io::Result
         // A folder of runs needs one readable run; a run that was named must be readable.
         let mut answered = false;
         for run in found {
-            match run {
+            match run.and_then(|path| Ok(FoundRun::read(&path)?)) {
                 Ok(run) => {
                     tell_skipped(&run.run, context)?;
                     if Reported::from_run(&run).is_some() {

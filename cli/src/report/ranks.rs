@@ -26,13 +26,6 @@ impl FoundRun {
     /// Reads a run's folder or one file of it. The ticks are processed only if there are several ranks
     /// to compare.
     pub(super) fn read(path: &Path) -> Result<Self, ReadError> {
-        if !path.is_dir() {
-            return Ok(Self {
-                path: path.to_path_buf(),
-                run: Run::read(path)?,
-                ranks: None,
-            });
-        }
         let listed = files(path).unwrap_or_default();
         let several = listed.windows(2).any(|pair| pair[0].rank != pair[1].rank);
         let mut ranks = Ranks::default();
@@ -49,10 +42,12 @@ impl FoundRun {
             }
             run
         };
+        let ranks = combined_ranks(ranks, several);
         Ok(Self {
             path: path.to_path_buf(),
             run,
-            ranks: combined_ranks(ranks, several),
+            // The rank of a file is not the whole run.
+            ranks: ranks.filter(|_| path.is_dir()),
         })
     }
 }

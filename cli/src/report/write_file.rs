@@ -8,7 +8,6 @@ use std::path::Path;
 
 use headspace_agent::wording::incomplete_runs::without_stacks;
 use headspace_agent::wording::units::bytes;
-use headspace_exporters::encode::json_lines::Kind;
 use headspace_exporters::encode::perfetto::PerfettoTrace;
 use headspace_exporters::encode::reader::Records;
 use headspace_exporters::encode::stacks::RankStacks;
@@ -41,18 +40,18 @@ pub(super) fn write(
     file: &Path,
     context: &mut Context<'_>,
 ) -> io::Result<i32> {
-    let (option, what) = match format {
-        Format::Html => ("--html", "page"),
-        Format::Perfetto => ("--perfetto", "trace"),
-        Format::Speedscope => ("--speedscope", "stacks"),
-        Format::Collapsed => ("--collapsed", "stacks"),
+    let option = match format {
+        Format::Html => "--html",
+        Format::Perfetto => "--perfetto",
+        Format::Speedscope => "--speedscope",
+        Format::Collapsed => "--collapsed",
     };
     let path = match only(&args.paths, &context.runs) {
         Ok(Ok(path)) => path,
         Ok(Err(error)) => return context.fail(error, EXIT_UNREADABLE),
         Err(count) => {
             let message = format!(
-                "`{option}` writes the {what} of one run, and {count} were named: name one"
+                "`{option}` needs exactly one run, but {count} were found (give one run folder)"
             );
             return context.fail(message, EXIT_USAGE);
         }
@@ -136,7 +135,7 @@ fn trace(run: &Run, file: &Path) -> io::Result<usize> {
     let mut trace = PerfettoTrace::default();
     let mut size = 0;
     for path in run.ranks.iter().flat_map(|rank| &rank.files) {
-        for record in Records::new(File::open(path)?, Kind::ALL) {
+        for record in Records::new(File::open(path)?) {
             let bytes = trace.add_record(&record?);
             size += bytes.len();
             out.write_all(&bytes)?;

@@ -3,17 +3,16 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::TcpListener;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use headspace_exporters::transport::connections::accept;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
 use tower_service::Service as _;
 
 /// Maximum number of concurrent connections. Further ones wait to be accepted.
@@ -25,27 +24,10 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a client may leave sent data unread.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long to wait after the system had no descriptor for a connection.
-const REST: Duration = Duration::from_millis(100);
-
 /// Serves `router` until the system can no longer accept connections.
 pub(super) async fn serve(listener: TcpListener, router: Router) -> io::Result<()> {
-    let listener = tokio::net::TcpListener::from_std(listener)?;
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
-    loop {
-        let Ok(place) = Arc::clone(&room).acquire_owned().await else {
-            return Ok(());
-        };
-        let Ok((stream, _)) = listener.accept().await else {
-            tokio::time::sleep(REST).await;
-            continue;
-        };
-        let router = router.clone();
-        tokio::spawn(async move {
-            let _place = place;
-            answer(stream, router).await;
-        });
-    }
+    let connect = |stream| answer(stream, router.clone());
+    accept(listener, CONNECTIONS, connect).await
 }
 
 async fn answer(stream: TcpStream, router: Router) {

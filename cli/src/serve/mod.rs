@@ -59,10 +59,11 @@ pub(crate) fn serve(args: &ServeArgs, context: &mut Context<'_>) -> io::Result<i
     };
     let access = Access::new(&args.host, address, args.token.clone());
     let place = args.path.as_ref().unwrap_or(&context.runs).display();
-    let with = args.token.as_ref().map_or("", |_| ", with the token");
+    let once = args.token.as_ref();
+    let once = once.map_or("", |_| " (open it once with ?token=TOKEN)");
     writeln!(
         context.out,
-        "http://{address}/{with} shows {place} (Ctrl-C ends it)"
+        "Serving {place} at http://{address}/{once}. Press Ctrl-C to stop."
     )?;
     if tuning.is_some() {
         let page = search_page::PAGE;

@@ -66,13 +66,8 @@ pub(super) fn router(live: Arc<Live>, tuning: Option<Tuning>, access: Access) ->
 fn with_tuning(mut router: Router<Shared>, tuning: &Tuning) -> Router<Shared> {
     let shown = tuning.clone();
     let page = get(move || {
-        let tuning = shown.clone();
-        async move {
-            tuning
-                .page()
-                .map(Html)
-                .map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
-        }
+        let page = shown.page().map(Html);
+        async move { page.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR) }
     });
     router = router.route(search_page::PAGE, page);
     for (name, content_type) in search_page::FILES {
@@ -102,8 +97,8 @@ async fn check(State(access): State<Arc<Access>>, request: Request, next: Next) 
             (code, [(ALLOW, "GET, HEAD")], "only GET and HEAD\n").into_response()
         }
         Decision::OtherHost => {
-            let words = "this server goes by another name: open it by the address it printed, or \
-                         name that host with --host\n";
+            let words = "The host name in this request does not belong to this server. Open the \
+                         address that `headspace serve` printed, or start it with `--host NAME`.\n";
             (StatusCode::MISDIRECTED_REQUEST, words).into_response()
         }
         Decision::NoToken => {

@@ -38,8 +38,8 @@ const READ_AT_ONCE: Duration = Duration::from_millis(100);
 /// Runs the command.
 pub(crate) fn top(args: &TopArgs, context: &mut Context<'_>) -> io::Result<i32> {
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
-        let message = "`top` draws on a terminal, and this is none (`headspace report` prints a \
-                       run once, also while it goes on)";
+        let message = "`top` needs a terminal for its input and output (use `headspace report` to \
+                       print the verdict once, also during a run)";
         return context.fail(message, EXIT_USAGE);
     }
     match Source::open(args.path.as_deref(), &context.runs) {

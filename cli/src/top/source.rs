@@ -8,7 +8,6 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::Duration;
 
 use headspace_agent::model::Record;
-use headspace_exporters::encode::json_lines::Kind;
 use headspace_exporters::encode::reader::Records;
 use headspace_exporters::run_folder::Follower;
 
@@ -110,10 +109,10 @@ impl Source {
 fn read(path: &Path, socket: bool, send: &SyncSender<Record>) {
     loop {
         let has_receiver = if socket {
-            UnixStream::connect(path).map(|stream| forward(Records::new(stream, Kind::ALL), send))
+            UnixStream::connect(path).map(|stream| forward(Records::new(stream), send))
         } else {
             // Blocks until a process opens the pipe for writing.
-            File::open(path).map(|pipe| forward(Records::new(pipe, Kind::ALL), send))
+            File::open(path).map(|pipe| forward(Records::new(pipe), send))
         };
         match has_receiver {
             Ok(true) | Err(_) => std::thread::sleep(RETRY_INTERVAL),

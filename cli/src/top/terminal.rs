@@ -1,19 +1,15 @@
 //! Sets up the terminal, and restores it however the command ends.
 
-use std::io::{self, Stdout};
+use std::io;
 use std::panic;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crossterm::cursor::{Hide, Show};
+use crossterm::cursor::Show;
 use crossterm::event::{self, Event, KeyEvent, KeyEventKind};
 use crossterm::execute;
-use crossterm::terminal::{
-    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
-};
-use ratatui::Frame;
-use ratatui::backend::CrosstermBackend;
+use ratatui::{DefaultTerminal, Frame};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// What happened during the wait.
@@ -29,7 +25,7 @@ pub(super) enum Input {
 
 /// A terminal in raw mode with the alternate screen.
 pub(super) struct Terminal {
-    inner: ratatui::Terminal<CrosstermBackend<Stdout>>,
+    inner: DefaultTerminal,
     /// The last signal that ends the command; 0 if there was none.
     signal: Arc<AtomicUsize>,
     handlers: Vec<signal_hook::SigId>,
@@ -45,26 +41,13 @@ impl Terminal {
             let flag = Arc::clone(&signal);
             handlers.push(signal_hook::flag::register_usize(number, flag, stored)?);
         }
-        // A panic's message must be printed on the normal screen.
-        let before = panic::take_hook();
-        panic::set_hook(Box::new(move |info| {
-            give_back();
-            before(info);
-        }));
-        enable_raw_mode()?;
-        let inner = execute!(io::stdout(), EnterAlternateScreen, Hide)
-            .and_then(|()| ratatui::Terminal::new(CrosstermBackend::new(io::stdout())));
-        match inner {
-            Ok(inner) => Ok(Self {
-                inner,
-                signal,
-                handlers,
-            }),
-            Err(error) => {
-                give_back();
-                Err(error)
-            }
-        }
+        // `try_init` also sets a hook that prints the message of a panic on the normal screen.
+        let inner = ratatui::try_init().inspect_err(|_| give_back())?;
+        Ok(Self {
+            inner,
+            signal,
+            handlers,
+        })
     }
 
     /// Height of the screen in lines.
@@ -118,6 +101,6 @@ impl Drop for Terminal {
 /// Leaves raw mode and the alternate screen. Errors are ignored, because nothing can be done about
 /// them.
 fn give_back() {
-    let _ = disable_raw_mode();
-    let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
+    let _ = ratatui::try_restore();
+    let _ = execute!(io::stdout(), Show);
 }

@@ -85,7 +85,7 @@ pub(super) fn parse_textfile(options: &Options) -> Result<Destination, Destinati
 
 pub(super) fn open_textfile(folder: &Path) -> Result<Opened, DestinationError> {
     let exporter = textfile::open(folder).map_err(|error| {
-        let problem = format!("cannot make `{}`: {error}", folder.display());
+        let problem = format!("cannot create `{}`: {error}", folder.display());
         DestinationError::closed("textfile", problem)
     })?;
     Ok(Opened::only(exporter))

@@ -1,20 +1,20 @@
-//! Counts durations since the start of a run, in exponential buckets for OpenTelemetry and with fixed
-//! boundaries for Prometheus.
+//! Sets of durations as the counts of the records' histograms, which exporters and charts put into other
+//! buckets: exponential ones for OpenTelemetry, fixed boundaries for Prometheus.
 //!
-//! The counts come from the records' histograms, whose buckets are at most 0.8 % wide. Empty buckets
-//! use no memory.
+//! The records' buckets are at most 0.8 % wide. Empty buckets use no memory.
 
 use std::collections::BTreeMap;
 
 use headspace_agent::model::distribution::{DistributionRecord, bucket_bounds};
 
-/// Counts of durations by length, and their exact sum.
+/// A set of durations: its non-empty buckets, and the exact sum. An empty set uses no heap memory, and two
+/// sets merge without loss.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Times {
+pub struct SparseDistribution {
     /// Counts by bucket index of the records' histograms.
     counts: BTreeMap<u64, u64>,
     /// Number of durations.
-    pub(super) count: u64,
+    pub count: u64,
     /// Sum of the durations, in seconds.
     pub(super) sum_s: f64,
     /// The shortest duration in seconds; 0 if there is none.
@@ -35,23 +35,52 @@ pub struct Exponential {
     pub counts: Vec<u64>,
 }
 
-impl Times {
+impl SparseDistribution {
     /// Adds the durations of a record.
-    pub fn add(&mut self, record: &DistributionRecord) {
+    pub fn merge_record(&mut self, record: &DistributionRecord) {
+        let seconds = [record.sum_ms, record.min_ms, record.max_ms].map(|ms| ms / 1e3);
+        self.add(record.bucket_counts(), seconds);
+    }
+
+    /// Adds the durations of another set.
+    pub fn merge(&mut self, other: &Self) {
+        let counts = other.counts.iter().map(|(bucket, count)| (*bucket, *count));
+        self.add(counts, [other.sum_s, other.min_s, other.max_s]);
+    }
+
+    fn add(&mut self, counts: impl Iterator<Item = (u64, u64)>, [sum_s, min_s, max_s]: [f64; 3]) {
         let mut added = 0;
-        for (bucket, count) in record.bucket_counts() {
+        for (bucket, count) in counts {
             *self.counts.entry(bucket).or_default() += count;
             added += count;
         }
         if added == 0 {
             return;
         }
-        let (min_s, max_s) = (record.min_ms / 1e3, record.max_ms / 1e3);
         let first = self.count == 0;
         self.min_s = if first { min_s } else { self.min_s.min(min_s) };
         self.max_s = self.max_s.max(max_s);
         self.count += added;
-        self.sum_s += record.sum_ms / 1e3;
+        self.sum_s += sum_s;
+    }
+
+    /// Exact mean in milliseconds; `None` when empty.
+    pub fn mean_ms(&self) -> Option<f64> {
+        (self.count > 0).then(|| 1e3 * self.sum_s / self.count as f64)
+    }
+
+    /// Quantile `q` in `[0, 1]`, in milliseconds, accurate to 1 %; `None` when empty.
+    pub fn quantile_ms(&self, q: f64) -> Option<f64> {
+        let rank = q * self.count as f64;
+        let mut below: u64 = 0;
+        let (bucket, _) = self.counts.iter().find(|(_, count)| {
+            below += **count;
+            below as f64 >= rank
+        })?;
+        let (from, to) = bucket_bounds(*bucket);
+        let middle_ms = (from as f64 + to as f64) / 2e6;
+        let (min_ms, max_ms) = (1e3 * self.min_s, 1e3 * self.max_s);
+        Some(middle_ms.clamp(min_ms, max_ms.max(min_ms)))
     }
 
     /// For each boundary, the number of durations that do not exceed it. Boundaries are in seconds and
@@ -130,13 +159,13 @@ mod tests {
 
     use super::*;
 
-    fn of(millis: &[u64]) -> Times {
+    fn of(millis: &[u64]) -> SparseDistribution {
         let mut d = Distribution::default();
         for ms in millis {
             d.record(ms * 1_000_000);
         }
-        let mut times = Times::default();
-        times.add(&DistributionRecord::from(&d));
+        let mut times = SparseDistribution::default();
+        times.merge_record(&DistributionRecord::from(&d));
         times
     }
 
@@ -145,12 +174,33 @@ mod tests {
         let mut times = of(&[10, 20]);
         let mut d = Distribution::default();
         d.record(1_000_000);
-        times.add(&DistributionRecord::from(&d));
-        times.add(&DistributionRecord::default());
+        times.merge_record(&DistributionRecord::from(&d));
+        times.merge_record(&DistributionRecord::default());
 
         assert_eq!(times.count, 3);
         assert!((times.sum_s - 0.031).abs() < 1e-12);
         assert!((times.min_s - 0.001).abs() < 1e-12 && (times.max_s - 0.02).abs() < 1e-12);
+    }
+
+    #[test]
+    fn merging_parts_gives_the_same_result_as_adding_all_durations() {
+        let mut parts = of(&[10, 30, 30]);
+        parts.merge(&of(&[]));
+        parts.merge(&of(&[20, 30, 400]));
+
+        let all = of(&[10, 20, 30, 30, 30, 400]);
+        assert_eq!((&parts.counts, parts.count), (&all.counts, all.count));
+        assert!((parts.sum_s - all.sum_s).abs() < 1e-12);
+        assert_eq!((parts.min_s, parts.max_s), (all.min_s, all.max_s));
+    }
+
+    #[test]
+    fn the_mean_is_exact_and_percentiles_are_within_one_percent() {
+        let all = of(&(1..=100).collect::<Vec<_>>());
+        assert!((all.mean_ms().unwrap() - 50.5).abs() < 1e-9);
+        let p95 = all.quantile_ms(0.95).unwrap();
+        assert!((p95 / 95.0 - 1.0).abs() < 0.01, "{p95}");
+        assert_eq!(of(&[]).quantile_ms(0.5), None);
     }
 
     #[test]
@@ -176,6 +226,9 @@ mod tests {
     fn widely_spread_durations_use_a_coarser_scale_instead_of_more_buckets() {
         let found = of(&[1, 3_600_000]).exponential(6, 160);
         assert!(found.counts.len() <= 160 && found.scale < 6, "{found:?}");
-        assert_eq!(Times::default().exponential(6, 160).counts, [0_u64; 0]);
+        assert_eq!(
+            SparseDistribution::default().exponential(6, 160).counts,
+            [0_u64; 0]
+        );
     }
 }

@@ -40,17 +40,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds.
-    pub const ALL: &'static [Self] = &[
-        Self::Run,
-        Self::Tick,
-        Self::Epoch,
-        Self::Probe,
-        Self::Notice,
-        Self::Stacks,
-        Self::Summary,
-    ];
-
     fn parse(name: &str) -> Option<Self> {
         let name: StrDeserializer<'_, value::Error> = name.into_deserializer();
         Self::deserialize(name).ok()
@@ -75,17 +64,6 @@ pub enum LineError {
     /// A record of this version, of a kind that this program does not know.
     #[error("the record is of a kind that this version of headspace does not know")]
     UnknownKind,
-}
-
-impl LineError {
-    /// All reasons, in the order of their declaration.
-    pub const ALL: [Self; 5] = [
-        Self::Cut,
-        Self::Foreign,
-        Self::Damaged,
-        Self::OtherSchema,
-        Self::UnknownKind,
-    ];
 }
 
 /// Appends `record` to `out` as one line, its `\n` included.

@@ -164,10 +164,7 @@ impl Pending {
         merged.compute.merge_record(&entry.compute);
         merged.step.merge_record(&entry.step);
         merged.entry.steps = merged.entry.steps.saturating_add(entry.steps);
-        merged.entry.samples = match (merged.entry.samples, entry.samples) {
-            (Some(a), Some(b)) => Some(a.saturating_add(b)),
-            _ => None,
-        };
+        merged.entry.samples = add_samples(merged.entry.samples, entry.samples);
     }
 
     fn add_stage(&mut self, entry: &StageTick) {
@@ -218,6 +215,12 @@ impl MergedLoop {
             ..self.entry
         }
     }
+}
+
+/// The samples of two sets of batches. Unknown if those of one set are, because a rate or a batch size would
+/// otherwise be too small.
+pub fn add_samples(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    Some(a?.saturating_add(b?))
 }
 
 /// How values under `key` merge. An unknown key is treated as a counter: the last value was true at one

@@ -12,7 +12,7 @@ pub mod reader;
 #[cfg(feature = "schema")]
 pub mod schema;
 pub mod snapshot;
-mod split_lines;
+pub(crate) mod split_lines;
 pub mod stacks;
 pub mod terminal_text;
 mod tick_line;

@@ -41,7 +41,7 @@ pub struct PerfettoTrace {
 }
 
 /// One process of the run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Process {
     track: Track,
     rank: u32,
@@ -107,13 +107,7 @@ impl PerfettoTrace {
             rank: record.rank,
             pid: record.pid,
             run_id: record.run_id.clone(),
-            times: None,
-            early: Vec::new(),
-            loops: BTreeMap::new(),
-            resources: Resources::default(),
-            summary: None,
-            stacks: None,
-            until: 0,
+            ..Process::default()
         });
     }
 }

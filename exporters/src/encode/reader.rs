@@ -18,7 +18,7 @@ use super::tick_line::series_tick;
 
 /// Skipped lines, counted by reason. A line that is too long counts as damaged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Skipped([u64; LineError::ALL.len()]);
+pub struct Skipped([u64; LineError::UnknownKind as usize + 1]);
 
 impl Skipped {
     /// Total number of skipped lines.
@@ -44,10 +44,6 @@ pub struct Tally {
     pub bytes: u64,
     /// Records of any known kind, including unwanted ones.
     pub records: u64,
-    /// The number of ticks among them.
-    pub ticks: u64,
-    /// The number of epoch records among them.
-    pub epochs: u64,
     /// Wall-clock time of the latest record, nanoseconds since 1970-01-01 UTC; 0 without records.
     pub last_unix_nano: u64,
     /// Lines that were skipped.
@@ -55,10 +51,8 @@ pub struct Tally {
 }
 
 impl Tally {
-    fn count(&mut self, kind: Kind, time_unix_nano: u64) {
+    fn count_record(&mut self, time_unix_nano: u64) {
         self.records += 1;
-        self.ticks += u64::from(kind == Kind::Tick);
-        self.epochs += u64::from(kind == Kind::Epoch);
         self.last_unix_nano = self.last_unix_nano.max(time_unix_nano);
     }
 }
@@ -67,8 +61,6 @@ impl AddAssign for Tally {
     fn add_assign(&mut self, other: Self) {
         self.bytes += other.bytes;
         self.records += other.records;
-        self.ticks += other.ticks;
-        self.epochs += other.epochs;
         self.last_unix_nano = self.last_unix_nano.max(other.last_unix_nano);
         for (count, more) in self.skipped.0.iter_mut().zip(other.skipped.0) {
             *count += more;
@@ -79,27 +71,33 @@ impl AddAssign for Tally {
 /// Reads records one by one. Memory is bounded by the longest line kept, 8 MiB.
 ///
 /// ```
-/// use headspace_exporters::encode::json_lines::{Kind, LineError};
+/// use headspace_exporters::encode::json_lines::LineError;
 /// use headspace_exporters::encode::reader::Records;
 ///
-/// let mut records = Records::new(&b"not a record\n"[..], Kind::ALL);
+/// let mut records = Records::new(&b"not a record\n"[..]);
 /// assert!(records.next().is_none());
 /// assert_eq!(records.tally().skipped.count(LineError::Foreign), 1);
 /// ```
 pub struct Records<R> {
     lines: Lines<R>,
-    wanted: &'static [Kind],
+    unwanted: &'static [Kind],
     tally: Tally,
 }
 
 impl<R: Read> Records<R> {
-    /// Reads `source`, and returns records of the kinds in `wanted`.
-    pub fn new(source: R, wanted: &'static [Kind]) -> Self {
+    /// Reads all records of `source`.
+    pub fn new(source: R) -> Self {
         Self {
             lines: Lines::new(source),
-            wanted,
+            unwanted: &[],
             tally: Tally::default(),
         }
+    }
+
+    /// Counts records of the kinds in `unwanted`, but does not return them.
+    #[must_use]
+    pub fn without(self, unwanted: &'static [Kind]) -> Self {
+        Self { unwanted, ..self }
     }
 
     /// Counts so far.
@@ -138,7 +136,7 @@ impl<R: Read> Records<R> {
             }
             let mut read = |line| {
                 let on_tick = on_tick.as_mut().map(|on_tick| &mut **on_tick as _);
-                read_line(line, self.wanted, &mut self.tally, on_tick)
+                read_line(line, self.unwanted, &mut self.tally, on_tick)
             };
             let error = match read(bytes) {
                 Ok(Some(record)) => return Ok(Some(record)),
@@ -172,7 +170,7 @@ impl<R: Read> Iterator for Records<R> {
 /// passed to the callback, if there is one.
 fn read_line(
     line: &[u8],
-    wanted: &'static [Kind],
+    unwanted: &'static [Kind],
     tally: &mut Tally,
     mut on_tick: Option<&mut OnTick<'_>>,
 ) -> Result<Option<Record>, LineError> {
@@ -180,23 +178,23 @@ fn read_line(
         && begins_as_tick(line)
         && let Some((envelope, tick)) = series_tick(line)
     {
-        tally.count(Kind::Tick, envelope.fields.time_unix_nano);
+        tally.count_record(envelope.fields.time_unix_nano);
         on_tick(&tick);
         return Ok(None);
     }
     let envelope = Envelope::parse(line)?;
-    let (kind, time) = (envelope.kind, envelope.fields.time_unix_nano);
-    let record = match (kind, on_tick) {
+    let time = envelope.fields.time_unix_nano;
+    let record = match (envelope.kind, on_tick) {
         // Written by another program with another field order, or not a tick.
         (Kind::Tick, Some(on_tick)) => {
             let (_, tick) = series_tick(line).ok_or(LineError::Damaged)?;
             on_tick(&tick);
             None
         }
-        (kind, _) if wanted.contains(&kind) => Some(envelope.decode()?),
-        _ => None,
+        (kind, _) if unwanted.contains(&kind) => None,
+        _ => Some(envelope.decode()?),
     };
-    tally.count(kind, time);
+    tally.count_record(time);
     Ok(record)
 }
 
@@ -223,8 +221,8 @@ mod tests {
         skipped
     }
 
-    fn read(bytes: &[u8], wanted: &'static [Kind]) -> (Vec<Record>, Tally) {
-        let mut records = Records::new(bytes, wanted);
+    fn read(bytes: &[u8], unwanted: &'static [Kind]) -> (Vec<Record>, Tally) {
+        let mut records = Records::new(bytes).without(unwanted);
         let all = records.by_ref().map(Result::unwrap).collect();
         (all, records.tally())
     }
@@ -243,7 +241,7 @@ mod tests {
         let whole = test_records::line(&notice("whole"));
         for length in 1..whole.len() - 1 {
             let text = format!("{whole}{}", &whole[..length]);
-            let (records, tally) = read(text.as_bytes(), Kind::ALL);
+            let (records, tally) = read(text.as_bytes(), &[]);
 
             assert_eq!(records, [notice("whole")], "{length}");
             assert_eq!(tally.skipped, skipped(&[LineError::Cut]), "{length}");
@@ -253,7 +251,7 @@ mod tests {
     #[test]
     fn reader_accepts_a_last_record_without_newline() {
         let whole = test_records::line(&notice("whole"));
-        let (records, tally) = read(whole.trim_end().as_bytes(), Kind::ALL);
+        let (records, tally) = read(whole.trim_end().as_bytes(), &[]);
 
         assert_eq!(records.len(), 1);
         assert_eq!(tally.skipped.total(), 0);
@@ -263,7 +261,7 @@ mod tests {
     fn reader_returns_a_record_appended_after_a_truncated_one() {
         let whole = test_records::line(&notice("behind"));
         let text = format!("{}{whole}", &whole[..40]);
-        let (records, tally) = read(text.as_bytes(), Kind::ALL);
+        let (records, tally) = read(text.as_bytes(), &[]);
 
         assert_eq!(records, [notice("behind")]);
         assert_eq!(tally.skipped, skipped(&[LineError::Damaged]));
@@ -282,13 +280,10 @@ mod tests {
             test_records::line(&notice("last"))
         );
 
-        let (records, tally) = read(text.as_bytes(), &[Kind::Notice]);
+        let (records, tally) = read(text.as_bytes(), &[Kind::Tick]);
 
         assert_eq!(records, [notice("last")]);
-        assert_eq!(
-            (tally.records, tally.ticks, tally.last_unix_nano),
-            (3, 2, 9)
-        );
+        assert_eq!((tally.records, tally.last_unix_nano), (3, 9));
         assert_eq!(tally.skipped, skipped(&[LineError::Damaged]));
         assert_eq!(tally.bytes, text.len() as u64);
     }
@@ -301,7 +296,7 @@ mod tests {
             test_records::line(&notice("x")).replace(r#""notice""#, r#""dream""#),
             test_records::line(&notice("good")),
         );
-        let (records, tally) = read(text.as_bytes(), Kind::ALL);
+        let (records, tally) = read(text.as_bytes(), &[]);
 
         assert_eq!(records, [notice("good")]);
         assert_eq!(
@@ -353,7 +348,7 @@ mod tests {
             }
             bytes.extend_from_slice(&end);
 
-            let (read, tally) = read(&bytes, Kind::ALL);
+            let (read, tally) = read(&bytes, &[]);
 
             // A modified line may still be a record, so the good records are a subsequence.
             let mut found = read.iter();
@@ -368,7 +363,7 @@ mod tests {
         fn reading_any_bytes_does_not_panic(
             bytes in prop::collection::vec(any::<u8>(), 0..2000),
         ) {
-            let (records, _) = read(&bytes, Kind::ALL);
+            let (records, _) = read(&bytes, &[]);
             prop_assert!(records.is_empty());
         }
     }

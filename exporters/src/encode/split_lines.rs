@@ -4,7 +4,7 @@ use std::io::{self, BufRead, BufReader, Read};
 
 /// Longest line that is kept, in bytes. A `run` record contains a command line, which Linux
 /// limits to 2 MiB. All other records are much shorter.
-pub(super) const MAX_LINE: usize = 8 << 20;
+pub(crate) const MAX_LINE: usize = 8 << 20;
 
 /// Bytes per read: large enough that the cost of system calls is negligible, small enough for the L2
 /// cache.

@@ -12,11 +12,9 @@ use std::path::{Path, PathBuf};
 use headspace_agent::model::Record;
 
 use super::names::{RankFile, files, part_path, rank_path};
-use crate::encode::json_lines::{Kind, LineError};
+use crate::encode::json_lines::LineError;
 use crate::encode::reader::{Records, Tally};
-
-/// Longest line that is read. A longer one is skipped and counted as damaged.
-const MAX_LINE: usize = 8 << 20;
+use crate::encode::split_lines::MAX_LINE;
 
 /// A rank's files, or one file, and the read position.
 pub(super) struct Tail {
@@ -26,7 +24,8 @@ pub(super) struct Tail {
     at: Option<Open>,
     /// The number of the part that is read, or that the newest file will get.
     part: u32,
-    tally: Tally,
+    /// Counts of what was read.
+    pub(super) tally: Tally,
 }
 
 /// The current file.
@@ -75,11 +74,6 @@ impl Tail {
         })
     }
 
-    /// Counts of what was read.
-    pub(super) fn tally(&self) -> Tally {
-        self.tally
-    }
-
     /// Appends the next records to `out`, about `budget` bytes. Returns whether there may be more
     /// already.
     pub(super) fn read(
@@ -111,7 +105,7 @@ impl Tail {
             }
             open.offset += bytes.len() as u64;
             if whole {
-                let mut records = Records::new(&bytes[..], Kind::ALL);
+                let mut records = Records::new(&bytes[..]);
                 for record in records.by_ref() {
                     out.push((self.rank, record?));
                 }

@@ -106,7 +106,7 @@ impl Follower {
     pub fn tally(&self) -> Tally {
         let mut all = Tally::default();
         for tail in self.tails.values() {
-            all += tail.tally();
+            all += tail.tally;
         }
         all
     }

@@ -17,6 +17,7 @@ use headspace_agent::port::clock::ThreadTime;
 use headspace_agent::port::{ExportError, Exporter, Lost};
 use headspace_agent::runtime::fork::Owner;
 
+use crate::encode::snapshot::Snapshot;
 use crate::log_target::DELIVERY;
 
 /// How long the end of the process waits for the last delivery.
@@ -53,6 +54,12 @@ pub trait State: Send + 'static {
     }
 }
 
+impl State for Snapshot {
+    fn add_record(&mut self, record: &Record) {
+        self.add_record(record);
+    }
+}
+
 /// Why a delivery failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
@@ -61,7 +68,7 @@ pub struct Failure {
     /// Whether to retry, and how long the destination asks to wait.
     pub retry: Retry,
     /// Number of refused items, if the rest was accepted.
-    pub refused: Option<u64>,
+    pub refused: Option<usize>,
 }
 
 impl Failure {
@@ -272,8 +279,8 @@ impl<S: State> Exporter for BackgroundExporter<S> {
             // The thread is detached, so that a destination that does not answer cannot keep the
             // process alive.
             status.lost += 1;
-            let reason = "no answer to the last delivery before the end of the run";
-            status.fail(self.inner.name, reason.to_owned());
+            let (exporter, reason) = (self.inner.name, None);
+            status.fail(Notice::LastExportDropped { exporter, reason });
         }
         drop(status);
         self.inner.state.lock().end();
@@ -340,8 +347,9 @@ fn run<S: State>(inner: &Inner<S>, mut deliver: impl Deliver<S>, pace: Pace) {
             tracing::debug!(target: DELIVERY, to, ?wait, given_up, "to be tried again");
         }
         status = inner.status();
-        status.note(inner.name, outcome, given_up || closing.is_some());
-        if closing.is_some() {
+        let is_last = closing.is_some();
+        status.note(inner.name, outcome, given_up, is_last);
+        if is_last {
             return;
         }
     }
@@ -349,27 +357,37 @@ fn run<S: State>(inner: &Inner<S>, mut deliver: impl Deliver<S>, pace: Pace) {
 
 impl Status {
     /// Reports the first of several failures.
-    fn fail(&mut self, exporter: &'static str, reason: String) {
+    fn fail(&mut self, notice: Notice) {
         if !std::mem::replace(&mut self.failing, true) {
-            (self.notices).push(Notice::ExportFailing { exporter, reason });
+            self.notices.push(notice);
         }
     }
 
-    /// Records the outcome of a delivery. `given_up` is true if a failed delivery is not retried.
-    fn note(&mut self, name: &'static str, outcome: Result<(), Failure>, given_up: bool) {
+    /// Records the outcome of a delivery. If it failed, it is retried unless it is `given_up` or the last
+    /// one of the run.
+    fn note(
+        &mut self,
+        exporter: &'static str,
+        outcome: Result<(), Failure>,
+        given_up: bool,
+        is_last: bool,
+    ) {
         self.cpu.note();
         match outcome {
             Ok(()) => {
                 if std::mem::take(&mut self.failing) {
-                    self.notices.push(Notice::ExportResumed {
-                        exporter: name,
-                        lost: self.lost,
-                    });
+                    let lost = self.lost;
+                    self.notices.push(Notice::ExportResumed { exporter, lost });
                 }
             }
-            Err(failure) => {
-                self.lost += u64::from(given_up);
-                self.fail(name, failure.reason);
+            Err(Failure { reason, .. }) => {
+                self.lost += u64::from(given_up || is_last);
+                self.fail(if is_last {
+                    let reason = Some(reason);
+                    Notice::LastExportDropped { exporter, reason }
+                } else {
+                    Notice::ExportFailing { exporter, reason }
+                });
             }
         }
     }

@@ -1,7 +1,8 @@
 //! Delivers records to destinations, one per module. Siblings do not import each other. `background`,
-//! `host_header` and [`gzip`] are shared by several of them.
+//! `connections`, `host_header` and [`gzip`] are shared by several of them.
 
 pub mod background;
+pub mod connections;
 pub mod file;
 pub mod host_header;
 #[cfg(feature = "otlp")]

@@ -39,17 +39,17 @@ use crate::encode::json_lines;
 #[derive(Debug, thiserror::Error)]
 pub enum PipeError {
     /// Another file is at the path.
-    #[error("`{path}` is {found} (name a path that is free, or {way_out})")]
+    #[error("`{path}` {found} (use a path that does not exist, or {way_out})")]
     InUse {
         /// The path.
         path: String,
-        /// The type of that file.
+        /// What is wrong with that file: a verb and its object.
         found: String,
         /// What the user can do instead.
         way_out: &'static str,
     },
     /// The system returned an error.
-    #[error("cannot make `{path}`: {source} (choose a folder that can be written)")]
+    #[error("cannot create `{path}`: {source} (choose a folder that can be written)")]
     Io {
         /// The path.
         path: String,
@@ -207,18 +207,16 @@ impl Exporter for PipeExporter {
     }
 
     fn take_notices(&mut self) -> Vec<Notice> {
-        let reason = {
+        let exporter = "pipe";
+        let notice = {
             let mut state = self.shared.lock();
-            let slow =
-                "its reader takes records too slowly, and what it has no room for is dropped";
-            let problem = state.problem.take();
-            problem.or_else(|| (state.lost > 0).then(|| slow.to_owned()))
-        };
-        match reason {
-            Some(reason) if !std::mem::replace(&mut self.reported, true) => {
-                let exporter = "pipe";
-                vec![Notice::ExportFailing { exporter, reason }]
+            match state.problem.take() {
+                Some(reason) => Some(Notice::ExportFailing { exporter, reason }),
+                None => (state.lost > 0).then_some(Notice::ReaderTooSlow { exporter }),
             }
+        };
+        match notice {
+            Some(notice) if !std::mem::replace(&mut self.reported, true) => vec![notice],
             _ => Vec::new(),
         }
     }

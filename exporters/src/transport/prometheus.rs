@@ -24,10 +24,12 @@ use headspace_agent::port::{ExportError, Exporter};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 
 use self::answer::Answered;
+use super::connections::accept;
 use super::host_header::ServedNames;
 use crate::encode::snapshot::Snapshot;
 
@@ -39,9 +41,6 @@ pub const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long a connection may last, including the answer. Prometheus itself gives up after 10 s.
 pub const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How long to wait after the system had no descriptor for a connection.
-const REST: Duration = Duration::from_millis(100);
 
 /// The state of the run, shared by the export thread and the answering thread.
 #[derive(Default)]
@@ -146,45 +145,30 @@ fn serve(
     runtime: &Runtime,
     listener: TcpListener,
     answered: Answered,
-    mut ended: oneshot::Receiver<()>,
+    ended: oneshot::Receiver<()>,
 ) {
-    runtime.block_on(async {
-        let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
-            return;
-        };
-        let answered = Arc::new(answered);
-        let room = Arc::new(Semaphore::new(CONNECTIONS));
-        loop {
-            let next = async {
-                let place = Arc::clone(&room).acquire_owned().await;
-                (place, listener.accept().await)
-            };
-            let (place, accepted) = tokio::select! {
-                _ = &mut ended => return,
-                next = next => next,
-            };
-            let Ok((stream, _)) = accepted else {
-                tokio::select! {
-                    _ = &mut ended => return,
-                    () = tokio::time::sleep(REST) => continue,
-                }
-            };
-            let answered = Arc::clone(&answered);
-            tokio::spawn(async move {
-                let _place = place;
-                let answer = service_fn(move |request| {
-                    let answer = answered.to(&request);
-                    async move { Ok::<_, std::convert::Infallible>(answer) }
-                });
-                let connection = http1::Builder::new()
-                    .timer(TokioTimer::new())
-                    .header_read_timeout(HEAD_TIMEOUT)
-                    .keep_alive(false)
-                    .max_buf_size(16 << 10)
-                    .serve_connection(TokioIo::new(stream), answer);
-                // A client that disconnects is not an error.
-                let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
+    let answered = Arc::new(answered);
+    let connect = |stream: TcpStream| {
+        let answered = Arc::clone(&answered);
+        async move {
+            let answer = service_fn(move |request| {
+                let answer = answered.to(&request);
+                async move { Ok::<_, std::convert::Infallible>(answer) }
             });
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_TIMEOUT)
+                .keep_alive(false)
+                .max_buf_size(16 << 10)
+                .serve_connection(TokioIo::new(stream), answer);
+            // A client that disconnects is not an error.
+            let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
+        }
+    };
+    runtime.block_on(async {
+        tokio::select! {
+            _ = ended => {}
+            _ = accept(listener, CONNECTIONS, connect) => {}
         }
     });
 }

@@ -15,9 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use headspace_agent::model::Record;
-
-use super::background::{BackgroundExporter, Deliver, Failure, Pace, Shared, State};
+use super::background::{BackgroundExporter, Deliver, Failure, Pace, Shared};
 use crate::encode::prometheus::{self, Form};
 use crate::encode::snapshot::Snapshot;
 
@@ -26,12 +24,6 @@ const PACE: Duration = Duration::from_secs(1);
 
 /// How long creating the folder may take. Training then starts without waiting further.
 const OPEN_PATIENCE: Duration = Duration::from_secs(2);
-
-impl State for Snapshot {
-    fn add_record(&mut self, record: &Record) {
-        self.add_record(record);
-    }
-}
 
 /// Writes into `folder`, which is created if it does not exist.
 ///
@@ -117,7 +109,7 @@ mod tests {
     use std::sync::mpsc::channel;
     use std::time::Instant;
 
-    use headspace_agent::model::RecordBody;
+    use headspace_agent::model::{Record, RecordBody};
     use headspace_agent::notice::Notice;
     use headspace_agent::port::Exporter;
     use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -234,7 +226,10 @@ mod tests {
         let reader = fs::File::open(&hanging);
         let (lost, notices) = passed.expect("it waits for the folder");
         assert_eq!(lost, 1);
-        assert!(matches!(&notices[..], [Notice::ExportFailing { .. }]));
+        assert!(matches!(
+            &notices[..],
+            [Notice::LastExportDropped { reason: None, .. }]
+        ));
         drop(reader);
     }
 }

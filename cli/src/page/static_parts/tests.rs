@@ -2,7 +2,6 @@ use headspace_agent::model::record::{
     ChangeRecord, FindingRecord, OtherLoop, RemedyRecord, Role, RunRecord,
 };
 
-use super::super::notebook;
 use super::*;
 
 fn html(summary: &SummaryRecord) -> String {

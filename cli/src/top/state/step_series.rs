@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use headspace_agent::model::BoundedSeries;
 use headspace_agent::model::distribution::DistributionRecord;
 use headspace_agent::model::record::{LoopTick, Phase, TickRecord};
+use headspace_exporters::encode::merge_ticks::add_samples;
 
 use super::bounded::push;
 
@@ -76,8 +77,8 @@ impl Moment {
                 }
             }
         }
-        let samples = entries.iter().filter_map(|entry| entry.samples);
-        moment.samples = samples.reduce(|a, b| a + b);
+        let samples = entries.iter().map(|entry| entry.samples);
+        moment.samples = samples.fold(Some(0), add_samples);
         moment
     }
 
@@ -96,8 +97,7 @@ impl Moment {
         }
         both.span_s += less.span_s;
         both.steps += less.steps;
-        let samples = [more.samples, less.samples].into_iter().flatten();
-        both.samples = samples.reduce(|a, b| a + b);
+        both.samples = add_samples(more.samples, less.samples);
         *self = both;
     }
 }

@@ -19,7 +19,7 @@ pub(super) fn lines(scene: &Scene<'_>, width: u16) -> Vec<Line<'static>> {
     let slowest = scene.state.slowest_rank();
     let history = if room > 8 { "step over time" } else { "" };
     let [steps, step, wait, share, compute, mark] =
-        ["steps", "step", "wait", "of it", "compute", ""];
+        ["steps", "step", "wait", "wait %", "compute", ""];
     let names = format!(
         " rank  state           {steps:>9}{step:>11}{wait:>11}{share:>8}{compute:>11}{mark:16}"
     );

@@ -140,12 +140,12 @@ impl Logs {
         match self.context {
             Context::Nowhere => {}
             Context::Run(parent) => {
-                let trace = parent.map_or_else(|| trace_ids::trace_id(record), |p| p.trace_id());
-                let flags = parent.map(|parent| parent.flags());
+                let trace = parent.map_or_else(|| trace_ids::trace_id(record), |p| p.trace_id);
+                let flags = parent.map(|parent| parent.flags);
                 log.set_trace_context(trace, trace_ids::run_span(record), flags);
             }
             Context::Launcher(parent) => {
-                log.set_trace_context(parent.trace_id(), parent.span_id(), Some(parent.flags()));
+                log.set_trace_context(parent.trace_id, parent.span_id, Some(parent.flags));
             }
         }
         self.logger.emit(log);

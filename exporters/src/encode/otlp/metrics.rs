@@ -19,7 +19,7 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 
 use headspace_agent::model::metric::MetricKind;
 
-use super::super::duration_buckets::Times;
+use super::super::duration_buckets::SparseDistribution;
 use super::super::snapshot::{Point, Snapshot, Value};
 use super::{integer, scope, text};
 
@@ -107,7 +107,7 @@ fn number(point: Point<'_>, value: f64, snapshot: &Snapshot) -> NumberDataPoint 
 
 fn durations(
     point: Point<'_>,
-    times: &Times,
+    times: &SparseDistribution,
     snapshot: &Snapshot,
 ) -> ExponentialHistogramDataPoint {
     let buckets = times.exponential(FINEST_SCALE, MOST_BUCKETS);

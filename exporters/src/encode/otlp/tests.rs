@@ -393,10 +393,10 @@ fn all_ranks_join_the_launchers_trace_and_only_the_run_span_is_its_child() {
     assert!(
         found
             .iter()
-            .all(|span| span.trace_id == launcher.trace_id().to_bytes())
+            .all(|span| span.trace_id == launcher.trace_id.to_bytes())
     );
     let run = named(&found, "run");
-    assert_eq!(run.parent_span_id, launcher.span_id().to_bytes());
+    assert_eq!(run.parent_span_id, launcher.span_id.to_bytes());
     // Sampled, and the parent is in another process.
     assert_eq!(run.flags, 0x301);
     let others: Vec<_> = found.iter().filter(|span| span.name != "run").collect();
@@ -405,6 +405,6 @@ fn all_ranks_join_the_launchers_trace_and_only_the_run_span_is_its_child() {
     assert!(
         others
             .iter()
-            .all(|span| span.parent_span_id != launcher.span_id().to_bytes())
+            .all(|span| span.parent_span_id != launcher.span_id.to_bytes())
     );
 }

@@ -22,10 +22,10 @@ use opentelemetry_proto::tonic::trace::v1::{Span, SpanFlags};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parent {
-    trace_id: u128,
-    span_id: u64,
+    pub(super) trace_id: TraceId,
+    pub(super) span_id: SpanId,
     /// The lowest bit means that the trace is sampled.
-    flags: u8,
+    pub(super) flags: TraceFlags,
 }
 
 /// Length of `traceparent` in version 00. Later versions may continue after a dash.
@@ -48,16 +48,16 @@ fn parse(text: &str) -> Option<Parent> {
     let mut fields = first.split('-');
     let version = hex(fields.next(), 2)?;
     let parent = Parent {
-        trace_id: hex(fields.next(), 32)?,
-        span_id: hex(fields.next(), 16)?.try_into().ok()?,
-        flags: hex(fields.next(), 2)?.try_into().ok()?,
+        trace_id: TraceId::from(hex(fields.next(), 32)?),
+        span_id: SpanId::from(u64::try_from(hex(fields.next(), 16)?).ok()?),
+        flags: TraceFlags::new(hex(fields.next(), 2)?.try_into().ok()?),
     };
     let continued = match version {
         0 => rest.is_empty(),
         0xff => false,
         _ => rest.is_empty() || rest.starts_with('-'),
     };
-    let valid = parent.trace_id != 0 && parent.span_id != 0;
+    let valid = parent.trace_id != TraceId::INVALID && parent.span_id != SpanId::INVALID;
     (continued && valid && fields.next().is_none()).then_some(parent)
 }
 
@@ -71,25 +71,13 @@ fn hex(field: Option<&str>, digits: usize) -> Option<u128> {
 impl Parent {
     /// Moves a span of a run into this trace, and makes the run's own span a child of the parent.
     pub(super) fn adopt(&self, span: &mut Span) {
-        span.trace_id = self.trace_id().to_bytes().to_vec();
-        let mut flags = u32::from(self.flags) | SpanFlags::ContextHasIsRemoteMask as u32;
+        span.trace_id = self.trace_id.to_bytes().to_vec();
+        let mut flags = u32::from(self.flags.to_u8()) | SpanFlags::ContextHasIsRemoteMask as u32;
         if span.parent_span_id.is_empty() {
-            span.parent_span_id = self.span_id().to_bytes().to_vec();
+            span.parent_span_id = self.span_id.to_bytes().to_vec();
             flags |= SpanFlags::ContextIsRemoteMask as u32;
         }
         span.flags = flags;
-    }
-
-    pub(super) fn trace_id(&self) -> TraceId {
-        TraceId::from(self.trace_id)
-    }
-
-    pub(super) fn span_id(&self) -> SpanId {
-        SpanId::from(self.span_id)
-    }
-
-    pub(super) fn flags(&self) -> TraceFlags {
-        TraceFlags::new(self.flags)
     }
 }
 
@@ -138,7 +126,7 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Parent>().unwrap(), known, "{text}");
         }
-        assert!(known.flags().is_sampled());
+        assert!(known.flags.is_sampled());
     }
 
     #[test]

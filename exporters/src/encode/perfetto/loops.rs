@@ -25,7 +25,7 @@ struct PhaseInterval {
 }
 
 /// One loop of one process.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Loop {
     /// The parent of the loop's tracks.
     group: Track,
@@ -48,11 +48,8 @@ impl Loop {
         }
         Self {
             group,
-            phase: None,
-            epoch: None,
-            ended: 0,
             ended_at: began,
-            intervals: Vec::new(),
+            ..Self::default()
         }
     }
 

@@ -9,7 +9,7 @@ use headspace_agent::wording::verdict::place_in_file;
 use super::clock::nanos;
 use super::schema::Value;
 use super::tracks::{Notes, Track, Writer};
-use crate::encode::stacks::call_tree::{Call, call_trees};
+use crate::encode::stacks::call_tree::{Call, CallTree, call_trees};
 
 /// Text that the viewer shows for a track of stacks.
 const HELP: &str = "Sampled stacks of the whole run. The length of a slice is the total time of its call in \
@@ -28,10 +28,8 @@ pub(super) fn draw(
         let track = to.described(process, &name, HELP);
         let graph = Graph {
             frames: &stacks.frames,
-            lines: lines
-                .iter()
-                .filter(|line| line.stage.as_deref() == tree.stage)
-                .collect(),
+            lines,
+            tree: &tree,
             track,
         };
         graph.draw(&tree.calls, began, to);
@@ -40,8 +38,9 @@ pub(super) fn draw(
 
 struct Graph<'a> {
     frames: &'a [FrameRecord],
-    /// The lines of this stage or loop that have a gain.
-    lines: Vec<&'a LineRecord>,
+    /// The lines of all stages and of the loop that have a gain.
+    lines: &'a [LineRecord],
+    tree: &'a CallTree<'a>,
     track: Track,
 }
 
@@ -70,10 +69,7 @@ impl Graph<'_> {
             ("total s", Value::Number(call.seconds)),
         ];
         notes.extend(call.does.map(|does| ("does", Value::Text(does.to_owned()))));
-        let mut lines = self.lines.iter();
-        if let Some(line) =
-            lines.find(|line| (&*line.file, line.line) == (&*frame.file, frame.line))
-        {
+        if let Some(line) = self.tree.line(frame, self.lines) {
             notes.push(("step at half, ms", Value::Number(line.predicted_step_ms)));
         }
         notes

@@ -17,7 +17,7 @@ use super::schema::{
 const SEQUENCE: u32 = 1;
 
 /// A track of the trace. A process is a track too.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) struct Track(u64);
 
 /// The annotations of an event.

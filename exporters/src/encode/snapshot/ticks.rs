@@ -90,7 +90,7 @@ impl Snapshot {
         if let Some((series, _)) = self.series_of(metric, attributes)
             && let Value::Times(times) = &mut series.value
         {
-            times.add(more);
+            times.merge_record(more);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Arranges sampled stacks as trees of calls: one for each stage, and one for compute.
 
-use headspace_agent::model::record::{COMPUTE, StackRecord, StacksRecord};
+use headspace_agent::model::record::{COMPUTE, FrameRecord, LineRecord, StackRecord, StacksRecord};
 use headspace_agent::wording::verdict::does;
 
 /// The calls of a stage, or of compute.
@@ -18,6 +18,15 @@ impl CallTree<'_> {
     /// Name of the stage, or [`COMPUTE`].
     pub fn place(&self) -> &str {
         self.stage.unwrap_or(COMPUTE)
+    }
+
+    /// The line of a frame of this tree, if it is one of the `lines` with a gain.
+    pub fn line<'a>(&self, frame: &FrameRecord, lines: &'a [LineRecord]) -> Option<&'a LineRecord> {
+        lines.iter().find(|line| {
+            line.stage.as_deref() == self.stage
+                && line.file == frame.file
+                && line.line == frame.line
+        })
     }
 }
 

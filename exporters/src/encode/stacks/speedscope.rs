@@ -24,7 +24,7 @@ struct Shared {
     frames: Vec<Frame>,
 }
 
-#[derive(Serialize, Clone, PartialEq, Eq, Hash)]
+#[derive(Serialize, Clone, Default, PartialEq, Eq, Hash)]
 struct Frame {
     name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,7 +33,7 @@ struct Frame {
     line: Option<u32>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Default)]
 struct Profile {
     #[serde(rename = "type")]
     kind: &'static str,
@@ -45,20 +45,6 @@ struct Profile {
     end: f64,
     samples: Vec<Vec<usize>>,
     weights: Vec<f64>,
-}
-
-impl Profile {
-    fn new(name: String) -> Self {
-        Self {
-            kind: "sampled",
-            name,
-            unit: "seconds",
-            start: 0.0,
-            end: 0.0,
-            samples: Vec::new(),
-            weights: Vec::new(),
-        }
-    }
 }
 
 /// The frames of the file, each once.
@@ -96,15 +82,19 @@ pub fn speedscope(name: &str, ranks: &[RankStacks<'_>]) -> serde_json::Result<St
             });
             let waits = wait(stack).map(|name| Frame {
                 name,
-                file: None,
-                line: None,
+                ..Frame::default()
             });
             let sample = calls
                 .chain(waits)
                 .map(|frame| frames.number(frame))
                 .collect();
-            let profile =
-                (profiles.entry((rank.rank, place.clone()))).or_insert_with(|| Profile::new(place));
+            let key = (rank.rank, place.clone());
+            let profile = profiles.entry(key).or_insert_with(|| Profile {
+                kind: "sampled",
+                name: place,
+                unit: "seconds",
+                ..Profile::default()
+            });
             profile.samples.push(sample);
             profile.weights.push(stack.seconds);
             profile.end += stack.seconds;

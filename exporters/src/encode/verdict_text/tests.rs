@@ -357,15 +357,14 @@ fn verdict_of_a_killed_run_says_that_it_did_not_end_and_the_age_of_its_numbers()
 headspace  640 steps, 620 in steady state      headspace-runs/2026-11-21T09-30-12-4711
 ended      No end of the run is recorded: killed, or still running. The verdict is from 4.00 s
            before the last record of the run.
-rank       One of 8 ranks. All numbers, including workers and cores, are those of this rank only;
-           `headspace report` shows all ranks.
+rank       These numbers, including workers and cores, are those of one rank of 8.
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
 floor      unknown   less waiting saves at most 67.0 % of the step
            The upper bound covers only the wait. If the device works during the wait, less waiting
            saves less. Only a probe shows whether the loader also slows the model's own code
            (contention): `HEADSPACE_MODE=probe`
 found      Something was found.
-lost       1 step and 30 records are missing
+dropped    1 step and 30 records
 cost       measuring used 0.02 % of one core
 "
     );
@@ -605,7 +604,8 @@ fn with_pipeline() -> SummaryRecord {
         bottleneck: Some(BottleneckRecord {
             kind: BottleneckKind::Stage,
             name: Some("decode".to_owned()),
-            evidence: "4 at a time, busy 99 %, the queue after it empty 97 % of the time".into(),
+            evidence: "4 concurrent calls, busy 99 %, the queue after it empty 97 % of the time"
+                .into(),
             ..BottleneckRecord::default()
         }),
         remedies: vec![
@@ -629,7 +629,7 @@ fn with_pipeline() -> SummaryRecord {
             RemedyRecord {
                 at_least: true,
                 ..remedy(
-                    "Copy batches to the GPU from page-locked memory.",
+                    "Copy batches to the GPU from pinned memory: pin_memory=True.",
                     30.0,
                     0.0,
                 )
@@ -680,18 +680,18 @@ fn verdict_shows_the_bottleneck_the_best_remedies_and_the_stages() {
     assert_eq!(
         &text[from..],
         "\
-bottleneck decode   4 at a time, busy 99 %, the queue after it empty 97 % of the
-                    time
+bottleneck decode   4 concurrent calls, busy 99 %, the queue after it empty 97 %
+                    of the time
 remedies   17.4 ms (−42 %)    Run 8 concurrent calls of `decode` instead of 4
                               (likely).
            ≤ 28.8 ms (−4 %)   Let the queue `decoded` hold 16 items instead of
                               4: it absorbs slow calls (plausible).
-           gain unknown       Copy batches to the GPU from page-locked memory (a
-                              guess).
+           gain unknown       Copy batches to the GPU from pinned memory:
+                              pin_memory=True (a guess).
 stages              busy   concurrency   a call      p95   > 3x p50
            read      3 %             1   850 µs   1.1 ms
            decode   99 %             4   119 ms   164 ms      2.1 %
-queues                  depth   empty   full    at work
+queues                  depth   empty   full       busy
            readers          0    98 %          0.9 of 4
            read        4 of 4   0.3 %   99 %
            decoded   0.1 of 4    97 %    2 %

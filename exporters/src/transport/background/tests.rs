@@ -134,7 +134,7 @@ fn finish_does_not_wait_for_a_destination_that_never_answers() {
     assert_eq!(exporter.lost().exports, 1);
     assert!(matches!(
         exporter.take_notices()[..],
-        [Notice::ExportFailing { .. }]
+        [Notice::LastExportDropped { reason: None, .. }]
     ));
     drop(answer);
 }

@@ -13,7 +13,7 @@ use headspace_agent::runtime::fork::Owner;
 use tracing::debug;
 
 use super::FileLimits;
-use crate::encode::json_lines::{self, Kind};
+use crate::encode::json_lines;
 use crate::encode::merge_ticks::Compactor;
 use crate::encode::reader::Records;
 use crate::log_target::FILE;
@@ -159,7 +159,7 @@ impl Parts {
         Ok(Merging {
             number,
             level,
-            source: Records::new(File::open(&target)?, Kind::ALL),
+            source: Records::new(File::open(&target)?),
             out: File::create(&temporary.path)?,
             target,
             temporary,

@@ -5,7 +5,6 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use headspace_agent::model::record::RunRecord;
 
 use super::*;
-use crate::encode::json_lines::Kind;
 use crate::encode::reader::Records;
 use crate::encode::test_records;
 use crate::run_folder::{Follower, Run, files, part_path};
@@ -25,7 +24,7 @@ fn run_record() -> Record {
 }
 
 fn kinds(path: &Path) -> Vec<&'static str> {
-    let mut records = Records::new(fs::File::open(path).unwrap(), Kind::ALL);
+    let mut records = Records::new(fs::File::open(path).unwrap());
     let kinds = records
         .by_ref()
         .map(|r| match r.unwrap().body {
@@ -43,7 +42,7 @@ fn merged(folder: &Path) -> Vec<u32> {
     files(folder)
         .unwrap()
         .into_iter()
-        .flat_map(|f| Records::new(fs::File::open(f.path).unwrap(), Kind::ALL))
+        .flat_map(|f| Records::new(fs::File::open(f.path).unwrap()))
         .filter_map(|r| match r.unwrap().body {
             RecordBody::Tick(tick) => Some(tick.merged),
             _ => None,
@@ -236,11 +235,11 @@ fn a_kill_between_renaming_and_opening_loses_nothing() {
     fs::rename(rank_path(folder, 0), part_path(folder, 0, 1)).unwrap();
     fs::write(folder.join("rank0.001.jsonl.tmp"), "{\"schema\":\"head").unwrap();
 
-    assert_eq!(Run::read(folder).unwrap().tally().ticks, 1);
+    assert_eq!(Run::read(folder).unwrap().tally().records, 1);
     let mut exporter = FileExporter::create(folder, 0, FileLimits::default()).unwrap();
     exporter.export(&[tick(1)]).unwrap();
 
-    assert_eq!(Run::read(folder).unwrap().tally().ticks, 2);
+    assert_eq!(Run::read(folder).unwrap().tally().records, 2);
 }
 
 #[test]

@@ -21,12 +21,14 @@ use opentelemetry_sdk::resource::EnvResourceDetector;
 
 use self::connection::Connection;
 use self::settings::{Arguments, Settings, Target};
-use self::signals::{Items, Metrics, Sender, Stacks};
+use self::signals::{Sender, Signal};
 use super::background::{BackgroundExporter, Deliver, Pace, State};
 use crate::encode::otlp::logs::{Context, Logs};
+use crate::encode::otlp::profiles::Profiles;
 use crate::encode::otlp::resource::Process;
 use crate::encode::otlp::spans::Spans;
 use crate::encode::otlp::trace_ids::Parent;
+use crate::encode::snapshot::Snapshot;
 
 /// An exporter for each signal, and a notice for each setting that could not be read.
 pub type Opened = (Vec<Box<dyn Exporter>>, Vec<Notice>);
@@ -75,42 +77,35 @@ pub fn open(arguments: &Arguments, local_rank: u32, world_size: u32) -> std::io:
         (None, None) => Context::Nowhere,
     };
     let pace = settings.pace;
-    let mut exporters: Vec<Box<dyn Exporter>> = Vec::new();
-    if let Some(connection) = metrics {
-        exporters.push(start(Metrics::default(), connection, &process, pace)?);
-    }
-    if let Some(connection) = traces {
-        let spans = Items::new(Spans::new(parent));
-        exporters.push(start(spans, connection, &process, pace)?);
-    }
-    if let Some(connection) = logs {
-        let logs = Items::new(Logs::new(context));
-        exporters.push(start(logs, connection, &process, pace)?);
-    }
-    if let Some(connection) = profiles {
-        exporters.push(start(Stacks::default(), connection, &process, pace)?);
-    }
-    Ok((exporters, notices))
+    let exporters = [
+        start(Snapshot::default(), metrics, &process, pace)?,
+        start(Spans::new(parent), traces, &process, pace)?,
+        start(Logs::new(context), logs, &process, pace)?,
+        start(Profiles::default(), profiles, &process, pace)?,
+    ];
+    Ok((exporters.into_iter().flatten().collect(), notices))
 }
 
-/// Starts the thread of one signal.
+/// Starts the thread of one signal, if it has a connection.
 fn start<S: State>(
     state: S,
-    connection: Connection,
+    connection: Option<Connection>,
     process: &Process,
     pace: Pace,
-) -> std::io::Result<Box<dyn Exporter>>
+) -> std::io::Result<Option<Box<dyn Exporter>>>
 where
-    Sender: Deliver<S>,
+    Sender: Deliver<Signal<S>>,
 {
+    let Some(connection) = connection else {
+        return Ok(None);
+    };
     let process = process.clone();
     let sender = Sender {
         connection,
         process,
     };
-    Ok(Box::new(BackgroundExporter::start(
-        NAME, state, sender, pace,
-    )?))
+    let exporter = BackgroundExporter::start(NAME, Signal::new(state), sender, pace)?;
+    Ok(Some(Box::new(exporter)))
 }
 
 /// The launcher's span. If it cannot be parsed, a notice reports it, and the run starts its own trace.
@@ -121,7 +116,7 @@ fn read_parent(variable: Option<String>, notices: &mut Vec<Notice>) -> Option<Pa
         Err(problem) => {
             notices.push(Notice::SettingRefused {
                 setting: PARENT.to_owned(),
-                problem: format!("{problem}. The run has a trace of its own."),
+                problem: format!("{problem}. The run starts a new trace."),
             });
             None
         }

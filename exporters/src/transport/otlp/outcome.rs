@@ -14,7 +14,7 @@ pub(super) type Refused = (i64, &'static str, String);
 pub(super) fn outcome(to: &str, refused: Option<Refused>) -> Sent {
     match refused {
         Some((count, what, message)) if count > 0 => Err(Failure {
-            refused: u64::try_from(count).ok(),
+            refused: usize::try_from(count).ok(),
             ..Failure::lasting(format!("`{to}` rejected {count} {what}: {message}"))
         }),
         _ => Ok(()),

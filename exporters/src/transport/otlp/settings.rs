@@ -165,7 +165,7 @@ impl Reader<'_> {
             Err(problem) => {
                 let refused = Notice::SettingRefused {
                     setting: name.to_owned(),
-                    problem: format!("{problem}. The default holds."),
+                    problem: format!("{problem}. The default is used."),
                 };
                 // Each signal reads the general variable, so the same notice could occur several times.
                 if !self.notices.contains(&refused) {

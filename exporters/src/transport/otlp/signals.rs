@@ -25,31 +25,82 @@ use crate::encode::snapshot::Snapshot;
 /// Maximum number of items in one request.
 const ITEMS_A_REQUEST: usize = 512;
 
-/// The current state of the run, for metrics.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Metrics {
+/// The state of a signal, and what the records say about the process.
+#[derive(Debug, Clone)]
+pub(super) struct Signal<T> {
     origin: Origin,
-    snapshot: Snapshot,
+    state: T,
 }
 
-impl State for Metrics {
-    fn add_record(&mut self, record: &Record) {
-        self.origin.add_record(record);
-        self.snapshot.add_record(record);
+impl<T> Signal<T> {
+    pub(super) fn new(state: T) -> Self {
+        Self {
+            origin: Origin::default(),
+            state,
+        }
     }
 }
 
-/// The sampled stacks of the run, for profiles.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Stacks {
-    origin: Origin,
-    profiles: Profiles,
-}
-
-impl State for Stacks {
+impl<T: State> State for Signal<T> {
     fn add_record(&mut self, record: &Record) {
         self.origin.add_record(record);
-        self.profiles.add_record(record);
+        self.state.add_record(record);
+    }
+
+    fn lost(&self) -> Lost {
+        self.state.lost()
+    }
+
+    fn end(&mut self) {
+        self.state.end();
+    }
+
+    fn wants_steps(&self) -> bool {
+        self.state.wants_steps()
+    }
+}
+
+impl State for Profiles {
+    fn add_record(&mut self, record: &Record) {
+        self.add_record(record);
+    }
+}
+
+impl State for Spans {
+    fn add_record(&mut self, record: &Record) {
+        self.add_record(record);
+    }
+
+    fn lost(&self) -> Lost {
+        Lost {
+            spans: self.waiting.dropped(),
+            ..Lost::default()
+        }
+    }
+
+    fn end(&mut self) {
+        self.waiting.give_up(usize::MAX);
+    }
+
+    fn wants_steps(&self) -> bool {
+        true
+    }
+}
+
+impl State for Logs {
+    fn add_record(&mut self, record: &Record) {
+        self.add_record(record);
+    }
+
+    fn lost(&self) -> Lost {
+        Lost {
+            log_records: self.waiting.dropped(),
+            ..Lost::default()
+        }
+    }
+
+    fn end(&mut self) {
+        self.waiting.give_up(usize::MAX);
     }
 }
 
@@ -60,47 +111,42 @@ pub(super) struct Sender {
     pub(super) process: Process,
 }
 
-impl Deliver<Metrics> for Sender {
-    fn deliver(&mut self, state: &Shared<Metrics>, limit: Duration) -> Sent {
+impl Deliver<Signal<Snapshot>> for Sender {
+    fn deliver(&mut self, signal: &Shared<Signal<Snapshot>>, limit: Duration) -> Sent {
         let message = {
-            let state = state.lock();
-            let resource = resource(&self.process, &state.origin);
-            metrics::request(&state.snapshot, resource)
+            let signal = signal.lock();
+            let resource = resource(&self.process, &signal.origin);
+            metrics::request(&signal.state, resource)
         };
         self.connection.send(message, limit)
     }
 }
 
-impl Deliver<Stacks> for Sender {
+impl Deliver<Signal<Profiles>> for Sender {
     /// What the collector refuses for ever is not sent again.
-    fn deliver(&mut self, state: &Shared<Stacks>, limit: Duration) -> Sent {
+    fn deliver(&mut self, signal: &Shared<Signal<Profiles>>, limit: Duration) -> Sent {
         let request = {
-            let state = state.lock();
-            let resource = resource(&self.process, &state.origin);
-            state.profiles.request(resource)
+            let signal = signal.lock();
+            let resource = resource(&self.process, &signal.origin);
+            signal.state.request(resource)
         };
         let Some((message, totals)) = request else {
             return Ok(());
         };
         let sent = self.connection.send(message, limit);
         if !matches!(&sent, Err(failure) if failure.retry != Retry::No) {
-            state.lock().profiles.done(totals);
+            signal.lock().state.done(totals);
         }
         sent
     }
 }
 
-/// Creates the items of a signal from the records.
-pub(super) trait Itemize: Send + 'static {
+/// A state of items that wait to be sent.
+pub(super) trait Itemize: State {
     /// The item, sent once.
     type Item: Clone;
 
-    /// Whether the signal contains single steps.
-    const WANTS_STEPS: bool;
-
-    fn add_record(&mut self, record: &Record);
     fn waiting(&mut self) -> &mut BoundedQueue<Self::Item>;
-    fn lost(&self) -> Lost;
 
     /// Sends several items in one request.
     fn send(to: &Connection, items: Vec<Self::Item>, resource: Resource, limit: Duration) -> Sent;
@@ -108,21 +154,9 @@ pub(super) trait Itemize: Send + 'static {
 
 impl Itemize for Spans {
     type Item = Span;
-    const WANTS_STEPS: bool = true;
-
-    fn add_record(&mut self, record: &Record) {
-        self.add_record(record);
-    }
 
     fn waiting(&mut self) -> &mut BoundedQueue<Span> {
         &mut self.waiting
-    }
-
-    fn lost(&self) -> Lost {
-        Lost {
-            spans: self.waiting.dropped(),
-            ..Lost::default()
-        }
     }
 
     fn send(to: &Connection, items: Vec<Span>, resource: Resource, limit: Duration) -> Sent {
@@ -132,21 +166,9 @@ impl Itemize for Spans {
 
 impl Itemize for Logs {
     type Item = LogRecord;
-    const WANTS_STEPS: bool = false;
-
-    fn add_record(&mut self, record: &Record) {
-        self.add_record(record);
-    }
 
     fn waiting(&mut self) -> &mut BoundedQueue<LogRecord> {
         &mut self.waiting
-    }
-
-    fn lost(&self) -> Lost {
-        Lost {
-            log_records: self.waiting.dropped(),
-            ..Lost::default()
-        }
     }
 
     fn send(to: &Connection, items: Vec<LogRecord>, resource: Resource, limit: Duration) -> Sent {
@@ -154,51 +176,16 @@ impl Itemize for Logs {
     }
 }
 
-/// The items of a signal that wait to be sent.
-#[derive(Debug, Clone)]
-pub(super) struct Items<T> {
-    origin: Origin,
-    items: T,
-}
-
-impl<T> Items<T> {
-    pub(super) fn new(items: T) -> Self {
-        Self {
-            origin: Origin::default(),
-            items,
-        }
-    }
-}
-
-impl<T: Itemize> State for Items<T> {
-    fn add_record(&mut self, record: &Record) {
-        self.origin.add_record(record);
-        self.items.add_record(record);
-    }
-
-    fn lost(&self) -> Lost {
-        self.items.lost()
-    }
-
-    fn end(&mut self) {
-        self.items.waiting().give_up(usize::MAX);
-    }
-
-    fn wants_steps(&self) -> bool {
-        T::WANTS_STEPS
-    }
-}
-
-impl<T: Itemize> Deliver<Items<T>> for Sender {
+impl<T: Itemize> Deliver<Signal<T>> for Sender {
     /// Items that were permanently refused are dropped. The others wait for the next attempt.
-    fn deliver(&mut self, state: &Shared<Items<T>>, limit: Duration) -> Sent {
+    fn deliver(&mut self, signal: &Shared<Signal<T>>, limit: Duration) -> Sent {
         let until = Instant::now() + limit;
         let mut first = Ok(());
         loop {
             let (items, resource) = {
-                let mut state = state.lock();
-                let items = state.items.waiting().first(ITEMS_A_REQUEST);
-                (items, resource(&self.process, &state.origin))
+                let mut signal = signal.lock();
+                let items = signal.state.waiting().first(ITEMS_A_REQUEST);
+                (items, resource(&self.process, &signal.origin))
             };
             let sent = items.len();
             if sent == 0 {
@@ -210,10 +197,10 @@ impl<T: Itemize> Deliver<Items<T>> for Sender {
                 outcome => {
                     let lost = match &outcome {
                         Ok(()) => 0,
-                        Err(failure) => failure.refused.map_or(sent, saturated).min(sent),
+                        Err(failure) => failure.refused.unwrap_or(sent).min(sent),
                     };
-                    let mut state = state.lock();
-                    let waiting = state.items.waiting();
+                    let mut signal = signal.lock();
+                    let waiting = signal.state.waiting();
                     waiting.done(sent - lost);
                     waiting.give_up(lost);
                     first = first.and(outcome);
@@ -221,8 +208,4 @@ impl<T: Itemize> Deliver<Items<T>> for Sender {
             }
         }
     }
-}
-
-fn saturated(count: u64) -> usize {
-    usize::try_from(count).unwrap_or(usize::MAX)
 }

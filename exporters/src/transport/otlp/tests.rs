@@ -73,14 +73,14 @@ const PACE: Pace = Pace {
     timeout: DEADLINE,
 };
 
-fn spans_to(endpoint: Uri) -> BackgroundExporter<Items<Spans>> {
+fn spans_to(endpoint: Uri) -> BackgroundExporter<Signal<Spans>> {
     let sender = sender(endpoint);
-    BackgroundExporter::start(NAME, Items::new(Spans::default()), sender, PACE).unwrap()
+    BackgroundExporter::start(NAME, Signal::new(Spans::default()), sender, PACE).unwrap()
 }
 
-fn logs_to(endpoint: Uri) -> BackgroundExporter<Items<Logs>> {
+fn logs_to(endpoint: Uri) -> BackgroundExporter<Signal<Logs>> {
     let sender = sender(endpoint);
-    BackgroundExporter::start(NAME, Items::new(Logs::new(Context::Nowhere)), sender, PACE).unwrap()
+    BackgroundExporter::start(NAME, Signal::new(Logs::new(Context::Nowhere)), sender, PACE).unwrap()
 }
 
 fn tick() -> Record {
@@ -91,7 +91,7 @@ fn tick() -> Record {
 }
 
 fn notice() -> Record {
-    let notice = Notice::StepsDropped { count: 1 };
+    let notice = Notice::StepsDropped;
     test_records::record(9_000_000_000, RecordBody::Notice(notice.to_record()))
 }
 

@@ -1,6 +1,6 @@
 //! Parses the user's text that names a pipe or a socket.
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 /// Where readers find the records.
@@ -36,14 +36,5 @@ impl Address {
     pub fn path(&self) -> &Path {
         let (Self::Fifo(path) | Self::Socket(path)) = self;
         path
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Fifo(path) => write!(f, "{}", path.display()),
-            Self::Socket(path) => write!(f, "unix:{}", path.display()),
-        }
     }
 }

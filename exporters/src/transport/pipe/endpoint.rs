@@ -69,10 +69,10 @@ impl Endpoint {
                 let found = if fifo {
                     foreign(stat.st_uid, stat.st_mode).map(|(found, _)| found)
                 } else {
-                    Some("there and not a named pipe any more".to_owned())
+                    Some("was replaced by another file, which is not a named pipe".to_owned())
                 };
                 if let Some(found) = found {
-                    return Err(format!("`{}` is {found}", path.display()));
+                    return Err(format!("`{}` {found}", path.display()));
                 }
                 Ok(stream)
             }
@@ -125,7 +125,7 @@ fn fifo(path: &Path) -> Result<Endpoint, PipeError> {
         Err(Errno::EXIST) => {
             let found = fs::metadata(path).ok();
             let Some(meta) = found.filter(|meta| meta.file_type().is_fifo()) else {
-                let found = "there and not a named pipe";
+                let found = "exists and is not a named pipe";
                 let way_out = "write `unix:PATH` for a socket";
                 return Err(PipeError::path_in_use(path, found, way_out));
             };
@@ -143,12 +143,12 @@ fn fifo(path: &Path) -> Result<Endpoint, PipeError> {
 /// accepted, because the user who created the pipe chose it.
 pub(super) fn foreign(uid: u32, mode: u32) -> Option<(String, &'static str)> {
     if uid != rustix::process::geteuid().as_raw() {
-        let found = format!("a named pipe that belongs to another user (uid {uid})");
-        return Some((found, "remove it, so that it is made anew"));
+        let found = format!("is a named pipe that belongs to another user (uid {uid})");
+        return Some((found, "remove it; headspace then creates a new one"));
     }
     (mode & 0o022 != 0).then(|| {
         let found = format!(
-            "a named pipe that others may write to (mode {:o})",
+            "is a named pipe that others may write to (mode {:o})",
             mode & 0o777
         );
         (found, "run `chmod go-w` on it")
@@ -164,13 +164,13 @@ fn socket(path: &Path) -> Result<Endpoint, PipeError> {
             match connect(&probe, &address) {
                 // A killed process left this socket.
                 Err(Errno::CONNREFUSED) => None,
-                _ => Some("a socket that another process listens at"),
+                _ => Some(("is a socket that another process uses", "stop that process")),
             }
         } else {
-            Some("there and not a socket")
+            Some(("exists and is not a socket", "remove it"))
         };
-        if let Some(found) = found {
-            return Err(PipeError::path_in_use(path, found, "end what is there"));
+        if let Some((found, way_out)) = found {
+            return Err(PipeError::path_in_use(path, found, way_out));
         }
         fs::remove_file(path).map_err(|error| PipeError::io(path, error))?;
     }

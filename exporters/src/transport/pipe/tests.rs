@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use headspace_agent::model::record::{RunRecord, SummaryRecord};
 
 use super::*;
-use crate::encode::json_lines::Kind;
 use crate::encode::reader::Records;
 use crate::encode::test_records;
 
@@ -157,7 +156,7 @@ fn a_reader_that_stops_loses_whole_counted_records_and_delays_no_other() {
     let quick = UnixStream::connect(&path).unwrap();
     wait_until("both read", || readers(&pipe) == 2);
     let read = std::thread::spawn(move || {
-        Records::new(quick, Kind::ALL)
+        Records::new(quick)
             .map(Result::unwrap)
             .fold(0, |count, _| count + 1)
     });
@@ -169,7 +168,7 @@ fn a_reader_that_stops_loses_whole_counted_records_and_delays_no_other() {
     let lost = pipe.lost().lines;
     let notices = pipe.take_notices();
     assert!(
-        matches!(notices[..], [Notice::ExportFailing { .. }]) && pipe.take_notices().is_empty()
+        matches!(notices[..], [Notice::ReaderTooSlow { .. }]) && pipe.take_notices().is_empty()
     );
 
     // It goes on at the beginning of a line.
@@ -187,7 +186,7 @@ fn a_reader_that_stops_loses_whole_counted_records_and_delays_no_other() {
     drop(pipe);
     stopped.read_to_end(&mut behind).unwrap();
 
-    let mut records = Records::new(&behind[..], Kind::ALL);
+    let mut records = Records::new(&behind[..]);
     let seen: Vec<_> = records.by_ref().map(|r| label(&r.unwrap())).collect();
     assert_eq!(records.tally().skipped.total(), 0);
     assert_eq!(seen.last().unwrap(), "summary 9");
@@ -306,7 +305,7 @@ fn open_names_a_file_in_the_way_and_replaces_a_dead_socket() {
     for text in ["", "unix:"] {
         let address = Address::parse(&format!("{text}{}", path.display()), 0);
         let error = PipeExporter::open(&address).err().unwrap().to_string();
-        assert!(error.contains("is there and not a"), "{error}");
+        assert!(error.contains("exists and is not a"), "{error}");
     }
     assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
     fs::remove_file(&path).unwrap();
@@ -317,7 +316,7 @@ fn open_names_a_file_in_the_way_and_replaces_a_dead_socket() {
         .err()
         .unwrap();
     assert!(
-        second.to_string().contains("another process listens"),
+        second.to_string().contains("another process uses"),
         "{second}"
     );
     drop(first);
@@ -339,7 +338,7 @@ fn a_file_that_replaced_the_pipe_is_not_written_and_is_reported_once() {
     let [Notice::ExportFailing { reason, .. }] = &notices[..] else {
         panic!("{notices:?}")
     };
-    assert!(reason.contains("not a named pipe any more"), "{reason}");
+    assert!(reason.contains("which is not a named pipe"), "{reason}");
     assert!(pipe.take_notices().is_empty());
     assert_eq!(fs::read_to_string(&path).unwrap(), "");
 }

@@ -22,8 +22,8 @@ use crate::log_target::PROMETHEUS;
 const WHERE: &str = "headspace: metrics for Prometheus are at /metrics\n";
 
 /// The body for a request with a host name that the server does not serve.
-const ELSEWHERE: &str = "headspace: this endpoint goes by another name: ask for it by the address it \
-                         listens at, or let it listen at that name (`prometheus:NAME:PORT`)\n";
+const ELSEWHERE: &str = "headspace: the host name in this request does not belong to this server (use \
+                         the address at which it listens, or start it with `prometheus:NAME:PORT`)\n";
 
 /// The served metrics, and the host names under which they are served.
 pub(super) struct Answered {

@@ -61,7 +61,10 @@ fn a_notice_is_an_event_with_its_code_its_text_and_its_severity() {
         exporter: "prometheus",
         at: "http://127.0.0.1:9464/metrics".to_owned(),
     };
-    let warning = Notice::StepsDropped { count: 7 };
+    let warning = Notice::SpansDropped {
+        exporter: "otlp",
+        count: 7,
+    };
     let notices = [info, warning].map(|notice| RecordBody::Notice(notice.to_record()));
     let found = logs_of(Context::Nowhere, notices.to_vec());
 
@@ -169,7 +172,7 @@ fn the_end_of_a_run_sends_its_verdict_and_a_log_record_for_each_remedy() {
 fn log_records_belong_to_the_runs_span_if_sent_or_else_to_the_launchers_span() {
     let launcher: Parent = LAUNCHER.parse().unwrap();
     let notice = || {
-        let notice = Notice::StepsDropped { count: 7 };
+        let notice = Notice::StepsDropped;
         vec![RecordBody::Notice(notice.to_record())]
     };
     let of = |context| logs_of(context, notice()).remove(0);
@@ -181,16 +184,16 @@ fn log_records_belong_to_the_runs_span_if_sent_or_else_to_the_launchers_span() {
 
     assert_eq!((own.trace_id.len(), own.span_id.len()), (16, 8));
     assert_eq!(below.span_id, own.span_id);
-    assert_eq!(below.trace_id, launcher.trace_id().to_bytes());
-    assert_eq!(without.trace_id, launcher.trace_id().to_bytes());
-    assert_eq!(without.span_id, launcher.span_id().to_bytes());
+    assert_eq!(below.trace_id, launcher.trace_id.to_bytes());
+    assert_eq!(without.trace_id, launcher.trace_id.to_bytes());
+    assert_eq!(without.span_id, launcher.span_id.to_bytes());
     assert_eq!((own.flags, below.flags, without.flags), (0, 1, 1));
 }
 
 #[test]
 fn json_log_records_follow_the_protocol() {
     let parent: Parent = LAUNCHER.parse().unwrap();
-    let notice = Notice::StepsDropped { count: 7 };
+    let notice = Notice::StepsDropped;
     let found = logs_of(
         Context::Launcher(parent),
         vec![RecordBody::Notice(notice.to_record())],
