@@ -12,9 +12,9 @@
 //! If no bottleneck is found, `explanation.rs` decides whether the conclusion is "unknown", or whether there
 //! is nothing to explain.
 
+mod attribution_result;
 mod best_relief;
 mod bottleneck;
-mod bottleneck_and_remedies;
 mod call_times;
 mod candidates;
 mod evidence;
@@ -34,7 +34,7 @@ mod simulation;
 mod stage_order;
 mod stage_roles;
 
-pub use self::bottleneck_and_remedies::{Attribution, Bottleneck, Limit, Remedy};
+pub use self::attribution_result::{Attribution, Bottleneck, Limit, Remedy};
 pub use self::evidence::{CoreUser, CoresEvidence, Evidence, StageEvidence};
 pub use self::explanation::{Explanation, explain_wait};
 pub(super) use self::from_summary::attribute_run;

@@ -5,7 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Calls an adapter, and returns the message of a panic as an error.
 ///
 /// The panic hook still prints once, which a bug report needs. Callers do not call the adapter again after
-/// a panic, because its state may be broken.
+/// a panic, because its state may be broken: `sampling/sources.rs` disables a source, and
+/// `delivery/export_thread.rs` an exporter.
 ///
 /// # Errors
 ///

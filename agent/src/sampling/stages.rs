@@ -4,13 +4,13 @@
 //! slot of a crashed process may hold any values: a slot with impossible values is never read again.
 
 mod difference;
-mod lost;
+mod lost_workers_notice;
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use self::difference::RegionSnapshot;
-use self::lost::LostWorkers;
+use self::lost_workers_notice::LostWorkers;
 use super::stacks::{StackTarget, Trainer};
 use crate::model::{QueueSample, StageSample};
 use crate::notice::{Notice, NoticeLog};

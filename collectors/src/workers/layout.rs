@@ -55,7 +55,7 @@ pub(super) struct Header {
     started: AtomicU64,
     pid: AtomicU32,
     finished: AtomicU32,
-    ended_at_rest: AtomicU32,
+    ended_while_idle: AtomicU32,
     label: SlotName,
 }
 
@@ -77,14 +77,14 @@ pub(super) const REGION: usize = offset_of!(File, region);
 pub(super) const PROOF: usize = offset_of!(Header, finished);
 
 impl Header {
-    /// Writes the whole header. The label is the worker's display name. `ended_at_rest` means that the
+    /// Writes the whole header. The label is the worker's display name. `ended_while_idle` means that the
     /// worker is normally ended while it is idle, without a chance to finish.
-    pub(super) fn begin(&self, owner: Identity, label: Option<&str>, ended_at_rest: bool) {
+    pub(super) fn begin(&self, owner: Identity, label: Option<&str>, ended_while_idle: bool) {
         if let Some(label) = label {
             self.label.set(label);
         }
-        self.ended_at_rest
-            .store(u32::from(ended_at_rest), Ordering::Relaxed);
+        self.ended_while_idle
+            .store(u32::from(ended_while_idle), Ordering::Relaxed);
         self.version.store(VERSION, Ordering::Relaxed);
         self.pid.store(owner.pid, Ordering::Relaxed);
         self.started.store(owner.started, Ordering::Relaxed);
@@ -105,21 +105,10 @@ impl Header {
     pub(super) fn is_finished(&self) -> bool {
         self.finished.load(Ordering::Acquire) == 1
     }
-}
 
-impl File {
-    /// Whether the worker, which has ended, ended normally. It either marked its end, or it is a worker
-    /// that is ended while idle and it was in no stage.
-    pub(super) fn ended_well(&self) -> bool {
-        let at_rest = || {
-            let taken = self.region.stages.iter();
-            let mut taken = taken.take_while(|stage| stage.name.get().is_some());
-            taken.all(|stage| {
-                stage.entered.load(Ordering::Relaxed) == stage.exited.load(Ordering::Relaxed)
-            })
-        };
-        let header = &self.header;
-        header.is_finished() || (header.ended_at_rest.load(Ordering::Relaxed) == 1 && at_rest())
+    /// Whether the worker's pool ends it while it is idle.
+    pub(super) fn is_ended_while_idle(&self) -> bool {
+        self.ended_while_idle.load(Ordering::Relaxed) == 1
     }
 }
 

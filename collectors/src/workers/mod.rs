@@ -20,12 +20,13 @@
 //! in private memory: training continues, and its stages are not reported. The trainer reads only
 //! reserved pages.
 
+mod finished_or_lost;
 mod folders;
 mod identity;
 mod layout;
 mod mapping;
 mod reader;
-mod termination;
+mod sigterm;
 mod writer;
 
 pub use folders::{Folders, Marker};

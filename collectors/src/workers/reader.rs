@@ -12,6 +12,7 @@ use rustix::param::clock_ticks_per_second;
 use rustix::process::geteuid;
 use tracing::debug;
 
+use super::finished_or_lost::finished_or_lost;
 use super::layout::{File, PROOF, SIZE, is_proof};
 use super::{Identity, Marker, mapping};
 use crate::log_target::WORKERS;
@@ -185,11 +186,7 @@ impl Workers for FoundWorkers {
         let mut reports = Vec::with_capacity(self.known.len());
         // Remove ended workers first: their names are then free for later ones.
         for (worker, label) in self.remove_ended() {
-            let state = if worker.file.ended_well() {
-                WorkerState::Finished
-            } else {
-                WorkerState::Lost
-            };
+            let state = finished_or_lost(&worker.file);
             debug!(target: WORKERS, pid = worker.identity.pid, label, ?state, "ended");
             reports.push(report(&worker, label, state));
             self.ended.push(worker.file);

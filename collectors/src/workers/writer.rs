@@ -9,7 +9,7 @@ use headspace_agent::recording::stage::Slots;
 use headspace_agent::recording::stage::table::first_bytes;
 
 use super::layout::{File, REGION, SIZE};
-use super::{Identity, Marker, mapping, termination};
+use super::{Identity, Marker, mapping, sigterm};
 
 /// Maximum number of files per process. A process that calls `exec` keeps its pid and start time, so it
 /// may create several.
@@ -25,14 +25,18 @@ pub struct WorkerFile {
 impl WorkerFile {
     /// Creates a file below a trainer's marker.
     ///
-    /// The label is the worker's display name, by default `pid` and the pid. `ended_at_rest` means that
+    /// The label is the worker's display name, by default `pid` and the pid. `ended_while_idle` means that
     /// workers are normally ended by a signal while they are idle, so that such an end is no error.
     ///
     /// # Errors
     ///
     /// Returns the system's error: the trainer has ended, the disk is full, or files or memory are
     /// limited.
-    pub fn create(marker: &Marker, label: Option<&str>, ended_at_rest: bool) -> io::Result<Self> {
+    pub fn create(
+        marker: &Marker,
+        label: Option<&str>,
+        ended_while_idle: bool,
+    ) -> io::Result<Self> {
         let here = Identity::here().ok_or(io::ErrorKind::NotFound)?;
         if !mapping::size_is_allowed() {
             return Err(io::ErrorKind::FileTooLarge.into());
@@ -40,7 +44,7 @@ impl WorkerFile {
         let (path, handle) = new_file(marker, here)?;
         match make_room(&handle).and_then(|()| mapping::map(&handle, None)) {
             Ok(file) => {
-                file.header.begin(here, label, ended_at_rest);
+                file.header.begin(here, label, ended_while_idle);
                 Ok(Self { file, path })
             }
             Err(error) => {
@@ -70,7 +74,7 @@ impl WorkerFile {
 
     /// Makes `SIGTERM` from the trainer or from this process's parent count as a normal end.
     pub fn note_termination(&self, marker: &Marker) {
-        termination::note_in(self.file, marker.trainer());
+        sigterm::note_in(self.file, marker.trainer());
     }
 
     /// Removes the file, because it is not needed.

@@ -1,8 +1,8 @@
-//! Merges old ticks to save space.
+//! Merges old ticks to save space. `transport/file/parts.rs` decides when.
 //!
 //! Ten old ticks become one. Histograms merge without loss, so every percentile over the run stays
 //! exact, for the loops and for every stage. Counters keep the last value and maxima the highest.
-//! Levels are averaged, weighted by the ticks' intervals. Only the resolution in time is lost. A
+//! Gauges are averaged, weighted by the ticks' intervals. Only the resolution in time is lost. A
 //! summary replaces all earlier ones, so only the last is kept. The same holds for stacks. Run, epoch,
 //! probe and notice records are not changed.
 //!

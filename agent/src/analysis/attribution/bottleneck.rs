@@ -4,8 +4,8 @@
 //! close to each other. It also finds jitter, which no limit shows: then unbounded buffers would help more than
 //! anything else.
 
+use super::attribution_result::{Bottleneck, Limit};
 use super::best_relief::find_best_relief;
-use super::bottleneck_and_remedies::{Bottleneck, Limit};
 use super::candidates::{Binding, cores_or_quota, is_blocked, is_starved, limit_ms, terms};
 use super::evidence::evidence;
 use super::law_terms::{Term, at_least};

@@ -10,7 +10,7 @@ mod load_in_workers;
 mod work_and_resources;
 
 use self::action::Action;
-use super::bottleneck_and_remedies::Remedy;
+use super::attribution_result::Remedy;
 use super::candidates::Binding;
 use super::evidence::evidence;
 use super::law_terms::Term;
