@@ -169,7 +169,7 @@ impl Sampler {
         bodies.extend(notices.into_iter().map(RecordBody::Notice));
         bodies.extend(self.stacks_if_due(last));
         let summary = (last || self.summary_is_due(&loops)).then(|| self.summary(at, last));
-        let run = self.run_if_changed(&loops);
+        let run = self.run_if_changed();
         self.tick += 1;
         // The run is the first record, and the summary the last one.
         let bodies = run.into_iter().chain(bodies).chain(summary);
@@ -208,7 +208,7 @@ impl Sampler {
     /// The record of the run, with the loader and the mode of the main loop. It is the first record. It is
     /// repeated when the GPUs become known, and when a summary selects another main loop: a reader that keeps
     /// the last one agrees with the last summary.
-    fn run_if_changed(&mut self, loops: &[Arc<LoopEntry>]) -> Option<RecordBody> {
+    fn run_if_changed(&mut self) -> Option<RecordBody> {
         let gpus = self.live_run.gpus();
         let known = Some((self.main_loop.clone(), gpus.is_some()));
         if self.written_with == known {
@@ -217,7 +217,8 @@ impl Sampler {
         let mut run = self.run.clone();
         run.gpus = gpus.unwrap_or_default().to_vec();
         let is_main = |entry: &&Arc<LoopEntry>| Some(&entry.loader.name) == self.main_loop.as_ref();
-        if let Some(main) = loops.iter().find(is_main) {
+        // The summary may have selected a loop that began during this tick.
+        if let Some(main) = self.live_run.loops().iter().find(is_main) {
             run.loader = Some(main.loader.clone());
             run.mode = main.mode;
         }
