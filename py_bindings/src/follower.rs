@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Mutex;
 
 use headspace_agent::analysis::tick_series::{Quantity, StepSelection, TickSeries};
 use headspace_agent::lock::lock;
@@ -45,20 +45,20 @@ impl Follower {
     /// The folder of the current run.
     #[getter]
     fn run(&self) -> Option<PathBuf> {
-        self.state().follower.run().map(ToOwned::to_owned)
+        lock(&self.state).follower.run().map(ToOwned::to_owned)
     }
 
     /// Name of rank 0's main loop, from the records read so far.
     #[getter]
     fn main_loop(&self) -> Option<String> {
-        self.state().series.main_loop().map(ToOwned::to_owned)
+        lock(&self.state).series.main_loop().map(ToOwned::to_owned)
     }
 
     /// The mean live step of rank 0's main loop after warm-up in milliseconds, its standard error, and the
     /// number of steps.
     #[getter]
     fn steady_step(&self) -> Option<(f64, Option<f64>, u64)> {
-        let state = self.state();
+        let state = lock(&self.state);
         let steady = state.series.steady(&StepSelection::default())?;
         let step = steady.mean_ms(Quantity::Step)?;
         let steps = steady.distribution(Quantity::Step).count();
@@ -67,12 +67,12 @@ impl Follower {
 
     /// Keeps following the current run when another begins.
     fn stay(&self) {
-        self.state().follower.stay();
+        lock(&self.state).follower.stay();
     }
 
     fn poll(&self, py: Python<'_>) -> PyResult<Polled> {
         py.detach(|| {
-            let mut state = self.state();
+            let mut state = lock(&self.state);
             let polled = state.follower.poll().map_err(os_error)?;
             if polled.another_run {
                 state.series = TickSeries::default();
@@ -88,12 +88,6 @@ impl Follower {
             }
             Ok((polled.another_run, records, polled.more))
         })
-    }
-}
-
-impl Follower {
-    fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
     }
 }
 

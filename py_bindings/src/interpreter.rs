@@ -57,13 +57,10 @@ impl Interpreter {
         self.poller = Some(QueuePoller::open(Arc::clone(&self.queues), agent));
     }
 
-    /// No thread takes the interpreter lock until [`resume`](Self::resume).
-    pub(crate) fn pause(&self) {
-        self.gil_threads().for_each(|thread| thread.pause());
-    }
-
-    pub(crate) fn resume(&self) {
-        self.gil_threads().for_each(|thread| thread.resume());
+    /// While it is paused, no thread takes the interpreter lock.
+    pub(crate) fn set_paused(&self, paused: bool) {
+        self.gil_threads()
+            .for_each(|thread| thread.set_paused(paused));
     }
 
     fn gil_threads(&self) -> impl Iterator<Item = &Arc<GilThread>> {

@@ -84,16 +84,12 @@ impl Session {
             slots,
             marker: marker.clone(),
         };
-        let started = match py.detach(|| checked.start(surroundings)) {
-            Ok(started) => started,
-            Err(error) => {
-                if let Some(marker) = &marker {
-                    marker.remove();
-                }
-                interpreter.end_around(py, || ());
-                return Err(error.into());
+        let started = py.detach(|| checked.start(surroundings)).inspect_err(|_| {
+            if let Some(marker) = &marker {
+                marker.remove();
             }
-        };
+            interpreter.end_around(py, || ());
+        })?;
         let (agent, folder) = (&started.agent, &started.folder);
         if let Err(problem) = log {
             let setting = "HEADSPACE_LOG".to_owned();
@@ -124,14 +120,14 @@ impl Session {
     fn pause(&self) {
         self.agent().pause();
         if self.agent().is_here() {
-            self.interpreter.pause();
+            self.interpreter.set_paused(true);
         }
     }
 
     fn resume(&self) {
         self.agent().resume();
         if self.agent().is_here() {
-            self.interpreter.resume();
+            self.interpreter.set_paused(false);
         }
     }
 
@@ -187,7 +183,7 @@ impl Session {
         if !self.agent().is_here() {
             // The child has no threads of the parent, and they may hold locks for ever.
             return Err(PyRuntimeError::new_err(
-                "the session belongs to the process that this one was forked from",
+                "the session belongs to the parent process (call `report` there)",
             ));
         }
         py.detach(|| {

@@ -36,7 +36,7 @@ def main() -> None:
             browser.wait(browser.has_chart, "charts")
             browser.picture(target / "report.png", HEIGHT)
         assert server.stdout
-        url = next(filter(None, (re.search(r"http://\S+", line) for line in server.stdout)))[0]
+        url = next(filter(None, (re.search(r"http://\S+/", line) for line in server.stdout)))[0]
         for scheme in ("light", "dark"):
             browser.look(WIDTH, HEIGHT, dark=scheme == "dark")
             browser.open(url)

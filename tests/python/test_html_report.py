@@ -108,7 +108,7 @@ def test_the_report_shows_its_facts_without_javascript(
     try:
         browser.open(page.as_uri())
         assert browser.text("section.verdict").startswith("Verdict Step")
-        assert "The charts need scripts" in browser.text("section.bottleneck")
+        assert "The charts need JavaScript" in browser.text("section.bottleneck")
     finally:
         browser.look(1440, 900)
 
@@ -160,7 +160,7 @@ def test_a_report_shows_one_run_and_names_what_it_cannot_read(ran: Ran, tmp_path
     assert "none" in none.stderr
     two = command("report", ran.folder, ran.folder, "--html", tmp_path / "page.html")
     assert two.returncode == 2
-    assert "name one" in two.stderr
+    assert "give one run folder" in two.stderr
     full = command("report", ran.folder, "--html", tmp_path / "no" / "page.html")
     assert full.returncode == 1
     assert "cannot write" in full.stderr

@@ -10,7 +10,7 @@ import pytest
 from running import Runs
 
 import headspace
-from headspace import _settings
+from headspace import _environment, _settings
 from headspace._native import LEAST_PROBE_STEPS
 
 
@@ -20,7 +20,7 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     for name in ("PROBE_STEPS", "NUM_CACHES", "RETURN_CACHES_AFTER", "STOP_AFTER", "RUN"):
         monkeypatch.delenv(f"HEADSPACE_{name}", raising=False)
     found: list[tuple[str, str]] = []
-    monkeypatch.setattr(_settings, "refused", found)
+    monkeypatch.setattr(_environment, "refused", found)
     return found
 
 

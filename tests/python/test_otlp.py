@@ -377,7 +377,7 @@ def test_the_end_does_not_wait_for_a_server_that_never_answers(
         ran = program("exported.py", env=environment(port, protocol, **patience))
     unharmed(ran)
     # The notice comes at the end, after the records are closed.
-    assert "no answer to the last delivery" in ran.stderr
+    assert "did not answer the last export" in ran.stderr
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

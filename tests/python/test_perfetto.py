@@ -219,7 +219,7 @@ def test_a_trace_of_two_runs_is_refused_and_a_failed_write_is_reported(
         program("loop.py", "--steps", 5, runs=runs)
     done = report(runs, tmp_path / "run.pftrace")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "`--perfetto` writes the trace of one run, and 2 were named" in done.stderr
+    assert "`--perfetto` needs exactly one run, but 2 were found" in done.stderr
     assert not (tmp_path / "run.pftrace").exists()
 
     done = report(next(runs.iterdir()), tmp_path / "no folder" / "run.pftrace")

@@ -129,7 +129,7 @@ def test_records_lost_to_a_stopped_reader_are_counted_and_training_continues(
     assert ran.exit_code == 0
     summary = ran.summary()
     assert summary["dropped"] == {"steps": 0, "records": 0}
-    assert "export_failing" in ran.notices()
+    assert "reader_too_slow" in ran.notices()
     # What it began with, and then of what was written all but what was counted, in order.
     written, (run_record, summary_record, *rest) = ran.records(), received
     assert run_record == written[0]

@@ -14,7 +14,7 @@ import pytest
 from running import clean_environment, remove_settings
 
 import headspace
-from headspace import _environment, _settings
+from headspace import _environment
 
 PACKAGE = Path(headspace.__file__).parent
 PATH_ENTRY = PACKAGE / "_injection/path_entry"
@@ -89,9 +89,9 @@ def test_the_settings_and_the_hooks_agree_about_notices(
         monkeypatch.delenv(name, raising=False)
     for name, value in env.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(_settings, "refused", [])
+    monkeypatch.setattr(_environment, "refused", [])
 
-    assert (not _settings.quiet() and _settings.rank() == 0) == prints
+    assert _environment.prints_notices() == prints
     hooks._print_notice("something happened")
     assert capsys.readouterr().err == ("headspace: something happened\n" if prints else "")
 

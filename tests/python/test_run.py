@@ -288,7 +288,7 @@ def test_a_python_option_that_disables_headspace_is_reported_once(
 
     assert (done.returncode, done.stdout) == (0, b"ran\n")
     assert done.stderr.count(b"\n") == 1
-    assert f"`python {option}` keeps headspace out".encode() in done.stderr
+    assert f"`python {option}` prevents Python from loading headspace".encode() in done.stderr
 
 
 def test_a_failure_inside_headspace_causes_one_notice_and_the_program_continues(

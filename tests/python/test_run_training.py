@@ -75,7 +75,7 @@ def test_the_user_may_name_the_training_loop(program: Programs) -> None:
 
     assert summary["loop"] == "DataLoader (evaluation)"
     assert summary["loop_chosen"] is True
-    assert "as you named it" in ran.stderr
+    assert "chosen by you" in ran.stderr
 
 
 def test_only_the_training_loop_is_probed(program: Programs) -> None:

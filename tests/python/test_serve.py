@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from urllib.parse import urlsplit
 import pytest
 from running import Programs, Started
 
-from headspace.tune.experiment import Experiment, Kind, Outcome, Proposal, State, Trial
+from headspace.tune.experiment import Kind, Outcome, Proposal, State, Trial
 from headspace.tune.output import results
 from headspace.tune.plan.objective import Objective
 from headspace.tune.space.knobs import Space, parse_knob
@@ -42,8 +43,9 @@ def serve() -> Iterator[Serve]:
         started.append(process)
         assert process.stdout is not None
         line = process.stdout.readline()
-        assert line.startswith("http://127.0.0.1:"), line
-        return line.split()[0].rstrip(",")
+        found = re.match(r"Serving .+ at (http://127\.0\.0\.1:\d+/)", line)
+        assert found, line
+        return found[1]
 
     yield start
     for process in started:
@@ -80,7 +82,7 @@ def found(tmp_path: Path) -> Path:
     detail = "exit code 1\nFileNotFoundError: /data/imagenet/train/n01440764/n01440764_10026.jpeg"
     outcomes.append(Outcome(State.CRASHED, detail=detail, exit_code=1))
     trials = [
-        Trial(Experiment(number, proposal), outcome)
+        Trial(number, proposal, outcome=outcome)
         for number, (proposal, outcome) in enumerate(zip(proposals, outcomes, strict=True))
     ]
     folder = tmp_path / "a-folder-with-the-results-of-a-search"

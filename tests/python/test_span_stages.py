@@ -125,7 +125,7 @@ def test_a_span_with_an_error_is_a_failed_call(runs: Runs) -> None:
 def test_a_span_filter_that_raises_does_not_affect_the_program(
     runs: Runs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headspace._watch.own_errors.has_reported", False)
+    monkeypatch.setattr("headspace._session.own_errors.has_reported", False)
     monkeypatch.delenv("HEADSPACE_QUIET", raising=False)
 
     def chosen(span: Any) -> bool:

@@ -84,6 +84,7 @@ def test_the_slow_line_of_the_loop_itself_is_named(program: Programs) -> None:
     assert "% of compute (sleeps); twice as fast gives" in run.stderr
 
 
+@pytest.mark.slow
 def test_the_slow_line_of_torchs_workers_is_named(program: Programs) -> None:
     pytest.importorskip("torch")
     line = top_line(ran(program, "workers", "python", steps=600))
@@ -178,6 +179,7 @@ def test_stacks_can_be_turned_off(program: Programs) -> None:
     assert (source["state"], source["reason"]) == ("off", "`HEADSPACE_STACKS` turns it off")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["inline", "pool"])
 def test_every_python_version_names_the_slow_line_or_a_reason(
     program: Programs, layout: str

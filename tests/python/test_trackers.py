@@ -167,7 +167,7 @@ def test_a_tracker_that_hangs_delays_the_end_by_two_seconds_at_most(
     run = program("tracked.py", "hangs", tmp_path, STEPS)
     assert run.exit_code == 0, run.stderr
     assert run.summary()["steps"] == STEPS
-    assert "`Hangs` did not log the last numbers within 2 s" in run.stderr
+    assert "`Hangs` did not log the last metrics within 2 s" in run.stderr
 
 
 class Kept(Sink):

@@ -18,7 +18,8 @@ from headspace.tune.experiment import Experiment, Kind, Outcome, Proposal, State
 from headspace.tune.output.progress import Progress
 from headspace.tune.plan.objective import Objective
 from headspace.tune.plan.planner import Limits, Planner
-from headspace.tune.run.launch import EARLY_STEPS, MARK, Patience, Running, Setup
+from headspace.tune.run.early_stop import EarlyStop
+from headspace.tune.run.launch import MARK, Patience, Running, Setup
 from headspace.tune.run.live import StepMean
 from headspace.tune.run.resources import Place
 from headspace.tune.run.search import Job, Search
@@ -85,16 +86,13 @@ def test_repeated_checks_rarely_stop_a_run_that_is_as_fast_as_the_best():
     rng = random.Random(4)
     stopped = 0
     for _ in range(300):
-        total, looks = 0.0, 0
+        total, early_stop = 0.0, EarlyStop()
         for ticks in range(1, 201):
             total += 10 * rng.gauss(1.0, 0.05)
             mean = StepMean(total / ticks, 0.5 / ticks**0.5, 20 * ticks)
-            if mean.steps >= EARLY_STEPS * 2**looks:
-                looks += 1
-                least = mean.lower_bound(looks)
-                if least is not None and least > 10.0:
-                    stopped += 1
-                    break
+            if early_stop.is_slower(mean, 10.0):
+                stopped += 1
+                break
     assert stopped <= 0.05 * 300
 
 
@@ -194,7 +192,7 @@ def test_time_spent_before_a_resume_counts(tmp_path):
     resumed = search(tmp_path, "one")
     assert resumed._store.spent_s >= 60.0
     outcome = Outcome(State.FINISHED, 10.0, (9.9, 10.1), 100)
-    baseline = Trial(Experiment(0, Proposal(Kind.BASELINE, SPACE.baseline, "")), outcome)
+    baseline = Trial(0, Proposal(Kind.BASELINE, SPACE.baseline, ""), outcome=outcome)
     said = resumed._plan([baseline], [])
     assert getattr(said, "reason", "") == "the limit `--time` is reached"
 

@@ -70,7 +70,8 @@ class Made:
     def step(self) -> Proposal | Done | Wait:
         proposed = self.planner.next(self.trials)
         if isinstance(proposed, Proposal):
-            self.trials.append(Trial(Experiment(len(self.trials), proposed), self.tell(proposed)))
+            outcome = self.tell(proposed)
+            self.trials.append(Trial(len(self.trials), proposed, outcome=outcome))
         return proposed
 
     def run(self) -> Done:
@@ -97,9 +98,9 @@ def test_the_search_runs_the_baseline_a_probe_the_remedies_and_then_the_sampler(
     search.run()
     assert search.kinds()[:5] == ["baseline", "probe", "remedy", "remedy", "remedy"]
     assert [t.knobs["decode_threads"] for t in search.trials[:5]] == [1, 1, 2, 4, 8]
-    assert [t.experiment.proposal.parent for t in search.trials[:5]] == [None, 0, 0, 2, 3]
+    assert [t.proposal.parent for t in search.trials[:5]] == [None, 0, 0, 2, 3]
     assert "sample" in search.kinds()[5:]
-    promised = search.trials[2].experiment.proposal.predicted_ms
+    promised = search.trials[2].proposal.predicted_ms
     assert promised == pytest.approx(0.7 * 93)
 
 
@@ -136,10 +137,10 @@ def test_experiments_that_fail_are_not_the_best_and_the_search_goes_on():
 
     search = Made(tell, patience=1000, experiments=30)
     search.run()
-    best = standing(search.trials, Objective.STEP).best
+    best = standing(search.trials, Objective.STEP).best_trial
     assert best is not None
-    assert best["mtp"] is False
-    assert best["decode_threads"] == 8
+    assert best.knobs["mtp"] is False
+    assert best.knobs["decode_threads"] == 8
 
 
 def test_a_second_worker_waits_for_the_baseline_and_repeats_no_experiment():
@@ -147,7 +148,7 @@ def test_a_second_worker_waits_for_the_baseline_and_repeats_no_experiment():
     first = planner.next([])
     assert isinstance(first, Proposal)
     assert isinstance(planner.next([], [Experiment(0, first)]), Wait)
-    trials = [Trial(Experiment(0, first), simple(first))]
+    trials = [Trial(0, first, outcome=simple(first))]
     running: list[Experiment] = []
     for number in range(1, 12):
         proposed = planner.next(trials, running)
@@ -247,8 +248,8 @@ def test_a_new_best_that_more_experiments_find_is_confirmed_again():
     assert second is not None
     assert (second.outcome.step_ms or 0) < (first.outcome.step_ms or 0)
     made = [t for t in search.trials if t.kind is Kind.CONFIRM]
-    assert [t.experiment.proposal.parent for t in made] == [first.number] * 2 + [second.number] * 2
-    assert len({t.experiment.proposal.key for t in made}) == 4
+    assert [t.proposal.parent for t in made] == [first.number] * 2 + [second.number] * 2
+    assert len({t.proposal.key for t in made}) == 4
     confirmed = confirmed_gain(search.trials, Objective.STEP)
     assert confirmed is not None
     assert confirmed.pairs == 1
@@ -268,7 +269,7 @@ def test_a_confirmed_configuration_can_lose_to_a_later_one():
     ]
     step = {key(now): 90.0, key(first): 50.0, key(second): 48.0}
     trials = [
-        Trial(Experiment(number, one), outcome(step[key(one.knobs)], 5.0))
+        Trial(number, one, outcome=outcome(step[key(one.knobs)], 5.0))
         for number, one in enumerate(made)
     ]
     assert winner_of(trials[:-1], Objective.STEP) is trials[1]
@@ -289,7 +290,7 @@ def test_one_worker_runs_all_turns_of_a_confirmation_while_it_is_alive():
     anew = other.next(search.trials)
     assert isinstance(anew, Proposal)
     assert (anew.by, anew.turn, anew.attempt) == ("other", 0, 1)
-    assert anew.key != search.trials[-1].experiment.proposal.key
+    assert anew.key != search.trials[-1].proposal.key
     search.planner = other
     search.run()
     assert isinstance(mine.next(search.trials), Done), "it is confirmed"
@@ -354,7 +355,7 @@ def measured(knobs: Config, ms: float, **decode: Any) -> Trial:
         "concurrency": 1.0,
         **decode,
     }
-    return Trial(Experiment(0, Proposal(Kind.SAMPLE, knobs, "")), outcome(ms, stages=[stage]))
+    return Trial(0, Proposal(Kind.SAMPLE, knobs, ""), outcome=outcome(ms, stages=[stage]))
 
 
 def test_configurations_above_the_bound_of_a_measured_stage_come_last():
@@ -542,7 +543,7 @@ def test_the_report_ends_with_the_best_command_and_the_remaining_headspace():
     assert lines[-1] == "    " + template.line(won.knobs)
     assert "'train script.py'" in lines[-1]
     assert any(re.search(r"a headspace of [\d.]+ % is left", line) for line in lines)
-    assert any("in turn with the baseline" in line for line in lines)
+    assert any("alternating runs each of the best configuration" in line for line in lines)
     best = next(line for line in lines if line.startswith("best "))
     assert all(f"{knob.name} " in best for knob in SPACE.knobs), "all knobs, changed or not"
     assert re.search(r"±[\d.]+ \(\d+ runs, [\d.]+ to [\d.]+\)", best), best

@@ -21,7 +21,7 @@ from typing import Any
 import optuna
 from optuna.distributions import CategoricalDistribution
 
-from headspace.tune.experiment import Experiment, Kind, Outcome, Proposal, State, Trial
+from headspace.tune.experiment import Kind, Outcome, Proposal, State, Trial
 from headspace.tune.plan.planner import Done, Limits, Planner
 from headspace.tune.space.knobs import Config, Space, key
 
@@ -149,7 +149,7 @@ def ours(grid: Grid, seed: int) -> Iterator[Config]:
         outcome = grid.seen(proposal.knobs, seed)
         if proposal.kind is Kind.PROBE and grid.probe is not None:
             outcome = replace(grid.probe, step_ms=grid.probe.step_ms or outcome.step_ms)
-        trials.append(Trial(Experiment(len(trials), proposal), outcome))
+        trials.append(Trial(len(trials), proposal, outcome=outcome))
         yield proposal.knobs
 
 

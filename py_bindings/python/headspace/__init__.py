@@ -17,11 +17,11 @@ from headspace._caching.spdl_caches import CacheDataLoader, cache_iterator
 from headspace._loops.wrap import wrap
 from headspace._native import __version__, stage
 from headspace._session.lifecycle import Session, report, start, step, stop
+from headspace._session.report import Report
 from headspace._stages.queue import queue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from headspace._session.report import Report
     from headspace.config import JsonLines, OpenTelemetry, Pipe, Prometheus, Textfile
 
 __all__ = [
@@ -51,8 +51,4 @@ def __getattr__(name: str) -> object:
         from headspace import config
 
         return getattr(config, name)
-    if name == "Report":
-        from headspace._session.report import Report
-
-        return Report
     raise AttributeError(f"module 'headspace' has no attribute {name!r}")

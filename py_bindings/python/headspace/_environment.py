@@ -1,4 +1,5 @@
-"""Decides whether this process prints notices: headspace is not quiet, and the rank is 0.
+"""Decides whether this process prints notices: headspace is not quiet, and the rank is 0. Collects invalid
+settings.
 
 `_settings.py` uses these functions, and `_injection/hooks.py` loads this file by its path, before any module
 of headspace. So this file imports nothing of headspace. `_injection/path_entry/sitecustomize.py` has a copy
@@ -10,16 +11,17 @@ from __future__ import annotations
 import os
 import sys
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 #: Variables in which launchers pass the rank: torchrun, Slurm, Open MPI, MPICH.
 RANK = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
+#: Invalid settings that are not recorded yet, and what is wrong. The next session records them.
+refused: list[tuple[str, str]] = []
 
-def _ignore(setting: str, problem: str) -> None:
-    """Reports an invalid setting to nobody."""
+
+def refuse(setting: str, problem: str) -> None:
+    """Reports an invalid setting once."""
+    if (setting, problem) not in refused:
+        refused.append((setting, problem))
 
 
 def prints_notices() -> bool:
@@ -27,31 +29,17 @@ def prints_notices() -> bool:
     return not is_quiet() and read_rank() == 0
 
 
-def is_quiet(refuse: Callable[[str, str], None] = _ignore) -> bool:
-    """Whether nothing is printed on stderr (``HEADSPACE_QUIET``, default no).
-
-    Args:
-        refuse: Is called with the variable and the problem, if the value is invalid.
-    """
-    return read_switch("HEADSPACE_QUIET", "headspace is not quiet", refuse=refuse)
+def is_quiet() -> bool:
+    """Whether nothing is printed on stderr (``HEADSPACE_QUIET``, default no)."""
+    return read_switch("HEADSPACE_QUIET", "headspace is not quiet")
 
 
-def read_rank(refuse: Callable[[str, str], None] = _ignore) -> int:
-    """Rank of this process, from its launcher or ``torch.distributed``; 0 without both.
-
-    Args:
-        refuse: Is called with the variable and the problem, if the value is invalid.
-    """
-    return read_number(RANK, number_from_torch("get_rank", 0), refuse)
+def read_rank() -> int:
+    """Rank of this process, from its launcher or ``torch.distributed``; 0 without both."""
+    return read_number(RANK, number_from_torch("get_rank", 0))
 
 
-def read_switch(
-    name: str,
-    instead: str,
-    *,
-    default: bool = False,
-    refuse: Callable[[str, str], None] = _ignore,
-) -> bool:
+def read_switch(name: str, instead: str, *, default: bool = False) -> bool:
     """Whether a setting is on."""
     value = os.environ.get(name, "").strip().lower()
     if value in ("1", "on", "true", "yes"):
@@ -63,9 +51,7 @@ def read_switch(
     return default
 
 
-def read_number(
-    names: tuple[str, ...], default: int, refuse: Callable[[str, str], None] = _ignore
-) -> int:
+def read_number(names: tuple[str, ...], default: int) -> int:
     """The number in the first of these variables that has a valid one."""
     for name in names:
         value = os.environ.get(name)

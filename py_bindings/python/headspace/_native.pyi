@@ -377,23 +377,15 @@ class _LoaderFacts(TypedDict, total=False):
     prefetch_factor: int | None
     pin_memory: bool | None
     count_samples: Callable[[Any], int | None] | None
-
-class _LoopLabels(TypedDict, total=False):
     role: str | None
     chosen: bool
-    options_from: Required[str | None]
+    options_from: str | None
 
 @final
 class Loop:
     """The loop over a wrapped loader."""
 
-    def __new__(
-        cls,
-        name: str,
-        plan: _LoopPlan,
-        loader: _LoaderFacts | None = None,
-        labels: _LoopLabels | None = None,
-    ) -> Loop: ...
+    def __new__(cls, name: str, plan: _LoopPlan, loader: _LoaderFacts | None = None) -> Loop: ...
     @property
     def name(self) -> str: ...
     @property

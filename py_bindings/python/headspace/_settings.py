@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 
-from headspace import _environment
+from headspace._environment import number_from_torch, read_number, read_rank, read_switch, refuse
 from headspace._native import DEFAULT_CACHES, LEAST_PROBE_STEPS
 
 TYPE_CHECKING = False
@@ -31,18 +30,10 @@ _LOCAL_WORLD_SIZE = (
 )
 _WORLD_SIZE = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 
-#: Invalid settings that are not recorded yet, and what is wrong. The next session records them.
-refused: list[tuple[str, str]] = []
-
-
-def _refuse(setting: str, problem: str) -> None:
-    if (setting, problem) not in refused:
-        refused.append((setting, problem))
-
 
 def enabled() -> bool:
     """Whether headspace is on (``HEADSPACE``, default yes)."""
-    return _switch("HEADSPACE", "headspace stays on", default=True)
+    return read_switch("HEADSPACE", "headspace stays on", default=True)
 
 
 def mode() -> str:
@@ -50,7 +41,7 @@ def mode() -> str:
     value = os.environ.get("HEADSPACE_MODE", "").strip().lower() or MEASURE
     if value in MODES:
         return value
-    _refuse(
+    refuse(
         "HEADSPACE_MODE",
         f"`{value}` is not a mode (write `measure`, `probe` or `replay`); `measure` is used.",
     )
@@ -67,7 +58,7 @@ def interval() -> float:
     value = os.environ.get("HEADSPACE_INTERVAL", "").strip() or "1"
     seconds = duration(value)
     if seconds is None or not 0.001 <= seconds <= 86_400:
-        _refuse(
+        refuse(
             "HEADSPACE_INTERVAL",
             f"`{value}` is not a duration of 1 ms or more (write `250ms` or `2s`); 1s is used.",
         )
@@ -75,22 +66,18 @@ def interval() -> float:
     return seconds
 
 
-def duration(text: str) -> float | None:
-    """Seconds in ``250ms``, ``2s`` or a plain number of seconds; None for anything else."""
-    number, scale = text, 1.0
-    if text.endswith("ms"):
-        number, scale = text[:-2], 1e-3
-    elif text.endswith("s"):
-        number = text[:-1]
+def duration(text: str, **longer_units: float) -> float | None:
+    """Seconds in ``250ms``, ``2s`` or a plain number of seconds; None for anything else.
+
+    Args:
+        longer_units: Further units, each with its seconds.
+    """
+    units = {"ms": 1e-3, "s": 1.0, **longer_units}
+    unit = next((unit for unit in units if text.endswith(unit)), "")
     try:
-        return float(number) * scale
+        return float(text.removesuffix(unit)) * units.get(unit, 1.0)
     except ValueError:
         return None
-
-
-def quiet() -> bool:
-    """Whether nothing is printed on stderr (``HEADSPACE_QUIET``, default no)."""
-    return _environment.is_quiet(_refuse)
 
 
 def chosen_loop() -> str | None:
@@ -138,13 +125,13 @@ def stop_after() -> int | None:
 
 def stops_after_probe() -> bool:
     """Whether the loop ends when its probe is done (``HEADSPACE_STOP_AFTER_PROBE``, default no)."""
-    return _switch("HEADSPACE_STOP_AFTER_PROBE", "training continues after the probe")
+    return read_switch("HEADSPACE_STOP_AFTER_PROBE", "training continues after the probe")
 
 
 def exactly_once() -> bool:
     """Whether a probed epoch delivers every batch of its loader (``HEADSPACE_EXACTLY_ONCE``, default
     no). The repeated batches then make the epoch longer."""
-    return _switch("HEADSPACE_EXACTLY_ONCE", "a probed epoch keeps its length")
+    return read_switch("HEADSPACE_EXACTLY_ONCE", "a probed epoch keeps its length")
 
 
 def options_from(mode: str | None = None) -> str:
@@ -172,7 +159,7 @@ def loop_options() -> dict[str, Any]:
 
 def samples_stacks() -> bool:
     """Whether the stacks of threads are sampled (``HEADSPACE_STACKS``, default yes)."""
-    return _switch("HEADSPACE_STACKS", "stacks are sampled", default=True)
+    return read_switch("HEADSPACE_STACKS", "stacks are sampled", default=True)
 
 
 def libraries() -> list[str]:
@@ -180,11 +167,6 @@ def libraries() -> list[str]:
     own = os.path.dirname(os.path.abspath(__file__))
     installed = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
     return [f"{path}{os.sep}" for path in (os.path.dirname(os.__file__), own, *installed)]
-
-
-def _switch(name: str, instead: str, *, default: bool = False) -> bool:
-    """Whether a setting is on."""
-    return _environment.read_switch(name, instead, default=default, refuse=_refuse)
 
 
 def _count(
@@ -198,58 +180,30 @@ def _count(
     if least <= number <= most:
         return number
     limits = f"of {least} or more" if most == 2**31 - 1 else f"from {least} to {most}"
-    _refuse(name, f"`{value}` is not a whole number {limits}; {instead or f'{default} is used'}.")
+    refuse(name, f"`{value}` is not a whole number {limits}; {instead or f'{default} is used'}.")
     return default
-
-
-def notify_run_command() -> None:
-    """Creates a file that tells the process of `headspace run` that a session was started.
-
-    The file is created only if that process runs Python, because otherwise it would not remove the file.
-    """
-    try:
-        pid = int(os.environ.get("HEADSPACE_RUN_PID", "0"))
-        if pid in (0, os.getpid()):
-            return
-        program = os.path.basename(os.readlink(f"/proc/{pid}/exe"))
-        if program.startswith(("python", "pypy")):
-            flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-            folder = os.environ.get("TMPDIR") or "/tmp"
-            path = os.path.join(folder, f"headspace-run-{os.getuid()}-{pid}")
-            os.close(os.open(path, flags, 0o600))
-    except (OSError, ValueError):  # The file exists already, or the process has exited.
-        pass
-
-
-def _number(names: tuple[str, ...], default: int) -> int:
-    return _environment.read_number(names, default, _refuse)
-
-
-def rank() -> int:
-    """Rank of this process, from its launcher or ``torch.distributed``; 0 without both."""
-    return _environment.read_rank(_refuse)
 
 
 def world_size() -> int:
     """Number of processes of the run, from the launcher or ``torch.distributed``; 1 without both."""
-    return max(1, _number(_WORLD_SIZE, _environment.number_from_torch("get_world_size", 1)))
+    return max(1, read_number(_WORLD_SIZE, number_from_torch("get_world_size", 1)))
 
 
 def local_rank() -> int:
     """Rank of this process on its machine, from its launcher; its rank without a launcher."""
-    return _number(_LOCAL_RANK, rank())
+    return read_number(_LOCAL_RANK, read_rank())
 
 
 def rank_on_node() -> int | None:
     """Number of this process among the ranks of its machine, from its launcher. None if it is the only rank
     of the machine, or without a launcher."""
-    number = _number(_LOCAL_RANK, -1)
+    number = read_number(_LOCAL_RANK, -1)
     return None if number < 0 or is_only_rank() else number
 
 
 def is_only_rank() -> bool:
     """Whether this process is the only rank of its machine."""
-    return world_size() == 1 or _number(_LOCAL_WORLD_SIZE, 0) == 1
+    return world_size() == 1 or read_number(_LOCAL_WORLD_SIZE, 0) == 1
 
 
 def export(besides: set[str]) -> list[tuple[str, dict[str, str], bool]]:
@@ -267,45 +221,18 @@ def export(besides: set[str]) -> list[tuple[str, dict[str, str], bool]]:
         kind, colon, at = entry.strip().partition(":")
         kind = kind.strip().lower()
         if kind in besides:
-            _refuse(
+            refuse(
                 "HEADSPACE_EXPORT",
                 f"`{entry.strip()}` is ignored, because the script itself uses `{kind}`.",
             )
         elif kind:
             found.append((kind, {"at": at} if colon else {}, False))
         elif colon:
-            _refuse(
+            refuse(
                 "HEADSPACE_EXPORT",
                 f"`{entry.strip()}` names no destination (write `prometheus:9464`); it is ignored.",
             )
     return found
-
-
-def run_id() -> str | None:
-    """Name of the run folder, if several ranks must use the same name. None for a single process.
-
-    All ranks of a machine have the same launcher. The name is the start time of the launcher, and the ID of
-    the job or else the process ID of the launcher.
-    """
-    if world_size() == 1:
-        return None
-    jobs = map(os.environ.get, ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"))
-    value = next((job for job in jobs if job and job != "none"), str(os.getppid()))
-    started = time.strftime("%Y-%m-%dT%H-%M-%S", time.gmtime(_started(os.getppid())))
-    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in value)
-    return f"{started}-{safe}"
-
-
-def _started(pid: int) -> float:
-    """Start time of a process, in seconds since 1970; 0 if it is unknown."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as stat:
-            ticks = int(stat.read().rpartition(b")")[2].split()[19])
-        with open("/proc/stat", "rb") as stat:
-            boot = next(int(line.split()[1]) for line in stat if line.startswith(b"btime"))
-        return boot + ticks / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError, StopIteration):
-        return 0.0
 
 
 def versions(own: str) -> dict[str, str]:

@@ -80,7 +80,7 @@ impl GcCallback {
             "stop" => {
                 let pause = match self.began.swap(0, Ordering::Relaxed) {
                     0 => None,
-                    began => Some(clock().nanos(now).saturating_sub(clock().nanos(began))),
+                    began => Some(clock().nanos_between(began, now)),
                 };
                 self.count(info, pause);
             }

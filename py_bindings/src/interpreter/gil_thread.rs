@@ -8,7 +8,7 @@
 //! - While the session is paused, the thread sleeps.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use headspace_agent::lock::lock;
@@ -50,7 +50,7 @@ impl GilThread {
         stack: usize,
         work: impl FnOnce(&Self) + Send + 'static,
     ) -> std::io::Result<()> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if state.running || state.end {
             return Ok(());
         }
@@ -60,20 +60,16 @@ impl GilThread {
         let builder = std::thread::Builder::new().name(name).stack_size(stack);
         let started = builder.spawn(move || {
             work(&of_thread);
-            of_thread.lock().running = false;
+            lock(&of_thread.state).running = false;
             of_thread.changed.notify_all();
         });
-        self.lock().running &= started.is_ok();
+        lock(&self.state).running &= started.is_ok();
         started.map(drop)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
     }
 
     /// Sleeps for `interval`, and while the session is paused. Returns whether to continue.
     pub(crate) fn rest(&self, interval: Duration) -> bool {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.cpu = thread_cpu_time().unwrap_or_default();
         let (state, _) = self
             .changed
@@ -86,19 +82,15 @@ impl GilThread {
         !state.end
     }
 
-    /// The thread sleeps until [`resume`](Self::resume).
-    pub(crate) fn pause(&self) {
-        self.lock().paused = true;
-    }
-
-    pub(crate) fn resume(&self) {
-        self.lock().paused = false;
+    /// While it is paused, the thread sleeps.
+    pub(crate) fn set_paused(&self, paused: bool) {
+        lock(&self.state).paused = paused;
         self.changed.notify_all();
     }
 
     /// Asks the thread to end.
     pub(crate) fn end(&self) {
-        self.lock().end = true;
+        lock(&self.state).end = true;
         self.changed.notify_all();
     }
 
@@ -107,14 +99,14 @@ impl GilThread {
     pub(crate) fn wait_until_ended(&self) {
         drop(
             self.changed
-                .wait_timeout_while(self.lock(), END_TIMEOUT, |state| state.running)
+                .wait_timeout_while(lock(&self.state), END_TIMEOUT, |state| state.running)
                 .unwrap_or_else(PoisonError::into_inner),
         );
     }
 
     /// CPU time of the thread at its last rest.
     pub(crate) fn cpu_time(&self) -> Duration {
-        self.lock().cpu
+        lock(&self.state).cpu
     }
 }
 
@@ -138,10 +130,11 @@ pub(crate) fn with_gil<R>(work: impl FnOnce() -> R) -> Option<R> {
     Some(done)
 }
 
-/// Random intervals between two requests for the lock (uniform; xorshift64*, Vigna 2016). Random requests do
-/// not synchronise with a loop, so they sample each of its phases in proportion to its length.
+/// Random intervals between two requests for the lock (uniform; hashes of a counter). Random requests do not
+/// synchronise with a loop, so they sample each of its phases in proportion to its length.
 pub(crate) struct Intervals {
-    random: u64,
+    random: RandomState,
+    count: u64,
     least: Duration,
     spread: Duration,
     /// Time until the intervals grow.
@@ -156,7 +149,8 @@ impl Intervals {
     /// Intervals from `least` to `least + spread`. After ten seconds, they are `slow_down` times as long.
     pub(crate) fn new((least, spread): (Duration, Duration), slow_down: u32) -> Self {
         Self {
-            random: RandomState::new().hash_one(0) | 1,
+            random: RandomState::new(),
+            count: 0,
             least,
             spread,
             until_slow: FREQUENT_FOR,
@@ -165,10 +159,8 @@ impl Intervals {
     }
 
     pub(crate) fn next(&mut self) -> Duration {
-        self.random ^= self.random >> 12;
-        self.random ^= self.random << 25;
-        self.random ^= self.random >> 27;
-        let random = self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32;
+        self.count += 1;
+        let random = self.random.hash_one(self.count) >> 32;
         let interval = self.least + self.spread.mul_f64(random as f64 / f64::from(u32::MAX));
         if self.until_slow.is_zero() {
             return interval * self.slow_down;

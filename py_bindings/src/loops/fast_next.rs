@@ -15,6 +15,7 @@ use pyo3::{Borrowed, PyTypeInfo, ffi};
 
 use crate::interpreter::type_with_slot::type_with_slot;
 use crate::loops::loop_iterator::{LoopIterator, NewIterator};
+use crate::loops::source_iterator::iternext_of;
 
 static TYPE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
@@ -29,13 +30,8 @@ pub(crate) fn into_python(py: Python<'_>, iterator: LoopIterator) -> PyResult<Bo
 
 fn make_type(py: Python<'_>) -> PyResult<Py<PyType>> {
     let base = LoopIterator::type_object(py);
-    // SAFETY: `base` is a live type; on Python 3.10 and later `PyType_GetSlot` takes any type.
-    let slot = unsafe { ffi::PyType_GetSlot(base.as_type_ptr(), ffi::Py_tp_iternext) };
-    if slot.is_null() {
-        return Err(PyRuntimeError::new_err("`LoopIterator` has no `__next__`"));
-    }
-    // SAFETY: a `tp_iternext` slot that is not null holds an `iternextfunc`.
-    let pyo3_next = unsafe { std::mem::transmute::<*mut c_void, ffi::iternextfunc>(slot) };
+    let pyo3_next = iternext_of(&base)
+        .ok_or_else(|| PyRuntimeError::new_err("`LoopIterator` has no `__next__`"))?;
     let _ = PYO3_NEXT.set(py, pyo3_next);
     let slot = ffi::PyType_Slot {
         slot: ffi::Py_tp_iternext,

@@ -1,10 +1,10 @@
-//! The facts of a loader and the labels of its loop, which Python passes for the records.
+//! The facts of a loader and of its loop, which Python passes for the records.
 
 use headspace_agent::model::OptionsFrom;
 use headspace_agent::model::record::{LoaderRecord, Role};
 use pyo3::prelude::*;
 
-/// The facts of a loader: a mapping. Only `type_name` is required.
+/// The facts of a loader and of its loop: a mapping. Only `type_name` is required.
 #[derive(FromPyObject, Default)]
 #[pyo3(from_item_all)]
 pub(crate) struct LoaderFacts {
@@ -30,12 +30,6 @@ pub(crate) struct LoaderFacts {
     /// `batch_size` is unknown.
     #[pyo3(default)]
     pub(crate) count_samples: Option<Py<PyAny>>,
-}
-
-/// The labels of a loop in the records: a mapping. Only `options_from` is required.
-#[derive(FromPyObject, Default)]
-#[pyo3(from_item_all)]
-pub(crate) struct LoopLabels {
     /// The purpose of the loop, as in the records.
     #[pyo3(default)]
     role: Option<String>,
@@ -43,12 +37,13 @@ pub(crate) struct LoopLabels {
     #[pyo3(default)]
     chosen: bool,
     /// Where the user sets the plan, as in the records.
+    #[pyo3(default)]
     options_from: Option<String>,
 }
 
 impl LoaderFacts {
     /// The record of a loop over this loader.
-    pub(crate) fn into_record(self, name: String, labels: &LoopLabels) -> LoaderRecord {
+    pub(crate) fn into_record(self, name: String) -> LoaderRecord {
         LoaderRecord {
             name,
             type_name: self.type_name,
@@ -58,9 +53,9 @@ impl LoaderFacts {
             prefetch_depth: self.prefetch_depth,
             prefetch_factor: self.prefetch_factor,
             pin_memory: self.pin_memory,
-            options_from: labels.options_from.as_deref().and_then(OptionsFrom::named),
-            role: labels.role.as_deref().and_then(Role::named),
-            chosen: labels.chosen,
+            options_from: self.options_from.as_deref().and_then(OptionsFrom::named),
+            role: self.role.as_deref().and_then(Role::named),
+            chosen: self.chosen,
             batch: None,
         }
     }

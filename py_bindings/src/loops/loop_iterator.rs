@@ -259,7 +259,10 @@ impl LoopIterator {
 
     fn inner<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.source.get(py).ok_or_else(|| {
-            PyAttributeError::new_err("the wrapped iterator was released: batches are replayed")
+            PyAttributeError::new_err(
+                "the loader's iterator was released when the repeated batches began, so its \
+                 attributes are not available (use mode `measure` or `probe`)",
+            )
         })
     }
 }
@@ -272,18 +275,14 @@ impl NewIterator {
     pub(crate) fn new(iterator: LoopIterator) -> Self {
         Self(Mutex::new(Some(iterator)))
     }
-
-    fn take(&self) -> PyResult<LoopIterator> {
-        let taken = lock(&self.0).take();
-        taken.ok_or_else(|| PyTypeError::new_err("`LoopIterator` is made by `headspace.wrap`"))
-    }
 }
 
 #[pymethods]
 impl LoopIterator {
     #[new]
     fn py_new(new: &Bound<'_, NewIterator>) -> PyResult<Self> {
-        new.get().take()
+        let taken = lock(&new.get().0).take();
+        taken.ok_or_else(|| PyTypeError::new_err("`LoopIterator` is made by `headspace.wrap`"))
     }
 
     fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -302,9 +301,7 @@ impl LoopIterator {
     fn __getattr__<'py>(slf: &Bound<'py, Self>, name: &str) -> PyResult<Bound<'py, PyAny>> {
         let attribute = slf.get().inner(slf.py())?.getattr(name)?;
         match name {
-            "send" => slf.getattr("_headspace_send"),
-            "throw" => slf.getattr("_headspace_throw"),
-            "close" => slf.getattr("_headspace_close"),
+            "send" | "throw" | "close" => slf.getattr(format!("_headspace_{name}")),
             _ => Ok(attribute),
         }
     }

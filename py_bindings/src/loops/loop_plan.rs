@@ -54,6 +54,7 @@ pub(crate) struct PlanOptions {
 /// The mode of a loop, with the plan of its probe or replay.
 pub(crate) struct Plan {
     options: PlanOptions,
+    pub(crate) mode: Mode,
     kind: Kind,
 }
 
@@ -70,9 +71,15 @@ impl Plan {
     ///
     /// `ValueError` if `mode` is not one of the three modes, or the numbers contradict each other.
     pub(crate) fn new(options: PlanOptions, prefetch_depth: Option<u32>) -> PyResult<Self> {
-        let kind = match Mode::named(&options.mode) {
-            Some(Mode::Measure) => Kind::Measure,
-            Some(Mode::Replay) => {
+        let mode = Mode::named(&options.mode).ok_or_else(|| {
+            let other = &options.mode;
+            PyValueError::new_err(format!(
+                "`mode` is not a mode: `{other}` (write `measure`, `probe` or `replay`)"
+            ))
+        })?;
+        let kind = match mode {
+            Mode::Measure => Kind::Measure,
+            Mode::Replay => {
                 let plan = ReplayPlan::new(
                     options.num_caches,
                     options.return_caches_after,
@@ -80,7 +87,7 @@ impl Plan {
                 );
                 Kind::Replay(plan.map_err(value_error)?)
             }
-            Some(Mode::Probe) => {
+            Mode::Probe => {
                 let caches = u64::try_from(options.num_caches).unwrap_or_default();
                 let plan = ProbePlan::for_loader(prefetch_depth, options.world_size);
                 let plan = plan.with_caches(caches);
@@ -89,27 +96,17 @@ impl Plan {
                     Some(steps) => plan.with_total(steps).map_err(value_error)?,
                 })
             }
-            None => {
-                let other = &options.mode;
-                return Err(PyValueError::new_err(format!(
-                    "`mode` is not a mode: `{other}` (write `measure`, `probe` or `replay`)"
-                )));
-            }
         };
-        Ok(Self { options, kind })
+        Ok(Self {
+            options,
+            mode,
+            kind,
+        })
     }
 
     /// Whether a replay keeps the source, which it no longer reads.
     pub(crate) fn keeps_source(&self) -> bool {
         self.options.keep_source
-    }
-
-    pub(crate) fn mode(&self) -> Mode {
-        match self.kind {
-            Kind::Measure => Mode::Measure,
-            Kind::Replay(_) => Mode::Replay,
-            Kind::Probe(_) => Mode::Probe,
-        }
     }
 
     /// Whether an epoch with repeated batches has the loader's length.

@@ -17,7 +17,7 @@ use crate::loops::batch_cache::BatchCache;
 use crate::loops::batch_size::{SampleCounter, Samples};
 use crate::loops::epoch_recording::{Epoch, RecordedLoops, RecordingSession};
 use crate::loops::fast_next;
-use crate::loops::loader_facts::{LoaderFacts, LoopLabels};
+use crate::loops::loader_facts::LoaderFacts;
 use crate::loops::loop_iterator::LoopIterator;
 use crate::loops::loop_plan::{Plan, PlanOptions};
 use crate::loops::source_iterator::SourceIterator;
@@ -40,21 +40,15 @@ impl Loop {
     /// Args:
     ///     name: The loop's name in the records.
     ///     plan: Mode, and options of its probe or replay: a mapping with at least `mode`.
-    ///     loader: Facts of its loader: a mapping.
-    ///     labels: Further facts for the records: a mapping.
+    ///     loader: Facts of its loader and of the loop: a mapping.
     #[new]
-    #[pyo3(signature = (name, plan, loader = None, labels = None))]
-    fn new(
-        name: String,
-        plan: PlanOptions,
-        loader: Option<LoaderFacts>,
-        labels: Option<LoopLabels>,
-    ) -> PyResult<Self> {
+    #[pyo3(signature = (name, plan, loader = None))]
+    fn new(name: String, plan: PlanOptions, loader: Option<LoaderFacts>) -> PyResult<Self> {
         let mut loader = loader.unwrap_or_default();
         let samples = loader.count_samples.take().map(Samples::new);
         Ok(Self {
             plan: Plan::new(plan, loader.prefetch_depth)?,
-            loader: loader.into_record(name, &labels.unwrap_or_default()),
+            loader: loader.into_record(name),
             cache: OnceLock::new(),
             recorded: Arc::default(),
             samples,
@@ -108,7 +102,7 @@ impl Loop {
             unmark();
         }
         let is_probing = cache.as_ref().is_some_and(|cache| cache.get().is_probing());
-        let mode = match this.plan.mode() {
+        let mode = match this.plan.mode {
             Mode::Probe if !is_probing => Mode::Measure,
             mode => mode,
         };
@@ -117,8 +111,12 @@ impl Loop {
             return Ok(iterator.into_any());
         }
         let session = session.as_ref().map(Bound::get);
-        if let (Some(session), Mode::Probe) = (session, mode) {
-            this.announce_probe(session);
+        if let (Some(session), Mode::Probe) = (session, mode)
+            && let Some(facts) = this.plan.probe_facts(&this.loader)
+        {
+            let loop_name = this.loader.name.clone();
+            let notice = Notice::ProbeBegins { loop_name, facts };
+            session.agent().notice(&notice);
         }
         let session = session.map(|session| RecordingSession {
             loops: Arc::clone(&this.recorded),
@@ -218,14 +216,5 @@ impl Loop {
         };
         let made = Py::new(py, BatchCache::new(py, machine, self.plan.keeps_length())?)?;
         Ok(Some(self.cache.get_or_init(|| made).clone_ref(py)))
-    }
-
-    fn announce_probe(&self, session: &Session) {
-        if let Some(facts) = self.plan.probe_facts(&self.loader) {
-            let loop_name = self.loader.name.clone();
-            session
-                .agent()
-                .notice(&Notice::ProbeBegins { loop_name, facts });
-        }
     }
 }

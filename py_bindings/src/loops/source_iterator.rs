@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use pyo3::exceptions::{PyStopIteration, PyTypeError};
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
 /// The result of a call of `next`.
@@ -42,18 +43,13 @@ impl SourceIterator {
     ///
     /// `TypeError` if `iterator` is no iterator.
     pub(crate) fn new(iterator: Bound<'_, PyAny>) -> PyResult<Self> {
-        // SAFETY: the type of a live object is a live type; on Python 3.10 and later
-        // `PyType_GetSlot` takes any type, and returns null for a missing slot.
-        let slot =
-            unsafe { ffi::PyType_GetSlot(ffi::Py_TYPE(iterator.as_ptr()), ffi::Py_tp_iternext) };
-        if slot.is_null() {
-            let name = iterator.get_type().name()?;
+        let kind = iterator.get_type();
+        let Some(next) = iternext_of(&kind) else {
+            let name = kind.name()?;
             return Err(PyTypeError::new_err(format!(
                 "iter() returned non-iterator of type '{name}'"
             )));
-        }
-        // SAFETY: a `tp_iternext` slot that is not null holds an `iternextfunc`.
-        let next = unsafe { std::mem::transmute::<*mut libc::c_void, ffi::iternextfunc>(slot) };
+        };
         Ok(Self {
             iterator: AtomicPtr::new(iterator.into_ptr()),
             next,
@@ -119,6 +115,15 @@ impl SourceIterator {
         });
         visit.call(&*iterator)
     }
+}
+
+/// The `tp_iternext` of a type. None if its objects are no iterators.
+pub(crate) fn iternext_of(kind: &Bound<'_, PyType>) -> Option<ffi::iternextfunc> {
+    // SAFETY: the type is live. On Python 3.10 and later `PyType_GetSlot` takes any type, and returns null
+    // for a missing slot.
+    let slot = unsafe { ffi::PyType_GetSlot(kind.as_type_ptr(), ffi::Py_tp_iternext) };
+    // SAFETY: a `tp_iternext` slot that is not null holds an `iternextfunc`. Null is None.
+    unsafe { std::mem::transmute::<*mut libc::c_void, Option<ffi::iternextfunc>>(slot) }
 }
 
 impl Drop for SourceIterator {

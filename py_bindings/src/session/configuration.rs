@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use headspace_agent::model::Mode;
 use headspace_exporters::catalog::Options;
-use pyo3::prelude::*;
 
 /// The kind of a destination, its options, and whether a failure to open it is an error. Otherwise it is a
 /// notice.
@@ -34,8 +32,7 @@ pub(crate) struct SessionConfig {
     /// How many processes the run has.
     pub(crate) world_size: u32,
     /// The mode until a loop reports its own.
-    #[pyo3(from_py_with = mode)]
-    pub(crate) mode: Mode,
+    pub(crate) mode: String,
     /// Versions by product.
     pub(crate) versions: BTreeMap<String, String>,
     /// The command line.
@@ -50,9 +47,4 @@ pub(crate) struct SessionConfig {
     pub(crate) exports: Vec<Export>,
     /// How many integrations fetch numbers with `scalars()`.
     pub(crate) scalars: usize,
-}
-
-/// The mode of that name, by default `measure`.
-fn mode(name: &Bound<'_, PyAny>) -> PyResult<Mode> {
-    Ok(Mode::named(name.extract()?).unwrap_or_default())
 }

@@ -7,13 +7,14 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use headspace::python_sources;
+use headspace_agent::model::Mode;
 use headspace_agent::model::record::RunRecord;
 use headspace_agent::notice::Notice;
 use headspace_agent::notice::log::PrintNotice;
-use headspace_agent::port::{CollectError, Exporter, MonotonicClock, StackReader};
+use headspace_agent::port::{Clock, CollectError, Exporter, MonotonicClock, StackReader};
 use headspace_agent::recording::stage::{Slots, Workers};
 use headspace_agent::runtime::{Agent, AgentBuilder, Limits, StartError};
 use headspace_agent::sampling::RankGpu;
@@ -65,7 +66,7 @@ pub(crate) struct StartedSession {
 pub(crate) enum SessionError {
     #[error("`interval` is not a number of seconds of at least 0.001: {0}")]
     Interval(f64),
-    #[error("`run_id` is not the name of a folder: `{0}` (letters, digits, `-`, `_`, `.`)")]
+    #[error("`run_id` is not a valid folder name: `{0}` (use letters, digits, `-`, `_` and `.`)")]
     RunId(String),
     #[error(transparent)]
     Destination(#[from] DestinationError),
@@ -158,12 +159,9 @@ impl CheckedConfig {
 impl SessionConfig {
     /// Creates the run folder, and this rank's file in it.
     fn run_folder(&self) -> Result<(PathBuf, FileExporter), SessionError> {
-        let unix_nanos = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |now| u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
         let folder = match &self.run_id {
             Some(run_id) => self.base.join(run_id),
-            None => run_folder::create(&self.base, unix_nanos, std::process::id())
+            None => run_folder::create(&self.base, clock().unix_nanos(), std::process::id())
                 .map_err(|error| SessionError::Folder(error.to_string()))?,
         };
         match FileExporter::create(&folder, self.rank, FileLimits::default()) {
@@ -214,7 +212,7 @@ impl SessionConfig {
             sources,
             versions: self.versions,
             argv: self.argv,
-            mode: self.mode,
+            mode: Mode::named(&self.mode).unwrap_or_default(),
             settings: self.settings,
             world_size: self.world_size,
             ..RunRecord::default()
@@ -284,7 +282,9 @@ fn open(
             Err(error) if must => return Err(error.into()),
             Err(error) => notices.push(Notice::SettingRefused {
                 setting: "HEADSPACE_EXPORT".to_owned(),
-                problem: format!("{error}. Training and the run folder continue without it."),
+                problem: format!(
+                    "{error}. Training continues, and headspace still writes the run folder."
+                ),
             }),
         }
     }
@@ -293,9 +293,7 @@ fn open(
 
 /// Whether `name` is a folder name without path separators.
 fn is_plain(name: &str) -> bool {
-    let mut parts = Path::new(name).components();
-    matches!(parts.next(), Some(std::path::Component::Normal(part)) if part == name)
-        && parts.next().is_none()
+    Path::new(name).file_name() == Some(name.as_ref())
 }
 
 /// Prints to stderr without Python, because the training thread needs the interpreter lock. A closed stderr

@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::stages::fast_calls::make_methods;
-use crate::stages::handles_by_name::handles_to_extend;
+use crate::stages::handles_by_name::handles;
 use crate::stages::stage::Stage;
 
 /// Marks one unit of work of a pipeline stage.
@@ -51,7 +51,7 @@ pub(crate) fn stage<'py>(
     name: &Bound<'py, PyString>,
     concurrency: Option<i64>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let handles = handles_to_extend(py);
+    let handles = handles(py);
     let found = if let Some(handle) = handles.get_item(name)? {
         handle
     } else {

@@ -303,11 +303,8 @@ unsafe extern "C" fn known_stage(
     // are released or returned.
     unsafe {
         let py = Python::assume_attached();
-        if count == 1
-            && names.is_null()
-            && let Some(handles) = handles(py)
-        {
-            let found = ffi::PyDict_GetItemWithError(handles.as_ptr(), *arguments);
+        if count == 1 && names.is_null() {
+            let found = ffi::PyDict_GetItemWithError(handles(py).as_ptr(), *arguments);
             if !found.is_null() {
                 ffi::Py_INCREF(found);
                 return found;

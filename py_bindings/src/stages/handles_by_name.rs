@@ -7,13 +7,7 @@ use pyo3::types::PyDict;
 /// Handles are never removed.
 static HANDLES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
 
-/// The handles, or None before the first.
-pub(crate) fn handles(py: Python<'_>) -> Option<&Py<PyDict>> {
-    HANDLES.get(py)
-}
-
-/// The handles, of which there may be none.
-pub(crate) fn handles_to_extend(py: Python<'_>) -> &Bound<'_, PyDict> {
+pub(crate) fn handles(py: Python<'_>) -> &Bound<'_, PyDict> {
     HANDLES
         .get_or_init(py, || PyDict::new(py).unbind())
         .bind(py)

@@ -353,12 +353,7 @@ fn close(writers: Writers, calls: &mut Vec<Call>, index: usize, how: End) -> u64
         }
         nests = false;
     }
-    if let Some(took) = call.finish(writers, how)
-        && nests
-        && let Some(below) = calls[..index].iter_mut().rev().find(|call| call.nests)
-    {
-        below.nested = below.nested.saturating_add(took);
-    }
+    call.finish(writers, how, nests, &mut calls[..index]);
     begun
 }
 
@@ -369,12 +364,7 @@ fn close_newest(writers: Writers, calls: &mut Vec<Call>, index: usize, how: End)
     if let (below, [call]) = calls.split_at_mut(index) {
         begun = call.entered.ticks();
         call.show_innermost(below);
-        if let Some(took) = call.finish(writers, how)
-            && call.nests
-            && let Some(below) = below.iter_mut().rev().find(|call| call.nests)
-        {
-            below.nested = below.nested.saturating_add(took);
-        }
+        call.finish(writers, how, call.nests, below);
     }
     calls.truncate(index);
     begun
@@ -408,16 +398,20 @@ impl Call {
         }
     }
 
-    /// Counts the call and returns its nanoseconds. None if it is not counted.
+    /// Counts the call. If it `nests`, its time is added to the call that contains it, the innermost of those
+    /// `below`.
     #[inline]
-    fn finish(&self, writers: Writers, how: End) -> Option<u64> {
+    fn finish(&self, writers: Writers, how: End, nests: bool, below: &mut [Self]) {
         if how == End::Nothing || !self.local.owner.is_here() {
             self.forget(writers);
-            return None;
+            return;
         }
+        let Some(slot) = self.local.slot else { return };
         let outcome = self.items.outcome(how, self.nested);
-        let slot = self.local.slot?;
-        Some(slot.exit_as(writers, clock(), self.entered, outcome))
+        let took = slot.exit_as(writers, clock(), self.entered, outcome);
+        if nests && let Some(around) = below.iter_mut().rev().find(|call| call.nests) {
+            around.nested = around.nested.saturating_add(took);
+        }
     }
 
     /// Does not count the call.

@@ -215,10 +215,10 @@ fn join_trainer() -> Option<ProcessSlots> {
     let parent = current().filter(|slots| !slots.owner.is_here());
     let inherited = parent.and_then(ProcessSlots::trainer).cloned();
     let marker = inherited.or_else(|| FOLDERS.nearest())?;
-    let (label, ended_at_rest) =
+    let (label, ended_while_idle) =
         describe_worker(parent.is_some_and(|parent| parent.works_for.is_some()));
     let create = |marker: Marker| {
-        let file = WorkerFile::create(&marker, label.as_deref(), ended_at_rest).ok()?;
+        let file = WorkerFile::create(&marker, label.as_deref(), ended_while_idle).ok()?;
         Some((marker, file))
     };
     // The session of an inherited trainer may have ended. There may be another trainer.

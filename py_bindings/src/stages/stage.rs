@@ -22,6 +22,8 @@ use crate::stages::process_slots::{Tenure, slots};
 /// A stage of the pipeline. `headspace.stage` creates it.
 #[pyclass(module = "headspace._native", frozen, weakref)]
 pub(crate) struct Stage {
+    /// Name of the stage.
+    #[pyo3(get)]
     name: String,
     /// Whether anything is counted at all.
     enabled: bool,
@@ -139,12 +141,6 @@ impl Stage {
 
 #[pymethods]
 impl Stage {
-    /// Name of the stage.
-    #[getter]
-    fn name(&self) -> &str {
-        &self.name
-    }
-
     fn __aenter__(slf: Bound<'_, Self>) -> Ready {
         let this = slf.get();
         open_calls::begin(this.handle(), this.local_slot(), false);
@@ -237,10 +233,8 @@ impl Stage {
         let again = py
             .import("headspace._stages.stage")?
             .getattr("unpickle_stage")?;
-        let concurrency = match self.concurrency.load(Ordering::Relaxed) {
-            0 => None,
-            concurrency => Some(concurrency),
-        };
+        let concurrency = self.concurrency.load(Ordering::Relaxed);
+        let concurrency = Some(concurrency).filter(|count| *count > 0);
         Ok((again, (&self.name, concurrency).into_pyobject(py)?))
     }
 

@@ -60,8 +60,9 @@ def install(package_folder: str, path_entry_folder: str) -> None:
         if hasattr(os, name):
             _replace_starter(name)
     if os.environ.get("HEADSPACE_RUN_PID") == str(os.getpid()):
-        _remove_marker(os.getpid())  # An earlier process of this number may have left one.
-        atexit.register(_notify_if_not_seen, os.getpid())
+        marker = _load("headspace._run_marker", "_run_marker.py")
+        marker.remove()  # An earlier process of this number may have left one.
+        atexit.register(_notify_if_not_seen, os.getpid(), marker)
     target = os.environ.get("HEADSPACE_BATCH_FROM", "")
     if target:
         try:
@@ -106,15 +107,20 @@ def _prints_notices() -> bool:
         return True
 
 
-def _notify_if_not_seen(pid: int) -> None:
-    """Prints a notice at the end of the process of `headspace run`, if no loop was seen."""
-    if os.getpid() != pid or _remove_marker(pid):  # Forked from it, or something was seen.
+def _notify_if_not_seen(pid: int, marker: Any) -> None:
+    """Prints a notice at the end of the process of `headspace run`, if no loop was seen.
+
+    Args:
+        pid: The process.
+        marker: The module `_run_marker.py`.
+    """
+    if os.getpid() != pid or marker.remove():  # Forked from it, or something was seen.
         return
     # A program that ended by an exception may not have reached its loop.
     if hasattr(sys, "last_value") or hasattr(sys, "last_exc"):
         return
     session = sys.modules.get("headspace._session.lifecycle")
-    own_errors = sys.modules.get("headspace._watch.own_errors")
+    own_errors = sys.modules.get("headspace._session.own_errors")
     if _has_reported or getattr(session, "has_failed", False):
         return
     if getattr(own_errors, "has_reported", False):
@@ -130,17 +136,6 @@ def _notify_if_not_seen(pid: int) -> None:
         )
     if not getattr(session, "has_begun", False) and any(name in sys.modules for name in NUMERIC):
         _print_notice(NOT_SEEN)
-
-
-def _remove_marker(pid: int) -> bool:
-    """Removes the file by which a child reports that it is watched. Returns whether it existed."""
-    try:
-        # The path is that of `_settings.notify_run_command`, which is not imported here.
-        folder = os.environ.get("TMPDIR") or "/tmp"
-        os.unlink(os.path.join(folder, f"headspace-run-{os.getuid()}-{pid}"))
-    except OSError:
-        return False
-    return True
 
 
 class Finder:
@@ -216,7 +211,9 @@ def _import(name: str) -> Any:
 
 def _new_module(name: str, file: str, folders: list[str] | None = None) -> Any:
     """A module of a file in the package, not yet executed."""
-    from importlib.util import module_from_spec, spec_from_file_location
+    # `importlib.util` takes longer to import.
+    from _frozen_importlib import module_from_spec
+    from _frozen_importlib_external import spec_from_file_location
 
     path = os.path.join(package, file)
     spec: Any = spec_from_file_location(name, path, submodule_search_locations=folders)

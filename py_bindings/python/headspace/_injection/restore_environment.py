@@ -126,16 +126,13 @@ def restore_environment(
         if CHANGES not in os.environ or is_python(args):
             return None, args
         return None, (_assignments() + os.fsdecode(args[0]),)
-    if name == "execv":
-        path, argv = args
-        if CHANGES not in os.environ or is_python((path, *argv)):
-            return None, args
-        execve = getattr(os.execve, "_headspace_original", os.execve)
-        return execve, (path, argv, original_environment(os.environ))
-    path, argv, env = args
+    function = None
+    path, argv, env = (*args, os.environ) if name == "execv" else args
     if CHANGES not in env or is_python((path, *argv)):
         return None, args
-    return None, (path, argv, original_environment(env))
+    if name == "execv":
+        function = getattr(os.execve, "_headspace_original", os.execve)
+    return function, (path, argv, original_environment(env))
 
 
 def _assignments() -> str:

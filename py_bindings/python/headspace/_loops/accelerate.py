@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from sys import modules
 
+from headspace._loops.replacing import is_replaced, mark
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,9 +36,9 @@ def replace_functions(proxy: type, make_replacement: Callable[[Any, Any], Any]) 
     originals = modules.get("accelerate.data_loader")
     for name in _FUNCTIONS:
         original = getattr(originals, name, None)
-        if original is None or hasattr(original, "_headspace_original"):
+        if original is None or is_replaced(original):
             continue
-        replacement = _wrapping_its_result(original, proxy, make_replacement)
+        replacement = mark(_wrapping_its_result(original, proxy, make_replacement), original)
         for holder in map(modules.get, _HOLDERS):
             if vars(holder or original).get(name) is original:
                 setattr(holder, name, replacement)
@@ -45,14 +47,10 @@ def replace_functions(proxy: type, make_replacement: Callable[[Any, Any], Any]) 
 def _wrapping_its_result(
     function: Callable[..., Any], proxy: type, make_replacement: Callable[[Any, Any], Any]
 ) -> Callable[..., Any]:
-    from functools import wraps
-
-    @wraps(function)
     def make_loader(dataloader: Any, *args: Any, **kwargs: Any) -> Any:
         if not issubclass(type(dataloader), proxy):
             return function(dataloader, *args, **kwargs)
         made = function(dataloader._headspace_wrapped, *args, **kwargs)
         return make_replacement(dataloader, made)
 
-    make_loader._headspace_original = function  # type: ignore[attr-defined]
     return make_loader

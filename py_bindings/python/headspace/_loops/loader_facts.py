@@ -10,9 +10,11 @@ from headspace._loops.epochs import length_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, TypeVar
 
     from headspace import _native
+
+    T = TypeVar("T", bound=int)
 
 
 def read_facts(loader: Any, mode: str, batch_size: int | None = None) -> _native._LoaderFacts:
@@ -26,8 +28,8 @@ def read_facts(loader: Any, mode: str, batch_size: int | None = None) -> _native
         batch_size = samples_per_batch(loader)
     # To find its length, a torch loader over an iterable dataset counts all samples.
     has_cheap_length = mode != _settings.MEASURE or getattr(loader, "_dataset_kind", 0) == 0
-    workers = _count_attribute(loader, "num_workers")
-    factor = _count_attribute(loader, "prefetch_factor")
+    workers = _attribute(loader, "num_workers", int)
+    factor = _attribute(loader, "prefetch_factor", int)
     # Most batches that a torch loader holds ready. Without workers it holds none.
     prefetch_depth = 0 if workers == 0 else workers * factor if workers and factor else None
     is_collated = _batch_sampler(loader) is not None
@@ -40,7 +42,7 @@ def read_facts(loader: Any, mode: str, batch_size: int | None = None) -> _native
         "workers": workers,
         "prefetch_depth": prefetch_depth,
         "prefetch_factor": factor,
-        "pin_memory": _flag_attribute(loader, "pin_memory"),
+        "pin_memory": _attribute(loader, "pin_memory", bool),
     }
 
 
@@ -63,13 +65,13 @@ def torch_loader(loader: Any) -> Any:
 
 def samples_per_batch(loader: Any) -> int | None:
     """Samples per batch, by the loader's attributes."""
-    size = _count_attribute(loader, "batch_size")
+    size = _attribute(loader, "batch_size", int)
     sampler = _batch_sampler(loader)
     if size is None and type(sampler).__module__.partition(".")[0] in ("torch", "accelerate"):
         # A sampler of another library may make batches of any size, whatever its attribute says.
-        size = _count_attribute(sampler, "batch_size")
-        if size and _flag_attribute(sampler, "split_batches"):
-            size //= _count_attribute(sampler, "num_processes") or 1
+        size = _attribute(sampler, "batch_size", int)
+        if size and _attribute(sampler, "split_batches", bool):
+            size //= _attribute(sampler, "num_processes", int) or 1
     return size or None
 
 
@@ -77,20 +79,11 @@ def _batch_sampler(loader: Any) -> Any:
     return getattr(loader, "__dict__", {}).get("batch_sampler")
 
 
-def _count_attribute(owner: Any, name: str) -> int | None:
-    """An attribute that is a whole number. None if it is missing, has another type, or raises."""
-    value = _attribute(owner, name)
-    return value if type(value) is int and 0 <= value < 2**31 else None
-
-
-def _flag_attribute(owner: Any, name: str) -> bool | None:
-    """An attribute that is a bool. None if it is missing, has another type, or raises."""
-    value = _attribute(owner, name)
-    return value if type(value) is bool else None
-
-
-def _attribute(owner: Any, name: str) -> Any:
+def _attribute(owner: Any, name: str, kind: type[T]) -> T | None:
+    """An attribute that is a bool, or a number that records can hold. None if it is missing, has another
+    type, or raises."""
     try:
-        return getattr(owner, name, None)
+        value: Any = getattr(owner, name, None)
     except Exception:
         return None
+    return value if type(value) is kind and 0 <= value < 2**31 else None

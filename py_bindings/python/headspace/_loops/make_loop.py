@@ -36,13 +36,14 @@ def make_loop(
         options_from: Where the user sets the plan, as records have it.
         plan: The options of `wrap` for a probe or a replay.
     """
-    labels: _native._LoopLabels = {
+    options: _native._LoopPlan = {"mode": mode, "world_size": _settings.world_size(), **plan}
+    all_facts: _native._LoaderFacts = {
+        **facts,
         "role": role,
         "chosen": name == _settings.chosen_loop() if chosen is None else chosen,
         "options_from": _settings.options_from() if options_from is None else options_from,
     }
-    options: _native._LoopPlan = {"mode": mode, "world_size": _settings.world_size(), **plan}
-    return _native.Loop(name, options, facts, labels)
+    return _native.Loop(name, options, all_facts)
 
 
 def make_loader_loop(

@@ -100,20 +100,16 @@ def is_iterating() -> bool:
 
 def interrupt_iterations() -> None:
     """Excludes the time until the next batch from training steps: this thread begins an evaluation."""
-    if not is_nested():
+    if enclosing_loop() is None:
         for entry, *_ in _iterators:
             iterator = entry()
             if iterator is not None:
                 iterator._headspace_interrupt()
 
 
-def is_nested() -> bool:
-    """Whether an iteration that this thread begins now is part of a loader that is watched."""
-    return enclosing_loop() is not None
-
-
 def enclosing_loop() -> Enclosing | None:
-    """The loop whose loader contains the iteration that this thread begins now."""
+    """The loop whose loader contains the iteration that this thread begins now. None if it is not part of a
+    loader that is watched."""
     if _local.making:
         return _local.making[0]
     this_thread = get_ident()

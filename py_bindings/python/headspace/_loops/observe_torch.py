@@ -11,6 +11,7 @@ from _thread import _local as ThreadLocal
 from _thread import get_ident
 from _weakref import ref
 
+from headspace._loops.replacing import replace
 from headspace._loops.training_or_evaluation import RoleState, role_at_begin
 from headspace._session import threads
 
@@ -71,12 +72,10 @@ def watch_modes(module_type: Any) -> None:
     Args:
         module_type: ``torch.nn.Module``.
     """
-    original = module_type.train
-    if hasattr(original, "_headspace_original"):
-        return
-    from functools import wraps
+    replace(module_type, "train", _observe_calls)
 
-    @wraps(original)
+
+def _observe_calls(original: Callable[..., Any]) -> Callable[..., Any]:
     def train(self: Any, mode: bool = True) -> Any:
         local = _local
         local.depth += 1
@@ -87,8 +86,7 @@ def watch_modes(module_type: Any) -> None:
             if not local.depth:
                 _note_mode(self, mode)
 
-    train._headspace_original = original  # type: ignore[attr-defined]
-    module_type.train = train
+    return train
 
 
 def _note_mode(model: Any, mode: Any) -> None:

@@ -20,8 +20,8 @@ _MAX_ARRAYS = 64
 def count_in_any(batch: Any) -> int | None:
     """Samples of a batch of any loader. None if it may be a single sample."""
     shapes = _shapes(batch)
-    sizes = {shape[0] for shape in shapes or ()}
-    if shapes is None or len(sizes) != 1:
+    sizes = {shape[0] for shape in shapes}
+    if len(sizes) != 1:
         return None
     # Images and labels, for example: those of one sample would differ in the first dimension.
     differ = len({len(shape) for shape in shapes}) > 1
@@ -30,10 +30,7 @@ def count_in_any(batch: Any) -> int | None:
 
 def count_in_collated(batch: Any) -> int | None:
     """Samples of a batch of a loader that collates samples."""
-    shapes = _shapes(batch)
-    if shapes is None:
-        return None
-    sizes = {shape[0] for shape in shapes}
+    sizes = {shape[0] for shape in _shapes(batch)}
     # A list may be one of samples that were not stacked.
     if len(sizes) == 1 and isinstance(_plain(batch), dict):
         return sizes.pop() or None
@@ -47,13 +44,13 @@ def _is_tokens(batch: Any) -> bool:
     return _is_array(tokens) and len(tokens.shape) == 2
 
 
-def _shapes(batch: Any) -> list[tuple[int, ...]] | None:
-    """The shapes of the arrays in it, at any depth of dicts; None if there are none, too many, or
-    scalars, as in a single sample."""
+def _shapes(batch: Any) -> list[tuple[int, ...]]:
+    """The shapes of the arrays in it, at any depth of dicts; empty if there are too many, or scalars, as in
+    a single sample."""
     fields = _plain(batch)
     parts = list(fields.values()) if isinstance(fields, dict) else fields
     if not isinstance(parts, (list, tuple)):
-        return None
+        return []
     parts, shapes = list(parts), []
     while parts:
         part = _plain(parts.pop())
@@ -62,10 +59,10 @@ def _shapes(batch: Any) -> list[tuple[int, ...]] | None:
         elif _is_array(part):
             shapes.append(tuple(part.shape))
         elif isinstance(part, (int, float)):
-            return None
+            return []
         if len(shapes) + len(parts) > _MAX_ARRAYS:
-            return None
-    return shapes if shapes and all(shapes) else None
+            return []
+    return shapes if all(shapes) else []
 
 
 def is_user_dict(kind: type) -> bool:

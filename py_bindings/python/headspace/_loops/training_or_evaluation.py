@@ -81,9 +81,10 @@ class RoleHistory:
 
     _has_trained = False
 
-    def note(self, state: RoleState) -> None:
-        """A loop is in this state."""
+    def note(self, state: RoleState) -> RoleState:
+        """Records that a loop is in this state, and returns the state."""
         self._has_trained = self._has_trained or state is TRAINING
+        return state
 
     def resolve(self, state: RoleState) -> RoleState:
         """A likely evaluation is one if something has trained before. Else nothing is known."""

@@ -81,13 +81,9 @@ def wrap(  # noqa: PLR0913 - its arguments are the options of a loop, each with 
         raise TypeError(
             f"`wrap` takes something that can be iterated, not `{type(wrapped).__name__}`"
         )
-    _check_numbers(
-        positive={"batch_size": batch_size, "probe_steps": probe_steps},
-        whole={
-            "num_caches": num_caches,
-            "return_caches_after": return_caches_after,
-            "stop_after": stop_after,
-        },
+    _check_positive(batch_size=batch_size, probe_steps=probe_steps)
+    _check_whole(
+        num_caches=num_caches, return_caches_after=return_caches_after, stop_after=stop_after
     )
     # A setting never contradicts an argument: only arguments may be refused.
     if return_caches_after is None:
@@ -116,14 +112,16 @@ def wrap(  # noqa: PLR0913 - its arguments are the options of a loop, each with 
     return proxy
 
 
-def _check_numbers(*, positive: dict[str, int | None], whole: dict[str, int | None]) -> None:
-    """Raises if a number that was passed is not of its kind."""
-    for what, count in positive.items():
-        if count is not None and (type(count) is not int or count < 1):
-            raise ValueError(f"`{what}` is not a positive whole number: {count!r}")
-    for what, number in whole.items():
+def _check_positive(**numbers: int | None) -> None:
+    for name, number in numbers.items():
+        if number is not None and (type(number) is not int or number < 1):
+            raise ValueError(f"`{name}` is not a positive whole number: {number!r}")
+
+
+def _check_whole(**numbers: int | None) -> None:
+    for name, number in numbers.items():
         if number is not None and not hasattr(type(number), "__index__"):
-            raise TypeError(f"`{what}` is not a whole number: {number!r}")
+            raise TypeError(f"`{name}` is not a whole number: {number!r}")
 
 
 def _proxy_for(wrapped: Any, options: dict[str, Any], *, has_name: bool) -> Any:

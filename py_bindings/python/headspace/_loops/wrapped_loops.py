@@ -44,8 +44,7 @@ class WrappedLoops:
             # So far the loader was only used for evaluation. That loop becomes the second one.
             self._evaluation = self.main
             name = names.make_unique(self.main.name, TRAINING.role)
-            self._options = {**self._options, "name": name}
-            self.main = make_loader_loop(loader, **self._options)
+            self.main = make_loader_loop(loader, **{**self._options, "name": name})
         self._state = TRAINING
         return self.main
 

@@ -7,15 +7,15 @@ import os
 import sys
 from _thread import RLock
 
-from headspace import _native, _settings
+from headspace import _environment, _native, _settings
 from headspace._session import stderr, threads
+from headspace._session.report import Report
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import TracebackType
 
-    from headspace._session.report import Report
     from headspace.config import Destination
     from headspace.integrations._sink import Feed, Sink
 
@@ -50,15 +50,12 @@ os.register_at_fork(after_in_child=_after_fork)
 class Session:
     """A run that is measured. Begins with :func:`start`; ends with :func:`stop` or a ``with`` block."""
 
-    __slots__ = ("_feed", "_native", "_quiet", "_rank")
+    __slots__ = ("_feed", "_native", "_prints_verdict")
 
-    def __init__(
-        self, native: _native.Session, *, quiet: bool, rank: int, feed: Feed | None = None
-    ) -> None:
+    def __init__(self, native: _native.Session, *, prints_verdict: bool, feed: Feed | None) -> None:
         self._native = native
         self._feed = feed
-        self._quiet = quiet
-        self._rank = rank
+        self._prints_verdict = prints_verdict
 
     @property
     def folder(self) -> str:
@@ -83,8 +80,6 @@ class Session:
         Raises:
             RuntimeError: In a process that was forked after the start of the session.
         """
-        from headspace._session.report import Report
-
         return Report(*self._native.report())
 
     def stop(self) -> Report | None:
@@ -93,14 +88,6 @@ class Session:
         Waits at most 2 seconds for the last records. Returns None if the run has already ended, and in
         a process that was forked after the start of the session.
         """
-        rendered = self._end()
-        if rendered is None:
-            return None
-        from headspace._session.report import Report
-
-        return Report(*rendered)
-
-    def _end(self) -> tuple[str, str, str] | None:
         # No import here, because this function runs at exit. There, an import changes the exit status of Python
         # 3.10 after Ctrl-C.
         global current, ended
@@ -113,14 +100,14 @@ class Session:
         atexit.unregister(self._at_exit)
         if self._feed is not None:
             self._feed.finish()
-        if not (self._quiet or self._rank):
+        if self._prints_verdict:
             stderr.write_line(rendered[1])
-        return rendered
+        return Report(*rendered)
 
     def _at_exit(self) -> None:
         """Ends the run at the end of the program."""
         self._ended_by(_uncaught())
-        self._end()
+        self.stop()
 
     def _ended_by(self, exception: type[BaseException] | None) -> None:
         # A program that raises `SystemExit` ends itself: this is no failure.
@@ -205,14 +192,16 @@ def _start(
         raise RuntimeError(
             f"a session is already running, in `{current.folder}`: call `headspace.stop()` first"
         )
+    from headspace import _run_marker
     from headspace._session.destinations import sort_destinations
+    from headspace._session.run_id import shared_run_id
 
     base, exports, asked = sort_destinations(to)
-    silent = _settings.quiet() if quiet is None else quiet
+    silent = _environment.is_quiet() if quiet is None else quiet
     # If the process has no stderr, descriptor 2 may belong to another file.
     silent = silent or sys.__stderr__ is None
     seconds = _settings.interval() if interval is None else _seconds(interval)
-    rank = _settings.rank()
+    rank = _environment.read_rank()
     sinks: list[Sink] = []
     try:
         for sink in asked:
@@ -226,7 +215,7 @@ def _start(
         native = _native.Session(
             {
                 "base": base,
-                "run_id": _settings.run_id() if run_id is None else run_id,
+                "run_id": shared_run_id() if run_id is None else run_id,
                 "interval": seconds,
                 "rank": rank,
                 "local_rank": _settings.local_rank(),
@@ -251,11 +240,11 @@ def _start(
     except BaseException:
         _close_sinks(sinks)
         raise
-    session = Session(native, quiet=silent, rank=rank, feed=feed)
+    session = Session(native, prints_verdict=not (silent or rank), feed=feed)
     _record_refused_settings(native)
     current = session
     has_begun = True
-    _settings.notify_run_command()
+    _run_marker.create()
     atexit.register(session._at_exit)
     if feed is not None:
         feed.start(native)
@@ -282,8 +271,8 @@ def _feed_of(sinks: list[Sink], interval: float, quiet: bool) -> Feed | None:
 
 def _record_refused_settings(native: _native.Session) -> None:
     """Records the settings that were invalid."""
-    while _settings.refused:
-        native.refuse_setting(*_settings.refused.pop(0))
+    while _environment.refused:
+        native.refuse_setting(*_environment.refused.pop(0))
 
 
 def _seconds(interval: float | str) -> float:
@@ -335,7 +324,7 @@ def _begin_first_session(origin: int) -> _native.Session | None:
         return native
     except Exception as error:
         has_failed = True
-        if not _settings.quiet():
+        if not _environment.is_quiet():
             stderr.write_line(f"headspace: nothing is measured: {error}. Training continues.")
         return None
 
@@ -369,7 +358,16 @@ def step(samples: int | None = None) -> None:
         return
     if steps_loop is None:
         steps_loop = _native.Loop("steps", {"mode": "measure"})
-    session = current
+    record_step(steps_loop, samples)
+
+
+def record_step(loop: _native.Loop, samples: int | None, *, gap: bool = False) -> None:
+    """Records the end of a step in the session. Starts a session if there is none.
+
+    Args:
+        gap: Whether the program did something else since the last step.
+    """
+    session = current  # Read once: another thread may end it.
     native = session._native if session is not None else begin(_native.ticks())
     if native is not None and native.is_here:
-        steps_loop.step(native, samples)
+        loop.step(native, samples, gap)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class Report:
@@ -23,6 +24,8 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """The ``summary`` record. Names end with the unit (``_ms``, ``_s``). None if not measured."""
+        import json
+
         summary: dict[str, Any] = json.loads(self._summary)
         return summary
 

@@ -18,10 +18,11 @@ from headspace import _settings
 from headspace._loops import names, nesting
 from headspace._loops.make_loop import make_loop, mode_without_wrap
 from headspace._loops.observe_torch import observe_role
+from headspace._loops.replacing import is_replaced, mark
 from headspace._loops.training_or_evaluation import EVALUATION, TRAINING, history
 from headspace._processes.worker import is_worker
+from headspace._session.own_errors import call_safely, print_notice
 from headspace._watch.call_iterator import CallIterator
-from headspace._watch.own_errors import call_safely, print_notice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,15 +86,15 @@ class BatchFunction:
         if not callable(function):
             return False
         self.is_found = True
-        if hasattr(function, "_headspace_original"):
+        if is_replaced(function):
             return True
         flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
         if flags & _ASYNC:
             print_notice(f"`{self.target}` is asynchronous, so its calls are not timed")
             return True
         self.generates = bool(flags & _GENERATOR)
-        watched = self._generating(function) if self.generates else self._returning(function)
-        watched._headspace_original = function  # type: ignore[attr-defined]
+        wrap = self._generating if self.generates else self._returning
+        watched = mark(wrap(function), function)
         setattr(owner, name, watched if bound is None else bound(watched))
         # Where a script is run by another program, its functions look names up elsewhere.
         names = getattr(function, "__globals__", {})
@@ -102,9 +103,6 @@ class BatchFunction:
         return True
 
     def _returning(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        from functools import wraps
-
-        @wraps(function)
         def watched(*args: Any, **kwargs: Any) -> Any:
             self.calls += 1
             thread_calls = call_safely(self._begin_call)
@@ -119,9 +117,6 @@ class BatchFunction:
         return watched
 
     def _generating(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        from functools import wraps
-
-        @wraps(function)
         def watched(*args: Any, **kwargs: Any) -> Any:
             self.calls += 1
             generator = function(*args, **kwargs)
@@ -171,11 +166,16 @@ class BatchFunction:
         name = names.name_with_role(self.name, role_in_name)
         mode = _settings.MEASURE if evaluates else mode_without_wrap(name, state.role)
         if mode == _settings.REPLAY:
-            print_notice(f"`{self.target}` is a function, so its batches are not replayed for good")
+            print_notice(
+                f"mode `replay` does not work with `--batch-from`, so `{self.target}` is only measured"
+            )
             mode = _settings.MEASURE
         stops = mode == _settings.PROBE and _settings.stops_after_probe()
         if stops and not self.generates:
-            print_notice(f"`{self.target}` returns batches, so its loop continues after the probe")
+            print_notice(
+                f"`--stop-after-probe` needs a function that yields batches. `{self.target}` returns "
+                "them, so training continues after the probe"
+            )
             stops = False
         made = self._loops[evaluates] = make_loop(
             names.make_unique(self.name, role_in_name),
@@ -201,19 +201,20 @@ class BatchFunction:
         if not self.has_module or self.calls:
             return None
         if not self.is_found:
-            return f"`{self.module}` has no function `{self.path}`"
-        return f"`{self.path}` of `{self.module}` was never called by that name"
+            return f"`{self.module}` has no function `{self.path}`, so its batches were not timed"
+        return (
+            f"`{self.module}.{self.path}` was not called through its module. Calls through a reference "
+            "that the program made earlier are not timed"
+        )
 
 
 def _observe_state() -> RoleState:
     """What a call that begins now is for."""
-    state = observe_role()
-    history.note(state)
-    return history.resolve(state)
+    return history.resolve(history.note(observe_role()))
 
 
 def _is_ignored() -> bool:
-    return not _settings.enabled() or nesting.is_nested() or is_worker()
+    return not _settings.enabled() or nesting.enclosing_loop() is not None or is_worker()
 
 
 _function: BatchFunction | None = None
@@ -280,4 +281,4 @@ def _report_failure(function: BatchFunction) -> None:
     look_at_end(function)
     failure = function.failure()
     if failure is not None and (process is None or process.parent_process() is None):
-        print_notice(f"--batch-from {function.target}: {failure}, so its batches were not timed")
+        print_notice(f"--batch-from {function.target}: {failure}")

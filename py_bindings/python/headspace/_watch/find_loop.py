@@ -18,7 +18,7 @@ from headspace._loops.make_loop import make_loader_loop, mode_without_wrap
 from headspace._loops.observe_torch import observe_role
 from headspace._loops.training_or_evaluation import EVALUATION, TRAINING, history
 from headspace._processes.worker import is_worker
-from headspace._watch.own_errors import print_notice
+from headspace._session.own_errors import print_notice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -100,10 +100,9 @@ class WatchedLoop:
 def find_loop(loader: Any) -> WatchedLoop | None:
     """The loop that an iteration which begins now is an epoch of. None if it is part of another one, or
     nothing is to be measured."""
-    if not _settings.enabled() or nesting.is_nested() or is_worker():
+    if not _settings.enabled() or nesting.enclosing_loop() is not None or is_worker():
         return None
-    state = observe_role()
-    history.note(state)
+    state = history.note(observe_role())
     if state.role == EVALUATION.role:
         nesting.interrupt_iterations()
     roles = state.roles_to_continue()

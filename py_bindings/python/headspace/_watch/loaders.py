@@ -16,9 +16,10 @@ from headspace import _settings
 from headspace._loops import nesting, observe_torch
 from headspace._loops.epochs import length_of
 from headspace._loops.loader_facts import torch_loader
+from headspace._loops.replacing import is_replaced, replace
 from headspace._processes.worker import is_worker
+from headspace._session.own_errors import call_safely
 from headspace._watch.find_loop import find_loop, reconsider_roles
-from headspace._watch.own_errors import call_safely
 
 #: By module: its classes that are loaders.
 LOADERS: dict[str, tuple[str, ...]] = {
@@ -72,7 +73,7 @@ def watch_method(kind: Any, method: str) -> None:
     if kind is None:
         return
     if method in vars(kind):
-        _replace(kind, method)
+        replace(kind, method, _watch_calls)
     for subclass in kind.__subclasses__():
         watch_method(subclass, method)
     _watch_later_subclasses(kind, method)
@@ -80,7 +81,7 @@ def watch_method(kind: Any, method: str) -> None:
 
 def _watch_later_subclasses(kind: Any, method: str) -> None:
     own = vars(kind).get("__init_subclass__")
-    if hasattr(getattr(own, "__func__", None), "_headspace_original"):
+    if is_replaced(getattr(own, "__func__", None)):
         own.__func__._headspace_methods.add(method)
         return
     methods = {method}
@@ -91,20 +92,14 @@ def _watch_later_subclasses(kind: Any, method: str) -> None:
         else:
             own.__func__(cls, **kwargs)
         for method in methods & vars(cls).keys():
-            call_safely(_replace, cls, method)
+            call_safely(replace, cls, method, _watch_calls)
 
     __init_subclass__._headspace_original = own  # type: ignore[attr-defined]
     __init_subclass__._headspace_methods = methods  # type: ignore[attr-defined]
     kind.__init_subclass__ = classmethod(__init_subclass__)
 
 
-def _replace(kind: Any, method: str) -> None:
-    original = vars(kind)[method]
-    if hasattr(original, "_headspace_original"):
-        return
-    from functools import wraps
-
-    @wraps(original)
+def _watch_calls(original: Callable[..., Any]) -> Callable[..., Any]:
     def iterate(self: Any, *args: Any, **kwargs: Any) -> Any:
         loop = call_safely(find_loop, self)
         if loop is not None:
@@ -114,8 +109,7 @@ def _replace(kind: Any, method: str) -> None:
             return inner(_OriginalIteration(self, original, args, kwargs))
         return original(self, *args, **kwargs)
 
-    iterate._headspace_original = original  # type: ignore[attr-defined]
-    setattr(kind, method, iterate)
+    return iterate
 
 
 class _OriginalIteration:

@@ -19,7 +19,7 @@ from headspace._loops.loader_facts import type_name_of
 from headspace._loops.make_loop import make_loop
 from headspace._processes.worker import is_worker
 from headspace._session import lifecycle
-from headspace._watch.own_errors import call_safely
+from headspace._session.own_errors import call_safely
 
 NAME = "optimizer steps"
 
@@ -69,10 +69,7 @@ class _StepCounter:
             self._loop = self._make_loop(optimizer)
             if self._loop is None:
                 return
-        session = lifecycle.current
-        native = session._native if session is not None else lifecycle.begin(_native.ticks())
-        if native is not None and native.is_here:
-            self._loop.step(native, None, gap)
+        lifecycle.record_step(self._loop, None, gap=gap)
 
     def _ends_a_step(self, optimizer: Any) -> bool:
         """Whether it is the optimizer that ends the steps of the loop, on the loop's thread."""

@@ -8,13 +8,15 @@ of Keras' `fit`, are not seen.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from headspace._loops.epochs import length_of
+from headspace._loops.replacing import replace
+from headspace._session.own_errors import call_safely
 from headspace._watch.call_iterator import CallIterator
 from headspace._watch.find_loop import WatchedLoop, find_loop
-from headspace._watch.own_errors import call_safely
 
 #: The attribute of TensorFlow's iterator with ours, and with the calls that ours makes.
 _ATTRIBUTE = "_headspace_calls"
@@ -31,13 +33,10 @@ class _DatasetCalls(CallIterator):
 
 def module_imported(_name: str, module: ModuleType) -> None:
     """``tensorflow.python.data.ops.iterator_ops`` has been imported."""
-    kind = module.OwnedIterator
-    original = kind.__next__
-    if hasattr(original, "_headspace_original"):
-        return
-    from functools import wraps
+    replace(module.OwnedIterator, "__next__", _watch_calls)
 
-    @wraps(original)
+
+def _watch_calls(original: Callable[..., Any]) -> Callable[..., Any]:
     def __next__(self: Any) -> Any:
         calls = vars(self).get(_ATTRIBUTE, ())
         if calls == () and _is_eager():
@@ -55,8 +54,7 @@ def module_imported(_name: str, module: ModuleType) -> None:
         finally:
             source.call = None
 
-    __next__._headspace_original = original  # type: ignore[attr-defined]
-    kind.__next__ = __next__
+    return __next__
 
 
 def _is_eager() -> bool:

@@ -91,7 +91,7 @@ class Feed:
         if late and not self.quiet:
             names = ", ".join(f"`{name}`" for name in late)
             write_line(
-                f"headspace: {names} did not log the last numbers within {LAST_S:g} s. "
+                f"headspace: {names} did not log the last metrics within {LAST_S:g} s. "
                 "The run folder contains them."
             )
 
@@ -131,7 +131,7 @@ class _SinkThread:
             if not self._feed.ending.is_set():
                 self._disable(reason)
             elif not self._feed.quiet:  # The records are closed.
-                write_line(f"headspace: `{self.name}` did not log the last numbers ({reason}).")
+                write_line(f"headspace: `{self.name}` did not log the last metrics ({reason}).")
 
     def _send(self) -> None:
         moments = self._feed.session.scalars(self._place)

@@ -10,7 +10,7 @@ from headspace.integrations._sink import Sink, import_library
 
 
 class TensorBoard(Sink):
-    """Logs scalars named ``headspace/...`` to TensorBoard. The x axis is the step of the main loop.
+    """Logs metrics named ``headspace/...`` to TensorBoard. The x axis is the step of the main loop.
 
         headspace.start(to=TensorBoard("runs/x"))
         headspace.start(to=TensorBoard(writer))  # torch.utils.tensorboard.SummaryWriter

@@ -12,19 +12,19 @@ STEP = "headspace/step"
 
 
 class Wandb(Sink):
-    """Logs numbers named ``headspace/...`` to a run of Weights & Biases. The x axis is ``headspace/step``.
+    """Logs metrics named ``headspace/...`` to a run of Weights & Biases. The x axis is ``headspace/step``.
 
         wandb.init(project="x")
         headspace.start(to=Wandb())
 
-    Your own steps do not change: the numbers are added to the row that your next ``log`` completes. If a
-    number has several values before that call, the last value stays. Call ``headspace.stop()`` before
-    ``wandb.finish()``. Otherwise the last numbers are missing.
+    Your own steps do not change: the metrics are added to the row that your next ``log`` completes. If a
+    metric has several values before that call, the last value stays. Call ``headspace.stop()`` before
+    ``wandb.finish()``. Otherwise the last metrics are missing.
 
     Args:
-        run: The run. By default the run that is active when there are numbers to log. If no run is active,
+        run: The run. By default the run that is active when there are metrics to log. If no run is active,
             as on other ranks, nothing is logged.
-        rows: Whether each set of numbers gets its own row. Only for scripts whose own ``log`` calls do not
+        rows: Whether each set of metrics gets its own row. Only for scripts whose own ``log`` calls do not
             set ``step``, because W&B drops a row whose step is lower than that of the row before.
 
     Raises:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from opentelemetry.sdk.trace import SpanProcessor
 
 from headspace._native import stage
-from headspace._watch import own_errors
+from headspace._session import own_errors
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

@@ -26,17 +26,13 @@ def hooks(*, report_stats_interval: float = -1) -> dict[str, Any]:
         report_stats_interval: SPDL's own argument of this name, in seconds. Pass it to this function,
             because SPDL passes its own argument only to its own hooks and queues.
     """
-    theirs: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     if report_stats_interval > 0:
-        theirs["report_stats_interval"] = report_stats_interval
-    if not _settings.enabled():
-        return theirs
-    interval: dict[str, Any] = {"interval": report_stats_interval}
-    return {
-        **theirs,
-        "queue_class": partial(Queue, **interval),
-        "task_hook_factory": partial(task_hook, **interval),
-    }
+        arguments["report_stats_interval"] = report_stats_interval
+    if _settings.enabled():
+        arguments["queue_class"] = partial(Queue, interval=report_stats_interval)
+        arguments["task_hook_factory"] = partial(task_hook, interval=report_stats_interval)
+    return arguments
 
 
 def install() -> None:

@@ -83,13 +83,11 @@ class Watch:
 watches: WeakValueDictionary[_spdl.StageInfo, Watch] = WeakValueDictionary()
 
 
-def _watch(queue: _spdl.AsyncQueue, info: _spdl.StageInfo) -> None:
+def _watch(queue: Any, info: _spdl.StageInfo) -> None:
     # Every put and get of an asyncio queue calls these two methods. They are replaced on the object, not on
     # its class.
-    anything: Any = queue
-    watch = watches[info] = Watch(info, anything.maxsize)
-    kind = type(anything)
-    put_in, take_out, me = kind._put, kind._get, ref(anything)
+    watch = watches[info] = Watch(info, queue.maxsize)
+    put_in, take_out, me = type(queue)._put, type(queue)._get, ref(queue)
 
     def put(item: object) -> None:
         queue: Any = me()
@@ -110,8 +108,8 @@ def _watch(queue: _spdl.AsyncQueue, info: _spdl.StageInfo) -> None:
             pass
         return item
 
-    anything._put, anything._get = put, get
-    _watch_ends(anything, watch)
+    queue._put, queue._get = put, get
+    _watch_ends(queue, watch)
 
 
 def _watch_ends(queue: Any, watch: Watch) -> None:

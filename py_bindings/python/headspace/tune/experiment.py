@@ -145,32 +145,11 @@ class Outcome:
         return self.state is State.FINISHED and self.step_ms is not None
 
 
-@dataclass(frozen=True)
-class Trial:
+@dataclass(frozen=True, kw_only=True)
+class Trial(Experiment):
     """An experiment that has ended."""
 
-    experiment: Experiment
     outcome: Outcome
-
-    @property
-    def proposal(self) -> Proposal:
-        """The proposal of the experiment."""
-        return self.experiment.proposal
-
-    @property
-    def number(self) -> int:
-        """The number of the experiment."""
-        return self.experiment.number
-
-    @property
-    def kind(self) -> Kind:
-        """The purpose of the experiment."""
-        return self.experiment.kind
-
-    @property
-    def knobs(self) -> Config:
-        """The configuration of the experiment."""
-        return self.experiment.knobs
 
 
 def proposal_from_dict(data: Mapping[str, Any]) -> Proposal:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headspace._settings import duration
 from headspace.tune.errors import TuneError
 from headspace.tune.plan.objective import Objective
 from headspace.tune.space.constraints import Constraint
@@ -55,7 +56,8 @@ _HELP = {
     "--stall": "time without a step after which an experiment counts as hung (default: %(default)s)",
     "--repeats": "how many times to rerun a configuration whose interval overlaps that of the best one "
     "(default: %(default)s)",
-    "--confirm": "at the end, run the winner and the baseline N times each, alternating (default: %(default)s)",
+    "--confirm": "at the end, run the best configuration and the baseline N times each, alternating (default: "
+    "%(default)s)",
     "--parallel": "number of experiments at the same time; cores and GPUs are divided among them "
     "(default: %(default)s)",
     "--storage": "an Optuna storage: sqlite:///PATH, journal:PATH, or the URL of a database, as "
@@ -221,16 +223,11 @@ def _count(text: str) -> int:
     return number
 
 
-def _number(text: str) -> float:
-    """The number; NaN if the text is not a number."""
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
-
-
 def _percent(text: str) -> float:
-    share = _number(text.strip().removesuffix("%")) / 100
+    try:
+        share = float(text.strip().removesuffix("%")) / 100
+    except ValueError:
+        share = math.nan
     if not 0 <= share <= 10:
         raise argparse.ArgumentTypeError(
             f"`{text}` is not a percentage from 0 to 1000 (write for example `5%`)"
@@ -239,10 +236,8 @@ def _percent(text: str) -> float:
 
 
 def _duration(text: str) -> float:
-    units = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-    unit = next((unit for unit in units if text.endswith(unit)), "")
-    seconds = _number(text.removesuffix(unit)) * units.get(unit, 1.0)
-    if not seconds > 0:
+    seconds = duration(text, m=60.0, h=3600.0)
+    if seconds is None or not seconds > 0:
         raise argparse.ArgumentTypeError(
             f"`{text}` is not a duration above 0 (write for example `90s`, `30m` or `2h`)"
         )

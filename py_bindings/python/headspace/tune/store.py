@@ -174,7 +174,7 @@ class Store:
             if experiment is None:
                 continue
             if outcome is not None:
-                ended.append(Trial(experiment, outcome_from_dict(outcome)))
+                ended.append(Trial(**vars(experiment), outcome=outcome_from_dict(outcome)))
             elif trial.state is self._states.RUNNING:
                 running.append(experiment)
         return ended, running
@@ -265,8 +265,7 @@ class Store:
         self._record_heartbeat(None)
 
     def _record_heartbeat(self, sign: float | None) -> None:
-        shown = {"owner": self._me, "beat": sign}
-        self._set_attribute(f"worker {self.worker}", shown)
+        self._set_attribute(f"worker {self.worker}", {"owner": self._me, "beat": sign})
         self._spend()
 
     def _spend(self) -> None:

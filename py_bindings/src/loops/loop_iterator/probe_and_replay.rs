@@ -131,8 +131,13 @@ impl LoopIterator {
         let failed = self.failed.load(Ordering::Relaxed);
         match cache.source_ended(&self.progress) {
             Ended::Replay { early } if !failed => {
-                if early {
-                    self.notify_early_end(cache);
+                if early && let Some((delivered, expected)) = cache.replay_progress() {
+                    self.notice(&Notice::SourceEndedEarly {
+                        loop_name: self.epoch.loop_name(),
+                        delivered,
+                        expected,
+                        from: self.epoch.options_from(),
+                    });
                 }
                 true
             }
@@ -182,10 +187,9 @@ impl LoopIterator {
             return;
         }
         let clock = self.epoch.entry().recorder.clock();
-        let nanos = |from, to| clock.nanos(to).saturating_sub(clock.nanos(from));
         let step = cache.timed(
-            nanos(last, times.called),
-            nanos(times.request, times.receive),
+            clock.nanos_between(last, times.called),
+            clock.nanos_between(times.request, times.receive),
         );
         if let Some(window) = step.window {
             self.epoch.entry().add_window(window);
@@ -243,17 +247,6 @@ impl LoopIterator {
             count,
             from: self.epoch.options_from(),
         });
-    }
-
-    fn notify_early_end(&self, cache: &BatchCache) {
-        if let Some((delivered, expected)) = cache.replay_progress() {
-            self.notice(&Notice::SourceEndedEarly {
-                loop_name: self.epoch.loop_name(),
-                delivered,
-                expected,
-                from: self.epoch.options_from(),
-            });
-        }
     }
 
     /// Releases the threads and processes of the source, which replay no longer needs, even if the loader

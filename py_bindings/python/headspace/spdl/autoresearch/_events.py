@@ -86,8 +86,8 @@ def system(found: Measured) -> str:
 def _sm(found: Measured) -> str:
     summary = found.summary
     if summary.get("sm_utilization_pct") is None:
-        off = [source for source in found.run.get("sources", ()) if source["name"] == "gpu_gpm"]
-        why = off[0].get("reason") if off else None
+        sources = {source["name"]: source for source in found.run.get("sources", ())}
+        why = sources.get("gpu_gpm", {}).get("reason")
         return f"sm_utilization_pct: null, not measured{f': {why}' if why else ''}"
     line = f"sm_utilization_pct avg={summary['sm_utilization_pct']:.1f}"
     if summary.get("steady_sm_utilization_pct") is not None:

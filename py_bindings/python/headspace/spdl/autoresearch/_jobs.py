@@ -110,7 +110,9 @@ class Jobs:
         mode = PROBE if experiment.get("_is_headspace") else MEASURE
         job_id, folder = self._new_folder(run_id)
         job = Job(job_id, run_id, command, mode, time.time())
-        _write(folder / "job.json", json.dumps(asdict(job), indent=2) + "\n")
+        new = folder / "job.json.new"
+        new.write_text(json.dumps(asdict(job), indent=2) + "\n")
+        new.replace(folder / "job.json")
         watched = [
             *(sys.executable, "-m", "headspace", "run", "--mode", mode, "--quiet"),
             *("--dir", str(folder / "records"), "--", "/bin/sh", "-c", command),
@@ -136,7 +138,7 @@ class Jobs:
             if job.mode != PROBE or not self._read_progress(job_id).is_probed:
                 return "RUNNING"
             # After its probe a run gives no further information.
-            _write(self.folder(job_id) / "probed", "")
+            (self.folder(job_id) / "probed").touch()
             if not self._end(job_id):
                 return "RUNNING"
         return "SUCCEEDED" if self._has_succeeded(job_id) else "FAILED"
@@ -148,7 +150,7 @@ class Jobs:
     def cancel(self, job_id: str) -> bool:
         """Ends a job and all its processes. Returns whether none of them is left."""
         if self._is_alive(job_id):
-            _write(self.folder(job_id) / "cancelled", "")
+            (self.folder(job_id) / "cancelled").touch()
         return self._end(job_id)
 
     def duration(self, job_id: str) -> float | None:
@@ -253,10 +255,3 @@ def _read_number(path: Path) -> int | None:
         return int(path.read_text())
     except (FileNotFoundError, ValueError):
         return None
-
-
-def _write(path: Path, text: str) -> None:
-    """Writes a file atomically."""
-    new = path.with_name(f"{path.name}.new")
-    new.write_text(text)
-    new.replace(path)

@@ -103,8 +103,7 @@ def progress_svg(trials: Sequence[Trial], objective: Objective) -> str:
         body.append(_line("rule", LEFT, y(tick), right, y(tick)))
         body.append(_text(LEFT - 8, y(tick) + 4, f"{tick:g}", "quiet", "end"))
     body.append(_text(24, TOP - 6, objective.unit, "quiet"))
-    body += _marks(costs, x, y)
-    body += _running_best(costs, x, y, right)
+    body += _marks(costs, x, y, right)
     if now.floor_ms is not None:
         body.append(_line("floor", LEFT, y(now.floor_ms), right, y(now.floor_ms)))
         low = y(now.floor_ms) + (16 if now.best_cost and now.best_cost.ms > now.floor_ms else -6)
@@ -143,12 +142,15 @@ def _legend() -> str:
     return "".join(parts)
 
 
-def _marks(costs: Sequence[tuple[Trial, Cost | None]], x: Scale, y: Scale) -> list[str]:
-    body, best = [], math.inf
+def _marks(
+    costs: Sequence[tuple[Trial, Cost | None]], x: Scale, y: Scale, right: float
+) -> list[str]:
+    """A mark for each experiment, and the line of the best cost so far."""
+    body, path, best = [], "", math.inf
     for place, (trial, one) in enumerate(costs):
         at = x(place)
         promised = trial.proposal.predicted_ms
-        name = f"#{trial.number} {trial.outcome.state.value.replace('_', ' ')}"
+        name = f"#{trial.number} {trial.outcome.ending}"
         if promised is not None and trial.kind is Kind.REMEDY:
             body.append(_line("promise", at - 6, y(promised), at + 6, y(promised)))
         if one is None:
@@ -163,31 +165,15 @@ def _marks(costs: Sequence[tuple[Trial, Cost | None]], x: Scale, y: Scale) -> li
             css = "open"
         elif one.ms < best and trial.kind in SEARCHING:
             best, css, radius = one.ms, "kept", 5.0
+            path += f"H{at:.1f}V{y(best):.1f}" if path else f"M{at:.1f} {y(best):.1f}"
         body.append(
             f"<g><title>{escape(f'{name}: {one.ms:.2f} ms. {trial.proposal.reason}')}"
             f'</title><circle class="{css}" cx="{at:.1f}" cy="{y(one.ms):.1f}" r="{radius:g}"/></g>'
         )
+    if path:
+        body.append(f'<path class="best" d="{path}H{right:.1f}"/>')
+        body.append(_text(right + 8, y(best) + 4, f"best run {best:.1f} ms", "good"))
     return body
-
-
-def _running_best(
-    costs: Sequence[tuple[Trial, Cost | None]], x: Scale, y: Scale, right: float
-) -> list[str]:
-    path, best = "", math.inf
-    for place, (trial, one) in enumerate(costs):
-        if one is None or not trial.outcome.measured or trial.kind not in SEARCHING:
-            continue
-        if one.ms < best:
-            path += (
-                f"H{x(place):.1f}V{y(one.ms):.1f}" if path else f"M{x(place):.1f} {y(one.ms):.1f}"
-            )
-            best = one.ms
-    if not path:
-        return []
-    return [
-        f'<path class="best" d="{path}H{right:.1f}"/>',
-        _text(right + 8, y(best) + 4, f"best run {best:.1f} ms", "good"),
-    ]
 
 
 def _sm_panel(shown: Sequence[Trial], x: Scale, top: float, right: float) -> list[str]:
@@ -278,8 +264,7 @@ def _node(
         result, style = trial.outcome.ending, "badtext"
     else:
         early = trial.outcome.state is State.STOPPED_EARLY
-        result, style = f"{one.ms:.1f} ms", ""
-        style = "good" if won else "quiet" if early else ""
+        result, style = f"{one.ms:.1f} ms", "good" if won else "quiet" if early else ""
     promised = trial.proposal.predicted_ms
     by = trial.kind.value if trial.kind in (Kind.REMEDY, Kind.SAMPLE) else ""
     if trial.outcome.state is State.STOPPED_EARLY:

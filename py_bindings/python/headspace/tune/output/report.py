@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from headspace._native import bottleneck_name
 from headspace.tune.experiment import SEARCHING, Kind, State, Trial
-from headspace.tune.plan.objective import Cost, Objective
+from headspace.tune.plan.objective import Cost
 from headspace.tune.plan.planner import (
     Limits,
     confirmed_gain,
@@ -24,7 +24,7 @@ def report(
 ) -> list[str]:
     """The lines of the report, in the layout of the verdict. The last one is the command."""
     objective = limits.objective
-    unit = "ms/step" if objective is Objective.STEP else "ms/sample"
+    unit = objective.unit
     won = winner_of(trials, objective)
     if won is None:
         return [f"tune       nothing was measured: {reason}"]
@@ -39,7 +39,7 @@ def report(
     before = pooled(trials, space.baseline, objective)
     after = pooled(trials, won.knobs, objective)
     if before is None or after is None:
-        return [*lines, "           the winner was not measured"]
+        return [*lines, "           the best configuration was not measured"]
     lines.append(f"baseline   {_format_cost(before, unit)}   {space.describe(space.baseline)}")
     if key(won.knobs) == key(space.baseline):
         lines.append("best       the baseline: no configuration that was tried is faster")
@@ -50,15 +50,14 @@ def report(
             less = 100 * (1 - after.ms / before.ms)
             lines.append(f"gain       {less:.1f} % less time, not confirmed")
         else:
-            interval = (
+            of_both = "of the best configuration and the baseline"
+            text = (
                 f"(95 % interval {confirmed.low:.1f} to {confirmed.high:.1f}), from "
-                f"{confirmed.pairs} runs of each"
+                f"{confirmed.pairs} alternating runs each {of_both}"
             )
             if confirmed.pairs == 1:
-                interval = "from one run of each, which gives no interval (use `--confirm 2`)"
-            lines.append(
-                f"gain       {confirmed.pct:.1f} % less time {interval}, in turn with the baseline"
-            )
+                text = f"from one run each {of_both}, which gives no interval (use `--confirm 2`)"
+            lines.append(f"gain       {confirmed.pct:.1f} % less time {text}")
             if not confirmed.sure:
                 lines.append(
                     "           The gain is not significant: keep the baseline, or continue the search with "
@@ -71,9 +70,9 @@ def report(
     meant = (State.FINISHED, State.STOPPED_EARLY)
     failed = [t for t in trials if t.outcome.state not in meant]
     if failed:
-        states = ", ".join(f"#{t.number} {t.outcome.state.value.replace('_', ' ')}" for t in failed)
+        states = ", ".join(f"#{t.number} {t.outcome.ending}" for t in failed)
         lines.append(f"failed     {states}")
-    heading = "not confirmed; the best configuration runs as" if unsure else "run it as"
+    heading = "command of the best configuration (gain not confirmed)" if unsure else "command"
     return [*lines, heading, f"    {template.line(won.knobs)}"]
 
 

@@ -40,14 +40,14 @@ class Objective(str, Enum):
     """The quantity that is minimised."""
 
     STEP = "step"
-    """Milliseconds a step in steady state."""
+    """Milliseconds per step in steady state."""
     THROUGHPUT = "throughput"
-    """Milliseconds a sample in steady state: for knobs that change the size of a batch."""
+    """Milliseconds per sample in steady state: for knobs that change the size of a batch."""
 
     @property
     def unit(self) -> str:
         """Unit of a cost."""
-        return "ms a step" if self is Objective.STEP else "ms a sample"
+        return "ms per step" if self is Objective.STEP else "ms per sample"
 
 
 @dataclass(frozen=True)

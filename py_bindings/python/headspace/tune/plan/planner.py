@@ -92,7 +92,6 @@ class Standing:
 
     floor_ms: float | None
     """Cost if data were free."""
-    best: Config | None
     best_cost: Cost | None
     best_trial: Trial | None
     """The first measurement of the best configuration."""
@@ -127,9 +126,9 @@ def standing(trials: Sequence[Trial], objective: Objective) -> Standing:
         floor = step * factor if step and factor else None
     costs = by_config(trials, objective)
     if not costs:
-        return Standing(floor, None, None, None)
-    name, (config, best) = min(costs.items(), key=lambda item: item[1][1].ms)
-    return Standing(floor, config, best, _first_measurement(trials, name), costs)
+        return Standing(floor, None, None)
+    name, (_, best) = min(costs.items(), key=lambda item: item[1][1].ms)
+    return Standing(floor, best, _first_measurement(trials, name), costs)
 
 
 class Planner:
@@ -180,14 +179,14 @@ class Planner:
             return Done(f"the baseline was not measured: {_why(baseline)}", failed=True)
         if cost(baseline.outcome, self.limits.objective) is None:
             return Done(UNCOUNTED, failed=True)
-        if self.limits.probe and Kind.PROBE not in _kinds(trials, pending):
+        if self.limits.probe and all(e.kind is not Kind.PROBE for e in (*trials, *pending)):
             return Proposal(Kind.PROBE, now, "A probe, to measure the floor.", baseline.number)
         return None
 
     def _over(self, trials: Sequence[Trial], pending: Sequence[Experiment]) -> str | None:
         """Why the search is over; None while it is not."""
         limits, now = self.limits, standing(trials, self.limits.objective)
-        spent = sum(kind in COUNTED for kind in _kinds(trials, pending))
+        spent = sum(e.kind in COUNTED for e in (*trials, *pending))
         if now.floor_ms and now.best_cost:
             above = now.best_cost.ms / now.floor_ms - 1
             if above <= limits.near_floor:
@@ -216,7 +215,7 @@ class Planner:
 
     def _explore(self, trials: Sequence[Trial], pending: Sequence[Experiment]) -> Proposal | None:
         """A proposal of the remedies, else of the sampler. None if every configuration was tried."""
-        known = {key(t.knobs) for t in trials} | {key(e.knobs) for e in pending}
+        known = {key(e.knobs) for e in (*trials, *pending)}
         promising = self._remedy(trials, known)
         if promising is not None:
             return promising
@@ -306,11 +305,6 @@ class Planner:
                 )
                 return Proposal(Kind.REPEAT, config, reason, first.number, one.ms, turn + 1)
         return None
-
-
-def _kinds(trials: Sequence[Trial], pending: Sequence[Experiment]) -> list[Kind]:
-    """Kinds of all experiments, ended and running."""
-    return [trial.kind for trial in trials] + [experiment.kind for experiment in pending]
 
 
 def _last(trials: Sequence[Trial], kinds: Collection[Kind]) -> int:

@@ -20,6 +20,7 @@ from headspace._processes.ending import Ending, end_marked, has_exited
 from headspace._settings import MEASURE, PROBE
 from headspace.tune.experiment import Experiment, Kind, Outcome, State
 from headspace.tune.plan.objective import Objective
+from headspace.tune.run.early_stop import EarlyStop
 from headspace.tune.run.live import LiveRun, StepMean
 from headspace.tune.run.resources import Place
 
@@ -32,10 +33,6 @@ MARK = "HEADSPACE_TUNE_EXPERIMENT"
 
 #: Maximum number of lines of the log that are quoted if a program fails.
 TAIL_LINES = 12
-
-#: Steady steps before an experiment may be stopped as slower than the best. It is checked again after
-#: twice as many, and so on.
-EARLY_STEPS = 50
 
 _PIN = "import os,sys;os.sched_setaffinity(0,map(int,sys.argv[1].split(',')));os.execvp(sys.argv[2],sys.argv[2:])"
 
@@ -93,7 +90,7 @@ class Running:
         self._state: State | None = None
         self._detail = ""
         self._ending: Ending | None = None
-        self._checks = 0
+        self._early_stop = EarlyStop()
         self._linked = False
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "runs").mkdir()
@@ -156,14 +153,12 @@ class Running:
             self._ending = Ending(process.pid, self._mark, at_once=True)
         if self._ending is not None and self._ending.poll():
             code = process.poll()
-            self._live.read()
-            self._link()
+            self._read()
             return self._outcome(code)
         now = time.monotonic()
         if now - self._read_at >= READ_S:
             self._read_at = now
-            self._live.read()
-            self._link()
+            self._read()
             if self._live.moves > self._moves:
                 self._moves, self._moved = self._live.moves, now
             if self._ending is None:
@@ -174,8 +169,9 @@ class Running:
     def _mark(self) -> tuple[str, str]:
         return MARK, str(self._folder.resolve())
 
-    def _link(self) -> None:
-        """Links the run into the folder of all runs, for `headspace serve` and `report`."""
+    def _read(self) -> None:
+        """Reads new records. Links the run into the folder of all runs, for `headspace serve` and `report`."""
+        self._live.read()
         run = self._live.run
         if run is None or self._linked:
             return
@@ -206,24 +202,20 @@ class Running:
             self._end(State.TIMEOUT, f"not measured within {patience.timeout:g} s")
         elif best_high is not None and step and self._is_slower(step, best_high):
             limit = f"{best_high:.4g} {self._setup.objective.unit}"
-            self._end(State.STOPPED_EARLY, f"significantly slower than the best (at most {limit})")
+            self._end(
+                State.STOPPED_EARLY,
+                "significantly slower than the best configuration (upper end of its 95 % interval: "
+                f"{limit})",
+            )
 
     def _is_slower(self, step: StepMean, best_high: float) -> bool:
-        """Whether it is slower than the best. Checked whenever the number of steps has doubled."""
+        """Whether it may be stopped early and is slower than the best."""
         if not self._setup.early or self.experiment.kind not in (Kind.REMEDY, Kind.SAMPLE):
             return False
-        if step.steps < EARLY_STEPS * 2**self._checks:
-            return False
-        scale: float | None = 1.0
+        samples: float | None = 1.0
         if self._setup.objective is Objective.THROUGHPUT:
             samples = self._live.samples_a_step()
-            scale = 1 / samples if samples else None
-        lower_bound = step.lower_bound(self._checks + 1)
-        if lower_bound is None or scale is None:
-            return False
-        while step.steps >= EARLY_STEPS * 2**self._checks:
-            self._checks += 1
-        return lower_bound * scale > best_high
+        return bool(samples) and self._early_stop.is_slower(step, best_high * samples)
 
     def _end(self, state: State, detail: str) -> None:
         self._state, self._detail = state, detail

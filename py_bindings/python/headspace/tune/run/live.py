@@ -7,19 +7,15 @@ The `summary` record is refreshed less and less often. So the step is computed f
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headspace._native import FREEDOM, RUN_TO_RUN, Follower, run_interval, t_quantile
+from headspace._native import Follower, run_interval
 
 #: Minimum number of steady steps for a mean by which experiments are compared. The verdict of one run needs
 #: fewer.
 LEAST_STEPS = 30
-
-#: Probability that a run as fast as the best is wrongly judged slower, over all its checks.
-WRONGLY = 0.05
 
 
 class StepMean(NamedTuple):
@@ -39,20 +35,6 @@ class StepMean(NamedTuple):
     def interval_ms(self) -> tuple[float, float] | None:
         """95 % interval."""
         return None if self.error is None else run_interval(self.ms, self.error)
-
-    def lower_bound(self, check: int) -> float | None:
-        """Lower confidence bound of the mean in milliseconds; None if there are too few ticks.
-
-        A run is checked again and again, so all checks share the error probability `WRONGLY`, however many
-        there are: check number `n` gets `1 / (n * (n + 1))` of it.
-
-        Args:
-            check: Number of the check of this run, from 1.
-        """
-        if self.error is None:
-            return None
-        sure = t_quantile(FREEDOM, 1 - WRONGLY / (check * (check + 1)))
-        return self.ms - sure * math.hypot(self.error, RUN_TO_RUN * self.ms)
 
 
 class LiveRun:

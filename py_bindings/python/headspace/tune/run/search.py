@@ -136,8 +136,12 @@ class Search:
         """Gives up the experiments of tuners that have exited, and ends their processes."""
         for experiment, here in self._store.give_up_lost():
             ended = end_leftovers(experiment) if here else 0
-            left = f" ({ended} of its processes still ran and were ended)" if ended else ""
-            self._progress.note(f"#{experiment.number} is given up, because its tuner exited{left}")
+            processes = "process was" if ended == 1 else "processes were"
+            left = f" ({ended} leftover {processes} ended)" if ended else ""
+            self._progress.note(
+                f"experiment #{experiment.number} was abandoned, because the `headspace tune` process that "
+                f"ran it exited{left}"
+            )
         self._refresh()
 
     def _refresh(self) -> None:
@@ -163,7 +167,10 @@ class Search:
             ended.append(running)
             if not self._store.record(running.experiment, outcome):
                 number = running.experiment.number
-                self._progress.note(f"#{number} does not count, because another tuner gave it up")
+                self._progress.note(
+                    f"the result of #{number} is ignored, because another `headspace tune` process had "
+                    "abandoned it"
+                )
         for running in ended:
             self._running.remove(running)
             self._free.append(running.place)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from headspace.tune.errors import TuneError
@@ -77,7 +77,7 @@ class Constraint:
         for child in ast.iter_child_nodes(node):
             self._check(child)
 
-    def check_names(self, knobs: Mapping[str, object]) -> None:
+    def check_names(self, knobs: Collection[str]) -> None:
         """Checks that all names are knobs.
 
         Raises:

@@ -11,7 +11,7 @@ import math
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from headspace.tune.errors import TuneError
 from headspace.tune.space.constraints import Constraint
@@ -217,17 +217,16 @@ class Space:
 
     knobs: tuple[Knob, ...]
     constraints: tuple[Constraint, ...] = ()
-    _by_name: dict[str, Knob] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.knobs:
             raise TuneError("there is no knob (write `--knob NAME=1..8`, or `[knobs]` in a file)")
-        for knob in self.knobs:
-            if knob.name in self._by_name:
-                raise TuneError(f"there are two knobs with the name `{knob.name}` (rename one)")
-            self._by_name[knob.name] = knob
+        names = [knob.name for knob in self.knobs]
+        for name in names:
+            if names.count(name) > 1:
+                raise TuneError(f"there are two knobs with the name `{name}` (rename one)")
         for constraint in self.constraints:
-            constraint.check_names(self._by_name)
+            constraint.check_names(names)
             if not constraint.holds(self.baseline):
                 raise TuneError(
                     f"the baseline ({self.describe(self.baseline)}) violates the constraint "
@@ -245,7 +244,7 @@ class Space:
         return math.prod(len(knob.values) for knob in self.knobs)
 
     def __getitem__(self, name: str) -> Knob:
-        return self._by_name[name]
+        return next(knob for knob in self.knobs if knob.name == name)
 
     def allowed(self, config: Mapping[str, Value]) -> bool:
         """Whether all constraints hold."""

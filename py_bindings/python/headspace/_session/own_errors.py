@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headspace import _settings
+from headspace._environment import prints_notices
 from headspace._session import stderr
 
 TYPE_CHECKING = False
@@ -16,7 +16,7 @@ has_reported = False
 
 def print_notice(text: str) -> None:
     """One line on stderr, on rank 0."""
-    if not (_settings.quiet() or _settings.rank()):
+    if prints_notices():
         stderr.write_line(f"headspace: {text}.")
 
 
