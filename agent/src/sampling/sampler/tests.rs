@@ -189,12 +189,12 @@ fn the_run_holds_the_loader_and_the_mode_of_the_main_loop_of_the_last_summary() 
 fn the_run_holds_the_loader_of_a_main_loop_that_began_during_the_tick() {
     let live_run: Arc<OnceLock<Arc<LiveRun>>> = Arc::default();
     let begun = Arc::clone(&live_run);
-    let begin = move |_, _: &mut Vec<Reading>| {
+    let add_loop = move |_, _: &mut Vec<Reading>| {
         let training = loop_with_steps("train", 50, Mode::Measure, Role::Training);
         begun.get().unwrap().add(training);
         Ok(())
     };
-    let (mut sampler, clock, queue) = sampler(vec![Box::new(CollectWith(begin))]);
+    let (mut sampler, clock, queue) = sampler(vec![Box::new(CollectWith(add_loop))]);
     live_run.set(Arc::clone(&sampler.live_run)).unwrap();
 
     clock.advance(Duration::from_secs(1));

@@ -109,26 +109,22 @@ impl Verdict<'_> {
                 None => section,
             });
         }
-        Some(match bound {
-            Some(bound) => {
-                let unknown = Fact::measured(Quantity::Floor, "unknown".to_owned())
-                    .detail("a probe measures it");
-                Section::facts(SectionId::Floor, vec![unknown, bound])
-                    .and(Block::Sentence(self.what_the_bound_leaves_open()))
-            }
-            None => {
-                let which = match s.loop_role {
-                    Some(Role::Background) => "the training loop",
-                    Some(Role::Training | Role::Evaluation) | None => "this loop",
-                };
-                let words = format!(
-                    "Unknown: headspace did not see what {which} waits for. Wrap what it iterates \
-                     in headspace.wrap(...), or name the function that returns a batch: headspace \
-                     run --batch-from train:get_batch"
-                );
-                Section::sentence(SectionId::Floor, words)
-            }
-        })
+        if let Some(bound) = bound {
+            let unknown =
+                Fact::measured(Quantity::Floor, "unknown".to_owned()).detail("a probe measures it");
+            let facts = Section::facts(SectionId::Floor, vec![unknown, bound]);
+            return Some(facts.and(Block::Sentence(self.what_the_bound_leaves_open())));
+        }
+        let which = match s.loop_role {
+            Some(Role::Background) => "the training loop",
+            Some(Role::Training | Role::Evaluation) | None => "this loop",
+        };
+        let words = format!(
+            "Unknown: headspace did not see what {which} waits for. Wrap what it iterates in \
+             headspace.wrap(...), or name the function that returns a batch: headspace run \
+             --batch-from train:get_batch"
+        );
+        Some(Section::sentence(SectionId::Floor, words))
     }
 
     /// What the upper bound does not include: contention of the loader with the model's own code.

@@ -215,7 +215,7 @@ class Running:
         samples: float | None = 1.0
         if self._setup.objective is Objective.THROUGHPUT:
             samples = self._live.samples_a_step()
-        return bool(samples) and self._early_stop.is_slower(step, best_high * samples)
+        return samples is not None and self._early_stop.is_slower(step, best_high * samples)
 
     def _end(self, state: State, detail: str) -> None:
         self._state, self._detail = state, detail
