@@ -186,7 +186,7 @@ impl Workers for FoundWorkers {
         let mut reports = Vec::with_capacity(self.known.len());
         // Remove ended workers first: their names are then free for later ones.
         for (worker, label) in self.remove_ended() {
-            let state = finished_or_lost(&worker.file);
+            let state = finished_or_lost(worker.file);
             debug!(target: WORKERS, pid = worker.identity.pid, label, ?state, "ended");
             reports.push(report(&worker, label, state));
             self.ended.push(worker.file);
