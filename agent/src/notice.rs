@@ -240,7 +240,7 @@ pub enum Notice {
     /// Steps were lost because the ring was full.
     #[error(
         "Steps are dropped, because headspace's thread did not get a core in time. Free a core for \
-         it. The verdict shows how many."
+         it. The verdict shows the number of dropped steps."
     )]
     StepsDropped,
     /// Worker processes exited unexpectedly.

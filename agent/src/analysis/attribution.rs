@@ -31,6 +31,7 @@ mod relief;
 mod remedies;
 mod resource_use;
 mod simulation;
+mod stage_names;
 mod stage_order;
 mod stage_roles;
 

@@ -193,3 +193,44 @@ fn unused_text(unused: Unused) -> String {
         ),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_warning_of_a_floor_names_its_cause() {
+        for (warning, cause) in [
+            (FloorWarning::ShortReplays, "before the probe's long replay"),
+            (
+                FloorWarning::WindowsDiffer { spread_pct: 21.4 },
+                "differ by 21 % of a step",
+            ),
+            (
+                FloorWarning::Oversubscribed { share: 0.3 },
+                "waited for a core in 30 % of the probe",
+            ),
+            (
+                FloorWarning::NextToNothing { floor_ms: 0.01 },
+                "took only 10.0 µs",
+            ),
+        ] {
+            let text = warning_text(warning);
+            assert!(text.contains(cause), "{text}");
+        }
+    }
+
+    #[test]
+    fn each_reason_for_an_unused_window_names_its_cause() {
+        for (unused, cause) in [
+            (Unused::Unsettled, "did not return to its earlier value"),
+            (Unused::TooShort { settled: 7 }, "only 7 usable steps"),
+            (Unused::StillQueueing, "the device's queue was not full"),
+            (Unused::StillFilling, "late in the long replay"),
+            (Unused::StillDraining, "the queue was still full"),
+        ] {
+            let text = unused_text(unused);
+            assert!(text.contains(cause), "{text}");
+        }
+    }
+}

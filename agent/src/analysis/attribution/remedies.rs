@@ -42,7 +42,8 @@ struct Draft {
 }
 
 impl Draft {
-    /// A remedy that changes no single stage and no setting, and is only known to be at least as fast as now.
+    /// A remedy for no particular stage. It changes no setting and is not simulated: the step is only known to be at most
+    /// as long as now.
     fn new(action: Action, term: Term, confidence: f64) -> Self {
         Self {
             action,

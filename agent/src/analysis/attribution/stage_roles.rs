@@ -2,8 +2,8 @@
 //! the loop's own thread. Programs do not declare this.
 
 use super::facts::PipelineFacts;
-use super::remedies::action::has_decoding_name;
 use super::resource_use::{Uses, decoders};
+use super::stage_names::has_decoding_name;
 use super::stage_order::Node;
 use crate::analysis::thresholds::{Thresholds, bounds};
 

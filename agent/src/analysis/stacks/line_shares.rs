@@ -53,7 +53,9 @@ impl StackTimes {
             }
             lines.extend(found.into_values().filter_map(|line| {
                 let share = line.times.values().sum::<f64>() / stacks.seconds;
-                let is_known = line.samples >= MIN_LINE_SAMPLES && share >= min_share;
+                if line.samples < MIN_LINE_SAMPLES || share < min_share {
+                    return None;
+                }
                 // Who holds the lock of a worker process is not known.
                 let proportional_share = if stacks.in_trainer {
                     let own = line.times.get(&LOCK_WAIT).copied().unwrap_or_default();
@@ -62,7 +64,7 @@ impl StackTimes {
                 } else {
                     share
                 };
-                is_known.then(|| LineShare {
+                Some(LineShare {
                     place: place.clone(),
                     frame: line.frame.clone(),
                     activity: longest(&line.times),

@@ -82,6 +82,13 @@ pub struct Slots {
     names: Mutex<Names>,
 }
 
+/// A kind of slot. Its number is the index in [`Names`].
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Stage,
+    Queue,
+}
+
 #[derive(Debug, Default)]
 struct Names {
     /// Numbers of the slots of stages, and of queues.
@@ -129,24 +136,37 @@ impl Slots {
 
     /// The number and the slot of that stage. A new stage gets a free slot. `None` if there is none.
     pub fn stage(&self, name: &str) -> Option<(usize, &'static StageSlot)> {
-        self.slot(0, |region| &region.stages, |slot| &slot.name, name)
+        let publish = |slot: &StageSlot, is_new: bool| {
+            if is_new {
+                slot.name.set(name);
+            }
+        };
+        self.slot(Kind::Stage, |region| &region.stages, name, publish)
     }
 
     /// The slot of that queue. A new queue gets a free slot. `None` if there is none.
     pub fn queue(&self, name: &str, capacity: u32) -> Option<&'static QueueSlot> {
-        let (_, slot) = self.slot(1, |region| &region.queues, |slot| &slot.name, name)?;
-        slot.capacity.store(capacity, Ordering::Relaxed);
+        let publish = |slot: &QueueSlot, is_new: bool| {
+            slot.capacity.store(capacity, Ordering::Relaxed);
+            // A reader that finds the name also finds the capacity.
+            if is_new {
+                slot.name.set(name);
+            }
+        };
+        let (_, slot) = self.slot(Kind::Queue, |region| &region.queues, name, publish)?;
         Some(slot)
     }
 
-    /// The number and the slot of that name, of a kind of `slots`. `kind` is 0 for stages and 1 for queues.
+    /// The number and the slot of that name. `publish` gets the slot, and whether it is new. It sets the name
+    /// of a new slot, by which readers find the slot.
     fn slot<T: 'static>(
         &self,
-        kind: usize,
+        kind: Kind,
         slots: fn(&'static Region) -> &'static [T],
-        slot_name: fn(&T) -> &SlotName,
         name: &str,
+        publish: impl FnOnce(&T, bool),
     ) -> Option<(usize, &'static T)> {
+        let kind = kind as usize;
         let mut names = lock(&self.names);
         let known = names.numbers[kind].get(name).copied();
         let number = known.unwrap_or(names.numbers[kind].len());
@@ -157,8 +177,8 @@ impl Slots {
         let slot = &slots(region)[number];
         if known.is_none() {
             names.numbers[kind].insert(name.to_owned(), number);
-            slot_name(slot).set(name);
         }
+        publish(slot, known.is_none());
         Some((number, slot))
     }
 

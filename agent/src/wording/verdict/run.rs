@@ -69,7 +69,7 @@ impl Verdict<'_> {
         let world = self.world_size();
         (world > 1).then(|| {
             let text = format!(
-                "These numbers, including workers and cores, are those of one rank of {world}."
+                "The numbers below, including workers and cores, are those of one rank of {world}."
             );
             Section::sentence(SectionId::Rank, text)
         })

@@ -1,5 +1,6 @@
 //! What a remedy asks the user to do.
 
+use crate::analysis::attribution::stage_names::{has_decoding_name, has_word};
 use crate::model::record::RemedyCode;
 
 /// A change to the program, its loader or its machine.
@@ -160,16 +161,6 @@ impl Action {
             Self::PinMemory => RemedyCode::PinMemory,
         }
     }
-}
-
-/// Whether a stage of that name decodes. If several stages may use the GPU's decoders, one of these is chosen.
-pub(in crate::analysis::attribution) fn has_decoding_name(name: &str) -> bool {
-    has_word(name, &["dec", "video"])
-}
-
-fn has_word(name: &str, words: &[&str]) -> bool {
-    let name = name.to_lowercase();
-    words.iter().any(|word| name.contains(word))
 }
 
 impl GuessedWork {
