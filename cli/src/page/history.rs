@@ -10,7 +10,7 @@ use headspace_agent::model::BoundedSeries;
 use headspace_agent::model::metric::{MetricKind, TimedValue};
 use headspace_agent::model::reading::ReadingKey;
 use headspace_agent::model::record::{LoopTick, Phase, QueueTick, TickRecord};
-use headspace_exporters::encode::duration_buckets::SparseDistribution;
+use headspace_exporters::encode::sparse_distribution::SparseDistribution;
 
 use super::shown_readings::is_shown;
 
@@ -94,20 +94,31 @@ impl History {
             ..Point::default()
         };
         for entry in &tick.loops {
-            if let Some(number) = number_of(&mut self.loops, entry.name.clone()) {
+            if let Some(number) = number_of(
+                &mut self.loops,
+                |name| *name == entry.name,
+                || entry.name.clone(),
+            ) {
                 point.loops.entry(number).or_default().add_tick(entry);
             }
         }
         for entry in &tick.queues {
-            let key = (entry.name.clone(), entry.worker.clone());
-            if let Some(number) = number_of(&mut self.queues, key) {
+            let is_same = |(name, worker): &(String, Option<String>)| {
+                *name == entry.name && *worker == entry.worker
+            };
+            let key = || (entry.name.clone(), entry.worker.clone());
+            if let Some(number) = number_of(&mut self.queues, is_same, key) {
                 point.queues.entry(number).or_default().add_tick(entry);
             }
         }
         let shown = |(key, value): &(ReadingKey<'_>, f64)| is_shown(key) && value.is_finite();
         for (key, value) in tick.known_readings().filter(shown) {
             let kind = key.metric.kind;
-            if let Some(number) = number_of(&mut self.series, key.into_owned()) {
+            if let Some(number) = number_of(
+                &mut self.series,
+                |known| *known == key,
+                || key.clone().into_owned(),
+            ) {
                 let seconds = point.interval_s;
                 let timed = TimedValue { value, seconds };
                 point.values.insert(number, (kind, timed));
@@ -250,11 +261,15 @@ impl DepthSums {
     }
 }
 
-/// The index of a key, which is added if there is room.
-fn number_of<K: PartialEq>(known: &mut Vec<K>, key: K) -> Option<usize> {
-    let number = known.iter().position(|one| *one == key);
+/// The index of a key, which is added if there is room. `key` makes the key to add.
+fn number_of<K>(
+    known: &mut Vec<K>,
+    is_same: impl Fn(&K) -> bool,
+    key: impl FnOnce() -> K,
+) -> Option<usize> {
+    let number = known.iter().position(is_same);
     if number.is_none() && known.len() < MOST_NAMES {
-        known.push(key);
+        known.push(key());
         return Some(known.len() - 1);
     }
     number

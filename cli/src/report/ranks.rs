@@ -46,7 +46,7 @@ impl FoundRun {
         Ok(Self {
             path: path.to_path_buf(),
             run,
-            // The rank of a file is not the whole run.
+            // One file shows one rank, so missing ranks are not reported.
             ranks: ranks.filter(|_| path.is_dir()),
         })
     }

@@ -24,10 +24,10 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a client may leave sent data unread.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Serves `router` until the system can no longer accept connections.
+/// Serves `router` until the future is dropped.
 pub(super) async fn serve(listener: TcpListener, router: Router) -> io::Result<()> {
-    let connect = |stream| answer(stream, router.clone());
-    accept(listener, CONNECTIONS, connect).await
+    let answer_connection = |stream| answer(stream, router.clone());
+    accept(listener, CONNECTIONS, answer_connection).await
 }
 
 async fn answer(stream: TcpStream, router: Router) {

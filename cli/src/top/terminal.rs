@@ -9,6 +9,7 @@ use std::time::Duration;
 use crossterm::cursor::Show;
 use crossterm::event::{self, Event, KeyEvent, KeyEventKind};
 use crossterm::execute;
+use crossterm::terminal::LeaveAlternateScreen;
 use ratatui::{DefaultTerminal, Frame};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -102,5 +103,5 @@ impl Drop for Terminal {
 /// them.
 fn give_back() {
     let _ = ratatui::try_restore();
-    let _ = execute!(io::stdout(), Show);
+    let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
 }

@@ -111,11 +111,11 @@ pub(super) fn find(
     Ok(devices)
 }
 
-/// The GPUs that respond, and why another did not.
-type Answers = (Vec<Listed<Handle<'static>>>, Option<NvmlError>);
+/// The GPUs that respond, and the error of one that does not.
+type ListedGpus = (Vec<Listed<Handle<'static>>>, Option<NvmlError>);
 
-/// Asks each GPU. CUDA does not count unresponsive GPUs either.
-fn list(nvml: &'static Nvml) -> Result<Answers, CollectError> {
+/// Lists the GPUs that respond. CUDA does not count unresponsive GPUs either.
+fn list(nvml: &'static Nvml) -> Result<ListedGpus, CollectError> {
     let count = nvml.device_count().map_err(|error| match error {
         NvmlError::FailedToLoadSymbol(_) => CollectError::remediable(
             format!("the driver{} is too old to list its devices", version(nvml)),

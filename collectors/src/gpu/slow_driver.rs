@@ -107,6 +107,7 @@ impl LateSource {
         if let Some(source) = self.source.take() {
             return Ok(self.source.insert(source));
         }
+        // Held while waiting: only these sources lock it, each on its own thread.
         let mut opening = lock(&self.opening);
         if opening.gpus.is_none() {
             opening.gpus = opening.receiver.recv().ok();

@@ -6,8 +6,8 @@ use headspace_agent::recording::stage::WorkerState;
 
 use super::layout::File;
 
-/// The end of the worker process of this file. It finished normally if it marked its end, or if it is a worker that
-/// is ended while idle and it was in no stage. Otherwise it is lost.
+/// The end of the worker process of this file. It finished normally if it marked its end. It also did if its pool ends
+/// idle workers, and it was in no stage. Otherwise it is lost.
 pub(super) fn finished_or_lost(file: &File) -> WorkerState {
     let header = &file.header;
     if header.is_finished() || (header.is_ended_while_idle() && is_in_no_stage(file)) {

@@ -1,6 +1,5 @@
 //! Encodes records as bytes, and decodes them. Pure: this module opens no file or socket.
 
-pub mod duration_buckets;
 mod finite;
 pub mod json_lines;
 pub mod merge_ticks;
@@ -12,6 +11,7 @@ pub mod reader;
 #[cfg(feature = "schema")]
 pub mod schema;
 pub mod snapshot;
+pub mod sparse_distribution;
 pub(crate) mod split_lines;
 pub mod stacks;
 pub mod terminal_text;

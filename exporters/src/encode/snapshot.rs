@@ -18,7 +18,7 @@ use headspace_agent::model::Scope;
 use headspace_agent::model::metric::{self, Metric, MetricKind, Since};
 use headspace_agent::model::record::{GpuRecord, Record, RecordBody, RunRecord};
 
-use super::duration_buckets::SparseDistribution;
+use super::sparse_distribution::SparseDistribution;
 
 /// A name and its value.
 pub type Attribute = (Cow<'static, str>, String);
@@ -51,7 +51,7 @@ pub enum Value {
     /// A total or a level, in the metric's unit.
     Number(f64),
     /// Durations.
-    Times(SparseDistribution),
+    Durations(SparseDistribution),
 }
 
 /// One series and its value.
@@ -282,7 +282,7 @@ impl Snapshot {
         let series = self.series.entry(key).or_insert_with(|| Series {
             metric,
             value: match metric.kind {
-                MetricKind::Histogram => Value::Times(SparseDistribution::default()),
+                MetricKind::Histogram => Value::Durations(SparseDistribution::default()),
                 _ => Value::Number(0.0),
             },
             start,

@@ -1,5 +1,5 @@
-//! Sets of durations as the counts of the records' histograms, which exporters and charts put into other
-//! buckets: exponential ones for OpenTelemetry, fixed boundaries for Prometheus.
+//! A set of durations, stored as the non-empty buckets of the records' histograms. Exporters convert it to
+//! exponential buckets (OpenTelemetry) or to fixed boundaries (Prometheus).
 //!
 //! The records' buckets are at most 0.8 % wide. Empty buckets use no memory.
 

@@ -280,7 +280,8 @@ impl<S: State> Exporter for BackgroundExporter<S> {
             // process alive.
             status.lost += 1;
             let (exporter, reason) = (self.inner.name, None);
-            status.fail(Notice::LastExportDropped { exporter, reason });
+            let dropped = Notice::LastExportDropped { exporter, reason };
+            status.notices.push(dropped);
         }
         drop(status);
         self.inner.state.lock().end();
@@ -382,12 +383,13 @@ impl Status {
             }
             Err(Failure { reason, .. }) => {
                 self.lost += u64::from(given_up || is_last);
-                self.fail(if is_last {
+                if is_last {
                     let reason = Some(reason);
-                    Notice::LastExportDropped { exporter, reason }
+                    self.notices
+                        .push(Notice::LastExportDropped { exporter, reason });
                 } else {
-                    Notice::ExportFailing { exporter, reason }
-                });
+                    self.fail(Notice::ExportFailing { exporter, reason });
+                }
             }
         }
     }

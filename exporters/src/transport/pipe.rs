@@ -93,8 +93,8 @@ pub struct PipeExporter {
     /// Disconnected when the thread ends.
     ended: Receiver<()>,
     owner: Owner,
-    /// Whether a failure was reported.
-    reported: bool,
+    /// Whether it was reported that a reader is too slow.
+    reported_slow: bool,
     /// The line that is being encoded.
     buffer: Vec<u8>,
 }
@@ -154,7 +154,7 @@ impl PipeExporter {
             shared,
             ended,
             owner: Owner::here(),
-            reported: false,
+            reported_slow: false,
             buffer: Vec::new(),
         })
     }
@@ -208,17 +208,15 @@ impl Exporter for PipeExporter {
 
     fn take_notices(&mut self) -> Vec<Notice> {
         let exporter = "pipe";
-        let notice = {
+        let (problem, lost) = {
             let mut state = self.shared.lock();
-            match state.problem.take() {
-                Some(reason) => Some(Notice::ExportFailing { exporter, reason }),
-                None => (state.lost > 0).then_some(Notice::ReaderTooSlow { exporter }),
-            }
+            (state.problem.take(), state.lost)
         };
-        match notice {
-            Some(notice) if !std::mem::replace(&mut self.reported, true) => vec![notice],
-            _ => Vec::new(),
-        }
+        let failing = problem.map(|reason| Notice::ExportFailing { exporter, reason });
+        let is_slow = lost > 0 && !self.reported_slow;
+        self.reported_slow |= is_slow;
+        let slow = is_slow.then_some(Notice::ReaderTooSlow { exporter });
+        failing.into_iter().chain(slow).collect()
     }
 
     fn lost(&self) -> Lost {

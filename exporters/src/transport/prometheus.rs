@@ -148,7 +148,7 @@ fn serve(
     ended: oneshot::Receiver<()>,
 ) {
     let answered = Arc::new(answered);
-    let connect = |stream: TcpStream| {
+    let answer_connection = |stream: TcpStream| {
         let answered = Arc::clone(&answered);
         async move {
             let answer = service_fn(move |request| {
@@ -168,7 +168,7 @@ fn serve(
     runtime.block_on(async {
         tokio::select! {
             _ = ended => {}
-            _ = accept(listener, CONNECTIONS, connect) => {}
+            _ = accept(listener, CONNECTIONS, answer_connection) => {}
         }
     });
 }

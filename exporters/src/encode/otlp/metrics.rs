@@ -19,8 +19,8 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 
 use headspace_agent::model::metric::MetricKind;
 
-use super::super::duration_buckets::SparseDistribution;
 use super::super::snapshot::{Point, Snapshot, Value};
+use super::super::sparse_distribution::SparseDistribution;
 use super::{integer, scope, text};
 
 /// Finest scale of a histogram: buckets are 4.4 % wide, which is finer than any chart shows.
@@ -86,8 +86,8 @@ fn add_point(data: &mut Data, point: Point<'_>, snapshot: &Snapshot) {
             let since = *value - point.start.base;
             sum.data_points.push(number(point, since, snapshot));
         }
-        (Data::ExponentialHistogram(histogram), Value::Times(times)) => {
-            let point = durations(point, times, snapshot);
+        (Data::ExponentialHistogram(histogram), Value::Durations(values)) => {
+            let point = durations(point, values, snapshot);
             histogram.data_points.push(point);
         }
         // The type of a value always matches its metric.

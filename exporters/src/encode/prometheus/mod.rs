@@ -128,17 +128,17 @@ fn family(writer: &mut Writer, points: &[(String, Point<'_>)]) {
     for (labels, point) in points {
         match point.value {
             Value::Number(value) => writer.sample(&name, "", labels, value),
-            Value::Times(times) => {
-                let counts = times.up_to(&BOUNDS_S);
+            Value::Durations(durations) => {
+                let counts = durations.up_to(&BOUNDS_S);
                 for (bound, count) in BOUNDS_S.iter().zip(counts) {
                     // `{:?}` writes `1.0`, which is valid in both formats.
                     let labels = format!("{labels},le=\"{bound:?}\"");
                     writer.sample(&name, "_bucket", &labels, count);
                 }
                 let all = format!("{labels},le=\"+Inf\"");
-                writer.sample(&name, "_bucket", &all, times.count);
-                writer.sample(&name, "_sum", labels, times.sum_s);
-                writer.sample(&name, "_count", labels, times.count);
+                writer.sample(&name, "_bucket", &all, durations.count);
+                writer.sample(&name, "_sum", labels, durations.sum_s);
+                writer.sample(&name, "_count", labels, durations.count);
             }
         }
     }

@@ -86,11 +86,11 @@ fn steps_add_up_over_ticks_for_each_phase() {
     let live = snapshot.points().find(|point| {
         point.metric.name == "headspace.loop.step.time" && point.attributes[1].1 == "live"
     });
-    let Some(Value::Times(times)) = live.map(|point| point.value) else {
+    let Some(Value::Durations(durations)) = live.map(|point| point.value) else {
         panic!("no durations")
     };
-    assert_eq!(times.count, 3);
-    assert!((times.sum_s - 0.06).abs() < 1e-9);
+    assert_eq!(durations.count, 3);
+    assert!((durations.sum_s - 0.06).abs() < 1e-9);
 }
 
 #[test]

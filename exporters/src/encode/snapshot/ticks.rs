@@ -88,9 +88,9 @@ impl Snapshot {
         more: &DistributionRecord,
     ) {
         if let Some((series, _)) = self.series_of(metric, attributes)
-            && let Value::Times(times) = &mut series.value
+            && let Value::Durations(durations) = &mut series.value
         {
-            times.merge_record(more);
+            durations.merge_record(more);
         }
     }
 }

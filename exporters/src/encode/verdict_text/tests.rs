@@ -357,7 +357,7 @@ fn verdict_of_a_killed_run_says_that_it_did_not_end_and_the_age_of_its_numbers()
 headspace  640 steps, 620 in steady state      headspace-runs/2026-11-21T09-30-12-4711
 ended      No end of the run is recorded: killed, or still running. The verdict is from 4.00 s
            before the last record of the run.
-rank       These numbers, including workers and cores, are those of one rank of 8.
+rank       The numbers below, including workers and cores, are those of one rank of 8.
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
 floor      unknown   less waiting saves at most 67.0 % of the step
            The upper bound covers only the wait. If the device works during the wait, less waiting

@@ -141,18 +141,19 @@ impl Deliver<Signal<Profiles>> for Sender {
     }
 }
 
-/// A state of items that wait to be sent.
-pub(super) trait Itemize: State {
+/// A signal whose items wait in a queue until they are sent.
+pub(super) trait QueuedItems: State {
     /// The item, sent once.
     type Item: Clone;
 
+    /// The queue.
     fn waiting(&mut self) -> &mut BoundedQueue<Self::Item>;
 
     /// Sends several items in one request.
     fn send(to: &Connection, items: Vec<Self::Item>, resource: Resource, limit: Duration) -> Sent;
 }
 
-impl Itemize for Spans {
+impl QueuedItems for Spans {
     type Item = Span;
 
     fn waiting(&mut self) -> &mut BoundedQueue<Span> {
@@ -164,7 +165,7 @@ impl Itemize for Spans {
     }
 }
 
-impl Itemize for Logs {
+impl QueuedItems for Logs {
     type Item = LogRecord;
 
     fn waiting(&mut self) -> &mut BoundedQueue<LogRecord> {
@@ -176,7 +177,7 @@ impl Itemize for Logs {
     }
 }
 
-impl<T: Itemize> Deliver<Signal<T>> for Sender {
+impl<T: QueuedItems> Deliver<Signal<T>> for Sender {
     /// Items that were permanently refused are dropped. The others wait for the next attempt.
     fn deliver(&mut self, signal: &Shared<Signal<T>>, limit: Duration) -> Sent {
         let until = Instant::now() + limit;
