@@ -1,4 +1,4 @@
-"""The file by which a program under `headspace run` tells that process that a session was started.
+"""The file that shows the process of `headspace run` that a child process started a session.
 
 `_injection/hooks.py` loads this file by its path, before any module of headspace. So this file imports nothing
 of headspace.
@@ -10,7 +10,7 @@ import os
 
 
 def create() -> None:
-    """Tells the process of `headspace run` that a session was started in this process.
+    """Creates the file, if this process runs under `headspace run`.
 
     The file is created only if that process runs Python, because otherwise it would not remove the file.
     """

@@ -54,7 +54,6 @@ pub(crate) struct PlanOptions {
 /// The mode of a loop, with the plan of its probe or replay.
 pub(crate) struct Plan {
     options: PlanOptions,
-    pub(crate) mode: Mode,
     kind: Kind,
 }
 
@@ -97,11 +96,15 @@ impl Plan {
                 })
             }
         };
-        Ok(Self {
-            options,
-            mode,
-            kind,
-        })
+        Ok(Self { options, kind })
+    }
+
+    pub(crate) fn mode(&self) -> Mode {
+        match self.kind {
+            Kind::Measure => Mode::Measure,
+            Kind::Replay(_) => Mode::Replay,
+            Kind::Probe(_) => Mode::Probe,
+        }
     }
 
     /// Whether a replay keeps the source, which it no longer reads.

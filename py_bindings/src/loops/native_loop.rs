@@ -102,7 +102,7 @@ impl Loop {
             unmark();
         }
         let is_probing = cache.as_ref().is_some_and(|cache| cache.get().is_probing());
-        let mode = match this.plan.mode {
+        let mode = match this.plan.mode() {
             Mode::Probe if !is_probing => Mode::Measure,
             mode => mode,
         };

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use headspace_agent::model::Mode;
 use headspace_exporters::catalog::Options;
+use pyo3::prelude::*;
 
 /// The kind of a destination, its options, and whether a failure to open it is an error. Otherwise it is a
 /// notice.
@@ -32,7 +34,8 @@ pub(crate) struct SessionConfig {
     /// How many processes the run has.
     pub(crate) world_size: u32,
     /// The mode until a loop reports its own.
-    pub(crate) mode: String,
+    #[pyo3(from_py_with = mode)]
+    pub(crate) mode: Mode,
     /// Versions by product.
     pub(crate) versions: BTreeMap<String, String>,
     /// The command line.
@@ -47,4 +50,9 @@ pub(crate) struct SessionConfig {
     pub(crate) exports: Vec<Export>,
     /// How many integrations fetch numbers with `scalars()`.
     pub(crate) scalars: usize,
+}
+
+/// The mode of that name, by default `measure`.
+fn mode(name: &Bound<'_, PyAny>) -> PyResult<Mode> {
+    Ok(Mode::named(name.extract()?).unwrap_or_default())
 }

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headspace::python_sources;
-use headspace_agent::model::Mode;
 use headspace_agent::model::record::RunRecord;
 use headspace_agent::notice::Notice;
 use headspace_agent::notice::log::PrintNotice;
@@ -212,7 +211,7 @@ impl SessionConfig {
             sources,
             versions: self.versions,
             argv: self.argv,
-            mode: Mode::named(&self.mode).unwrap_or_default(),
+            mode: self.mode,
             settings: self.settings,
             world_size: self.world_size,
             ..RunRecord::default()

@@ -20,12 +20,12 @@ def replace(owner: Any, name: str, make_wrapper: Callable[[Any], Any]) -> None:
 
 
 def is_replaced(function: Any) -> bool:
-    """Whether it is a wrapper of this module."""
+    """Whether :func:`mark` marked it."""
     return hasattr(function, "_headspace_original")
 
 
 def mark(wrapper: Any, original: Any) -> Any:
-    """The wrapper, with the name and the documentation of the original."""
+    """Marks a wrapper as ours, and gives it the name and the documentation of the original."""
     from functools import update_wrapper
 
     update_wrapper(wrapper, original)

@@ -244,7 +244,7 @@ class Space:
         return math.prod(len(knob.values) for knob in self.knobs)
 
     def __getitem__(self, name: str) -> Knob:
-        return next(knob for knob in self.knobs if knob.name == name)
+        return {knob.name: knob for knob in self.knobs}[name]
 
     def allowed(self, config: Mapping[str, Value]) -> bool:
         """Whether all constraints hold."""
