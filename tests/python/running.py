@@ -5,6 +5,7 @@ The fixtures are in `running_fixtures.py`.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -47,6 +48,16 @@ def wait_until(condition: Callable[[], object], what: str, timeout: float = DEAD
         if time.monotonic() > end:
             pytest.fail(f"not within {timeout:g} s: {what}")
         time.sleep(0.005)
+
+
+def thread_names() -> list[str]:
+    """Names of the threads of this process."""
+    names = []
+    for comm in Path("/proc/self/task").glob("*/comm"):
+        # A thread may exit after it was listed.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            names.append(comm.read_text().strip())
+    return names
 
 
 def free_port() -> int:

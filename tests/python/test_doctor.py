@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import Runs, wait_until
+from running import Runs, thread_names, wait_until
 
 import headspace
 from headspace import _native
@@ -120,15 +120,12 @@ def test_a_missing_nvidia_library_is_named() -> None:
 def test_doctor_leaves_no_thread_and_no_callback_in_its_process(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    def threads() -> list[str]:
-        return [comm.read_text().strip() for comm in Path("/proc/self/task").glob("*/comm")]
-
     before = list(map(id, gc.callbacks))
 
     assert _native.run_command(["headspace", "doctor"]) == 0
     assert "sources work here" in capfd.readouterr().out
     assert list(map(id, gc.callbacks)) == before
-    wait_until(lambda: "hs-gil" not in threads(), "the thread is gone")
+    wait_until(lambda: "hs-gil" not in thread_names(), "the thread is gone")
 
 
 def test_an_unknown_option_is_refused() -> None:

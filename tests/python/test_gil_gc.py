@@ -29,6 +29,7 @@ from running import (
     of_kind,
     python_interpreters,
     read_records,
+    thread_names,
     wait_until,
 )
 
@@ -148,15 +149,12 @@ def test_the_gil_probe_stops_while_the_session_is_paused(runs: Runs) -> None:
 
 
 def test_the_gil_probe_thread_exits_with_the_session(runs: Runs) -> None:
-    def threads() -> list[str]:
-        return [comm.read_text().strip() for comm in Path("/proc/self/task").glob("*/comm")]
-
     session = headspace.start()
-    wait_until(lambda: "hs-gil" in threads(), "the thread has named itself")
+    wait_until(lambda: "hs-gil" in thread_names(), "the thread has named itself")
     session.stop()
 
     # The thread stops probing before `stop` returns. The system removes it a moment later.
-    wait_until(lambda: "hs-gil" not in threads(), "the thread is gone")
+    wait_until(lambda: "hs-gil" not in thread_names(), "the thread is gone")
 
 
 def test_the_cpu_time_of_the_gil_probe_is_part_of_the_reported_overhead(runs: Runs) -> None:

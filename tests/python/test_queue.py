@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import Runs, wait_until
+from running import Runs, thread_names, wait_until
 from stage_totals import queue_entries
 
 import headspace
@@ -30,10 +30,6 @@ import headspace
 def first_entry(session: headspace.Session, name: str) -> dict[str, Any]:
     wait_until(lambda: queue_entries(session, name), f"an entry of {name}")
     return queue_entries(session, name)[-1]
-
-
-def threads() -> list[str]:
-    return [comm.read_text().strip() for comm in Path("/proc/self/task").glob("*/comm")]
 
 
 class NoLock(queue.Queue[int]):
@@ -332,7 +328,9 @@ def test_no_queue_is_read_without_a_session_or_while_it_is_paused(runs: Runs, na
         return 1
 
     headspace.queue(name, depth=depth)
-    wait_until(lambda: "hs-queues" not in threads(), "the thread of an earlier session is gone")
+    wait_until(
+        lambda: "hs-queues" not in thread_names(), "the thread of an earlier session is gone"
+    )
     with headspace.start(interval=0.05) as session:
         wait_until(lambda: last[0] > 1, "samples")
         session.pause()
@@ -346,7 +344,7 @@ def test_no_queue_is_read_without_a_session_or_while_it_is_paused(runs: Runs, na
     time.sleep(0.5)  # As above.
 
     assert last[0] == ended
-    wait_until(lambda: "hs-queues" not in threads(), "the thread is gone")
+    wait_until(lambda: "hs-queues" not in thread_names(), "the thread is gone")
 
 
 def test_without_queues_no_sampling_thread_runs(runs: Runs) -> None:
@@ -370,7 +368,7 @@ def test_a_forked_child_reads_no_queue(session: headspace.Session, name: str) ->
         try:
             headspace.queue(name, depth=lambda: 2)
             time.sleep(0.3)  # Time for three samples, if there were a thread.
-            status = int("hs-queues" in threads())
+            status = int("hs-queues" in thread_names())
         finally:
             os._exit(status)
 
