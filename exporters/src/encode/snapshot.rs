@@ -5,9 +5,9 @@
 //! missed one. A series ends when it has not been reported for a long time, because a missing value
 //! must be absent ([`lifetime`]).
 
-mod lifetime;
 mod readings;
 mod run;
+mod series_lifetime;
 mod ticks;
 
 use std::borrow::Cow;
@@ -162,7 +162,9 @@ impl Snapshot {
         let oldest = self.oldest_s();
         self.series
             .iter()
-            .filter(move |(_, series)| series.at_s >= oldest || !lifetime::ends(series.metric))
+            .filter(move |(_, series)| {
+                series.at_s >= oldest || !series_lifetime::ends(series.metric)
+            })
             .map(|((_, attributes), series)| Point {
                 metric: series.metric,
                 attributes,

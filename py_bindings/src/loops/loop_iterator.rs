@@ -19,9 +19,9 @@ use pyo3::{PyTraverseError, PyVisit, ffi};
 
 use crate::interpreter::interrupts::unless_interrupted;
 use crate::loops::batch_cache::{BatchCache, NewEpoch, Progress};
-use crate::loops::batch_size::SampleCounter;
 use crate::loops::epoch_recording::Epoch;
 use crate::loops::rest_of_epoch::RestOfEpoch;
+use crate::loops::sample_counter::SampleCounter;
 use crate::loops::source_iterator::{Next, SourceIterator};
 
 /// Yields what the wrapped iterator yields, the same objects in the same order. Everything else

@@ -2,7 +2,6 @@
 //! and the records of each epoch.
 
 pub(crate) mod batch_cache;
-pub(crate) mod batch_size;
 pub(crate) mod epoch_recording;
 pub(crate) mod fast_next;
 pub(crate) mod loader_facts;
@@ -10,4 +9,5 @@ pub(crate) mod loop_iterator;
 pub(crate) mod loop_plan;
 pub(crate) mod native_loop;
 pub(crate) mod rest_of_epoch;
+pub(crate) mod sample_counter;
 pub(crate) mod source_iterator;

@@ -14,12 +14,12 @@ use pyo3::{PyTraverseError, PyVisit};
 
 use crate::clock::clock;
 use crate::loops::batch_cache::BatchCache;
-use crate::loops::batch_size::{SampleCounter, Samples};
 use crate::loops::epoch_recording::{Epoch, RecordedLoops, RecordingSession};
 use crate::loops::fast_next;
 use crate::loops::loader_facts::LoaderFacts;
 use crate::loops::loop_iterator::LoopIterator;
 use crate::loops::loop_plan::{Plan, PlanOptions};
+use crate::loops::sample_counter::{SampleCounter, Samples};
 use crate::loops::source_iterator::SourceIterator;
 use crate::session::Session;
 use crate::stages::process_slots;

@@ -1,4 +1,5 @@
 //! Counts the samples of the first batches of each epoch, if the loader does not state its batch size.
+//! `headspace/_loops/samples.py` counts those of one batch.
 //!
 //! Counting takes some microseconds, so later batches are not counted. If two batches differ, or one cannot
 //! be counted, the batch size is unknown.

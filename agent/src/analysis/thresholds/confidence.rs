@@ -1,4 +1,5 @@
 //! Confidence in conclusions, from 0 to 1. All values are chosen: no study measures them.
+//! `wording/verdict/bottleneck.rs` turns them into words.
 
 /// From this on, the verdict says "likely".
 pub(crate) const LIKELY: f64 = 0.7;

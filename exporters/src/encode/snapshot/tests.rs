@@ -7,7 +7,7 @@ use headspace_agent::model::record::{
 };
 
 use super::super::test_records;
-use super::lifetime::{MOST_SERIES, STANDS_S};
+use super::series_lifetime::{MOST_SERIES, STANDS_S};
 use super::*;
 
 fn durations(millis: &[u64]) -> DistributionRecord {

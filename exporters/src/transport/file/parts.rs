@@ -1,4 +1,4 @@
-//! Manages the older parts of a rank's file, and merges their ticks to save space.
+//! Manages the older parts of a rank's file, and merges their ticks to save space. `file.rs` decides when.
 //!
 //! When the file reaches its size limit, one rename turns it into a part. A kill at that moment neither
 //! loses nor duplicates a record. The part's ticks are then merged into a temporary file, one slice per

@@ -7,7 +7,7 @@ use headspace_agent::notice::Notice;
 use super::export_request::ExportRequest;
 use super::grpc::Grpc;
 use super::http::Http;
-use super::outcome::Sent;
+use super::partial_success::Sent;
 use super::settings::{Protocol, Target};
 
 /// The connection to one service of a collector.

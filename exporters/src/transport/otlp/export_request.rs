@@ -10,7 +10,7 @@ use tonic::codec::CompressionEncoding;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
-use super::outcome::Refused;
+use super::partial_success::Refused;
 
 /// The export request of a signal.
 pub(super) trait ExportRequest: Message + Serialize + Sized {

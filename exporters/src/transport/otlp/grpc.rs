@@ -14,7 +14,7 @@ use tonic_types::StatusExt;
 
 use super::super::background::{Failure, Retry};
 use super::export_request::ExportRequest;
-use super::outcome::{Sent, outcome, public_address};
+use super::partial_success::{Sent, outcome, public_address};
 use super::settings::Target;
 use crate::encode::terminal_text::plain;
 

@@ -15,7 +15,7 @@ use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use super::super::background::{Failure, Retry};
 use super::super::gzip;
 use super::export_request::ExportRequest;
-use super::outcome::{Refused, Sent, outcome, public_address};
+use super::partial_success::{Refused, Sent, outcome, public_address};
 use super::settings::{Protocol, Target};
 
 /// Maximum number of bytes read from an answer, which contains only what was refused.

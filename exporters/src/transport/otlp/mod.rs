@@ -10,7 +10,7 @@ mod connection;
 mod export_request;
 mod grpc;
 mod http;
-mod outcome;
+mod partial_success;
 pub mod settings;
 mod signals;
 

@@ -13,7 +13,7 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 
 use super::super::background::{Deliver, Retry, Shared, State};
 use super::connection::Connection;
-use super::outcome::Sent;
+use super::partial_success::Sent;
 use crate::encode::otlp::bounded_queue::BoundedQueue;
 use crate::encode::otlp::logs::{self, Logs};
 use crate::encode::otlp::metrics;
