@@ -154,7 +154,8 @@ fn served() -> SocketAddr {
             )
         });
         let line = receiver.recv().unwrap();
-        line.split('/').nth(2).unwrap().parse().unwrap()
+        let (_, address) = line.split_once("http://").unwrap();
+        address.split('/').next().unwrap().parse().unwrap()
     })
 }
 
