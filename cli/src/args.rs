@@ -214,8 +214,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PORT", default_value_t = 8321)]
     pub(crate) port: u16,
 
-    /// Token that requests must contain: in the header `Authorization: Bearer`, or as `?token=` in the first
-    /// address that a browser opens
+    /// Token that requests must contain, in the header `Authorization: Bearer`. In a browser, open
+    /// `/?token=TOKEN` once: it sets a cookie for later requests
     #[arg(long, env = "HEADSPACE_TOKEN", hide_env_values = true)]
     pub(crate) token: Option<crate::token::Token>,
 }

@@ -408,7 +408,7 @@ fn a_killed_run_is_reported_with_the_age_of_its_numbers_and_its_skipped_lines() 
     assert_eq!(said.code, EXIT_OK);
     let text = said.out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        text.contains("from 4.00 s before the last record of the run"),
+        text.contains("computed 4.00 s before the last record of the run"),
         "{}",
         said.out
     );

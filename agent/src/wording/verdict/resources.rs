@@ -47,7 +47,7 @@ fn brief(resources: &ResourcesRecord) -> Vec<Section> {
     let mut sections: Vec<Section> = Vec::new();
     let shown: Vec<&GpuUse> = resources.own_gpus().take(MOST_GPUS.0).collect();
     let several = resources.gpus.len() > 1 || resources.compute_gpu.is_some();
-    let rank_gpu = |own: ComputeGpu| format!("this rank's, by {}", rule_text(own.rule));
+    let rank_gpu = |own: ComputeGpu| format!("GPU of this rank ({})", rule_text(own.rule));
     for gpu in &shown {
         let mut parts = gpu_parts(gpu, several);
         let own = (resources.compute_gpu).filter(|own| own.ordinal == gpu.ordinal);
@@ -73,7 +73,7 @@ fn brief(resources: &ResourcesRecord) -> Vec<Section> {
 fn full(resources: &ResourcesRecord) -> Vec<Section> {
     let own = resources.compute_gpu.map(|own| own.ordinal);
     let rows = (resources.gpus.iter().take(MOST_GPUS.1))
-        .map(|gpu| Row::new(gpu_cells(gpu)).marked_if(own == Some(gpu.ordinal), "this rank's"));
+        .map(|gpu| Row::new(gpu_cells(gpu)).marked_if(own == Some(gpu.ordinal), "of this rank"));
     let gpus = Table {
         columns: GPU_COLUMNS.to_vec(),
         rows: rows.collect(),

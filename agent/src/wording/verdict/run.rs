@@ -57,7 +57,7 @@ impl Verdict<'_> {
         let age = self.unfinished_s?;
         let age = Some(age).filter(|age| *age > 0.0).map(duration_s);
         let numbers = age.map_or_else(String::new, |age| {
-            format!(" The verdict is from {age} before the last record of the run.")
+            format!(" The verdict was computed {age} before the last record of the run.")
         });
         Some(Section::sentence(
             SectionId::Ended,

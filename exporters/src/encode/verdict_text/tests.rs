@@ -355,7 +355,7 @@ fn verdict_of_a_killed_run_says_that_it_did_not_end_and_the_age_of_its_numbers()
         verdict_text(&verdict),
         "\
 headspace  640 steps, 620 in steady state      headspace-runs/2026-11-21T09-30-12-4711
-ended      No end of the run is recorded: killed, or still running. The verdict is from 4.00 s
+ended      No end of the run is recorded: killed, or still running. The verdict was computed 4.00 s
            before the last record of the run.
 rank       The numbers below, including workers and cores, are those of one rank of 8.
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
@@ -465,7 +465,7 @@ fn verdict_of_a_rank_shows_its_own_gpu() {
     assert_eq!(
         gpu_rows(&summary),
         [
-            "gpu        3: SMs busy 13 % (GPM)   this rank's, by torch's current device",
+            "gpu        3: SMs busy 13 % (GPM)   GPU of this rank (torch's current device)",
             "gpu        and 7 more, in the records",
         ]
     );
@@ -492,7 +492,7 @@ fn verdict_of_a_rank_whose_gpu_has_no_readings_shows_no_other_gpu() {
     assert_eq!(
         gpu_rows(&summary),
         [
-            "gpu        0: no readings   this rank's, by LOCAL_RANK",
+            "gpu        0: no readings   GPU of this rank (LOCAL_RANK)",
             "gpu        and 1 more, in the records",
         ]
     );
