@@ -1,7 +1,7 @@
 //! Texts and sections of all ranks of a run.
 
 use super::incomplete_runs::KILLED_OR_RUNNING;
-use super::section::{Column, Row, Section, SectionId, Table};
+use super::section::{Column, Row, Section, SectionId, Table, capitalized};
 use super::units::{duration_ms, percent};
 use super::verdict::headspace_text;
 use crate::analysis::ranks::{RankEvidence, RanksTogether};
@@ -97,8 +97,7 @@ pub fn sections(ranks: &RanksRecord) -> Vec<Section> {
         sections.push(Section::sentence(SectionId::Missing, text));
     }
     if ranks.unfinished_count > 0 {
-        // The sentence begins with it.
-        let what = listed(&ranks.unfinished, ranks.unfinished_count).replacen('r', "R", 1);
+        let what = capitalized(&listed(&ranks.unfinished, ranks.unfinished_count));
         let (have, whose) = match ranks.unfinished_count {
             1 => ("has", "Its"),
             _ => ("have", "Their"),

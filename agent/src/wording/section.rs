@@ -188,6 +188,13 @@ pub struct Row {
     pub mark: Option<&'static str>,
 }
 
+/// Returns the words with a capital first letter.
+pub fn capitalized(words: &str) -> String {
+    let mut chars = words.chars();
+    let first = chars.next().map(|c| c.to_ascii_uppercase());
+    first.into_iter().chain(chars).collect()
+}
+
 /// Says how many items are only in the records.
 pub fn more_in_records(more: usize) -> String {
     format!("and {more} more, in the records")

@@ -2,7 +2,7 @@
 //! path or notice can inject markup.
 
 use headspace_agent::wording::section::{
-    Block, Entry, Fact, Quantity, Row, SectionId, Table, more_in_records,
+    Block, Entry, Fact, Quantity, Row, SectionId, Table, capitalized, more_in_records,
 };
 use maud::{Markup, Render, html};
 
@@ -74,13 +74,6 @@ pub(super) fn cards(facts: &[Fact]) -> Markup {
             }
         }
     }
-}
-
-/// Returns the words with a capital first letter.
-pub(super) fn capitalized(words: &str) -> String {
-    let mut chars = words.chars();
-    let first = chars.next().map(|c| c.to_ascii_uppercase());
-    first.into_iter().chain(chars).collect()
 }
 
 /// The colour of a card, by its name in the style sheet.

@@ -7,14 +7,14 @@ use headspace_agent::model::record::{
 };
 use headspace_agent::wording::page::{NO_STEPS, SOURCES_OFF, step_bar};
 use headspace_agent::wording::ranks;
-use headspace_agent::wording::section::{Block, Section, SectionId};
+use headspace_agent::wording::section::{Block, Section, SectionId, capitalized};
 use headspace_agent::wording::verdict::{Detail, NO_SUMMARY, Verdict};
 use headspace_exporters::encode::verdict_text::verdict_text;
 use maud::{Markup, PreEscaped, html};
 
 use super::data::{Part, PartId};
 use super::flame_graph::flame_graphs;
-use super::html::{Text, block, capitalized, cards, entries, prose, table, terms};
+use super::html::{Text, block, cards, entries, prose, table, terms};
 
 /// Maximum number of notices shown.
 const MOST_NOTICES: usize = 24;
