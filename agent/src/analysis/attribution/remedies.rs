@@ -81,9 +81,9 @@ pub(super) fn remedies(
             .chain(spared_pct(model))
             .all(|gain| gain < model.thresholds.worth_tuning_pct)
         && floor_says_stop(model)
-        && let Some(stop) = context.stop(found.confidence)
     {
-        remedies.insert(0, stop);
+        let stop = Draft::new(Action::Stop, Term::Compute, found.confidence);
+        remedies.insert(0, context.without_gain(stop));
     }
     remedies
 }
@@ -119,37 +119,38 @@ impl Context<'_> {
     }
 
     /// Adds the prediction to a remedy. Returns `None` if the gain is too small.
-    fn predict(&self, draft: Draft) -> Option<Remedy> {
+    fn predict(&self, mut draft: Draft) -> Option<Remedy> {
         let step = self.step_ms();
-        let at_least = draft.changed.is_none();
-        let predicted =
-            (draft.changed).map_or(step, |simulated| self.predictor.step_ms(&simulated));
+        let changed = draft.changed.take();
+        let at_least = changed.is_none();
+        let predicted = changed.map_or(step, |simulated| self.predictor.step_ms(&simulated));
         let gain = 1.0 - predicted / step;
         if !at_least && gain < self.model.thresholds.min_remedy_gain {
             return None;
         }
         Some(Remedy {
+            predicted_step_ms: predicted,
+            predicted_gain_pct: 100.0 * gain,
+            at_least,
+            confidence: confidence::of_prediction(draft.confidence, self.predictor.error()),
+            ..self.without_gain(draft)
+        })
+    }
+
+    /// A remedy after which the step is as long as now.
+    fn without_gain(&self, draft: Draft) -> Remedy {
+        Remedy {
             action: draft.action,
             stage: (draft.stage).map(|stage| self.model.nodes[stage].stage.name.clone()),
             resource: draft.term.resource(),
             change: draft.change,
-            predicted_step_ms: predicted,
-            predicted_gain_pct: 100.0 * gain,
-            at_least,
+            predicted_step_ms: self.step_ms(),
+            predicted_gain_pct: 0.0,
+            at_least: false,
             concerns_bottleneck: false,
             evidence: evidence(self.model, draft.term),
-            confidence: confidence::of_prediction(draft.confidence, self.predictor.error()),
-        })
-    }
-
-    /// The remedy to change nothing. Its prediction, the step of now, is certain.
-    fn stop(&self, confidence: f64) -> Option<Remedy> {
-        let remedy = self.predict(Draft::new(Action::Stop, Term::Compute, confidence))?;
-        Some(Remedy {
-            at_least: false,
-            confidence,
-            ..remedy
-        })
+            confidence: draft.confidence,
+        }
     }
 }
 

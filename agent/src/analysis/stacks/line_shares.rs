@@ -39,6 +39,7 @@ impl StackTimes {
     ) -> Vec<LineShare> {
         let mut lines = Vec::new();
         let sampled = |(_, stacks): &(&Place, &PlaceStacks)| stacks.samples >= MIN_SAMPLES;
+        let all_held = self.gil.held_seconds().max(1e-9);
         for (place, stacks) in self.places.iter().filter(sampled) {
             let weights = stacks.weights(ran_share(place));
             let waited = stacks.lock_wait_share(&weights);
@@ -59,8 +60,8 @@ impl StackTimes {
                 // Who holds the lock of a worker process is not known.
                 let proportional_share = if stacks.in_trainer {
                     let own = line.times.get(&LOCK_WAIT).copied().unwrap_or_default();
-                    let caused = self.gil.held_share(place, line.frame) * waited;
-                    share - own / stacks.seconds + caused
+                    let held = self.gil.held_seconds_of(place, line.frame) / all_held;
+                    share - own / stacks.seconds + held * waited
                 } else {
                     share
                 };

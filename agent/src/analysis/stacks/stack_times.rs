@@ -42,15 +42,18 @@ pub(super) struct GilTimes {
 }
 
 impl GilTimes {
-    /// Time in which a thread held the lock for this line, divided by the time in which any thread held it.
-    pub(super) fn held_share(&self, place: &Place, frame: &Frame) -> f64 {
+    /// Seconds in which any thread held the lock.
+    pub(super) fn held_seconds(&self) -> f64 {
+        self.holders.values().sum()
+    }
+
+    /// Seconds in which a thread held the lock for this line.
+    pub(super) fn held_seconds_of(&self, place: &Place, frame: &Frame) -> f64 {
         let is_line = |((at, held), _): &(&(Place, Frame), &f64)| {
             held.line == frame.line && held.file == frame.file && at == place
         };
-        let held: f64 = (self.holders.iter().filter(is_line))
-            .map(|(_, seconds)| seconds)
-            .sum();
-        held / self.holders.values().sum::<f64>().max(1e-9)
+        let of_line = self.holders.iter().filter(is_line);
+        of_line.map(|(_, seconds)| seconds).sum()
     }
 }
 
