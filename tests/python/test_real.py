@@ -21,8 +21,9 @@ from case import Case, Edit
 from examine import Examination
 from workplace import NotHere, Workplace
 
-#: Enough for most probes to have handed out cached batches.
-STEPS = 120
+#: Enough for most probes to have handed out cached batches, also while other tests use the cores: the first live
+#: window lasts until the loop has settled.
+STEPS = 240
 
 #: An epoch is a sixth of the program's steps, and a window of the probe ends with its epoch.
 MORE_STEPS = {"torchdata": 360}
