@@ -72,13 +72,17 @@ impl Verdict<'_> {
         let s = self.summary;
         let step = s.steady_step_mean_ms?;
         if self.is_replay() {
+            if s.replayed_steps == 0 {
+                let words = "Not measured: the run ended before the first step on a cached batch.";
+                return Some(Section::sentence(SectionId::Floor, words.to_owned()));
+            }
             let floor = Fact::measured(
                 Quantity::Floor,
                 duration_ms(s.floor_step_ms.unwrap_or(step)),
             )
-            .detail("every batch came from the cache");
+            .detail("the steps on cached batches");
             let words = format!(
-                "The step is the floor itself: every batch came from the cache. To know what free \
+                "The step is the floor: only the steps on cached batches count. To know what free \
                  data would gain, compare with a run without replay, or run a probe: {}",
                 self.way_to_probe()
             );
@@ -136,10 +140,9 @@ impl Verdict<'_> {
                  model's own code (contention)"
             }
             _ => {
-                "The upper bound covers only the wait. If the device works during the wait, less \
-                 waiting saves less. Only a probe shows whether the loader also slows the \
-                 model's own code \
-                 (contention)"
+                "The upper bound covers only the wait. If the device works during the wait, the \
+                 saving is smaller. Only a probe shows whether the loader also slows the model's \
+                 own code (contention)"
             }
         };
         format!("{open}: {}", self.way_to_probe())

@@ -60,8 +60,8 @@ fn verdict_without_a_probe_has_an_upper_bound_and_suggests_a_probe() {
 headspace  640 steps, 620 in steady state      headspace-runs/2026-11-21T09-30-12-4711
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
 floor      unknown   less waiting saves at most 67.0 % of the step
-           The upper bound covers only the wait. If the device works during the wait, less waiting
-           saves less. Only a probe shows whether the loader also slows the model's own code
+           The upper bound covers only the wait. If the device works during the wait, the saving is
+           smaller. Only a probe shows whether the loader also slows the model's own code
            (contention): `HEADSPACE_MODE=probe`
 cost       measuring used 0.02 % of one core
 "
@@ -278,6 +278,7 @@ fn verdict_of_an_unfinished_probe_asks_for_more_steps() {
 fn verdict_of_a_replay_says_that_the_step_is_the_floor() {
     let summary = SummaryRecord {
         mode: Some(Mode::Replay),
+        replayed_steps: 640,
         steady_step_mean_ms: Some(10.0),
         wait_ms: Some(0.001),
         compute_ms: Some(9.999),
@@ -292,10 +293,26 @@ fn verdict_of_a_replay_says_that_the_step_is_the_floor() {
 headspace  640 steps, 620 in steady state      headspace-runs/2026-11-21T09-30-12-4711
 step       10.0 ms   waiting for data 1.0 µs (0 %)   compute 10.0 ms
 floor      10.0 ms
-           The step is the floor itself: every batch came from the cache. To know what free data
+           The step is the floor: only the steps on cached batches count. To know what free data
            would gain, compare with a run without replay, or run a probe: `HEADSPACE_MODE=probe`
+repeated   640 of 640 steps trained on batches that were repeated
 cost       measuring used 0.02 % of one core
 "
+    );
+}
+
+#[test]
+fn a_replay_that_ended_before_the_first_cached_batch_has_no_floor() {
+    let summary = SummaryRecord {
+        mode: Some(Mode::Replay),
+        replayed_steps: 0,
+        ..measured()
+    };
+
+    let text = verdict_of(&summary);
+    assert!(
+        text.contains("Not measured: the run ended before the first step on a cached batch."),
+        "{text}"
     );
 }
 
@@ -360,8 +377,8 @@ ended      No end of the run is recorded: killed, or still running. The verdict 
 rank       The numbers below, including workers and cores, are those of one rank of 8.
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
 floor      unknown   less waiting saves at most 67.0 % of the step
-           The upper bound covers only the wait. If the device works during the wait, less waiting
-           saves less. Only a probe shows whether the loader also slows the model's own code
+           The upper bound covers only the wait. If the device works during the wait, the saving is
+           smaller. Only a probe shows whether the loader also slows the model's own code
            (contention): `HEADSPACE_MODE=probe`
 found      Something was found.
 dropped    1 step and 30 records
