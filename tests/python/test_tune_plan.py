@@ -278,7 +278,7 @@ def test_a_confirmed_configuration_can_lose_to_a_later_one():
 
 def test_one_worker_runs_all_turns_of_a_confirmation_while_it_is_alive():
     limits = Limits(experiments=4, patience=100, confirm=1, repeats=0)
-    mine, other = (Planner(SPACE, limits, worker) for worker in ("mine", "other"))
+    mine, other = (Planner(SPACE, limits, tuner) for tuner in ("mine", "other"))
     search = Made(simple)
     search.planner = mine
     while "confirm" not in search.kinds():
@@ -543,7 +543,7 @@ def test_the_report_ends_with_the_best_command_and_the_remaining_headspace():
     assert lines[-1] == "    " + template.line(won.knobs)
     assert "'train script.py'" in lines[-1]
     assert any(re.search(r"a headspace of [\d.]+ % is left", line) for line in lines)
-    assert any("alternating runs each of the best configuration" in line for line in lines)
+    assert any("runs each of the best configuration" in line for line in lines)
     best = next(line for line in lines if line.startswith("best "))
     assert all(f"{knob.name} " in best for knob in SPACE.knobs), "all knobs, changed or not"
     assert re.search(r"±[\d.]+ \(\d+ runs, [\d.]+ to [\d.]+\)", best), best

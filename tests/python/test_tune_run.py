@@ -307,13 +307,13 @@ def test_ten_kills_neither_lose_nor_repeat_a_finished_experiment(tmp_path, runni
 
 @pytest.mark.parametrize("storage", ["sqlite", "journal", "postgresql", "mysql"])
 @pytest.mark.slow
-def test_workers_on_one_study_share_it_and_repeat_no_experiment(
+def test_tuners_on_one_study_share_it_and_repeat_no_experiment(
     tmp_path, running, database, storage
 ):
     files = {"sqlite": f"sqlite:///{tmp_path / 'all.db'}", "journal": f"journal:{tmp_path / 'all'}"}
     url = files.get(storage) or database(storage)
     log = tmp_path / "log"
-    workers = []
+    processes = []
     for me, other in ((0, 1), (1, 0)):
         # Each program of one waits until the other has begun nearly as many.
         fair = {
@@ -321,20 +321,20 @@ def test_workers_on_one_study_share_it_and_repeat_no_experiment(
             "TUNED_FAIR": f"{tmp_path / f'began{me}'}:{tmp_path / f'began{other}'}",
         }
         more = ("--storage", url, "--repeats", "0", "--patience", "100", "--near-floor", "0")
-        workers.append(tuner(tmp_path / f"worker{me}", log, *more, env=fair))
-        running.append(workers[-1])
-    for worker in workers:
-        _, err = worker.communicate(timeout=4 * DEADLINE_S)
-        assert worker.returncode == 0, err
+        processes.append(tuner(tmp_path / f"tuner{me}", log, *more, env=fair))
+        running.append(processes[-1])
+    for process in processes:
+        _, err = process.communicate(timeout=4 * DEADLINE_S)
+        assert process.returncode == 0, err
     trials = stored(tmp_path, url)
     keys = [trial.proposal.key for trial in trials]
     assert len(keys) == len(set(keys))
     assert [word for word, _ in starts(log)].count("began") == len(trials)
-    done = [len(list((tmp_path / f"worker{i}" / "experiments").iterdir())) for i in range(2)]
+    done = [len(list((tmp_path / f"tuner{i}" / "experiments").iterdir())) for i in range(2)]
     assert sum(done) == len(trials)
-    assert min(done) >= 2, "one worker did nearly all"
+    assert min(done) >= 2, "one tuner did nearly all"
     confirmed = [t.proposal for t in trials if t.kind is Kind.CONFIRM]
-    assert len({proposal.by for proposal in confirmed}) == 1, "the turns are of one worker"
+    assert len({proposal.by for proposal in confirmed}) == 1, "the turns are of one tuner"
 
 
 def test_an_interrupted_search_ends_its_program_and_says_how_to_resume(tmp_path, running):

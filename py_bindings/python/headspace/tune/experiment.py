@@ -31,7 +31,7 @@ class Kind(str, Enum):
     """What an experiment is for."""
 
     BASELINE = "baseline"
-    """The current configuration."""
+    """The baseline configuration."""
     PROBE = "probe"
     """The baseline with a probe, for the floor."""
     REMEDY = "remedy"
@@ -66,9 +66,9 @@ class Proposal:
     turn: int = 0
     """Number of the repetition, or position in the confirmation, from 0."""
     by: str = ""
-    """The worker that runs this confirmation. All its turns run on one machine."""
+    """The tuner that runs this confirmation. All its turns run on one machine."""
     attempt: int = 0
-    """How many earlier confirmations of the same winner other workers left unfinished."""
+    """How many earlier confirmations of the same winner other tuners left unfinished."""
 
     @property
     def key(self) -> str:
@@ -81,7 +81,7 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A proposal that a worker has claimed."""
+    """A proposal that a tuner has claimed."""
 
     number: int
     """Counts from 0. Numbers of experiments that were given up are not used again."""

@@ -40,8 +40,8 @@ error in the command line or the file; 130 if the search was interrupted."""
 _HELP = {
     "--knob": "a knob and its values",
     "--constraint": "an expression that must be true, such as 'decode_threads + demux_threads <= 4'",
-    "--file": "a TOML file with [knobs], constraints, command and options (in their names, write _ for -). "
-    "The command line overrides the file",
+    "--file": "a TOML file with [knobs], constraints, command and options (in their names, write _ for -; "
+    "for --no-probe, write probe = false). The command line overrides the file",
     "--dir": "folder for all results (default: %(default)s)",
     "--objective": "step: minimise the time per step; throughput: minimise the time per sample, if a knob "
     "changes the batch size",
@@ -56,7 +56,7 @@ _HELP = {
     "--stall": "time without a step after which an experiment counts as hung (default: %(default)s)",
     "--repeats": "how many times to rerun a configuration whose interval overlaps that of the best one "
     "(default: %(default)s)",
-    "--confirm": "at the end, run the best configuration and the baseline N times each, alternating (default: "
+    "--confirm": "at the end, run the best configuration and the baseline N times each, in turn (default: "
     "%(default)s)",
     "--parallel": "number of experiments at the same time; cores and GPUs are divided among them "
     "(default: %(default)s)",

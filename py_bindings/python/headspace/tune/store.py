@@ -1,9 +1,9 @@
 """Stores experiments and their outcomes in an Optuna study, one trial per experiment.
 
-The experiment, its owner and its outcome are attributes of the trial. A worker claims an experiment by
+The experiment, its owner and its outcome are attributes of the trial. A tuner claims an experiment by
 creating a trial in state RUNNING, in one transaction. If it then finds the same experiment under a
-smaller number, it withdraws its claim. So no two workers run the same experiment, whatever the storage.
-If the owner of a trial has exited, another worker gives the trial up and the experiment is planned
+smaller number, it withdraws its claim. So no two tuners run the same experiment, whatever the storage.
+If the owner of a trial has exited, another tuner gives the trial up and the experiment is planned
 again. A finished trial is never given up.
 """
 
@@ -41,17 +41,17 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
     from optuna.trial import FrozenTrial
 
-#: Seconds between two heartbeats of a worker.
+#: Seconds between two heartbeats of a tuner.
 BEAT_S = 15.0
 
 #: Seconds without a heartbeat after which an owner on another machine counts as dead.
 GONE_S = 120.0
 
-#: Seconds that a worker waits for another one's transaction. It sends no heartbeat meanwhile, so this is
+#: Seconds that a tuner waits for another one's transaction. It sends no heartbeat meanwhile, so this is
 #: less than `GONE_S`.
 LOCK_S = 30.0
 
-#: How many times an operation is tried that other workers may do at the same time.
+#: How many times an operation is tried that other tuners may do at the same time.
 TRIES = 6
 
 
@@ -79,7 +79,7 @@ class LostExperiment(NamedTuple):
 
 
 class Heartbeats:
-    """When the heartbeats of other workers last changed.
+    """When the heartbeats of other tuners last changed.
 
     Clocks of machines differ. So only a change of the value counts, and its time is measured on this
     machine's monotonic clock.
@@ -90,7 +90,7 @@ class Heartbeats:
         self._seen: dict[object, tuple[object, float]] = {}
 
     def silent_s(self, who: object, sign: object) -> float:
-        """Seconds since the current heartbeat of a worker or trial was first seen."""
+        """Seconds since the current heartbeat of a tuner or trial was first seen."""
         now = self._clock()
         known = self._seen.get(who)
         if known is None or known[0] != sign:
@@ -99,7 +99,7 @@ class Heartbeats:
 
 
 class Store:
-    """A study, as one worker uses it."""
+    """A study, as one tuner uses it."""
 
     def __init__(
         self,
@@ -115,8 +115,8 @@ class Store:
             url: URL of the storage.
             study: Name of the study.
             space: The knobs.
-            settings: Settings that must be the same in all workers.
-            folder: Folder of this worker. Together with the machine it identifies the worker, also
+            settings: Settings that must be the same in all tuners.
+            folder: Folder of this tuner. Together with the machine it identifies the tuner, also
                 after a resume.
 
         Raises:
@@ -129,7 +129,7 @@ class Store:
         self._finished = (optuna.exceptions.UpdateFinishedTrialError, RuntimeError)
         self._space = space
         self._me = owner()
-        self.worker = f"{self._me['host']}:{folder or os.getpid()}"
+        self.tuner = f"{self._me['host']}:{folder or os.getpid()}"
         self._heartbeats = Heartbeats()
         self._beaten = float("-inf")
         self._url = _public(url)
@@ -145,7 +145,7 @@ class Store:
         self._began = time.monotonic()
 
     def _agree(self, settings: dict[str, Any], study: str) -> None:
-        """Checks that this worker has the settings of the study, or stores them in a new one."""
+        """Checks that this tuner has the settings of the study, or stores them in a new one."""
         known = self._attribute("headspace", {})
         # A reader has no settings of its own.
         if not known and settings:
@@ -201,7 +201,7 @@ class Store:
     ) -> Experiment | Next:
         """Claims the experiment that `plan` proposes. Any other answer of `plan` is returned as it is.
 
-        If another worker claimed the same experiment a moment earlier, `plan` is called again.
+        If another tuner claimed the same experiment a moment earlier, `plan` is called again.
         """
         while True:
             trials, running = self.read()
@@ -224,7 +224,7 @@ class Store:
     def record(self, experiment: Experiment, outcome: Outcome) -> bool:
         """Records an outcome. From now on it is never lost and never repeated.
 
-        Returns False if another worker gave the experiment up. Then it is run again, and this outcome is
+        Returns False if another tuner gave the experiment up. Then it is run again, and this outcome is
         not used.
         """
         trial_id = self._id(experiment)
@@ -243,9 +243,9 @@ class Store:
 
     @_storage()
     def beat(self, experiments: Sequence[Experiment]) -> list[Experiment]:
-        """Records a heartbeat of this worker, every `BEAT_S` seconds.
+        """Records a heartbeat of this tuner, every `BEAT_S` seconds.
 
-        Returns those of its experiments that another worker gave up.
+        Returns those of its experiments that another tuner gave up.
         """
         if time.monotonic() - self._beaten < BEAT_S:
             return []
@@ -261,27 +261,27 @@ class Store:
 
     @_storage()
     def leave(self) -> None:
-        """Records that this worker has left."""
+        """Records that this tuner has left."""
         self._record_heartbeat(None)
 
     def _record_heartbeat(self, sign: float | None) -> None:
-        self._set_attribute(f"worker {self.worker}", {"owner": self._me, "beat": sign})
+        self._set_attribute(f"tuner {self.tuner}", {"owner": self._me, "beat": sign})
         self._spend()
 
     def _spend(self) -> None:
-        # Time during which several workers search counts once.
+        # Time during which several tuners search counts once.
         self._set_attribute("spent_s", max(self._spent(), self.spent_s))
 
     @_storage()
     def others(self) -> set[str]:
-        """The other workers that are alive, by their heartbeats."""
+        """The other tuners that are alive, by their heartbeats."""
         found = set()
         for name, shown in self._storage.get_study_user_attrs(self._study).items():
-            kind, _, worker = name.partition(" ")
-            if kind != "worker" or worker == self.worker or shown["beat"] is None:
+            kind, _, tuner = name.partition(" ")
+            if kind != "tuner" or tuner == self.tuner or shown["beat"] is None:
                 continue
-            if lives(shown["owner"], self._heartbeats.silent_s(worker, shown["beat"])):
-                found.add(worker)
+            if lives(shown["owner"], self._heartbeats.silent_s(tuner, shown["beat"])):
+                found.add(tuner)
         return found
 
     @property
@@ -333,12 +333,12 @@ class Store:
         state, values = self._states.FAIL, None
         if outcome.step_ms is not None and outcome.state in states:
             state, values = states[outcome.state], [outcome.step_ms]
-        # Another worker may complete it at this moment.
+        # Another tuner may complete it at this moment.
         with contextlib.suppress(*self._finished):
             self._storage.set_trial_state_values(trial_id, state, values)
 
     def _fail(self, trial_id: int, why: str) -> bool:
-        """Marks a trial as failed. Returns whether this worker was the one that closed it."""
+        """Marks a trial as failed. Returns whether this tuner was the one that closed it."""
         try:
             self._storage.set_trial_user_attr(trial_id, why, True)
             closed: bool = self._storage.set_trial_state_values(trial_id, self._states.FAIL)
@@ -348,7 +348,7 @@ class Store:
 
 
 def _retry(act: Callable[[], Any]) -> Any:
-    """Calls `act` again if it fails: another worker may create the same thing at this moment."""
+    """Calls `act` again if it fails: another tuner may create the same thing at this moment."""
     for attempt in range(TRIES - 1):
         try:
             return act()
@@ -378,7 +378,7 @@ def _open(url: str) -> BaseStorage:
             f"`{url}` is not a storage (write `journal:PATH`, `sqlite:///PATH`, or the URL of a database "
             "such as `postgresql://…`)"
         )
-    # Workers wait for each other's transactions.
+    # Tuners wait for each other's transactions.
     engine = {"connect_args": {"timeout": LOCK_S}} if kind == "sqlite" else {}
     try:
         return _retry(lambda: RDBStorage(url, engine_kwargs=engine))

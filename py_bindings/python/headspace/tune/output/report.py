@@ -53,7 +53,7 @@ def report(
             of_both = "of the best configuration and the baseline"
             text = (
                 f"(95 % interval {confirmed.low:.1f} to {confirmed.high:.1f}), from "
-                f"{confirmed.pairs} alternating runs each {of_both}"
+                f"{confirmed.pairs} runs each {of_both}"
             )
             if confirmed.pairs == 1:
                 text = f"from one run each {of_both}, which gives no interval (use `--confirm 2`)"

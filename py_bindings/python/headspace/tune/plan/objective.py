@@ -8,11 +8,11 @@ Two runs alone are too few to estimate how much runs differ (Student's t with on
 their spread is pooled with that of all other configurations that were run again, and with the runs' own
 intervals (moderated t: Smyth, "Linear models and empirical Bayes methods", SAGMB 3(1), 2004).
 
-The interval of one run, and so the gain of one pair of runs, is that of `headspace compare` on a machine
-without other programs (`statistics/precision.rs`). With several runs the models differ. `compare`
-knows from the readings of each run how much other programs may have disturbed it, and adds that to the
-variation that it expects. Here only summaries are kept. So the runs' own intervals count for fewer degrees of
-freedom, and the interval of the gain is at least as wide as the measured spread implies.
+For one run, and for one pair of runs, the interval is the same as in `headspace compare` on a machine
+without other programs (`statistics/precision.rs`). With several runs, the two differ. `compare` reads from the
+records how much other programs may have disturbed each run, and widens its interval by this amount. Here only
+summaries are kept, so this amount is unknown. Therefore a run's own interval counts for only `ASSUMED`
+degrees of freedom, and the interval of the gain is at least as wide as the measured spread implies.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Cost:
 
     @property
     def half(self) -> float:
-        """How far the interval reaches upwards; downwards it ends at 0."""
+        """How far the interval reaches above the mean. It reaches as far below the mean, but not below 0."""
         return self.high - self.ms
 
 

@@ -2,7 +2,7 @@
 
 The order is: the baseline; the baseline with a probe, for the floor; what the verdict of the best
 configuration proposes; then the sampler's choices. When the search is over, configurations whose
-intervals overlap are run again. At the end one worker runs the winner and the baseline in turn.
+intervals overlap are run again. At the end one tuner runs the winner and the baseline in turn.
 
 Planning is a pure function of the outcomes, so it also runs on recorded outcomes
 (`tests/python/study_tune.py`).
@@ -134,10 +134,10 @@ def standing(trials: Sequence[Trial], objective: Objective) -> Standing:
 class Planner:
     """Decides which experiment comes next."""
 
-    def __init__(self, space: Space, limits: Limits, worker: str = "") -> None:
+    def __init__(self, space: Space, limits: Limits, tuner: str = "") -> None:
         self.space = space
         self.limits = limits
-        self.worker = worker
+        self.tuner = tuner
 
     def next(
         self,
@@ -152,7 +152,7 @@ class Planner:
             trials: Experiments that have ended, ordered by number.
             pending: Experiments that are running.
             over: Why the search is over, if the reason is not in the outcomes, such as the time limit.
-            others: Other workers that are alive.
+            others: Other tuners that are alive.
         """
         first = self._first(trials, pending)
         if first is not None:
@@ -273,9 +273,9 @@ class Planner:
         made = _confirmations(trials, winner)
         if any(len(turns) >= wanted or not turns[-1].outcome.measured for turns in made.values()):
             return None
-        if any(by in others for by in made if by != self.worker):
+        if any(by in others for by in made if by != self.tuner):
             return Wait()
-        mine = made.get(self.worker, [])
+        mine = made.get(self.tuner, [])
         turn = len(mine)
         attempt = mine[0].proposal.attempt if mine else len(made)
         config, reason = now, "The baseline, to confirm the gain of the winner."
@@ -283,7 +283,7 @@ class Planner:
         if turn % 4 in (0, 3):
             config, reason = winner.knobs, "The winner, to confirm its gain."
         return Proposal(
-            Kind.CONFIRM, config, reason, winner.number, turn=turn, by=self.worker, attempt=attempt
+            Kind.CONFIRM, config, reason, winner.number, turn=turn, by=self.tuner, attempt=attempt
         )
 
     def _again(self, trials: Sequence[Trial]) -> Proposal | None:
@@ -319,7 +319,7 @@ def _is_settled(trials: Sequence[Trial]) -> bool:
 
 
 def _confirmations(trials: Sequence[Trial], winner: Trial) -> dict[str, list[Trial]]:
-    """The confirming runs of that winner by worker, ordered by the worker's first run."""
+    """The confirming runs of that winner by tuner, ordered by the tuner's first run."""
     made: dict[str, list[Trial]] = {}
     for trial in trials:
         if trial.kind is Kind.CONFIRM and trial.proposal.parent == winner.number:

@@ -1,8 +1,8 @@
 """Converts the remedies of a verdict to configurations of knobs.
 
 A remedy says, for example, that the step takes 54 ms if `decode.concurrency` goes from 1 to 2. This
-module sets the knob that changes this setting. Remedies with high confidence are first tried together:
-experiments are expensive, and one model predicted them all.
+module sets the knob that changes this setting. Remedies with high confidence are first tried together,
+because one expensive experiment then tests all of them.
 """
 
 from __future__ import annotations

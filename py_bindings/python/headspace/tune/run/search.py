@@ -27,7 +27,7 @@ from headspace.tune.store import Store
 #: Seconds between two polls of the running experiments.
 POLL_S = 0.05
 
-#: Seconds between two reads of what other workers have recorded.
+#: Seconds between two reads of what other tuners have recorded.
 ASK_S = 1.0
 
 
@@ -56,13 +56,13 @@ class Ended:
 
 
 class Search:
-    """The part of a search that one worker does."""
+    """The part of a search that one tuner does."""
 
     def __init__(self, job: Job, store: Store, progress: Progress) -> None:
         self._job = job
         self._store = store
         self._progress = progress
-        self._planner = Planner(job.space, job.limits, store.worker)
+        self._planner = Planner(job.space, job.limits, store.tuner)
         self._free = list(job.places)
         self._running: list[Running] = []
         self._trials: list[Trial] = []
@@ -112,7 +112,7 @@ class Search:
                     return Ended(self._trials, next_up.reason, next_up.failed)
                 if isinstance(next_up, Wait) and not self._running:
                     self._take_over()
-            # Experiments that another worker gave up, since this worker seemed dead.
+            # Experiments that another tuner gave up, since this tuner seemed dead.
             lost = self._store.beat([running.experiment for running in self._running])
             for running in self._running:
                 if running.experiment in lost:

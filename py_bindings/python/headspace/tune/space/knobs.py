@@ -41,7 +41,7 @@ class Knob:
     values: tuple[Value, ...]
     """All allowed values: numbers ascending, words in the order of the option."""
     baseline: Value
-    """The current value, to which gains are relative."""
+    """The value of the baseline, to which gains are relative."""
     turns: tuple[str, ...] = ()
     """The settings that it changes, in the terms of remedies: `decode.concurrency`, `num_workers`,
     `*.capacity`, `last.capacity` (the queue before the loop), or a remedy's code such as `subprocess`."""
@@ -235,7 +235,7 @@ class Space:
 
     @property
     def baseline(self) -> Config:
-        """The current configuration."""
+        """The configuration in which every knob has its baseline value."""
         return {knob.name: knob.baseline for knob in self.knobs}
 
     @property
