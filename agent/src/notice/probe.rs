@@ -87,8 +87,8 @@ impl ProbeFacts {
         match (self.epoch, self.exactly_once) {
             (Some(_), false) => write!(
                 f,
-                " Repeated batches count towards the epoch, so as many of the loader's last \
-                 batches are not delivered (`{}` delivers all).",
+                " Repeated batches count towards the epoch. For each of them, one of the loader's \
+                 last batches is not delivered (`{}` delivers all).",
                 self.from.with(LoopOption::ExactlyOnce, "")
             ),
             (Some(_), true) => write!(
@@ -148,8 +148,9 @@ mod tests {
         assert_eq!(
             facts.to_string(),
             "up to 2400 steps, usually 600 to 1200, of which up to 776 train on repeated \
-             batches, from a cache of 10 batches. Repeated batches count towards the epoch, so as many of \
-             the loader's last batches are not delivered (`--exactly-once` delivers all). This run trains \
+             batches, from a cache of 10 batches. Repeated batches count towards the epoch. For each of \
+             them, one of the loader's last batches is not delivered (`--exactly-once` delivers all). This \
+             run trains \
              several times on the repeated batches. To keep a model, probe in a separate, short run \
              (`--stop-after-probe`)."
         );

@@ -179,8 +179,9 @@ fn memory(slower_ms: Option<f64>, ipc: Option<f64>) -> String {
     let slower = slower_ms.map(duration_ms);
     clauses([
         Some(
-            "a stage's threads use their cores all the time although other cores are free"
-                .to_owned(),
+            "a stage's threads always run, and neither the cores nor the interpreter lock limits \
+             them"
+            .to_owned(),
         ),
         slower.map(|ms| format!("compute takes {ms} longer while they run")),
         ipc.map(|ipc| {

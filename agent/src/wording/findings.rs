@@ -130,7 +130,7 @@ fn no_steady_state(changed: usize, enough: Option<(u64, usize)>) -> String {
         None => format!("The step time still changed after {changed} steps, {means}."),
         Some((steps, enough)) => format!(
             "The step time still changed after {changed} of {steps} steps, {means}. A run of {enough} \
-             steps is long enough if the step time then no longer changes."
+             steps is long enough if the step time does not change again after step {changed}."
         ),
     }
 }

@@ -31,7 +31,7 @@ pub fn flame_graph_legend(largest_gain_pct: f64) -> String {
 /// The outermost calls of a flame graph that are drawn as one.
 pub fn library_calls(count: usize) -> String {
     let calls = if count == 1 { "call" } else { "calls" };
-    format!("{count} {calls} of libraries around the code")
+    format!("{count} outer {calls} in libraries")
 }
 
 /// A call of a flame graph, in rows: its line, its share of the samples, what its threads do, and the gain of

@@ -1,7 +1,7 @@
 //! Draws sampled stacks as flame graphs: one for each stage, and one for compute.
 //!
 //! The outermost call is at the top. The width of a call is its share of the samples, and its colour is the gain
-//! in the step if its line took half its time. Calls of libraries around all of the user's code are one call.
+//! in the step if its line took half its time. The outermost calls, if they are in libraries, are one call.
 
 use headspace_agent::model::record::{FrameRecord, LineRecord, StacksRecord, SummaryRecord};
 use headspace_agent::wording::page::{call_rows, flame_graph_legend, library_calls};
@@ -253,7 +253,7 @@ mod tests {
             html.contains("data.py:41 twice as fast gives 70.0 ms (−30 %)"),
             "{html}"
         );
-        assert!(html.contains("1 call of libraries around"), "{html}");
+        assert!(html.contains("1 outer call in libraries"), "{html}");
         assert!(html.contains(r#"class="gain-5""#), "{html}");
         assert!(!html.contains("<script>"), "{html}");
         assert!(html.contains("<h3>compute"), "{html}");

@@ -55,15 +55,15 @@ def wrap(  # noqa: PLR0913 - its arguments are the options of a loop, each with 
         return_caches_after: Number of live batches before a replay. By default
             ``HEADSPACE_RETURN_CACHES_AFTER``, else 100.
         stop_after: Number of batches after which an epoch of a replay ends. By default
-            ``HEADSPACE_STOP_AFTER``, else the length of the source, if it has one.
-        probe_steps: Maximum number of steps of a probe. Fewer steps give a wider interval, or no
-            number. By default ``HEADSPACE_PROBE_STEPS``, else at most 2400.
-        stop_after_probe: Whether the epoch, and every later epoch, ends when the probe is done. By
-            default ``HEADSPACE_STOP_AFTER_PROBE``, else no.
-        exactly_once: Whether a probed epoch delivers every batch of the source once and in order. It
+            ``HEADSPACE_STOP_AFTER``, else the length of the loader, if it has one.
+        probe_steps: Maximum number of steps of a probe, at least 200. Fewer steps give a wider interval,
+            or no number. By default ``HEADSPACE_PROBE_STEPS``, else at most 2400.
+        stop_after_probe: Whether the current epoch ends when the probe is done, and every later epoch at
+            its start. By default ``HEADSPACE_STOP_AFTER_PROBE``, else no.
+        exactly_once: Whether a probed epoch delivers every batch of the loader once and in order. It
             is then longer than ``len(loader)`` by the repeated batches. By default
             ``HEADSPACE_EXACTLY_ONCE``, else no: an epoch keeps its length, repeated batches replace
-            live ones, and the last batches of the source are left out. A loader without a length
+            live ones, and the last batches of the loader are left out. A loader without a length
             always delivers all batches.
 
     Raises:

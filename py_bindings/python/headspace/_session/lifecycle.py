@@ -48,7 +48,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class Session:
-    """A run that is measured. Begins with :func:`start`; ends with :func:`stop` or a ``with`` block."""
+    """The measurement of this process. Begins with :func:`start`; ends with :func:`stop` or a ``with`` block."""
 
     __slots__ = ("_feed", "_native", "_prints_verdict")
 
@@ -336,7 +336,7 @@ def stop() -> Report | None:
 
 
 def report() -> Report | None:
-    """Report of the run so far. None if no session is running, and in a process that was forked since."""
+    """Report of the run so far. None if no session runs, or if this process was forked after the session began."""
     session = current
     return None if session is None or not session._native.is_here else session.report()
 

@@ -23,7 +23,7 @@ class Report:
         self._html = html
 
     def to_dict(self) -> dict[str, Any]:
-        """The ``summary`` record. Names end with the unit (``_ms``, ``_s``). None if not measured."""
+        """The ``summary`` record. Names end with the unit (``_ms``, ``_s``). Missing values are None."""
         import json
 
         summary: dict[str, Any] = json.loads(self._summary)

@@ -41,8 +41,8 @@ def queue(
 
     Supports the queues of ``queue``, ``asyncio`` and ``multiprocessing``, ``collections.deque``, the
     executors of ``concurrent.futures``, and any object with ``qsize()``. For other objects, pass ``depth``.
-    The depth of an executor is the number of calls that wait for a worker; its busy workers are counted
-    too.
+    The depth of an executor is the number of calls that wait for a worker. The number of its busy workers is
+    recorded separately.
 
     During a session, a thread of headspace samples the depth: about ten times per second in the first ten
     seconds, then once per second. With ``HEADSPACE=0``, this function only returns ``q``.

@@ -6,8 +6,9 @@
 
 The engine finds it by the entry point ``headspace`` of the group ``spdl.autoresearch.platforms``.
 Experiments are local processes under ``headspace run``. The engine asks its coding agent to add timing to
-the script, and a cache for its headspace experiment. The platform answers these prompts with the
-unchanged script, without the agent: the headspace experiment is a probe.
+the script, and to add a cache for a *headspace experiment* (the engine's name for a run with free data). The
+platform answers these prompts with the unchanged script and does not call the agent: headspace measures the
+unchanged script, and replaces the headspace experiment by a probe.
 """
 
 from __future__ import annotations
