@@ -168,7 +168,7 @@ pub(crate) struct ReportArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A and B are run folders, rank<r>.jsonl files, or folders with several runs of the same configuration. \
-With three or more runs a side, the variation between runs is measured as well.
+With one run per side, the variation between runs is assumed. With more runs, more and more of it is measured.
 
 Exit code: 0; 1 if B is slower than --fail-if-slower allows; 2 if A or B cannot be read or \
 has too few steps, or for an error in the command line.")]
@@ -290,7 +290,7 @@ pub(crate) struct DoctorArgs {
 Keys: ? shows all keys, q quits. `top` only reads: training is not affected. For a folder with runs, it shows \
 the newest run, and switches to each new run. NO_COLOR=1 turns colours off.
 
-Exit code: 0; 1 if PATH cannot be read; 2 if the output is not a terminal, or for an error in the \
+Exit code: 0; 1 if PATH cannot be read; 2 if the input or the output is not a terminal, or for an error in the \
 command line.")]
 pub(crate) struct TopArgs {
     /// What to watch.

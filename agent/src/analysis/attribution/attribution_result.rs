@@ -76,7 +76,7 @@ pub struct Remedy {
     pub predicted_step_ms: f64,
     /// Predicted reduction of the step, in percent.
     pub predicted_gain_pct: f64,
-    /// Whether the predicted gain is a lower bound.
+    /// Whether the gain is unknown. The predicted gain is then 0, its lower limit.
     pub at_least: bool,
     /// Whether it changes the bottleneck, or a stage that the bottleneck's evidence names.
     pub concerns_bottleneck: bool,

@@ -190,8 +190,7 @@ pub struct RemedyRecord {
     pub predicted_step_ms: f64,
     /// Predicted reduction of the step time, in percent.
     pub predicted_gain_pct: f64,
-    /// Whether the predicted gain is a lower limit. The measurements do not show how much larger
-    /// the gain is.
+    /// Whether the gain is unknown. `predicted_gain_pct` is then 0, the lower limit of the gain.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub at_least: bool,
     /// Whether the remedy changes the bottleneck, or a stage that the evidence of the bottleneck names.

@@ -12,10 +12,6 @@ use crate::model::record::{
 /// Maximum number of remedies, in brief and in full. The records hold all of them.
 const MOST_REMEDIES: (usize, usize) = (3, 24);
 
-/// If a predicted gain is only a lower bound and below this share of the step, in percent, it is shown as
-/// unknown.
-const LEAST_GAIN_PCT: f64 = 0.5;
-
 /// The bottleneck and the remedies. Each remedy applies to each of `ranks` ranks.
 pub(super) fn sections(summary: &SummaryRecord, ranks: u32, detail: Detail) -> Vec<Section> {
     let bottleneck = bottleneck(summary, detail)
@@ -121,15 +117,13 @@ fn entry(remedy: &RemedyRecord, evidence: Option<&str>, ranks: u32, detail: Deta
 
 /// The predicted step time with a remedy, and its gain.
 fn outcome(remedy: &RemedyRecord) -> String {
-    let gain = remedy.predicted_gain_pct;
     match (remedy.is_stop(), remedy.at_least) {
         (true, _) => "compute-bound".to_owned(),
-        (_, true) if gain < LEAST_GAIN_PCT => "gain unknown".to_owned(),
-        (_, at_least) => format!(
-            "{}{} (−{} %)",
-            if at_least { "≤ " } else { "" },
+        (false, true) => "gain unknown".to_owned(),
+        (false, false) => format!(
+            "{} (−{} %)",
             duration_ms(remedy.predicted_step_ms),
-            percent(gain, 0)
+            percent(remedy.predicted_gain_pct, 0)
         ),
     }
 }

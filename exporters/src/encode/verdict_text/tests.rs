@@ -639,8 +639,8 @@ fn with_pipeline() -> SummaryRecord {
                 confidence: 0.5,
                 ..remedy(
                     "Let the queue `decoded` hold 16 items instead of 4: it absorbs slow calls.",
-                    28.8,
-                    4.0,
+                    30.0,
+                    0.0,
                 )
             },
             RemedyRecord {
@@ -701,7 +701,7 @@ bottleneck decode   4 concurrent calls, busy 99 %, the queue after it empty 97 %
                     of the time
 remedies   17.4 ms (−42 %)    Run 8 concurrent calls of `decode` instead of 4
                               (likely).
-           ≤ 28.8 ms (−4 %)   Let the queue `decoded` hold 16 items instead of
+           gain unknown       Let the queue `decoded` hold 16 items instead of
                               4: it absorbs slow calls (plausible).
            gain unknown       Copy batches to the GPU from pinned memory:
                               pin_memory=True (a guess).
