@@ -43,9 +43,13 @@ SLOW_LINE = get_context("fork").Array("d", 2 * MOST_BLOCKS)
 and torch's workers are forked, so they share it.
 """
 
-BLOCK = 16
-"""Steps until the amount changes, with `alternate`. The first half of each block does not count: batches of the
-block before are still in the queues.
+BLOCK = 20
+"""Steps until the amount changes, with `alternate`."""
+
+COUNTED = slice(7, 15)
+"""Which steps of a block count, from the end of the first to the end of the last. Before them, batches of the block
+before are still in the queues. After them, a batch is delivered while the next block's work runs: how long a thread
+waits for the interpreter lock to deliver it depends on this work.
 """
 
 
@@ -219,9 +223,8 @@ def gain(ends: list[float]) -> float:
     """
     steps = []
     for begin in range(0, len(ends) - BLOCK, BLOCK):
-        # The batch that is received at the end of a block was loaded with the amount of the next one. The number
-        # of steps is even, because two workers may finish their batches in pairs.
-        first, last = begin + BLOCK // 2 - 1, begin + BLOCK - 1
+        # The number of steps is even, because two workers may finish their batches in pairs.
+        first, last = begin + COUNTED.start, begin + COUNTED.stop
         steps.append((ends[last] - ends[first]) / (last - first))
     lines = [SLOW_LINE[2 * block] / SLOW_LINE[2 * block + 1] for block in range(len(steps))]
     gains = []
