@@ -29,14 +29,12 @@ pub(super) fn line_gains(model: &Model<'_>, predictor: &Predictor<'_>) -> Vec<Li
             Place::Stage(name) => {
                 let (stage, part) = find_stage(model, name)?;
                 let parts = &mut simulated.stations[stage].parts;
-                // The simulation of the lock has the waits for it.
-                let simulates_lock = parts.iter().any(|(supply, _)| *supply == Supply::Gil);
-                let share = if simulates_lock {
-                    line.share
+                let has_lock = parts.iter().any(|(supply, _)| *supply == Supply::Gil);
+                if has_lock {
+                    remove_beside_lock(parts, saved * part, line);
                 } else {
-                    line.proportional_share
-                };
-                remove(parts, saved * part * share, line.activity);
+                    remove(parts, saved * part * line.proportional_share, line.activity);
+                }
             }
             Place::Loop(_) => shorten_compute(&mut simulated, saved * line.proportional_share),
             Place::Elsewhere => return None,
@@ -103,6 +101,18 @@ fn remove(parts: &mut [(Supply, f64)], share: f64, activity: Activity) {
     }
 }
 
+/// Removes this share of a line from a call of a stage that works under the interpreter lock, while the lock is
+/// scarce. The simulation has the waits for the lock, so the call's parts are only its work, and other waits.
+fn remove_beside_lock(parts: &mut [(Supply, f64)], share: f64, line: &LineShare) {
+    for (supply, ms) in parts {
+        let of_part = match supply {
+            Supply::Gil | Supply::Cores => line.work_share,
+            _ => line.wait_share,
+        };
+        *ms *= 1.0 - share * of_part;
+    }
+}
+
 /// Removes this share of compute.
 fn shorten_compute(simulated: &mut SimulatedPipeline, share: f64) {
     simulated.loop_ms *= 1.0 - share.min(1.0);
@@ -131,7 +141,31 @@ fn find_stage(model: &Model<'_>, name: &str) -> Option<(usize, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::stack::WaitFor;
+    use crate::model::stack::{Frame, WaitFor};
+
+    #[test]
+    fn beside_a_scarce_lock_a_line_shortens_the_work_and_the_waits_that_are_its_own() {
+        let line = LineShare {
+            place: Place::Stage("decode".to_owned()),
+            frame: Frame {
+                file: "data.py".into(),
+                line: 41,
+                function: "decode".into(),
+                is_own: true,
+            },
+            activity: Activity::Python,
+            share: 0.45,
+            proportional_share: 0.45,
+            work_share: 0.8,
+            wait_share: 0.1,
+        };
+        let mut parts = [(Supply::Free, 4.0), (Supply::Gil, 10.0)];
+
+        remove_beside_lock(&mut parts, 0.5, &line);
+
+        assert!((parts[0].1 - 3.8).abs() < 1e-9, "{parts:?}");
+        assert!((parts[1].1 - 6.0).abs() < 1e-9, "{parts:?}");
+    }
 
     #[test]
     fn a_wait_is_removed_from_the_parts_that_wait_first() {

@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 
 use super::own_line::own_line;
-use super::stack_times::{PlaceStacks, Seen, StackTimes, Weights};
+use super::stack_times::{PlaceStacks, StackSamples, StackTimes, Weights};
 use crate::analysis::thresholds::stacks::{MIN_LINE_SAMPLES, MIN_SAMPLES};
 use crate::model::stack::{Activity, Frame, Place, WaitFor};
-
 /// A line, and its share of the time of a place.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LineShare {
@@ -24,6 +23,10 @@ pub struct LineShare {
     /// hold the lock. So the line's own waits do not count, but a part of all waits in this place does: the time in
     /// which this line held the lock, divided by the time in which any line held it.
     pub proportional_share: f64,
+    /// Its share of the time in which the threads of the place ran or waited for a core, in `[0, 1]`.
+    pub work_share: f64,
+    /// Its share of the time in which they waited for anything else but the interpreter lock, in `[0, 1]`.
+    pub wait_share: f64,
 }
 
 impl StackTimes {
@@ -43,34 +46,39 @@ impl StackTimes {
         for (place, stacks) in self.places.iter().filter(sampled) {
             let weights = stacks.weights(ran_share(place));
             let waited = stacks.lock_wait_share(&weights);
+            let (all_work, all_waits) = work_and_waits(stacks.times(&weights));
             let mut found: HashMap<(&str, u32), LineTimes<'_>> = HashMap::new();
-            for ((frames, activity), seen) in &stacks.stacks {
+            for ((frames, activity), sampled) in &stacks.stacks {
                 let Some(frame) = own_line(frames) else {
                     continue;
                 };
                 let line = found.entry((&frame.file, frame.line));
                 let line = line.or_insert_with(|| LineTimes::new(frame));
-                line.add(frame, *activity, seen, weights.of(*activity));
+                line.add(frame, *activity, sampled, weights.of(*activity));
             }
             lines.extend(found.into_values().filter_map(|line| {
                 let share = line.times.values().sum::<f64>() / stacks.seconds;
                 if line.samples < MIN_LINE_SAMPLES || share < min_share {
                     return None;
                 }
+                let own = line.times.get(&LOCK_WAIT).copied().unwrap_or_default();
+                let without = share - own / stacks.seconds;
                 // Who holds the lock of a worker process is not known.
                 let proportional_share = if stacks.in_trainer {
-                    let own = line.times.get(&LOCK_WAIT).copied().unwrap_or_default();
                     let held = self.gil.held_seconds_of(place, line.frame) / all_held;
-                    share - own / stacks.seconds + held * waited
+                    without + held * waited
                 } else {
                     share
                 };
+                let (work, waits) = work_and_waits(line.times.iter().map(|(a, s)| (*a, *s)));
                 Some(LineShare {
                     place: place.clone(),
                     frame: line.frame.clone(),
                     activity: longest(&line.times),
                     share,
                     proportional_share,
+                    work_share: work / all_work.max(f64::MIN_POSITIVE),
+                    wait_share: waits / all_waits.max(f64::MIN_POSITIVE),
                 })
             }));
         }
@@ -83,12 +91,32 @@ impl StackTimes {
 const LOCK_WAIT: Activity = Activity::Wait(WaitFor::InterpreterLock);
 
 impl PlaceStacks {
+    /// The activities of the place's threads, with their weighted times.
+    fn times<'a>(&'a self, weights: &'a Weights) -> impl Iterator<Item = (Activity, f64)> + 'a {
+        (self.stacks.iter())
+            .map(|((_, activity), sampled)| (*activity, weights.of(*activity) * sampled.seconds))
+    }
+
     /// Share of the time of the place in which its threads waited for the interpreter lock.
     fn lock_wait_share(&self, weights: &Weights) -> f64 {
-        let waits = (self.stacks.iter()).filter(|((_, activity), _)| *activity == LOCK_WAIT);
-        let waited: f64 = waits.map(|(_, seen)| seen.seconds).sum();
-        weights.of(LOCK_WAIT) * waited / self.seconds
+        let waits = self
+            .times(weights)
+            .filter(|(activity, _)| *activity == LOCK_WAIT);
+        waits.map(|(_, seconds)| seconds).sum::<f64>() / self.seconds
     }
+}
+
+/// Seconds of work (the wait for a core included), and of all waits but those for the interpreter lock.
+fn work_and_waits(times: impl Iterator<Item = (Activity, f64)>) -> (f64, f64) {
+    let (mut work, mut waits) = (0.0, 0.0);
+    for (activity, seconds) in times.filter(|(activity, _)| *activity != LOCK_WAIT) {
+        if activity.is_work() {
+            work += seconds;
+        } else {
+            waits += seconds;
+        }
+    }
+    (work, waits)
 }
 
 /// The time of a line, by activity.
@@ -109,12 +137,12 @@ impl<'a> LineTimes<'a> {
 
     /// A line may be in several functions: a generator expression is one of its own. The outermost, which has
     /// the shortest name, stands for all.
-    fn add(&mut self, frame: &'a Frame, activity: Activity, seen: &Seen, weight: f64) {
+    fn add(&mut self, frame: &'a Frame, activity: Activity, sampled: &StackSamples, weight: f64) {
         if frame.function.len() < self.frame.function.len() {
             self.frame = frame;
         }
-        self.samples += seen.samples;
-        *self.times.entry(activity).or_default() += weight * seen.seconds;
+        self.samples += sampled.samples;
+        *self.times.entry(activity).or_default() += weight * sampled.seconds;
     }
 }
 

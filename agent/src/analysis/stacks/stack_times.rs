@@ -7,7 +7,7 @@ use super::own_line::own_line;
 use crate::analysis::thresholds::stacks::MAX_STACKS;
 use crate::model::stack::{Activity, Frame, Place, StackReading, ThreadStack, WaitFor};
 
-/// The time that each stack was seen, by place.
+/// The sampled time of each stack, by place.
 #[derive(Debug, Clone, Default)]
 pub struct StackTimes {
     pub(super) places: HashMap<Place, PlaceStacks>,
@@ -23,12 +23,12 @@ pub(super) struct PlaceStacks {
     pub(super) in_trainer: bool,
     pub(super) seconds: f64,
     pub(super) samples: u32,
-    pub(super) stacks: HashMap<(Vec<Frame>, Activity), Seen>,
+    pub(super) stacks: HashMap<(Vec<Frame>, Activity), StackSamples>,
 }
 
-/// How often and how long a stack was seen.
+/// Samples of a stack.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Seen {
+pub(super) struct StackSamples {
     pub(super) samples: u32,
     pub(super) seconds: f64,
 }
@@ -57,7 +57,7 @@ impl GilTimes {
     }
 }
 
-/// A stack of a place, and the time that it was seen.
+/// A stack of a place, and its sampled time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StackTime<'a> {
     /// The part of the program.
@@ -119,10 +119,10 @@ impl StackTimes {
             let key = (own, activity);
             let known = place.stacks.len();
             if self.count < MAX_STACKS || place.stacks.contains_key(&key) {
-                let seen = place.stacks.entry(key).or_default();
+                let sampled = place.stacks.entry(key).or_default();
                 // The parts are one sample.
-                seen.samples += std::mem::take(&mut samples);
-                seen.seconds += seconds;
+                sampled.samples += std::mem::take(&mut samples);
+                sampled.seconds += seconds;
                 self.count += place.stacks.len() - known;
             }
         }
@@ -132,11 +132,11 @@ impl StackTimes {
     pub fn stacks(&self) -> impl Iterator<Item = StackTime<'_>> {
         self.places.iter().flat_map(|(place, stacks)| {
             let all = stacks.stacks.iter();
-            all.map(move |((frames, activity), seen)| StackTime {
+            all.map(move |((frames, activity), sampled)| StackTime {
                 place,
                 frames,
                 activity: *activity,
-                seconds: seen.seconds,
+                seconds: sampled.seconds,
             })
         })
     }
@@ -166,7 +166,7 @@ impl PlaceStacks {
     pub(super) fn weights(&self, ran_share: Option<f64>) -> Weights {
         let ran: f64 = (self.stacks.iter())
             .filter(|((_, activity), _)| !matches!(activity, Activity::Wait(_)))
-            .map(|(_, seen)| seen.seconds)
+            .map(|(_, sampled)| sampled.seconds)
             .sum();
         let waited = self.seconds - ran;
         match ran_share.map(|share| share.clamp(0.0, 1.0)) {
