@@ -42,6 +42,7 @@ pub(super) use self::from_summary::attribute_run;
 pub use self::line_gains::LineGain;
 pub use self::remedies::action::{Action, GuessedWork, Shared};
 pub(crate) use self::stage_order::queues_around;
+pub(super) use self::stage_order::set_filling_stages;
 
 use self::bottleneck::{binding, conclude};
 use self::prediction::Predictor;

@@ -170,6 +170,7 @@ fn queue(run: &QueueRun, totals: QueueTotals) -> QueueSummary {
         loop_name: run.loop_name.clone(),
         capacity: (totals.capacity > 0).then_some(totals.capacity),
         last: run.last,
+        filled_by: None,
         depth: ratio(totals.depth_ns, totals.depth_of_ns),
         empty_pct: share(totals.empty_ns),
         full_pct: share(totals.full_ns).filter(|_| totals.capacity > 0),

@@ -1,6 +1,6 @@
 //! Computes the numbers of the verdict from a run's totals: a pure function.
 
-use super::attribution::{Attribution, attribute_run};
+use super::attribution::{Attribution, attribute_run, set_filling_stages};
 use super::findings::{Finding, findings};
 use super::loop_facts::LoopFacts;
 use super::main_loop::select_main_loop;
@@ -223,6 +223,7 @@ fn fill_stages(
     };
     let main_loop = summary.loop_name.as_deref().unwrap_or_default();
     (summary.stages, summary.queues) = stages(history, part, main_loop, others);
+    set_filling_stages(&mut summary.queues, &summary.stages);
     summary.data_readiness_pct = data_readiness_pct(summary);
     failures(&summary.stages).collect()
 }

@@ -159,6 +159,22 @@ pub(crate) fn queues_around<'a>(
         .collect()
 }
 
+/// Sets the stage that fills each queue, where it is known.
+pub(in crate::analysis) fn set_filling_stages(
+    queues: &mut [QueueSummary],
+    stages: &[StageSummary],
+) {
+    let outer: Vec<&StageSummary> = stages.iter().filter(|stage| is_outer(stage)).collect();
+    let after = queues_after(&outer, queues);
+    let filled: Vec<(String, String)> = (outer.iter().zip(after))
+        .filter_map(|(stage, queue)| Some((queue?.name.clone(), stage.name.clone())))
+        .collect();
+    for queue in queues {
+        let found = filled.iter().find(|(name, _)| *name == queue.name);
+        queue.filled_by = found.map(|(_, stage)| stage.clone());
+    }
+}
+
 /// Whether batches pass through the stage, and the stage is not nested in another one.
 fn is_outer(stage: &StageSummary) -> bool {
     stage.within.is_none() && known(stage).is_some()
@@ -308,6 +324,20 @@ mod tests {
 
         assert_eq!(names, ["a", "b"]);
         assert!(queues_around(&stages, &queues, "resize").is_empty());
+    }
+
+    #[test]
+    fn a_queue_has_the_name_of_the_stage_that_fills_it() {
+        let stages = ["read", "decode", "join"].map(|name| stage(name, 1.0, 1.0));
+        let mut queues = [queue("decoded", false), queue("out", true)];
+
+        set_filling_stages(&mut queues, &stages);
+
+        let filled_by = queues.map(|queue| queue.filled_by);
+        assert_eq!(
+            filled_by,
+            [Some("decode".to_owned()), Some("join".to_owned())]
+        );
     }
 
     #[test]

@@ -154,6 +154,9 @@ pub struct QueueSummary {
     pub capacity: Option<u32>,
     /// Whether the queue is the last one before the training loop.
     pub last: bool,
+    /// Name of the stage whose output is in the queue. Absent if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filled_by: Option<String>,
     /// Mean number of items in the queue, summed over all processes.
     pub depth: Option<f64>,
     /// Share of time in which the queue was empty, in percent.
