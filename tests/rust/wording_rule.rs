@@ -1,6 +1,6 @@
 //! Conclusions are data (ARCHITECTURE.md, "Layers"): `agent/src/model` and `agent/src/analysis` have no
-//! sentences about a run, and neither have the renderers (`cli/src/compare`, `page`, `report` and `top`). They
-//! are in `agent/src/wording`, or in `agent/src/notice.rs` if they are notices.
+//! sentences about a run, and neither have the renderers (see `RENDERERS`). They are in `agent/src/wording`, or
+//! in `agent/src/notice.rs` if they are notices.
 //!
 //! A renderer may have its own labels of columns, keys and legends, messages about files and options, and the
 //! help of the command. Labels have fewer than six words; the other texts are listed in `NOT_ABOUT_A_RUN`.
@@ -15,6 +15,15 @@ const SENTENCE: usize = 3;
 
 /// The same for a literal of a renderer, whose tables have headings such as `a call of the stage`.
 const SENTENCE_OF_RENDERER: usize = 6;
+
+/// Folders and files that render the sections of a verdict.
+const RENDERERS: [&str; 5] = [
+    "cli/src/compare",
+    "cli/src/page",
+    "cli/src/report",
+    "cli/src/top",
+    "exporters/src/encode/verdict_text.rs",
+];
 
 /// Texts of the renderers that are messages about files and options, or hints about keys.
 const NOT_ABOUT_A_RUN: [&str; 6] = [
@@ -41,26 +50,24 @@ fn sentences(source: &str, words: usize) -> Vec<&str> {
         .collect()
 }
 
-fn collect(folder: &Path, words: usize, found: &mut Vec<String>) {
-    for entry in fs::read_dir(folder).expect("the sources are here") {
-        let path = entry.expect("it can be listed").path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if path.is_dir() {
-            collect(&path, words, found);
-        } else if name.ends_with(".rs") && !name.ends_with("tests.rs") {
-            let source = fs::read_to_string(&path).expect("sources are text");
-            let here = sentences(&source, words).into_iter();
-            found.extend(here.map(|sentence| format!("{}: {sentence}", path.display())));
+fn collect(path: &Path, words: usize, found: &mut Vec<String>) {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if path.is_dir() {
+        for entry in fs::read_dir(path).expect("the sources are here") {
+            collect(&entry.expect("it can be listed").path(), words, found);
         }
+    } else if name.ends_with(".rs") && !name.ends_with("tests.rs") {
+        let source = fs::read_to_string(path).expect("sources are text");
+        let here = sentences(&source, words).into_iter();
+        found.extend(here.map(|sentence| format!("{}: {sentence}", path.display())));
     }
 }
 
-fn sentences_in(folder: &str, words: usize) -> Vec<String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("..")
-        .join(folder);
+/// The sentences of a source, or of all sources in a folder.
+fn sentences_in(path: &str, words: usize) -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut found = Vec::new();
-    collect(&root, words, &mut found);
+    collect(&root.join(path), words, &mut found);
     found
 }
 
@@ -84,9 +91,8 @@ fn the_analysis_contains_no_sentences() {
 
 #[test]
 fn the_renderers_contain_no_sentences_about_a_run() {
-    let folders = ["compare", "page", "report", "top"].map(|name| format!("cli/src/{name}"));
-    let mut found: Vec<String> = (folders.iter())
-        .flat_map(|folder| sentences_in(folder, SENTENCE_OF_RENDERER))
+    let mut found: Vec<String> = (RENDERERS.iter())
+        .flat_map(|path| sentences_in(path, SENTENCE_OF_RENDERER))
         .collect();
     found.retain(|one| !NOT_ABOUT_A_RUN.iter().any(|text| one.contains(text)));
     assert_eq!(found, [""; 0]);

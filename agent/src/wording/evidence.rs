@@ -181,7 +181,7 @@ fn memory(slower_ms: Option<f64>, ipc: Option<f64>) -> String {
         Some(
             "a stage's threads always run, and neither the cores nor the interpreter lock limits \
              them"
-            .to_owned(),
+                .to_owned(),
         ),
         slower.map(|ms| format!("compute takes {ms} longer while they run")),
         ipc.map(|ipc| {

@@ -9,6 +9,7 @@
 
 mod bottleneck;
 pub mod comparison;
+pub mod cpu_labels;
 mod evidence;
 mod findings;
 pub mod gpu;

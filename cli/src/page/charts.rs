@@ -8,8 +8,13 @@ use headspace_agent::model::metric::{self, Metric};
 use headspace_agent::model::reading::Attributes;
 use headspace_agent::model::record::{RunRecord, SummaryRecord};
 use headspace_agent::model::{GpuActivity, ReadingKey, Scope, attributes};
+use headspace_agent::wording::cpu_labels::{
+    CORES_USED, CPU_PRESSURE, CPU_THROTTLED, GC_PAUSES, IO_PRESSURE, MEMORY_PRESSURE,
+    RUN_QUEUE_WAIT,
+};
 use headspace_agent::wording::gpu::activity_label;
 use headspace_agent::wording::page::{CORES_OF_RUN, CPU_CAUSES, floor_mark};
+use headspace_agent::wording::section::capitalized;
 use serde::Serialize;
 
 use super::history::{Column, History, Phases};
@@ -202,7 +207,7 @@ impl Drawn<'_> {
         let busy = busy.map(|share| Some(share? * usable?)).collect();
         Chart {
             id: "cores",
-            title: "Cores in use".to_owned(),
+            title: capitalized(CORES_USED),
             unit: "cores",
             lines: vec![
                 line(CORES_OF_RUN, "step", used),
@@ -238,16 +243,12 @@ impl Drawn<'_> {
             title: CPU_CAUSES.to_owned(),
             unit: "%",
             lines: vec![
-                line("run-queue wait (training thread)", "", percents(queue)),
-                line("CPU throttled", "", percents(throttled)),
-                line("CPU pressure (some)", "", pressure(attributes::STALLED_CPU)),
-                line("I/O pressure (some)", "", pressure(attributes::STALLED_IO)),
-                line(
-                    "memory pressure (some)",
-                    "",
-                    pressure(attributes::STALLED_MEMORY),
-                ),
-                line("garbage collection", "", percents(collecting)),
+                line(RUN_QUEUE_WAIT, "", percents(queue)),
+                line(CPU_THROTTLED, "", percents(throttled)),
+                line(CPU_PRESSURE, "", pressure(attributes::STALLED_CPU)),
+                line(IO_PRESSURE, "", pressure(attributes::STALLED_IO)),
+                line(MEMORY_PRESSURE, "", pressure(attributes::STALLED_MEMORY)),
+                line(GC_PAUSES, "", percents(collecting)),
             ],
             ..Chart::default()
         }

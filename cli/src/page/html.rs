@@ -4,16 +4,16 @@
 use headspace_agent::wording::section::{
     Block, Entry, Fact, Quantity, Row, SectionId, Table, capitalized, more_in_records,
 };
+use headspace_exporters::encode::untrusted_text::is_unsafe;
 use maud::{Markup, Render, html};
 
-/// Untrusted text, without control characters and without characters that reverse the text direction.
+/// Untrusted text, without unsafe characters except the end of a line.
 pub(crate) struct Text<'a>(pub(crate) &'a str);
 
 impl Render for Text<'_> {
     fn render_to(&self, buffer: &mut String) {
-        let is_direction = |c| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        let is_unsafe = |c: char| c != '\n' && (c.is_control() || is_direction(c));
-        self.0.replace(is_unsafe, " ").render_to(buffer);
+        let is_replaced = |c: char| c != '\n' && is_unsafe(c);
+        self.0.replace(is_replaced, " ").render_to(buffer);
     }
 }
 

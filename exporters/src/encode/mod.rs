@@ -17,6 +17,7 @@ pub mod stacks;
 pub mod terminal_text;
 mod tick_line;
 pub mod tracker_scalars;
+pub mod untrusted_text;
 pub mod verdict_text;
 
 #[cfg(test)]

@@ -1,15 +1,16 @@
 //! Wraps, truncates and aligns text in columns of a terminal.
 //!
 //! Width is counted in columns: a Chinese character or an emoji takes two, a combining mark none.
-//! Names, paths and reasons are untrusted, so [`plain`] removes characters that would move the cursor.
-//! All functions here except [`width`] apply it.
+//! Names, paths and reasons are untrusted, so [`plain`] removes unsafe characters. All functions here except
+//! [`width`] apply it.
 
 use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 use unicode_width::UnicodeWidthStr;
 
-/// Returns `text` with each control character replaced by a space.
+use super::untrusted_text::is_unsafe;
+/// Returns `text` with each unsafe character replaced by a space.
 pub fn plain(text: &str) -> String {
-    text.replace(char::is_control, " ")
+    text.replace(is_unsafe, " ")
 }
 
 /// Number of columns that `text` occupies.

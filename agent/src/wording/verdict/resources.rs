@@ -1,5 +1,9 @@
 //! The sections about resources: GPUs, cores, memory, data. Values that were not read are left out.
 
+use super::super::cpu_labels::{
+    CORES_USED, CPU_PRESSURE, CPU_THROTTLED, GC_PAUSES, IO_PRESSURE, MEMORY_PRESSURE,
+    RUN_QUEUE_WAIT,
+};
 use super::super::gpu::{KERNEL_RUNNING, rule_text};
 use super::super::section::{Block, Column, Fact, Row, Section, SectionId, Table, more_in_records};
 use super::super::units::{amount, bytes, duration_ms, part_of, percent};
@@ -140,18 +144,15 @@ fn terms(r: &ResourcesRecord) -> Vec<(String, String)> {
         .map(|ms| format!("{} an acquisition", duration_ms(ms)));
     let memory = r.memory_proportional_bytes.or(r.memory_bytes).map(bytes);
     let terms = [
-        ("cores used", cores_used(r)),
+        (CORES_USED, cores_used(r)),
         ("runnable threads (machine)", r.runnable_threads.map(amount)),
-        (
-            "run-queue wait (training thread)",
-            pct(r.consumer_run_queue_pct),
-        ),
-        ("CPU throttled", throttled),
-        ("CPU pressure (some)", pct(r.cpu_pressure_pct)),
-        ("I/O pressure (some)", pct(r.io_pressure_pct)),
-        ("memory pressure (some)", pct(r.memory_pressure_pct)),
+        (RUN_QUEUE_WAIT, pct(r.consumer_run_queue_pct)),
+        (CPU_THROTTLED, throttled),
+        (CPU_PRESSURE, pct(r.cpu_pressure_pct)),
+        (IO_PRESSURE, pct(r.io_pressure_pct)),
+        (MEMORY_PRESSURE, pct(r.memory_pressure_pct)),
         ("GIL wait", gil),
-        ("GC pauses", pct(r.gc_pct)),
+        (GC_PAUSES, pct(r.gc_pct)),
         ("longest GC pause", r.gc_longest_ms.map(duration_ms)),
         (
             "instructions per cycle",

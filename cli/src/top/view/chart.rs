@@ -2,6 +2,7 @@
 //! as a horizontal line.
 
 use headspace_agent::model::record::Phase;
+use headspace_agent::wording::page::floor_mark;
 use headspace_agent::wording::units::{duration_ms, duration_s};
 use headspace_exporters::encode::terminal_text::{keep_beginning, right};
 use ratatui::buffer::Buffer;
@@ -121,8 +122,7 @@ fn scale(buffer: &mut Buffer, plot: Rect, most: f64, floor: Option<f64>, scene: 
             buffer.set_string(x, y, "┄", scene.palette.floor);
         }
     }
-    let text = format!("floor {}", duration_ms(floor));
-    write(buffer, y, &text, scene.palette.floor);
+    write(buffer, y, &floor_mark(floor), scene.palette.floor);
 }
 
 fn legend(buffer: &mut Buffer, area: Rect, moments: &[Moment], rank: &Rank, scene: &Scene<'_>) {

@@ -18,8 +18,8 @@ pub(super) struct SectionLines {
     lines: Vec<Line<'static>>,
 }
 
-/// The sections of the run's last summary, without the heading, which is in the first line of the
-/// screen.
+/// The sections of the run's last summary. The heading and the rank are left out: the first lines of the screen
+/// have them.
 pub(super) fn sections(rank: &Rank, scene: &Scene<'_>, width: u16) -> Vec<SectionLines> {
     let Some(summary) = &rank.summary else {
         return vec![SectionLines {
@@ -28,14 +28,14 @@ pub(super) fn sections(rank: &Rank, scene: &Scene<'_>, width: u16) -> Vec<Sectio
         }];
     };
     let verdict = Verdict {
-        run: rank.run.as_ref().filter(|_| scene.state.world_size() == 1),
+        run: rank.run.as_ref(),
         probe: rank.main_probe(),
         ..Verdict::new(summary)
     };
     let columns = usize::from(width).saturating_sub(1);
     let sections = verdict.sections(Detail::Brief).into_iter();
     sections
-        .filter(|section| section.id != SectionId::Run)
+        .filter(|section| !matches!(section.id, SectionId::Run | SectionId::Rank))
         .map(|section| SectionLines {
             id: section.id,
             lines: labelled(&section, scene, columns),

@@ -699,12 +699,12 @@ fn verdict_shows_the_bottleneck_the_best_remedies_and_the_stages() {
         "\
 bottleneck decode   4 concurrent calls, busy 99 %, the queue after it empty 97 %
                     of the time
-remedies   17.4 ms (−42 %)    Run 8 concurrent calls of `decode` instead of 4
-                              (likely).
-           gain unknown       Let the queue `decoded` hold 16 items instead of
-                              4: it absorbs slow calls (plausible).
-           gain unknown       Copy batches to the GPU from pinned memory:
-                              pin_memory=True (a guess).
+remedies   17.4 ms (−42 %)   Run 8 concurrent calls of `decode` instead of 4
+                             (likely).
+           gain unknown      Let the queue `decoded` hold 16 items instead of 4:
+                             it absorbs slow calls (plausible).
+           gain unknown      Copy batches to the GPU from pinned memory:
+                             pin_memory=True (a guess).
 stages              busy   concurrency   a call      p95   > 3x p50
            read      3 %             1   850 µs   1.1 ms
            decode   99 %             4   119 ms   164 ms      2.1 %
