@@ -63,7 +63,7 @@ def read_number(names: tuple[str, ...], default: int) -> int:
             number = -1
         if 0 <= number < 2**31:
             return number
-        refuse(name, f"`{value}` is not a whole number of 0 or more; {default} is used.")
+        refuse(name, f"`{value}` is not a whole number of 0 or more; it is ignored.")
     return default
 
 

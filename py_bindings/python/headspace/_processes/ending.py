@@ -16,6 +16,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from headspace._processes.proc_stat import stat_fields
+
 #: Seconds between SIGTERM and SIGKILL. `torchrun` gives its ranks 30 to end.
 GRACE_S = 35.0
 
@@ -117,12 +119,3 @@ def end_marked(name: str, value: str) -> int:
                 continue
         time.sleep(0.01)
     return len(ended)
-
-
-def stat_fields(path: Path) -> list[str]:
-    """The fields of a `/proc/PID/stat` from the state on (proc_pid_stat(5)); none if the process is gone."""
-    try:
-        # The name before the state may contain anything.
-        return path.read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return []

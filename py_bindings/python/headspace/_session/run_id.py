@@ -6,6 +6,7 @@ import os
 import time
 
 from headspace import _settings
+from headspace._processes.proc_stat import stat_fields
 
 
 def shared_run_id() -> str | None:
@@ -26,8 +27,7 @@ def shared_run_id() -> str | None:
 def _started(pid: int) -> float:
     """Start time of a process, in seconds since 1970; 0 if it is unknown."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as stat:
-            ticks = int(stat.read().rpartition(b")")[2].split()[19])
+        ticks = int(stat_fields(f"/proc/{pid}/stat")[19])
         with open("/proc/stat", "rb") as stat:
             boot = next(int(line.split()[1]) for line in stat if line.startswith(b"btime"))
         return boot + ticks / os.sysconf("SC_CLK_TCK")

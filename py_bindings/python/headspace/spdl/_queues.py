@@ -64,16 +64,16 @@ class Watch:
         self.depth = 0
         self.since: float | None = None
         # Records list queues in the order of their first report: here the order of the data flow.
-        self._tell(0.0)
+        self._report_depth(0.0)
 
-    def see(self, depth: int) -> None:
+    def set_depth(self, depth: int) -> None:
         """Records that the queue has this depth from now on."""
         now = time.monotonic()
         if self.since is not None:
-            self._tell(now - self.since)
+            self._report_depth(now - self.since)
         self.depth, self.since = depth, now
 
-    def _tell(self, seconds: float) -> None:
+    def _report_depth(self, seconds: float) -> None:
         _native.observe_queue(
             self.name, self.depth, seconds, capacity=self.capacity, last=self.is_last
         )
@@ -93,7 +93,7 @@ def _watch(queue: Any, info: _spdl.StageInfo) -> None:
         queue: Any = me()
         put_in(queue, item)
         try:
-            watch.see(queue.qsize())
+            watch.set_depth(queue.qsize())
             if watch.stage is not None and not (_spdl.is_eof(item) or _spdl.is_epoch_end(item)):
                 watch.stage._add_items(0, 1)
         except Exception:  # The item is already in the queue, so the put must not fail.
@@ -103,7 +103,7 @@ def _watch(queue: Any, info: _spdl.StageInfo) -> None:
         queue: Any = me()
         item = take_out(queue)
         try:
-            watch.see(queue.qsize())
+            watch.set_depth(queue.qsize())
         except Exception:
             pass
         return item
@@ -119,10 +119,10 @@ def _watch_ends(queue: Any, watch: Watch) -> None:
     @asynccontextmanager
     async def hook() -> AsyncIterator[Any]:
         async with stage_hook(me()) as entered:
-            watch.see(watch.depth)
+            watch.set_depth(watch.depth)
             try:
                 yield entered
             finally:
-                watch.see(watch.depth)
+                watch.set_depth(watch.depth)
 
     queue.stage_hook = hook

@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headspace._processes.ending import stat_fields
+from headspace._processes.proc_stat import stat_fields
 from headspace.tune.errors import TuneError
 from headspace.tune.experiment import (
     Experiment,
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
     from optuna.storages import BaseStorage
     from optuna.trial import FrozenTrial
+
+#: First word of the name of a tuner's heartbeat in the study. Tuners of all versions read it, so it stays as it is.
+HEARTBEAT = "worker"
 
 #: Seconds between two heartbeats of a tuner.
 BEAT_S = 15.0
@@ -265,7 +268,7 @@ class Store:
         self._record_heartbeat(None)
 
     def _record_heartbeat(self, sign: float | None) -> None:
-        self._set_attribute(f"tuner {self.tuner}", {"owner": self._me, "beat": sign})
+        self._set_attribute(f"{HEARTBEAT} {self.tuner}", {"owner": self._me, "beat": sign})
         self._spend()
 
     def _spend(self) -> None:
@@ -278,7 +281,7 @@ class Store:
         found = set()
         for name, shown in self._storage.get_study_user_attrs(self._study).items():
             kind, _, tuner = name.partition(" ")
-            if kind != "tuner" or tuner == self.tuner or shown["beat"] is None:
+            if kind != HEARTBEAT or tuner == self.tuner or shown["beat"] is None:
                 continue
             if lives(shown["owner"], self._heartbeats.silent_s(tuner, shown["beat"])):
                 found.add(tuner)
@@ -441,7 +444,7 @@ def lives(who: Mapping[str, Any], silent_s: float) -> bool:
 
 def _started(pid: int) -> int | None:
     """When a process started, in ticks since boot; None if it does not exist or is a zombie."""
-    fields = stat_fields(Path(f"/proc/{pid}/stat"))
+    fields = stat_fields(f"/proc/{pid}/stat")
     return int(fields[19]) if len(fields) > 19 and fields[0] != "Z" else None
 
 

@@ -1,0 +1,15 @@
+"""Reads `/proc/PID/stat`."""
+
+from __future__ import annotations
+
+import os
+
+
+def stat_fields(path: str | os.PathLike[str]) -> list[str]:
+    """The fields of a `/proc/PID/stat` from the state on (proc_pid_stat(5)); none if the process is gone."""
+    try:
+        # The name before the state may contain anything.
+        with open(path, errors="replace") as stat:
+            return stat.read().rpartition(")")[2].split()
+    except OSError:
+        return []
