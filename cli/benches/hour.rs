@@ -181,7 +181,7 @@ pub(crate) fn summary(rank: u32, seconds: u64) -> SummaryRecord {
         full_pct: Some(full_pct),
         ..QueueSummary::default()
     };
-    let evidence = "4 of 4 places busy 99 %, the queue after it empty 88 % of the time";
+    let evidence = "4 concurrent calls, busy 99 %, the queue after it empty 88 % of the time";
     SummaryRecord {
         state: RunState::Running,
         mode: Some(headspace_agent::model::Mode::Probe),

@@ -221,10 +221,7 @@ pub(crate) struct ServeArgs {
 }
 
 fn mode(text: &str) -> Result<Mode, String> {
-    [Mode::Measure, Mode::Probe, Mode::Replay]
-        .into_iter()
-        .find(|mode| mode.as_str() == text)
-        .ok_or_else(|| "write `measure`, `probe` or `replay`".to_owned())
+    Mode::named(text).ok_or_else(|| "write `measure`, `probe` or `replay`".to_owned())
 }
 
 /// Checks that the text names a function, or one of a class, in a module:

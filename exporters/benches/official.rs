@@ -18,7 +18,7 @@ use opentelemetry_sdk::metrics::{
 };
 use prost::Message;
 
-/// An hour: it gathers when it is asked, and not before.
+/// An interval that never ends within the benchmark: metrics are collected on request only.
 const NEVER: Duration = Duration::from_secs(3600);
 
 /// Makes the message and keeps its length.
@@ -64,10 +64,10 @@ fn exponential(instrument: &Instrument) -> Option<Stream> {
 }
 
 impl Sdk {
-    /// Three times of a loop, 10 stages, 20 totals and 8 GPUs of 6 levels, told 600 times.
+    /// Three times of a loop, 10 stages, 20 totals and 8 GPUs of 6 levels, recorded 600 times.
     #[expect(
         clippy::too_many_lines,
-        reason = "the instruments, and what is told of each"
+        reason = "the instruments, and what is recorded with each"
     )]
     pub(crate) fn after_ten_minutes() -> Self {
         let length = Arc::new(AtomicUsize::new(0));
