@@ -112,8 +112,8 @@ pub enum Notice {
     },
     /// The source ended before the replay was to begin.
     #[error(
-        "`{loop_name}` ended after {delivered} batches. So replay begins now, and not after \
-         {expected} batches. To choose the number of live batches, set `{}`.",
+        "`{loop_name}` ended after {delivered} batches. Replay was to begin after {expected} \
+         batches, but begins now. To choose the number of live batches, set `{}`.",
         .from.with(LoopOption::ReturnCachesAfter, &.delivered.to_string())
     )]
     SourceEndedEarly {

@@ -168,7 +168,8 @@ pub(crate) struct ReportArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A and B are run folders, rank<r>.jsonl files, or folders with several runs of the same configuration. \
-With one run per side, the variation between runs is assumed. With more runs, more and more of it is measured.
+With one run per side, headspace assumes how much runs vary. The more runs there are, the more of this \
+variation is measured.
 
 Exit code: 0; 1 if B is slower than --fail-if-slower allows; 2 if A or B cannot be read or \
 has too few steps, or for an error in the command line.")]

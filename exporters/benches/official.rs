@@ -18,7 +18,7 @@ use opentelemetry_sdk::metrics::{
 };
 use prost::Message;
 
-/// An interval that never ends within the benchmark: metrics are collected on request only.
+/// One hour, longer than the benchmark: metrics are collected on request only.
 const NEVER: Duration = Duration::from_secs(3600);
 
 /// Makes the message and keeps its length.

@@ -46,8 +46,8 @@ and torch's workers are forked, so they share it.
 BLOCK = 20
 """Steps until the amount changes, with `alternate`."""
 
-COUNTED = slice(7, 15)
-"""Which steps of a block count, from the end of the first to the end of the last. Before them, batches of the block
+FIRST_END, LAST_END = 7, 15
+"""The steps of a block that count are those between the ends of these two steps. Before them, batches of the block
 before are still in the queues. After them, a batch is delivered while the next block's work runs: how long a thread
 waits for the interpreter lock to deliver it depends on this work.
 """
@@ -224,7 +224,7 @@ def gain(ends: list[float]) -> float:
     steps = []
     for begin in range(0, len(ends) - BLOCK, BLOCK):
         # The number of steps is even, because two workers may finish their batches in pairs.
-        first, last = begin + COUNTED.start, begin + COUNTED.stop
+        first, last = begin + FIRST_END, begin + LAST_END
         steps.append((ends[last] - ends[first]) / (last - first))
     lines = [SLOW_LINE[2 * block] / SLOW_LINE[2 * block + 1] for block in range(len(steps))]
     gains = []

@@ -143,7 +143,7 @@ def test_experiments_that_fail_are_not_the_best_and_the_search_goes_on():
     assert best.knobs["decode_threads"] == 8
 
 
-def test_a_second_worker_waits_for_the_baseline_and_repeats_no_experiment():
+def test_a_second_tuner_waits_for_the_baseline_and_repeats_no_experiment():
     planner = Planner(SPACE, Limits())
     first = planner.next([])
     assert isinstance(first, Proposal)
@@ -276,7 +276,7 @@ def test_a_confirmed_configuration_can_lose_to_a_later_one():
     assert winner_of(trials, Objective.STEP) is trials[4]
 
 
-def test_one_worker_runs_all_turns_of_a_confirmation_while_it_is_alive():
+def test_one_tuner_runs_all_turns_of_a_confirmation_while_it_is_alive():
     limits = Limits(experiments=4, patience=100, confirm=1, repeats=0)
     mine, other = (Planner(SPACE, limits, tuner) for tuner in ("mine", "other"))
     search = Made(simple)

@@ -8,6 +8,7 @@ use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 use unicode_width::UnicodeWidthStr;
 
 use super::untrusted_text::is_unsafe;
+
 /// Returns `text` with each unsafe character replaced by a space.
 pub fn plain(text: &str) -> String {
     text.replace(is_unsafe, " ")

@@ -170,8 +170,10 @@ pub(in crate::analysis) fn set_filling_stages(
         .filter_map(|(stage, queue)| Some((queue?.name.clone(), stage.name.clone())))
         .collect();
     for queue in queues {
+        let named = (stages.iter()).find(|stage| stage.name == name_of_filling_stage(queue));
         let found = filled.iter().find(|(name, _)| *name == queue.name);
-        queue.filled_by = found.map(|(_, stage)| stage.clone());
+        let found = found.map(|(_, stage)| stage);
+        queue.filled_by = named.map(|stage| &stage.name).or(found).cloned();
     }
 }
 
@@ -212,15 +214,20 @@ fn queues_after<'a>(
         .collect()
 }
 
-/// Whether the queue is named after the stage that fills it: `<stage>_queue` (in SPDL), `after <stage>`, or the
-/// stage's name with or without an ending (`decoded`).
+/// Whether the queue is named after the stage that fills it: with [`name_of_filling_stage`], or with the stage's
+/// name and an ending (`decoded`).
 fn is_named_after(queue: &QueueSummary, stage: &str) -> bool {
+    let ending = name_of_filling_stage(queue).strip_prefix(stage);
+    !stage.is_empty() && ending.is_some_and(|ending| ending.chars().all(char::is_alphabetic))
+}
+
+/// The name in `<name>_queue` (SPDL's queues) or in `after <name>`; otherwise the queue's name.
+fn name_of_filling_stage(queue: &QueueSummary) -> &str {
     let name = queue.name.as_str();
     let plain = name
         .strip_suffix("_queue")
         .or_else(|| name.strip_prefix("after "));
-    let ending = plain.unwrap_or(name).strip_prefix(stage);
-    !stage.is_empty() && ending.is_some_and(|ending| ending.chars().all(char::is_alphabetic))
+    plain.unwrap_or(name)
 }
 
 #[cfg(test)]
@@ -329,15 +336,15 @@ mod tests {
     #[test]
     fn a_queue_has_the_name_of_the_stage_that_fills_it() {
         let stages = ["read", "decode", "join"].map(|name| stage(name, 1.0, 1.0));
-        let mut queues = [queue("decoded", false), queue("out", true)];
+        let filled_by = |mut queues: [QueueSummary; 2]| {
+            set_filling_stages(&mut queues, &stages);
+            queues.map(|queue| queue.filled_by.unwrap_or_default())
+        };
 
-        set_filling_stages(&mut queues, &stages);
-
-        let filled_by = queues.map(|queue| queue.filled_by);
-        assert_eq!(
-            filled_by,
-            [Some("decode".to_owned()), Some("join".to_owned())]
-        );
+        let by_ending = [queue("decoded", false), queue("out", true)];
+        assert_eq!(filled_by(by_ending), ["decode", "join"]);
+        let by_name = [queue("join_queue", false), queue("after read", false)];
+        assert_eq!(filled_by(by_name), ["join", "read"]);
     }
 
     #[test]

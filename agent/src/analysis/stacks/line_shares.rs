@@ -6,6 +6,7 @@ use super::own_line::own_line;
 use super::stack_times::{PlaceStacks, StackSamples, StackTimes, Weights};
 use crate::analysis::thresholds::stacks::{MIN_LINE_SAMPLES, MIN_SAMPLES};
 use crate::model::stack::{Activity, Frame, Place, WaitFor};
+
 /// A line, and its share of the time of a place.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LineShare {

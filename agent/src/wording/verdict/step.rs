@@ -73,7 +73,7 @@ impl Verdict<'_> {
         let step = s.steady_step_mean_ms?;
         if self.is_replay() {
             if s.replayed_steps == 0 {
-                let words = "Not measured: the run ended before the first step on a cached batch.";
+                let words = "Not measured: no step was on a cached batch yet.";
                 return Some(Section::sentence(SectionId::Floor, words.to_owned()));
             }
             let floor = Fact::measured(

@@ -302,7 +302,7 @@ cost       measuring used 0.02 % of one core
 }
 
 #[test]
-fn a_replay_that_ended_before_the_first_cached_batch_has_no_floor() {
+fn a_replay_without_a_step_on_a_cached_batch_has_no_floor() {
     let summary = SummaryRecord {
         mode: Some(Mode::Replay),
         replayed_steps: 0,
@@ -311,7 +311,7 @@ fn a_replay_that_ended_before_the_first_cached_batch_has_no_floor() {
 
     let text = verdict_of(&summary);
     assert!(
-        text.contains("Not measured: the run ended before the first step on a cached batch."),
+        text.contains("Not measured: no step was on a cached batch yet."),
         "{text}"
     );
 }

@@ -32,7 +32,7 @@ def events(found: Measured) -> list[tuple[str, float]]:
         if step_ms and calls is not None:
             rows.append((f"{name}_queue_qps", calls * (ratio or 1.0) * 1e3 / step_ms))
     for place, queue in enumerate(summary.get("queues", ()), start=len(names) + 1):
-        plain = queue["name"].removesuffix("_queue")
+        plain = queue["name"].removesuffix("_queue").removeprefix("after ")
         name = names.get(queue.get("filled_by")) or f"pipeline:0:{place}:{plain}"
         empty = queue.get("empty_pct")
         share = None if empty is None else 1.0 - empty / 100.0
