@@ -392,8 +392,8 @@ def test_mode_and_interval_come_from_the_environment(program: Programs) -> None:
         ("HEADSPACE_MODE", "fast", "`measure` is used"),
         ("HEADSPACE_QUIET", "maybe", "not quiet"),
         ("HEADSPACE", "perhaps", "stays on"),
-        ("RANK", "first", "0 is used"),
-        ("WORLD_SIZE", "-3", "1 is used"),
+        ("RANK", "first", "it is ignored"),
+        ("WORLD_SIZE", "-3", "it is ignored"),
     ],
 )
 def test_an_invalid_value_is_reported_once_and_the_default_is_used(
