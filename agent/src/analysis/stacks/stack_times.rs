@@ -119,10 +119,10 @@ impl StackTimes {
             let key = (own, activity);
             let known = place.stacks.len();
             if self.count < MAX_STACKS || place.stacks.contains_key(&key) {
-                let sampled = place.stacks.entry(key).or_default();
+                let total = place.stacks.entry(key).or_default();
                 // The parts are one sample.
-                sampled.samples += std::mem::take(&mut samples);
-                sampled.seconds += seconds;
+                total.samples += std::mem::take(&mut samples);
+                total.seconds += seconds;
                 self.count += place.stacks.len() - known;
             }
         }
