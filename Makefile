@@ -104,6 +104,12 @@ real: $(STAMPS)/real $(STAMPS)/build ## Run 22 training programs with and withou
 	$(call say,"22 real training programs; REAL_DIR=$(REAL_DIR)")
 	$(PY) tests/real
 
+# CLINIC_ARGS names cases, or writes the results to a page: CLINIC_ARGS="--page FILE".
+.PHONY: clinic
+clinic: $(STAMPS)/torch $(STAMPS)/build ## Run problems of public threads, rebuilt as programs: does the verdict name the cause? (20 minutes)
+	$(call say,"the clinic")
+	$(PY) tests/clinic $(CLINIC_ARGS)
+
 .PHONY: gpu-check
 gpu-check: $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/build ## Compare the GPU readings with nvidia-smi (needs an NVIDIA GPU).
 	$(call say,"GPU readings against nvidia-smi and the driver")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime
 import os
-import platform
 import signal
 import sys
 import time
@@ -19,6 +18,7 @@ import packages
 import table
 from case import Case
 from examine import TRUTH_RUNS, Examination, Result
+from machine import machine
 from processes import busy_loops
 from workplace import STEPS, NotHere, Workplace
 
@@ -39,20 +39,6 @@ def number(name: str, default: int) -> int:
     if text and not text.isdecimal():
         sys.exit(f"`{name}` is not a whole number: `{text}`")
     return int(text) if text else default
-
-
-def machine() -> str:
-    """What the numbers were measured on."""
-    model = next(
-        (
-            line.partition(":")[2].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if line.startswith("model name")
-        ),
-        platform.machine(),
-    )
-    cores = len(os.sched_getaffinity(0))
-    return f"{cores} cores of {model}, Python {platform.python_version()}"
 
 
 def examine(case: Case, place: Workplace, truth_runs: int) -> Result:

@@ -1,0 +1,78 @@
+"""Runs the clinic: public problems rebuilt as programs. Does the verdict name the confirmed cause?
+
+`python tests/clinic [--steps N] [CASE...]`, or `make clinic`. Each case is a folder in `cases/`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[1] / "real"))
+
+from card import Card, read_cards
+from diagnosis import Result, examine
+from machine import machine
+from page import page
+
+
+def try_to_examine(card: Card, steps: int | None) -> Result:
+    missing = [name for name in card.modules if importlib.util.find_spec(name) is None]
+    if missing:
+        return Result(card, problem=f"not installed: {', '.join(missing)}")
+    try:
+        return examine(card, steps)
+    except RuntimeError as error:
+        return Result(card, problem=str(error))
+
+
+def row(result: Result) -> str:
+    """One row of the table."""
+    name = result.card.name
+    if result.sick is None:
+        return f"| {name} | {result.problem} | | | |"
+    named = "yes" if result.is_named else "no: " + ", ".join(f"`{text}`" for text in result.missed)
+    step = "-" if result.sick.live_ms is None else f"{result.sick.live_ms:.1f}"
+    cured = "-" if result.cured_ms is None else f"{result.cured_ms:.1f}"
+    if result.remedy is not None and result.error_pct is not None:
+        cured = f"{result.remedy.predicted_ms:.1f}, {cured} ({result.error_pct:+.0f} %)"
+    false = ", ".join(result.false_cures) or "none"
+    return f"| {name} | {named} | {step} | {cured} | {false} |"
+
+
+def main() -> int:
+    cards = read_cards()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, help="steps of each program (default: its own)")
+    parser.add_argument("--verdicts", action="store_true", help="also print the verdicts")
+    parser.add_argument("--page", type=Path, help="write the results to this page")
+    parser.add_argument("case", nargs="*", help=f"of {', '.join(cards)}")
+    args = parser.parse_args()
+    if unknown := [name for name in args.case if name not in cards]:
+        parser.error(f"no case {', '.join(unknown)}")
+    print(
+        "| case | cause named | step (ms) | cured: predicted, measured (ms) | false cures of the twin |"
+    )
+    print("| --- | --- | --- | --- | --- |", flush=True)
+    results = []
+    for name in args.case or cards:
+        results.append(try_to_examine(cards[name], args.steps))
+        print(row(results[-1]), flush=True)
+        if args.verdicts and results[-1].sick is not None:
+            print(results[-1].sick.text, flush=True)
+    named = sum(result.is_named for result in results)
+    errors = [result.error_pct for result in results if result.error_pct is not None]
+    close = sum(abs(error) <= 10 for error in errors)
+    healthy = sum(result.sick is not None and not result.false_cures for result in results)
+    if args.page is not None:
+        args.page.write_text(page(results, machine()))
+    print(f"\ncause named: {named} of {len(results)}")
+    print(f"predicted step within 10 % of the measured one: {close} of {len(errors)}")
+    print(f"healthy twins without a false cure: {healthy} of {len(results)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""What is known about a case: the public threads, the cause, the cure, and what a verdict must say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tomllib
+
+CASES = Path(__file__).parent / "cases"
+
+
+@dataclass(frozen=True)
+class Card:
+    """A case: its folder has the sick program `train.py` and the healthy twin `healthy.py`."""
+
+    name: str
+    #: The symptom, as a user would search for it.
+    title: str
+    threads: list[str]
+    #: Whether the threads were read, or only summarised by others.
+    verified: bool
+    #: What the user saw.
+    symptom: str
+    #: The cause that the thread confirmed.
+    cause: str
+    #: What cured it there, and what it gained.
+    cure: str
+    gain: str
+    #: Options of `train.py` that apply the cure.
+    apply: list[str]
+    #: Modules that the programs import.
+    modules: list[str]
+    #: Launcher and its options; empty for a single process.
+    launch: list[str]
+    #: Regular expressions. The verdict names the cause if it contains all of `says` and none of `never`.
+    says: list[str]
+    never: list[str]
+    #: Options of `headspace run` that the program needs.
+    watch: list[str]
+    #: Code of the remedy whose prediction is compared with the cured program; empty if the cure is not a
+    #: remedy of headspace.
+    remedy: str = ""
+
+    @property
+    def folder(self) -> Path:
+        return CASES / self.name
+
+
+def read_card(folder: Path) -> Card:
+    fields = tomllib.loads((folder / "card.toml").read_text())
+    verdict = fields.pop("verdict")
+    return Card(
+        name=folder.name,
+        says=verdict["says"],
+        never=verdict.get("never", []),
+        watch=verdict.get("watch", []),
+        remedy=verdict.get("remedy", ""),
+        **fields,
+    )
+
+
+def read_cards() -> dict[str, Card]:
+    """All cases by name."""
+    return {path.parent.name: read_card(path.parent) for path in sorted(CASES.glob("*/card.toml"))}

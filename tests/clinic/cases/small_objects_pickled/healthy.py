@@ -1,0 +1,103 @@
+"""Train a small grid detector on synthetic scenes: boxes and classes per image, as in COCO."""
+
+import argparse
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.data import DataLoader, Dataset
+
+SIDE, PATCH, CLASSES = 64, 16, 20
+GRID = SIDE // PATCH
+FIELDS = ("boxes", "labels", "area", "iscrowd", "image_id", "orig_size", "size")
+WIDTHS = (4, 1, 1, 1, 1, 2, 2)
+Target = dict[str, Tensor]
+
+
+class Scenes(Dataset):
+    """Images with three to eight boxes (centre, width, height)."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Target]:
+        rng = np.random.default_rng(index)
+        image = torch.from_numpy(rng.integers(0, 256, (3, SIDE, SIDE), dtype=np.uint8))
+        boxes = rng.random((int(rng.integers(3, 9)), 4), dtype=np.float32)
+        return image, {
+            "boxes": torch.from_numpy(boxes),
+            "labels": torch.from_numpy(rng.integers(0, CLASSES, len(boxes))),
+            "area": torch.from_numpy(boxes[:, 2] * boxes[:, 3]),
+            "iscrowd": torch.from_numpy((rng.random(len(boxes)) < 0.1).astype(np.int64)),
+            "image_id": torch.tensor([index]),
+            "orig_size": torch.tensor([480, 640]),
+            "size": torch.tensor([SIDE, SIDE]),
+        }
+
+
+def collate_table(samples: list[tuple[Tensor, Target]]) -> tuple[Tensor, Tensor]:
+    images, targets = zip(*samples)
+    tables = []
+    for position, target in enumerate(targets):
+        rows = len(target["labels"])
+        columns = [torch.full((rows, 1), float(position))]
+        sizes = zip(FIELDS, WIDTHS)
+        columns += [target[name].float().reshape(-1, n).expand(rows, n) for name, n in sizes]
+        tables.append(torch.cat(columns, 1))
+    return torch.stack(images), torch.cat(tables)
+
+
+def split_table(table: Tensor, images: int) -> list[Target]:
+    counts = torch.bincount(table[:, 0].long(), minlength=images).tolist()
+    return [dict(zip(FIELDS, rows.split(WIDTHS, 1))) for rows in table[:, 1:].split(counts)]
+
+
+def build_model(width: int, layers: int) -> nn.Module:
+    blocks: list[nn.Module] = [nn.Linear(3 * PATCH * PATCH, width), nn.ReLU()]
+    for _ in range(layers):
+        blocks += [nn.Linear(width, width), nn.ReLU()]
+    return nn.Sequential(*blocks, nn.Linear(width, 4 + CLASSES))
+
+
+def detection_loss(output: Tensor, targets: list[Target]) -> Tensor:
+    total = output.new_zeros(())
+    for found, target in zip(output, targets):
+        column, row = (target["boxes"][:, :2] * GRID).long().clamp_(0, GRID - 1).unbind(1)
+        cell = found[row * GRID + column]
+        weight = (target["iscrowd"].flatten() == 0) / (1 + target["area"].flatten())
+        distance = (cell[:, :4].sigmoid() - target["boxes"]).abs().sum(1)
+        labels = target["labels"].flatten().long()
+        entropy = functional.cross_entropy(cell[:, 4:], labels, reduction="none")
+        total = total + (weight * (distance + entropy)).mean()
+    return total / len(targets)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--layers", type=int, default=12)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    scenes = Scenes(args.steps * args.batch)
+    model = build_model(512, args.layers).train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    loader = DataLoader(scenes, args.batch, num_workers=1, collate_fn=collate_table)
+    for step, (images, table) in enumerate(loader, 1):
+        targets = split_table(table, len(images))
+        patches = functional.unfold(images.float().div_(255), PATCH, stride=PATCH)
+        loss = detection_loss(model(patches.transpose(1, 2)), targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % 50 == 0:
+            print(f"step {step} loss {loss.item():.4f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""Writes the page of the clinic: each case with its symptom, its cause, and what headspace says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from textwrap import fill
+
+from diagnosis import Result
+
+#: Rows of the verdict that the page shows.
+ROWS = ("step", "floor", "rank", "bottleneck", "remedies", "lines", "found")
+
+INTRODUCTION = """\
+# The clinic: slow training programs from public threads
+
+Each case rebuilds a problem from public issue threads as a small program with the same cause (`tests/clinic/cases/`).
+The programs run on two CPU cores, and nothing in them names a stage for headspace. `make clinic` runs each program
+under `headspace run`, and its healthy twin, and the program with the cure. It then writes this page.
+
+*Named* means that the verdict contains the words that the case's card demanded before the first run. The card also has
+the sources of the symptom, the cause and the cure."""
+
+
+def page(results: list[Result], machine: str) -> str:
+    """The whole page."""
+    parts = [INTRODUCTION, *summary(results, machine), *map(case, results)]
+    return "\n\n".join(parts) + "\n"
+
+
+def summary(results: list[Result], machine: str) -> Iterable[str]:
+    named = sum(result.is_named for result in results)
+    healthy = sum(result.sick is not None and not result.false_cures for result in results)
+    yield fill(
+        f"On {machine}, the cause is named in {named} of {len(results)} cases, and {healthy} of "
+        f"{len(results)} healthy twins get no false cure.",
+        120,
+    )
+    rows = ["| symptom | cause named | cured step: predicted, measured |", "| --- | --- | --- |"]
+    for result in results:
+        anchor = re.sub(r"[^a-z0-9 -]", "", result.card.title.lower()).replace(" ", "-")
+        named_text = "yes" if result.is_named else "no"
+        link = f"[{result.card.title}](#{anchor})"
+        rows.append(f"| {link} | {named_text} | {cured(result)} |")
+    yield "\n".join(rows)
+
+
+def cured(result: Result) -> str:
+    if result.problem:
+        return result.problem.partition("\n")[0]
+    measured = "-" if result.cured_ms is None else f"{result.cured_ms:.1f} ms"
+    if result.remedy is None or result.error_pct is None:
+        return f"no prediction, {measured}"
+    return f"{result.remedy.predicted_ms:.1f} ms, {measured} ({result.error_pct:+.0f} %)"
+
+
+def case(result: Result) -> str:
+    card = result.card
+    texts = [f"## {card.title}"]
+    for label, text in (
+        ("Symptom", card.symptom),
+        ("Cause", card.cause),
+        ("Cure", card.cure),
+        ("Gain there", card.gain),
+    ):
+        if text:
+            texts.append(
+                fill(f"**{label}.** {' '.join(text.split())}", 120, break_long_words=False)
+            )
+    texts.append("Threads: " + ", ".join(f"<{thread}>" for thread in card.threads))
+    texts.append(f"Program: `tests/clinic/cases/{card.name}/train.py`")
+    if result.sick is None:
+        texts.append(f"Not measured: {result.problem}")
+    else:
+        texts.append(f"```text\n{excerpt(result.sick.text)}\n```")
+        missing = ", ".join(f"`{text}`" for text in result.missed)
+        texts.append("headspace names the cause." if result.is_named else f"Not named: {missing}")
+    if result.false_cures:
+        texts.append(f"False cures of the healthy twin: {', '.join(result.false_cures)}")
+    return "\n\n".join(texts)
+
+
+def excerpt(text: str) -> str:
+    """The rows of a verdict that matter for a cause."""
+    kept, shown = [], False
+    for line in text.splitlines():
+        if not line.startswith(" "):
+            shown = line.split(" ")[0] in ROWS
+        if shown and line.strip():
+            kept.append(line.rstrip())
+    return "\n".join(kept)

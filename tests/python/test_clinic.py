@@ -1,0 +1,48 @@
+"""The clinic's cases are complete, and a verdict names the cause of one of them.
+
+`make clinic` runs all cases with their cures and healthy twins.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+CLINIC = Path(__file__).parents[1] / "clinic"
+sys.path += [str(CLINIC), str(CLINIC.with_name("real"))]
+
+tomllib = pytest.importorskip("tomllib", reason="platform: Python 3.10 has no tomllib")
+
+from card import CASES, read_cards  # noqa: E402
+
+CARDS = read_cards()
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_a_case_names_its_sources_and_its_programs_do_not_know_headspace(name: str) -> None:
+    card = CARDS[name]
+
+    assert card.threads
+    assert all(thread.startswith("https://github.com/") for thread in card.threads)
+    assert all(map(re.compile, (*card.says, *card.never)))
+    for program in ("train.py", "healthy.py"):
+        assert "headspace" not in (card.folder / program).read_text()
+
+
+def test_every_folder_is_a_case() -> None:
+    folders = {path.name for path in CASES.iterdir() if path.is_dir()}
+    assert folders == set(CARDS)
+
+
+@pytest.mark.slow
+def test_headspace_run_says_unasked_that_loading_runs_on_the_training_thread() -> None:
+    pytest.importorskip("torch")
+    from diagnosis import missed, watch
+
+    card = CARDS["no_workers_heavy_transforms"]
+    verdict = watch(card, "train.py", [], steps=150)
+
+    assert missed(card, verdict.text) == (), verdict.text
