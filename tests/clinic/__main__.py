@@ -15,7 +15,7 @@ sys.path.append(str(Path(__file__).parents[1] / "real"))
 from card import Card, read_cards
 from diagnosis import Result, examine
 from machine import machine
-from page import page
+from page import cured, page
 
 
 def try_to_examine(card: Card, steps: int | None) -> Result:
@@ -35,11 +35,8 @@ def row(result: Result) -> str:
         return f"| {name} | {result.problem} | | | |"
     named = "yes" if result.is_named else "no: " + ", ".join(f"`{text}`" for text in result.missed)
     step = "-" if result.sick.live_ms is None else f"{result.sick.live_ms:.1f}"
-    cured = "-" if result.cured_ms is None else f"{result.cured_ms:.1f}"
-    if result.remedy is not None and result.error_pct is not None:
-        cured = f"{result.remedy.predicted_ms:.1f}, {cured} ({result.error_pct:+.0f} %)"
     false = ", ".join(result.false_cures) or "none"
-    return f"| {name} | {named} | {step} | {cured} | {false} |"
+    return f"| {name} | {named} | {step} | {cured(result)} | {false} |"
 
 
 def main() -> int:
@@ -53,7 +50,7 @@ def main() -> int:
     if unknown := [name for name in args.case if name not in cards]:
         parser.error(f"no case {', '.join(unknown)}")
     print(
-        "| case | cause named | step (ms) | cured: predicted, measured (ms) | false cures of the twin |"
+        "| case | cause named | step (ms) | cured step: predicted, measured | false cures of the twin |"
     )
     print("| --- | --- | --- | --- | --- |", flush=True)
     results = []
@@ -65,7 +62,7 @@ def main() -> int:
     named = sum(result.is_named for result in results)
     errors = [result.error_pct for result in results if result.error_pct is not None]
     close = sum(abs(error) <= 10 for error in errors)
-    healthy = sum(result.sick is not None and not result.false_cures for result in results)
+    healthy = sum(result.is_twin_healthy for result in results)
     if args.page is not None:
         args.page.write_text(page(results, machine()))
     print(f"\ncause named: {named} of {len(results)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import tomllib
@@ -12,7 +12,7 @@ CASES = Path(__file__).parent / "cases"
 
 @dataclass(frozen=True)
 class Card:
-    """A case: its folder has the sick program `train.py` and the healthy twin `healthy.py`."""
+    """A case: the sick program `train.py` in its folder, and its healthy twin."""
 
     name: str
     #: The symptom, as a user would search for it.
@@ -38,6 +38,8 @@ class Card:
     never: list[str]
     #: Options of `headspace run` that the program needs.
     watch: list[str]
+    #: Options of `train.py` that make it the healthy twin. Empty if the twin is a program, `healthy.py`.
+    healthy: list[str] = field(default_factory=list)
     #: Code of the remedy whose prediction is compared with the cured program; empty if the cure is not a
     #: remedy of headspace.
     remedy: str = ""
@@ -45,6 +47,11 @@ class Card:
     @property
     def folder(self) -> Path:
         return CASES / self.name
+
+    @property
+    def twin(self) -> tuple[str, list[str]]:
+        """The program of the healthy twin, and its options."""
+        return ("train.py", self.healthy) if self.healthy else ("healthy.py", [])
 
 
 def read_card(folder: Path) -> Card:

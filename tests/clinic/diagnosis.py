@@ -42,6 +42,10 @@ class Result:
         return self.sick is not None and not self.missed
 
     @property
+    def is_twin_healthy(self) -> bool:
+        return self.sick is not None and not self.false_cures
+
+    @property
     def error_pct(self) -> float | None:
         """Error of the predicted step, in percent of the measured one."""
         if self.remedy is None or self.cured_ms is None:
@@ -78,7 +82,7 @@ def examine(card: Card, steps: int | None) -> Result:
     """Runs the sick program, the cured one and the healthy twin."""
     sick = watch(card, "train.py", [], steps)
     cured = watch(card, "train.py", card.apply, steps) if card.apply else None
-    twin = watch(card, "healthy.py", [], steps)
+    twin = watch(card, *card.twin, steps)
     remedy = next((one for one in sick.remedies if one.code == card.remedy), None)
     return Result(
         card,

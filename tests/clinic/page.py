@@ -16,7 +16,8 @@ INTRODUCTION = """\
 
 Each case rebuilds a problem from public issue threads as a small program with the same cause (`tests/clinic/cases/`).
 The programs run on two CPU cores, and nothing in them names a stage for headspace. `make clinic` runs each program
-under `headspace run`, and its healthy twin, and the program with the cure. It then writes this page.
+under `headspace run`, and its healthy twin, and the program with the cure. With `CLINIC_ARGS="--page FILE"`, it writes
+this page.
 
 *Named* means that the verdict contains the words that the case's card demanded before the first run. The card also has
 the sources of the symptom, the cause and the cure."""
@@ -30,7 +31,7 @@ def page(results: list[Result], machine: str) -> str:
 
 def summary(results: list[Result], machine: str) -> Iterable[str]:
     named = sum(result.is_named for result in results)
-    healthy = sum(result.sick is not None and not result.false_cures for result in results)
+    healthy = sum(result.is_twin_healthy for result in results)
     yield fill(
         f"On {machine}, the cause is named in {named} of {len(results)} cases, and {healthy} of "
         f"{len(results)} healthy twins get no false cure.",
@@ -46,6 +47,7 @@ def summary(results: list[Result], machine: str) -> Iterable[str]:
 
 
 def cured(result: Result) -> str:
+    """Step of the cured program: predicted, and measured."""
     if result.problem:
         return result.problem.partition("\n")[0]
     measured = "-" if result.cured_ms is None else f"{result.cured_ms:.1f} ms"

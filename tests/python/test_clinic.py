@@ -28,7 +28,7 @@ def test_a_case_names_its_sources_and_its_programs_do_not_know_headspace(name: s
     assert card.threads
     assert all(thread.startswith("https://github.com/") for thread in card.threads)
     assert all(map(re.compile, (*card.says, *card.never)))
-    for program in ("train.py", "healthy.py"):
+    for program in {"train.py", card.twin[0]}:
         assert "headspace" not in (card.folder / program).read_text()
 
 

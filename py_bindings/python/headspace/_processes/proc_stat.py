@@ -6,7 +6,7 @@ import os
 
 
 def stat_fields(path: str | os.PathLike[str]) -> list[str]:
-    """The fields of a `/proc/PID/stat` from the state on (proc_pid_stat(5)); none if the process is gone."""
+    """The fields after the name of the process (proc_pid_stat(5)). Empty if the process is gone."""
     try:
         # The name before the state may contain anything.
         with open(path, errors="replace") as stat:
