@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::own_line::own_line;
-use super::stack_times::{PlaceStacks, StackSamples, StackTimes, Weights};
+use super::stack_times::{PlaceStacks, StackSamples, StackTimes};
 use crate::analysis::thresholds::stacks::{MIN_LINE_SAMPLES, MIN_SAMPLES};
 use crate::model::stack::{Activity, Frame, Place, WaitFor};
 
@@ -46,8 +46,9 @@ impl StackTimes {
         let all_held = self.gil.held_seconds().max(1e-9);
         for (place, stacks) in self.places.iter().filter(sampled) {
             let weights = stacks.weights(ran_share(place));
-            let waited = stacks.lock_wait_share(&weights);
-            let (all_work, all_waits) = work_and_waits(stacks.times(&weights));
+            let all = TimeSplit::of(stacks.stacks.iter().map(|((_, activity), sampled)| {
+                (*activity, weights.of(*activity) * sampled.seconds)
+            }));
             let mut found: HashMap<(&str, u32), LineTimes<'_>> = HashMap::new();
             for ((frames, activity), sampled) in &stacks.stacks {
                 let Some(frame) = own_line(frames) else {
@@ -62,24 +63,22 @@ impl StackTimes {
                 if line.samples < MIN_LINE_SAMPLES || share < min_share {
                     return None;
                 }
-                let own = line.times.get(&LOCK_WAIT).copied().unwrap_or_default();
-                let without = share - own / stacks.seconds;
+                let own = TimeSplit::of(line.times.iter().map(|(a, s)| (*a, *s)));
                 // Who holds the lock of a worker process is not known.
                 let proportional_share = if stacks.in_trainer {
                     let held = self.gil.held_seconds_of(place, line.frame) / all_held;
-                    without + held * waited
+                    share + (held * all.lock_waits - own.lock_waits) / stacks.seconds
                 } else {
                     share
                 };
-                let (work, waits) = work_and_waits(line.times.iter().map(|(a, s)| (*a, *s)));
                 Some(LineShare {
                     place: place.clone(),
                     frame: line.frame.clone(),
                     activity: longest(&line.times),
                     share,
                     proportional_share,
-                    work_share: work / all_work.max(f64::MIN_POSITIVE),
-                    wait_share: waits / all_waits.max(f64::MIN_POSITIVE),
+                    work_share: own.work / all.work.max(f64::MIN_POSITIVE),
+                    wait_share: own.other_waits / all.other_waits.max(f64::MIN_POSITIVE),
                 })
             }));
         }
@@ -89,35 +88,29 @@ impl StackTimes {
     }
 }
 
-const LOCK_WAIT: Activity = Activity::Wait(WaitFor::InterpreterLock);
-
-impl PlaceStacks {
-    /// The activities of the place's threads, with their weighted times.
-    fn times<'a>(&'a self, weights: &'a Weights) -> impl Iterator<Item = (Activity, f64)> + 'a {
-        (self.stacks.iter())
-            .map(|((_, activity), sampled)| (*activity, weights.of(*activity) * sampled.seconds))
-    }
-
-    /// Share of the time of the place in which its threads waited for the interpreter lock.
-    fn lock_wait_share(&self, weights: &Weights) -> f64 {
-        let waits = self
-            .times(weights)
-            .filter(|(activity, _)| *activity == LOCK_WAIT);
-        waits.map(|(_, seconds)| seconds).sum::<f64>() / self.seconds
-    }
+/// Seconds, by what shortens them.
+#[derive(Default)]
+struct TimeSplit {
+    /// The threads ran, or waited for a core.
+    work: f64,
+    /// They waited for the interpreter lock.
+    lock_waits: f64,
+    /// They waited for anything else.
+    other_waits: f64,
 }
 
-/// Seconds of work (the wait for a core included), and of all waits but those for the interpreter lock.
-fn work_and_waits(times: impl Iterator<Item = (Activity, f64)>) -> (f64, f64) {
-    let (mut work, mut waits) = (0.0, 0.0);
-    for (activity, seconds) in times.filter(|(activity, _)| *activity != LOCK_WAIT) {
-        if activity.is_work() {
-            work += seconds;
-        } else {
-            waits += seconds;
+impl TimeSplit {
+    fn of(times: impl Iterator<Item = (Activity, f64)>) -> Self {
+        let mut split = Self::default();
+        for (activity, seconds) in times {
+            *match activity {
+                Activity::Wait(WaitFor::InterpreterLock) => &mut split.lock_waits,
+                work if work.is_work() => &mut split.work,
+                _ => &mut split.other_waits,
+            } += seconds;
         }
+        split
     }
-    (work, waits)
 }
 
 /// The time of a line, by activity.
@@ -313,7 +306,7 @@ mod tests {
         let (sort, python) = (frame("data.py", 1, true), frame("data.py", 2, true));
         for (line, activity, seconds) in [
             (&sort, Activity::Native, 10.0),
-            (&sort, LOCK_WAIT, 4.0),
+            (&sort, Activity::Wait(WaitFor::InterpreterLock), 4.0),
             (&python, Activity::Python, 6.0),
         ] {
             add(&mut times, std::slice::from_ref(line), activity, seconds);
