@@ -85,7 +85,7 @@ def address_of(run: Started, rank: int = 0) -> str:
         if files:
             addresses[:] = [
                 record["text"].rpartition(" ")[2]
-                for record in read_records(files[0], killed=True)
+                for record in read_records(files[0], unfinished=True)
                 if record["kind"] == "notice" and record["code"] == "serving"
             ]
         return bool(addresses)

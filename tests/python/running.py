@@ -92,15 +92,17 @@ def python_interpreters() -> dict[str, list[str]]:
     return {version: executables for version, executables in found.items() if executables}
 
 
-def read_records(path: Path, *, killed: bool = False) -> list[Record]:
+def read_records(path: Path, *, unfinished: bool = False) -> list[Record]:
     """The records of one rank's file. Every line must be whole.
 
-    If the process was `killed`, its last line may be incomplete and is dropped.
+    If the file is `unfinished`, because its process still runs or was killed, its last line may be
+    incomplete and is dropped.
     """
     text = path.read_text()
-    if killed:
+    if unfinished:
         text = text[: text.rfind("\n") + 1]
-    assert text.endswith("\n"), "the last line is cut"
+    else:
+        assert text.endswith("\n"), "the last line is cut"
     return [json.loads(line) for line in text.splitlines()]
 
 

@@ -68,7 +68,7 @@ class Stage:
 
 def _ticks(session: headspace.Session) -> list[Record]:
     assert session.flush(30)
-    return of_kind(read_records(Path(session.folder) / "rank0.jsonl", killed=True), "tick")
+    return of_kind(read_records(Path(session.folder) / "rank0.jsonl", unfinished=True), "tick")
 
 
 def stages(session: headspace.Session) -> dict[str, Stage]:

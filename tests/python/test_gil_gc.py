@@ -48,7 +48,7 @@ def so_far(runs: Runs, scope: str = "process") -> list[dict[str, float]]:
     """The readings of each tick that is written down. The next one may be half written."""
     files = [file for folder in runs.folders for file in folder.glob("rank0.jsonl")]
     begun = [file for file in files if b"\n" in file.read_bytes()]
-    records = [record for file in begun for record in read_records(file, killed=True)]
+    records = [record for file in begun for record in read_records(file, unfinished=True)]
     return [tick["readings"][scope] for tick in of_kind(records, "tick")]
 
 

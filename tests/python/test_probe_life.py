@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -12,15 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from running import wait_until
+from running import Record, read_records, wait_until
 
 import headspace
 from headspace._caching.fingerprint import fingerprint
 
 
-def records(session: headspace.Session) -> list[dict[str, object]]:
-    lines = (Path(session.folder) / "rank0.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
+def records(session: headspace.Session) -> list[Record]:
+    return read_records(Path(session.folder) / "rank0.jsonl", unfinished=True)
 
 
 def start(path: Path) -> headspace.Session:

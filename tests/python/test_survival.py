@@ -238,7 +238,7 @@ def test_sigkill_leaves_complete_records_up_to_the_last_interval(program: Progra
     run = program.start("loop.py", "--steps", 10**9, "--load-ms", 1, "--say", 50, env=env)
 
     def records() -> list[Record]:
-        return read_records(run.folder / "rank0.jsonl", killed=True)
+        return read_records(run.folder / "rank0.jsonl", unfinished=True)
 
     run.wait_for("ready")
     wait_until(lambda: run.folders, "the run folder")
