@@ -2,6 +2,7 @@
 
 pub mod attribution;
 pub mod compare;
+pub mod episodes;
 pub mod findings;
 pub mod floor;
 pub mod growth;

@@ -10,7 +10,7 @@ mod work;
 
 pub(super) use self::gil_holders::gil_holders;
 pub use self::line_shares::LineShare;
-pub use self::stack_times::StackTimes;
+pub use self::stack_times::{StackTimes, TimedLine};
 pub(crate) use self::stacks_record::stacks_record;
 pub(super) use self::work::stage_work;
 
@@ -33,6 +33,7 @@ mod tests {
         let mut times = StackTimes::default();
         for (line, (function, activity, seconds)) in (1..).zip(stacks) {
             times.add(StackReading {
+                at_ns: 0,
                 seconds: *seconds,
                 is_trainer: true,
                 samples: vec![(

@@ -1,6 +1,7 @@
 //! Computes the numbers of the verdict from a run's totals: a pure function.
 
 use super::attribution::{Attribution, attribute_run, set_filling_stages};
+use super::episodes::{Episode, EpisodeSources, find_episodes};
 use super::findings::{Finding, findings};
 use super::loop_facts::LoopFacts;
 use super::main_loop::select_main_loop;
@@ -18,6 +19,7 @@ use crate::model::step_series::{StepSeries, Totals};
 use crate::model::{Mode, ReadingSeries, Scope, StageSeries};
 use crate::statistics::precision::{Known, interval, ratio};
 use crate::statistics::standard_error;
+use crate::statistics::steady_state::LEAST_WARMUP;
 
 /// Loops run within the same steps if this part of their known epoch time overlaps, and if the other loop
 /// has enough steps ([`STEPS_BESIDE`]).
@@ -124,6 +126,8 @@ pub struct Summary {
     pub findings: Vec<Finding>,
     /// What limits the main loop, and what would help.
     pub attribution: Attribution,
+    /// Times in which the steps of the main loop were slower.
+    pub episodes: Vec<Episode>,
 }
 
 /// Summarises a run.
@@ -183,7 +187,21 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
         record: summary,
         findings,
         attribution,
+        episodes: episodes(run, main),
     }
+}
+
+/// The episodes of the main loop after its warm-up.
+fn episodes(run: &RunFacts<'_>, main: &LoopFacts) -> Vec<Episode> {
+    let warm_from = main.warmup_steps().unwrap_or(LEAST_WARMUP) as u64;
+    let sources = EpisodeSources {
+        readings: run.history,
+        stacks: run.stacks,
+        gpus: run.gpus,
+        compute_gpu: run.compute_gpu,
+        workers: main.loader.workers.map(u64::from),
+    };
+    find_episodes(&main.totals.history, warm_from, sources)
 }
 
 /// Sets what the main loop is, and its counts.

@@ -47,6 +47,11 @@ impl<T> BoundedSeries<T> {
         &self.buckets
     }
 
+    /// The last bucket.
+    pub fn last_mut(&mut self) -> Option<&mut T> {
+        self.buckets.last_mut()
+    }
+
     /// Appends an item. `merge` adds the later of two neighbours to the earlier.
     pub fn push(&mut self, item: T, weight: f64, merge: impl Fn(&mut T, T)) {
         match self.open_bucket(weight) {

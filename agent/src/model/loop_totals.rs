@@ -1,5 +1,6 @@
 //! Numbers of a loop as a whole.
 
+use super::step_history::StepHistory;
 use super::step_series::StepSeries;
 
 /// Numbers of a loop as a whole, so far. Moments are in seconds since the run began.
@@ -25,6 +26,8 @@ pub struct LoopTotals {
     pub spans_s: Vec<(f64, f64)>,
     /// Live steps. Steps that settle after a replay are in neither series.
     pub live: StepSeries,
+    /// Live steps over time.
+    pub history: StepHistory,
     /// Replayed steps.
     pub replay: StepSeries,
     /// Whether several threads took batches concurrently. Then compute is unknown.

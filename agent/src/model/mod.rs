@@ -19,6 +19,7 @@ pub mod record;
 pub mod stack;
 pub mod stage;
 pub mod stage_series;
+pub mod step_history;
 pub mod step_series;
 pub mod window;
 
@@ -35,5 +36,6 @@ pub use reading_series::ReadingSeries;
 pub use record::{Record, RecordBody};
 pub use stage::{QueueSample, StageSample};
 pub use stage_series::StageSeries;
+pub use step_history::StepHistory;
 pub use step_series::{StepSample, StepSeries};
 pub use window::{ThreadReading, ThreadTimes, Window, WindowStep};

@@ -7,6 +7,7 @@
 mod attribution;
 mod codes;
 mod end;
+mod episode;
 mod probe;
 mod ranks;
 mod run;
@@ -21,6 +22,7 @@ pub use self::attribution::{
 pub use self::codes::{FindingCode, MemoryScope, RemedyCode, SmSource, ThrottleReason};
 pub(super) use self::codes::{codes, named};
 pub use self::end::{EndCause, EndRecord, RunState};
+pub use self::episode::{EpisodeKindCode, EpisodeRecord, EpisodeSignal};
 pub use self::probe::{FloorRecord, ProbeRecord, WindowRecord};
 pub use self::ranks::{RankCause, RankSummary, RanksRecord, SpreadRecord};
 pub use self::run::{

@@ -101,6 +101,8 @@ impl Place {
 /// The samples of one process at one moment, and the time that these samples represent.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct StackReading {
+    /// When it was read, in nanoseconds of the run's clock.
+    pub at_ns: u64,
     /// Seconds since the previous reading of the same process.
     pub seconds: f64,
     /// Whether the process is the training process.

@@ -14,6 +14,7 @@
 use super::event::Event;
 use super::sampled::Sampled;
 use crate::model::record::{EpochRecord, LoopTick, Phase, StepRecord};
+use crate::model::step_history::{NumberedStep, StepHistory};
 use crate::model::{Distribution, LoopTotals, StepSample, StepSeries};
 use crate::port::MonotonicClock;
 
@@ -45,6 +46,7 @@ pub struct Fold {
     first_ttfb_s: Option<f64>,
     parts: [Part; 3],
     live: StepSeries,
+    history: StepHistory,
     replay: StepSeries,
     ended: Vec<EpochRecord>,
     /// The sample of single steps, if a destination exports them.
@@ -185,7 +187,15 @@ impl Fold {
                 part.compute.record(sample.compute_ns);
             }
             match self.phase {
-                Phase::Live => self.live.push(sample),
+                Phase::Live => {
+                    self.live.push(sample);
+                    self.history.push(NumberedStep {
+                        step: self.steps,
+                        step_in_epoch: self.epoch.as_ref().map_or(0, |epoch| epoch.steps - 1),
+                        to_ns: at,
+                        sample,
+                    });
+                }
                 Phase::Replay => self.replay.push(sample),
                 Phase::Settle => {}
             }
@@ -300,6 +310,7 @@ impl Fold {
                 .map(|(from, to)| (seconds(from), seconds(to)))
                 .collect(),
             live: self.live.clone(),
+            history: self.history.clone(),
             replay: self.replay.clone(),
             concurrent: self.concurrent,
             without_loader: self.without_loader,

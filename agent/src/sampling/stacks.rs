@@ -192,6 +192,7 @@ impl StackThread {
             return;
         };
         let reading = StackReading {
+            at_ns: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX),
             seconds: now.saturating_sub(last).as_secs_f64().min(MAX_SECONDS),
             is_trainer: target.trainer.is_some(),
             samples: join(stacks, &places, &self::places(target)),

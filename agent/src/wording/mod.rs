@@ -10,6 +10,7 @@
 mod bottleneck;
 pub mod comparison;
 pub mod cpu_labels;
+mod episodes;
 mod evidence;
 mod findings;
 pub mod gpu;

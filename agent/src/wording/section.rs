@@ -56,6 +56,8 @@ section_ids! {
     Savings = "free data";
     /// Steps on repeated batches.
     Repeated = "repeated";
+    /// Times of the run in which the steps were slower.
+    Episodes = "episodes", "Slower times";
     /// The bottleneck.
     Bottleneck = "bottleneck", "Bottleneck";
     /// Remedies.

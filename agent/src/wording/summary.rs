@@ -1,5 +1,6 @@
 //! The record of a summary, with the texts of its conclusions.
 
+use super::episodes::episode_record;
 use super::findings::finding_record;
 use super::{bottleneck_record, remedy_record};
 use crate::analysis::attribution::LineGain;
@@ -12,6 +13,7 @@ pub fn summary_record(summary: Summary) -> SummaryRecord {
         record,
         findings,
         attribution,
+        episodes,
     } = summary;
     let bottleneck = attribution.bottleneck.as_ref().map(bottleneck_record);
     let stage = bottleneck
@@ -24,6 +26,7 @@ pub fn summary_record(summary: Summary) -> SummaryRecord {
         bottleneck,
         remedies: attribution.remedies.iter().map(remedy_record).collect(),
         lines: attribution.lines.iter().map(line_record).collect(),
+        episodes: episodes.iter().map(episode_record).collect(),
         findings: findings.collect(),
         ..record
     }

@@ -93,6 +93,7 @@ impl<'a> Verdict<'a> {
         sections.extend(self.floor());
         sections.extend(self.savings());
         sections.extend(loops::repeated(s));
+        sections.extend(self.episodes(detail));
         sections.extend(bottleneck::sections(s, self.world_size(), detail));
         sections.extend(program_lines::sections(s, detail));
         sections.extend(stages::sections(s, detail));
@@ -102,6 +103,13 @@ impl<'a> Verdict<'a> {
         sections.extend(self.dropped());
         sections.extend(self.cost());
         sections
+    }
+
+    /// The costliest episodes.
+    fn episodes(&self, detail: Detail) -> impl Iterator<Item = Section> + use<'a> {
+        let shown = detail.choose((2, usize::MAX));
+        let episodes = self.summary.episodes.iter().take(shown);
+        episodes.map(|episode| Section::sentence(SectionId::Episodes, &*episode.text))
     }
 
     fn world_size(&self) -> u32 {

@@ -28,6 +28,8 @@ pub enum PartId {
     Bottleneck,
     /// Lines of the program.
     Lines,
+    /// Times in which the steps were slower.
+    Episodes,
     /// Lines that hold the interpreter lock.
     Gil,
     /// Stages of the loader.
@@ -56,6 +58,7 @@ impl PartId {
             Self::Verdict => "verdict",
             Self::Bottleneck => "bottleneck",
             Self::Lines => "lines",
+            Self::Episodes => "episodes",
             Self::Gil => "gil",
             Self::Stages => "stages",
             Self::Queues => "queues",

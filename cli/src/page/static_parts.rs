@@ -77,6 +77,7 @@ impl Facts<'_> {
         vec![
             part(PartId::Header, self.header()),
             part(PartId::Verdict, self.verdict(&verdict)),
+            titled(PartId::Episodes, &[SectionId::Episodes]),
             part(PartId::Bottleneck, bottleneck(&advice)),
             part(PartId::Lines, self.lines(&of(&[SectionId::Lines]))),
             titled(PartId::Gil, &[SectionId::Gil]),

@@ -66,6 +66,7 @@ fn trim_summary(summary: &mut SummaryRecord) {
     keep_readable(&mut summary.resources.memory_growth_per_step);
     summary.remedies.retain(is_readable);
     summary.lines.retain(is_readable);
+    summary.episodes.retain(is_readable);
     summary.gil_holders.retain(is_readable);
     summary.stage_work.retain(is_readable);
     summary.other_loops.retain(is_readable);

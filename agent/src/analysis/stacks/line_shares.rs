@@ -185,6 +185,7 @@ mod tests {
 
     fn reading(frames: &[Frame], activity: Activity, seconds: f64) -> StackReading {
         StackReading {
+            at_ns: 0,
             seconds,
             is_trainer: true,
             samples: vec![(

@@ -1,10 +1,10 @@
 //! Adds up samples of stacks: the time of each stack by place, and the time that each line held the interpreter
 //! lock.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use super::own_line::own_line;
-use crate::analysis::thresholds::stacks::MAX_STACKS;
+use crate::analysis::thresholds::stacks::{MAX_RECENT_LINES, MAX_STACKS};
 use crate::model::stack::{Activity, Frame, Place, StackReading, ThreadStack, WaitFor};
 
 /// The sampled time of each stack, by place.
@@ -14,6 +14,17 @@ pub struct StackTimes {
     /// Number of stacks in all places.
     count: usize,
     pub(super) gil: GilTimes,
+    /// The lines of the last samples, in order.
+    recent: VecDeque<TimedLine>,
+}
+
+/// The line of the program in a sample, and when it was taken.
+#[derive(Debug, Clone)]
+pub struct TimedLine {
+    /// Nanoseconds of the run's clock.
+    pub at_ns: u64,
+    /// The line.
+    pub frame: Frame,
 }
 
 /// The stacks of one place.
@@ -86,9 +97,26 @@ impl StackTimes {
                 *self.gil.holders.entry(holder).or_default() += seconds;
             }
             if place != Place::Elsewhere {
+                self.keep_line(reading.at_ns, &stack);
                 self.add_sample(place, stack, seconds, is_trainer);
             }
         }
+    }
+
+    fn keep_line(&mut self, at_ns: u64, stack: &ThreadStack) {
+        let Some(frame) = own_line(&stack.frames) else {
+            return;
+        };
+        if self.recent.len() == MAX_RECENT_LINES {
+            self.recent.pop_front();
+        }
+        let frame = frame.clone();
+        self.recent.push_back(TimedLine { at_ns, frame });
+    }
+
+    /// The lines of the last samples, in order.
+    pub fn recent_lines(&self) -> impl Iterator<Item = &TimedLine> {
+        self.recent.iter()
     }
 
     fn add_sample(&mut self, place: Place, stack: ThreadStack, seconds: f64, is_trainer: bool) {

@@ -10,6 +10,7 @@ use super::attribution::{
 };
 use super::codes::{MemoryScope, ThrottleReason};
 use super::end::{EndRecord, RunState};
+use super::episode::EpisodeRecord;
 use super::ranks::RanksRecord;
 use super::run::Role;
 use super::stacks::{GilHolderRecord, LineRecord, StageWorkRecord};
@@ -138,6 +139,10 @@ pub struct SummaryRecord {
     /// Stages whose work is not recognised have no entry.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stage_work: Vec<StageWorkRecord>,
+    /// Times of the run in which the steps of the main loop were slower, the costliest first. Absent if
+    /// there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub episodes: Vec<EpisodeRecord>,
     /// Findings, in words.
     pub findings: Vec<FindingRecord>,
     /// CPU time of the agent's threads and of recording, as a share of the elapsed time.

@@ -1,0 +1,179 @@
+//! Finds the times of a run in which its steps were slower: levels, drifts, periodic stalls, other stalls.
+//!
+//! | episode | what it is | module |
+//! |---|---|---|
+//! | change | the steps were slower from one step on, or up to one step | `levels.rs` |
+//! | drift | the steps became slower and slower | `levels.rs` |
+//! | periodic | a stall every n steps | `stalls.rs`, `periods.rs` |
+//! | outliers | stalls without a period | `stalls.rs` |
+//!
+//! An episode counts only if it cost a share of the run's time ([`MIN_COST`]). `tests/rust/episodes.rs` has a
+//! study of false and missed episodes.
+
+mod levels;
+mod periods;
+mod signal;
+mod stalls;
+
+use self::levels::{Level, Levels, find_levels};
+pub use self::signal::Signal;
+use self::signal::{Context, signal_of_change};
+use self::stalls::stall_episodes;
+use super::stacks::StackTimes;
+use crate::model::ReadingSeries;
+use crate::model::record::{ComputeGpu, GpuRecord};
+use crate::model::step_history::{Stall, StepBucket, StepHistory};
+use crate::statistics::steady_state::LEAST_WARMUP;
+
+/// Minimum cost of an episode, as a share of the time of the steps. Chosen: less is not worth a change of the
+/// program.
+const MIN_COST: f64 = 0.02;
+
+/// A time of the run in which its steps were slower.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Episode {
+    /// What kind of slowness.
+    pub kind: EpisodeKind,
+    /// Number of the first step that is slower.
+    pub from_step: u64,
+    /// Number of the first step that is not slower any more; `None` if it goes on to the end.
+    pub to_step: Option<u64>,
+    /// Steps that are slower, as a share of all steps after the warm-up.
+    pub share: f64,
+    /// Time that the run would have saved without it, in seconds.
+    pub cost_s: f64,
+    /// What else changed with it.
+    pub signal: Signal,
+}
+
+/// What kind of slowness.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum EpisodeKind {
+    /// A stall every so many steps.
+    Periodic {
+        /// Steps from one stall to the next.
+        period: u64,
+        /// Whether the steps are counted from the begin of each epoch.
+        in_epoch: bool,
+        /// Mean excess of a stall over the usual step, in milliseconds.
+        stall_ms: f64,
+    },
+    /// Another level.
+    Change {
+        /// Mean step in milliseconds at the usual level.
+        usual_ms: f64,
+        /// Mean step in milliseconds at the slower level.
+        slow_ms: f64,
+    },
+    /// A level that rises all the time.
+    Drift {
+        /// Step in milliseconds at the begin.
+        begin_ms: f64,
+        /// Step in milliseconds at the end.
+        end_ms: f64,
+    },
+    /// Stalls without a period.
+    Outliers {
+        /// Mean excess of a stall over the usual step, in milliseconds.
+        stall_ms: f64,
+    },
+}
+
+/// What is known about the run beside its steps.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EpisodeSources<'a> {
+    /// Resource readings.
+    pub readings: Option<&'a ReadingSeries>,
+    /// Sampled stacks.
+    pub stacks: Option<&'a StackTimes>,
+    /// The GPUs that the process may use.
+    pub gpus: &'a [GpuRecord],
+    /// The GPU that this rank computes on.
+    pub compute_gpu: Option<ComputeGpu>,
+    /// Number of worker processes that load the batches in turn.
+    pub workers: Option<u64>,
+}
+
+/// The episodes of a loop, the costliest first. The first [`LEAST_WARMUP`] steps are left out. Steps that are
+/// slower only at the begin, up to step `warm_from`, are the warm-up and no episode.
+pub fn find_episodes(
+    history: &StepHistory,
+    warm_from: u64,
+    sources: EpisodeSources<'_>,
+) -> Vec<Episode> {
+    let first_step = LEAST_WARMUP as u64;
+    let buckets: Vec<StepBucket> = (history.buckets().iter())
+        .filter(|bucket| bucket.first_step >= first_step)
+        .copied()
+        .collect();
+    let stalls: Vec<Stall> = (history.stalls())
+        .filter(|stall| stall.step >= first_step)
+        .copied()
+        .collect();
+    let steps: u64 = buckets.iter().map(|bucket| bucket.steps).sum();
+    let total_s = buckets.iter().map(|b| b.step_ns as f64 / 1e9).sum::<f64>();
+    let context = Context {
+        sources,
+        buckets: &buckets,
+    };
+    let mut episodes = Vec::new();
+    let levels = find_levels(&buckets);
+    let mut changed = Vec::new();
+    match &levels {
+        Levels::Constant => {}
+        Levels::Steps(levels) => {
+            changed = levels.iter().skip(1).map(|level| level.from_step).collect();
+            episodes.extend(changes(levels, steps, &context));
+        }
+        Levels::Drift(drift) => episodes.push(Episode {
+            kind: EpisodeKind::Drift {
+                begin_ms: drift.begin_ms,
+                end_ms: drift.end_ms,
+            },
+            from_step: drift.from_step,
+            to_step: None,
+            share: 1.0,
+            cost_s: drift.cost_s,
+            signal: signal_of_change(&context, drift.middle_s, None),
+        }),
+    }
+    let first_step = buckets.first().map_or(0, |bucket| bucket.first_step);
+    let is_warmup = |episode: &Episode| {
+        let ends_early = episode.to_step.is_some_and(|to| to <= warm_from);
+        episode.from_step == first_step && ends_early
+    };
+    episodes.retain(|episode| !is_warmup(episode));
+    episodes.extend(stall_episodes(&stalls, &changed, steps, &context));
+    episodes.retain(|episode| episode.cost_s >= MIN_COST * total_s);
+    episodes.sort_by(|a, b| b.cost_s.total_cmp(&a.cost_s));
+    episodes
+}
+
+/// One episode for each run of neighbouring levels that are slower than the usual one.
+fn changes(levels: &[Level], steps: u64, context: &Context<'_>) -> Vec<Episode> {
+    let Some(usual) = levels::usual(levels) else {
+        return Vec::new();
+    };
+    let slow: Vec<&[Level]> = levels
+        .chunk_by(|a, b| a.is_slower_than(usual) == b.is_slower_than(usual))
+        .filter(|run| run[0].is_slower_than(usual))
+        .collect();
+    let episode = |run: &&[Level]| {
+        let (first, last) = (run.first()?, run.last()?);
+        let slow_steps: u64 = run.iter().map(|level| level.steps).sum();
+        let seconds: f64 = run.iter().map(|level| level.seconds).sum();
+        let slow_ms = 1e3 * seconds / slow_steps as f64;
+        Some(Episode {
+            kind: EpisodeKind::Change {
+                usual_ms: usual.step_ms(),
+                slow_ms,
+            },
+            from_step: first.from_step,
+            to_step: last.to_step,
+            share: slow_steps as f64 / steps as f64,
+            cost_s: (slow_ms - usual.step_ms()) / 1e3 * slow_steps as f64,
+            signal: signal_of_change(context, first.from_s, last.to_s),
+        })
+    };
+    slow.iter().filter_map(episode).collect()
+}

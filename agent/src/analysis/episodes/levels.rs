@@ -1,0 +1,310 @@
+//! Divides a run into levels of its step time, or finds that the step time drifts.
+//!
+//! The step time without stalls is divided into the constants that fit best. A division counts only if the two
+//! levels are far apart compared with the spread within them. Before that, a running median of five buckets
+//! removes spikes and keeps edges where they are (Tukey, "Exploratory Data Analysis", 1977). All is done on
+//! logarithms.
+
+use crate::model::step_history::StepBucket;
+use crate::statistics::{mean, quantile};
+
+/// Minimum number of steps, and of buckets.
+const MIN_STEPS: u64 = 100;
+const MIN_BUCKETS: usize = 40;
+
+/// Minimum length of a level, as a share of the run, and in buckets.
+const MIN_SHARE: f64 = 0.04;
+const MIN_LEVEL_BUCKETS: usize = 6;
+
+/// Minimum length of the level that is taken as the usual one, as a share of the steps.
+const MIN_USUAL: f64 = 0.05;
+
+/// Minimum ratio of two levels.
+const MIN_RATIO: f64 = 1.1;
+
+/// Minimum distance of two levels, and minimum rise of a drift, in robust standard deviations.
+const MIN_DEVIATIONS: f64 = 4.0;
+
+/// Maximum share of the buckets of one level that are nearer to the other.
+const MAX_OVERLAP: f64 = 0.1;
+
+/// Minimum part of a drift's rise from each third of the run to the next.
+const MIN_THIRD: f64 = 0.2;
+
+/// Width of the running median, in buckets.
+const MEDIAN_WIDTH: usize = 5;
+
+/// Standard deviation of normal values whose median absolute deviation is 1.
+const PER_MAD: f64 = 1.4826;
+
+/// How the step time developed.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Levels {
+    Constant,
+    /// At least two levels.
+    Steps(Vec<Level>),
+    Drift(Drift),
+}
+
+/// A part of the run with constant step time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Level {
+    pub(super) from_step: u64,
+    /// `None` for the last level.
+    pub(super) to_step: Option<u64>,
+    pub(super) from_s: f64,
+    pub(super) to_s: Option<f64>,
+    pub(super) steps: u64,
+    /// Time of the steps without the excess of stalls.
+    pub(super) seconds: f64,
+    /// Time of the steps with stalls.
+    with_stalls_s: f64,
+}
+
+impl Level {
+    pub(super) fn step_ms(&self) -> f64 {
+        1e3 * self.seconds / self.steps.max(1) as f64
+    }
+
+    /// Whether the steps are slower with and without stalls. With stalls alone, the stalls are the episode.
+    /// Without stalls alone, only the rule what counts as a stall has adapted.
+    pub(super) fn is_slower_than(&self, usual: &Self) -> bool {
+        let with_stalls = |level: &Self| level.with_stalls_s / level.steps.max(1) as f64;
+        self.step_ms() >= MIN_RATIO * usual.step_ms()
+            && with_stalls(self) >= MIN_RATIO * with_stalls(usual)
+    }
+}
+
+/// Step time that rises all the time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Drift {
+    pub(super) from_step: u64,
+    pub(super) begin_ms: f64,
+    pub(super) end_ms: f64,
+    /// Time above the step at the begin, in seconds.
+    pub(super) cost_s: f64,
+    /// When the step was midway between its begin and its end.
+    pub(super) middle_s: f64,
+}
+
+/// The fastest level that is long enough.
+pub(super) fn usual(levels: &[Level]) -> Option<&Level> {
+    let steps: u64 = levels.iter().map(|level| level.steps).sum();
+    (levels.iter())
+        .filter(|level| level.steps as f64 >= MIN_USUAL * steps as f64)
+        .min_by(|a, b| a.step_ms().total_cmp(&b.step_ms()))
+}
+
+/// Steps around a change in which stalls are part of the change.
+pub(super) fn settling_steps(steps: u64) -> u64 {
+    /// Steps that the usual step needs to follow, and at least this share of the run: the change is known
+    /// only to a bucket.
+    const STEPS: u64 = 64;
+    (steps / 64).max(STEPS).min(steps / 8)
+}
+
+/// The levels of a run. `buckets` are in order.
+pub(super) fn find_levels(buckets: &[StepBucket]) -> Levels {
+    // The last bucket may hold few steps.
+    let longest = buckets.iter().map(|b| b.steps).max().unwrap_or(0);
+    let complete = match buckets.split_last() {
+        Some((last, earlier)) if 2 * last.steps < longest => earlier,
+        _ => buckets,
+    };
+    let steps: u64 = complete.iter().map(|bucket| bucket.steps).sum();
+    if steps < MIN_STEPS || complete.len() < MIN_BUCKETS {
+        return Levels::Constant;
+    }
+    let values: Vec<f64> = complete
+        .iter()
+        .map(|bucket| bucket.usual_step_ns().max(1.0).ln())
+        .collect();
+    let raw = values;
+    let values = running_median(&raw);
+    let edges = edges(&values, &raw);
+    if edges.is_empty() {
+        return find_drift(complete, &values).map_or(Levels::Constant, Levels::Drift);
+    }
+    let mut bounds = vec![0];
+    bounds.extend(edges);
+    bounds.push(complete.len());
+    Levels::Steps(
+        bounds
+            .windows(2)
+            .map(|pair| level(complete, pair[0], pair[1]))
+            .collect(),
+    )
+}
+
+fn min_length(buckets: usize) -> usize {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a small count"
+    )]
+    let share = (MIN_SHARE * buckets as f64) as usize;
+    share.max(MIN_LEVEL_BUCKETS)
+}
+
+fn level(buckets: &[StepBucket], from: usize, to: usize) -> Level {
+    let inside = &buckets[from..to];
+    let begin_s = |bucket: &StepBucket| bucket.from_ns as f64 / 1e9;
+    Level {
+        from_step: inside[0].first_step,
+        to_step: buckets.get(to).map(|bucket| bucket.first_step),
+        from_s: begin_s(&inside[0]),
+        to_s: buckets.get(to).map(begin_s),
+        steps: inside.iter().map(|bucket| bucket.steps).sum(),
+        seconds: inside.iter().map(|bucket| bucket.usual_ns() / 1e9).sum(),
+        with_stalls_s: inside
+            .iter()
+            .map(|bucket| bucket.step_ns as f64 / 1e9)
+            .sum(),
+    }
+}
+
+/// The median of each value and its neighbours.
+fn running_median(values: &[f64]) -> Vec<f64> {
+    let half = MEDIAN_WIDTH / 2;
+    (0..values.len())
+        .map(|at| {
+            let half = half.min(at).min(values.len() - 1 - at);
+            sorted_median(&values[at - half..=at + half])
+        })
+        .collect()
+}
+
+fn sorted_median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    quantile(&sorted, 0.5)
+}
+
+/// The places, in order, where `values` are divided into levels.
+fn edges(values: &[f64], raw: &[f64]) -> Vec<usize> {
+    let mut bounds = best_bounds(values, penalty(raw));
+    loop {
+        let apart = |at: usize| {
+            distinctness(
+                &values[bounds[at - 1]..bounds[at]],
+                &values[bounds[at]..bounds[at + 1]],
+            )
+        };
+        let least = (1..bounds.len().saturating_sub(1))
+            .map(|at| (at, apart(at)))
+            .min_by(|(_, a), (_, b)| a.total_cmp(b));
+        match least {
+            Some((at, apart)) if apart < 1.0 => drop(bounds.remove(at)),
+            _ => break,
+        }
+    }
+    bounds[1..bounds.len() - 1].to_vec()
+}
+
+/// What a further level must at least reduce the sum of squares by: as for independent normal values
+/// (Schwarz's criterion, Annals of Statistics 6, 1978), from the differences of neighbours.
+fn penalty(values: &[f64]) -> f64 {
+    let differences = values.windows(2).map(|pair| pair[1] - pair[0]);
+    let variance = deviation(differences).powi(2) / 2.0;
+    3.0 * variance * (values.len() as f64).ln()
+}
+
+/// The bounds of the levels that fit best: the smallest sum of squares plus a penalty for each level, by
+/// dynamic programming (Jackson et al., IEEE Signal Processing Letters 12, 2005). Includes both ends.
+fn best_bounds(values: &[f64], penalty: f64) -> Vec<usize> {
+    let count = values.len();
+    let least = min_length(count);
+    let mut sums = vec![(0.0, 0.0)];
+    for value in values {
+        let (sum, squares) = sums[sums.len() - 1];
+        sums.push((sum + value, squares + value * value));
+    }
+    let within = |from: usize, to: usize| {
+        let sum: f64 = sums[to].0 - sums[from].0;
+        (sums[to].1 - sums[from].1) - sum * sum / (to - from) as f64
+    };
+    // Cost of the best levels up to each place, and the bound before.
+    let mut best = vec![(f64::INFINITY, 0); count + 1];
+    best[0] = (0.0, 0);
+    for to in least..=count {
+        for from in 0..=to - least {
+            let cost = best[from].0 + within(from, to) + penalty;
+            if cost < best[to].0 {
+                best[to] = (cost, from);
+            }
+        }
+    }
+    let mut bounds = vec![count];
+    let mut at = count;
+    while at > 0 {
+        at = best[at].1;
+        bounds.push(at);
+    }
+    bounds.reverse();
+    bounds
+}
+
+/// How distinct two levels are, compared with what is required: at least 1 if they count as two levels.
+fn distinctness(before: &[f64], after: &[f64]) -> f64 {
+    let (one, two) = (sorted_median(before), sorted_median(after));
+    let distance = (one - two).abs();
+    let residuals = before
+        .iter()
+        .map(|x| x - one)
+        .chain(after.iter().map(|x| x - two));
+    let middle = f64::midpoint(one, two);
+    let nearer = |values: &[f64], own: f64| {
+        let other_side = values
+            .iter()
+            .filter(|x| (*x - middle) * (own - middle) < 0.0);
+        other_side.count() as f64 / values.len() as f64
+    };
+    let ratio = distance / MIN_RATIO.ln();
+    let deviations = distance / (MIN_DEVIATIONS * deviation(residuals)).max(f64::MIN_POSITIVE);
+    if nearer(before, one).max(nearer(after, two)) > MAX_OVERLAP {
+        // Less than 1, and comparable among those that are not distinct.
+        return ratio.min(deviations).min(0.99);
+    }
+    ratio.min(deviations)
+}
+
+/// Robust standard deviation of residuals.
+fn deviation(residuals: impl Iterator<Item = f64>) -> f64 {
+    let sizes: Vec<f64> = residuals.map(f64::abs).collect();
+    PER_MAD * sorted_median(&sizes)
+}
+
+fn find_drift(buckets: &[StepBucket], values: &[f64]) -> Option<Drift> {
+    let places: Vec<f64> = (0..values.len()).map(|at| at as f64).collect();
+    let (centre, level) = (mean(&places), mean(values));
+    let along = (places.iter().zip(values)).map(|(x, y)| (x - centre) * (y - level));
+    let squares: f64 = places.iter().map(|x| (x - centre).powi(2)).sum();
+    let slope = along.sum::<f64>() / squares;
+    let rise = slope * (values.len() - 1) as f64;
+    let fit = |x: f64| level + slope * (x - centre);
+    let spread = deviation((places.iter().zip(values)).map(|(x, y)| y - fit(*x)));
+    let third = values.len() / 3;
+    let thirds = [
+        &values[..third],
+        &values[third..2 * third],
+        &values[2 * third..],
+    ];
+    let [one, two, three] = thirds.map(sorted_median);
+    let steady = [two - one, three - two]
+        .iter()
+        .all(|part| *part >= MIN_THIRD * rise);
+    if rise < MIN_RATIO.ln() || rise < MIN_DEVIATIONS * spread || !steady {
+        return None;
+    }
+    let begin_ms = fit(0.0).exp() / 1e6;
+    let above = |bucket: &StepBucket| {
+        (bucket.usual_ns() / 1e9 - begin_ms / 1e3 * bucket.steps as f64).max(0.0)
+    };
+    Some(Drift {
+        from_step: buckets[0].first_step,
+        begin_ms,
+        end_ms: (fit(0.0) + rise).exp() / 1e6,
+        cost_s: buckets.iter().map(above).sum(),
+        middle_s: buckets[values.len() / 2].from_ns as f64 / 1e9,
+    })
+}

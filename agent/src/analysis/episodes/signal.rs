@@ -1,0 +1,326 @@
+//! Finds what changed together with an episode: a resource, a line of the program, the wait, the compute.
+//!
+//! Resources are compared between the episode and the rest of the run. Lines are compared by their share of the
+//! sampled stacks within stalls and outside of them. What changed is not always the cause.
+
+use std::collections::HashMap;
+
+use super::EpisodeSources;
+use crate::analysis::resources::{Part, resources};
+use crate::analysis::stacks::TimedLine;
+use crate::model::record::{EpisodeSignal, GpuUse, ResourcesRecord};
+use crate::model::stack::Frame;
+use crate::model::step_history::{Stall, StepBucket};
+
+/// Minimum share of the samples within an episode that a line has.
+const MIN_LINE_SHARE: f64 = 0.3;
+
+/// Minimum number of samples of a line within an episode.
+const MIN_LINE_SAMPLES: u32 = 3;
+
+/// Minimum ratio of the line's share within the episode and outside of it.
+const MIN_LIFT: f64 = 2.0;
+
+/// Minimum share of the lost time that the loop waited, for the wait to be what changed.
+const MIN_WAIT_SHARE: f64 = 0.5;
+
+/// What changed together with an episode.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Signal {
+    /// The measurement.
+    pub kind: EpisodeSignal,
+    /// The line of the program that ran during the episode, and hardly otherwise.
+    pub line: Option<Frame>,
+}
+
+/// What an episode is compared with.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Context<'a> {
+    pub(super) sources: EpisodeSources<'a>,
+    pub(super) buckets: &'a [StepBucket],
+}
+
+/// A period of time in seconds of the run's clock.
+type Interval = (f64, f64);
+
+impl Context<'_> {
+    /// Begin and end of the steps.
+    fn whole(&self) -> Interval {
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let begin = self
+            .buckets
+            .first()
+            .map_or(0.0, |first| seconds(first.from_ns));
+        let end = self.buckets.last();
+        (
+            begin,
+            end.map_or(begin, |last| seconds(last.from_ns + last.step_ns)),
+        )
+    }
+
+    fn resources(&self, (from_s, to_s): Interval) -> Option<ResourcesRecord> {
+        let part = Part {
+            from_s,
+            to_s,
+            steps_per_s: None,
+        };
+        let sources = &self.sources;
+        Some(resources(
+            sources.readings?,
+            part,
+            sources.gpus,
+            sources.compute_gpu,
+        ))
+    }
+
+    /// The line whose share of the samples inside is large, and larger than outside.
+    fn line(&self, is_inside: impl Fn(u64) -> bool) -> Option<Frame> {
+        let mut counts: HashMap<(&str, u32), Count<'_>> = HashMap::new();
+        let (mut inside, mut outside) = (0_u32, 0_u32);
+        for TimedLine { at_ns, frame } in self.sources.stacks?.recent_lines() {
+            let count = counts
+                .entry((&*frame.file, frame.line))
+                .or_insert(Count::new(frame));
+            if is_inside(*at_ns) {
+                count.inside += 1;
+                inside += 1;
+            } else {
+                count.outside += 1;
+                outside += 1;
+            }
+        }
+        let share = |part: u32, whole: u32| f64::from(part) / f64::from(whole.max(1));
+        let is_signal = |count: &&Count<'_>| {
+            let within = share(count.inside, inside);
+            count.inside >= MIN_LINE_SAMPLES
+                && within >= MIN_LINE_SHARE
+                && within >= MIN_LIFT * share(count.outside, outside)
+        };
+        let found = counts
+            .values()
+            .filter(is_signal)
+            .max_by_key(|count| count.inside)?;
+        Some(found.frame.clone())
+    }
+}
+
+/// Samples of a line.
+struct Count<'a> {
+    frame: &'a Frame,
+    inside: u32,
+    outside: u32,
+}
+
+impl<'a> Count<'a> {
+    fn new(frame: &'a Frame) -> Self {
+        Self {
+            frame,
+            inside: 0,
+            outside: 0,
+        }
+    }
+}
+
+/// What was different during stalls. `stalls` are in order.
+pub(super) fn signal_of_stalls(stalls: &[Stall], context: &Context<'_>) -> Signal {
+    let lost: u64 = stalls.iter().map(|stall| stall.excess_ns).sum();
+    let waited: u64 = stalls.iter().map(|stall| stall.wait_excess_ns).sum();
+    let is_inside = |at_ns: u64| {
+        let next = stalls.partition_point(|stall| stall.to_ns < at_ns);
+        stalls.get(next).is_some_and(|stall| stall.from_ns <= at_ns)
+    };
+    Signal {
+        kind: part_of_step(waited as f64, lost as f64),
+        line: context.line(is_inside),
+    }
+}
+
+/// What was different from `from_s` to `to_s`, or to the end.
+pub(super) fn signal_of_change(context: &Context<'_>, from_s: f64, to_s: Option<f64>) -> Signal {
+    let (begin, end) = context.whole();
+    let during = (from_s, to_s.unwrap_or(end));
+    let before = (begin, from_s);
+    let after = (during.1, end);
+    let length = |part: Interval| part.1 - part.0;
+    let usual = if length(before) >= length(after) {
+        before
+    } else {
+        after
+    };
+    let compared = context.resources(during).zip(context.resources(usual));
+    if let Some(kind) = compared.and_then(|(during, usual)| resource(&during, &usual)) {
+        return Signal { kind, line: None };
+    }
+    let is_inside = |at_ns: u64| {
+        let at_s = at_ns as f64 / 1e9;
+        during.0 <= at_s && at_s < during.1
+    };
+    let (step, wait) = difference(context.buckets, is_inside);
+    Signal {
+        kind: part_of_step(wait, step),
+        line: context.line(is_inside),
+    }
+}
+
+fn part_of_step(wait: f64, step: f64) -> EpisodeSignal {
+    if wait >= MIN_WAIT_SHARE * step {
+        EpisodeSignal::Wait
+    } else {
+        EpisodeSignal::Compute
+    }
+}
+
+/// By how much the mean step and the mean wait are longer inside.
+fn difference(buckets: &[StepBucket], is_inside: impl Fn(u64) -> bool) -> (f64, f64) {
+    let mean = |inside: bool| {
+        let those = buckets
+            .iter()
+            .filter(|bucket| is_inside(bucket.from_ns) == inside);
+        let (steps, step, wait) = those.fold((0, 0, 0), |(steps, step, wait), bucket| {
+            (
+                steps + bucket.steps,
+                step + bucket.step_ns,
+                wait + bucket.wait_ns,
+            )
+        });
+        let steps = steps.max(1) as f64;
+        (step as f64 / steps, wait as f64 / steps)
+    };
+    let (inside, outside) = (mean(true), mean(false));
+    (inside.0 - outside.0, inside.1 - outside.1)
+}
+
+/// The resource that differs, the most specific first. Differences in percentage points, if not stated
+/// otherwise. All are chosen.
+fn resource(during: &ResourcesRecord, usual: &ResourcesRecord) -> Option<EpisodeSignal> {
+    const MIN_THROTTLED: f64 = 5.0;
+    const MIN_CLOCKS: f64 = 10.0;
+    const MIN_PRESSURE: f64 = 5.0;
+    const MIN_GC: f64 = 2.0;
+    const MIN_CORE_WAIT: f64 = 5.0;
+    /// Cores.
+    const MIN_OTHERS: f64 = 0.2;
+    /// Bytes per second.
+    const MIN_READS: f64 = 1e6;
+    const MIN_RATIO: f64 = 2.0;
+    let rises = |value: fn(&ResourcesRecord) -> Option<f64>, least: f64, ratio: f64| {
+        value(during)
+            .zip(value(usual))
+            .is_some_and(|(during, usual)| during - usual >= least && during >= ratio * usual)
+    };
+    let clocks = |record: &ResourcesRecord| {
+        record
+            .own_gpus()
+            .filter_map(|gpu: &GpuUse| gpu.throttled_pct)
+            .reduce(f64::max)
+    };
+    let found = [
+        (
+            EpisodeSignal::CpuQuota,
+            rises(|r| r.throttled_pct, MIN_THROTTLED, 1.0),
+        ),
+        (EpisodeSignal::GpuClocks, rises(clocks, MIN_CLOCKS, 1.0)),
+        (
+            EpisodeSignal::OtherPrograms,
+            rises(|r| r.others_cores, MIN_OTHERS, MIN_RATIO),
+        ),
+        (
+            EpisodeSignal::StorageReads,
+            rises(|r| r.disk_read_bytes_per_s, MIN_READS, MIN_RATIO),
+        ),
+        (
+            EpisodeSignal::MemoryPressure,
+            rises(|r| r.memory_pressure_pct, MIN_PRESSURE, 1.0),
+        ),
+        (
+            EpisodeSignal::IoPressure,
+            rises(|r| r.io_pressure_pct, MIN_PRESSURE, 1.0),
+        ),
+        (
+            EpisodeSignal::GarbageCollection,
+            rises(|r| r.gc_pct, MIN_GC, 1.0),
+        ),
+        (
+            EpisodeSignal::CoreWait,
+            rises(|r| r.consumer_run_queue_pct, MIN_CORE_WAIT, 1.0),
+        ),
+    ];
+    found
+        .into_iter()
+        .find_map(|(signal, rises)| rises.then_some(signal))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::stacks::StackTimes;
+    use crate::model::stack::{Activity, Place, StackReading, ThreadStack};
+
+    fn sample(at_ns: u64, function: &str) -> StackReading {
+        let frame = Frame {
+            file: "train.py".into(),
+            line: 1 + function.len() as u32,
+            function: function.into(),
+            is_own: true,
+        };
+        let stack = ThreadStack {
+            tid: 1,
+            activity: Activity::Native,
+            core_wait: 0.0,
+            holds_gil: false,
+            frames: vec![frame],
+        };
+        StackReading {
+            at_ns,
+            seconds: 0.1,
+            is_trainer: true,
+            samples: vec![(Place::Loop("train".to_owned()), stack)],
+        }
+    }
+
+    #[test]
+    fn the_line_of_stalls_is_the_one_that_runs_within_them_and_hardly_otherwise() {
+        // Every tenth second is a stall.
+        let mut stacks = StackTimes::default();
+        for second in 0..100 {
+            let function = if second % 10 == 9 { "save" } else { "forward" };
+            stacks.add(sample(second * 1_000_000_000 + 500_000_000, function));
+        }
+        let stalls: Vec<Stall> = (0..10)
+            .map(|stall| Stall {
+                from_ns: (10 * stall + 9) * 1_000_000_000,
+                to_ns: (10 * stall + 10) * 1_000_000_000,
+                excess_ns: 900_000_000,
+                ..Stall::default()
+            })
+            .collect();
+        let context = Context {
+            sources: EpisodeSources {
+                stacks: Some(&stacks),
+                ..EpisodeSources::default()
+            },
+            buckets: &[],
+        };
+
+        let signal = signal_of_stalls(&stalls, &context);
+
+        assert_eq!(signal.kind, EpisodeSignal::Compute);
+        assert_eq!(signal.line.map(|line| line.function), Some("save".into()));
+    }
+
+    #[test]
+    fn a_resource_that_is_used_more_during_a_change_is_its_signal() {
+        let usual = ResourcesRecord {
+            others_cores: Some(0.1),
+            disk_read_bytes_per_s: Some(0.0),
+            ..ResourcesRecord::default()
+        };
+        let during = ResourcesRecord {
+            disk_read_bytes_per_s: Some(2e7),
+            ..usual.clone()
+        };
+
+        assert_eq!(resource(&during, &usual), Some(EpisodeSignal::StorageReads));
+        assert_eq!(resource(&usual, &usual), None);
+    }
+}

@@ -1,0 +1,137 @@
+//! Divides the stalls of a run into periodic ones and others.
+
+use super::levels::settling_steps;
+use super::periods::find_periods;
+use super::signal::{Context, signal_of_stalls};
+use super::{Episode, EpisodeKind};
+use crate::model::step_history::{Stall, StepBucket};
+use crate::statistics::mean;
+
+/// Time lost by stalls in a bucket, as a share of the mean of later ones, from which the same stalls are in it.
+const MIN_DENSITY: f64 = 0.3;
+
+/// Minimum number of stalls without a period that hold most of the lost time. Fewer may be chance.
+const MIN_OUTLIERS: usize = 8;
+
+/// Share of the lost time that is most of it.
+const MOST: f64 = 0.8;
+
+/// The episodes of stalls. Stalls just after a change of the level belong to the change: the usual step is
+/// still that from before.
+pub(super) fn stall_episodes(
+    stalls: &[Stall],
+    changed: &[u64],
+    steps: u64,
+    context: &Context<'_>,
+) -> Vec<Episode> {
+    let is_after_change = |step: u64| {
+        let settling = settling_steps(steps);
+        changed
+            .iter()
+            .any(|from| (from.saturating_sub(settling)..from + settling).contains(&step))
+    };
+    let mut others: Vec<Stall> = (stalls.iter())
+        .filter(|stall| !is_after_change(stall.step))
+        .copied()
+        .collect();
+    // Older stalls than the kept ones are known from the buckets alone.
+    let buckets = context
+        .buckets
+        .iter()
+        .filter(|b| !is_after_change(b.first_step));
+    let all_excess_ns: u64 = buckets.map(|bucket| bucket.stall_excess_ns).sum();
+    let kept_ns: u64 = others.iter().map(|stall| stall.excess_ns).sum();
+    if kept_ns == 0 {
+        return Vec::new();
+    }
+    let per_kept = (all_excess_ns as f64 / kept_ns as f64).max(1.0);
+    let mut episodes = Vec::new();
+    for period in find_periods(&others) {
+        let (hits, rest): (Vec<Stall>, Vec<Stall>) =
+            others.iter().partition(|stall| period.contains(stall));
+        others = rest;
+        // Workers load the batches in turn, so that their batches come together.
+        if Some(period.steps) == context.sources.workers {
+            continue;
+        }
+        let regular = period.regular_part(&hits);
+        let cost_s = per_kept * excess_s(&hits);
+        episodes.push(Episode {
+            kind: EpisodeKind::Periodic {
+                period: period.steps,
+                in_epoch: period.in_epoch,
+                stall_ms: 1e3 * excess_s(&hits) / hits.len().max(1) as f64,
+            },
+            from_step: onset(regular, stalls, context.buckets),
+            to_step: None,
+            share: per_kept * stalled_steps(&hits) / steps as f64,
+            cost_s,
+            signal: signal_of_stalls(&hits, context),
+        });
+    }
+    let rest_ns = excess_s(&others) * 1e9;
+    if let Some(first) = others.first()
+        && count_with_most(&others) >= MIN_OUTLIERS
+    {
+        episodes.push(Episode {
+            kind: EpisodeKind::Outliers {
+                stall_ms: rest_ns / 1e6 / others.len() as f64,
+            },
+            from_step: onset(&[*first], stalls, context.buckets),
+            to_step: None,
+            share: per_kept * stalled_steps(&others) / steps as f64,
+            cost_s: per_kept * rest_ns / 1e9,
+            signal: signal_of_stalls(&others, context),
+        });
+    }
+    episodes
+}
+
+/// Number of the first of these stalls. If the first one that was kept is among them, older ones may have been
+/// forgotten: then the begin of the first bucket with as many stalls.
+fn onset(stalls: &[Stall], kept: &[Stall], buckets: &[StepBucket]) -> u64 {
+    let (Some(first), Some(first_kept)) = (stalls.first(), kept.first()) else {
+        return 0;
+    };
+    let is_earlier = |bucket: &&StepBucket| bucket.first_step + bucket.steps <= first.step;
+    let density = |bucket: &StepBucket| bucket.stall_excess_ns as f64 / bucket.steps.max(1) as f64;
+    let later: Vec<f64> = buckets
+        .iter()
+        .filter(|bucket| !is_earlier(bucket))
+        .map(density)
+        .collect();
+    let earlier = buckets.iter().rev().filter(is_earlier);
+    if first.step > first_kept.step {
+        return first.step;
+    }
+    let least = MIN_DENSITY * mean(&later);
+    let as_dense = earlier.take_while(|bucket| density(bucket) >= least);
+    as_dense
+        .last()
+        .map_or(first.step, |bucket| bucket.first_step)
+}
+
+/// The smallest number of stalls that hold most of the lost time.
+fn count_with_most(stalls: &[Stall]) -> usize {
+    let mut sizes: Vec<u64> = stalls.iter().map(|stall| stall.excess_ns).collect();
+    sizes.sort_unstable_by(|a, b| b.cmp(a));
+    let most = MOST * sizes.iter().sum::<u64>() as f64;
+    let mut lost = 0.0;
+    let rest = sizes.iter().skip_while(|size| {
+        let before = lost;
+        lost += **size as f64;
+        before < most
+    });
+    sizes.len() - rest.count()
+}
+
+fn excess_s(stalls: &[Stall]) -> f64 {
+    stalls
+        .iter()
+        .map(|stall| stall.excess_ns as f64 / 1e9)
+        .sum()
+}
+
+fn stalled_steps(stalls: &[Stall]) -> f64 {
+    stalls.iter().map(|stall| stall.steps as f64).sum()
+}

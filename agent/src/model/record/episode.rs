@@ -1,0 +1,81 @@
+//! Times of a run in which its steps were slower.
+
+use serde::{Deserialize, Serialize};
+
+/// A time of a run in which its steps were slower, by at least 2 % of the run's time.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct EpisodeRecord {
+    /// What kind of slowness.
+    pub kind: EpisodeKindCode,
+    /// Number of the first slow step. The batches of the loop are numbered from 0.
+    pub from_step: u64,
+    /// Number of the first step that is not slow any more. Absent if the slowness goes on to the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to_step: Option<u64>,
+    /// Steps from one stall to the next. Null if `kind` is not `periodic`.
+    pub period_steps: Option<u64>,
+    /// Slow steps, in percent of the steps after the warm-up.
+    pub share_pct: f64,
+    /// Time that the run would have saved without the episode, in seconds.
+    pub cost_s: f64,
+    /// What changed together with the steps. It is not always the cause. Null if unknown.
+    #[serde(deserialize_with = "super::known")]
+    pub signal: Option<EpisodeSignal>,
+    /// Path of the source file with the line that ran during the episode, and hardly otherwise. Absent if
+    /// there is no such line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Number of that line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    /// Name of the function that contains it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
+    /// The episode in words.
+    pub text: String,
+}
+
+/// Kind of slowness.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum EpisodeKindCode {
+    /// A stall every so many steps.
+    Periodic,
+    /// The mean step changed at one step.
+    #[default]
+    Change,
+    /// The mean step rose all the time.
+    Drift,
+    /// Stalls without a period.
+    Outliers,
+}
+
+/// What changed together with the steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum EpisodeSignal {
+    /// The loop waited longer for data.
+    Wait,
+    /// The loop's own code took longer.
+    Compute,
+    /// More bytes came from storage.
+    StorageReads,
+    /// Other programs used more cores.
+    OtherPrograms,
+    /// The CPU quota was used up more often.
+    CpuQuota,
+    /// The clocks of the GPU were throttled more.
+    GpuClocks,
+    /// Threads waited longer for memory.
+    MemoryPressure,
+    /// Threads waited longer for I/O.
+    IoPressure,
+    /// Python's garbage collector paused the process longer.
+    GarbageCollection,
+    /// The training thread waited longer for a core.
+    CoreWait,
+}

@@ -1,0 +1,172 @@
+//! Texts of episodes: when the steps were slower, what that cost, and what changed with it.
+
+use super::units::{duration_ms, duration_s, percent};
+use super::verdict::place_in_file;
+use crate::analysis::episodes::{Episode, EpisodeKind, Signal};
+use crate::model::record::{EpisodeKindCode, EpisodeRecord, EpisodeSignal};
+
+/// The record of an episode.
+pub(super) fn episode_record(episode: &Episode) -> EpisodeRecord {
+    let (kind, period_steps) = match episode.kind {
+        EpisodeKind::Periodic { period, .. } => (EpisodeKindCode::Periodic, Some(period)),
+        EpisodeKind::Change { .. } => (EpisodeKindCode::Change, None),
+        EpisodeKind::Drift { .. } => (EpisodeKindCode::Drift, None),
+        EpisodeKind::Outliers { .. } => (EpisodeKindCode::Outliers, None),
+    };
+    let line = episode.signal.line.as_ref();
+    EpisodeRecord {
+        kind,
+        from_step: episode.from_step,
+        to_step: episode.to_step,
+        period_steps,
+        share_pct: 100.0 * episode.share,
+        cost_s: episode.cost_s,
+        signal: Some(episode.signal.kind),
+        file: line.map(|frame| frame.file.to_string()),
+        line: line.map(|frame| frame.line),
+        function: line.map(|frame| frame.function.to_string()),
+        text: text(episode),
+    }
+}
+
+fn text(episode: &Episode) -> String {
+    let cost = duration_s(episode.cost_s);
+    let what = match episode.kind {
+        EpisodeKind::Periodic {
+            period,
+            in_epoch,
+            stall_ms,
+        } => {
+            let counted = if in_epoch { " of an epoch" } else { "" };
+            format!(
+                "The loop stalls every {period} steps{counted}, from step {} on, for {}. These \
+                 stalls cost {cost}.",
+                episode.from_step,
+                duration_ms(stall_ms)
+            )
+        }
+        EpisodeKind::Change { usual_ms, slow_ms } => format!(
+            "{}, a step takes {} instead of {} (+{} %). This cost {cost}.",
+            range(episode),
+            duration_ms(slow_ms),
+            duration_ms(usual_ms),
+            percent(100.0 * (slow_ms / usual_ms - 1.0), 0)
+        ),
+        EpisodeKind::Drift { begin_ms, end_ms } => format!(
+            "The steps become slower and slower: from {} at step {} to {} at the end. This cost \
+             {cost}.",
+            duration_ms(begin_ms),
+            episode.from_step,
+            duration_ms(end_ms)
+        ),
+        EpisodeKind::Outliers { stall_ms } => format!(
+            "{} % of the steps take on average {} longer than the others, at no regular \
+             distance. They cost {cost}.",
+            percent(100.0 * episode.share, 1),
+            duration_ms(stall_ms)
+        ),
+    };
+    format!("{what} {}", signal_text(&episode.signal, episode.kind))
+}
+
+/// The slow steps of a change.
+fn range(episode: &Episode) -> String {
+    match episode.to_step {
+        None => format!("From step {} on", episode.from_step),
+        Some(to) => format!("From step {} to step {to}", episode.from_step),
+    }
+}
+
+fn signal_text(signal: &Signal, kind: EpisodeKind) -> String {
+    let is_stall = matches!(
+        kind,
+        EpisodeKind::Periodic { .. } | EpisodeKind::Outliers { .. }
+    );
+    let what = match (signal.kind, is_stall) {
+        (EpisodeSignal::Wait, true) => "In a stall, the loop waits for data",
+        (EpisodeSignal::Compute, true) => "In a stall, the loop's own code runs longer",
+        (EpisodeSignal::Wait, false) => "The loop waits longer for data",
+        (EpisodeSignal::Compute, false) => "The loop's own code takes longer",
+        (EpisodeSignal::StorageReads, _) => {
+            "At the same time, more bytes come from storage: the page cache no longer holds the data"
+        }
+        (EpisodeSignal::OtherPrograms, _) => "At the same time, other programs use more cores",
+        (EpisodeSignal::CpuQuota, _) => "At the same time, the CPU quota runs out more often",
+        (EpisodeSignal::GpuClocks, _) => "At the same time, the GPU's clocks are throttled more",
+        (EpisodeSignal::MemoryPressure, _) => "At the same time, threads wait longer for memory",
+        (EpisodeSignal::IoPressure, _) => "At the same time, threads wait longer for I/O",
+        (EpisodeSignal::GarbageCollection, _) => {
+            "At the same time, Python's garbage collector stops the process longer"
+        }
+        (EpisodeSignal::CoreWait, _) => {
+            "At the same time, the training thread waits longer for a core"
+        }
+    };
+    let Some(line) = &signal.line else {
+        return format!("{what}.");
+    };
+    let place = place_in_file(&line.file, line.line);
+    format!("{what}, mostly at `{place}` ({}).", line.function)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::stack::Frame;
+
+    fn episode(kind: EpisodeKind, signal: EpisodeSignal) -> Episode {
+        Episode {
+            kind,
+            from_step: 32,
+            to_step: None,
+            share: 0.03,
+            cost_s: 9.85,
+            signal: Signal {
+                kind: signal,
+                line: None,
+            },
+        }
+    }
+
+    #[test]
+    fn a_periodic_stall_says_its_period_its_cost_and_its_line() {
+        let kind = EpisodeKind::Periodic {
+            period: 32,
+            in_epoch: false,
+            stall_ms: 821.0,
+        };
+        let mut stalls = episode(kind, EpisodeSignal::Wait);
+        stalls.signal.line = Some(Frame {
+            file: "/home/user/train.py".into(),
+            line: 49,
+            function: "refill".into(),
+            is_own: true,
+        });
+
+        let record = episode_record(&stalls);
+
+        assert_eq!(
+            record.text,
+            "The loop stalls every 32 steps, from step 32 on, for 821 ms. These stalls cost \
+             9.85 s. In a stall, the loop waits for data, mostly at `train.py:49` (refill)."
+        );
+        assert_eq!(record.period_steps, Some(32));
+        assert_eq!(record.line, Some(49));
+    }
+
+    #[test]
+    fn a_change_says_its_first_step_and_what_changed_with_it() {
+        let kind = EpisodeKind::Change {
+            usual_ms: 20.0,
+            slow_ms: 50.0,
+        };
+        let change = episode(kind, EpisodeSignal::StorageReads);
+
+        assert_eq!(
+            episode_record(&change).text,
+            "From step 32 on, a step takes 50.0 ms instead of 20.0 ms (+150 %). This cost 9.85 s. \
+             At the same time, more bytes come from storage: the page cache no longer holds the \
+             data."
+        );
+    }
+}
