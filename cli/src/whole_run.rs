@@ -7,10 +7,21 @@ use headspace_agent::model::{Record, RecordBody};
 use headspace_agent::wording::ranks::ranks_record;
 use headspace_exporters::run_folder::RankRun;
 
-/// The rank that the verdict is about: the first one that has a summary.
-pub(crate) fn main_rank<'a>(ranks: impl IntoIterator<Item = &'a RankRun>) -> Option<&'a RankRun> {
-    let mut ranks = ranks.into_iter();
-    ranks.find(|rank| rank.last_summary().is_some())
+/// The rank that the verdict is about: the slowest one, or the first one that has a summary if none is slower.
+pub(crate) fn main_rank<'a>(
+    ranks: impl IntoIterator<Item = &'a RankRun>,
+    combined: Option<&RanksRecord>,
+) -> Option<&'a RankRun> {
+    let slowest = combined.and_then(|combined| combined.slowest);
+    let with_summary = ranks
+        .into_iter()
+        .filter(|rank| rank.last_summary().is_some());
+    with_summary.min_by_key(|rank| Some(rank.rank) != slowest)
+}
+
+/// The number of this rank if it is the slowest one.
+pub(crate) fn slowest(rank: &RankRun, combined: Option<&RanksRecord>) -> Option<u32> {
+    combined?.slowest.filter(|slowest| *slowest == rank.rank)
 }
 
 /// Adds a rank to the combined results. `series` may be empty if there are no other ranks to compare with.

@@ -10,7 +10,7 @@ mod waits;
 
 use std::collections::HashMap;
 
-use headspace_agent::model::stack::{Activity, Frame, ThreadStack};
+use headspace_agent::model::stack::{Activity, Frame, ThreadStack, WaitFor};
 use headspace_agent::port::thread::ThreadId;
 use headspace_agent::port::{CollectError, StackReader};
 use py_spy::config::{Config, LockingStrategy};
@@ -24,6 +24,9 @@ use crate::log_target::STACKS;
 
 /// Attempts to attach to a process: a worker needs some time until its interpreter runs.
 const ATTEMPTS: u32 = 12;
+
+/// Maximum number of threads that are examined because a thread that matters waits for a lock.
+const MAX_HELPERS: usize = 16;
 
 /// Maximum depth of a stack that is kept.
 const MAX_DEPTH: usize = 64;
@@ -109,25 +112,41 @@ impl StackReader for PythonStacks {
         let attached = self.attach(pid)?;
         let traces = (attached.spy.get_stack_traces())
             .map_err(|error| CollectError::Transient(error.to_string()))?;
-        let wanted = traces.iter().filter_map(|trace| {
-            let known = matching_thread(trace, threads);
-            let native = trace.os_thread_id.and_then(|tid| u32::try_from(tid).ok());
-            let tid = known.map(|thread| thread.tid).or(native)?;
+        let activity = |trace: &StackTrace, tid| {
             let runs = if trace.owns_gil {
                 Activity::Python
             } else {
                 Activity::Native
             };
-            let activity = match known {
-                // A thread may also wait while it holds the interpreter lock.
-                Some(_) => attached.statics.wait(pid, tid).map_or(runs, Activity::Wait),
-                None if trace.owns_gil => runs,
-                None => return None,
-            };
-            let core_wait = attached.core_waits.share(pid, tid);
-            Some((trace, tid, activity, core_wait))
-        });
-        let wanted: Vec<_> = wanted.collect();
+            // A thread may also wait while it holds the interpreter lock.
+            attached.statics.wait(pid, tid).map_or(runs, Activity::Wait)
+        };
+        let mut wanted = Vec::new();
+        let mut others = Vec::new();
+        for trace in &traces {
+            let native = trace.os_thread_id.and_then(|tid| u32::try_from(tid).ok());
+            match (matching_thread(trace, threads), native) {
+                (Some(thread), _) => wanted.push((trace, thread.tid, activity(trace, thread.tid))),
+                (None, Some(tid)) if trace.owns_gil => wanted.push((trace, tid, Activity::Python)),
+                (None, Some(tid)) => others.push((trace, tid)),
+                (None, None) => {}
+            }
+        }
+        // A thread that waits for a lock may wait for work that it handed to other threads.
+        if wanted
+            .iter()
+            .any(|(_, _, activity)| *activity == Activity::Wait(WaitFor::Lock))
+        {
+            let others = others.into_iter().take(MAX_HELPERS);
+            let others = others.map(|(trace, tid)| (trace, tid, activity(trace, tid)));
+            wanted.extend(others.filter(|(_, _, activity)| activity.is_work()));
+        }
+        let wanted: Vec<_> = wanted
+            .into_iter()
+            .map(|(trace, tid, activity)| {
+                (trace, tid, activity, attached.core_waits.share(pid, tid))
+            })
+            .collect();
         (attached.core_waits).keep(|tid| wanted.iter().any(|(_, alive, ..)| *alive == tid));
         for (trace, tid, activity, core_wait) in wanted {
             let frames = self.frames(trace);
@@ -136,6 +155,7 @@ impl StackReader for PythonStacks {
                     tid,
                     activity,
                     core_wait,
+                    time_share: 1.0,
                     holds_gil: trace.owns_gil,
                     frames,
                 });

@@ -74,8 +74,8 @@ def watch(card: Card, program: str, options: list[str], steps: int | None) -> Ve
 def missed(card: Card, text: str) -> tuple[str, ...]:
     """What the verdict lacks, and what it says although it must not."""
     words = " ".join(text.split())
-    lacks = [says for says in card.says if not re.search(says, words)]
-    return (*lacks, *(f"not {never}" for never in card.never if re.search(never, words)))
+    lacks = [says for says in card.says if not re.search(says, words, re.IGNORECASE)]
+    return (*lacks, *(f"not {never}" for never in card.never if re.search(never, words, re.IGNORECASE)))
 
 
 def examine(card: Card, steps: int | None) -> Result:

@@ -24,6 +24,7 @@ mod from_summary;
 mod handover_cost;
 mod law_terms;
 mod line_gains;
+mod loop_waits;
 mod pools;
 mod prediction;
 mod queueing_model;

@@ -3,8 +3,10 @@
 //! If ranks exchange gradients in every step, all steps are as long as those of the slowest rank, so the
 //! steps do not show which rank is slow. The waits do: a rank whose data is late waits for its data, and the
 //! other ranks wait for that rank inside their compute. So the rank with the longest wait is the slow one,
-//! and the extra compute of the others is waiting. A rank with a long compute of its own cannot be found in
-//! this way, because the computes of the others are then equally long.
+//! and the extra compute of the others is waiting.
+//!
+//! If the waits for data do not differ either, the computes are equally long. A rank with a long compute of its
+//! own then waits least for the others. How long a rank waits inside its compute is known from sampled stacks.
 //!
 //! If the steps differ, the ranks do not wait for each other in each step. The slowest rank is then the one
 //! with the longest step. The cause is its wait or its compute, whichever exceeds that of the others by more.
@@ -15,10 +17,11 @@
 use super::tick_series::{Quantity, Steady, StepSelection, TickSeries};
 use crate::model::Distribution;
 use crate::model::record::{
-    Estimate, RankCause, RankSummary, RanksRecord, RunState, SpreadRecord, SummaryRecord,
+    Estimate, LineKind, LineRecord, RankCause, RankSummary, RanksRecord, RunState, SpreadRecord,
+    SummaryRecord,
 };
-use crate::statistics::lower_quantile;
 use crate::statistics::precision::Known;
+use crate::statistics::{lower_quantile, standard_error};
 
 /// Minimum excess of a slow rank, as a share of the step.
 const RELEVANT: f64 = 0.02;
@@ -48,12 +51,29 @@ pub struct Ranks {
 }
 
 /// The means of a rank that has a steady state.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Member {
     rank: u32,
     step: Known,
     wait: Option<Known>,
     compute: Option<Known>,
+    /// Compute without waits for other threads, processes and machines.
+    own_compute: Option<Known>,
+    /// Line of the program with the most time in the compute, without lines that wait.
+    line: Option<RankLine>,
+}
+
+/// A line of a rank's program.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RankLine {
+    /// Path of the source file.
+    pub file: String,
+    /// Line number in the source file.
+    pub line: u32,
+    /// Name of the function that contains the line.
+    pub function: String,
+    /// Its time in milliseconds per step.
+    pub ms: f64,
 }
 
 /// The record of all ranks, and the evidence for the slowest one.
@@ -68,7 +88,7 @@ pub struct RanksTogether {
 }
 
 /// The evidence for the slowest rank. Durations are compared with the fast ranks (lower quartile).
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub enum RankEvidence {
     /// Fewer than two ranks have a steady state.
     #[default]
@@ -80,7 +100,10 @@ pub enum RankEvidence {
     /// Noise hides a difference that matters.
     TooNoisy,
     /// Neither steps nor waits differ.
-    Balanced,
+    Balanced {
+        /// Whether the ranks' own computes are known, and do not differ.
+        own_compute_known: bool,
+    },
     /// The steps differ: the ranks do not wait for each other in each step.
     StepsDiffer {
         /// The excess of its step.
@@ -92,6 +115,13 @@ pub enum RankEvidence {
     WaitsLonger {
         /// The excess of its wait.
         wait_ms: f64,
+    },
+    /// Steps and waits are equally long and its own compute is longer: the others wait for it within theirs.
+    OwnComputeLonger {
+        /// The excess of its own compute.
+        own_ms: f64,
+        /// The line of its program that takes longest.
+        line: Option<RankLine>,
     },
 }
 
@@ -155,6 +185,8 @@ impl Ranks {
                 step,
                 wait,
                 compute,
+                own_compute: own_compute(summary),
+                line: longest_line(summary),
             });
         }
         steady
@@ -235,13 +267,19 @@ fn slowest(members: &[Member]) -> Finding {
     if by_wait.is_clear() {
         return waits_differ(members, &by_wait);
     }
+    let by_own_compute = compare_slowest(members, |member| member.own_compute);
+    if let Some(found) = by_own_compute.as_ref().filter(|found| found.is_clear()) {
+        return own_computes_differ(members, found);
+    }
     let hidden = by_step.error.max(by_wait.error);
     if hidden > BLIND * by_step.step_ms {
         return unknown(RankEvidence::TooNoisy);
     }
     Finding {
         cause: RankCause::Balanced,
-        evidence: RankEvidence::Balanced,
+        evidence: RankEvidence::Balanced {
+            own_compute_known: by_own_compute.is_some_and(|found| found.is_within(BLIND)),
+        },
         ..Finding::default()
     }
 }
@@ -285,6 +323,59 @@ fn waits_differ(members: &[Member], found: &SlowestRank) -> Finding {
     }
 }
 
+/// The finding if only the own computes differ: the others wait for the rank that computes longest.
+fn own_computes_differ(members: &[Member], found: &SlowestRank) -> Finding {
+    let slow = members.get(found.index);
+    let fast = || {
+        members
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| *index != found.index)
+    };
+    let line = slow.and_then(|slow| slow.line.clone()).filter(|line| {
+        // The line takes longer than any line of another rank, or the others do not run it.
+        let same = |other: &RankLine| (&other.file, other.line) == (&line.file, line.line);
+        fast().all(|(_, member)| {
+            let other = member.line.as_ref().filter(|other| same(other));
+            other.is_none_or(|other| other.ms < line.ms)
+        })
+    });
+    Finding {
+        slowest: slow.map(|slow| slow.rank),
+        cause: RankCause::Compute,
+        excess_ms: Some(found.excess_ms()),
+        evidence: RankEvidence::OwnComputeLonger {
+            own_ms: found.excess,
+            line,
+        },
+        ..Finding::default()
+    }
+}
+
+/// Compute without the waits for other threads, processes and machines.
+fn own_compute(summary: &SummaryRecord) -> Option<Known> {
+    let blocked = summary.compute_blocked_ms?;
+    Some(Known {
+        mean: summary.compute_ms? - blocked.value,
+        error: Some(standard_error(blocked.low, blocked.high)),
+        ..Known::default()
+    })
+}
+
+/// The line of compute that takes longest without waiting.
+fn longest_line(summary: &SummaryRecord) -> Option<RankLine> {
+    let compute_ms = summary.compute_ms?;
+    let works = |line: &&LineRecord| line.stage.is_none() && line.kind != LineKind::Wait;
+    let longest =
+        (summary.lines.iter().filter(works)).max_by(|a, b| a.share_pct.total_cmp(&b.share_pct))?;
+    Some(RankLine {
+        file: longest.file.clone(),
+        line: longest.line,
+        function: longest.function.clone(),
+        ms: longest.share_pct / 100.0 * compute_ms,
+    })
+}
+
 /// The rank with the largest value of a quantity.
 struct SlowestRank {
     /// Index of the rank.
@@ -299,6 +390,11 @@ struct SlowestRank {
 impl SlowestRank {
     fn is_clear(&self) -> bool {
         self.excess > self.error && self.excess > RELEVANT * self.step_ms
+    }
+
+    /// Whether an excess of this share of the step would be clear.
+    fn is_within(&self, share: f64) -> bool {
+        self.error <= share * self.step_ms
     }
 
     fn excess_ms(&self) -> Estimate {

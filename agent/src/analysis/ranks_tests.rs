@@ -2,7 +2,9 @@
 
 use super::ranks::{RankEvidence, Ranks, RanksTogether};
 use super::tick_series::TickSeries;
-use crate::model::record::{LoopTick, RankCause, RanksRecord, RunState, SummaryRecord, TickRecord};
+use crate::model::record::{
+    Estimate, LoopTick, RankCause, RanksRecord, RunState, SummaryRecord, TickRecord,
+};
 use crate::model::{Distribution, RecordBody};
 use crate::statistics::bootstrap::Rng;
 
@@ -75,10 +77,24 @@ fn together(ranks: &[Own], tie: Tie, ticks: u32, noise: f64) -> RanksTogether {
             }));
         }
     }
+    // As sampled stacks show it.
+    let longest = ranks
+        .iter()
+        .map(|own| own.load + own.compute)
+        .fold(0.0, f64::max);
+    let blocked_ms = |own: &Own| match tie {
+        Tie::EveryStep => longest - own.load - own.compute,
+        Tie::Never => 0.0,
+    };
     let mut all = Ranks::default();
     let world = u32::try_from(ranks.len()).ok();
-    for (rank, series) in (0..).zip(&all_series) {
-        all.add(rank, world, Some(&summary(u64::from(ticks) * 50)), series);
+    for ((rank, series), own) in (0..).zip(&all_series).zip(ranks) {
+        let summary = SummaryRecord {
+            compute_ms: Some(own.compute + blocked_ms(own)),
+            compute_blocked_ms: Some(Estimate::around(blocked_ms(own), 0.3)),
+            ..summary(u64::from(ticks) * 50)
+        };
+        all.add(rank, world, Some(&summary), series);
     }
     all.finish().unwrap()
 }
@@ -120,6 +136,25 @@ fn a_rank_with_late_data_is_found_if_all_steps_are_equally_long() {
     let others = found.each[0].others_ms.unwrap();
     assert!((others - 6.0).abs() < 0.6, "{others}");
     assert!(found.each[5].others_ms.unwrap() < 1e-9);
+}
+
+#[test]
+fn a_rank_with_slow_compute_is_found_by_how_little_it_waits_inside_its_compute() {
+    let slow = Own {
+        compute: 14.0,
+        ..USUAL
+    };
+    let RanksTogether {
+        record: found,
+        evidence,
+    } = together(&with(3, slow), Tie::EveryStep, 40, 0.2);
+
+    assert_eq!((found.slowest, found.cause), (Some(3), RankCause::Compute));
+    assert!((found.excess_ms.unwrap().value - 4.0).abs() < 0.1);
+    assert!(
+        matches!(evidence, RankEvidence::OwnComputeLonger { .. }),
+        "{evidence:?}"
+    );
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Sampled stacks: how much time the lines of the program take, who holds the interpreter lock, and which work
 //! a stage does.
 
+mod compute_waits;
 mod gil_holders;
 mod line_shares;
 mod own_line;
@@ -46,6 +47,7 @@ mod tests {
                         ],
                         activity: *activity,
                         core_wait: 0.0,
+                        time_share: 1.0,
                         holds_gil: *activity == Activity::Python,
                     },
                 )],

@@ -178,6 +178,7 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
     if let Some(stacks) = run.stacks {
         summary.gil_holders = gil_holders(stacks);
         summary.stage_work = stage_work(stacks);
+        set_compute_waits(&mut summary, stacks, &main.totals.name);
     }
     let attribution = run.concluded.map_or_else(
         || attribute_run(&summary, main, run.stacks),
@@ -189,6 +190,16 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
         attribution,
         episodes: episodes(run, main),
     }
+}
+
+/// Sets the parts of compute that are waiting.
+fn set_compute_waits(summary: &mut SummaryRecord, stacks: &StackTimes, main_loop: &str) {
+    let known = summary.compute_ms.zip(stacks.compute_waits(main_loop));
+    let Some((compute_ms, waits)) = known else {
+        return;
+    };
+    summary.compute_blocked_ms = Some(waits.blocked.map(|share| share * compute_ms));
+    summary.compute_gil_wait_ms = Some(waits.interpreter_lock * compute_ms);
 }
 
 /// The episodes of the main loop after its warm-up.

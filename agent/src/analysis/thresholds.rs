@@ -58,6 +58,10 @@ thresholds! {
     /// compute. Source: a headspace below three points is within the error of a probe (`floor`).
     negligible_wait: 0.03, "share of the step";
 
+    /// Share of a stage's time on the training thread in which it waits for a lock. From this on, the stage waits
+    /// for other work, and is not slow itself.
+    mostly_blocked: 0.5, "share of the stage's time";
+
     /// The training thread's wait for a core. Below this, the loop may be limited by its compute. From this on,
     /// it is a finding and part of the evidence.
     negligible_core_wait_pct: 5.0, "% of time";

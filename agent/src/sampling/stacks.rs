@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::lock::lock;
-use crate::model::stack::{Place, StackReading, ThreadStack};
+use crate::model::stack::{Activity, Place, StackReading, ThreadStack, WaitFor};
 use crate::notice::{Notice, NoticeLog};
 use crate::port::catch_panics::contain;
 use crate::port::clock::{Clock, MonotonicClock, ThreadTime, thread_cpu_time};
@@ -248,5 +248,35 @@ fn join(
         let here = place(before, stack.tid);
         (here == place(after, stack.tid)).then_some((here, stack))
     };
-    stacks.into_iter().filter_map(sample).collect()
+    delegate(stacks.into_iter().filter_map(sample).collect())
+}
+
+/// Moves the time of a stage's call that waits for a lock to the threads that work meanwhile: the call waits for
+/// them, as with a thread pool of the user's. This is unambiguous only if a single call waits, and if the threads
+/// are in no stage themselves.
+fn delegate(mut samples: Vec<(Place, ThreadStack)>) -> Vec<(Place, ThreadStack)> {
+    let waits = |(place, stack): &(Place, ThreadStack)| {
+        place.stage().is_some() && stack.activity == Activity::Wait(WaitFor::Lock)
+    };
+    let helps = |(place, stack): &(Place, ThreadStack)| {
+        *place == Place::Elsewhere && stack.activity.is_work()
+    };
+    let helpers = samples.iter().filter(|sample| helps(sample)).count();
+    let mut waiting = samples
+        .iter()
+        .enumerate()
+        .filter(|(_, sample)| waits(sample));
+    let (Some((call, (stage, _))), None) = (waiting.next(), waiting.next()) else {
+        return samples;
+    };
+    if helpers == 0 {
+        return samples;
+    }
+    let stage = stage.clone();
+    for (place, stack) in samples.iter_mut().filter(|sample| helps(sample)) {
+        *place = stage.clone();
+        stack.time_share = 1.0 / helpers as f64;
+    }
+    samples.remove(call);
+    samples
 }

@@ -4,6 +4,7 @@ use super::units::{amount, duration_ms, percent};
 use crate::analysis::attribution::{CoreUser, CoresEvidence, Evidence, StageEvidence};
 
 /// The evidence of a conclusion: a clause, without a capital letter and a full stop. Other texts continue it.
+#[expect(clippy::too_many_lines, reason = "one text for each kind of evidence")]
 pub(super) fn evidence_text(evidence: &Evidence) -> String {
     match evidence {
         Evidence::Stage(stage) => stage_evidence(stage),
@@ -28,7 +29,23 @@ pub(super) fn evidence_text(evidence: &Evidence) -> String {
             amount(*cores),
             percent(*throttled_pct, 0)
         ),
-        Evidence::Gil { wait_ms, work } => gil(*wait_ms, *work),
+        Evidence::Gil {
+            wait_ms,
+            work,
+            of_compute,
+        } => gil(*wait_ms, *work, *of_compute),
+        Evidence::BlockedLoading {
+            stage,
+            blocked,
+            wait_ms,
+            step_ms,
+        } => format!(
+            "the training thread loads for {} of each step of {}, but `{stage}` waits {} % of that \
+             time for another thread or a device, for example for work that the loop launched before",
+            duration_ms(*wait_ms),
+            duration_ms(*step_ms),
+            share(*blocked)
+        ),
         Evidence::Gc { pct } => format!(
             "the garbage collector stops the process for {} % of the time",
             percent(*pct, 1)
@@ -160,8 +177,15 @@ fn core_user(user: &CoreUser) -> String {
     format!("{cores} of them by `{stage}`{}", full.unwrap_or_default())
 }
 
-fn gil(wait_ms: f64, work: Option<f64>) -> String {
+fn gil(wait_ms: f64, work: Option<f64>, of_compute: Option<f64>) -> String {
     let wait = duration_ms(wait_ms);
+    if let Some(of_compute) = of_compute {
+        return format!(
+            "the training thread waits for the interpreter lock (GIL) {} % of its compute, because \
+             another thread holds the lock",
+            share(of_compute)
+        );
+    }
     match work {
         Some(work) => format!(
             "a thread waits {wait} on average for the interpreter lock (GIL), and the stages' \
@@ -207,6 +231,7 @@ mod tests {
             Evidence::Gil {
                 wait_ms,
                 work: None,
+                of_compute: None,
             },
             Evidence::Memory {
                 slower_ms: Some(2.0),

@@ -3,7 +3,7 @@
 use super::incomplete_runs::KILLED_OR_RUNNING;
 use super::section::{Column, Row, Section, SectionId, Table, capitalized};
 use super::units::{duration_ms, percent};
-use super::verdict::headspace_text;
+use super::verdict::{headspace_text, place_in_file};
 use crate::analysis::ranks::{RankEvidence, RanksTogether};
 use crate::model::record::{RankCause, RankSummary, RanksRecord, SummaryRecord};
 
@@ -26,12 +26,17 @@ fn evidence(evidence: RankEvidence) -> String {
             "The steps of the ranks vary too much to distinguish a difference from noise."
                 .to_owned()
         }
-        RankEvidence::Balanced => {
-            "No rank waits longer for its data than the others, and all steps are equally long. \
-             Waiting for other ranks counts as compute. A rank with slow compute is therefore not \
-             visible here."
-                .to_owned()
-        }
+        RankEvidence::Balanced {
+            own_compute_known: false,
+        } => "No rank waits longer for its data than the others, and all steps are equally long. \
+              Waiting for other ranks counts as compute. A rank with slow compute is therefore not \
+              visible here."
+            .to_owned(),
+        RankEvidence::Balanced {
+            own_compute_known: true,
+        } => "No rank waits longer for its data or computes longer than the others, and all steps \
+              are equally long."
+            .to_owned(),
         RankEvidence::StepsDiffer {
             step_ms,
             wait_and_compute_ms,
@@ -44,6 +49,20 @@ fn evidence(evidence: RankEvidence) -> String {
             "It waits {wait_ms:.1} ms longer for its data than the other ranks, and all steps are \
              equally long. The other ranks wait for it, and this wait counts as their compute."
         ),
+        RankEvidence::OwnComputeLonger { own_ms, line } => {
+            let line = line.map_or_else(String::new, |line| {
+                format!(
+                    ", mostly at `{}` ({}, {} per step)",
+                    place_in_file(&line.file, line.line),
+                    line.function,
+                    duration_ms(line.ms)
+                )
+            });
+            format!(
+                "Its own compute takes {own_ms:.1} ms longer than that of the other ranks{line}. The \
+                 other ranks wait for it, and this wait counts as their compute."
+            )
+        }
     }
 }
 

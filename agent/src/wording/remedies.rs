@@ -2,6 +2,7 @@
 
 use super::evidence::evidence_text;
 use super::units::amount;
+use super::verdict::place_in_file;
 use crate::analysis::attribution::{Action, GuessedWork, Remedy, Shared};
 use crate::model::record::RemedyRecord;
 
@@ -104,6 +105,15 @@ fn action(action: &Action) -> String {
             "Run the loader in a subprocess. At present, its threads and the loop share one interpreter lock."
                 .to_owned()
         }
+        Action::FreeLock {
+            function,
+            file,
+            line,
+        } => format!(
+            "Do the work of `{function}` (`{}`) in a worker process, or in native code that releases \
+             the interpreter lock.",
+            place_in_file(file, *line)
+        ),
         Action::CollectBetweenEpochs => "Collect garbage only between epochs: `gc.disable()` at \
                                          the start, `gc.collect()` after each."
             .to_owned(),

@@ -47,6 +47,8 @@ pub struct Verdict<'a> {
     pub probe: Option<&'a ProbeRecord>,
     /// Location of the records.
     pub location: Option<&'a str>,
+    /// The slowest rank of a run with several ranks, if the summary is of that rank.
+    pub slowest_rank: Option<u32>,
     /// If the run did not end normally: seconds from its last summary to its last record.
     pub unfinished_s: Option<f64>,
 }
@@ -78,6 +80,7 @@ impl<'a> Verdict<'a> {
             run: None,
             probe: None,
             location: None,
+            slowest_rank: None,
             unfinished_s: None,
         }
     }

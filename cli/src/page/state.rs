@@ -15,7 +15,7 @@ use super::data::{Page, RankCharts};
 use super::history::History;
 use super::static_parts::Facts;
 use crate::skipped_lines::describe;
-use crate::whole_run::{add_rank, combined_ranks, main_rank, summary_of_run};
+use crate::whole_run::{add_rank, combined_ranks, main_rank, slowest, summary_of_run};
 
 /// Maximum number of ranks with charts: the first ones. The table has more.
 const MOST_DRAWN: usize = 16;
@@ -123,9 +123,9 @@ impl PageState {
         &self.place
     }
 
-    /// The first rank that has a summary, or else the first rank.
-    fn main(&self) -> Option<&Rank> {
-        match main_rank(self.ranks.values().map(|rank| &rank.run)) {
+    /// The rank that the verdict is about, or else the first rank.
+    fn main(&self, combined: Option<&RanksRecord>) -> Option<&Rank> {
+        match main_rank(self.ranks.values().map(|rank| &rank.run), combined) {
             Some(main) => self.ranks.get(&main.rank),
             None => self.ranks.values().next(),
         }
@@ -143,16 +143,18 @@ impl PageState {
         combined_ranks(ranks, several)
     }
 
-    /// The last summary of the first rank that has one, with the combined results of all ranks. This is
+    /// The last summary of the rank that the verdict is about, with the combined results of all ranks. This is
     /// what `report --json` prints.
     pub fn summary(&self) -> Option<Record> {
-        summary_of_run(&self.main()?.run, self.together())
+        let together = self.together();
+        let main = self.main(together.as_ref())?;
+        summary_of_run(&main.run, together)
     }
 
     /// The current page.
     pub fn page(&self) -> Page {
         let together = self.together();
-        let main = self.main();
+        let main = self.main(together.as_ref());
         let place = self.place.display().to_string();
         let nothing = SummaryRecord::default();
         let rank_run = main.map(|rank| &rank.run);
@@ -161,6 +163,7 @@ impl PageState {
             run: rank_run.and_then(|run| run.run.as_ref()),
             probe: main.and_then(Rank::main_probe),
             location: Some(&place),
+            slowest_rank: rank_run.and_then(|run| slowest(run, together.as_ref())),
             unfinished_s: rank_run.and_then(RankRun::unfinished_s),
             ..Verdict::new(summary.unwrap_or(&nothing))
         };

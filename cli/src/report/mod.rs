@@ -19,7 +19,7 @@ use self::write_file::Format;
 use crate::args::ReportArgs;
 use crate::find_runs::{find, newest};
 use crate::skipped_lines::tell_skipped;
-use crate::whole_run::{main_rank, summary_of_run};
+use crate::whole_run::{main_rank, slowest, summary_of_run};
 use crate::{Context, EXIT_OK, EXIT_UNREADABLE};
 
 /// A run with a summary to report.
@@ -33,7 +33,7 @@ struct Reported<'a> {
 
 impl<'a> Reported<'a> {
     fn from_run(found: &'a FoundRun) -> Option<Self> {
-        let main = main_rank(&found.run.ranks)?;
+        let main = main_rank(&found.run.ranks, found.ranks.as_ref())?;
         Some(Self {
             found,
             main,
@@ -110,7 +110,7 @@ fn text(reported: &[Reported<'_>]) -> String {
     }
 }
 
-/// The verdict of the run's first rank. If there are several ranks, also their combined results and one
+/// The verdict of the slowest rank, or of the first one if none is slower. If there are several ranks, also their combined results and one
 /// line for each.
 fn verdict(one: &Reported<'_>) -> String {
     let place = one.found.path.display().to_string();
@@ -119,6 +119,7 @@ fn verdict(one: &Reported<'_>) -> String {
         // The ticks are not needed: a summary names the main loop, unless the run had no loop.
         probe: one.main.main_probe(None),
         location: Some(&place),
+        slowest_rank: slowest(one.main, one.found.ranks.as_ref()),
         unfinished_s: one.main.unfinished_s(),
         ..Verdict::new(one.summary)
     };

@@ -73,6 +73,28 @@ pub(crate) struct Case {
     pub(crate) cost_s: f64,
 }
 
+/// The numbers of a run that are drawn once.
+struct Run {
+    pattern: Pattern,
+    steps: u64,
+    base_ms: f64,
+    /// Standard deviation of the noise, as a share of the step.
+    spread: f64,
+    period: u64,
+    from: u64,
+    to: u64,
+    /// Slow steps, compared with the others.
+    ratio: f64,
+    /// Time lost by stalls, as a share of the other time.
+    stall_cost: f64,
+    outlier_share: f64,
+    workers: u64,
+    /// Steps of an epoch.
+    epoch: u64,
+    /// Correlation of the slow noise from step to step.
+    persistence: f64,
+}
+
 struct Draw(Rng);
 
 impl Draw {
@@ -81,24 +103,12 @@ impl Draw {
     }
 
     fn whole(&mut self, low: u64, high: u64) -> u64 {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "small"
-        )]
-        let value = self.uniform(low as f64, high as f64 + 1.0) as u64;
-        value.min(high)
+        whole(self.uniform(low as f64, high as f64 + 1.0)).min(high)
     }
 
     /// A whole number with a uniform logarithm.
     fn scale(&mut self, low: f64, high: f64) -> u64 {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "small"
-        )]
-        let value = self.uniform(low.ln(), high.ln()).exp() as u64;
-        value
+        whole(self.uniform(low.ln(), high.ln()).exp())
     }
 
     fn normal(&mut self) -> f64 {
@@ -107,107 +117,134 @@ impl Draw {
     }
 }
 
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "not negative, and far below 2^64"
+)]
+fn whole(value: f64) -> u64 {
+    value as u64
+}
+
+impl Run {
+    fn draw(pattern: Pattern, steps: Option<u64>, draw: &mut Draw) -> Self {
+        let steps = steps.unwrap_or_else(|| draw.scale(1_000.0, 100_000.0));
+        // At least ten stalls.
+        let period = draw.scale(5.0, (steps as f64 / 15.0).min(1000.0));
+        let share = |share: f64| whole(share * steps as f64);
+        let from = match pattern {
+            Pattern::Periodic => 20 + share(draw.uniform(0.0, 0.3)),
+            Pattern::Change => share(draw.uniform(0.1, 0.9)),
+            Pattern::SlowPart => share(draw.uniform(0.1, 0.5)),
+            _ => 20,
+        };
+        let to = match pattern {
+            Pattern::SlowPart => from + share(draw.uniform(0.1, 0.4)),
+            _ => steps,
+        };
+        Self {
+            pattern,
+            steps,
+            base_ms: draw.uniform(5.0, 200.0),
+            spread: draw.uniform(0.01, 0.2),
+            period,
+            from,
+            to,
+            ratio: draw.uniform(1.25, 3.0),
+            stall_cost: draw.uniform(0.05, 0.3),
+            outlier_share: draw.uniform(0.005, 0.05),
+            workers: draw.whole(2, 8),
+            epoch: (period * draw.whole(3, 20) + draw.whole(1, period - 1)).min(steps / 3),
+            persistence: draw.uniform(0.9, 0.999),
+        }
+    }
+
+    fn step_in_epoch(&self, step: u64) -> u64 {
+        match self.pattern {
+            Pattern::PeriodicInEpoch => step % self.epoch,
+            _ => step,
+        }
+    }
+
+    /// Length of a step without the fault, in milliseconds.
+    fn usual_ms(&self, step: u64, slow_noise: f64, draw: &mut Draw) -> f64 {
+        let ms = self.base_ms * (self.spread * draw.normal()).exp();
+        match self.pattern {
+            Pattern::SlowNoise => ms * (0.03 * slow_noise).exp(),
+            Pattern::HeavyTails => {
+                // Student's t with three degrees of freedom.
+                let squares: f64 = (0..3).map(|_| draw.normal().powi(2)).sum();
+                self.base_ms * (1.0 + 0.05 * (draw.normal() / (squares / 3.0).sqrt()).abs())
+            }
+            Pattern::RareStalls if draw.0.unit() < 0.001 => ms * draw.uniform(3.0, 10.0),
+            Pattern::Logging if step.is_multiple_of(50) => ms * 1.15,
+            Pattern::WorkersInTurn if step.is_multiple_of(self.workers) => {
+                ms * self.workers as f64 * 0.8
+            }
+            Pattern::WorkersInTurn => ms * 0.2,
+            Pattern::Wave => {
+                let turns = 3.0 * step as f64 / self.steps as f64;
+                ms * (1.0 + 0.03 * (std::f64::consts::TAU * turns).sin())
+            }
+            _ => ms,
+        }
+    }
+
+    /// What the fault adds to a step, in milliseconds.
+    fn lost_ms(&self, step: u64, usual_ms: f64, draw: &mut Draw) -> f64 {
+        let stall_ms = |share: f64| (self.stall_cost / share).max(1.5) * self.base_ms;
+        let per_period = 1.0 / self.period as f64;
+        let inside = (self.from..self.to).contains(&step);
+        match self.pattern {
+            Pattern::Periodic
+                if inside
+                    && (step - self.from).is_multiple_of(self.period)
+                    && draw.0.unit() > 0.03 =>
+            {
+                stall_ms(per_period) * (0.1 * draw.normal()).exp()
+            }
+            Pattern::PeriodicInEpoch
+                if self.step_in_epoch(step) % self.period == self.period - 1 =>
+            {
+                stall_ms(per_period) * (0.1 * draw.normal()).exp()
+            }
+            Pattern::Change | Pattern::SlowPart if inside => usual_ms * (self.ratio - 1.0),
+            Pattern::Drift => usual_ms * (self.ratio - 1.0) * step as f64 / self.steps as f64,
+            Pattern::Outliers if draw.0.unit() < self.outlier_share => {
+                stall_ms(self.outlier_share) * draw.uniform(0.5, 1.5)
+            }
+            _ => 0.0,
+        }
+    }
+}
+
 /// A random run of a pattern. `steps` is drawn if it is `None`.
 pub(crate) fn draw_case(pattern: Pattern, seed: u64, steps: Option<u64>) -> Case {
-    let mut draw = Draw(Rng::new(
-        seed.wrapping_mul(0x9E37_79B9).wrapping_add(pattern as u64),
-    ));
-    let steps = steps.unwrap_or_else(|| draw.scale(1_000.0, 100_000.0));
-    let base_ms = draw.uniform(5.0, 200.0);
-    let spread = draw.uniform(0.01, 0.2);
-    // At least ten stalls.
-    let period = draw.scale(5.0, (steps as f64 / 15.0).min(1000.0));
-    let from_share = draw.uniform(0.0, 0.3);
-    let from = match pattern {
-        Pattern::Periodic => 20 + (from_share * steps as f64) as u64,
-        Pattern::Change | Pattern::SlowPart => {
-            (draw.uniform(0.1, if pattern == Pattern::Change { 0.9 } else { 0.5 }) * steps as f64)
-                as u64
-        }
-        _ => 20,
-    };
-    let to = match pattern {
-        Pattern::SlowPart => from + (draw.uniform(0.1, 0.4) * steps as f64) as u64,
-        _ => steps,
-    };
-    let ratio = draw.uniform(1.25, 3.0);
-    // Share of the time that stalls take, and so their size.
-    let stall_cost = draw.uniform(0.05, 0.3);
-    let workers = draw.whole(2, 8);
-    let outlier_share = draw.uniform(0.005, 0.05);
-    let epoch = (period * draw.whole(3, 20) + draw.whole(1, period - 1)).min(steps / 3);
-    let persistence = draw.uniform(0.9, 0.999);
-    let stall_ms = |share: f64| (stall_cost * base_ms / share).max(1.5 * base_ms);
+    let seed = seed.wrapping_mul(0x9E37_79B9).wrapping_add(pattern as u64);
+    let mut draw = Draw(Rng::new(seed));
+    let run = Run::draw(pattern, steps, &mut draw);
     let mut case = Case {
         history: StepHistory::default(),
-        steps,
-        from,
-        period: if pattern == Pattern::Logging {
-            50
-        } else {
-            period
-        },
-        workers: (pattern == Pattern::WorkersInTurn).then_some(workers),
+        steps: run.steps,
+        from: run.from,
+        period: run.period,
+        workers: (pattern == Pattern::WorkersInTurn).then_some(run.workers),
         seconds: 0.0,
         cost_s: 0.0,
     };
     let (mut slow_noise, mut to_ns) = (0.0, 0_u64);
-    for step in 0..steps {
-        let mut ms = base_ms * (spread * draw.normal()).exp();
-        slow_noise =
-            persistence * slow_noise + (1.0 - persistence * persistence).sqrt() * draw.normal();
-        let inside = (from..to).contains(&step);
-        let in_epoch = if pattern == Pattern::PeriodicInEpoch {
-            step % epoch
-        } else {
-            step
-        };
-        let mut lost = 0.0;
-        match pattern {
-            Pattern::Periodic if inside && (step - from) % period == 0 && draw.0.unit() > 0.03 => {
-                lost = stall_ms(1.0 / period as f64) * (0.1 * draw.normal()).exp();
-            }
-            Pattern::PeriodicInEpoch if in_epoch % period == period - 1 => {
-                lost = stall_ms(1.0 / period as f64) * (0.1 * draw.normal()).exp();
-            }
-            Pattern::Change | Pattern::SlowPart if inside => lost = ms * (ratio - 1.0),
-            Pattern::Drift => lost = ms * (ratio - 1.0) * step as f64 / steps as f64,
-            Pattern::Outliers if draw.0.unit() < outlier_share => {
-                lost = stall_ms(outlier_share) * draw.uniform(0.5, 1.5);
-            }
-            Pattern::SlowNoise => ms *= (0.03 * slow_noise).exp(),
-            Pattern::HeavyTails => {
-                // Student's t with three degrees of freedom.
-                let squares: f64 = (0..3).map(|_| draw.normal().powi(2)).sum();
-                ms = base_ms * (1.0 + 0.05 * (draw.normal() / (squares / 3.0).sqrt()).abs());
-            }
-            Pattern::RareStalls if draw.0.unit() < 0.001 => ms *= draw.uniform(3.0, 10.0),
-            Pattern::Logging if step % 50 == 0 => ms *= 1.15,
-            Pattern::WorkersInTurn => {
-                ms *= if step % workers == 0 {
-                    workers as f64 * 0.8
-                } else {
-                    0.2
-                };
-            }
-            Pattern::Wave => {
-                let turns = 3.0 * step as f64 / steps as f64;
-                ms *= 1.0 + 0.03 * (std::f64::consts::TAU * turns).sin();
-            }
-            _ => {}
-        }
-        case.cost_s += lost / 1e3;
-        case.seconds += (ms + lost) / 1e3;
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "positive"
-        )]
-        let nanos = ((ms + lost) * 1e6) as u64;
+    for step in 0..run.steps {
+        let change = (1.0 - run.persistence * run.persistence).sqrt();
+        slow_noise = run.persistence * slow_noise + change * draw.normal();
+        let usual_ms = run.usual_ms(step, slow_noise, &mut draw);
+        let lost_ms = run.lost_ms(step, usual_ms, &mut draw);
+        case.cost_s += lost_ms / 1e3;
+        case.seconds += (usual_ms + lost_ms) / 1e3;
+        let nanos = whole((usual_ms + lost_ms) * 1e6);
         to_ns += nanos;
         case.history.push(NumberedStep {
             step,
-            step_in_epoch: in_epoch,
+            step_in_epoch: run.step_in_epoch(step),
             to_ns,
             sample: StepSample {
                 compute_ns: nanos / 2,

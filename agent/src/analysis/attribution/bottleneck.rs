@@ -9,6 +9,7 @@ use super::best_relief::find_best_relief;
 use super::candidates::{Binding, cores_or_quota, is_blocked, is_starved, limit_ms, terms};
 use super::evidence::evidence;
 use super::law_terms::{Term, at_least};
+use super::loop_waits::{blocked_share, lock_slows_compute};
 use super::prediction::Predictor;
 use super::queueing_model::Model;
 use crate::analysis::findings::gil_contention_ms;
@@ -20,7 +21,7 @@ pub(super) fn binding(predictor: &Predictor<'_>) -> Option<Binding> {
     let found = suspects(predictor)?;
     let cause = match found.term {
         Term::Compute if is_starved(model) => Some(cores_or_quota(model)),
-        Term::Compute if lock_contended(model) => Some(Term::Gil),
+        Term::Compute if lock_contended(model) || lock_slows_compute(model) => Some(Term::Gil),
         Term::Stage(stage) if waits_for_lock(model, stage) => Some(Term::Gil),
         _ => None,
     };
@@ -38,8 +39,15 @@ fn suspects(predictor: &Predictor<'_>) -> Option<Binding> {
     if let Some(free) = compute_bound(model) {
         return Some(free);
     }
-    if model.simulated.inline {
+    if model.simulated.inline && loop_waits(model) {
         let slowest = slowest(model)?;
+        if blocked_share(model, slowest).is_some() {
+            return Some(Binding {
+                term: Term::Compute,
+                limit_ms: model.facts.step_ms,
+                confidence: confidence::SLOWED_TERM,
+            });
+        }
         return Some(Binding {
             term: Term::Stage(slowest),
             limit_ms: model.facts.wait_ms,
@@ -72,6 +80,11 @@ pub(super) fn waits_for_lock(model: &Model<'_>, stage: usize) -> bool {
         && model.runs_here(stage)
         && lock_contended(model)
         && model.nodes[stage].cpu().is_none_or(waits)
+}
+
+/// Whether the loop waits for data for long.
+fn loop_waits(model: &Model<'_>) -> bool {
+    model.facts.wait_ms >= model.thresholds.negligible_wait * model.facts.step_ms
 }
 
 /// Compute, if the loop hardly waits or free data would gain almost nothing.

@@ -2,6 +2,7 @@
 
 use super::handover_cost::Price;
 use super::law_terms::Term;
+use super::loop_waits::{blocked_share, lock_slows_compute};
 use super::queueing_model::Model;
 use super::stage_order::Node;
 use crate::analysis::thresholds::{Thresholds, counts};
@@ -49,6 +50,19 @@ pub enum Evidence {
         wait_ms: f64,
         /// Cores' worth of work of the stages' threads together, if the lock alone binds.
         work: Option<f64>,
+        /// Share of the loop's compute in which the training thread waits for the lock, if long.
+        of_compute: Option<f64>,
+    },
+    /// Loading on the training thread mostly waits for another thread or a device.
+    BlockedLoading {
+        /// The stage.
+        stage: String,
+        /// Share of its time in which it waits.
+        blocked: f64,
+        /// The loop's wait for data.
+        wait_ms: f64,
+        /// The step.
+        step_ms: f64,
     },
     /// The garbage collector stops the process.
     Gc {
@@ -152,10 +166,38 @@ pub struct CoreUser {
     pub full_before_pct: Option<f64>,
 }
 
+fn of_compute(model: &Model<'_>) -> Evidence {
+    let (step_ms, wait_ms) = (model.facts.step_ms, model.facts.wait_ms);
+    if let Some((stage, blocked)) = blocked_loading(model) {
+        return Evidence::BlockedLoading {
+            stage,
+            blocked,
+            wait_ms,
+            step_ms,
+        };
+    }
+    match model.facts.floor_ms {
+        Some(_) => Evidence::Floor {
+            floor_ms: model.free_ms,
+            step_ms,
+        },
+        None => Evidence::Waiting { wait_ms, step_ms },
+    }
+}
+
+/// The stage on the training thread that mostly waits, and the share of its time.
+fn blocked_loading(model: &Model<'_>) -> Option<(String, f64)> {
+    let of = |stage: usize| {
+        let share = blocked_share(model, stage)?;
+        Some((model.nodes[stage].stage.name.clone(), share))
+    };
+    (0..model.nodes.len()).find_map(of)
+}
+
 /// The evidence for a term.
 pub(super) fn evidence(model: &Model<'_>, term: Term) -> Evidence {
     let (facts, r) = (model.facts, &model.facts.resources);
-    let (step_ms, wait_ms) = (facts.step_ms, facts.wait_ms);
+    let step_ms = facts.step_ms;
     match term {
         Term::Stage(_) if model.simulated.inline => on_the_training_thread(model),
         Term::Stage(stage) => Evidence::Stage(of_stage(model, stage)),
@@ -168,6 +210,9 @@ pub(super) fn evidence(model: &Model<'_>, term: Term) -> Evidence {
         Term::Gil => Evidence::Gil {
             wait_ms: r.gil_wait_ms.unwrap_or(0.0),
             work: model.uses.gil.filter(|_| model.gil_binds()),
+            of_compute: (facts.compute_gil_wait_ms)
+                .filter(|_| lock_slows_compute(model))
+                .map(|wait_ms| wait_ms / (step_ms - facts.wait_ms)),
         },
         Term::Gc => Evidence::Gc {
             pct: r.gc_pct.unwrap_or(0.0),
@@ -191,11 +236,7 @@ pub(super) fn evidence(model: &Model<'_>, term: Term) -> Evidence {
                 .map(|node| node.limit_ms)
                 .fold(model.free_ms, f64::max),
         },
-        Term::Compute if facts.floor_ms.is_some() => Evidence::Floor {
-            floor_ms: model.free_ms,
-            step_ms,
-        },
-        Term::Compute => Evidence::Waiting { wait_ms, step_ms },
+        Term::Compute => of_compute(model),
     }
 }
 

@@ -4,7 +4,9 @@
 //! A running session, records or a simulator supply these facts.
 
 use crate::analysis::stacks::LineShare;
-use crate::model::record::{Estimate, LoaderRecord, QueueSummary, ResourcesRecord, StageSummary};
+use crate::model::record::{
+    Estimate, GilHolderRecord, LoaderRecord, QueueSummary, ResourcesRecord, StageSummary,
+};
 
 /// A loop, the pipeline that feeds it, and their resources, in the loop's steady state.
 #[derive(Debug, Clone, Default)]
@@ -30,6 +32,11 @@ pub struct PipelineFacts {
     /// CPU time to map a mebibyte of shared memory, to read a byte of each page for the first time and to
     /// free the memory, in milliseconds, if measured on this machine.
     pub shared_mib_ms: Option<f64>,
+    /// Part of compute in which the training thread waits for the interpreter lock, in milliseconds per step, if
+    /// sampled.
+    pub compute_gil_wait_ms: Option<f64>,
+    /// Line that holds the interpreter lock most, outside the loop's own code.
+    pub gil_holder: Option<GilHolderRecord>,
     /// Lines of the stages, the largest share of a stage first.
     pub lines: Vec<LineShare>,
 }

@@ -124,6 +124,11 @@ impl Context<'_> {
         let changed = draft.changed.take();
         let at_least = changed.is_none();
         let predicted = changed.map_or(step, |simulated| self.predictor.step_ms(&simulated));
+        let predicted = if draft.action.adds_concurrency() {
+            predicted.max(self.work_ms().min(step))
+        } else {
+            predicted
+        };
         let gain = 1.0 - predicted / step;
         if !at_least && gain < self.model.thresholds.min_remedy_gain {
             return None;
@@ -135,6 +140,15 @@ impl Context<'_> {
             confidence: confidence::of_prediction(draft.confidence, self.predictor.error()),
             ..self.without_gain(draft)
         })
+    }
+
+    /// CPU time of all threads per step, divided by the cores. More concurrency leaves this work as it is. A stage's
+    /// own CPU time does not have the work that its calls hand to further threads.
+    fn work_ms(&self) -> f64 {
+        self.model
+            .uses
+            .cores
+            .map_or(0.0, |used| used * self.step_ms())
     }
 
     /// A remedy after which the step is as long as now.

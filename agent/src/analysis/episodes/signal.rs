@@ -259,7 +259,7 @@ mod tests {
     fn sample(at_ns: u64, function: &str) -> StackReading {
         let frame = Frame {
             file: "train.py".into(),
-            line: 1 + function.len() as u32,
+            line: if function == "save" { 2 } else { 1 },
             function: function.into(),
             is_own: true,
         };
@@ -267,6 +267,7 @@ mod tests {
             tid: 1,
             activity: Activity::Native,
             core_wait: 0.0,
+            time_share: 1.0,
             holds_gil: false,
             frames: vec![frame],
         };

@@ -98,6 +98,7 @@ impl StackTimes {
             }
             if place != Place::Elsewhere {
                 self.keep_line(reading.at_ns, &stack);
+                let seconds = seconds * stack.time_share;
                 self.add_sample(place, stack, seconds, is_trainer);
             }
         }

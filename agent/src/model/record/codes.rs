@@ -99,6 +99,8 @@ codes! {
         CheaperCalls = "cheaper_calls",
         /// Run the loader's threads in processes.
         Subprocess = "subprocess",
+        /// Free the interpreter lock from the work of a thread.
+        FreeLock = "free_lock",
         /// Collect garbage only between epochs.
         GcBetweenEpochs = "gc_between_epochs",
         /// Keep the data in memory.

@@ -78,6 +78,14 @@ pub struct SummaryRecord {
     pub wait_ms: Option<f64>,
     /// Mean compute per live step in steady state.
     pub compute_ms: Option<f64>,
+    /// Part of `compute_ms` in which the training thread sleeps until another thread, process or machine wakes
+    /// it, for example another rank. Estimated from sampled stacks. Absent with too few samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compute_blocked_ms: Option<Estimate>,
+    /// Part of `compute_ms` in which the training thread waits for the interpreter lock. Estimated from sampled
+    /// stacks. Absent with too few samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compute_gil_wait_ms: Option<f64>,
     /// Wait, in percent of a live step in steady state.
     pub wait_pct: Option<f64>,
     /// 95th percentile of the live step in steady state.

@@ -68,9 +68,12 @@ impl Verdict<'_> {
     pub(super) fn rank(&self) -> Option<Section> {
         let world = self.world_size();
         (world > 1).then(|| {
-            let text = format!(
-                "The numbers below, including workers and cores, are those of one rank of {world}."
+            let which = self.slowest_rank.map_or_else(
+                || format!("one rank of {world}"),
+                |rank| format!("rank {rank}, the slowest of {world}"),
             );
+            let text =
+                format!("The numbers below, including workers and cores, are those of {which}.");
             Section::sentence(SectionId::Rank, text)
         })
     }

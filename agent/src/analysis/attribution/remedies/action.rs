@@ -86,6 +86,15 @@ pub enum Action {
         /// Whether the interpreter lock alone binds, so that each busy thread needs its own process.
         each_thread: bool,
     },
+    /// Free the interpreter lock from the work of a thread.
+    FreeLock {
+        /// Function that holds the lock.
+        function: String,
+        /// Path of the source file.
+        file: String,
+        /// Line in that file.
+        line: u32,
+    },
     /// Collect garbage between epochs only.
     CollectBetweenEpochs,
     /// Keep the data in memory.
@@ -141,6 +150,18 @@ pub enum GuessedWork {
 }
 
 impl Action {
+    /// Whether the same work is done by more threads or processes.
+    pub(super) fn adds_concurrency(&self) -> bool {
+        matches!(
+            self,
+            Self::MoreProcesses { .. }
+                | Self::MoreCalls { .. }
+                | Self::MoreThreads { .. }
+                | Self::SubmitAhead { .. }
+                | Self::Background { .. }
+        )
+    }
+
     /// Stable name for programs.
     pub fn code(&self) -> RemedyCode {
         match self {
@@ -153,6 +174,7 @@ impl Action {
             Self::Background { .. } => RemedyCode::Background,
             Self::CheaperCalls { .. } => RemedyCode::CheaperCalls,
             Self::Subprocess { .. } => RemedyCode::Subprocess,
+            Self::FreeLock { .. } => RemedyCode::FreeLock,
             Self::CollectBetweenEpochs => RemedyCode::GcBetweenEpochs,
             Self::KeepInMemory => RemedyCode::PageCache,
             Self::MoreCores { .. } => RemedyCode::MoreCores,

@@ -3,6 +3,7 @@
 
 use super::super::handover_cost::Price;
 use super::super::law_terms::{Term, at_least};
+use super::super::loop_waits::blocked_share;
 use super::super::queueing_model::Model;
 use super::super::relief::replace;
 use super::super::simulation::{SimulatedPipeline, Station, Supply, whole};
@@ -12,6 +13,9 @@ use crate::analysis::thresholds::{confidence, counts};
 use crate::model::record::Setting;
 
 pub(super) fn draft(context: &Context<'_>, stage: usize) -> Option<Draft> {
+    if blocked_share(context.model, stage).is_some() {
+        return None;
+    }
     if context.model.facts.loader.workers == Some(0) {
         in_workers(context, stage)
     } else {

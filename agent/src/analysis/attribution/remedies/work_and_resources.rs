@@ -5,6 +5,7 @@ use super::super::bottleneck::lock_contended;
 use super::super::candidates::limit_ms;
 use super::super::evidence::inner;
 use super::super::law_terms::{Term, at_least};
+use super::super::loop_waits::lock_slows_compute;
 use super::super::queueing_model::Model;
 use super::super::relief::relieve;
 use super::super::simulation::whole;
@@ -17,6 +18,7 @@ pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
     [
         cheaper(context),
         subprocess(context),
+        free_lock(context),
         collection(context),
         page_cache(context),
         cores(context),
@@ -85,6 +87,27 @@ fn subprocess(context: &Context<'_>) -> Option<Draft> {
     Some(Draft {
         changed: each_thread.then(|| relieve(model, Term::Gil)),
         ..Draft::new(Action::Subprocess { each_thread }, Term::Gil, confidence)
+    })
+}
+
+/// Proposes to free the interpreter lock from the work that holds it while the loop's own code waits for it.
+fn free_lock(context: &Context<'_>) -> Option<Draft> {
+    let facts = context.model.facts;
+    let (holder, wait_ms) = facts.gil_holder.as_ref().zip(facts.compute_gil_wait_ms)?;
+    if !lock_slows_compute(context.model) {
+        return None;
+    }
+    let mut simulated = context.model.simulated.clone();
+    let compute_ms = (facts.step_ms - facts.wait_ms).max(f64::MIN_POSITIVE);
+    simulated.loop_ms *= 1.0 - (wait_ms / compute_ms).min(1.0);
+    let action = Action::FreeLock {
+        function: holder.function.clone(),
+        file: holder.file.clone(),
+        line: holder.line,
+    };
+    Some(Draft {
+        changed: Some(simulated),
+        ..Draft::new(action, Term::Gil, confidence::ASSUMED_GAIN)
     })
 }
 

@@ -1,0 +1,22 @@
+//! Decides from sampled stacks what the training thread waits for, other than a batch.
+
+use super::law_terms::at_least;
+use super::queueing_model::Model;
+use crate::model::stack::{Activity, WaitFor};
+
+/// Whether the loop's own code waits for the interpreter lock for long.
+pub(super) fn lock_slows_compute(model: &Model<'_>) -> bool {
+    let (facts, t) = (model.facts, model.thresholds);
+    at_least(facts.compute_gil_wait_ms, t.long_gil_wait * facts.step_ms)
+}
+
+/// The share of a stage's time on the training thread in which it waits for another thread or a device, if that
+/// is most of its time. For example, an upload waits for the work that was launched before.
+pub(super) fn blocked_share(model: &Model<'_>, stage: usize) -> Option<f64> {
+    let name = &model.nodes[stage].stage.name;
+    let waits = model.facts.lines.iter().filter(|line| {
+        line.place.stage() == Some(name) && line.activity == Activity::Wait(WaitFor::Lock)
+    });
+    let share = waits.map(|line| line.share).sum::<f64>();
+    (model.simulated.inline && share >= model.thresholds.mostly_blocked).then_some(share)
+}
