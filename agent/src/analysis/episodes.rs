@@ -27,7 +27,7 @@ use crate::statistics::steady_state::LEAST_WARMUP;
 
 /// Minimum cost of an episode, as a share of the time of the steps. Chosen: less is not worth a change of the
 /// program.
-const MIN_COST: f64 = 0.02;
+const MIN_COST: f64 = 0.03;
 
 /// A time of the run in which its steps were slower.
 #[derive(Debug, Clone, PartialEq)]

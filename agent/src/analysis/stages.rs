@@ -80,6 +80,7 @@ fn stage(
     StageSummary {
         name: run.name.clone(),
         loop_name: run.loop_name.clone(),
+        hand_off: run.hand_off,
         within: run.within.clone(),
         processes: totals.processes,
         calls: run.time.count(),

@@ -58,6 +58,10 @@ thresholds! {
     /// compute. Source: a headspace below three points is within the error of a probe (`floor`).
     negligible_wait: 0.03, "share of the step";
 
+    /// The training thread's time to receive a batch that is there. From this on, it can be the bottleneck, and
+    /// remedies are proposed for it.
+    long_hand_off: 0.1, "share of the step";
+
     /// Share of a stage's time on the training thread in which it waits for a lock. From this on, the stage waits
     /// for other work, and is not slow itself.
     mostly_blocked: 0.5, "share of the stage's time";

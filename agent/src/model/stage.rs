@@ -22,6 +22,8 @@ pub struct StageSample {
     pub name: String,
     /// Name of the loop for which it produces batches, if known.
     pub loop_name: Option<String>,
+    /// Whether a call is the receipt of a batch from another process, on the training thread.
+    pub hand_off: bool,
     /// Label of the worker process, such as `worker 0`. `None` for the training process.
     pub worker: Option<String>,
     /// Name of the stage from which it is called, if it is always the same.
@@ -155,6 +157,7 @@ impl From<&StageSample> for StageTick {
         Self {
             name: s.name.clone(),
             loop_name: s.loop_name.clone(),
+            hand_off: s.hand_off,
             worker: s.worker.clone(),
             within: s.within.clone(),
             concurrency: s.concurrency,
@@ -177,6 +180,7 @@ impl From<&StageTick> for StageSample {
         Self {
             name: t.name.clone(),
             loop_name: t.loop_name.clone(),
+            hand_off: t.hand_off,
             worker: t.worker.clone(),
             within: t.within.clone(),
             concurrency: t.concurrency,

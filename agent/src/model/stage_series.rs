@@ -82,6 +82,8 @@ pub struct StageRun {
     pub name: String,
     /// Name of the loop for which the stage produces batches, if known.
     pub loop_name: Option<String>,
+    /// Whether a call is the receipt of a batch from another process, on the training thread.
+    pub hand_off: bool,
     /// Name of the stage from which it is called.
     pub within: Option<String>,
     /// Number of calls that raised an exception.
@@ -229,6 +231,7 @@ impl StageSeries {
             self.stages.push(StageRun {
                 name: sample.name.clone(),
                 loop_name: sample.loop_name.clone(),
+                hand_off: sample.hand_off,
                 within: sample.within.clone(),
                 ..StageRun::default()
             });

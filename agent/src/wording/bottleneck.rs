@@ -10,6 +10,7 @@ pub fn bottleneck_record(found: &Bottleneck) -> BottleneckRecord {
         Limit::Stage(name) => (BottleneckKind::Stage, Some(name.clone())),
         Limit::Pool(name) => (BottleneckKind::Pool, Some(name.clone())),
         Limit::Resource(resource) => (BottleneckKind::Resource, Some(resource.as_str().to_owned())),
+        Limit::HandOff => (BottleneckKind::HandOff, None),
         Limit::Jitter => (BottleneckKind::Jitter, None),
         Limit::Compute => (BottleneckKind::Compute, None),
     };

@@ -1,7 +1,8 @@
 //! Texts of the measurements behind a bottleneck or a remedy.
 
-use super::units::{amount, duration_ms, percent};
+use super::units::{amount, bytes, duration_ms, percent};
 use crate::analysis::attribution::{CoreUser, CoresEvidence, Evidence, StageEvidence};
+use crate::model::record::BatchRecord;
 
 /// The evidence of a conclusion: a clause, without a capital letter and a full stop. Other texts continue it.
 #[expect(clippy::too_many_lines, reason = "one text for each kind of evidence")]
@@ -34,6 +35,11 @@ pub(super) fn evidence_text(evidence: &Evidence) -> String {
             work,
             of_compute,
         } => gil(*wait_ms, *work, *of_compute),
+        Evidence::HandOff {
+            receive_ms,
+            step_ms,
+            batch,
+        } => hand_off(*receive_ms, *step_ms, *batch),
         Evidence::BlockedLoading {
             stage,
             blocked,
@@ -175,6 +181,23 @@ fn core_user(user: &CoreUser) -> String {
     });
     let (cores, stage) = (amount(user.cores), &user.stage);
     format!("{cores} of them by `{stage}`{}", full.unwrap_or_default())
+}
+
+fn hand_off(receive_ms: f64, step_ms: f64, batch: Option<BatchRecord>) -> String {
+    let contents = batch.map_or_else(String::new, |batch| {
+        format!(
+            " ({} tensors with {}, and {} other objects)",
+            batch.tensors,
+            bytes(batch.tensor_bytes as f64),
+            batch.objects
+        )
+    });
+    format!(
+        "the training thread takes {} of each step of {} to receive a batch from a worker \
+         process{contents}",
+        duration_ms(receive_ms),
+        duration_ms(step_ms)
+    )
 }
 
 fn gil(wait_ms: f64, work: Option<f64>, of_compute: Option<f64>) -> String {

@@ -223,13 +223,17 @@ def stage(name: str, *, concurrency: int | None = None) -> Stage:
         ValueError: If `concurrency` is less than 1.
     """
 
-def stage_of_loop(name: str, loop_name: str, *, concurrency: int | None = None) -> Stage:
+def stage_of_loop(
+    name: str, loop_name: str, *, concurrency: int | None = None, hand_off: bool = False
+) -> Stage:
     """Marks one unit of work of a stage that makes batches for one loop. Otherwise like `stage`.
 
     Args:
         name: Name of the stage. All handles with this name belong to the same stage.
         loop_name: Name of the loop in the records.
         concurrency: As for `stage`.
+        hand_off: Whether a call is the receipt of a batch from another process, on the training
+            thread.
     """
 
 @final

@@ -72,15 +72,17 @@ pub(crate) fn stage<'py>(
 ///     name: Name of the stage. All handles with this name belong to the same stage.
 ///     loop_name: Name of the loop in the records.
 ///     concurrency: As for `stage`.
+///     hand_off: Whether a call is the receipt of a batch from another process, on the training thread.
 #[pyfunction]
-#[pyo3(signature = (name, loop_name, *, concurrency = None))]
+#[pyo3(signature = (name, loop_name, *, concurrency = None, hand_off = false))]
 pub(crate) fn stage_of_loop<'py>(
     py: Python<'py>,
     name: &Bound<'py, PyString>,
     loop_name: String,
     concurrency: Option<i64>,
+    hand_off: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let found = stage(py, name, concurrency)?;
-    found.cast::<Stage>()?.get().set_loop(loop_name);
+    found.cast::<Stage>()?.get().set_loop(loop_name, hand_off);
     Ok(found)
 }

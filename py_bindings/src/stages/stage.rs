@@ -19,6 +19,14 @@ use crate::stages::how_ended::how_ended;
 use crate::stages::open_calls::{self, End, Handle, Items, LocalSlot};
 use crate::stages::process_slots::{Tenure, slots};
 
+/// The loop whose batches a stage makes.
+#[derive(Debug)]
+struct OfLoop {
+    loop_name: String,
+    /// Whether the stage is the hand-off of batches to the loop.
+    hand_off: bool,
+}
+
 /// A stage of the pipeline. `headspace.stage` creates it.
 #[pyclass(module = "headspace._native", frozen, weakref)]
 pub(crate) struct Stage {
@@ -31,7 +39,7 @@ pub(crate) struct Stage {
     /// 0 if unknown.
     concurrency: AtomicU32,
     /// The loop whose batches it makes, if known.
-    loop_name: OnceLock<String>,
+    of_loop: OnceLock<OfLoop>,
     /// Null before the first lookup. Never freed, because open calls refer to it.
     local: AtomicPtr<LocalSlot>,
     /// The bound methods `__enter__` and `__exit__`. Handles are never freed, and neither are these.
@@ -54,7 +62,7 @@ impl Stage {
                 Writers::Many
             },
             concurrency: AtomicU32::new(0),
-            loop_name: OnceLock::new(),
+            of_loop: OnceLock::new(),
             local: AtomicPtr::default(),
             methods: Default::default(),
         })
@@ -93,15 +101,25 @@ impl Stage {
         local
     }
 
-    pub(crate) fn set_loop(&self, loop_name: String) {
-        if self.loop_name.set(loop_name).is_ok() {
+    /// Sets the loop for which the stage makes batches, and whether it is the hand-off to that loop.
+    pub(crate) fn set_loop(&self, loop_name: String, hand_off: bool) {
+        if self
+            .of_loop
+            .set(OfLoop {
+                loop_name,
+                hand_off,
+            })
+            .is_ok()
+        {
             self.write_loop(self.local_slot());
         }
     }
 
     fn write_loop(&self, local: &LocalSlot) {
-        if let (Some(slots), Some(slot), Some(name)) = (slots(), local.slot, self.loop_name.get()) {
-            slots.set_loop(&slot.loop_name, name);
+        if let (Some(slots), Some(slot), Some(own)) = (slots(), local.slot, self.of_loop.get()) {
+            slots.set_loop(&slot.loop_name, &own.loop_name);
+            slot.hand_off
+                .store(u32::from(own.hand_off), Ordering::Relaxed);
         }
     }
 

@@ -36,7 +36,7 @@ impl Bottleneck {
     pub(super) fn is_changed_by(&self, remedy: &Remedy) -> bool {
         let names = |name: &str| match &self.limit {
             Limit::Stage(limit) | Limit::Pool(limit) => limit == name,
-            Limit::Resource(_) | Limit::Jitter | Limit::Compute => false,
+            Limit::Resource(_) | Limit::Jitter | Limit::HandOff | Limit::Compute => false,
         };
         let is_named = |stage: &str| names(stage) || self.evidence.stages().contains(&stage);
         let resource = remedy.resource.map(Limit::Resource);
@@ -57,6 +57,8 @@ pub enum Limit {
     Resource(Resource),
     /// Mean times would be fast enough, but slow calls are not.
     Jitter,
+    /// The receipt of batches from other processes, on the training thread.
+    HandOff,
     /// The loop's own work on a batch.
     Compute,
 }

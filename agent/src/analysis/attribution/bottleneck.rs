@@ -6,7 +6,9 @@
 
 use super::attribution_result::{Bottleneck, Limit};
 use super::best_relief::find_best_relief;
-use super::candidates::{Binding, cores_or_quota, is_blocked, is_starved, limit_ms, terms};
+use super::candidates::{
+    Binding, cores_or_quota, is_blocked, is_starved, limit_ms, receives_long, terms,
+};
 use super::evidence::evidence;
 use super::law_terms::{Term, at_least};
 use super::loop_waits::{blocked_share, lock_slows_compute};
@@ -20,6 +22,7 @@ pub(super) fn binding(predictor: &Predictor<'_>) -> Option<Binding> {
     let model = predictor.model;
     let found = suspects(predictor)?;
     let cause = match found.term {
+        Term::Compute if receives_long(model) => Some(Term::HandOff),
         Term::Compute if is_starved(model) => Some(cores_or_quota(model)),
         Term::Compute if lock_contended(model) || lock_slows_compute(model) => Some(Term::Gil),
         Term::Stage(stage) if waits_for_lock(model, stage) => Some(Term::Gil),
@@ -92,7 +95,7 @@ fn compute_bound(model: &Model<'_>) -> Option<Binding> {
     let (step, facts) = (model.facts.step_ms, model.facts);
     let spared = match facts.floor_ms {
         Some(floor) => (step - floor.value) / step,
-        None => facts.wait_ms / step,
+        None => facts.idle_ms() / step,
     };
     let (r, t) = (&facts.resources, model.thresholds);
     let has_core = !at_least(r.consumer_run_queue_pct, t.negligible_core_wait_pct);
@@ -175,6 +178,7 @@ pub(super) fn conclude(model: &Model<'_>, found: Binding) -> Bottleneck {
         Term::Stage(stage) => Limit::Stage(model.nodes[stage].stage.name.clone()),
         Term::Pool(pool) => Limit::Pool(model.pools[pool].queue.name.clone()),
         Term::Jitter => Limit::Jitter,
+        Term::HandOff => Limit::HandOff,
         shared => shared.resource().map_or(Limit::Compute, Limit::Resource),
     };
     Bottleneck {

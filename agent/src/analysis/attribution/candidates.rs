@@ -38,6 +38,9 @@ pub(super) fn terms(model: &Model<'_>) -> Vec<Term> {
     if at_least(model.facts.resources.gc_pct, t.candidate_gc_pct) {
         terms.push(Term::Gc);
     }
+    if receives_long(model) {
+        terms.push(Term::HandOff);
+    }
     terms.extend([Term::Jitter, Term::Compute]);
     terms
 }
@@ -70,8 +73,14 @@ pub(super) fn limit_ms(model: &Model<'_>, term: Term) -> f64 {
         Term::Engines => of(model.uses.engines),
         Term::Gc => of(model.facts.resources.gc_pct.map(|pct| pct / 100.0)),
         Term::Compute => model.free_ms,
+        Term::HandOff => model.facts.receive_ms,
         Term::Memory | Term::Jitter => 0.0,
     }
+}
+
+/// Whether the training thread takes long to receive a batch that is there.
+pub(super) fn receives_long(model: &Model<'_>) -> bool {
+    model.facts.receive_ms >= model.thresholds.long_hand_off * model.facts.step_ms
 }
 
 /// Whether the loop's thread waits for a core so much that compute only appears slow.

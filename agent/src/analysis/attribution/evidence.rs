@@ -6,6 +6,7 @@ use super::loop_waits::{blocked_share, lock_slows_compute};
 use super::queueing_model::Model;
 use super::stage_order::Node;
 use crate::analysis::thresholds::{Thresholds, counts};
+use crate::model::record::BatchRecord;
 
 /// The measurements behind a conclusion. Shares are from 0 to 1, percentages (`_pct`) from 0 to 100.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,6 +53,15 @@ pub enum Evidence {
         work: Option<f64>,
         /// Share of the loop's compute in which the training thread waits for the lock, if long.
         of_compute: Option<f64>,
+    },
+    /// The training thread receives batches for long.
+    HandOff {
+        /// Time to receive a batch that is there.
+        receive_ms: f64,
+        /// The step.
+        step_ms: f64,
+        /// Contents of a batch, if known.
+        batch: Option<BatchRecord>,
     },
     /// Loading on the training thread mostly waits for another thread or a device.
     BlockedLoading {
@@ -235,6 +245,11 @@ pub(super) fn evidence(model: &Model<'_>, term: Term) -> Evidence {
             longest_ms: (model.nodes.iter())
                 .map(|node| node.limit_ms)
                 .fold(model.free_ms, f64::max),
+        },
+        Term::HandOff => Evidence::HandOff {
+            receive_ms: facts.receive_ms,
+            step_ms,
+            batch: facts.loader.batch,
         },
         Term::Compute => of_compute(model),
     }

@@ -19,6 +19,8 @@ pub struct PipelineFacts {
     pub step_ms: f64,
     /// The part of the mean step that is waiting for data.
     pub wait_ms: f64,
+    /// The part of `wait_ms` in which the training thread receives a batch that is there.
+    pub receive_ms: f64,
     /// Coefficient of variation (standard deviation over mean) of compute, if known.
     pub compute_cv: Option<f64>,
     /// Step time with free data, if a probe measured it.
@@ -39,4 +41,11 @@ pub struct PipelineFacts {
     pub gil_holder: Option<GilHolderRecord>,
     /// Lines of the stages, the largest share of a stage first.
     pub lines: Vec<LineShare>,
+}
+
+impl PipelineFacts {
+    /// The part of the mean step in which the loop waits because no batch is there.
+    pub fn idle_ms(&self) -> f64 {
+        (self.wait_ms - self.receive_ms).max(0.0)
+    }
 }

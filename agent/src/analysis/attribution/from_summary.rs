@@ -8,7 +8,7 @@ use crate::analysis::stacks::{LineShare, StackTimes};
 use crate::analysis::stages::serves_another_loop;
 use crate::analysis::thresholds::Thresholds;
 use crate::model::Mode;
-use crate::model::record::SummaryRecord;
+use crate::model::record::{StageSummary, SummaryRecord};
 use crate::model::stack::Place;
 use crate::statistics::{mean, variance};
 
@@ -38,17 +38,21 @@ pub(in crate::analysis) fn attribute_run(
         .warmup_steps()
         .and_then(|skip| main.series().early().get(skip..));
     let steady = steady.unwrap_or_default();
+    let (hand_offs, stages): (Vec<_>, Vec<_>) = (summary.stages.iter())
+        .filter(|stage| !serves_another_loop(summary, stage.loop_name.as_deref()))
+        .cloned()
+        .partition(|stage| stage.hand_off);
+    let receive = |stage: &StageSummary| Some(stage.mean_ms? * stage.calls_per_batch?);
+    let receive_ms = hand_offs.iter().filter_map(receive).sum::<f64>();
     attribute(&PipelineFacts {
-        stages: (summary.stages.iter())
-            .filter(|stage| !serves_another_loop(summary, stage.loop_name.as_deref()))
-            .cloned()
-            .collect(),
+        stages,
         queues: (summary.queues.iter())
             .filter(|queue| !serves_another_loop(summary, queue.loop_name.as_deref()))
             .cloned()
             .collect(),
         step_ms,
         wait_ms,
+        receive_ms: receive_ms.min(wait_ms),
         compute_cv: variation(steady.iter().map(|step| step.compute_ns as f64)),
         floor_ms: floor.map(|floor| floor.floor_ms),
         contention_ms: floor.map(|floor| floor.contention_ms),

@@ -36,11 +36,21 @@ pub(super) struct Price {
 impl Price {
     /// The price of a loader's batches.
     pub(super) fn of(facts: &PipelineFacts, t: &Thresholds) -> Self {
-        let batch = facts.loader.batch.unwrap_or(BatchRecord {
+        Self::of_batch(facts.loader.batch, facts.shared_mib_ms, t)
+    }
+
+    /// The price of a batch with these contents. `shared_mib_ms` is the measured cost of a mebibyte of shared
+    /// memory.
+    pub(super) fn of_batch(
+        contents: Option<BatchRecord>,
+        shared_mib_ms: Option<f64>,
+        t: &Thresholds,
+    ) -> Self {
+        let batch = contents.unwrap_or(BatchRecord {
             tensors: 1,
             ..BatchRecord::default()
         });
-        let shared_mib_ms = facts.shared_mib_ms.unwrap_or(t.worker_shared_memory_ms);
+        let shared_mib_ms = shared_mib_ms.unwrap_or(t.worker_shared_memory_ms);
         let shared_ms = shared_mib_ms * batch.tensor_bytes as f64 / MIB;
         let handled_ms = t.worker_batch_ms
             + t.worker_tensor_ms * batch.tensors as f64
@@ -50,7 +60,7 @@ impl Price {
             receive_ms: handled_ms + t.worker_memory_read * shared_ms,
             send_ms: t.worker_send * handled_ms + t.worker_memory_write * shared_ms,
             handled_ms,
-            is_known: facts.loader.batch.is_some(),
+            is_known: contents.is_some(),
         }
     }
 

@@ -15,6 +15,7 @@ pub(super) enum Term {
     Engines,
     Memory,
     Jitter,
+    HandOff,
     Compute,
 }
 
@@ -29,7 +30,9 @@ impl Term {
             Self::Disk => Resource::Disk,
             Self::Engines => Resource::Nvdec,
             Self::Memory => Resource::Memory,
-            Self::Stage(_) | Self::Pool(_) | Self::Jitter | Self::Compute => return None,
+            Self::Stage(_) | Self::Pool(_) | Self::Jitter | Self::HandOff | Self::Compute => {
+                return None;
+            }
         })
     }
 }

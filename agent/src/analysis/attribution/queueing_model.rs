@@ -45,7 +45,8 @@ impl<'a> Model<'a> {
         let reader = find_reader(facts, &nodes, uses, decoding, thresholds);
         let workers = find_workers(facts, &nodes);
         let pools = find_pools(facts, &nodes, thresholds);
-        let compute = (facts.step_ms - facts.wait_ms).max(0.0);
+        // Receiving a batch takes the training thread, as compute does.
+        let compute = (facts.step_ms - facts.idle_ms()).max(0.0);
         let free_ms = facts.floor_ms.map_or(compute, |floor| floor.value);
         let mut model = Self {
             simulated: SimulatedPipeline {

@@ -25,6 +25,7 @@ pub(super) fn relieve(model: &Model<'_>, term: Term) -> SimulatedPipeline {
             }
         }
         Term::Memory => {}
+        Term::HandOff => t.loop_ms = (t.loop_ms - model.facts.receive_ms).max(0.0),
         Term::Compute => {
             t.loop_ms /= relief;
             t.device_ms = t.device_ms.map(|ms| ms / relief);

@@ -20,7 +20,7 @@ const MIN_LEVEL_BUCKETS: usize = 6;
 const MIN_USUAL: f64 = 0.05;
 
 /// Minimum ratio of two levels.
-const MIN_RATIO: f64 = 1.1;
+const MIN_RATIO: f64 = 1.15;
 
 /// Minimum distance of two levels, and minimum rise of a drift, in robust standard deviations.
 const MIN_DEVIATIONS: f64 = 4.0;

@@ -49,3 +49,6 @@ pub(crate) const MAX_PREFETCH: u32 = 64;
 pub(crate) const TRIED_BUFFERS: usize = 4;
 /// Maximum number of a pool's stages that its evidence names.
 pub(crate) const NAMED_STAGES: usize = 3;
+
+/// Tensors of a batch whose tensors were joined: inputs, and a table of all targets.
+pub(crate) const PACKED_TENSORS: u64 = 2;

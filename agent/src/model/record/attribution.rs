@@ -11,7 +11,7 @@ pub struct BottleneckRecord {
     /// Kind of the bottleneck.
     pub kind: BottleneckKind,
     /// Name of the stage, of the pool's queue, or of the resource: `cores`, `quota`, `gil`, `gc`,
-    /// `disk`, `nvdec`, `memory`. Absent for `compute`.
+    /// `disk`, `nvdec`, `memory`. Absent for the other kinds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Shortest step time that this bottleneck allows, in milliseconds.
@@ -35,6 +35,8 @@ codes! {
         Resource = "resource",
         /// Variation: mean call times are short enough, but slow calls delay the loop.
         Jitter = "jitter",
+        /// The receipt of batches from other processes, on the training thread.
+        HandOff = "hand_off",
         /// The loop's own work on a batch.
         #[default]
         Compute = "compute",
@@ -80,6 +82,10 @@ pub struct StageSummary {
     pub name: String,
     /// Name of the loop for which the stage produces batches. Null if unknown.
     pub loop_name: Option<String>,
+    /// Whether the stage is the hand-off: the training thread receives a batch from a worker process and
+    /// reads it. The loop's wait contains it. Absent if not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub hand_off: bool,
     /// Name of the stage from which this stage is called.
     pub within: Option<String>,
     /// Number of processes in which the stage runs.

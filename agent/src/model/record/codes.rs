@@ -99,6 +99,8 @@ codes! {
         CheaperCalls = "cheaper_calls",
         /// Run the loader's threads in processes.
         Subprocess = "subprocess",
+        /// Pass fewer tensors in a batch.
+        PackBatch = "pack_batch",
         /// Free the interpreter lock from the work of a thread.
         FreeLock = "free_lock",
         /// Collect garbage only between epochs.

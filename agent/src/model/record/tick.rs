@@ -159,6 +159,9 @@ pub struct StageTick {
     /// Name of the loop for which the stage produces batches. Absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loop_name: Option<String>,
+    /// Whether a call is the receipt of a batch from another process, on the training thread. Absent if not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hand_off: bool,
     /// Name of the worker process, such as `worker 0`. Absent for the training process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,

@@ -181,6 +181,7 @@ impl StageSnapshot {
         sample.map(|sample| StageSample {
             name: self.name.clone(),
             loop_name: slot.loop_name.get(),
+            hand_off: slot.hand_off.load(Relaxed) > 0,
             concurrency: (concurrency > 0).then_some(concurrency),
             peak: u32::try_from(peak).unwrap_or(u32::MAX),
             bytes: self.has_bytes.then_some(sample.bytes.unwrap_or(0)),

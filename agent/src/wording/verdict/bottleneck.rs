@@ -52,6 +52,7 @@ fn bottleneck(summary: &SummaryRecord, detail: Detail) -> Option<Entry> {
 pub fn name(found: &BottleneckRecord) -> String {
     match (found.kind, found.resource(), found.name.as_deref()) {
         (BottleneckKind::Jitter, ..) => "jitter".to_owned(),
+        (BottleneckKind::HandOff, ..) => "hand-off".to_owned(),
         (_, Some(shared), _) => resource(shared).to_owned(),
         (_, None, Some(name)) => name.to_owned(),
         (kind, None, None) => kind.as_str().to_owned(),

@@ -26,6 +26,9 @@ WATCHED = {
     "spdl.dataloader": "_watch.loaders",
     "datasets": "_watch.loaders",
     "webdataset": "_watch.loaders",
+    "litdata": "_watch.loaders",
+    "streaming": "_watch.loaders",
+    "ray.data": "_watch.ray_data",
     "accelerate.data_loader": "_watch.loaders",
     "fastai.data.load": "_watch.loaders",
     "monai.data": "_watch.loaders",
@@ -40,9 +43,10 @@ NUMERIC = ("numpy", "torch", "jax", "tensorflow", *(name.partition(".")[0] for n
 #: The notice at the end of a program that may have trained, if no loop was seen.
 NOT_SEEN = (
     "no training loop was seen, so there is no verdict. Looked for: torch's DataLoader, loaders of "
-    "SPDL, Hugging Face datasets, WebDataset, MONAI, fastai, Grain and tf.data, and steps of torch's "
-    "optimizers. Wrap what the loop iterates in headspace.wrap(...), call headspace.step() once a step, "
-    "or name the function that returns a batch: headspace run --batch-from train:get_batch"
+    "SPDL, Hugging Face datasets, WebDataset, LitData, MosaicML Streaming, Ray Data, MONAI, fastai, Grain "
+    "and tf.data, and steps of torch's optimizers. Wrap what the loop iterates in headspace.wrap(...), call "
+    "headspace.step() once a step, or name the function that returns a batch: headspace run --batch-from "
+    "train:get_batch"
 )
 
 #: The folder of the package, and the one that was put on PYTHONPATH. Set by :func:`install`.

@@ -48,8 +48,15 @@ def read_facts(loader: Any, mode: str, batch_size: int | None = None) -> _native
 
 def type_name_of(thing: Any) -> str:
     """The name of its type, with the module."""
-    kind = type(thing)
+    kind = public_type(thing)
     return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def public_type(thing: Any) -> type:
+    """Its type. For the private subclasses of Ray's `DataIterator`, this class."""
+    kind = type(thing)
+    is_private = str(kind.__module__).startswith("ray.data._internal.")
+    return kind.__mro__[1] if is_private else kind
 
 
 def torch_loader(loader: Any) -> Any:

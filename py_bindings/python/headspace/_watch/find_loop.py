@@ -13,7 +13,7 @@ from _weakref import ref
 from headspace import _settings
 from headspace._loops import names, nesting
 from headspace._loops.epochs import length_of
-from headspace._loops.loader_facts import torch_loader
+from headspace._loops.loader_facts import public_type, torch_loader
 from headspace._loops.make_loop import make_loader_loop, mode_without_wrap
 from headspace._loops.observe_torch import observe_role
 from headspace._loops.training_or_evaluation import EVALUATION, TRAINING, history
@@ -42,7 +42,9 @@ _MOST_LOADERS = 64
 class WatchedLoop:
     """A loop: a loader in one role, or successive loaders at one place in the program."""
 
-    def __init__(self, loader: Any, name: str, state: RoleState) -> None:
+    def __init__(
+        self, loader: Any, name: str, state: RoleState, batch_size: int | None = None
+    ) -> None:
         mode = mode_without_wrap(name, state.role)
         options = _settings.loop_options()
         if mode == _settings.REPLAY and options["stop_after"] is None and length_of(loader) is None:
@@ -54,7 +56,9 @@ class WatchedLoop:
             mode = _settings.MEASURE
         self.mode = mode
         self.state = state
-        self.loop = make_loader_loop(loader, name=name, mode=mode, role=state.role, **options)
+        self.loop = make_loader_loop(
+            loader, name=name, mode=mode, batch_size=batch_size, role=state.role, **options
+        )
         self._iterator: Callable[[], Any] = _gone
         self.set_loader(loader)
 
@@ -97,9 +101,13 @@ class WatchedLoop:
         return is_measured or self._loader() is None
 
 
-def find_loop(loader: Any) -> WatchedLoop | None:
+def find_loop(loader: Any, batch_size: int | None = None) -> WatchedLoop | None:
     """The loop that an iteration which begins now is an epoch of. None if it is part of another one, or
-    nothing is to be measured."""
+    nothing is to be measured.
+
+    Args:
+        batch_size: Samples per batch. By default the loader's own number.
+    """
     if not _settings.enabled() or nesting.enclosing_loop() is not None or is_worker():
         return None
     state = history.note(observe_role())
@@ -117,8 +125,9 @@ def find_loop(loader: Any) -> WatchedLoop | None:
             known.set_loader(loader)
             break
     else:
-        name = type(loader).__name__.lstrip("_")
-        known = WatchedLoop(loader, names.make_unique(name, history.role_in_name(state)), state)
+        name = public_type(loader).__name__.lstrip("_")
+        name = names.make_unique(name, history.role_in_name(state))
+        known = WatchedLoop(loader, name, state, batch_size)
     _keep(known, loader, place)
     return known
 

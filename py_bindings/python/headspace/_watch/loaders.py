@@ -28,6 +28,9 @@ LOADERS: dict[str, tuple[str, ...]] = {
     "spdl.dataloader": ("DataLoader", "PyTorchDataLoader", "CacheDataLoader"),
     "datasets": ("Dataset", "IterableDataset"),
     "webdataset": ("DataPipeline",),
+    # The loaders of these two are torch's. Their datasets can also be iterated directly.
+    "litdata": ("StreamingDataset", "CombinedStreamingDataset", "ParallelStreamingDataset"),
+    "streaming": ("StreamingDataset",),
     # Their base class is torch's only once one of them has been made.
     "accelerate.data_loader": ("DataLoaderShard", "DataLoaderDispatcher", "SkipDataLoader"),
     # An older Grain has its classes in `grain.python` only.
@@ -42,7 +45,10 @@ _METHODS = {"spdl.pipeline": ("get_iterator",), "datasets": ("__iter__", "iter")
 
 #: By module: where its loaders are defined, if not below the first part of its name. That is checked,
 #: since a program may have a module of its own with such a name.
-_HOMES = {"datasets": ("datasets.arrow_dataset", "datasets.iterable_dataset")}
+_HOMES = {
+    "datasets": ("datasets.arrow_dataset", "datasets.iterable_dataset"),
+    "streaming": "streaming.base.",
+}
 
 #: SPDL's loaders in other processes are of a private class.
 _SPDL_SUBPROCESS = ("spdl.pipeline._iter_utils._subprocess", "_SubprocessIterable")

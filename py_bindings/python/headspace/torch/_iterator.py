@@ -132,10 +132,52 @@ def _watch_iterator(
         watch_order(iterator, init.end_times, init.owner.stage)
     if getattr(iterator, "_pin_memory_thread", None) is not None:
         _watch_pinning(iterator._worker_result_queue, iterator._data_queue, init.owner)
+    else:
+        _watch_hand_off(iterator._data_queue, init.owner, describe_batch)
 
 
 #: Number of the batch of an epoch that is described: within the steps that are dropped as warm-up.
 _DESCRIBED_BATCH = 2
+
+
+def _watch_hand_off(
+    queue: Any, owner: Owner, describe_batch: Callable[..., None] | None
+) -> None:
+    """Times how long the training thread takes to receive a batch that is there, and to read it.
+
+    The batch is there when the pipe of the queue has data.
+    """
+    get, poll = type(queue).get, queue._poll
+    queue_itself = ref(queue)
+    hand_off = owner.hand_off()
+    there_ns: list[int] = []
+    received = 0
+
+    def noting_poll(*args: Any) -> Any:
+        is_there = poll(*args)
+        there_ns[:] = [time.monotonic_ns()]
+        return is_there
+
+    def timed_get(*args: Any, **kwargs: Any) -> Any:
+        nonlocal received
+        there_ns.clear()
+        item = get(queue_itself(), *args, **kwargs)
+        if there_ns:
+            hand_off.record((time.monotonic_ns() - there_ns.pop()) / 1e9)
+        received += 1
+        if received == _DESCRIBED_BATCH and describe_batch is not None:
+            call_ignoring_errors(_describe_item, item, describe_batch)
+        return item
+
+    queue._poll = noting_poll
+    queue.get = timed_get
+
+
+def _describe_item(item: Any, describe_batch: Callable[..., None]) -> None:
+    """Counts the parts of a batch from a worker, which comes with its number."""
+    session = lifecycle.current
+    if session is not None and isinstance(item, tuple) and len(item) == 2:
+        describe_batch(session._native, *count_parts(item[1]))
 
 
 def _describe_a_batch(fetcher: Any, describe_batch: Callable[..., None]) -> None:

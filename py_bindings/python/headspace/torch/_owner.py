@@ -33,6 +33,11 @@ class Owner:
     def stage(self, name: str, concurrency: int | None = None) -> _native.Stage:
         return stage_of_loop(f"{self.prefix}{name}", self.loop_name, concurrency=concurrency)
 
+    def hand_off(self) -> _native.Stage:
+        """The receipt of a batch from a worker, on the training thread."""
+        name = f"{self.prefix}hand-off"
+        return stage_of_loop(name, self.loop_name, concurrency=1, hand_off=True)
+
     def watch_queue(self, name: str, read: Callable[[], tuple[int, int] | None]) -> None:
         """Watches the queue that the training loop takes its batches from.
 

@@ -86,6 +86,11 @@ pub enum Action {
         /// Whether the interpreter lock alone binds, so that each busy thread needs its own process.
         each_thread: bool,
     },
+    /// Pass fewer tensors in a batch.
+    PackBatch {
+        /// Tensors in a batch now.
+        tensors: u64,
+    },
     /// Free the interpreter lock from the work of a thread.
     FreeLock {
         /// Function that holds the lock.
@@ -174,6 +179,7 @@ impl Action {
             Self::Background { .. } => RemedyCode::Background,
             Self::CheaperCalls { .. } => RemedyCode::CheaperCalls,
             Self::Subprocess { .. } => RemedyCode::Subprocess,
+            Self::PackBatch { .. } => RemedyCode::PackBatch,
             Self::FreeLock { .. } => RemedyCode::FreeLock,
             Self::CollectBetweenEpochs => RemedyCode::GcBetweenEpochs,
             Self::KeepInMemory => RemedyCode::PageCache,

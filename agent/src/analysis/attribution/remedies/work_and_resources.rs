@@ -2,8 +2,9 @@
 //! the disk, garbage collection, page-locked memory.
 
 use super::super::bottleneck::lock_contended;
-use super::super::candidates::limit_ms;
+use super::super::candidates::{limit_ms, receives_long};
 use super::super::evidence::inner;
+use super::super::handover_cost::Price;
 use super::super::law_terms::{Term, at_least};
 use super::super::loop_waits::lock_slows_compute;
 use super::super::queueing_model::Model;
@@ -11,14 +12,15 @@ use super::super::relief::relieve;
 use super::super::simulation::whole;
 use super::action::{Action, GuessedWork};
 use super::{Context, Draft, change};
-use crate::analysis::thresholds::confidence;
-use crate::model::record::Setting;
+use crate::analysis::thresholds::{confidence, counts};
+use crate::model::record::{BatchRecord, Setting};
 
 pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
     [
         cheaper(context),
         subprocess(context),
         free_lock(context),
+        pack_batch(context),
         collection(context),
         page_cache(context),
         cores(context),
@@ -39,7 +41,7 @@ fn cheaper(context: &Context<'_>) -> Option<Draft> {
         Term::Engines => model.decoder?.0,
         Term::Disk => model.reader?,
         Term::Cores | Term::Quota | Term::Gil | Term::Memory => most_work(context)?,
-        Term::Pool(_) | Term::Jitter | Term::Gc | Term::Compute => return None,
+        Term::Pool(_) | Term::Jitter | Term::Gc | Term::HandOff | Term::Compute => return None,
     };
     let name = &model.nodes[stage].stage.name;
     let (named, part) = inner(model, stage).unwrap_or((name, 1.0));
@@ -87,6 +89,32 @@ fn subprocess(context: &Context<'_>) -> Option<Draft> {
     Some(Draft {
         changed: each_thread.then(|| relieve(model, Term::Gil)),
         ..Draft::new(Action::Subprocess { each_thread }, Term::Gil, confidence)
+    })
+}
+
+/// Proposes to join the tensors of a batch before it is passed to the training process. The time to receive the
+/// batch is assumed to fall as its price does.
+fn pack_batch(context: &Context<'_>) -> Option<Draft> {
+    let (model, t) = (context.model, context.model.thresholds);
+    let batch =
+        (model.facts.loader.batch).filter(|batch| batch.tensors > counts::PACKED_TENSORS)?;
+    if !receives_long(model) {
+        return None;
+    }
+    let joined = BatchRecord {
+        tensors: counts::PACKED_TENSORS,
+        objects: counts::PACKED_TENSORS,
+        ..batch
+    };
+    let price = |batch| Price::of_batch(Some(batch), model.facts.shared_mib_ms, t).receive_ms;
+    let mut simulated = model.simulated.clone();
+    simulated.loop_ms -= model.facts.receive_ms * (1.0 - price(joined) / price(batch)).max(0.0);
+    let action = Action::PackBatch {
+        tensors: batch.tensors,
+    };
+    Some(Draft {
+        changed: Some(simulated),
+        ..Draft::new(action, Term::HandOff, confidence::ASSUMED_GAIN)
     })
 }
 
