@@ -11,7 +11,7 @@ from pathlib import Path
 
 from card import Card
 from processes import run
-from verdict import Remedy, Verdict, read
+from verdict import Verdict, read
 
 #: Seconds that one run may take.
 TIMEOUT_S = 240.0
@@ -29,8 +29,8 @@ class Result:
     sick: Verdict | None = None
     #: Regular expressions of the card that the verdict does not fulfil.
     missed: tuple[str, ...] = ()
-    #: The remedy that is compared with the cured program.
-    remedy: Remedy | None = None
+    #: Step of the cured program that headspace predicts, in milliseconds.
+    predicted_ms: float | None = None
     #: Step of the cured program in milliseconds.
     cured_ms: float | None = None
     #: Remedies of the healthy twin that promise a gain.
@@ -48,9 +48,9 @@ class Result:
     @property
     def error_pct(self) -> float | None:
         """Error of the predicted step, in percent of the measured one."""
-        if self.remedy is None or self.cured_ms is None:
+        if self.predicted_ms is None or self.cured_ms is None:
             return None
-        return 100 * (self.remedy.predicted_ms / self.cured_ms - 1)
+        return 100 * (self.predicted_ms / self.cured_ms - 1)
 
 
 def watch(card: Card, program: str, options: list[str], steps: int | None) -> Verdict:
@@ -75,7 +75,10 @@ def missed(card: Card, text: str) -> tuple[str, ...]:
     """What the verdict lacks, and what it says although it must not."""
     words = " ".join(text.split())
     lacks = [says for says in card.says if not re.search(says, words, re.IGNORECASE)]
-    return (*lacks, *(f"not {never}" for never in card.never if re.search(never, words, re.IGNORECASE)))
+    return (
+        *lacks,
+        *(f"not {never}" for never in card.never if re.search(never, words, re.IGNORECASE)),
+    )
 
 
 def examine(card: Card, steps: int | None) -> Result:
@@ -83,12 +86,11 @@ def examine(card: Card, steps: int | None) -> Result:
     sick = watch(card, "train.py", [], steps)
     cured = watch(card, "train.py", card.apply, steps) if card.apply else None
     twin = watch(card, *card.twin, steps)
-    remedy = next((one for one in sick.remedies if one.code == card.remedy), None)
     return Result(
         card,
         sick=sick,
         missed=missed(card, sick.text),
-        remedy=remedy,
+        predicted_ms=sick.predicted_ms(card.remedy),
         cured_ms=None if cured is None else cured.live_ms,
         false_cures=false_cures(twin),
     )

@@ -51,9 +51,9 @@ def cured(result: Result) -> str:
     if result.problem:
         return result.problem.partition("\n")[0]
     measured = "-" if result.cured_ms is None else f"{result.cured_ms:.1f} ms"
-    if result.remedy is None or result.error_pct is None:
+    if result.predicted_ms is None or result.error_pct is None:
         return f"no prediction, {measured}"
-    return f"{result.remedy.predicted_ms:.1f} ms, {measured} ({result.error_pct:+.0f} %)"
+    return f"{result.predicted_ms:.1f} ms, {measured} ({result.error_pct:+.0f} %)"
 
 
 def case(result: Result) -> str:

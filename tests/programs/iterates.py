@@ -142,6 +142,134 @@ def web_loader(workers):
                 yield int(text)
 
 
+def litdata_folder(folder, numbers):
+    from litdata.streaming import Cache
+
+    cache = Cache(folder, chunk_size=20)
+    for index, number in enumerate(numbers):
+        cache[index] = number
+    cache.done()
+    cache.merge()
+    return folder
+
+
+def litdata_set():
+    import litdata
+
+    with tempfile.TemporaryDirectory() as folder:
+        data = litdata.StreamingDataset(litdata_folder(folder, range(60)))
+        for _ in range(EPOCHS):
+            yield from data
+
+
+def litdata_loader(workers):
+    import litdata
+
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
+        parts = [litdata_folder(one, range(60)), litdata_folder(two, range(60, 120))]
+        data = litdata.CombinedStreamingDataset(
+            [litdata.StreamingDataset(part) for part in parts], iterate_over_all=True
+        )
+        loader = litdata.StreamingDataLoader(data, batch_size=2, num_workers=workers)
+        for _ in range(EPOCHS):
+            for batch in loader:
+                yield int(batch.sum())
+
+
+def litdata_combined():
+    import litdata
+
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
+        parts = [litdata_folder(one, range(30)), litdata_folder(two, range(30, 60))]
+        data = litdata.CombinedStreamingDataset(
+            [litdata.StreamingDataset(part) for part in parts], iterate_over_all=True
+        )
+        for _ in range(EPOCHS):
+            yield from data
+
+
+def mosaic_set(folder, count):
+    """MosaicML Streaming keeps its locks in the folder, too."""
+    import streaming
+
+    tempfile.tempdir = folder
+    with streaming.MDSWriter(out=f"{folder}/set", columns={"x": "int"}) as writer:
+        for number in range(count):
+            writer.write({"x": number})
+    return streaming.StreamingDataset(local=f"{folder}/set", batch_size=2)
+
+
+def mosaic():
+    with tempfile.TemporaryDirectory() as folder:
+        data = mosaic_set(folder, 60)
+        for _ in range(EPOCHS):
+            for row in data:
+                yield int(row["x"])
+
+
+def mosaic_loader(workers):
+    import streaming
+
+    with tempfile.TemporaryDirectory() as folder:
+        data = mosaic_set(folder, 120)
+        loader = streaming.StreamingDataLoader(data, batch_size=2, num_workers=workers)
+        for _ in range(EPOCHS):
+            for batch in loader:
+                yield int(batch["x"].sum())
+
+
+def ray_data(consume):
+    # Only on loopback, and no reports to Ray's authors.
+    os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+    os.environ["RAY_AUTH_MODE"] = "disabled"
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    import ray
+
+    with tempfile.TemporaryDirectory() as folder:
+        ray.init(
+            num_cpus=2,
+            include_dashboard=False,
+            log_to_driver=False,
+            object_store_memory=100 << 20,
+            _temp_dir=folder,
+        )
+        try:
+            ray.data.DataContext.get_current().enable_progress_bars = False
+            yield from consume(ray.data)
+        finally:
+            ray.shutdown()
+
+
+def ray_rows(ray):
+    data = ray.range(60)
+    for _ in range(EPOCHS):
+        # Ray iterates `data` itself.
+        assert len(data.take(2)) == 2
+        for row in data.iter_rows():
+            yield row["id"]
+
+
+def ray_batches(ray):
+    batches = ray.range(120).iter_batches(batch_size=2)
+    for _ in range(EPOCHS):
+        for batch in batches:
+            yield int(batch["id"].sum())
+
+
+def ray_torch(ray):
+    data = ray.range(120)
+    for _ in range(EPOCHS):
+        for batch in data.iter_torch_batches(batch_size=2):
+            yield int(batch["id"].sum())
+
+
+def ray_split(ray):
+    (data,) = ray.range(120).streaming_split(1)
+    for _ in range(EPOCHS):
+        for batch in data.iter_batches(batch_size=2):
+            yield int(batch["id"].sum())
+
+
 def monai():
     from monai.data import ThreadDataLoader
 
@@ -298,6 +426,17 @@ KINDS = {
     "web": web,
     "web loader": lambda: web_loader(0),
     "web workers": lambda: web_loader(1),
+    "litdata": litdata_set,
+    "litdata combined": litdata_combined,
+    "litdata loader": lambda: litdata_loader(0),
+    "litdata workers": lambda: litdata_loader(1),
+    "mosaic": mosaic,
+    "mosaic loader": lambda: mosaic_loader(0),
+    "mosaic workers": lambda: mosaic_loader(1),
+    "ray rows": lambda: ray_data(ray_rows),
+    "ray batches": lambda: ray_data(ray_batches),
+    "ray torch": lambda: ray_data(ray_torch),
+    "ray split": lambda: ray_data(ray_split),
     "monai": monai,
     "grain map": grain_map,
     "grain iter": grain_iter,

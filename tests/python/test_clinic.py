@@ -1,4 +1,4 @@
-"""The clinic's cases are complete, and a verdict names the cause of one of them.
+"""The clinic's cases are complete, and a verdict names the cause of two of them.
 
 `make clinic` runs all cases with their cures and healthy twins.
 """
@@ -38,11 +38,11 @@ def test_every_folder_is_a_case() -> None:
 
 
 @pytest.mark.slow
-def test_headspace_run_says_unasked_that_loading_runs_on_the_training_thread() -> None:
+@pytest.mark.parametrize("name", ["no_workers_heavy_transforms", "small_objects_pickled"])
+def test_headspace_run_names_the_cause_unasked(name: str) -> None:
     pytest.importorskip("torch")
     from diagnosis import missed, watch
 
-    card = CARDS["no_workers_heavy_transforms"]
-    verdict = watch(card, "train.py", [], steps=150)
+    verdict = watch(CARDS[name], "train.py", [], steps=150)
 
-    assert missed(card, verdict.text) == (), verdict.text
+    assert missed(CARDS[name], verdict.text) == (), verdict.text

@@ -12,6 +12,7 @@ import pytest
 from running import Programs, Record, Runs
 
 import headspace
+from headspace._loops.loader_facts import read_facts
 from headspace.torch._order import BatchEndTimes, watch_order
 
 torch = pytest.importorskip("torch")
@@ -310,6 +311,33 @@ def test_the_start_time_of_workers_is_in_the_summary(runs: Runs) -> None:
     assert (start["calls"], start["processes"], start["limit_ms"]) == (2, 2, None)
     assert 0 < start["p50_ms"] <= start["p99_ms"]
     assert [worker["worker"] for worker in start["workers"]] == ["worker 0", "worker 1"]
+
+
+def many_tensors(samples: list[Any]) -> list[Any]:
+    return [torch.zeros(10) for _ in range(40)]
+
+
+def test_the_hand_off_of_batches_with_many_tensors_is_the_bottleneck(runs: Runs) -> None:
+    loader = data.DataLoader(Numbers(400), batch_size=2, num_workers=1, collate_fn=many_tensors)
+    train(loader)
+
+    hand_off = summarised(runs, "hand-off")
+    assert hand_off["hand_off"]
+    assert hand_off["calls"] == 200
+    summary = runs.summary()
+    assert hand_off["mean_ms"] > 0.5 * summary["steady_step_mean_ms"]
+    assert summary["bottleneck"]["kind"] == "hand_off"
+    assert "pack_batch" in {remedy["code"] for remedy in summary["remedies"]}
+
+
+def test_ranks_that_read_a_stream_and_keep_their_part_of_it_load_the_same_samples() -> None:
+    accelerate = pytest.importorskip("accelerate.data_loader")
+    stream = Stream()
+    kept = accelerate.IterableDatasetShard(stream, batch_size=2, num_processes=4)
+
+    found = [read_facts(data.DataLoader(dataset), "measure") for dataset in (kept, stream)]
+
+    assert [facts["ranks_with_same_samples"] for facts in found] == [4, None]
 
 
 def test_the_stages_of_two_loaders_have_different_names(runs: Runs) -> None:

@@ -61,6 +61,15 @@ class Verdict:
     def findings(self) -> dict[str, str]:
         return {found["code"]: found["text"] for found in self.summary.get("findings", [])}
 
+    def predicted_ms(self, code: str) -> float | None:
+        """The predicted step with the best remedy of this code. None if there is none with a prediction."""
+        found = (
+            remedy["predicted_step_ms"]
+            for remedy in self.summary.get("remedies", [])
+            if remedy.get("code") == code and not remedy.get("at_least", False)
+        )
+        return next(found, None)
+
     @property
     def remedies(self) -> list[Remedy]:
         """Those that turn a knob, best first."""

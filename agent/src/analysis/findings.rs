@@ -73,6 +73,11 @@ pub enum Finding {
         /// Steps of the run, and the steps that would be enough, if more steps would help.
         enough: Option<(u64, usize)>,
     },
+    /// Several ranks each load and prepare all samples, and keep only their part of them.
+    SameSamples {
+        /// Number of ranks.
+        ranks: u32,
+    },
     /// The loop changed cached batches in place.
     BatchesMutated {
         /// Number of changed batches.
@@ -148,6 +153,7 @@ impl Finding {
                 GpuFinding::Shared { .. } => FindingCode::GpuShared,
             },
             Self::NoSteadyState { .. } => FindingCode::NoSteadyState,
+            Self::SameSamples { .. } => FindingCode::SameSamples,
             Self::BatchesMutated { .. } => FindingCode::BatchesMutated,
             Self::NoHeadspace { .. } => FindingCode::NoHeadspace,
             Self::UnsteadyProbe { .. } => FindingCode::UnsteadyProbe,

@@ -161,6 +161,8 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
     fill_loop(&mut summary, main);
     summary.other_loops = others(loops, main);
     findings.extend(fill_steady(&mut summary, main));
+    let ranks = main.loader.ranks_with_same_samples;
+    findings.extend(ranks.map(|ranks| Finding::SameSamples { ranks }));
     if let Some(probe) = main.probe.as_ref() {
         findings.extend(fill_probe(&mut summary, probe));
     }

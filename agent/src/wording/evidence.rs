@@ -186,7 +186,7 @@ fn core_user(user: &CoreUser) -> String {
 fn hand_off(receive_ms: f64, step_ms: f64, batch: Option<BatchRecord>) -> String {
     let contents = batch.map_or_else(String::new, |batch| {
         format!(
-            " ({} tensors with {}, and {} other objects)",
+            " (tensors: {}, bytes in them: {}, other objects: {})",
             batch.tensors,
             bytes(batch.tensor_bytes as f64),
             batch.objects

@@ -105,6 +105,10 @@ fn action(action: &Action) -> String {
             "Run the loader in a subprocess. At present, its threads and the loop share one interpreter lock."
                 .to_owned()
         }
+        Action::ShardData { ranks } => format!(
+            "Let each rank load only its own samples, for example by files, instead of all samples \
+             of which it keeps one of {ranks}."
+        ),
         Action::PackBatch { tensors } => format!(
             "Join the {tensors} tensors of a batch into a few in `collate_fn`, and split them in the \
              training process: each tensor is passed on its own."

@@ -380,6 +380,7 @@ class _LoaderFacts(TypedDict, total=False):
     prefetch_depth: int | None
     prefetch_factor: int | None
     pin_memory: bool | None
+    ranks_with_same_samples: int | None
     count_samples: Callable[[Any], int | None] | None
     role: str | None
     chosen: bool

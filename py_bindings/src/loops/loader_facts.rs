@@ -26,6 +26,9 @@ pub(crate) struct LoaderFacts {
     prefetch_factor: Option<u32>,
     #[pyo3(default)]
     pin_memory: Option<bool>,
+    /// Ranks that each load all samples, and keep only their part.
+    #[pyo3(default)]
+    ranks_with_same_samples: Option<u32>,
     /// Counts the samples of a batch, or returns None. Called for the first batches of each epoch if
     /// `batch_size` is unknown.
     #[pyo3(default)]
@@ -53,6 +56,7 @@ impl LoaderFacts {
             prefetch_depth: self.prefetch_depth,
             prefetch_factor: self.prefetch_factor,
             pin_memory: self.pin_memory,
+            ranks_with_same_samples: self.ranks_with_same_samples,
             options_from: self.options_from.as_deref().and_then(OptionsFrom::named),
             role: self.role.as_deref().and_then(Role::named),
             chosen: self.chosen,

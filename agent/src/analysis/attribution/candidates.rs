@@ -78,9 +78,11 @@ pub(super) fn limit_ms(model: &Model<'_>, term: Term) -> f64 {
     }
 }
 
-/// Whether the training thread takes long to receive a batch that is there.
+/// Whether the training thread takes long to receive a batch that is there, and longer than it waits for batches
+/// that are not there.
 pub(super) fn receives_long(model: &Model<'_>) -> bool {
-    model.facts.receive_ms >= model.thresholds.long_hand_off * model.facts.step_ms
+    let (facts, t) = (model.facts, model.thresholds);
+    facts.receive_ms >= (t.long_hand_off * facts.step_ms).max(facts.idle_ms())
 }
 
 /// Whether the loop's thread waits for a core so much that compute only appears slow.

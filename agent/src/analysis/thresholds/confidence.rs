@@ -58,6 +58,8 @@ pub(crate) const MORE_CORES: f64 = 0.75;
 pub(crate) const FEWER_CALLS: f64 = 0.7;
 /// Garbage collection between epochs.
 pub(crate) const COLLECT_BETWEEN_EPOCHS: f64 = 0.7;
+/// Each rank loads only its own samples: the other ranks' samples are known to be dropped.
+pub(crate) const SHARDED_DATA: f64 = 0.75;
 /// Data that stays in memory.
 pub(crate) const KEEP_IN_MEMORY: f64 = 0.6;
 /// Ending other programs.

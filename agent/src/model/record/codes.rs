@@ -67,6 +67,8 @@ codes! {
         GpuShared = "gpu_shared",
         /// The steps did not reach a steady state.
         NoSteadyState = "no_steady_state",
+        /// Several ranks load and prepare the same samples.
+        SameSamples = "same_samples",
         /// The loop changed cached batches.
         BatchesMutated = "batches_mutated",
         /// A probe gave no result.
@@ -99,6 +101,8 @@ codes! {
         CheaperCalls = "cheaper_calls",
         /// Run the loader's threads in processes.
         Subprocess = "subprocess",
+        /// Let each rank load only its own samples.
+        ShardData = "shard_data",
         /// Pass fewer tensors in a batch.
         PackBatch = "pack_batch",
         /// Free the interpreter lock from the work of a thread.

@@ -133,6 +133,10 @@ pub struct LoaderRecord {
     /// report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pin_memory: Option<bool>,
+    /// Number of ranks that each load and prepare all samples, and then keep their own part of them. Absent
+    /// if each rank loads only its own samples, and if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranks_with_same_samples: Option<u32>,
     /// Where the user sets the options of the loop. Absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options_from: Option<OptionsFrom>,

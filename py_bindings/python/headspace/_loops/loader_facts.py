@@ -43,6 +43,7 @@ def read_facts(loader: Any, mode: str, batch_size: int | None = None) -> _native
         "prefetch_depth": prefetch_depth,
         "prefetch_factor": factor,
         "pin_memory": _attribute(loader, "pin_memory", bool),
+        "ranks_with_same_samples": _ranks_with_same_samples(loader),
     }
 
 
@@ -80,6 +81,34 @@ def samples_per_batch(loader: Any) -> int | None:
         if size and _attribute(sampler, "split_batches", bool):
             size //= _attribute(sampler, "num_processes", int) or 1
     return size or None
+
+
+#: Dataset types that take all samples from another dataset, and keep the part of one rank.
+_STREAM_SHARDS = {
+    "accelerate.data_loader.IterableDatasetShard",
+    "transformers.trainer_pt_utils.IterableDatasetShard",
+}
+
+
+def _ranks_with_same_samples(loader: Any) -> int | None:
+    """The number of ranks that each load all samples of a stream, and then keep one part of them.
+
+    This is so if the stream is split after its preprocessing, or if the number of its files is not a
+    multiple of the number of ranks.
+    """
+    attributes = getattr(loader, "__dict__", {})
+    # Accelerate's loaders contain torch's.
+    within = getattr(attributes.get("base_dataloader"), "__dict__", {})
+    dataset = attributes.get("dataset", within.get("dataset"))
+    ranks = None
+    if type_name_of(dataset) in _STREAM_SHARDS:
+        ranks = _attribute(dataset, "num_processes", int)
+    elif type_name_of(dataset) == "datasets.iterable_dataset.IterableDataset":
+        ranks = _attribute(getattr(dataset, "_distributed", None), "world_size", int)
+        files = _attribute(dataset, "num_shards", int)
+        if not ranks or not files or files % ranks == 0:
+            return None
+    return ranks if ranks and ranks > 1 else None
 
 
 def _batch_sampler(loader: Any) -> Any:

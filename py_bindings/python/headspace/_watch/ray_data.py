@@ -17,7 +17,13 @@ from headspace._loops.replacing import replace
 from headspace._session.own_errors import call_safely
 from headspace._watch.find_loop import find_loop
 
-_METHODS = ("iter_batches", "iter_rows", "iter_torch_batches", "iter_jax_batches", "iter_tf_batches")
+_METHODS = (
+    "iter_batches",
+    "iter_rows",
+    "iter_torch_batches",
+    "iter_jax_batches",
+    "iter_tf_batches",
+)
 
 
 def module_imported(_name: str, module: ModuleType) -> None:

@@ -140,9 +140,7 @@ def _watch_iterator(
 _DESCRIBED_BATCH = 2
 
 
-def _watch_hand_off(
-    queue: Any, owner: Owner, describe_batch: Callable[..., None] | None
-) -> None:
+def _watch_hand_off(queue: Any, owner: Owner, describe_batch: Callable[..., None] | None) -> None:
     """Times how long the training thread takes to receive a batch that is there, and to read it.
 
     The batch is there when the pipe of the queue has data.

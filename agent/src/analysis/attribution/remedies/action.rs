@@ -86,6 +86,11 @@ pub enum Action {
         /// Whether the interpreter lock alone binds, so that each busy thread needs its own process.
         each_thread: bool,
     },
+    /// Let each rank load only its own samples.
+    ShardData {
+        /// Ranks that load the same samples now.
+        ranks: u32,
+    },
     /// Pass fewer tensors in a batch.
     PackBatch {
         /// Tensors in a batch now.
@@ -179,6 +184,7 @@ impl Action {
             Self::Background { .. } => RemedyCode::Background,
             Self::CheaperCalls { .. } => RemedyCode::CheaperCalls,
             Self::Subprocess { .. } => RemedyCode::Subprocess,
+            Self::ShardData { .. } => RemedyCode::ShardData,
             Self::PackBatch { .. } => RemedyCode::PackBatch,
             Self::FreeLock { .. } => RemedyCode::FreeLock,
             Self::CollectBetweenEpochs => RemedyCode::GcBetweenEpochs,

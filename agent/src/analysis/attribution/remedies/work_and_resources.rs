@@ -21,6 +21,7 @@ pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
         subprocess(context),
         free_lock(context),
         pack_batch(context),
+        shard_data(context),
         collection(context),
         page_cache(context),
         cores(context),
@@ -89,6 +90,32 @@ fn subprocess(context: &Context<'_>) -> Option<Draft> {
     Some(Draft {
         changed: each_thread.then(|| relieve(model, Term::Gil)),
         ..Draft::new(Action::Subprocess { each_thread }, Term::Gil, confidence)
+    })
+}
+
+/// Proposes that each rank loads only its own samples. A call of the longest stage then does this part of its
+/// work.
+fn shard_data(context: &Context<'_>) -> Option<Draft> {
+    let model = context.model;
+    let ranks = model.facts.loader.ranks_with_same_samples?;
+    let longest = |a: &usize, b: &usize| {
+        model.nodes[*a]
+            .busy_ms()
+            .total_cmp(&model.nodes[*b].busy_ms())
+    };
+    let stage = (0..model.nodes.len()).max_by(longest)?;
+    let mut simulated = model.simulated.clone();
+    for (_, ms) in &mut simulated.stations[stage].parts {
+        *ms /= f64::from(ranks);
+    }
+    Some(Draft {
+        stage: Some(stage),
+        changed: Some(simulated),
+        ..Draft::new(
+            Action::ShardData { ranks },
+            Term::Stage(stage),
+            confidence::SHARDED_DATA,
+        )
     })
 }
 
