@@ -155,7 +155,7 @@ impl StackReader for PythonStacks {
                     tid,
                     activity,
                     core_wait,
-                    time_share: 1.0,
+                    helpers: None,
                     holds_gil: trace.owns_gil,
                     frames,
                 });

@@ -1,6 +1,6 @@
 """Runs the clinic: public problems rebuilt as programs. Does the verdict name the confirmed cause?
 
-`python tests/clinic [--steps N] [CASE...]`, or `make clinic`. Each case is a folder in `cases/`.
+`python tests/clinic [--steps N] [CASE...]`, or `make clinic`. Each case is a folder in `cases/` or `held_out/`.
 """
 
 from __future__ import annotations
@@ -39,6 +39,15 @@ def row(result: Result) -> str:
     return f"| {name} | {named} | {step} | {cured(result)} | {false} |"
 
 
+def print_counts(results: list[Result]) -> None:
+    errors = [result.error_pct for result in results if result.error_pct is not None]
+    close = sum(abs(error) <= 10 for error in errors)
+    print(f"cause named: {sum(result.is_named for result in results)} of {len(results)}")
+    print(f"predicted step within 10 % of the measured one: {close} of {len(errors)}")
+    healthy = sum(result.is_twin_healthy for result in results)
+    print(f"healthy twins without a false cure: {healthy} of {len(results)}")
+
+
 def main() -> int:
     cards = read_cards()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -59,15 +68,13 @@ def main() -> int:
         print(row(results[-1]), flush=True)
         if args.verdicts and results[-1].sick is not None:
             print(results[-1].sick.text, flush=True)
-    named = sum(result.is_named for result in results)
-    errors = [result.error_pct for result in results if result.error_pct is not None]
-    close = sum(abs(error) <= 10 for error in errors)
-    healthy = sum(result.is_twin_healthy for result in results)
     if args.page is not None:
         args.page.write_text(page(results, machine()))
-    print(f"\ncause named: {named} of {len(results)}")
-    print(f"predicted step within 10 % of the measured one: {close} of {len(errors)}")
-    print(f"healthy twins without a false cure: {healthy} of {len(results)}")
+    for held_out in (False, True):
+        group = [result for result in results if result.card.held_out == held_out]
+        if group:
+            print(f"\n{'held-out cases' if held_out else 'cases'}: {len(group)}")
+            print_counts(group)
     return 0
 
 

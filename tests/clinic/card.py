@@ -7,7 +7,11 @@ from pathlib import Path
 
 import tomllib
 
+#: The cases for which headspace was improved.
 CASES = Path(__file__).parent / "cases"
+
+#: Cases that were chosen, and whose expected verdicts were written, before headspace was run on them.
+HELD_OUT = Path(__file__).parent / "held_out"
 
 
 @dataclass(frozen=True)
@@ -40,13 +44,15 @@ class Card:
     watch: list[str]
     #: Options of `train.py` that make it the healthy twin. Empty if the twin is a program, `healthy.py`.
     healthy: list[str] = field(default_factory=list)
+    #: Whether the case was chosen, and its expected verdict written, before headspace was run on it.
+    held_out: bool = False
     #: Code of the remedy whose prediction is compared with the cured program; empty if the cure is not a
     #: remedy of headspace.
     remedy: str = ""
 
     @property
     def folder(self) -> Path:
-        return CASES / self.name
+        return (HELD_OUT if self.held_out else CASES) / self.name
 
     @property
     def twin(self) -> tuple[str, list[str]]:
@@ -59,6 +65,7 @@ def read_card(folder: Path) -> Card:
     verdict = fields.pop("verdict")
     return Card(
         name=folder.name,
+        held_out=folder.parent == HELD_OUT,
         says=verdict["says"],
         never=verdict.get("never", []),
         watch=verdict.get("watch", []),
@@ -68,5 +75,6 @@ def read_card(folder: Path) -> Card:
 
 
 def read_cards() -> dict[str, Card]:
-    """All cases by name."""
-    return {path.parent.name: read_card(path.parent) for path in sorted(CASES.glob("*/card.toml"))}
+    """All cases by name, those that are held out last."""
+    folders = (*sorted(CASES.iterdir()), *sorted(HELD_OUT.iterdir()))
+    return {folder.name: read_card(folder) for folder in folders if folder.is_dir()}

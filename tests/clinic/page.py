@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from textwrap import fill
 
 from diagnosis import Result
 
+#: The project's folder.
+ROOT = Path(__file__).parents[2]
+
 #: Rows of the verdict that the page shows.
-ROWS = ("step", "floor", "rank", "bottleneck", "remedies", "lines", "found")
+ROWS = ("rank", "step", "episodes", "bottleneck", "remedies", "lines", "found", "slowest")
 
 INTRODUCTION = """\
 # The clinic: slow training programs from public threads
 
-Each case rebuilds a problem from public issue threads as a small program with the same cause (`tests/clinic/cases/`).
+Each case rebuilds a problem from public issue threads as a small program with the same cause (`tests/clinic/`).
 The programs run on two CPU cores, and nothing in them names a stage for headspace. `make clinic` runs each program
 under `headspace run`, and its healthy twin, and the program with the cure. With `CLINIC_ARGS="--page FILE"`, it writes
 this page.
@@ -22,19 +26,31 @@ this page.
 *Named* means that the verdict contains the words that the case's card demanded before the first run. The card also has
 the sources of the symptom, the cause and the cure."""
 
+HELD_OUT = """\
+## Symptoms of held-out threads
+
+These ten threads were chosen, and the words that the verdict must contain were written, before headspace was run on the
+programs. headspace was not changed for them."""
+
 
 def page(results: list[Result], machine: str) -> str:
     """The whole page."""
-    parts = [INTRODUCTION, *summary(results, machine), *map(case, results)]
+    ordered = sorted(results, key=lambda result: result.card.title)
+    parts = [INTRODUCTION, f"The numbers are from {machine}."]
+    for held_out, heading in ((False, "## Symptoms"), (True, HELD_OUT)):
+        group = [result for result in ordered if result.card.held_out == held_out]
+        if group:
+            parts += [heading, *summary(group)]
+    parts += map(case, ordered)
     return "\n\n".join(parts) + "\n"
 
 
-def summary(results: list[Result], machine: str) -> Iterable[str]:
+def summary(results: list[Result]) -> Iterable[str]:
     named = sum(result.is_named for result in results)
     healthy = sum(result.is_twin_healthy for result in results)
     yield fill(
-        f"On {machine}, the cause is named in {named} of {len(results)} cases, and {healthy} of "
-        f"{len(results)} healthy twins get no false cure.",
+        f"The cause is named in {named} of {len(results)} cases, and {healthy} of {len(results)} "
+        "healthy twins get no false cure.",
         120,
     )
     rows = ["| symptom | cause named | cured step: predicted, measured |", "| --- | --- | --- |"]
@@ -58,7 +74,7 @@ def cured(result: Result) -> str:
 
 def case(result: Result) -> str:
     card = result.card
-    texts = [f"## {card.title}"]
+    texts = [f"### {card.title}"]
     for label, text in (
         ("Symptom", card.symptom),
         ("Cause", card.cause),
@@ -70,7 +86,7 @@ def case(result: Result) -> str:
                 fill(f"**{label}.** {' '.join(text.split())}", 120, break_long_words=False)
             )
     texts.append("Threads: " + ", ".join(f"<{thread}>" for thread in card.threads))
-    texts.append(f"Program: `tests/clinic/cases/{card.name}/train.py`")
+    texts.append(f"Program: `{card.folder.relative_to(ROOT)}/train.py`")
     if result.sick is None:
         texts.append(f"Not measured: {result.problem}")
     else:

@@ -240,34 +240,20 @@ def ray_data(consume):
             ray.shutdown()
 
 
-def ray_rows(ray):
-    data = ray.range(60)
-    for _ in range(EPOCHS):
-        # Ray iterates `data` itself.
-        assert len(data.take(2)) == 2
-        for row in data.iter_rows():
-            yield row["id"]
-
-
-def ray_batches(ray):
-    batches = ray.range(120).iter_batches(batch_size=2)
-    for _ in range(EPOCHS):
+def ray_dataset(ray):
+    data = ray.range(120)
+    assert len(data.take(2)) == 2  # An iteration of Ray's own.
+    for batches in data.iter_batches(batch_size=2), data.iter_torch_batches(batch_size=2):
         for batch in batches:
             yield int(batch["id"].sum())
 
 
-def ray_torch(ray):
-    data = ray.range(120)
-    for _ in range(EPOCHS):
-        for batch in data.iter_torch_batches(batch_size=2):
-            yield int(batch["id"].sum())
-
-
 def ray_split(ray):
-    (data,) = ray.range(120).streaming_split(1)
+    (data,) = ray.range(60).streaming_split(1)
+    rows = data.iter_rows()
     for _ in range(EPOCHS):
-        for batch in data.iter_batches(batch_size=2):
-            yield int(batch["id"].sum())
+        for row in rows:
+            yield row["id"]
 
 
 def monai():
@@ -433,9 +419,7 @@ KINDS = {
     "mosaic": mosaic,
     "mosaic loader": lambda: mosaic_loader(0),
     "mosaic workers": lambda: mosaic_loader(1),
-    "ray rows": lambda: ray_data(ray_rows),
-    "ray batches": lambda: ray_data(ray_batches),
-    "ray torch": lambda: ray_data(ray_torch),
+    "ray dataset": lambda: ray_data(ray_dataset),
     "ray split": lambda: ray_data(ray_split),
     "monai": monai,
     "grain map": grain_map,

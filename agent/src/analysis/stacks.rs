@@ -47,7 +47,7 @@ mod tests {
                         ],
                         activity: *activity,
                         core_wait: 0.0,
-                        time_share: 1.0,
+                        helpers: None,
                         holds_gil: *activity == Activity::Python,
                     },
                 )],

@@ -71,9 +71,9 @@ pub struct ThreadStack {
     /// The share of its runnable time since the previous reading in which it waited for a core, in `[0, 1]`.
     /// A thread that runs and one that waits for a core look alike at one moment.
     pub core_wait: f64,
-    /// The share of the reading's time that the stack stands for, in `[0, 1]`. Below 1 if several threads work for
-    /// a call at once.
-    pub time_share: f64,
+    /// How many threads work for the call at once, if the thread is one of them: the call handed work to them,
+    /// and waits. Each stands for its part of the call's time. `None` for the call's own thread.
+    pub helpers: Option<u32>,
     /// Whether the thread held the interpreter lock.
     pub holds_gil: bool,
     /// The calls, the innermost first. Not empty.

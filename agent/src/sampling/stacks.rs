@@ -275,8 +275,56 @@ fn delegate(mut samples: Vec<(Place, ThreadStack)>) -> Vec<(Place, ThreadStack)>
     let stage = stage.clone();
     for (place, stack) in samples.iter_mut().filter(|sample| helps(sample)) {
         *place = stage.clone();
-        stack.time_share = 1.0 / helpers as f64;
+        stack.helpers = u32::try_from(helpers).ok();
     }
     samples.remove(call);
     samples
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::stack::Frame;
+
+    fn stack(tid: u32, function: &str, activity: Activity) -> ThreadStack {
+        let frame = Frame {
+            file: "data.py".into(),
+            line: 1,
+            function: function.into(),
+            is_own: true,
+        };
+        ThreadStack {
+            tid,
+            activity,
+            core_wait: 0.0,
+            helpers: None,
+            holds_gil: false,
+            frames: vec![frame],
+        }
+    }
+
+    fn functions(samples: &[(Place, ThreadStack)]) -> Vec<(&Place, &str, Option<u32>)> {
+        (samples.iter())
+            .map(|(place, stack)| (place, &*stack.frames[0].function, stack.helpers))
+            .collect()
+    }
+
+    #[test]
+    fn the_time_of_a_call_that_waits_for_its_pool_belongs_to_the_threads_of_the_pool() {
+        let fetch = || Place::Stage("fetch".to_owned());
+        let call = || (fetch(), stack(1, "map", Activity::Wait(WaitFor::Lock)));
+        let helper = |tid| (Place::Elsewhere, stack(tid, "decode", Activity::Native));
+
+        let samples = delegate(vec![call(), helper(2), helper(3)]);
+        let expected = (&fetch(), "decode", Some(2));
+        assert_eq!(functions(&samples), [expected, expected]);
+
+        // Alone, the call waits for something else. With a second one, it is unknown which of them waits for it.
+        assert_eq!(
+            functions(&delegate(vec![call()])),
+            [(&fetch(), "map", None)]
+        );
+        let two = delegate(vec![call(), call(), helper(2)]);
+        assert_eq!(two[0].1.frames[0].function, "map".into());
+    }
 }

@@ -24,7 +24,7 @@ const MOST_RANKS: usize = 64;
 
 /// The data from which the parts are made.
 pub(crate) struct Facts<'a> {
-    /// The verdict of the first rank with a summary.
+    /// The verdict of the slowest rank, or of the first one with a summary.
     pub(crate) verdict: Verdict<'a>,
     /// Whether there is a summary yet.
     pub(crate) has_summary: bool,

@@ -267,7 +267,7 @@ mod tests {
             tid: 1,
             activity: Activity::Native,
             core_wait: 0.0,
-            time_share: 1.0,
+            helpers: None,
             holds_gil: false,
             frames: vec![frame],
         };

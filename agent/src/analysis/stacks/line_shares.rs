@@ -195,7 +195,7 @@ mod tests {
                     frames: frames.to_vec(),
                     activity,
                     core_wait: 0.0,
-                    time_share: 1.0,
+                    helpers: None,
                     holds_gil: activity == Activity::Python,
                 },
             )],

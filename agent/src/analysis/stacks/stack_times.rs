@@ -32,6 +32,9 @@ pub struct TimedLine {
 pub(super) struct PlaceStacks {
     /// Whether a thread of the training process was here.
     pub(super) in_trainer: bool,
+    /// Whether calls handed work to other threads. Then the CPU time of the calls' own threads does not show how
+    /// long the threads ran.
+    has_helpers: bool,
     pub(super) seconds: f64,
     pub(super) samples: u32,
     pub(super) stacks: HashMap<(Vec<Frame>, Activity), StackSamples>,
@@ -98,7 +101,7 @@ impl StackTimes {
             }
             if place != Place::Elsewhere {
                 self.keep_line(reading.at_ns, &stack);
-                let seconds = seconds * stack.time_share;
+                let seconds = seconds / f64::from(stack.helpers.unwrap_or(1).max(1));
                 self.add_sample(place, stack, seconds, is_trainer);
             }
         }
@@ -123,6 +126,7 @@ impl StackTimes {
     fn add_sample(&mut self, place: Place, stack: ThreadStack, seconds: f64, is_trainer: bool) {
         let place = self.places.entry(place).or_default();
         place.in_trainer |= is_trainer;
+        place.has_helpers |= stack.helpers.is_some();
         place.seconds += seconds;
         place.samples += 1;
         let waited = match stack.activity {
@@ -198,7 +202,8 @@ impl PlaceStacks {
             .map(|(_, sampled)| sampled.seconds)
             .sum();
         let waited = self.seconds - ran;
-        match ran_share.map(|share| share.clamp(0.0, 1.0)) {
+        let known = ran_share.filter(|_| !self.has_helpers);
+        match known.map(|share| share.clamp(0.0, 1.0)) {
             Some(share) if ran > 0.0 && waited > 0.0 => Weights {
                 ran: share * self.seconds / ran,
                 waited: (1.0 - share) * self.seconds / waited,
