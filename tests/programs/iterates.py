@@ -153,6 +153,18 @@ def litdata_folder(folder, numbers):
     return folder
 
 
+def litdata_combined(folder, count):
+    """Samples of two datasets in a random order. Each has this many."""
+    import litdata
+
+    parts = [
+        litdata_folder(f"{folder}/one", range(count)),
+        litdata_folder(f"{folder}/two", range(count, 2 * count)),
+    ]
+    data = [litdata.StreamingDataset(part) for part in parts]
+    return litdata.CombinedStreamingDataset(data, iterate_over_all=True)
+
+
 def litdata_set():
     import litdata
 
@@ -162,30 +174,24 @@ def litdata_set():
             yield from data
 
 
+def litdata_sets():
+    with tempfile.TemporaryDirectory() as folder:
+        data = litdata_combined(folder, 30)
+        data.set_batch_size(2)
+        for _ in range(EPOCHS):
+            yield from data
+        assert data.batch_size == 2  # `len(data)` sets it to 1.
+
+
 def litdata_loader(workers):
     import litdata
 
-    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
-        parts = [litdata_folder(one, range(60)), litdata_folder(two, range(60, 120))]
-        data = litdata.CombinedStreamingDataset(
-            [litdata.StreamingDataset(part) for part in parts], iterate_over_all=True
-        )
+    with tempfile.TemporaryDirectory() as folder:
+        data = litdata_combined(folder, 60)
         loader = litdata.StreamingDataLoader(data, batch_size=2, num_workers=workers)
         for _ in range(EPOCHS):
             for batch in loader:
                 yield int(batch.sum())
-
-
-def litdata_combined():
-    import litdata
-
-    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
-        parts = [litdata_folder(one, range(30)), litdata_folder(two, range(30, 60))]
-        data = litdata.CombinedStreamingDataset(
-            [litdata.StreamingDataset(part) for part in parts], iterate_over_all=True
-        )
-        for _ in range(EPOCHS):
-            yield from data
 
 
 def mosaic_set(folder, count):
@@ -207,12 +213,12 @@ def mosaic():
                 yield int(row["x"])
 
 
-def mosaic_loader(workers):
+def mosaic_loader():
     import streaming
 
     with tempfile.TemporaryDirectory() as folder:
         data = mosaic_set(folder, 120)
-        loader = streaming.StreamingDataLoader(data, batch_size=2, num_workers=workers)
+        loader = streaming.StreamingDataLoader(data, batch_size=2)
         for _ in range(EPOCHS):
             for batch in loader:
                 yield int(batch["x"].sum())
@@ -248,12 +254,23 @@ def ray_dataset(ray):
             yield int(batch["id"].sum())
 
 
-def ray_split(ray):
-    (data,) = ray.range(60).streaming_split(1)
-    rows = data.iter_rows()
-    for _ in range(EPOCHS):
-        for row in rows:
-            yield row["id"]
+def ray_train(ray):
+    from ray.train import RunConfig, ScalingConfig, get_dataset_shard
+    from ray.train.torch import TorchTrainer
+
+    def train():
+        for _ in range(EPOCHS):
+            for _ in get_dataset_shard("train").iter_torch_batches(batch_size=2):
+                time.sleep(0.01)
+
+    trainer = TorchTrainer(
+        train,
+        scaling_config=ScalingConfig(num_workers=1),
+        datasets={"train": ray.range(120)},
+        run_config=RunConfig(storage_path=os.getcwd()),
+    )
+    trainer.fit()
+    yield 0
 
 
 def monai():
@@ -413,14 +430,13 @@ KINDS = {
     "web loader": lambda: web_loader(0),
     "web workers": lambda: web_loader(1),
     "litdata": litdata_set,
-    "litdata combined": litdata_combined,
+    "litdata combined": litdata_sets,
     "litdata loader": lambda: litdata_loader(0),
     "litdata workers": lambda: litdata_loader(1),
     "mosaic": mosaic,
-    "mosaic loader": lambda: mosaic_loader(0),
-    "mosaic workers": lambda: mosaic_loader(1),
+    "mosaic loader": mosaic_loader,
     "ray dataset": lambda: ray_data(ray_dataset),
-    "ray split": lambda: ray_data(ray_split),
+    "ray train": lambda: ray_data(ray_train),
     "monai": monai,
     "grain map": grain_map,
     "grain iter": grain_iter,

@@ -29,9 +29,7 @@ KINDS: dict[str, tuple[tuple[str, ...], str, str, set[str]]] = {
     "litdata workers": (("litdata",), "StreamingDataLoader", "litdata.", {"fetch"}),
     "mosaic": (("streaming",), "StreamingDataset", "streaming.", set()),
     "mosaic loader": (("streaming",), "StreamingDataLoader", "streaming.", {"fetch"}),
-    "mosaic workers": (("streaming",), "StreamingDataLoader", "streaming.", {"fetch"}),
     "ray dataset": (("ray", "torch"), "Dataset", "ray.data.", set()),
-    "ray split": (("ray",), "DataIterator", "ray.data.", set()),
     "monai": (("monai", "torch"), "ThreadDataLoader", "monai.", {"fetch"}),
     "grain map": (("grain",), "BatchMapDataset", "grain.", set()),
     "grain iter": (("grain",), "BatchIterDataset", "grain.", set()),
@@ -41,6 +39,16 @@ KINDS: dict[str, tuple[tuple[str, ...], str, str, set[str]]] = {
     "wrapped": (("torch",), "mine", "torch.", {"mine fetch"}),
     "anew": (("torch",), "DataLoader", "torch.", {"fetch"}),
     "subclass": (("torch",), "Mine", "__main__.", {"fetch"}),
+}
+
+#: By kind: facts about the loader. The datasets have the attributes of a torch loader around them.
+FACTS: dict[str, dict[str, int | None]] = {
+    "litdata": {"batch_size": 1, "workers": None},
+    "litdata combined": {"batch_size": 1, "workers": None},
+    "litdata workers": {"batch_size": 2, "workers": 1},
+    "mosaic": {"batch_size": 1, "workers": None},
+    "mosaic loader": {"batch_size": 2, "workers": 0},
+    "ray dataset": {"batch_size": 2},
 }
 
 
@@ -68,7 +76,10 @@ def test_a_loader_is_measured_once_and_gives_the_same_batches(program: Programs,
     summary = watched.summary()
     assert (summary["loop"], summary["steps"], summary["epochs"]) == (name, 120, 2)
     assert summary.get("other_loops", []) == []
-    assert watched.kind("run")[0]["loader"]["type"].startswith(type_name)
+    loader = watched.kind("run")[0]["loader"]
+    assert loader["type"].startswith(type_name)
+    facts = FACTS.get(kind, {})
+    assert {fact: loader.get(fact) for fact in facts} == facts
     assert stages <= {stage["name"] for stage in summary["stages"]}
 
 
@@ -78,6 +89,16 @@ def test_a_tensorflow_iterator_is_unchanged_inside_a_compiled_function(program: 
     assert watched.stdout == "120 14280\n"
     assert watched.folders == []
     assert "no training loop was seen" in watched.stderr
+
+
+def test_the_thread_that_ray_train_starts_for_training_is_no_background_thread(
+    program: Programs,
+) -> None:
+    watched = ran(program, "ray train", "ray", "torch")
+
+    # Ray ends this process without its exit handlers, so its last summary is not a final one.
+    (loader,) = [run["loader"] for run in watched.kind("run")]
+    assert (loader["name"], loader.get("role")) == ("DataIterator", None)
 
 
 def test_waits_of_a_loader_thread_are_not_waits_of_the_loop(program: Programs) -> None:

@@ -24,11 +24,12 @@ def read_facts(loader: Any, mode: str, batch_size: int | None = None) -> _native
         mode: The mode of its loop.
         batch_size: Samples per batch. By default the loader's own number.
     """
+    is_dataset = _is_streaming_dataset(loader)
     if batch_size is None:
-        batch_size = samples_per_batch(loader)
+        batch_size = 1 if is_dataset else samples_per_batch(loader)
     # To find its length, a torch loader over an iterable dataset counts all samples.
     has_cheap_length = mode != _settings.MEASURE or getattr(loader, "_dataset_kind", 0) == 0
-    workers = _attribute(loader, "num_workers", int)
+    workers = None if is_dataset else _attribute(loader, "num_workers", int)
     factor = _attribute(loader, "prefetch_factor", int)
     # Most batches that a torch loader holds ready. Without workers it holds none.
     prefetch_depth = 0 if workers == 0 else workers * factor if workers and factor else None
@@ -69,6 +70,16 @@ def torch_loader(loader: Any) -> Any:
         if issubclass(type(candidate), kind):
             return candidate
     return None
+
+
+def _is_streaming_dataset(loader: Any) -> bool:
+    """Whether it is a dataset of LitData or MosaicML Streaming, which gives single samples.
+
+    Its batch size and number of workers are those of the torch loader that it is made for.
+    """
+    homes = ("litdata.", "streaming.base.")
+    kinds = type(loader).__mro__
+    return torch_loader(loader) is None and any(str(k.__module__).startswith(homes) for k in kinds)
 
 
 def samples_per_batch(loader: Any) -> int | None:

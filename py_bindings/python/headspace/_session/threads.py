@@ -5,8 +5,14 @@ from __future__ import annotations
 import sys
 from _thread import get_ident
 
+#: How Ray Train names the thread of a worker on which it calls the training function.
+_RAY_TRAIN = "TrainingThread("
+
 
 def is_main_thread() -> bool:
-    """Whether this is the main thread. If `threading` is not imported, there is no other thread."""
+    """Whether this is the main thread, or the one that trains in a worker of Ray Train. If `threading` is not
+    imported, there is no other thread."""
     threading = sys.modules.get("threading")
-    return threading is None or threading.main_thread().ident == get_ident()
+    if threading is None or threading.main_thread().ident == get_ident():
+        return True
+    return "ray.train" in sys.modules and threading.current_thread().name.startswith(_RAY_TRAIN)

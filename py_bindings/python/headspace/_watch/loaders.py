@@ -45,7 +45,7 @@ _METHODS = {"spdl.pipeline": ("get_iterator",), "datasets": ("__iter__", "iter")
 
 #: By module: where its loaders are defined, if not below the first part of its name. That is checked,
 #: since a program may have a module of its own with such a name.
-_HOMES = {
+_HOMES: dict[str, str | tuple[str, ...]] = {
     "datasets": ("datasets.arrow_dataset", "datasets.iterable_dataset"),
     "streaming": "streaming.base.",
 }
