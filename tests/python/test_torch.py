@@ -340,6 +340,22 @@ def test_ranks_that_read_a_stream_and_keep_their_part_of_it_load_the_same_sample
     assert [facts["ranks_with_same_samples"] for facts in found] == [4, None]
 
 
+@pytest.mark.parametrize(("files", "found"), [(8, None), (6, 4)])
+def test_ranks_read_the_same_stream_if_its_files_cannot_be_divided_among_them(
+    files: int, found: int | None
+) -> None:
+    datasets = pytest.importorskip("datasets")
+    distributed = pytest.importorskip("datasets.distributed")
+    stream = datasets.IterableDataset.from_generator(
+        lambda shards: iter(()), gen_kwargs={"shards": list(range(files))}
+    )
+    part = distributed.split_dataset_by_node(stream, rank=1, world_size=4)
+
+    facts = read_facts(data.DataLoader(part), "measure")
+
+    assert facts["ranks_with_same_samples"] == found
+
+
 def test_the_stages_of_two_loaders_have_different_names(runs: Runs) -> None:
     first, second = (data.DataLoader(Numbers(8), num_workers=1) for _ in range(2))
     for loader in (headspace.wrap(first), headspace.wrap(second, name="val")):

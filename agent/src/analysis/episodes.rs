@@ -53,7 +53,7 @@ pub enum EpisodeKind {
     Periodic {
         /// Steps from one stall to the next.
         period: u64,
-        /// Whether the steps are counted from the begin of each epoch.
+        /// Whether the steps are counted from the start of each epoch.
         in_epoch: bool,
         /// Mean excess of a stall over the usual step, in milliseconds.
         stall_ms: f64,
@@ -67,7 +67,7 @@ pub enum EpisodeKind {
     },
     /// A level that rises all the time.
     Drift {
-        /// Step in milliseconds at the begin.
+        /// Step in milliseconds at the start.
         begin_ms: f64,
         /// Step in milliseconds at the end.
         end_ms: f64,
@@ -90,12 +90,14 @@ pub struct EpisodeSources<'a> {
     pub gpus: &'a [GpuRecord],
     /// The GPU that this rank computes on.
     pub compute_gpu: Option<ComputeGpu>,
+    /// Whether wait and compute of the steps are known.
+    pub parts_known: bool,
     /// Number of worker processes that load the batches in turn.
     pub workers: Option<u64>,
 }
 
 /// The episodes of a loop, the costliest first. The first [`LEAST_WARMUP`] steps are left out. Steps that are
-/// slower only at the begin, up to step `warm_from`, are the warm-up and no episode.
+/// slower only at the start, up to step `warm_from`, are the warm-up and no episode.
 pub fn find_episodes(
     history: &StepHistory,
     warm_from: u64,

@@ -212,6 +212,7 @@ fn episodes(run: &RunFacts<'_>, main: &LoopFacts) -> Vec<Episode> {
         stacks: run.stacks,
         gpus: run.gpus,
         compute_gpu: run.compute_gpu,
+        parts_known: !main.totals.without_loader && !main.totals.concurrent,
         workers: main.loader.workers.map(u64::from),
     };
     find_episodes(&main.totals.history, warm_from, sources)

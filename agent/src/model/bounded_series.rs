@@ -47,9 +47,9 @@ impl<T> BoundedSeries<T> {
         &self.buckets
     }
 
-    /// The last bucket.
-    pub fn last_mut(&mut self) -> Option<&mut T> {
-        self.buckets.last_mut()
+    /// The buckets, in order, to change them.
+    pub fn buckets_mut(&mut self) -> &mut [T] {
+        &mut self.buckets
     }
 
     /// Appends an item. `merge` adds the later of two neighbours to the earlier.

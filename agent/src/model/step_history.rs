@@ -40,8 +40,8 @@ pub struct StepHistory {
     usual: Usual,
     buckets: BoundedSeries<StepBucket>,
     stalls: VecDeque<Stall>,
-    /// Slow steps in a row up to now.
-    open: Option<Stall>,
+    /// Slow steps in a row up to now, and the excess of each.
+    open: Option<(Stall, Vec<u64>)>,
 }
 
 impl Default for StepHistory {
@@ -62,7 +62,7 @@ pub struct StepBucket {
     pub first_step: u64,
     /// Number of steps.
     pub steps: u64,
-    /// Begin of the first step, in nanoseconds of the run's clock.
+    /// Start of the first step, in nanoseconds of the run's clock.
     pub from_ns: u64,
     /// Total duration of the steps in nanoseconds.
     pub step_ns: u64,
@@ -96,11 +96,11 @@ impl StepBucket {
 pub struct Stall {
     /// Number of the first of its steps.
     pub step: u64,
-    /// The same, counted from the begin of the epoch.
+    /// The same, counted from the start of the epoch.
     pub step_in_epoch: u64,
     /// Number of its steps.
     pub steps: u64,
-    /// Begin in nanoseconds of the run's clock.
+    /// Start in nanoseconds of the run's clock.
     pub from_ns: u64,
     /// End in nanoseconds of the run's clock.
     pub to_ns: u64,
@@ -115,7 +115,7 @@ pub struct Stall {
 pub struct NumberedStep {
     /// Number of the step. The batches of a loop are numbered from 0.
     pub step: u64,
-    /// The same, counted from the begin of the epoch.
+    /// The same, counted from the start of the epoch.
     pub step_in_epoch: u64,
     /// End of the step in nanoseconds of the run's clock.
     pub to_ns: u64,
@@ -164,12 +164,16 @@ impl StepHistory {
 
     fn extend_stall(&mut self, step: NumberedStep) {
         let (excess_ns, wait_excess_ns) = self.usual.excess(step.sample);
-        let stall = self.open.get_or_insert(Stall {
-            step: step.step,
-            step_in_epoch: step.step_in_epoch,
-            from_ns: step.begin_ns(),
-            ..Stall::default()
+        let (stall, excesses) = self.open.get_or_insert_with(|| {
+            let stall = Stall {
+                step: step.step,
+                step_in_epoch: step.step_in_epoch,
+                from_ns: step.begin_ns(),
+                ..Stall::default()
+            };
+            (stall, Vec::new())
         });
+        excesses.push(excess_ns);
         stall.steps += 1;
         stall.to_ns = step.to_ns;
         stall.excess_ns += excess_ns;
@@ -181,12 +185,18 @@ impl StepHistory {
     }
 
     fn end_stall(&mut self) {
-        let Some(stall) = self.open.take() else {
+        let Some((stall, excesses)) = self.open.take() else {
             return;
         };
-        // The bucket with the last step of the stall.
-        if let Some(bucket) = self.buckets.last_mut() {
-            bucket.stall_excess_ns += stall.excess_ns;
+        // The last bucket holds the last step of the stall, and earlier ones may hold the others.
+        let mut excesses = excesses.into_iter().rev();
+        for bucket in self.buckets.buckets_mut().iter_mut().rev() {
+            let first = usize::try_from(bucket.steps).unwrap_or(usize::MAX);
+            let inside: u64 = excesses.by_ref().take(first).sum();
+            if inside == 0 {
+                break;
+            }
+            bucket.stall_excess_ns += inside;
         }
         if self.stalls.len() == STALLS {
             self.stalls.pop_front();
@@ -313,6 +323,17 @@ mod tests {
         let history = history((0..400).map(|step| if step < 200 { 10 } else { 30 }));
 
         assert_eq!(history.stalls().count(), 0);
+    }
+
+    #[test]
+    fn the_excess_of_a_stall_of_seven_steps_is_spread_over_its_seven_buckets() {
+        let history =
+            history((0..200).map(|step| if (100..107).contains(&step) { 40 } else { 10 }));
+
+        for bucket in history.buckets() {
+            let usual_ms = bucket.usual_step_ns() / 1e6;
+            assert!((9.0..11.0).contains(&usual_ms), "{bucket:?}");
+        }
     }
 
     #[test]

@@ -295,6 +295,11 @@ impl Fold {
         self.replayed_in_epoch
     }
 
+    /// Start of the first epoch, in seconds since the run began.
+    pub fn first_begin_s(&self) -> Option<f64> {
+        self.first_begin.map(seconds)
+    }
+
     /// The loop as a whole, so far.
     pub fn totals(&self) -> LoopTotals {
         LoopTotals {

@@ -180,7 +180,7 @@ impl LiveRun {
 
     /// Mean cores in use since a loop began. Includes the time in which batches were repeated.
     pub(super) fn cores_in_use(&self, entry: &LoopEntry, at: Duration) -> Option<CoresInUse> {
-        let began_s = entry.recorder.fold(|fold| fold.totals().first_begin_s)?;
+        let began_s = entry.recorder.fold(|fold| fold.first_begin_s())?;
         cores_in_use(&lock(&self.history).all_between(began_s, at.as_secs_f64()))
     }
 

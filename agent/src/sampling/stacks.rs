@@ -248,15 +248,15 @@ fn join(
         let here = place(before, stack.tid);
         (here == place(after, stack.tid)).then_some((here, stack))
     };
-    delegate(stacks.into_iter().filter_map(sample).collect())
+    move_time_to_helpers(stacks.into_iter().filter_map(sample).collect())
 }
 
-/// Moves the time of a stage's call that waits for a lock to the threads that work meanwhile: the call waits for
-/// them, as with a thread pool of the user's. This is unambiguous only if a single call waits, and if the threads
-/// are in no stage themselves.
-fn delegate(mut samples: Vec<(Place, ThreadStack)>) -> Vec<(Place, ThreadStack)> {
+/// Moves the time of a stage's call that waits for a lock to the threads that work meanwhile and are in no stage. It
+/// is assumed that the call waits for them, as for a thread pool. With several waiting calls, or if the loop's own
+/// code waits too, it is unknown who waits for them.
+fn move_time_to_helpers(mut samples: Vec<(Place, ThreadStack)>) -> Vec<(Place, ThreadStack)> {
     let waits = |(place, stack): &(Place, ThreadStack)| {
-        place.stage().is_some() && stack.activity == Activity::Wait(WaitFor::Lock)
+        *place != Place::Elsewhere && stack.activity == Activity::Wait(WaitFor::Lock)
     };
     let helps = |(place, stack): &(Place, ThreadStack)| {
         *place == Place::Elsewhere && stack.activity.is_work()
@@ -269,7 +269,7 @@ fn delegate(mut samples: Vec<(Place, ThreadStack)>) -> Vec<(Place, ThreadStack)>
     let (Some((call, (stage, _))), None) = (waiting.next(), waiting.next()) else {
         return samples;
     };
-    if helpers == 0 {
+    if helpers == 0 || stage.stage().is_none() {
         return samples;
     }
     let stage = stage.clone();
@@ -315,16 +315,16 @@ mod tests {
         let call = || (fetch(), stack(1, "map", Activity::Wait(WaitFor::Lock)));
         let helper = |tid| (Place::Elsewhere, stack(tid, "decode", Activity::Native));
 
-        let samples = delegate(vec![call(), helper(2), helper(3)]);
+        let samples = move_time_to_helpers(vec![call(), helper(2), helper(3)]);
         let expected = (&fetch(), "decode", Some(2));
         assert_eq!(functions(&samples), [expected, expected]);
 
         // Alone, the call waits for something else. With a second one, it is unknown which of them waits for it.
         assert_eq!(
-            functions(&delegate(vec![call()])),
+            functions(&move_time_to_helpers(vec![call()])),
             [(&fetch(), "map", None)]
         );
-        let two = delegate(vec![call(), call(), helper(2)]);
+        let two = move_time_to_helpers(vec![call(), call(), helper(2)]);
         assert_eq!(two[0].1.frames[0].function, "map".into());
     }
 }

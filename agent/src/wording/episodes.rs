@@ -21,7 +21,7 @@ pub(super) fn episode_record(episode: &Episode) -> EpisodeRecord {
         period_steps,
         share_pct: 100.0 * episode.share,
         cost_s: episode.cost_s,
-        signal: Some(episode.signal.kind),
+        signal: episode.signal.kind,
         file: line.map(|frame| frame.file.to_string()),
         line: line.map(|frame| frame.line),
         function: line.map(|frame| frame.function.to_string()),
@@ -37,10 +37,14 @@ fn text(episode: &Episode) -> String {
             in_epoch,
             stall_ms,
         } => {
-            let counted = if in_epoch { " of an epoch" } else { "" };
+            let counted = if in_epoch {
+                ", counted from the start of each epoch"
+            } else {
+                ""
+            };
             format!(
-                "The loop stalls every {period} steps{counted}, from step {} on, for {}. These \
-                 stalls cost {cost}.",
+                "From step {} on, the loop stalls every {period} steps{counted}, each time for {} \
+                 on average. These stalls cost {cost}.",
                 episode.from_step,
                 duration_ms(stall_ms)
             )
@@ -60,13 +64,19 @@ fn text(episode: &Episode) -> String {
             duration_ms(end_ms)
         ),
         EpisodeKind::Outliers { stall_ms } => format!(
-            "{} % of the steps take on average {} longer than the others, at no regular \
-             distance. They cost {cost}.",
+            "{} % of the steps take on average {} longer than the others, without a \
+             regular interval. They cost {cost}.",
             percent(100.0 * episode.share, 1),
             duration_ms(stall_ms)
         ),
     };
-    format!("{what} {}", signal_text(&episode.signal, episode.kind))
+    match episode.signal.kind {
+        Some(signal) => format!(
+            "{what} {}",
+            signal_text(signal, &episode.signal, episode.kind)
+        ),
+        None => what,
+    }
 }
 
 /// The slow steps of a change.
@@ -77,12 +87,12 @@ fn range(episode: &Episode) -> String {
     }
 }
 
-fn signal_text(signal: &Signal, kind: EpisodeKind) -> String {
+fn signal_text(part: EpisodeSignal, signal: &Signal, kind: EpisodeKind) -> String {
     let is_stall = matches!(
         kind,
         EpisodeKind::Periodic { .. } | EpisodeKind::Outliers { .. }
     );
-    let what = match (signal.kind, is_stall) {
+    let what = match (part, is_stall) {
         (EpisodeSignal::Wait, true) => "In a stall, the loop waits for data",
         (EpisodeSignal::Compute, true) => "In a stall, the loop's own code runs longer",
         (EpisodeSignal::Wait, false) => "The loop waits longer for data",
@@ -122,7 +132,7 @@ mod tests {
             share: 0.03,
             cost_s: 9.85,
             signal: Signal {
-                kind: signal,
+                kind: Some(signal),
                 line: None,
             },
         }
@@ -147,8 +157,8 @@ mod tests {
 
         assert_eq!(
             record.text,
-            "The loop stalls every 32 steps, from step 32 on, for 821 ms. These stalls cost \
-             9.85 s. In a stall, the loop waits for data, mostly at `train.py:49` (refill)."
+            "From step 32 on, the loop stalls every 32 steps, each time for 821 ms on average. \
+             These stalls cost 9.85 s. In a stall, the loop waits for data, mostly at `train.py:49` (refill)."
         );
         assert_eq!(record.period_steps, Some(32));
         assert_eq!(record.line, Some(49));

@@ -204,7 +204,7 @@ fn gil(wait_ms: f64, work: Option<f64>, of_compute: Option<f64>) -> String {
     let wait = duration_ms(wait_ms);
     if let Some(of_compute) = of_compute {
         return format!(
-            "the training thread waits for the interpreter lock (GIL) {} % of its compute, because \
+            "the training thread waits for the interpreter lock (GIL) for {} % of its compute, because \
              another thread holds the lock",
             share(of_compute)
         );

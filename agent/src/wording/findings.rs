@@ -83,8 +83,8 @@ fn text(finding: &Finding) -> String {
         Finding::Gpu { ordinal, finding } => format!("GPU {ordinal}: {}", gpu(finding)),
         Finding::NoSteadyState { changed, enough } => no_steady_state(*changed, *enough),
         Finding::SameSamples { ranks } => format!(
-            "Each of the {ranks} ranks loads and prepares the same samples, and then keeps one of \
-             {ranks}: the work is done {ranks} times."
+            "Each of the {ranks} ranks loads and prepares the same samples, and then keeps \
+             1/{ranks} of them, so the same work is done {ranks} times."
         ),
         Finding::BatchesMutated { mutated, cached } => format!(
             "{mutated} of {cached} cached batches changed in place, so replayed steps used modified data."

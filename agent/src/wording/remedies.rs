@@ -106,12 +106,12 @@ fn action(action: &Action) -> String {
                 .to_owned()
         }
         Action::ShardData { ranks } => format!(
-            "Let each rank load only its own samples, for example by files, instead of all samples \
-             of which it keeps one of {ranks}."
+            "Let each rank load only its own samples, for example its own files. Now each rank loads \
+             all samples and keeps 1/{ranks} of them."
         ),
         Action::PackBatch { tensors } => format!(
             "Join the {tensors} tensors of a batch into a few in `collate_fn`, and split them in the \
-             training process: each tensor is passed on its own."
+             training process, because each tensor is passed separately."
         ),
         Action::FreeLock {
             function,

@@ -57,7 +57,7 @@ section_ids! {
     /// Steps on repeated batches.
     Repeated = "repeated";
     /// Times of the run in which the steps were slower.
-    Episodes = "episodes", "Slower times";
+    Episodes = "episodes", "Slow parts";
     /// The bottleneck.
     Bottleneck = "bottleneck", "Bottleneck";
     /// Remedies.

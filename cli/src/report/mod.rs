@@ -25,7 +25,7 @@ use crate::{Context, EXIT_OK, EXIT_UNREADABLE};
 /// A run with a summary to report.
 struct Reported<'a> {
     found: &'a FoundRun,
-    /// The first rank that has a summary.
+    /// The rank that the verdict is about.
     main: &'a RankRun,
     record: &'a Record,
     summary: &'a SummaryRecord,
@@ -110,8 +110,8 @@ fn text(reported: &[Reported<'_>]) -> String {
     }
 }
 
-/// The verdict of the slowest rank, or of the first one if none is slower. If there are several ranks, also their combined results and one
-/// line for each.
+/// The verdict of the slowest rank, or of the first one if none is slower. If there are several ranks, also
+/// their combined results and one line for each.
 fn verdict(one: &Reported<'_>) -> String {
     let place = one.found.path.display().to_string();
     let verdict = Verdict {

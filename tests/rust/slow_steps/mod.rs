@@ -10,7 +10,7 @@ use headspace_agent::statistics::bootstrap::Rng;
 pub(crate) enum Pattern {
     /// A stall every n steps, now and then left out.
     Periodic,
-    /// The same, counted from the begin of each epoch.
+    /// The same, counted from the start of each epoch.
     PeriodicInEpoch,
     /// From one step on, all steps are slower.
     Change,

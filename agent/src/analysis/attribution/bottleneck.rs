@@ -11,7 +11,7 @@ use super::candidates::{
 };
 use super::evidence::evidence;
 use super::law_terms::{Term, at_least};
-use super::loop_waits::{blocked_share, lock_slows_compute};
+use super::loop_waits::{blocked_share, lock_slows_compute, loop_waits};
 use super::prediction::Predictor;
 use super::queueing_model::Model;
 use crate::analysis::findings::gil_contention_ms;
@@ -83,11 +83,6 @@ pub(super) fn waits_for_lock(model: &Model<'_>, stage: usize) -> bool {
         && model.runs_here(stage)
         && lock_contended(model)
         && model.nodes[stage].cpu().is_none_or(waits)
-}
-
-/// Whether the loop waits for data for long.
-fn loop_waits(model: &Model<'_>) -> bool {
-    model.facts.wait_ms >= model.thresholds.negligible_wait * model.facts.step_ms
 }
 
 /// Compute, if the loop hardly waits or free data would gain almost nothing.

@@ -2,7 +2,7 @@
 
 use super::handover_cost::Price;
 use super::law_terms::Term;
-use super::loop_waits::{blocked_share, lock_slows_compute};
+use super::loop_waits::{blocked_share, lock_slows_compute, loop_waits};
 use super::queueing_model::Model;
 use super::stage_order::Node;
 use crate::analysis::thresholds::{Thresholds, counts};
@@ -178,7 +178,9 @@ pub struct CoreUser {
 
 fn of_compute(model: &Model<'_>) -> Evidence {
     let (step_ms, wait_ms) = (model.facts.step_ms, model.facts.wait_ms);
-    if let Some((stage, blocked)) = blocked_loading(model) {
+    if loop_waits(model)
+        && let Some((stage, blocked)) = blocked_loading(model)
+    {
         return Evidence::BlockedLoading {
             stage,
             blocked,

@@ -20,3 +20,8 @@ pub(super) fn blocked_share(model: &Model<'_>, stage: usize) -> Option<f64> {
     let share = waits.map(|line| line.share).sum::<f64>();
     (model.simulated.inline && share >= model.thresholds.mostly_blocked).then_some(share)
 }
+
+/// Whether the loop waits for data for long.
+pub(super) fn loop_waits(model: &Model<'_>) -> bool {
+    model.facts.wait_ms >= model.thresholds.negligible_wait * model.facts.step_ms
+}

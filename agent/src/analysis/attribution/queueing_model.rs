@@ -45,7 +45,7 @@ impl<'a> Model<'a> {
         let reader = find_reader(facts, &nodes, uses, decoding, thresholds);
         let workers = find_workers(facts, &nodes);
         let pools = find_pools(facts, &nodes, thresholds);
-        // Receiving a batch takes the training thread, as compute does.
+        // The training thread is as busy while it receives a batch as during compute.
         let compute = (facts.step_ms - facts.idle_ms()).max(0.0);
         let free_ms = facts.floor_ms.map_or(compute, |floor| floor.value);
         let mut model = Self {
@@ -281,7 +281,7 @@ impl<'a> Model<'a> {
         }
         let slower = facts
             .contention_ms
-            .unwrap_or(compute - floor.value)
+            .unwrap_or(compute - facts.receive_ms - floor.value)
             .max(0.0);
         let alone = (compute - slower).max(bounds::MIN_COMPUTE_ALONE * compute);
         let active: f64 = self.nodes.iter().map(|node| node.active(step)).sum();

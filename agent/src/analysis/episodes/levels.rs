@@ -81,7 +81,7 @@ pub(super) struct Drift {
     pub(super) from_step: u64,
     pub(super) begin_ms: f64,
     pub(super) end_ms: f64,
-    /// Time above the step at the begin, in seconds.
+    /// Time above the step at the start, in seconds.
     pub(super) cost_s: f64,
     /// When the step was midway between its begin and its end.
     pub(super) middle_s: f64,

@@ -1,4 +1,4 @@
-//! Finds the periods of stalls: every so many steps, counted from the begin of the run or of the epoch.
+//! Finds the periods of stalls: every so many steps, counted from the start of the run or of the epoch.
 //!
 //! A candidate is a frequent distance of two stalls. It is a period if a stall came in most of its turns, if
 //! its stalls hold most of the lost time, and if stalls at random steps would hardly fit as well (the
@@ -49,7 +49,7 @@ const MUCH_LARGER: f64 = 4.0;
 pub(super) struct Period {
     /// Steps from one stall to the next.
     pub(super) steps: u64,
-    /// Whether the steps are counted from the begin of the epoch.
+    /// Whether the steps are counted from the start of the epoch.
     pub(super) in_epoch: bool,
     /// Number of the first step with a stall, modulo the period.
     phase: u64,

@@ -27,8 +27,8 @@ const MIN_WAIT_SHARE: f64 = 0.5;
 /// What changed together with an episode.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Signal {
-    /// The measurement.
-    pub kind: EpisodeSignal,
+    /// The measurement; `None` if the parts of the steps are unknown, and no resource differs.
+    pub kind: Option<EpisodeSignal>,
     /// The line of the program that ran during the episode, and hardly otherwise.
     pub line: Option<Frame>,
 }
@@ -73,11 +73,29 @@ impl Context<'_> {
         ))
     }
 
+    /// Which part of the step became longer by most of `step`.
+    fn part_of_step(&self, wait: f64, step: f64) -> Option<EpisodeSignal> {
+        if !self.sources.parts_known || step <= 0.0 {
+            None
+        } else if wait >= MIN_WAIT_SHARE * step {
+            Some(EpisodeSignal::Wait)
+        } else {
+            Some(EpisodeSignal::Compute)
+        }
+    }
+
     /// The line whose share of the samples inside is large, and larger than outside.
-    fn line(&self, is_inside: impl Fn(u64) -> bool) -> Option<Frame> {
+    /// Of compute, only lines of the loop's own code count; of the wait, only other lines.
+    fn line(&self, part: Option<EpisodeSignal>, is_inside: impl Fn(u64) -> bool) -> Option<Frame> {
+        let counts_in_loop = |in_loop: bool| match part {
+            Some(EpisodeSignal::Wait) => !in_loop,
+            Some(_) => in_loop,
+            None => true,
+        };
         let mut counts: HashMap<(&str, u32), Count<'_>> = HashMap::new();
         let (mut inside, mut outside) = (0_u32, 0_u32);
-        for TimedLine { at_ns, frame } in self.sources.stacks?.recent_lines() {
+        let lines = self.sources.stacks?.recent_lines();
+        for TimedLine { at_ns, frame, .. } in lines.filter(|line| counts_in_loop(line.in_loop)) {
             let count = counts
                 .entry((&*frame.file, frame.line))
                 .or_insert(Count::new(frame));
@@ -129,9 +147,10 @@ pub(super) fn signal_of_stalls(stalls: &[Stall], context: &Context<'_>) -> Signa
         let next = stalls.partition_point(|stall| stall.to_ns < at_ns);
         stalls.get(next).is_some_and(|stall| stall.from_ns <= at_ns)
     };
+    let kind = context.part_of_step(waited as f64, lost as f64);
     Signal {
-        kind: part_of_step(waited as f64, lost as f64),
-        line: context.line(is_inside),
+        kind,
+        line: context.line(kind, is_inside),
     }
 }
 
@@ -149,24 +168,20 @@ pub(super) fn signal_of_change(context: &Context<'_>, from_s: f64, to_s: Option<
     };
     let compared = context.resources(during).zip(context.resources(usual));
     if let Some(kind) = compared.and_then(|(during, usual)| resource(&during, &usual)) {
-        return Signal { kind, line: None };
+        return Signal {
+            kind: Some(kind),
+            line: None,
+        };
     }
     let is_inside = |at_ns: u64| {
         let at_s = at_ns as f64 / 1e9;
         during.0 <= at_s && at_s < during.1
     };
     let (step, wait) = difference(context.buckets, is_inside);
+    let kind = context.part_of_step(wait, step);
     Signal {
-        kind: part_of_step(wait, step),
-        line: context.line(is_inside),
-    }
-}
-
-fn part_of_step(wait: f64, step: f64) -> EpisodeSignal {
-    if wait >= MIN_WAIT_SHARE * step {
-        EpisodeSignal::Wait
-    } else {
-        EpisodeSignal::Compute
+        kind,
+        line: context.line(kind, is_inside),
     }
 }
 
@@ -298,6 +313,7 @@ mod tests {
         let context = Context {
             sources: EpisodeSources {
                 stacks: Some(&stacks),
+                parts_known: true,
                 ..EpisodeSources::default()
             },
             buckets: &[],
@@ -305,7 +321,7 @@ mod tests {
 
         let signal = signal_of_stalls(&stalls, &context);
 
-        assert_eq!(signal.kind, EpisodeSignal::Compute);
+        assert_eq!(signal.kind, Some(EpisodeSignal::Compute));
         assert_eq!(signal.line.map(|line| line.function), Some("save".into()));
     }
 

@@ -88,7 +88,7 @@ pub(super) fn stall_episodes(
 }
 
 /// Number of the first of these stalls. If the first one that was kept is among them, older ones may have been
-/// forgotten: then the begin of the first bucket with as many stalls.
+/// forgotten: then the start of the first bucket with as many stalls.
 fn onset(stalls: &[Stall], kept: &[Stall], buckets: &[StepBucket]) -> u64 {
     let (Some(first), Some(first_kept)) = (stalls.first(), kept.first()) else {
         return 0;

@@ -23,6 +23,8 @@ pub struct StackTimes {
 pub struct TimedLine {
     /// Nanoseconds of the run's clock.
     pub at_ns: u64,
+    /// Whether the thread was in the loop's own code.
+    pub in_loop: bool,
     /// The line.
     pub frame: Frame,
 }
@@ -100,22 +102,25 @@ impl StackTimes {
                 *self.gil.holders.entry(holder).or_default() += seconds;
             }
             if place != Place::Elsewhere {
-                self.keep_line(reading.at_ns, &stack);
+                self.keep_line(reading.at_ns, &place, &stack);
                 let seconds = seconds / f64::from(stack.helpers.unwrap_or(1).max(1));
                 self.add_sample(place, stack, seconds, is_trainer);
             }
         }
     }
 
-    fn keep_line(&mut self, at_ns: u64, stack: &ThreadStack) {
+    fn keep_line(&mut self, at_ns: u64, place: &Place, stack: &ThreadStack) {
         let Some(frame) = own_line(&stack.frames) else {
             return;
         };
         if self.recent.len() == MAX_RECENT_LINES {
             self.recent.pop_front();
         }
-        let frame = frame.clone();
-        self.recent.push_back(TimedLine { at_ns, frame });
+        self.recent.push_back(TimedLine {
+            at_ns,
+            in_loop: matches!(place, Place::Loop(_)),
+            frame: frame.clone(),
+        });
     }
 
     /// The lines of the last samples, in order.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A time of a run in which its steps were slower, by at least 3 % of the run's time.
+/// A part of a run with slower steps. Without it, the run would have been at least 3 % shorter.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]

@@ -140,8 +140,8 @@ pub struct LoaderRecord {
     /// Where the user sets the options of the loop. Absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options_from: Option<OptionsFrom>,
-    /// Contents of a batch. Present only for torch loaders, unless a thread pins the memory of batches from
-    /// workers.
+    /// Contents of a batch. Present only for torch loaders. Absent if a thread pins the memory of batches
+    /// from workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<BatchRecord>,
     /// Purpose of the loop. Absent if unknown.

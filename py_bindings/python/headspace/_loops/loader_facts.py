@@ -115,9 +115,15 @@ def _ranks_with_same_samples(loader: Any) -> int | None:
     if type_name_of(dataset) in _STREAM_SHARDS:
         ranks = _attribute(dataset, "num_processes", int)
     elif type_name_of(dataset) == "datasets.iterable_dataset.IterableDataset":
-        ranks = _attribute(getattr(dataset, "_distributed", None), "world_size", int)
-        files = _attribute(dataset, "num_shards", int)
-        if not ranks or not files or files % ranks == 0:
+        split = getattr(dataset, "_distributed", None)
+        ranks = _attribute(split, "world_size", int)
+        # Not the dataset's own `num_shards`: that is the number of files of this rank.
+        files = _attribute(getattr(dataset, "_ex_iterable", None), "num_shards", int)
+        strategy = getattr(split, "strategy", "auto")
+        by_files = strategy == "shards" or (
+            strategy == "auto" and files and files % (ranks or 1) == 0
+        )
+        if not files or by_files:
             return None
     return ranks if ranks and ranks > 1 else None
 

@@ -38,7 +38,7 @@ def _watch_iterations(original: Callable[..., Any]) -> Callable[..., Any]:
     def make_iterable(self: Any, *args: Any, **kwargs: Any) -> Any:
         iterable = original(self, *args, **kwargs)
         # Ray calls these methods itself, for example in `take`.
-        if sys._getframe(1).f_globals.get("__name__", "").startswith("ray.data."):
+        if str(sys._getframe(1).f_globals.get("__name__")).startswith("ray.data."):
             return iterable
         batch_size = call_safely(_batch_size, original, (self, *args), kwargs)
         watched = _Iterable(self, iterable, batch_size)

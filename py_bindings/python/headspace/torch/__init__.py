@@ -9,8 +9,8 @@ not import torch, because a program with a torch loader has already imported it.
 ``num_workers=0`` |
 | ``collate`` | the loader's ``collate_fn`` |
 | ``pin_memory`` | copying one batch into page-locked memory |
-| ``hand-off`` | on the training thread: from the moment at which a batch from a worker is in the pipe \
-until the training thread has it |
+| ``hand-off`` | on the training thread: from the moment at which the first bytes of a batch from a \
+worker are in the pipe until the training thread has it |
 | ``worker start`` | from the creation of the iterator until a worker can begin |
 | ``reorder delay`` | the time that a finished batch waits for earlier batches, because the loader keeps the \
 order. Only batches that are finished before their turn have this delay |

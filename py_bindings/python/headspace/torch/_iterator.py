@@ -7,6 +7,7 @@ from _weakref import ref
 
 from headspace._native import LoopIterator
 from headspace._session import lifecycle
+from headspace._session.threads import is_main_thread
 from headspace.torch._handover import count_parts
 from headspace.torch._order import BatchEndTimes, watch_order
 from headspace.torch._owner import Owner
@@ -132,7 +133,7 @@ def _watch_iterator(
         watch_order(iterator, init.end_times, init.owner.stage)
     if getattr(iterator, "_pin_memory_thread", None) is not None:
         _watch_pinning(iterator._worker_result_queue, iterator._data_queue, init.owner)
-    else:
+    elif is_main_thread():  # Another thread only feeds the loop: its time is not the loop's wait.
         _watch_hand_off(iterator._data_queue, init.owner, describe_batch)
 
 
@@ -143,25 +144,27 @@ _DESCRIBED_BATCH = 2
 def _watch_hand_off(queue: Any, owner: Owner, describe_batch: Callable[..., None] | None) -> None:
     """Times how long the training thread takes to receive a batch that is there, and to read it.
 
-    The batch is there when the pipe of the queue has data.
+    A batch is there when its first bytes are in the pipe of the queue.
     """
     get, poll = type(queue).get, queue._poll
     queue_itself = ref(queue)
     hand_off = owner.hand_off()
-    there_ns: list[int] = []
-    received = 0
+    arrived_ns = received = 0
 
     def noting_poll(*args: Any) -> Any:
-        is_there = poll(*args)
-        there_ns[:] = [time.monotonic_ns()]
-        return is_there
+        nonlocal arrived_ns
+        has_data = poll(*args)
+        arrived_ns = time.monotonic_ns()
+        return has_data
 
     def timed_get(*args: Any, **kwargs: Any) -> Any:
-        nonlocal received
-        there_ns.clear()
+        nonlocal arrived_ns, received
+        arrived_ns = 0
         item = get(queue_itself(), *args, **kwargs)
-        if there_ns:
-            hand_off.record((time.monotonic_ns() - there_ns.pop()) / 1e9)
+        # Another thread may take a batch at the same time: then a time is lost, but no batch.
+        begun_ns = arrived_ns
+        if begun_ns:
+            call_ignoring_errors(hand_off.record, (time.monotonic_ns() - begun_ns) / 1e9)
         received += 1
         if received == _DESCRIBED_BATCH and describe_batch is not None:
             call_ignoring_errors(_describe_item, item, describe_batch)

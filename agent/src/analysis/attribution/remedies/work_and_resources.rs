@@ -130,12 +130,14 @@ fn pack_batch(context: &Context<'_>) -> Option<Draft> {
     }
     let joined = BatchRecord {
         tensors: counts::PACKED_TENSORS,
-        objects: counts::PACKED_TENSORS,
+        // The containers of the tensors go with them. Strings, arrays and numbers stay.
+        objects: batch.objects.saturating_sub(batch.tensors),
         ..batch
     };
     let price = |batch| Price::of_batch(Some(batch), model.facts.shared_mib_ms, t).receive_ms;
     let mut simulated = model.simulated.clone();
-    simulated.loop_ms -= model.facts.receive_ms * (1.0 - price(joined) / price(batch)).max(0.0);
+    let saved_ms = model.facts.receive_ms * (1.0 - price(joined) / price(batch)).max(0.0);
+    simulated.loop_ms = (simulated.loop_ms - saved_ms).max(0.0);
     let action = Action::PackBatch {
         tensors: batch.tensors,
     };
@@ -153,8 +155,7 @@ fn free_lock(context: &Context<'_>) -> Option<Draft> {
         return None;
     }
     let mut simulated = context.model.simulated.clone();
-    let compute_ms = (facts.step_ms - facts.wait_ms).max(f64::MIN_POSITIVE);
-    simulated.loop_ms *= 1.0 - (wait_ms / compute_ms).min(1.0);
+    simulated.loop_ms = (simulated.loop_ms - wait_ms).max(0.0);
     let action = Action::FreeLock {
         function: holder.function.clone(),
         file: holder.file.clone(),
