@@ -20,7 +20,7 @@ pub(crate) fn main_rank<'a>(
 }
 
 /// The number of this rank if it is the slowest one.
-pub(crate) fn slowest(rank: &RankRun, combined: Option<&RanksRecord>) -> Option<u32> {
+pub(crate) fn number_if_slowest(rank: &RankRun, combined: Option<&RanksRecord>) -> Option<u32> {
     combined?.slowest.filter(|slowest| *slowest == rank.rank)
 }
 

@@ -13,7 +13,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[1] / "real"))
 
 from card import Card, read_cards
-from diagnosis import Result, examine
+from diagnosis import Result, count_healthy, count_named, examine
 from machine import machine
 from page import cured, page
 
@@ -42,10 +42,9 @@ def row(result: Result) -> str:
 def print_counts(results: list[Result]) -> None:
     errors = [result.error_pct for result in results if result.error_pct is not None]
     close = sum(abs(error) <= 10 for error in errors)
-    print(f"cause named: {sum(result.is_named for result in results)} of {len(results)}")
+    print(f"cause named: {count_named(results)} of {len(results)}")
     print(f"predicted step within 10 % of the measured one: {close} of {len(errors)}")
-    healthy = sum(result.is_twin_healthy for result in results)
-    print(f"healthy twins without a false cure: {healthy} of {len(results)}")
+    print(f"healthy twins without a false cure: {count_healthy(results)} of {len(results)}")
 
 
 def main() -> int:

@@ -53,6 +53,16 @@ class Result:
         return 100 * (self.predicted_ms / self.cured_ms - 1)
 
 
+def count_named(results: list[Result]) -> int:
+    """Number of cases whose cause is named."""
+    return sum(result.is_named for result in results)
+
+
+def count_healthy(results: list[Result]) -> int:
+    """Number of healthy twins without a false cure."""
+    return sum(result.is_twin_healthy for result in results)
+
+
 def watch(card: Card, program: str, options: list[str], steps: int | None) -> Verdict:
     """The verdict of a program. Raises RuntimeError if the program fails or was not measured."""
     steps_option = [] if steps is None else ["--steps", str(steps)]

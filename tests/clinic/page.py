@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from textwrap import fill
 
-from diagnosis import Result
+from diagnosis import Result, count_healthy, count_named
 
 #: The project's folder.
 ROOT = Path(__file__).parents[2]
@@ -46,11 +46,9 @@ def page(results: list[Result], machine: str) -> str:
 
 
 def summary(results: list[Result]) -> Iterable[str]:
-    named = sum(result.is_named for result in results)
-    healthy = sum(result.is_twin_healthy for result in results)
     yield fill(
-        f"The cause is named in {named} of {len(results)} cases, and {healthy} of {len(results)} "
-        "healthy twins get no false cure.",
+        f"The cause is named in {count_named(results)} of {len(results)} cases, and "
+        f"{count_healthy(results)} of {len(results)} healthy twins get no false cure.",
         120,
     )
     rows = ["| symptom | cause named | cured step: predicted, measured |", "| --- | --- | --- |"]

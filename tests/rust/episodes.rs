@@ -24,7 +24,7 @@ fn episodes(case: &Case) -> Vec<Episode> {
 #[derive(Debug, Default)]
 struct Tally {
     cases: u32,
-    /// The costliest episode is of the right kind.
+    /// Runs whose costliest episode has the right kind.
     kind: u32,
     /// Its first step is right within 1 % of the run.
     onset: u32,

@@ -21,7 +21,7 @@ mod evidence;
 mod explanation;
 pub mod facts;
 mod from_summary;
-mod handover_cost;
+mod hand_off_cost;
 mod law_terms;
 mod line_gains;
 mod loop_waits;

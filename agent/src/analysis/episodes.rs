@@ -1,4 +1,4 @@
-//! Finds the times of a run in which its steps were slower: levels, drifts, periodic stalls, other stalls.
+//! Finds the parts of a run in which its steps were slower: levels, drifts, periodic stalls, other stalls.
 //!
 //! | episode | what it is | module |
 //! |---|---|---|
@@ -49,7 +49,7 @@ pub struct Episode {
 /// What kind of slowness.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum EpisodeKind {
-    /// A stall every so many steps.
+    /// A stall every `period` steps.
     Periodic {
         /// Steps from one stall to the next.
         period: u64,
@@ -96,7 +96,7 @@ pub struct EpisodeSources<'a> {
     pub workers: Option<u64>,
 }
 
-/// The episodes of a loop, the costliest first. The first [`LEAST_WARMUP`] steps are left out. Steps that are
+/// The episodes of a loop, the costliest first. The bucket with the first [`LEAST_WARMUP`] steps is left out. Steps that are
 /// slower only at the start, up to step `warm_from`, are the warm-up and no episode.
 pub fn find_episodes(
     history: &StepHistory,

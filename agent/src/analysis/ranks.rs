@@ -326,22 +326,16 @@ fn waits_differ(members: &[Member], found: &SlowestRank) -> Finding {
 /// The finding if only the own computes differ: the others wait for the rank that computes longest.
 fn own_computes_differ(members: &[Member], found: &SlowestRank) -> Finding {
     let slow = members.get(found.index);
-    let fast = || {
-        members
-            .iter()
-            .enumerate()
-            .filter(|(index, _)| *index != found.index)
-    };
+    let slowest = slow.map(|slow| slow.rank);
     let line = slow.and_then(|slow| slow.line.clone()).filter(|line| {
-        // The line takes longer than any line of another rank, or the others do not run it.
-        let same = |other: &RankLine| (&other.file, other.line) == (&line.file, line.line);
-        fast().all(|(_, member)| {
-            let other = member.line.as_ref().filter(|other| same(other));
-            other.is_none_or(|other| other.ms < line.ms)
-        })
+        // If it is also the longest line of another rank, it takes less time there.
+        let same = |other: &&RankLine| (&other.file, other.line) == (&line.file, line.line);
+        let others = members.iter().filter(|member| Some(member.rank) != slowest);
+        let mut longest = others.filter_map(|member| member.line.as_ref().filter(same));
+        longest.all(|other| other.ms < line.ms)
     });
     Finding {
-        slowest: slow.map(|slow| slow.rank),
+        slowest,
         cause: RankCause::Compute,
         excess_ms: Some(found.excess_ms()),
         evidence: RankEvidence::OwnComputeLonger {

@@ -21,15 +21,6 @@ mod tests {
     use crate::model::record::Work;
     use crate::model::stack::{Activity, Frame, Place, StackReading, ThreadStack, WaitFor};
 
-    fn frame(file: &str, line: u32, function: &str) -> Frame {
-        Frame {
-            file: file.into(),
-            line,
-            function: function.into(),
-            is_own: true,
-        }
-    }
-
     fn times(stacks: &[(&str, Activity, f64)]) -> StackTimes {
         let mut times = StackTimes::default();
         for (line, (function, activity, seconds)) in (1..).zip(stacks) {
@@ -39,17 +30,13 @@ mod tests {
                 is_trainer: true,
                 samples: vec![(
                     Place::Stage("fetch".to_owned()),
-                    ThreadStack {
-                        tid: 1,
-                        frames: vec![
-                            frame("data.py", line, function),
-                            frame("data.py", 99, "load"),
+                    ThreadStack::doing(
+                        *activity,
+                        vec![
+                            Frame::own("data.py", line, function),
+                            Frame::own("data.py", 99, "load"),
                         ],
-                        activity: *activity,
-                        core_wait: 0.0,
-                        helpers: None,
-                        holds_gil: *activity == Activity::Python,
-                    },
+                    ),
                 )],
             });
         }

@@ -347,7 +347,7 @@ thresholds! {
     high_worker_cost: 0.5, "share of the gain";
 
     // The cost of a batch from a worker process. Source, without another one: the reference machine of
-    // `attribution/handover_cost.rs`. A constant may be wrong by a quarter.
+    // `attribution/hand_off_cost.rs`. A constant may be wrong by a quarter.
 
     /// The time to request the next batch, to wake up, and to send the next task to a worker.
     worker_batch_ms: 0.8, "ms per batch";

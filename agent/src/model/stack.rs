@@ -113,3 +113,31 @@ pub struct StackReading {
     /// The place and the stack of each thread that was read.
     pub samples: Vec<(Place, ThreadStack)>,
 }
+
+#[cfg(test)]
+impl Frame {
+    /// A line of the user's code.
+    pub(crate) fn own(file: &str, line: u32, function: &str) -> Self {
+        Self {
+            file: file.into(),
+            line,
+            function: function.into(),
+            is_own: true,
+        }
+    }
+}
+
+#[cfg(test)]
+impl ThreadStack {
+    /// A stack that holds the interpreter lock if it runs the interpreter.
+    pub(crate) fn doing(activity: Activity, frames: Vec<Frame>) -> Self {
+        Self {
+            tid: 1,
+            activity,
+            core_wait: 0.0,
+            helpers: None,
+            holds_gil: activity == Activity::Python,
+            frames,
+        }
+    }
+}

@@ -214,7 +214,7 @@ struct Usual {
     quartiles: Option<[f64; 3]>,
     /// Number of steps since the quartiles are known.
     steps: u64,
-    /// Mean wait of the steps that are not slow, in nanoseconds.
+    /// Mean wait of the steps below [`MIN_SLOW`] times the median, in nanoseconds.
     wait: f64,
 }
 

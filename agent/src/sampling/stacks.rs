@@ -287,19 +287,9 @@ mod tests {
     use crate::model::stack::Frame;
 
     fn stack(tid: u32, function: &str, activity: Activity) -> ThreadStack {
-        let frame = Frame {
-            file: "data.py".into(),
-            line: 1,
-            function: function.into(),
-            is_own: true,
-        };
         ThreadStack {
             tid,
-            activity,
-            core_wait: 0.0,
-            helpers: None,
-            holds_gil: false,
-            frames: vec![frame],
+            ..ThreadStack::doing(activity, vec![Frame::own("data.py", 1, function)])
         }
     }
 

@@ -146,12 +146,7 @@ mod tests {
             stall_ms: 821.0,
         };
         let mut stalls = episode(kind, EpisodeSignal::Wait);
-        stalls.signal.line = Some(Frame {
-            file: "/home/user/train.py".into(),
-            line: 49,
-            function: "refill".into(),
-            is_own: true,
-        });
+        stalls.signal.line = Some(Frame::own("/home/user/train.py", 49, "refill"));
 
         let record = episode_record(&stalls);
 

@@ -33,8 +33,8 @@ pub(super) fn evidence_text(evidence: &Evidence) -> String {
         Evidence::Gil {
             wait_ms,
             work,
-            of_compute,
-        } => gil(*wait_ms, *work, *of_compute),
+            share_of_compute,
+        } => gil(*wait_ms, *work, *share_of_compute),
         Evidence::HandOff {
             receive_ms,
             step_ms,
@@ -200,13 +200,13 @@ fn hand_off(receive_ms: f64, step_ms: f64, batch: Option<BatchRecord>) -> String
     )
 }
 
-fn gil(wait_ms: f64, work: Option<f64>, of_compute: Option<f64>) -> String {
+fn gil(wait_ms: f64, work: Option<f64>, share_of_compute: Option<f64>) -> String {
     let wait = duration_ms(wait_ms);
-    if let Some(of_compute) = of_compute {
+    if let Some(waiting) = share_of_compute {
         return format!(
             "the training thread waits for the interpreter lock (GIL) for {} % of its compute, because \
              another thread holds the lock",
-            share(of_compute)
+            share(waiting)
         );
     }
     match work {
@@ -254,7 +254,7 @@ mod tests {
             Evidence::Gil {
                 wait_ms,
                 work: None,
-                of_compute: None,
+                share_of_compute: None,
             },
             Evidence::Memory {
                 slower_ms: Some(2.0),

@@ -56,7 +56,7 @@ section_ids! {
     Savings = "free data";
     /// Steps on repeated batches.
     Repeated = "repeated";
-    /// Times of the run in which the steps were slower.
+    /// Slow parts of the run.
     Episodes = "episodes", "Slow parts";
     /// The bottleneck.
     Bottleneck = "bottleneck", "Bottleneck";

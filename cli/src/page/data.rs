@@ -24,12 +24,12 @@ pub enum PartId {
     Header,
     /// Step, floor and headspace.
     Verdict,
+    /// Slow parts of the run.
+    Episodes,
     /// The bottleneck and the remedies.
     Bottleneck,
     /// Lines of the program.
     Lines,
-    /// Times in which the steps were slower.
-    Episodes,
     /// Lines that hold the interpreter lock.
     Gil,
     /// Stages of the loader.
@@ -56,9 +56,9 @@ impl PartId {
         match self {
             Self::Header => "header",
             Self::Verdict => "verdict",
+            Self::Episodes => "episodes",
             Self::Bottleneck => "bottleneck",
             Self::Lines => "lines",
-            Self::Episodes => "episodes",
             Self::Gil => "gil",
             Self::Stages => "stages",
             Self::Queues => "queues",

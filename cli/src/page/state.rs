@@ -15,7 +15,7 @@ use super::data::{Page, RankCharts};
 use super::history::History;
 use super::static_parts::Facts;
 use crate::skipped_lines::describe;
-use crate::whole_run::{add_rank, combined_ranks, main_rank, slowest, summary_of_run};
+use crate::whole_run::{add_rank, combined_ranks, main_rank, number_if_slowest, summary_of_run};
 
 /// Maximum number of ranks with charts: the first ones. The table has more.
 const MOST_DRAWN: usize = 16;
@@ -163,7 +163,7 @@ impl PageState {
             run: rank_run.and_then(|run| run.run.as_ref()),
             probe: main.and_then(Rank::main_probe),
             location: Some(&place),
-            slowest_rank: rank_run.and_then(|run| slowest(run, together.as_ref())),
+            slowest_rank: rank_run.and_then(|run| number_if_slowest(run, together.as_ref())),
             unfinished_s: rank_run.and_then(RankRun::unfinished_s),
             ..Verdict::new(summary.unwrap_or(&nothing))
         };

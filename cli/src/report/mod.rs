@@ -19,7 +19,7 @@ use self::write_file::Format;
 use crate::args::ReportArgs;
 use crate::find_runs::{find, newest};
 use crate::skipped_lines::tell_skipped;
-use crate::whole_run::{main_rank, slowest, summary_of_run};
+use crate::whole_run::{main_rank, number_if_slowest, summary_of_run};
 use crate::{Context, EXIT_OK, EXIT_UNREADABLE};
 
 /// A run with a summary to report.
@@ -119,7 +119,7 @@ fn verdict(one: &Reported<'_>) -> String {
         // The ticks are not needed: a summary names the main loop, unless the run had no loop.
         probe: one.main.main_probe(None),
         location: Some(&place),
-        slowest_rank: slowest(one.main, one.found.ranks.as_ref()),
+        slowest_rank: number_if_slowest(one.main, one.found.ranks.as_ref()),
         unfinished_s: one.main.unfinished_s(),
         ..Verdict::new(one.summary)
     };

@@ -19,9 +19,9 @@ use crate::stages::how_ended::how_ended;
 use crate::stages::open_calls::{self, End, Handle, Items, LocalSlot};
 use crate::stages::process_slots::{Tenure, slots};
 
-/// The loop whose batches a stage makes.
+/// The loop whose batches a stage makes, and what it does for it.
 #[derive(Debug)]
-struct OfLoop {
+struct LoopRole {
     loop_name: String,
     /// Whether the stage is the hand-off of batches to the loop.
     hand_off: bool,
@@ -39,7 +39,7 @@ pub(crate) struct Stage {
     /// 0 if unknown.
     concurrency: AtomicU32,
     /// The loop whose batches it makes, if known.
-    of_loop: OnceLock<OfLoop>,
+    loop_role: OnceLock<LoopRole>,
     /// Null before the first lookup. Never freed, because open calls refer to it.
     local: AtomicPtr<LocalSlot>,
     /// The bound methods `__enter__` and `__exit__`. Handles are never freed, and neither are these.
@@ -62,7 +62,7 @@ impl Stage {
                 Writers::Many
             },
             concurrency: AtomicU32::new(0),
-            of_loop: OnceLock::new(),
+            loop_role: OnceLock::new(),
             local: AtomicPtr::default(),
             methods: Default::default(),
         })
@@ -103,23 +103,20 @@ impl Stage {
 
     /// Sets the loop for which the stage makes batches, and whether it is the hand-off to that loop.
     pub(crate) fn set_loop(&self, loop_name: String, hand_off: bool) {
-        if self
-            .of_loop
-            .set(OfLoop {
-                loop_name,
-                hand_off,
-            })
-            .is_ok()
-        {
+        let role = LoopRole {
+            loop_name,
+            hand_off,
+        };
+        if self.loop_role.set(role).is_ok() {
             self.write_loop(self.local_slot());
         }
     }
 
     fn write_loop(&self, local: &LocalSlot) {
-        if let (Some(slots), Some(slot), Some(own)) = (slots(), local.slot, self.of_loop.get()) {
-            slots.set_loop(&slot.loop_name, &own.loop_name);
+        if let (Some(slots), Some(slot), Some(role)) = (slots(), local.slot, self.loop_role.get()) {
+            slots.set_loop(&slot.loop_name, &role.loop_name);
             slot.hand_off
-                .store(u32::from(own.hand_off), Ordering::Relaxed);
+                .store(u32::from(role.hand_off), Ordering::Relaxed);
         }
     }
 

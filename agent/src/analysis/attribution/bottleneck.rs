@@ -11,7 +11,7 @@ use super::candidates::{
 };
 use super::evidence::evidence;
 use super::law_terms::{Term, at_least};
-use super::loop_waits::{blocked_share, lock_slows_compute, loop_waits};
+use super::loop_waits::{blocked_share, long_lock_wait_ms, loop_waits};
 use super::prediction::Predictor;
 use super::queueing_model::Model;
 use crate::analysis::findings::gil_contention_ms;
@@ -24,7 +24,9 @@ pub(super) fn binding(predictor: &Predictor<'_>) -> Option<Binding> {
     let cause = match found.term {
         Term::Compute if receives_long(model) => Some(Term::HandOff),
         Term::Compute if is_starved(model) => Some(cores_or_quota(model)),
-        Term::Compute if lock_contended(model) || lock_slows_compute(model) => Some(Term::Gil),
+        Term::Compute if lock_contended(model) || long_lock_wait_ms(model).is_some() => {
+            Some(Term::Gil)
+        }
         Term::Stage(stage) if waits_for_lock(model, stage) => Some(Term::Gil),
         _ => None,
     };
@@ -162,7 +164,8 @@ fn suspected(model: &Model<'_>, found: Binding) -> Option<Binding> {
 }
 
 /// The stage with the largest share of the loader's time.
-fn slowest(model: &Model<'_>) -> Option<usize> {
+/// The stage with the longest time per batch.
+pub(super) fn slowest(model: &Model<'_>) -> Option<usize> {
     let load = |stage: &usize| model.nodes[*stage].busy_ms();
     (0..model.nodes.len()).max_by(|a, b| load(a).total_cmp(&load(b)))
 }

@@ -1,8 +1,8 @@
 //! The measurements that a conclusion is based on.
 
-use super::handover_cost::Price;
+use super::hand_off_cost::Price;
 use super::law_terms::Term;
-use super::loop_waits::{blocked_share, lock_slows_compute, loop_waits};
+use super::loop_waits::{blocked_share, long_lock_wait_ms, loop_waits};
 use super::queueing_model::Model;
 use super::stage_order::Node;
 use crate::analysis::thresholds::{Thresholds, counts};
@@ -52,7 +52,7 @@ pub enum Evidence {
         /// Cores' worth of work of the stages' threads together, if the lock alone binds.
         work: Option<f64>,
         /// Share of the loop's compute in which the training thread waits for the lock, if long.
-        of_compute: Option<f64>,
+        share_of_compute: Option<f64>,
     },
     /// The training thread receives batches for long.
     HandOff {
@@ -176,36 +176,6 @@ pub struct CoreUser {
     pub full_before_pct: Option<f64>,
 }
 
-fn of_compute(model: &Model<'_>) -> Evidence {
-    let (step_ms, wait_ms) = (model.facts.step_ms, model.facts.wait_ms);
-    if loop_waits(model)
-        && let Some((stage, blocked)) = blocked_loading(model)
-    {
-        return Evidence::BlockedLoading {
-            stage,
-            blocked,
-            wait_ms,
-            step_ms,
-        };
-    }
-    match model.facts.floor_ms {
-        Some(_) => Evidence::Floor {
-            floor_ms: model.free_ms,
-            step_ms,
-        },
-        None => Evidence::Waiting { wait_ms, step_ms },
-    }
-}
-
-/// The stage on the training thread that mostly waits, and the share of its time.
-fn blocked_loading(model: &Model<'_>) -> Option<(String, f64)> {
-    let of = |stage: usize| {
-        let share = blocked_share(model, stage)?;
-        Some((model.nodes[stage].stage.name.clone(), share))
-    };
-    (0..model.nodes.len()).find_map(of)
-}
-
 /// The evidence for a term.
 pub(super) fn evidence(model: &Model<'_>, term: Term) -> Evidence {
     let (facts, r) = (model.facts, &model.facts.resources);
@@ -222,8 +192,7 @@ pub(super) fn evidence(model: &Model<'_>, term: Term) -> Evidence {
         Term::Gil => Evidence::Gil {
             wait_ms: r.gil_wait_ms.unwrap_or(0.0),
             work: model.uses.gil.filter(|_| model.gil_binds()),
-            of_compute: (facts.compute_gil_wait_ms)
-                .filter(|_| lock_slows_compute(model))
+            share_of_compute: long_lock_wait_ms(model)
                 .map(|wait_ms| wait_ms / (step_ms - facts.wait_ms)),
         },
         Term::Gc => Evidence::Gc {
@@ -253,8 +222,39 @@ pub(super) fn evidence(model: &Model<'_>, term: Term) -> Evidence {
             step_ms,
             batch: facts.loader.batch,
         },
-        Term::Compute => of_compute(model),
+        Term::Compute => compute_evidence(model),
     }
+}
+
+/// The evidence that compute limits the loop.
+fn compute_evidence(model: &Model<'_>) -> Evidence {
+    let (step_ms, wait_ms) = (model.facts.step_ms, model.facts.wait_ms);
+    if loop_waits(model)
+        && let Some((stage, blocked)) = blocked_loading(model)
+    {
+        return Evidence::BlockedLoading {
+            stage,
+            blocked,
+            wait_ms,
+            step_ms,
+        };
+    }
+    match model.facts.floor_ms {
+        Some(_) => Evidence::Floor {
+            floor_ms: model.free_ms,
+            step_ms,
+        },
+        None => Evidence::Waiting { wait_ms, step_ms },
+    }
+}
+
+/// The stage on the training thread that mostly waits, and the share of its time.
+fn blocked_loading(model: &Model<'_>) -> Option<(String, f64)> {
+    let of = |stage: usize| {
+        let share = blocked_share(model, stage)?;
+        Some((model.nodes[stage].stage.name.clone(), share))
+    };
+    (0..model.nodes.len()).find_map(of)
 }
 
 fn of_cores(model: &Model<'_>) -> CoresEvidence {

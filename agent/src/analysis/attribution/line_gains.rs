@@ -147,12 +147,7 @@ mod tests {
     fn beside_a_scarce_lock_a_line_shortens_the_work_and_the_waits_that_are_its_own() {
         let line = LineShare {
             place: Place::Stage("decode".to_owned()),
-            frame: Frame {
-                file: "data.py".into(),
-                line: 41,
-                function: "decode".into(),
-                is_own: true,
-            },
+            frame: Frame::own("data.py", 41, "decode"),
             activity: Activity::Python,
             share: 0.45,
             proportional_share: 0.45,

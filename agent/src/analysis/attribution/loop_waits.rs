@@ -1,13 +1,12 @@
 //! Decides from sampled stacks what the training thread waits for, other than a batch.
 
-use super::law_terms::at_least;
 use super::queueing_model::Model;
 use crate::model::stack::{Activity, WaitFor};
 
-/// Whether the loop's own code waits for the interpreter lock for long.
-pub(super) fn lock_slows_compute(model: &Model<'_>) -> bool {
+/// Time per step in which the loop's own code waits for the interpreter lock, if that is long.
+pub(super) fn long_lock_wait_ms(model: &Model<'_>) -> Option<f64> {
     let (facts, t) = (model.facts, model.thresholds);
-    at_least(facts.compute_gil_wait_ms, t.long_gil_wait * facts.step_ms)
+    (facts.compute_gil_wait_ms).filter(|wait_ms| *wait_ms >= t.long_gil_wait * facts.step_ms)
 }
 
 /// The share of a stage's time on the training thread in which it waits for another thread or a device, if that

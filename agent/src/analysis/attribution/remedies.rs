@@ -11,7 +11,7 @@ mod work_and_resources;
 
 use self::action::Action;
 use super::attribution_result::Remedy;
-use super::candidates::Binding;
+use super::candidates::{Binding, limit_ms};
 use super::evidence::evidence;
 use super::law_terms::Term;
 use super::prediction::Predictor;
@@ -125,7 +125,8 @@ impl Context<'_> {
         let at_least = changed.is_none();
         let predicted = changed.map_or(step, |simulated| self.predictor.step_ms(&simulated));
         let predicted = if draft.action.adds_concurrency() {
-            predicted.max(self.work_ms().min(step))
+            // The work stays the same. A stage's own CPU time lacks what its calls hand to further threads.
+            predicted.max(limit_ms(self.model, Term::Cores).min(step))
         } else {
             predicted
         };
@@ -140,15 +141,6 @@ impl Context<'_> {
             confidence: confidence::of_prediction(draft.confidence, self.predictor.error()),
             ..self.without_gain(draft)
         })
-    }
-
-    /// CPU time of all threads per step, divided by the cores. More concurrency leaves this work as it is. A stage's
-    /// own CPU time does not have the work that its calls hand to further threads.
-    fn work_ms(&self) -> f64 {
-        self.model
-            .uses
-            .cores
-            .map_or(0.0, |used| used * self.step_ms())
     }
 
     /// A remedy after which the step is as long as now.

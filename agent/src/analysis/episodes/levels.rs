@@ -66,8 +66,9 @@ impl Level {
         1e3 * self.seconds / self.steps.max(1) as f64
     }
 
-    /// Whether the steps are slower with and without stalls. With stalls alone, the stalls are the episode.
-    /// Without stalls alone, only the rule what counts as a stall has adapted.
+    /// Whether the steps are slower both with and without stalls. If only the time with stalls is longer, the
+    /// stalls are the episode. If only the time without stalls is longer, merely the limit for a stall has
+    /// changed.
     pub(super) fn is_slower_than(&self, usual: &Self) -> bool {
         let with_stalls = |level: &Self| level.with_stalls_s / level.steps.max(1) as f64;
         self.step_ms() >= MIN_RATIO * usual.step_ms()
@@ -83,7 +84,7 @@ pub(super) struct Drift {
     pub(super) end_ms: f64,
     /// Time above the step at the start, in seconds.
     pub(super) cost_s: f64,
-    /// When the step was midway between its begin and its end.
+    /// When half of the buckets had passed, in seconds of the run's clock.
     pub(super) middle_s: f64,
 }
 
@@ -97,8 +98,8 @@ pub(super) fn usual(levels: &[Level]) -> Option<&Level> {
 
 /// Steps around a change in which stalls are part of the change.
 pub(super) fn settling_steps(steps: u64) -> u64 {
-    /// Steps that the usual step needs to follow, and at least this share of the run: the change is known
-    /// only to a bucket.
+    /// Minimum: the estimate of the usual step needs so many steps to follow a change. In longer runs it is
+    /// 1/64 of the run, because the place of the change is known only to a bucket.
     const STEPS: u64 = 64;
     (steps / 64).max(STEPS).min(steps / 8)
 }

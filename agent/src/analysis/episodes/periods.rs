@@ -1,8 +1,8 @@
-//! Finds the periods of stalls: every so many steps, counted from the start of the run or of the epoch.
+//! Finds the periods of stalls, in steps, counted from the start of the run or of the epoch.
 //!
-//! A candidate is a frequent distance of two stalls. It is a period if a stall came in most of its turns, if
-//! its stalls hold most of the lost time, and if stalls at random steps would hardly fit as well (the
-//! log-likelihood ratio of the two explanations, each turn a Bernoulli trial).
+//! A candidate is a frequent distance of two stalls. It is a period if most of its turns have a stall, if these
+//! stalls hold enough of the lost time ([`MIN_EXPLAINED`]), and if stalls at random steps are a much less likely
+//! explanation (the log-likelihood ratio, each turn a Bernoulli trial).
 
 use std::collections::HashMap;
 
@@ -205,7 +205,7 @@ fn turns(hits: &[&Stall], period: Period) -> f64 {
     if !period.in_epoch {
         return ((last.step - first.step + period.shift) / period.steps + 1) as f64;
     }
-    // In each epoch, the turns from its begin. The last epoch is known up to the last stall.
+    // In each epoch, the turns from its start. The last epoch is known up to the last stall.
     let mut begins: Vec<u64> = hits
         .iter()
         .map(|stall| stall.step - stall.step_in_epoch)
@@ -223,7 +223,7 @@ fn turns(hits: &[&Stall], period: Period) -> f64 {
 }
 
 /// Kullback-Leibler divergence of two Bernoulli distributions: the mean log-likelihood ratio of a trial.
-fn divergence(probability: f64, of: f64) -> f64 {
+fn divergence(probability: f64, reference: f64) -> f64 {
     let term = |p: f64, q: f64| {
         if p > 0.0 {
             p * (p / q.max(f64::MIN_POSITIVE)).ln()
@@ -231,5 +231,5 @@ fn divergence(probability: f64, of: f64) -> f64 {
             0.0
         }
     };
-    term(probability, of) + term(1.0 - probability, 1.0 - of)
+    term(probability, reference) + term(1.0 - probability, 1.0 - reference)
 }

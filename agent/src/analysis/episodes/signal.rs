@@ -272,20 +272,9 @@ mod tests {
     use crate::model::stack::{Activity, Place, StackReading, ThreadStack};
 
     fn sample(at_ns: u64, function: &str) -> StackReading {
-        let frame = Frame {
-            file: "train.py".into(),
-            line: if function == "save" { 2 } else { 1 },
-            function: function.into(),
-            is_own: true,
-        };
-        let stack = ThreadStack {
-            tid: 1,
-            activity: Activity::Native,
-            core_wait: 0.0,
-            helpers: None,
-            holds_gil: false,
-            frames: vec![frame],
-        };
+        let line = if function == "save" { 2 } else { 1 };
+        let frame = Frame::own("train.py", line, function);
+        let stack = ThreadStack::doing(Activity::Native, vec![frame]);
         StackReading {
             at_ns,
             seconds: 0.1,

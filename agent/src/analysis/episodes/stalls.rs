@@ -45,6 +45,14 @@ pub(super) fn stall_episodes(
         return Vec::new();
     }
     let per_kept = (all_excess_ns as f64 / kept_ns as f64).max(1.0);
+    let episode = |kind, members: &[Stall], regular: &[Stall]| Episode {
+        kind,
+        from_step: onset(regular, stalls, context.buckets),
+        to_step: None,
+        share: per_kept * stalled_steps(members) / steps as f64,
+        cost_s: per_kept * excess_s(members),
+        signal: signal_of_stalls(members, context),
+    };
     let mut episodes = Vec::new();
     for period in find_periods(&others) {
         let (hits, rest): (Vec<Stall>, Vec<Stall>) =
@@ -54,35 +62,18 @@ pub(super) fn stall_episodes(
         if Some(period.steps) == context.sources.workers {
             continue;
         }
-        let regular = period.regular_part(&hits);
-        let cost_s = per_kept * excess_s(&hits);
-        episodes.push(Episode {
-            kind: EpisodeKind::Periodic {
-                period: period.steps,
-                in_epoch: period.in_epoch,
-                stall_ms: 1e3 * excess_s(&hits) / hits.len().max(1) as f64,
-            },
-            from_step: onset(regular, stalls, context.buckets),
-            to_step: None,
-            share: per_kept * stalled_steps(&hits) / steps as f64,
-            cost_s,
-            signal: signal_of_stalls(&hits, context),
-        });
+        let kind = EpisodeKind::Periodic {
+            period: period.steps,
+            in_epoch: period.in_epoch,
+            stall_ms: mean_excess_ms(&hits),
+        };
+        episodes.push(episode(kind, &hits, period.regular_part(&hits)));
     }
-    let rest_ns = excess_s(&others) * 1e9;
-    if let Some(first) = others.first()
-        && count_with_most(&others) >= MIN_OUTLIERS
-    {
-        episodes.push(Episode {
-            kind: EpisodeKind::Outliers {
-                stall_ms: rest_ns / 1e6 / others.len() as f64,
-            },
-            from_step: onset(&[*first], stalls, context.buckets),
-            to_step: None,
-            share: per_kept * stalled_steps(&others) / steps as f64,
-            cost_s: per_kept * rest_ns / 1e9,
-            signal: signal_of_stalls(&others, context),
-        });
+    if count_with_most(&others) >= MIN_OUTLIERS {
+        let kind = EpisodeKind::Outliers {
+            stall_ms: mean_excess_ms(&others),
+        };
+        episodes.push(episode(kind, &others, &others));
     }
     episodes
 }
@@ -93,18 +84,16 @@ fn onset(stalls: &[Stall], kept: &[Stall], buckets: &[StepBucket]) -> u64 {
     let (Some(first), Some(first_kept)) = (stalls.first(), kept.first()) else {
         return 0;
     };
-    let is_earlier = |bucket: &&StepBucket| bucket.first_step + bucket.steps <= first.step;
-    let density = |bucket: &StepBucket| bucket.stall_excess_ns as f64 / bucket.steps.max(1) as f64;
-    let later: Vec<f64> = buckets
-        .iter()
-        .filter(|bucket| !is_earlier(bucket))
-        .map(density)
-        .collect();
-    let earlier = buckets.iter().rev().filter(is_earlier);
     if first.step > first_kept.step {
         return first.step;
     }
+    let is_earlier = |bucket: &&StepBucket| bucket.first_step + bucket.steps <= first.step;
+    let density = |bucket: &StepBucket| bucket.stall_excess_ns as f64 / bucket.steps.max(1) as f64;
+    let later: Vec<f64> = (buckets.iter().filter(|bucket| !is_earlier(bucket)))
+        .map(density)
+        .collect();
     let least = MIN_DENSITY * mean(&later);
+    let earlier = buckets.iter().rev().filter(is_earlier);
     let as_dense = earlier.take_while(|bucket| density(bucket) >= least);
     as_dense
         .last()
@@ -130,6 +119,10 @@ fn excess_s(stalls: &[Stall]) -> f64 {
         .iter()
         .map(|stall| stall.excess_ns as f64 / 1e9)
         .sum()
+}
+
+fn mean_excess_ms(stalls: &[Stall]) -> f64 {
+    1e3 * excess_s(stalls) / stalls.len().max(1) as f64
 }
 
 fn stalled_steps(stalls: &[Stall]) -> f64 {

@@ -188,17 +188,7 @@ mod tests {
             at_ns: 0,
             seconds,
             is_trainer: true,
-            samples: vec![(
-                fetch(),
-                ThreadStack {
-                    tid: 1,
-                    frames: frames.to_vec(),
-                    activity,
-                    core_wait: 0.0,
-                    helpers: None,
-                    holds_gil: activity == Activity::Python,
-                },
-            )],
+            samples: vec![(fetch(), ThreadStack::doing(activity, frames.to_vec()))],
         }
     }
 

@@ -94,25 +94,22 @@ impl StackTimes {
             self.gil.seconds += seconds;
         }
         for (place, stack) in reading.samples {
-            if stack.holds_gil
-                && is_trainer
-                && let Some(frame) = own_line(&stack.frames)
-            {
+            let line = own_line(&stack.frames);
+            if let Some(frame) = line.filter(|_| stack.holds_gil && is_trainer) {
                 let holder = (place.clone(), frame.clone());
                 *self.gil.holders.entry(holder).or_default() += seconds;
             }
             if place != Place::Elsewhere {
-                self.keep_line(reading.at_ns, &place, &stack);
+                if let Some(frame) = line {
+                    self.keep_line(reading.at_ns, &place, frame);
+                }
                 let seconds = seconds / f64::from(stack.helpers.unwrap_or(1).max(1));
                 self.add_sample(place, stack, seconds, is_trainer);
             }
         }
     }
 
-    fn keep_line(&mut self, at_ns: u64, place: &Place, stack: &ThreadStack) {
-        let Some(frame) = own_line(&stack.frames) else {
-            return;
-        };
+    fn keep_line(&mut self, at_ns: u64, place: &Place, frame: &Frame) {
         if self.recent.len() == MAX_RECENT_LINES {
             self.recent.pop_front();
         }

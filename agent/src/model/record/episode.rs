@@ -42,7 +42,7 @@ pub struct EpisodeRecord {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EpisodeKindCode {
-    /// A stall every so many steps.
+    /// A stall every `period_steps` steps.
     Periodic,
     /// The mean step changed at one step.
     #[default]

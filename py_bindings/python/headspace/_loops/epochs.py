@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 #: if it delivers more batches than that.
 _LENGTH_GIVEN = "_IterableDataset_len_called"
 
-#: Modules of LitData whose datasets are not asked for their length: `len` sets the batch size of the datasets
-#: that they contain.
-_NOT_ASKED = ("litdata.streaming.combined", "litdata.streaming.parallel")
+#: Modules of LitData whose datasets must not be asked for their length: `len` changes the batch size of the
+#: datasets that they contain.
+_LENGTH_HAS_SIDE_EFFECTS = ("litdata.streaming.combined", "litdata.streaming.parallel")
 
 
 def length_of(loader: Any) -> int | None:
     """Batches of an epoch. None if the loader has no length."""
     if getattr(type(loader), "__len__", None) is None:
         return None
-    if any(kind.__module__ in _NOT_ASKED for kind in type(loader).__mro__):
+    if any(kind.__module__ in _LENGTH_HAS_SIDE_EFFECTS for kind in type(loader).__mro__):
         return None
     attributes = getattr(loader, "__dict__", {})
     before = attributes.get(_LENGTH_GIVEN)

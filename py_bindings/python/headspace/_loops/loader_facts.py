@@ -107,10 +107,10 @@ def _ranks_with_same_samples(loader: Any) -> int | None:
     This is so if the stream is split after its preprocessing, or if the number of its files is not a
     multiple of the number of ranks.
     """
-    attributes = getattr(loader, "__dict__", {})
-    # Accelerate's loaders contain torch's.
-    within = getattr(attributes.get("base_dataloader"), "__dict__", {})
-    dataset = attributes.get("dataset", within.get("dataset"))
+    try:
+        dataset = torch_loader(loader).dataset
+    except Exception:  # No torch loader, or a user's property.
+        return None
     ranks = None
     if type_name_of(dataset) in _STREAM_SHARDS:
         ranks = _attribute(dataset, "num_processes", int)

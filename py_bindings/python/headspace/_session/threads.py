@@ -10,8 +10,8 @@ _RAY_TRAIN = "TrainingThread("
 
 
 def is_main_thread() -> bool:
-    """Whether this is the main thread, or the one that trains in a worker of Ray Train. If `threading` is not
-    imported, there is no other thread."""
+    """Whether this is the main thread, or the thread on which Ray Train calls the training function. If
+    `threading` is not imported, there is only one thread."""
     threading = sys.modules.get("threading")
     if threading is None or threading.main_thread().ident == get_ident():
         return True

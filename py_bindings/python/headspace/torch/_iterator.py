@@ -8,7 +8,7 @@ from _weakref import ref
 from headspace._native import LoopIterator
 from headspace._session import lifecycle
 from headspace._session.threads import is_main_thread
-from headspace.torch._handover import count_parts
+from headspace.torch._hand_off import count_parts
 from headspace.torch._order import BatchEndTimes, watch_order
 from headspace.torch._owner import Owner
 from headspace.torch._worker import WorkerInit, call_ignoring_errors, watch_fetcher
@@ -124,7 +124,7 @@ def _watch_iterator(
     if fetcher is not None:  # Without workers.
         watch_fetcher(fetcher, init.owner)
         if describe_batch is not None:
-            _describe_a_batch(fetcher, describe_batch)
+            _describe_fetched(fetcher, describe_batch)
         return
     _watch_queues(iterator, init.owner)
     # Not a class derived from torch's own, which may hand over batches differently.
@@ -167,22 +167,28 @@ def _watch_hand_off(queue: Any, owner: Owner, describe_batch: Callable[..., None
             call_ignoring_errors(hand_off.record, (time.monotonic_ns() - begun_ns) / 1e9)
         received += 1
         if received == _DESCRIBED_BATCH and describe_batch is not None:
-            call_ignoring_errors(_describe_item, item, describe_batch)
+            call_ignoring_errors(_describe_received, item, describe_batch)
         return item
 
     queue._poll = noting_poll
     queue.get = timed_get
 
 
-def _describe_item(item: Any, describe_batch: Callable[..., None]) -> None:
-    """Counts the parts of a batch from a worker, which comes with its number."""
+def _describe_received(item: Any, describe_batch: Callable[..., None]) -> None:
+    """Describes a batch from a worker, which comes with its number."""
+    _number, batch = item
+    _describe(batch, describe_batch)
+
+
+def _describe(batch: Any, describe_batch: Callable[..., None]) -> None:
+    """Counts the parts of a batch, for what passing it between processes costs."""
     session = lifecycle.current
-    if session is not None and isinstance(item, tuple) and len(item) == 2:
-        describe_batch(session._native, *count_parts(item[1]))
+    if session is not None:
+        describe_batch(session._native, *count_parts(batch))
 
 
-def _describe_a_batch(fetcher: Any, describe_batch: Callable[..., None]) -> None:
-    """Counts the parts of a batch, for what passing it between processes would cost."""
+def _describe_fetched(fetcher: Any, describe_batch: Callable[..., None]) -> None:
+    """Describes a batch that this process makes itself."""
     fetch = fetcher.fetch
     made = 0
 
@@ -194,10 +200,7 @@ def _describe_a_batch(fetcher: Any, describe_batch: Callable[..., None]) -> None
             fetcher_itself = weak_fetcher()
             if fetcher_itself is not None:
                 fetcher_itself.fetch = fetch
-            session = lifecycle.current
-            if session is not None:
-                native = session._native
-                call_ignoring_errors(lambda: describe_batch(native, *count_parts(batch)))
+            call_ignoring_errors(_describe, batch, describe_batch)
         return batch
 
     weak_fetcher = ref(fetcher)  # See `watch_fetcher`.

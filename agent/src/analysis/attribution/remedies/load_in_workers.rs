@@ -1,7 +1,7 @@
 //! Proposes background loading for a loop that loads by itself. The batches must then be transferred to the
 //! loop, which has a cost.
 
-use super::super::handover_cost::Price;
+use super::super::hand_off_cost::Price;
 use super::super::law_terms::{Term, at_least};
 use super::super::loop_waits::blocked_share;
 use super::super::queueing_model::Model;

@@ -1,12 +1,12 @@
 //! Proposes the remedies that change neither concurrency nor buffers: cheaper calls, other processes, cores,
 //! the disk, garbage collection, page-locked memory.
 
-use super::super::bottleneck::lock_contended;
+use super::super::bottleneck::{lock_contended, slowest};
 use super::super::candidates::{limit_ms, receives_long};
 use super::super::evidence::inner;
-use super::super::handover_cost::Price;
+use super::super::hand_off_cost::Price;
 use super::super::law_terms::{Term, at_least};
-use super::super::loop_waits::lock_slows_compute;
+use super::super::loop_waits::long_lock_wait_ms;
 use super::super::queueing_model::Model;
 use super::super::relief::relieve;
 use super::super::simulation::whole;
@@ -93,17 +93,12 @@ fn subprocess(context: &Context<'_>) -> Option<Draft> {
     })
 }
 
-/// Proposes that each rank loads only its own samples. A call of the longest stage then does this part of its
+/// Proposes that each rank loads only its own samples. A call of the slowest stage then does this part of its
 /// work.
 fn shard_data(context: &Context<'_>) -> Option<Draft> {
     let model = context.model;
     let ranks = model.facts.loader.ranks_with_same_samples?;
-    let longest = |a: &usize, b: &usize| {
-        model.nodes[*a]
-            .busy_ms()
-            .total_cmp(&model.nodes[*b].busy_ms())
-    };
-    let stage = (0..model.nodes.len()).max_by(longest)?;
+    let stage = slowest(model)?;
     let mut simulated = model.simulated.clone();
     for (_, ms) in &mut simulated.stations[stage].parts {
         *ms /= f64::from(ranks);
@@ -149,12 +144,10 @@ fn pack_batch(context: &Context<'_>) -> Option<Draft> {
 
 /// Proposes to free the interpreter lock from the work that holds it while the loop's own code waits for it.
 fn free_lock(context: &Context<'_>) -> Option<Draft> {
-    let facts = context.model.facts;
-    let (holder, wait_ms) = facts.gil_holder.as_ref().zip(facts.compute_gil_wait_ms)?;
-    if !lock_slows_compute(context.model) {
-        return None;
-    }
-    let mut simulated = context.model.simulated.clone();
+    let model = context.model;
+    let holder = model.facts.gil_holder.as_ref()?;
+    let wait_ms = long_lock_wait_ms(model)?;
+    let mut simulated = model.simulated.clone();
     simulated.loop_ms = (simulated.loop_ms - wait_ms).max(0.0);
     let action = Action::FreeLock {
         function: holder.function.clone(),
