@@ -179,6 +179,16 @@ def test_counts_of_items_in_and_out_are_exact(runs: Runs, kind: str) -> None:
     assert len(batches) == len(delivered(build)), "as without headspace"
 
 
+def test_a_generator_that_ends_after_a_tick_has_taken_one_item(runs: Runs) -> None:
+    def returns_late(item: int) -> Iterator[int]:
+        yield from (item, item, item)
+        time.sleep(0.15)  # Three ticks.
+
+    _, stages = run(runs, lambda b: b.pipe(returns_late), items=2)
+
+    assert flow(stages["returns_late"]) == (2, 6, 0)
+
+
 def test_stages_are_in_pipeline_order_with_declared_and_actual_concurrency(runs: Runs) -> None:
     together = threading.Barrier(3)
 

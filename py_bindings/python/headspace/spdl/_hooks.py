@@ -76,17 +76,17 @@ class TaskHook(_spdl.TaskHook):  # type: ignore[misc]
         #: The queue that the stage fills, if it is watched.
         self._behind: Watch | None = watches.get(info)
         self._stage: _native.Stage | None = None
-        #: Whether the function is a generator, which takes one item per task and returns several items.
-        self._generates = False
-        #: Number of calls that were not the first call of their task, but were counted as taking an item.
-        self._repeated = 0
+        #: Whether the function is a generator, which has several calls for one item. `None`: not yet known.
+        self._generates: bool | None = None
+        #: Number of items that later calls of a task had, before this is known.
+        self._undecided = 0
 
     def stage_hook(self) -> Any:
         return super().stage_hook() if self._theirs is None else self._theirs.stage_hook()
 
     def task_hook(self, input_item: Any = None) -> Any:
         theirs = None if self._theirs is None else self._theirs.task_hook(input_item)
-        return _Call(self, theirs, takes=0 if _spdl.is_eof(input_item) else 1)
+        return _Call(self, theirs, input_item)
 
     def _begin(self) -> _native.Task:
         stage = self._stage
@@ -98,48 +98,60 @@ class TaskHook(_spdl.TaskHook):  # type: ignore[misc]
                 self._behind.stage = stage
         return stage._begin()
 
-    def _taken(self, takes: int, is_first: bool, is_exhausted: bool) -> int:
+    def _taken(self, call: _Call, is_exhausted: bool) -> int:
         """Number of items that a call took.
 
-        A function has one call per task. An aggregator has one call per item that it takes, and its task
-        never ends. A generator has one call per item that it returns, and a last call, in which it is
-        exhausted. Only this last call distinguishes a generator from an aggregator.
+        A function has one call per task. A generator has one call per item that it returns, all with the
+        item that it took, and a last call, in which it is exhausted. An aggregator has one call per item
+        that it takes, and its task never ends. Counts must never fall, so calls of unknown kind wait.
         """
-        if not is_first:
-            if self._generates or is_exhausted:
-                takes = 0
-            else:
-                self._repeated += takes
-        if is_exhausted and not self._generates:
+        if is_exhausted:
             self._generates = True
-            takes -= self._repeated
-        return takes
+            self._undecided = 0
+        if call.is_first:
+            return call.takes
+        if self._generates is None and call.has_new_item:
+            self._generates = False
+        if self._generates is None:
+            self._undecided += call.takes
+            return 0
+        if self._generates:
+            return 0
+        taken, self._undecided = call.takes + self._undecided, 0
+        return taken
 
 
-#: The hook that has already been called in this task.
-_begun: ContextVar[object] = ContextVar("headspace.spdl", default=None)
+#: The hook that has already been called in this task, and the identity of its last item.
+_begun: ContextVar[tuple[TaskHook, int] | None] = ContextVar("headspace.spdl", default=None)
 
 
 class _Call:
     """One call of a stage. It contains SPDL's own measurement of the call."""
 
-    __slots__ = ("_hook", "_is_first", "_takes", "_task", "_theirs")
+    __slots__ = ("_hook", "_item", "_task", "_theirs", "has_new_item", "is_first", "takes")
 
     _task: _native.Task
 
-    def __init__(self, hook: TaskHook, theirs: Any, takes: int) -> None:
+    def __init__(self, hook: TaskHook, theirs: Any, item: Any) -> None:
         self._hook = hook
         self._theirs = theirs
-        self._takes = takes
-        self._is_first = True
+        self._item = id(item)
+        #: Number of items of the call: none if it is the end of the input.
+        self.takes = 0 if _spdl.is_eof(item) else 1
+        #: Whether it is the first call of the stage in this task.
+        self.is_first = True
+        #: Whether the call before it, in this task, had another item.
+        self.has_new_item = True
 
     async def __aenter__(self) -> None:
         if self._theirs is not None:
             await self._theirs.__aenter__()
         hook = self._hook
-        self._is_first = _begun.get() is not hook
-        if self._is_first:
-            _begun.set(hook)
+        begun = _begun.get()
+        self.is_first = begun is None or begun[0] is not hook
+        self.has_new_item = begun is None or begun[1] != self._item
+        if self.has_new_item or self.is_first:
+            _begun.set((hook, self._item))
         self._task = hook._begin()
 
     async def __aexit__(
@@ -150,7 +162,7 @@ class _Call:
     ) -> bool | None:
         hook = self._hook
         is_exhausted = kind is not None and issubclass(kind, StopAsyncIteration)
-        taken = hook._taken(self._takes, self._is_first, is_exhausted)
+        taken = hook._taken(self, is_exhausted)
         # Items are counted at a watched queue, since a function may return nothing.
         given = 1 if hook._behind is None and kind is None else 0
         self._task.end(kind, taken, given)
