@@ -47,12 +47,21 @@ pub struct RunFacts<'a> {
     pub gpus: &'a [GpuRecord],
     /// The GPU that this rank computes on.
     pub compute_gpu: Option<ComputeGpu>,
-    /// An earlier conclusion that is still valid; `None` to compute a new one.
-    pub concluded: Option<&'a Attribution>,
+    /// Earlier conclusions that are still valid; `None` to compute new ones.
+    pub concluded: Option<&'a Conclusions>,
     /// CPU seconds of the agent: its threads, and its work in the training thread.
     pub agent_cpu_s: Option<f64>,
     /// Counts of lost data.
     pub dropped: Dropped,
+}
+
+/// The conclusions that take long to compute.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Conclusions {
+    /// What limits the main loop, and what would help.
+    pub attribution: Attribution,
+    /// Slow parts of the main loop.
+    pub episodes: Vec<Episode>,
 }
 
 /// The loop that the verdict is about.
@@ -124,10 +133,8 @@ pub struct Summary {
     pub record: SummaryRecord,
     /// Notable facts about the run.
     pub findings: Vec<Finding>,
-    /// What limits the main loop, and what would help.
-    pub attribution: Attribution,
-    /// Times in which the steps of the main loop were slower.
-    pub episodes: Vec<Episode>,
+    /// What limits the main loop, what would help, and when the loop was slower.
+    pub conclusions: Conclusions,
 }
 
 /// Summarises a run.
@@ -182,15 +189,14 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
         summary.stage_work = stage_work(stacks);
         set_compute_waits(&mut summary, stacks, &main.totals.name);
     }
-    let attribution = run.concluded.map_or_else(
-        || attribute_run(&summary, main, run.stacks),
-        Attribution::clone,
-    );
+    let conclusions = run.concluded.cloned().unwrap_or_else(|| Conclusions {
+        attribution: attribute_run(&summary, main, run.stacks),
+        episodes: episodes(run, main),
+    });
     Summary {
         record: summary,
         findings,
-        attribution,
-        episodes: episodes(run, main),
+        conclusions,
     }
 }
 

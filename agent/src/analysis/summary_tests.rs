@@ -170,7 +170,7 @@ fn stages_of_an_evaluation_are_not_the_bottleneck_of_training() {
     eval.loader.role = Some(Role::Evaluation);
     let summary = super::summarise(&run, &[facts("train", series(100, 10, 20)), eval]);
 
-    let found = summary.attribution.bottleneck.unwrap();
+    let found = summary.conclusions.attribution.bottleneck.unwrap();
     assert_eq!(found.limit, Limit::Stage("fetch".to_owned()));
     assert!(
         matches!(found.evidence, Evidence::TrainingThread { .. }),
@@ -209,7 +209,7 @@ fn a_stage_may_have_the_name_of_an_evaluation() {
 
     let summary = super::summarise(&run, &[facts("train", series(100, 10, 20))]);
 
-    let found = summary.attribution.bottleneck.unwrap();
+    let found = summary.conclusions.attribution.bottleneck.unwrap();
     assert_eq!(found.limit, Limit::Stage("evaluation metrics".to_owned()));
 }
 
@@ -389,9 +389,13 @@ fn stages_are_those_of_the_main_loops_steady_state() {
         }),
         ..Attribution::default()
     };
+    let concluded = Conclusions {
+        attribution: concluded,
+        ..Conclusions::default()
+    };
     run.concluded = Some(&concluded);
     let summary = super::summarise(&run, &[main]);
-    assert_eq!(summary.attribution, concluded);
+    assert_eq!(summary.conclusions, concluded);
 }
 
 #[test]

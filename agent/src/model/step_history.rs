@@ -1,7 +1,8 @@
 //! The live steps of a loop over time, in bounded memory: their mean in buckets, and each recent stall.
 //!
 //! A stall is one to seven neighbouring steps that are each far slower than usual. More slow steps in a row are
-//! no stall: the usual step has changed.
+//! no stall: the usual step has changed. Steps of less than 10 µs are taken together until they last 10 µs, and then
+//! count as one step here. No training step is that short, and a loop that only iterates costs less to watch.
 //!
 //! Far slower than usual means at least half as long again as the median, and beyond the upper quartile by
 //! one and a half times the distance of the quartiles, on a logarithmic scale (Tukey, "Exploratory Data
@@ -19,8 +20,11 @@ const BUCKETS: usize = 512;
 /// Number of stalls that are kept (56 KiB).
 const STALLS: usize = 1024;
 
+/// Shorter steps are taken together until they last this long, in nanoseconds.
+const MIN_UNIT_NS: u64 = 10_000;
+
 /// Number of slow steps in a row that are a new level.
-const NEW_LEVEL: u64 = 8;
+const NEW_LEVEL: usize = 8;
 
 /// Number of steps from which the first quartiles are computed.
 const FIRST: usize = 16;
@@ -42,6 +46,16 @@ pub struct StepHistory {
     stalls: VecDeque<Stall>,
     /// Slow steps in a row up to now, and the excess of each.
     open: Option<(Stall, Vec<u64>)>,
+    /// Short steps that are taken together.
+    unit: Unit,
+}
+
+/// One step, or short steps that are taken together.
+#[derive(Debug, Clone, Copy, Default)]
+struct Unit {
+    steps: StepBucket,
+    /// Number of the first step, counted from the start of the epoch.
+    step_in_epoch: u64,
 }
 
 impl Default for StepHistory {
@@ -51,6 +65,7 @@ impl Default for StepHistory {
             buckets: BoundedSeries::new(BUCKETS),
             stalls: VecDeque::new(),
             open: None,
+            unit: Unit::default(),
         }
     }
 }
@@ -131,25 +146,34 @@ impl NumberedStep {
 
 impl StepHistory {
     /// Adds the next live step.
+    #[inline]
     pub fn push(&mut self, step: NumberedStep) {
-        let length = step.sample.step_ns();
-        let is_slow = self.usual.is_slow(length);
+        let unit = &mut self.unit.steps;
+        if unit.steps == 0 {
+            unit.first_step = step.step;
+            unit.from_ns = step.begin_ns();
+            self.unit.step_in_epoch = step.step_in_epoch;
+        }
+        unit.steps += 1;
+        unit.step_ns = unit.step_ns.saturating_add(step.sample.step_ns());
+        unit.wait_ns = unit.wait_ns.saturating_add(step.sample.wait_ns);
+        if unit.step_ns >= MIN_UNIT_NS {
+            let unit = std::mem::take(&mut self.unit);
+            self.add(unit, step.to_ns);
+        }
+    }
+
+    fn add(&mut self, unit: Unit, to_ns: u64) {
+        let (step, wait) = (unit.steps.step_ns as f64, unit.steps.wait_ns as f64);
+        let is_slow = self.usual.is_slow(step);
         if !is_slow {
             self.end_stall();
         }
-        if let Some(bucket) = self.buckets.bucket_for(1.0, StepBucket::merge) {
-            if bucket.steps == 0 {
-                bucket.first_step = step.step;
-                bucket.from_ns = step.begin_ns();
-            }
-            bucket.steps += 1;
-            bucket.step_ns = bucket.step_ns.saturating_add(length);
-            bucket.wait_ns = bucket.wait_ns.saturating_add(step.sample.wait_ns);
-        }
+        self.buckets.push(unit.steps, 1.0, StepBucket::merge);
         if is_slow {
-            self.extend_stall(step);
+            self.extend_stall(unit, to_ns);
         }
-        self.usual.add(step.sample);
+        self.usual.add(step, wait);
     }
 
     /// The steps in buckets, in order.
@@ -162,23 +186,24 @@ impl StepHistory {
         self.stalls.iter()
     }
 
-    fn extend_stall(&mut self, step: NumberedStep) {
-        let (excess_ns, wait_excess_ns) = self.usual.excess(step.sample);
+    fn extend_stall(&mut self, unit: Unit, to_ns: u64) {
+        let steps = unit.steps;
+        let (excess_ns, wait_excess_ns) = self.usual.excess(steps);
         let (stall, excesses) = self.open.get_or_insert_with(|| {
             let stall = Stall {
-                step: step.step,
-                step_in_epoch: step.step_in_epoch,
-                from_ns: step.begin_ns(),
+                step: steps.first_step,
+                step_in_epoch: unit.step_in_epoch,
+                from_ns: steps.from_ns,
                 ..Stall::default()
             };
             (stall, Vec::new())
         });
         excesses.push(excess_ns);
-        stall.steps += 1;
-        stall.to_ns = step.to_ns;
+        stall.steps += steps.steps;
+        stall.to_ns = to_ns;
         stall.excess_ns += excess_ns;
         stall.wait_excess_ns += wait_excess_ns;
-        if stall.steps == NEW_LEVEL {
+        if excesses.len() == NEW_LEVEL {
             self.open = None;
             self.usual.begin_again();
         }
@@ -219,28 +244,30 @@ struct Usual {
 }
 
 impl Usual {
-    fn is_slow(&self, step_ns: u64) -> bool {
+    fn is_slow(&self, step: f64) -> bool {
         self.quartiles.is_some_and(|[low, median, high]| {
-            let ratio = high / low;
-            // The quartiles' distance, once and half again, on a logarithmic scale.
-            let outside = high * ratio * ratio.sqrt();
-            step_ns as f64 > outside.max(MIN_SLOW * median)
+            // Nearly all steps fail the first condition, which is the cheaper one.
+            step > MIN_SLOW * median && {
+                let ratio = high / low;
+                // The quartiles' distance, once and half again, on a logarithmic scale.
+                step > high * ratio * ratio.sqrt()
+            }
         })
     }
 
     /// Time by which a slow step exceeds the usual one, and how much of it the loop waited.
-    fn excess(&self, sample: StepSample) -> (u64, u64) {
+    fn excess(&self, steps: StepBucket) -> (u64, u64) {
         let usual = self.quartiles.map_or(0.0, |[_, median, _]| median);
-        let excess = (sample.step_ns() as f64 - usual).max(0.0);
-        let wait = (sample.wait_ns as f64 - self.wait).clamp(0.0, excess);
+        let excess = (steps.step_ns as f64 - usual).max(0.0);
+        let wait = (steps.wait_ns as f64 - self.wait).clamp(0.0, excess);
         (nanos(excess), nanos(wait))
     }
 
-    fn add(&mut self, sample: StepSample) {
-        let step = (sample.step_ns() as f64).max(1.0);
+    fn add(&mut self, step: f64, wait: f64) {
+        let step = step.max(1.0);
         let Some(quartiles) = &mut self.quartiles else {
             self.first.push(step);
-            self.wait += sample.wait_ns as f64 / FIRST as f64;
+            self.wait += wait / FIRST as f64;
             if self.first.len() == FIRST {
                 self.first.sort_by(f64::total_cmp);
                 let at = |quarter: usize| self.first[quarter * FIRST / 4];
@@ -253,14 +280,11 @@ impl Usual {
         self.steps += 1;
         let rate = (1.0 / self.steps as f64).clamp(RATES.0, RATES.1);
         for (quartile, share) in quartiles.iter_mut().zip([0.25, 0.5, 0.75]) {
-            *quartile *= if step < *quartile {
-                1.0 - rate * (1.0 - share)
-            } else {
-                1.0 + rate * share
-            };
+            let (down, up) = (1.0 - rate * (1.0 - share), 1.0 + rate * share);
+            *quartile *= if step < *quartile { down } else { up };
         }
         if !slow {
-            self.wait += WAIT_WEIGHT * (sample.wait_ns as f64 - self.wait);
+            self.wait += WAIT_WEIGHT * (wait - self.wait);
         }
     }
 
@@ -334,6 +358,31 @@ mod tests {
             let usual_ms = bucket.usual_step_ns() / 1e6;
             assert!((9.0..11.0).contains(&usual_ms), "{bucket:?}");
         }
+    }
+
+    #[test]
+    fn steps_that_are_too_short_are_taken_together_and_none_is_lost() {
+        let mut history = StepHistory::default();
+        for step in 0..1000 {
+            history.push(NumberedStep {
+                step,
+                step_in_epoch: step,
+                to_ns: (step + 1) * 1000,
+                sample: StepSample {
+                    compute_ns: 600,
+                    wait_ns: 400,
+                },
+            });
+        }
+
+        let buckets = history.buckets();
+        assert_eq!(buckets.len(), 100);
+        assert!(
+            buckets
+                .iter()
+                .all(|b| (b.steps, b.step_ns, b.wait_ns) == (10, 10_000, 4_000))
+        );
+        assert_eq!((buckets[1].first_step, buckets[1].from_ns), (10, 10_000));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Holds the state of a run in progress: its loops, its series, its costs, its last attribution.
+//! Holds the state of a run in progress: its loops, its series, its costs, its last conclusions.
 //!
 //! The sampler shares it with the threads that register loops and request reports.
 
@@ -10,7 +10,7 @@ use crate::analysis::attribution::Attribution;
 use crate::analysis::loop_facts::LoopFacts;
 use crate::analysis::resources::{CoresInUse, cores_in_use};
 use crate::analysis::stacks::{StackTimes, stacks_record};
-use crate::analysis::summary::{RunFacts, Summary, summarise};
+use crate::analysis::summary::{Conclusions, RunFacts, Summary, summarise};
 use crate::lock::lock;
 use crate::model::record::{
     BatchRecord, Dropped, EndRecord, GpuRecord, ProbeRecord, RunState, StacksRecord, SummaryRecord,
@@ -36,7 +36,7 @@ pub struct LiveRun {
     rank_gpu: RankGpu,
     shared_mib_ms: OnceLock<f64>,
     costs: Mutex<Costs>,
-    cached_attribution: Mutex<Option<CachedAttribution>>,
+    cached_conclusions: Mutex<Option<CachedConclusions>>,
     ended_by: Mutex<Option<EndRecord>>,
     /// Seconds between the start of the process and the clock's origin.
     process_age_s: Option<f64>,
@@ -44,14 +44,14 @@ pub struct LiveRun {
     pub(super) step_cost_ns: f64,
 }
 
-/// How long an attribution is reused: at least this many seconds, and at least this share of the run's age.
-/// To compute an attribution takes about 25 ms, so it uses at most a thousandth of the time.
-const ATTRIBUTION_REUSE: (f64, f64) = (25.0, 0.5);
+/// How long conclusions are reused: at least this many seconds, and at least this share of the run's age.
+/// To compute them takes about 25 ms, so it uses at most a thousandth of the time.
+const CONCLUSIONS_REUSE: (f64, f64) = (25.0, 0.5);
 
-/// The last attribution, and when it expires.
+/// The last conclusions, and when they expire.
 #[derive(Debug)]
-struct CachedAttribution {
-    attribution: Attribution,
+struct CachedConclusions {
+    conclusions: Conclusions,
     until_s: f64,
 }
 
@@ -81,7 +81,7 @@ impl LiveRun {
             rank_gpu,
             shared_mib_ms: OnceLock::new(),
             costs: Mutex::default(),
-            cached_attribution: Mutex::default(),
+            cached_conclusions: Mutex::default(),
             ended_by: Mutex::default(),
             process_age_s,
             step_cost_ns,
@@ -184,16 +184,16 @@ impl LiveRun {
         cores_in_use(&lock(&self.history).all_between(began_s, at.as_secs_f64()))
     }
 
-    /// The summary of the run so far. The attribution is computed only if the cached one has expired.
+    /// The summary of the run so far. Conclusions are computed only if the cached ones have expired.
     pub(super) fn refresh(&self, at: Duration) -> SummaryRecord {
-        let concluded = lock(&self.cached_attribution)
+        let concluded = lock(&self.cached_conclusions)
             .as_ref()
             .filter(|concluded| at.as_secs_f64() < concluded.until_s)
-            .map(|concluded| concluded.attribution.clone());
+            .map(|concluded| concluded.conclusions.clone());
         summary_record(self.summarise(at, RunState::Running, concluded.as_ref()).0)
     }
 
-    /// The summary of the run so far, with a new attribution, and the records of its probes.
+    /// The summary of the run so far, with new conclusions, and the records of its probes.
     pub fn report(&self, at: Duration, state: RunState) -> (SummaryRecord, Vec<ProbeRecord>) {
         let (summary, facts) = self.summarise(at, state, None);
         let probes = facts.iter().filter_map(|facts| {
@@ -221,7 +221,7 @@ impl LiveRun {
         &self,
         at: Duration,
         state: RunState,
-        concluded: Option<&Attribution>,
+        concluded: Option<&Conclusions>,
     ) -> (Summary, Vec<LoopFacts>) {
         let loops = self.loops();
         let facts: Vec<LoopFacts> = loops
@@ -252,11 +252,11 @@ impl LiveRun {
         drop((history, stages, stacks));
         if concluded.is_none() {
             let elapsed_s = at.as_secs_f64();
-            let (least_s, share) = ATTRIBUTION_REUSE;
-            let nothing = summary.attribution == Attribution::default();
+            let (least_s, share) = CONCLUSIONS_REUSE;
+            let nothing = summary.conclusions.attribution == Attribution::default();
             let least_s = if nothing { 0.0 } else { least_s };
-            *lock(&self.cached_attribution) = Some(CachedAttribution {
-                attribution: summary.attribution.clone(),
+            *lock(&self.cached_conclusions) = Some(CachedConclusions {
+                conclusions: summary.conclusions.clone(),
                 until_s: elapsed_s + least_s.max(share * elapsed_s),
             });
         }

@@ -4,7 +4,7 @@ use super::episodes::episode_record;
 use super::findings::finding_record;
 use super::{bottleneck_record, remedy_record};
 use crate::analysis::attribution::LineGain;
-use crate::analysis::summary::Summary;
+use crate::analysis::summary::{Conclusions, Summary};
 use crate::model::record::{BottleneckKind, LineKind, LineRecord, SummaryRecord};
 
 /// The record of a summary with the texts of its conclusions.
@@ -12,9 +12,12 @@ pub fn summary_record(summary: Summary) -> SummaryRecord {
     let Summary {
         record,
         findings,
+        conclusions,
+    } = summary;
+    let Conclusions {
         attribution,
         episodes,
-    } = summary;
+    } = conclusions;
     let bottleneck = attribution.bottleneck.as_ref().map(bottleneck_record);
     let stage = bottleneck
         .as_ref()
