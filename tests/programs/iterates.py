@@ -247,7 +247,10 @@ def ray_data(consume):
 
 
 def ray_dataset(ray):
-    data = ray.range(120)
+    def keep(rows):
+        return rows
+
+    data = ray.range(120).map_batches(keep, concurrency=1)
     assert len(data.take(2)) == 2  # An iteration of Ray's own.
     for batches in data.iter_batches(batch_size=2), data.iter_torch_batches(batch_size=2):
         for batch in batches:

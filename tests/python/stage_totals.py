@@ -28,6 +28,7 @@ class Stage:
     failures: int = 0
     bytes: int | None = None
     time_ms: float = 0.0
+    cpu_ms: float = 0.0
     nested_ms: float = 0.0
     peak: int = 0
     concurrency: int | None = None
@@ -44,6 +45,7 @@ class Stage:
         if "bytes" in tick:
             self.bytes = (self.bytes or 0) + tick["bytes"]
         self.time_ms += tick["time"]["sum_ms"]
+        self.cpu_ms += (tick.get("cpu_ms") or (0.0, 0.0))[0]
         self.nested_ms += tick.get("nested_ms", 0.0)
         self.peak = max(self.peak, tick["peak"])
         self.concurrency = tick.get("concurrency")

@@ -91,6 +91,19 @@ def test_a_tensorflow_iterator_is_unchanged_inside_a_compiled_function(program: 
     assert "no training loop was seen" in watched.stderr
 
 
+def test_operators_of_ray_data_are_stages_with_their_tasks(program: Programs) -> None:
+    watched = ran(program, "ray dataset", "ray", "torch")
+    stages = [stage for tick in watched.kind("tick") for stage in tick.get("stages", [])]
+
+    names = {stage["name"] for stage in stages}
+    (keep,) = [name for name in names if "MapBatches(keep)" in name]
+    of_keep = [stage for stage in stages if stage["name"] == keep]
+    # Two iterations of 120 rows. `take` may end before its tasks do.
+    assert sum(stage.get("items_out", stage["time"]["count"]) for stage in of_keep) >= 240
+    assert {stage["concurrency"] for stage in of_keep} == {1}
+    assert all(0 < stage["cpu_ms"][0] <= stage["cpu_ms"][1] for stage in of_keep)
+
+
 def test_the_thread_that_ray_train_starts_for_training_is_no_background_thread(
     program: Programs,
 ) -> None:

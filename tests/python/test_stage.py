@@ -588,14 +588,15 @@ def test_a_stage_handle_can_replace_its_name_and_is_copied_as_itself(name: str) 
 
 def test_calls_timed_elsewhere_are_counted(session: headspace.Session, name: str) -> None:
     stage = headspace.stage(name)
-    stage.record(0.5, outputs=6, bytes=10)
-    stage.record(0.25, failed=True)
+    stage.record(0.5, outputs=6, bytes=10, cpu_seconds=0.2)
+    stage.record(0.25, failed=True, cpu_seconds=-1.0)
     for no_duration in (float("nan"), -1.0, float("inf")):
         stage.record(no_duration)
 
     seen = counted(session, name)
     assert (seen.calls, seen.failures, seen.items_out, seen.bytes) == (2, 1, 6, 10)
     assert 749 < seen.time_ms < 751
+    assert 199 < seen.cpu_ms < 201
 
 
 def test_a_stage_needs_no_session_and_works_across_sessions(runs: Runs, name: str) -> None:

@@ -61,6 +61,17 @@ class Verdict:
     def findings(self) -> dict[str, str]:
         return {found["code"]: found["text"] for found in self.summary.get("findings", [])}
 
+    @property
+    def without_slowest_rank_ms(self) -> float | None:
+        """The predicted step if the slowest rank were as fast as the others."""
+        return (self.summary.get("ranks") or {}).get("predicted_step_ms")
+
+    @property
+    def without_episode_ms(self) -> float | None:
+        """The predicted step without the costliest episode."""
+        episodes = self.summary.get("episodes") or [{}]
+        return episodes[0].get("predicted_step_ms")
+
     def predicted_ms(self, code: str) -> float | None:
         """The predicted step with the best remedy of this code. None if there is none with a prediction."""
         found = (

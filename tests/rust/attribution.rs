@@ -334,6 +334,121 @@ fn without_workers_the_verdict_names_the_training_thread() {
     assert_eq!(attribute(&facts).bottleneck, None);
 }
 
+/// A loop of torch that waits for `workers` worker processes. They take 1 GiB each, and `available` GiB are left.
+fn loop_with_large_workers(workers: u32, available: f64) -> PipelineFacts {
+    const GIB: f64 = (1_u64 << 30) as f64;
+    PipelineFacts {
+        stages: vec![StageSummary {
+            processes: workers,
+            ..stage_summary("fetch", f64::from(workers), 1.0, 40.0, 5.0)
+        }],
+        queues: vec![sink(2 * workers, 98.0)],
+        step_ms: 40.0 / f64::from(workers),
+        wait_ms: 40.0 / f64::from(workers) - 5.0,
+        loader: LoaderRecord {
+            workers: Some(workers),
+            ..LoaderRecord::default()
+        },
+        resources: ResourcesRecord {
+            cores_used: Some(0.4),
+            cores_usable: Some(16.0),
+            children_memory_bytes: Some(f64::from(workers) * GIB),
+            memory_available_bytes: Some(available * GIB),
+            ..ResourcesRecord::default()
+        },
+        ..PipelineFacts::default()
+    }
+}
+
+#[test]
+fn no_more_workers_are_proposed_than_fit_into_the_memory() {
+    let enough = attribute(&loop_with_large_workers(1, 100.0));
+    let remedy_of = |found: &Attribution| remedy(found, "more_workers").cloned();
+    let more = remedy_of(&enough).unwrap();
+    assert_eq!(more.change.as_ref().unwrap().to, "8");
+    assert_eq!(
+        remedy_text(&more),
+        "Load in 8 worker processes instead of 1."
+    );
+
+    // 0.8 of 3 GiB hold two more.
+    let scarce = attribute(&loop_with_large_workers(1, 3.0));
+    let more = remedy_of(&scarce).unwrap();
+    assert_eq!(more.change.as_ref().unwrap().to, "3");
+    assert_eq!(
+        remedy_text(&more),
+        "Load in 3 worker processes instead of 1: one takes 1.00 GiB, and 2.40 GiB are available for \
+         more."
+    );
+    assert!((more.predicted_step_ms - 40.0 / 3.0).abs() < 1.0);
+
+    let none = attribute(&loop_with_large_workers(1, 1.0));
+    assert_eq!(remedy_of(&none), None);
+}
+
+#[test]
+fn for_many_threads_that_compete_for_few_cores_the_remedy_is_fewer_workers_without_a_promise() {
+    let mut facts = loop_with_large_workers(8, 100.0);
+    facts.stages[0].mean_ms = Some(160.0);
+    facts.stages[0].cpu_pct = Some(20.0);
+    (facts.step_ms, facts.wait_ms) = (40.0, 8.0);
+    facts.resources.cores_usable = Some(2.0);
+    facts.resources.cores_used = Some(2.0);
+    facts.resources.runnable_threads = Some(11.0);
+    facts.resources.consumer_run_queue_pct = Some(70.0);
+
+    let found = attribute(&facts);
+
+    let fewer = remedy(&found, "fewer_workers").unwrap();
+    assert!(fewer.at_least);
+    assert_eq!(
+        remedy_text(fewer),
+        "Load in 1 worker process instead of 8: there are no cores for more."
+    );
+}
+
+#[test]
+fn a_remedy_on_all_ranks_also_frees_the_cores_that_the_other_ranks_use() {
+    let rank = |other_ranks: bool| {
+        let mut facts = loop_with_large_workers(1, 100.0);
+        facts.stages[0].cpu_pct = Some(75.0);
+        facts.step_ms = 40.0;
+        facts.wait_ms = 12.0;
+        facts.compute_blocked_ms = Some(12.0);
+        facts.resources.cores_usable = Some(2.0);
+        facts.resources.cores_used = Some(1.0);
+        facts.resources.consumer_run_queue_pct = Some(15.0);
+        facts.resources.runnable_threads = Some(4.0);
+        let others = Some(1.0);
+        if other_ranks {
+            facts.resources.other_ranks_cores = others;
+        } else {
+            facts.resources.others_cores = others;
+        }
+        facts
+    };
+
+    let found = attribute(&rank(true));
+    assert_eq!(
+        bottleneck_limit(&found),
+        Some(Limit::Resource(Resource::Cores))
+    );
+    assert!(evidence(&found).contains("other ranks use about 1"));
+    // 30 of 40 ms of CPU time are the stage's.
+    let cheaper = remedy(&found, "cheaper_calls").unwrap();
+    assert!(
+        (cheaper.predicted_step_ms - 25.0).abs() < 2.0,
+        "{cheaper:?}"
+    );
+
+    let found = attribute(&rank(false));
+    let alone = remedy(&found, "cheaper_calls").unwrap();
+    assert!(
+        alone.predicted_step_ms > cheaper.predicted_step_ms + 2.0,
+        "{alone:?}"
+    );
+}
+
 #[test]
 fn with_more_threads_than_cores_the_cores_are_the_bottleneck_and_no_threads_are_proposed() {
     let mut line = Line::of(vec![Stage::of("decode", 8, Part::Cpu, 20.0, 4)], 10.0);

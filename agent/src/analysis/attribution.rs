@@ -41,7 +41,7 @@ pub use self::evidence::{CoreUser, CoresEvidence, Evidence, StageEvidence};
 pub use self::explanation::{Explanation, explain_wait};
 pub(super) use self::from_summary::attribute_run;
 pub use self::line_gains::LineGain;
-pub use self::remedies::action::{Action, GuessedWork, Shared};
+pub use self::remedies::action::{Action, GuessedWork, Shared, WorkerMemory};
 pub(crate) use self::stage_order::queues_around;
 pub(super) use self::stage_order::set_filling_stages;
 

@@ -19,9 +19,9 @@ use self::levels::{Level, Levels, find_levels};
 pub use self::signal::Signal;
 use self::signal::{Context, signal_of_change};
 use self::stalls::stall_episodes;
+use super::resources::RankNode;
 use super::stacks::StackTimes;
 use crate::model::ReadingSeries;
-use crate::model::record::{ComputeGpu, GpuRecord};
 use crate::model::step_history::{Stall, StepBucket, StepHistory};
 use crate::statistics::steady_state::LEAST_WARMUP;
 
@@ -42,6 +42,8 @@ pub struct Episode {
     pub share: f64,
     /// Time that the run would have saved without it, in seconds.
     pub cost_s: f64,
+    /// Mean step in milliseconds that the run would have had without it.
+    pub predicted_step_ms: f64,
     /// What else changed with it.
     pub signal: Signal,
 }
@@ -86,10 +88,8 @@ pub struct EpisodeSources<'a> {
     pub readings: Option<&'a ReadingSeries>,
     /// Sampled stacks.
     pub stacks: Option<&'a StackTimes>,
-    /// The GPUs that the process may use.
-    pub gpus: &'a [GpuRecord],
-    /// The GPU that this rank computes on.
-    pub compute_gpu: Option<ComputeGpu>,
+    /// The machine.
+    pub node: RankNode<'a>,
     /// Whether wait and compute of the steps are known.
     pub parts_known: bool,
     /// Number of worker processes that load the batches in turn.
@@ -136,6 +136,7 @@ pub fn find_episodes(
             to_step: None,
             share: 1.0,
             cost_s: drift.cost_s,
+            predicted_step_ms: step_without_ms(&buckets, drift.cost_s),
             signal: signal_of_change(&context, drift.middle_s, None),
         }),
     }
@@ -149,6 +150,14 @@ pub fn find_episodes(
     episodes.retain(|episode| episode.cost_s >= MIN_COST * total_s);
     episodes.sort_by(|a, b| b.cost_s.total_cmp(&a.cost_s));
     episodes
+}
+
+/// Mean step in milliseconds if the steps took `cost_s` less.
+fn step_without_ms(buckets: &[StepBucket], cost_s: f64) -> f64 {
+    let (steps, total_ns) = (buckets.iter()).fold((0, 0), |(steps, ns), bucket| {
+        (steps + bucket.steps, ns + bucket.step_ns)
+    });
+    (total_ns as f64 / 1e6 - 1e3 * cost_s).max(0.0) / steps as f64
 }
 
 /// One episode for each run of neighbouring levels that are slower than the usual one.
@@ -165,6 +174,7 @@ fn changes(levels: &[Level], steps: u64, context: &Context<'_>) -> Vec<Episode> 
         let slow_steps: u64 = run.iter().map(|level| level.steps).sum();
         let seconds: f64 = run.iter().map(|level| level.seconds).sum();
         let slow_ms = 1e3 * seconds / slow_steps as f64;
+        let cost_s = (slow_ms - usual.step_ms()) / 1e3 * slow_steps as f64;
         Some(Episode {
             kind: EpisodeKind::Change {
                 usual_ms: usual.step_ms(),
@@ -173,7 +183,8 @@ fn changes(levels: &[Level], steps: u64, context: &Context<'_>) -> Vec<Episode> 
             from_step: first.from_step,
             to_step: last.to_step,
             share: slow_steps as f64 / steps as f64,
-            cost_s: (slow_ms - usual.step_ms()) / 1e3 * slow_steps as f64,
+            cost_s,
+            predicted_step_ms: step_without_ms(context.buckets, cost_s),
             signal: signal_of_change(context, first.from_s, last.to_s),
         })
     };

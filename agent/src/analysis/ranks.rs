@@ -136,6 +136,14 @@ struct Finding {
     slowest_compute_ms: Option<f64>,
 }
 
+impl Finding {
+    /// Mean step of the slowest rank without its excess.
+    fn step_without_excess_ms(&self, members: &[Member]) -> Option<f64> {
+        let slowest = members.iter().find(|m| Some(m.rank) == self.slowest)?;
+        Some(slowest.step.mean - self.excess_ms?.value)
+    }
+}
+
 impl Ranks {
     /// Adds a rank. `summary` is its last one; `None` if it left none.
     pub fn add(
@@ -221,6 +229,7 @@ impl Ranks {
             slowest: finding.slowest,
             cause: finding.cause,
             excess_ms: finding.excess_ms,
+            predicted_step_ms: finding.step_without_excess_ms(&self.members),
             evidence: String::new(),
             each: self.each,
         };

@@ -151,6 +151,7 @@ fn a_rank_with_slow_compute_is_found_by_how_little_it_waits_inside_its_compute()
 
     assert_eq!((found.slowest, found.cause), (Some(3), RankCause::Compute));
     assert!((found.excess_ms.unwrap().value - 4.0).abs() < 0.1);
+    assert!((found.predicted_step_ms.unwrap() - 12.0).abs() < 0.1);
     assert!(
         matches!(evidence, RankEvidence::OwnComputeLonger { .. }),
         "{evidence:?}"

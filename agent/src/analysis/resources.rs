@@ -7,13 +7,14 @@ use std::collections::BTreeSet;
 
 use super::growth::growth;
 use crate::model::metric::{
-    CGROUP_CPU_PERIODS, CGROUP_CPU_THROTTLED_PERIODS, DISK_UTILIZATION, GC_PAUSE_LONGEST,
-    GC_PAUSE_TIME, GIL_WAIT_TIME, GIL_WAITS, GPU_ECC_ERRORS, GPU_ENGINE_UTILIZATION,
-    GPU_MEMORY_LIMIT, GPU_MEMORY_OWNED, GPU_MEMORY_USAGE, GPU_SM_UTILIZATION, GPU_THROTTLED,
-    GPU_UTILIZATION, HOST_CPU_USABLE, HOST_CPU_UTILIZATION, HOST_THREADS_RUNNABLE, Metric,
-    NETWORK_IO, PERF_CYCLES, PERF_INSTRUCTIONS, PRESSURE_TIME, PROCESS_CPU_TIME, PROCESS_DISK_IO,
-    PROCESS_IO_REQUESTED, PROCESS_MEMORY_ANONYMOUS, PROCESS_MEMORY_PROPORTIONAL,
-    PROCESS_MEMORY_USAGE, THREAD_CPU_TIME, THREAD_RUN_QUEUE_TIME,
+    CGROUP_CPU_PERIODS, CGROUP_CPU_THROTTLED_PERIODS, CGROUP_MEMORY_LIMIT, DISK_UTILIZATION,
+    GC_PAUSE_LONGEST, GC_PAUSE_TIME, GIL_WAIT_TIME, GIL_WAITS, GPU_ECC_ERRORS,
+    GPU_ENGINE_UTILIZATION, GPU_MEMORY_LIMIT, GPU_MEMORY_OWNED, GPU_MEMORY_USAGE,
+    GPU_SM_UTILIZATION, GPU_THROTTLED, GPU_UTILIZATION, HOST_CPU_USABLE, HOST_CPU_UTILIZATION,
+    HOST_MEMORY_AVAILABLE, HOST_THREADS_RUNNABLE, Metric, NETWORK_IO, PERF_CYCLES,
+    PERF_INSTRUCTIONS, PRESSURE_TIME, PROCESS_CPU_TIME, PROCESS_DISK_IO, PROCESS_IO_REQUESTED,
+    PROCESS_MEMORY_ANONYMOUS, PROCESS_MEMORY_PROPORTIONAL, PROCESS_MEMORY_USAGE, THREAD_CPU_TIME,
+    THREAD_RUN_QUEUE_TIME,
 };
 use crate::model::reading::Attributes;
 use crate::model::reading_series::Span;
@@ -79,14 +80,30 @@ fn others(span: &Span<'_>, own: f64) -> Option<f64> {
     Some((all - own).max(0.0))
 }
 
-/// The available and used resources in `part`. `compute_gpu` is the GPU that the rank computes on.
+/// The machine of a rank.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RankNode<'a> {
+    /// The GPUs that the process may use.
+    pub gpus: &'a [GpuRecord],
+    /// The GPU that this rank computes on.
+    pub compute_gpu: Option<ComputeGpu>,
+    /// Number of ranks of the run on the machine; `None` if unknown.
+    pub ranks: Option<u32>,
+}
+
+/// Divides the cores that other programs use into those of the other ranks, which use as many as this one,
+/// and the rest.
+fn divide_others(others: f64, own: f64, node: RankNode<'_>) -> (Option<f64>, f64) {
+    let Some(ranks) = node.ranks.filter(|ranks| *ranks > 1) else {
+        return (None, others);
+    };
+    let of_ranks = others.min(f64::from(ranks - 1) * own);
+    (Some(of_ranks), others - of_ranks)
+}
+
+/// The available and used resources in `part`.
 #[expect(clippy::too_many_lines, reason = "one record, field by field")]
-pub fn resources(
-    history: &ReadingSeries,
-    part: Part,
-    gpus: &[GpuRecord],
-    compute_gpu: Option<ComputeGpu>,
-) -> ResourcesRecord {
+pub fn resources(history: &ReadingSeries, part: Part, node: RankNode<'_>) -> ResourcesRecord {
     let span = history.between(part.from_s, part.to_s);
     let consumer = Scope::Thread(attributes::CONSUMER.into());
     let percent = |share: f64| 100.0 * share;
@@ -96,15 +113,18 @@ pub fn resources(
     };
     let (growing, growth) = memory_growth(&span, part).unzip();
     let cores_used = whole_tree(&span, |scope| span.rate_of_all(&PROCESS_CPU_TIME, scope));
+    let divided = cores_used.and_then(|own| Some(divide_others(others(&span, own)?, own, node)));
+    let (other_ranks_cores, others_cores) = divided.unzip();
     ResourcesRecord {
         seconds: span.seconds(),
         gpus: ordinals(history)
-            .map(|ordinal| gpu(&span, ordinal, gpus))
+            .map(|ordinal| gpu(&span, ordinal, node.gpus))
             .collect(),
-        compute_gpu,
+        compute_gpu: node.compute_gpu,
         cores_used,
         cores_usable: span.of(&HOST_CPU_USABLE, &Scope::Host, &[]).mean(),
-        others_cores: cores_used.and_then(|own| others(&span, own)),
+        other_ranks_cores: other_ranks_cores.flatten(),
+        others_cores,
         runnable_threads: span.of(&HOST_THREADS_RUNNABLE, &Scope::Host, &[]).mean(),
         consumer_run_queue_pct: span
             .of(&THREAD_RUN_QUEUE_TIME, &consumer, &[])
@@ -141,6 +161,8 @@ pub fn resources(
         memory_proportional_bytes: whole_tree(&span, |scope| {
             span.of(&PROCESS_MEMORY_PROPORTIONAL, scope, &[]).last()
         }),
+        children_memory_bytes: children_memory(&span),
+        memory_available_bytes: memory_available(&span),
         other_threads_cores: other_threads(&span),
         memory_growth_per_step: growth,
         memory_growth_of: growing,
@@ -212,6 +234,23 @@ fn other_threads(span: &Span<'_>) -> Option<f64> {
     let consumer = rate(&Scope::Thread(attributes::CONSUMER.into()))?;
     let agent = rate(&Scope::Thread(attributes::AGENT.into())).unwrap_or(0.0);
     Some((all - consumer - agent).max(0.0))
+}
+
+/// Proportional memory of the process's children.
+fn children_memory(span: &Span<'_>) -> Option<f64> {
+    let memory = |scope| span.of(&PROCESS_MEMORY_PROPORTIONAL, scope, &[]).last();
+    Some((memory(&Scope::Tree)? - memory(&Scope::Process)?).max(0.0))
+}
+
+/// Memory that the process and its children can still use.
+fn memory_available(span: &Span<'_>) -> Option<f64> {
+    let machine = span.of(&HOST_MEMORY_AVAILABLE, &Scope::Host, &[]).last();
+    let limit = span.of(&CGROUP_MEMORY_LIMIT, &Scope::Cgroup, &[]).last();
+    let used = whole_tree(span, |scope| {
+        span.of(&PROCESS_MEMORY_PROPORTIONAL, scope, &[]).last()
+    });
+    let of_group = (limit.zip(used)).map(|(limit, used)| (limit - used).max(0.0));
+    machine.into_iter().chain(of_group).reduce(f64::min)
 }
 
 /// Growth of memory, and its scope. The process's own memory comes first, because that of its children

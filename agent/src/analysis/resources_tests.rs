@@ -25,7 +25,12 @@ fn run(seconds: u32, readings: impl Fn(f64) -> Vec<Reading>) -> ResourcesRecord 
         nvdec_engines: Some(7),
         ..GpuRecord::default()
     }];
-    resources(&history, part, &gpus, None)
+    let node = RankNode {
+        gpus: &gpus,
+        ranks: Some(2),
+        ..RankNode::default()
+    };
+    resources(&history, part, node)
 }
 
 fn near(value: Option<f64>, expected: f64) -> bool {
@@ -94,6 +99,22 @@ fn utilization_by_any_kernel_is_not_reported_as_sm_utilization() {
 }
 
 #[test]
+fn other_ranks_use_as_many_cores_as_this_one_and_other_programs_use_the_rest() {
+    let seen = run(10, |at_s| {
+        vec![
+            Reading::new(&HOST_CPU_USABLE, Scope::Host, 4.0),
+            Reading::new(&HOST_CPU_UTILIZATION, Scope::Host, 0.75),
+            Reading::new(&PROCESS_CPU_TIME, Scope::Process, at_s),
+            Reading::new(&PROCESS_CPU_TIME, Scope::Tree, at_s),
+        ]
+    });
+
+    assert!(near(seen.cores_used, 1.0));
+    assert!(near(seen.other_ranks_cores, 1.0));
+    assert!(near(seen.others_cores, 1.0));
+}
+
+#[test]
 fn without_readings_of_the_ranks_gpu_no_other_gpu_replaces_it() {
     let mut history = ReadingSeries::default();
     for i in 1..=10 {
@@ -123,7 +144,11 @@ fn without_readings_of_the_ranks_gpu_no_other_gpu_replaces_it() {
         steps_per_s: None,
     };
     let own = |compute_gpu| {
-        let seen = resources(&history, part, &[], compute_gpu);
+        let node = RankNode {
+            compute_gpu,
+            ..RankNode::default()
+        };
+        let seen = resources(&history, part, node);
         seen.own_gpus().map(|gpu| gpu.ordinal).collect::<Vec<_>>()
     };
     assert_eq!(own(computes_on(1)), [1]);

@@ -6,14 +6,13 @@ use super::findings::{Finding, findings};
 use super::loop_facts::LoopFacts;
 use super::main_loop::select_main_loop;
 use super::probe_result::ProbeResult;
-use super::resources::{Part, resources, sm_utilization_pct};
+use super::resources::{Part, RankNode, resources, sm_utilization_pct};
 use super::stacks::{StackTimes, gil_holders, stage_work};
 use super::stages::{data_readiness_pct, failures, stages};
 use super::warmup::no_steady_state;
 use crate::model::metric::HOST_CPU_UTILIZATION;
 use crate::model::record::{
-    ComputeGpu, Dropped, EndRecord, FloorRecord, GpuRecord, OtherLoop, Phase, Role, RunState,
-    SummaryRecord, WindowRecord,
+    Dropped, EndRecord, FloorRecord, OtherLoop, Phase, Role, RunState, SummaryRecord, WindowRecord,
 };
 use crate::model::step_series::{StepSeries, Totals};
 use crate::model::{Mode, ReadingSeries, Scope, StageSeries};
@@ -43,10 +42,8 @@ pub struct RunFacts<'a> {
     pub stages: Option<&'a StageSeries>,
     /// Sampled stacks.
     pub stacks: Option<&'a StackTimes>,
-    /// The GPUs that the process may use.
-    pub gpus: &'a [GpuRecord],
-    /// The GPU that this rank computes on.
-    pub compute_gpu: Option<ComputeGpu>,
+    /// The machine.
+    pub node: RankNode<'a>,
     /// Earlier conclusions that are still valid; `None` to compute new ones.
     pub concluded: Option<&'a Conclusions>,
     /// CPU seconds of the agent: its threads, and its work in the training thread.
@@ -216,8 +213,7 @@ fn episodes(run: &RunFacts<'_>, main: &LoopFacts) -> Vec<Episode> {
     let sources = EpisodeSources {
         readings: run.history,
         stacks: run.stacks,
-        gpus: run.gpus,
-        compute_gpu: run.compute_gpu,
+        node: run.node,
         parts_known: !main.totals.without_loader && !main.totals.concurrent,
         workers: main.loader.workers.map(u64::from),
     };
@@ -276,13 +272,16 @@ fn fill_resources(summary: &mut SummaryRecord, run: &RunFacts<'_>, part: Part) -
         .of(&HOST_CPU_UTILIZATION, &Scope::Host, &[])
         .mean();
     summary.cpu_utilization_pct = cpu.map(|share| 100.0 * share);
-    let compute_gpu = run.compute_gpu.filter(|_| run.gpus.len() > 1);
-    let sm_pct = |from_s, to_s| sm_utilization_pct(history, (from_s, to_s), compute_gpu);
+    let node = RankNode {
+        compute_gpu: (run.node.compute_gpu).filter(|_| run.node.gpus.len() > 1),
+        ..run.node
+    };
+    let sm_pct = |from_s, to_s| sm_utilization_pct(history, (from_s, to_s), node.compute_gpu);
     summary.sm_utilization_pct = sm_pct(0.0, run.elapsed_s);
     if summary.steady_steps > 0 {
         summary.steady_sm_utilization_pct = sm_pct(part.from_s, part.to_s);
     }
-    summary.resources = resources(history, part, run.gpus, compute_gpu);
+    summary.resources = resources(history, part, node);
     findings(&summary.resources)
 }
 

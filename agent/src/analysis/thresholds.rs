@@ -297,6 +297,18 @@ thresholds! {
     /// The limit of a stage that slows others through memory. Above this, fewer calls are tried.
     memory_limit: 0.5, "share of the step";
 
+    /// The utilization of the cores that more concurrency can reach. Processes that wait for each other leave
+    /// cores idle. Source: programs of the clinic reached 0.9 to 1.
+    attainable_core_utilization: 0.95, "share of the cores";
+
+    /// The available memory that further worker processes may take. The rest stays for the page cache and for the
+    /// growth of the program.
+    usable_memory: 0.8, "share of the available memory";
+
+    /// The threads that are ready to run. From this on, they slow each other by more than the cores that they
+    /// lack, so the gain of fewer calls is not predicted.
+    crowding_threads: 3.0, "threads per core";
+
     /// The utilization of the cores. From this on, fewer calls are tried
     /// for a stage with `min_oversubscribing_cpu`.
     oversubscribed_core_utilization: 0.9, "share of the cores";

@@ -196,6 +196,8 @@ metrics! {
         "CPU quota of the tightest cgroup above this process, in cores. Absent without a limit";
     HOST_THREADS_RUNNABLE = Gauge "headspace.host.threads.runnable" ["{thread}"] on "host" =>
         "Number of threads on the whole machine that run or wait for a core, without the thread that reads this value";
+    HOST_MEMORY_AVAILABLE = UpDownCounter "system.linux.memory.available" ["By"] on "host" =>
+        "Memory that programs can still use without swapping: free memory, and most of the page cache (MemAvailable)";
     PRESSURE_TIME = Counter "headspace.pressure.time" ["s"] on "host" "cgroup" by "resource" "stalled" since Before =>
         "Time that tasks waited for a `resource` (cpu, io, memory), by `stalled` (some: at least one task waited; full: all tasks waited)";
     NETWORK_IO = Counter "system.network.io" ["By"] on "host" by "network.io.direction" since Before =>

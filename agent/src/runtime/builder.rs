@@ -97,6 +97,7 @@ impl AgentBuilder {
             NoticeLog::new(self.print_notice),
             self.gpus,
             self.rank_gpu.clone(),
+            run.ranks_on_node,
             self.process_age_s,
             step_cost_ns,
         );

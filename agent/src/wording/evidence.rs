@@ -166,6 +166,7 @@ fn cores_evidence(cores: &CoresEvidence) -> String {
     clauses([
         Some(format!("{used} of {usable} cores used")),
         cores.most.as_ref().map(core_user),
+        (cores.other_ranks).map(|cores| format!("other ranks use about {}", amount(cores))),
         (cores.others).map(|others| format!("other programs use {}", amount(others))),
         threads.map(|threads| format!("{threads} threads compete for them")),
         waits.map(|pct| format!("the training thread waits for a core {pct} % of the time")),

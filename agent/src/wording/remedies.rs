@@ -1,7 +1,7 @@
 //! The sentence of each remedy: what the user can change.
 
 use super::evidence::evidence_text;
-use super::units::amount;
+use super::units::{amount, bytes};
 use super::verdict::place_in_file;
 use crate::analysis::attribution::{Action, GuessedWork, Remedy, Shared};
 use crate::model::record::RemedyRecord;
@@ -30,14 +30,23 @@ fn action(action: &Action) -> String {
         Action::Stop => "Do not tune the loader further: training is compute-bound. Make the \
                          model faster instead."
             .to_owned(),
-        Action::MoreProcesses { from: 0, to: 1 } => {
+        Action::MoreProcesses {
+            from: 0, to: 1, ..
+        } => {
             "Load in a worker process instead of on the training thread: num_workers=1.".to_owned()
         }
-        Action::MoreProcesses { from: 0, to } => format!(
+        Action::MoreProcesses { from: 0, to, .. } => format!(
             "Load in {to} worker processes instead of on the training thread: num_workers={to}."
         ),
-        Action::MoreProcesses { from, to } => {
-            format!("Load in {to} worker processes instead of {from}.")
+        Action::MoreProcesses { from, to, memory } => {
+            let limit = memory.map_or_else(String::new, |memory| {
+                format!(
+                    ": one takes {}, and {} are available for more",
+                    bytes(memory.each),
+                    bytes(memory.available)
+                )
+            });
+            format!("{}{limit}.", worker_processes(*from, *to))
         }
         Action::MoreCalls {
             stage,
@@ -60,7 +69,10 @@ fn action(action: &Action) -> String {
             shared,
         } => format!(
             "{}{}.",
-            concurrent_calls(stage, *from, *to),
+            match stage {
+                Some(stage) => concurrent_calls(stage, *from, *to),
+                None => worker_processes(*from, *to),
+            },
             match shared {
                 Shared::Decoders => ", one per decoder: further calls only delay each other",
                 Shared::Memory =>
@@ -153,4 +165,10 @@ fn concurrent_calls(stage: &str, from: u32, to: u32) -> String {
         1 => format!("Run one call of `{stage}` at a time instead of {from}"),
         to => format!("Run {to} concurrent calls of `{stage}` instead of {from}"),
     }
+}
+
+/// Another number of torch's worker processes, without a full stop.
+fn worker_processes(from: u32, to: u32) -> String {
+    let processes = if to == 1 { "process" } else { "processes" };
+    format!("Load in {to} worker {processes} instead of {from}")
 }

@@ -3,7 +3,7 @@
 //! The readings are: cores online, cores in the affinity mask, the tightest CPU quota of the control
 //! groups above the process, and the smaller of the last two. Also the share of time for which the
 //! cores of the mask were busy (used by any process), and the number of threads that run or wait for a
-//! core. Utilisation covers the time since the previous tick, or since construction for the first tick.
+//! core, and the memory that is available. Utilisation covers the time since the previous tick, or since construction for the first tick.
 //! If the quota or the mask cannot be read, the number of usable cores is unknown too.
 
 mod cgroup;
@@ -33,14 +33,14 @@ use crate::procfs;
 pub const NAME: &str = "host";
 
 /// The values that it reads.
-pub const READS: &str =
-    "cores, affinity, quota, how busy the usable cores are, and threads that run or wait for one";
+pub const READS: &str = "cores, affinity, quota, how busy the usable cores are, threads that run or wait for one, and available memory";
 
 /// The source `host`.
 #[derive(Debug)]
 pub struct Host {
     limits: Limits,
     times: PathBuf,
+    memory: PathBuf,
     before: Vec<CoreTime>,
     now: Vec<CoreTime>,
     runnable: Option<u64>,
@@ -70,6 +70,7 @@ impl Host {
         let mut host = Self {
             limits: Limits::with_root(root),
             times: procfs::below(root, "/proc/stat"),
+            memory: procfs::below(root, "/proc/meminfo"),
             before: Vec::new(),
             now: Vec::new(),
             runnable: None,
@@ -107,6 +108,12 @@ impl Host {
         }
         share
     }
+
+    /// Bytes of memory that programs can still use. Kernels before 3.14 do not report it.
+    fn memory_available(&mut self) -> Option<u64> {
+        let bytes = procfs::read(&self.memory, &mut self.buffer).ok()?;
+        procfs::memory_size(bytes, "MemAvailable")
+    }
 }
 
 impl Collector for Host {
@@ -118,6 +125,7 @@ impl Collector for Host {
         let limits = self.limits.read();
         let busy = self.utilization();
         let runnable = self.runnable.map(procfs::float);
+        let memory = self.memory_available().map(procfs::float);
         if !limits.is_known() {
             return Err(CollectError::Transient(
                 "nothing about the cores could be read".into(),
@@ -130,6 +138,7 @@ impl Collector for Host {
             (&metric::HOST_CPU_AFFINITY, limits.affinity.map(f64::from)),
             (&metric::HOST_CPU_QUOTA, limits.cores_quota()),
             (&metric::HOST_THREADS_RUNNABLE, runnable),
+            (&metric::HOST_MEMORY_AVAILABLE, memory),
         ];
         procfs::append_plain(out, &Scope::Host, readings);
         Ok(())

@@ -285,6 +285,7 @@ class Stage:
         outputs: int | None = None,
         bytes: int | None = None,
         failed: bool = False,
+        cpu_seconds: float | None = None,
     ) -> None:
         """Counts a call that was timed elsewhere. Does nothing if `seconds` is negative or not finite.
 
@@ -294,6 +295,7 @@ class Stage:
             outputs: Number of output items. By default 1, or 0 if the call failed.
             bytes: Number of bytes processed.
             failed: Whether the call ended in an exception.
+            cpu_seconds: CPU time of the call. Nothing is counted for a negative number.
         """
 
     def _begin(self, within: Task | None = None) -> Task:
@@ -326,7 +328,7 @@ class _Configuration(TypedDict):
     rank: int
     local_rank: int
     rank_on_node: int | None
-    is_only_rank: bool
+    ranks_on_node: int | None
     world_size: int
     mode: str
     versions: dict[str, str]

@@ -198,12 +198,12 @@ def rank_on_node() -> int | None:
     """Number of this process among the ranks of its machine, from its launcher. None if it is the only rank
     of the machine, or without a launcher."""
     number = read_number(_LOCAL_RANK, -1)
-    return None if number < 0 or is_only_rank() else number
+    return None if number < 0 or ranks_on_node() == 1 else number
 
 
-def is_only_rank() -> bool:
-    """Whether this process is the only rank of its machine."""
-    return world_size() == 1 or read_number(_LOCAL_WORLD_SIZE, 0) == 1
+def ranks_on_node() -> int | None:
+    """Number of ranks on this machine, from their launcher. None if that is unknown."""
+    return 1 if world_size() == 1 else read_number(_LOCAL_WORLD_SIZE, 0) or None
 
 
 def export(besides: set[str]) -> list[tuple[str, dict[str, str], bool]]:

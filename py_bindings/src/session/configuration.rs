@@ -29,8 +29,8 @@ pub(crate) struct SessionConfig {
     pub(crate) local_rank: u32,
     /// Its index among the ranks of its machine. None if it is the only one there, or if that is unknown.
     pub(crate) rank_on_node: Option<u32>,
-    /// Whether it is the only rank of its machine.
-    pub(crate) is_only_rank: bool,
+    /// How many ranks its machine has. None if that is unknown.
+    pub(crate) ranks_on_node: Option<u32>,
     /// How many processes the run has.
     pub(crate) world_size: u32,
     /// The mode until a loop reports its own.

@@ -176,7 +176,7 @@ impl SessionConfig {
     fn source_settings(&self) -> Settings {
         let rank_gpu = match self.rank_on_node {
             Some(number) => RankGpu::of_rank(number),
-            None if self.is_only_rank => RankGpu::default(),
+            None if self.ranks_on_node == Some(1) => RankGpu::default(),
             None => RankGpu::of_unnumbered_rank(self.rank),
         };
         Settings {
@@ -214,6 +214,7 @@ impl SessionConfig {
             mode: self.mode,
             settings: self.settings,
             world_size: self.world_size,
+            ranks_on_node: self.ranks_on_node,
             ..RunRecord::default()
         };
         let (shown, folder_of_verdict, terminated) =

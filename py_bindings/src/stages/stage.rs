@@ -206,7 +206,11 @@ impl Stage {
     ///     outputs: Number of output items. By default 1, or 0 if the call failed.
     ///     bytes: Number of bytes processed.
     ///     failed: Whether the call ended in an exception.
-    #[pyo3(signature = (seconds, *, inputs = None, outputs = None, bytes = None, failed = false))]
+    ///     cpu_seconds: CPU time of the call. Nothing is counted for a negative number.
+    #[pyo3(signature = (
+        seconds, *, inputs = None, outputs = None, bytes = None, failed = false, cpu_seconds = None
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
     fn record(
         &self,
         seconds: f64,
@@ -214,17 +218,20 @@ impl Stage {
         outputs: Option<i64>,
         bytes: Option<i64>,
         failed: bool,
+        cpu_seconds: Option<f64>,
     ) {
         let Some(slot) = self.local_slot().slot else {
             return;
         };
-        let Ok(took) = std::time::Duration::try_from_secs_f64(seconds) else {
+        let Some(nanos) = nanos_of(seconds) else {
             return;
         };
-        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let end = if failed { End::Failed } else { End::Done };
         let outcome = items(inputs, outputs, bytes).outcome(end, 0);
         slot.record_as(self.writers, nanos, outcome);
+        if let Some(cpu) = cpu_seconds.and_then(nanos_of) {
+            slot.record_cpu(self.writers, cpu, nanos);
+        }
     }
 
     /// Begins a call that may end in another frame or in another task.
@@ -256,6 +263,12 @@ impl Stage {
     fn __repr__(&self) -> String {
         format!("headspace.stage({:?})", self.name)
     }
+}
+
+/// A duration in nanoseconds. `None` if it is negative or not finite.
+fn nanos_of(seconds: f64) -> Option<u64> {
+    let duration = std::time::Duration::try_from_secs_f64(seconds).ok()?;
+    Some(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
 }
 
 fn items(inputs: Option<i64>, outputs: Option<i64>, bytes: Option<i64>) -> Items {

@@ -157,7 +157,9 @@ pub struct CoresEvidence {
     pub usable: f64,
     /// The stage that uses most cores.
     pub most: Option<CoreUser>,
-    /// Cores that other programs use.
+    /// Cores that the other ranks on the machine use, if notable.
+    pub other_ranks: Option<f64>,
+    /// Cores that other programs use, if notable.
     pub others: Option<f64>,
     /// Number of runnable threads, if there are more than cores.
     pub runnable_threads: Option<f64>,
@@ -263,7 +265,8 @@ fn of_cores(model: &Model<'_>) -> CoresEvidence {
         used: r.cores_used.unwrap_or(0.0),
         usable: r.cores_usable.unwrap_or(0.0),
         most: most_cores(model),
-        others: r.others_cores.filter(|others| *others >= t.shown_cores),
+        other_ranks: r.other_ranks_cores.filter(|cores| *cores >= t.shown_cores),
+        others: r.others_cores.filter(|cores| *cores >= t.shown_cores),
         runnable_threads: (r.runnable_threads).filter(|threads| Some(*threads) > r.cores_usable),
         run_queue_pct: (r.consumer_run_queue_pct).filter(|pct| *pct >= t.negligible_core_wait_pct),
     }

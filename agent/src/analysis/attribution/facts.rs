@@ -34,6 +34,9 @@ pub struct PipelineFacts {
     /// CPU time to map a mebibyte of shared memory, to read a byte of each page for the first time and to
     /// free the memory, in milliseconds, if measured on this machine.
     pub shared_mib_ms: Option<f64>,
+    /// Part of compute in which the training thread waits for another thread, process, machine or device, in
+    /// milliseconds per step, if sampled.
+    pub compute_blocked_ms: Option<f64>,
     /// Part of compute in which the training thread waits for the interpreter lock, in milliseconds per step, if
     /// sampled.
     pub compute_gil_wait_ms: Option<f64>,

@@ -59,6 +59,7 @@ pub(in crate::analysis) fn attribute_run(
         resources: summary.resources.clone(),
         loader: main.loader.clone(),
         shared_mib_ms: main.shared_mib_ms,
+        compute_blocked_ms: summary.compute_blocked_ms.map(|blocked| blocked.value),
         compute_gil_wait_ms: summary.compute_gil_wait_ms,
         gil_holder: (summary.gil_holders.iter())
             .find(|holder| !holder.in_loop)

@@ -6,7 +6,7 @@
 use super::call_times::Times;
 use super::facts::PipelineFacts;
 use super::pools::{Pool, find_pools};
-use super::resource_use::{Uses, resource_uses};
+use super::resource_use::{Uses, cores_of_rank, resource_uses};
 use super::simulation::{SimulatedPipeline, Station, Supply, whole};
 use super::stage_order::{Node, chain};
 use super::stage_roles::{find_decoder, find_reader, find_workers, is_inline};
@@ -59,9 +59,7 @@ impl<'a> Model<'a> {
                 contention: 0.0,
                 device_ms: None,
                 inline: is_inline(facts, &nodes, thresholds),
-                cores: facts
-                    .resources
-                    .cores_usable
+                cores: cores_of_rank(&facts.resources)
                     .unwrap_or(f64::INFINITY)
                     .max(bounds::MIN_CORES),
                 others: 0.0,
@@ -117,12 +115,19 @@ impl<'a> Model<'a> {
         if most.is_finite() { most.max(1.0) } else { 1.0 }
     }
 
-    /// Estimated runnable threads of other programs. The scheduler treats all threads alike, so each of them
+    /// This rank's part of the cores that it may use.
+    pub(super) fn share_of_cores(&self) -> f64 {
+        let r = &self.facts.resources;
+        let parts = cores_of_rank(r).zip(r.cores_usable);
+        parts.map_or(1.0, |(cores, usable)| cores / usable)
+    }
+
+    /// Estimated runnable threads of other programs on this rank's cores. The scheduler treats all threads alike, so each of them
     /// has a core for the same share of its runnable time as the loop's thread. Their number is the cores
     /// that they use divided by that share.
     fn others(&self) -> f64 {
         let r = &self.facts.resources;
-        let used = r.others_cores.unwrap_or(0.0);
+        let used = self.share_of_cores() * r.others_cores.unwrap_or(0.0);
         if used < self.thresholds.min_other_programs {
             return 0.0;
         }
@@ -249,6 +254,14 @@ impl<'a> Model<'a> {
         }
     }
 
+    /// Part of compute in which the loop waits for other ranks on this machine, if it works on no device. If the step
+    /// becomes shorter on all ranks, so does this wait.
+    fn wait_for_ranks_ms(&self) -> f64 {
+        let facts = self.facts;
+        let waits = facts.resources.other_ranks_cores.is_some() && facts.resources.gpus.is_empty();
+        facts.compute_blocked_ms.filter(|_| waits).unwrap_or(0.0)
+    }
+
     /// Sets compute: its time without contention, its slowdown, and its asynchronous device time.
     fn set_loop(&mut self) {
         let facts = self.facts;
@@ -269,7 +282,8 @@ impl<'a> Model<'a> {
         let contended = |used: f64| used + beside > t.uncontended_core_utilization;
         let shared = self.simulated.inline || self.uses.cores.is_some_and(contended);
         if shared && own > t.min_loop_cores {
-            self.simulated.loop_ms = (compute - queued).max(t.min_loop_work * compute);
+            let waits = queued + self.wait_for_ranks_ms();
+            self.simulated.loop_ms = (compute - waits).max(t.min_loop_work * compute);
             let cores = own * compute / self.simulated.loop_ms;
             self.simulated.loop_cores = cores.min(self.simulated.cores);
             return;

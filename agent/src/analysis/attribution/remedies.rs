@@ -120,18 +120,19 @@ impl Context<'_> {
 
     /// Adds the prediction to a remedy. Returns `None` if the gain is too small.
     fn predict(&self, mut draft: Draft) -> Option<Remedy> {
-        let step = self.step_ms();
+        let (step, t) = (self.step_ms(), self.model.thresholds);
         let changed = draft.changed.take();
         let at_least = changed.is_none();
         let predicted = changed.map_or(step, |simulated| self.predictor.step_ms(&simulated));
         let predicted = if draft.action.adds_concurrency() {
             // The work stays the same. A stage's own CPU time lacks what its calls hand to further threads.
-            predicted.max(limit_ms(self.model, Term::Cores).min(step))
+            let bound = limit_ms(self.model, Term::Cores) / t.attainable_core_utilization;
+            predicted.max(bound.min(step))
         } else {
             predicted
         };
         let gain = 1.0 - predicted / step;
-        if !at_least && gain < self.model.thresholds.min_remedy_gain {
+        if !at_least && gain < t.min_remedy_gain {
             return None;
         }
         Some(Remedy {

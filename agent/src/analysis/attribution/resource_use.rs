@@ -28,13 +28,23 @@ pub(super) fn resource_uses(facts: &PipelineFacts, nodes: &[Node<'_>], t: &Thres
     Uses {
         cores: r
             .cores_used
-            .zip(r.cores_usable)
+            .zip(cores_of_rank(r))
             .filter(|(_, usable)| *usable > 0.0)
             .map(|(used, usable)| used / usable),
         disk: r.disk_utilization_pct.map(|pct| (pct / 100.0).min(1.0)),
         engines: decoders(r).map(|(engines, busy)| (busy / f64::from(engines)).min(1.0)),
         gil: waits.then_some(of_one_process),
     }
+}
+
+/// Cores for this rank: those that it may use, divided among the ranks of the machine, which use as many as this one.
+pub(super) fn cores_of_rank(resources: &ResourcesRecord) -> Option<f64> {
+    let usable = resources.cores_usable?;
+    let (Some(own), Some(others)) = (resources.cores_used, resources.other_ranks_cores) else {
+        return Some(usable);
+    };
+    let share = own / (own + others);
+    Some(if share > 0.0 { share * usable } else { usable })
 }
 
 /// Number of video decoders of the rank's GPUs, and how many of them are busy on average. `None` if either is not

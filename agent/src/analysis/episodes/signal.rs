@@ -65,12 +65,7 @@ impl Context<'_> {
             steps_per_s: None,
         };
         let sources = &self.sources;
-        Some(resources(
-            sources.readings?,
-            part,
-            sources.gpus,
-            sources.compute_gpu,
-        ))
+        Some(resources(sources.readings?, part, sources.node))
     }
 
     /// Which part of the step became longer by most of `step`.

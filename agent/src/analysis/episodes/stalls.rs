@@ -3,7 +3,7 @@
 use super::levels::settling_steps;
 use super::periods::find_periods;
 use super::signal::{Context, signal_of_stalls};
-use super::{Episode, EpisodeKind};
+use super::{Episode, EpisodeKind, step_without_ms};
 use crate::model::step_history::{Stall, StepBucket};
 use crate::statistics::mean;
 
@@ -45,13 +45,17 @@ pub(super) fn stall_episodes(
         return Vec::new();
     }
     let per_kept = (all_excess_ns as f64 / kept_ns as f64).max(1.0);
-    let episode = |kind, members: &[Stall], regular: &[Stall]| Episode {
-        kind,
-        from_step: onset(regular, stalls, context.buckets),
-        to_step: None,
-        share: per_kept * stalled_steps(members) / steps as f64,
-        cost_s: per_kept * excess_s(members),
-        signal: signal_of_stalls(members, context),
+    let episode = |kind, members: &[Stall], regular: &[Stall]| {
+        let cost_s = per_kept * excess_s(members);
+        Episode {
+            kind,
+            from_step: onset(regular, stalls, context.buckets),
+            to_step: None,
+            share: per_kept * stalled_steps(members) / steps as f64,
+            cost_s,
+            predicted_step_ms: step_without_ms(context.buckets, cost_s),
+            signal: signal_of_stalls(members, context),
+        }
     };
     let mut episodes = Vec::new();
     for period in find_periods(&others) {

@@ -20,6 +20,8 @@ pub struct EpisodeRecord {
     pub share_pct: f64,
     /// Time that the run would have saved without the episode, in seconds.
     pub cost_s: f64,
+    /// Mean step in milliseconds that the run would have had without the episode.
+    pub predicted_step_ms: f64,
     /// What changed together with the steps. It is not always the cause. Null if unknown.
     #[serde(deserialize_with = "super::known")]
     pub signal: Option<EpisodeSignal>,

@@ -39,6 +39,9 @@ pub struct RanksRecord {
     /// Excess of its step time over that of the fast ranks (lower quartile), in milliseconds. If
     /// all steps are equally long, the excess of its wait.
     pub excess_ms: Option<Estimate>,
+    /// Mean step of the slowest rank without this excess, in milliseconds. If the ranks wait for each other, it is
+    /// that of all ranks.
+    pub predicted_step_ms: Option<f64>,
     /// Evidence for the slowest rank and its cause, in sentences.
     pub evidence: String,
     /// Each rank, in order.

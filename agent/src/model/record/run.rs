@@ -35,6 +35,9 @@ pub struct RunRecord {
     pub sources: Vec<SourceRecord>,
     /// Number of processes in the run (`WORLD_SIZE`), by default 1.
     pub world_size: u32,
+    /// Number of these processes on this machine, as the launcher says. Absent if that is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranks_on_node: Option<u32>,
     /// Start time of the process, in nanoseconds since 1970-01-01 UTC. Totals of the process, such
     /// as its CPU time, count from this time. Absent if the system does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

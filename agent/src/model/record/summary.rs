@@ -199,6 +199,10 @@ pub struct ResourcesRecord {
     pub cores_used: Option<f64>,
     /// Number of cores that this process and its children may use.
     pub cores_usable: Option<f64>,
+    /// Mean number of cores that the other ranks on this machine use, under the assumption that all of them
+    /// use as many as this one. Absent if this is the only rank on the machine, or if that is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub other_ranks_cores: Option<f64>,
     /// Mean number of cores used by other programs, among the cores that this process may use.
     pub others_cores: Option<f64>,
     /// Mean number of threads on the machine that ran or waited for a core.
@@ -228,6 +232,11 @@ pub struct ResourcesRecord {
     /// Proportional memory (PSS) at the last reading, in bytes: each page is divided by the number
     /// of processes that share it.
     pub memory_proportional_bytes: Option<f64>,
+    /// Proportional memory of the children of this process at the last reading, in bytes.
+    pub children_memory_bytes: Option<f64>,
+    /// Memory that this process and its children can still use, in bytes: what the machine has available, or what
+    /// the limit of the control group leaves, if that is less.
+    pub memory_available_bytes: Option<f64>,
     /// Mean number of cores used by threads of this process, without the thread that takes the
     /// batches and without the agent's threads.
     pub other_threads_cores: Option<f64>,

@@ -265,8 +265,7 @@ impl StageSlot {
         {
             let cpu = now.saturating_sub(before);
             let cpu = u64::try_from(cpu.as_nanos()).unwrap_or(0);
-            writers.add(&self.cpu, cpu.min(took));
-            writers.add(&self.cpu_of, took);
+            self.record_cpu(writers, cpu, took);
         }
         took
     }
@@ -287,6 +286,12 @@ impl StageSlot {
     /// Counts a whole call that was timed elsewhere.
     pub fn record(&self, took_nanos: u64, outcome: Outcome) {
         self.record_as(Writers::Many, took_nanos, outcome);
+    }
+
+    /// Counts the CPU time of a call of `took_nanos` that was timed elsewhere.
+    pub fn record_cpu(&self, writers: Writers, cpu_nanos: u64, took_nanos: u64) {
+        writers.add(&self.cpu, cpu_nanos.min(took_nanos));
+        writers.add(&self.cpu_of, took_nanos);
     }
 
     /// [`record`](Self::record) for the given writers.

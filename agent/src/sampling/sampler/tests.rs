@@ -22,6 +22,7 @@ fn sampler(collectors: Vec<Box<dyn Collector>>) -> (Sampler, ManualClock, Arc<Re
         Arc::default(),
         RankGpu::default(),
         None,
+        None,
         50.0,
     ));
     let identity = Identity {

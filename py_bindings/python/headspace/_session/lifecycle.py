@@ -220,7 +220,7 @@ def _start(
                 "rank": rank,
                 "local_rank": _settings.local_rank(),
                 "rank_on_node": _settings.rank_on_node(),
-                "is_only_rank": _settings.is_only_rank(),
+                "ranks_on_node": _settings.ranks_on_node(),
                 "world_size": _settings.world_size(),
                 "mode": mode,
                 "versions": _settings.versions(_native.__version__),

@@ -16,6 +16,7 @@ from headspace._loops.epochs import length_of
 from headspace._loops.replacing import replace
 from headspace._session.own_errors import call_safely
 from headspace._watch.find_loop import find_loop
+from headspace._watch.ray_operators import watch_operators
 
 _METHODS = (
     "iter_batches",
@@ -28,6 +29,7 @@ _METHODS = (
 
 def module_imported(_name: str, module: ModuleType) -> None:
     """``ray.data`` has been imported."""
+    call_safely(watch_operators)
     for kind in (vars(module)["Dataset"], vars(module)["DataIterator"]):
         for method in _METHODS:
             if method in vars(kind):

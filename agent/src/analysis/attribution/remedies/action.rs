@@ -14,6 +14,8 @@ pub enum Action {
         from: u32,
         /// Worker processes proposed.
         to: u32,
+        /// The memory that leaves no room for more; `None` if more would not help.
+        memory: Option<WorkerMemory>,
     },
     /// Run more calls of a stage at once.
     MoreCalls {
@@ -28,8 +30,8 @@ pub enum Action {
     },
     /// Run fewer calls of a stage at once.
     FewerCalls {
-        /// The stage.
-        stage: String,
+        /// The stage; `None` for the calls of torch's worker processes, one in each.
+        stage: Option<String>,
         /// Calls at once now.
         from: u32,
         /// Calls at once proposed.
@@ -132,6 +134,23 @@ pub enum Action {
     },
     /// Copy batches to the GPU from page-locked memory.
     PinMemory,
+}
+
+/// Memory that limits the number of worker processes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct WorkerMemory {
+    /// Bytes of a worker process, on average.
+    pub each: f64,
+    /// Bytes that are available to further ones.
+    pub available: f64,
+}
+
+impl WorkerMemory {
+    /// Number of worker processes that still fit.
+    pub(super) fn room(self) -> u32 {
+        let workers = (self.available / self.each).floor();
+        workers.clamp(0.0, f64::from(u16::MAX)) as u32
+    }
 }
 
 /// A resource that concurrent calls share and compete for.

@@ -6,7 +6,7 @@ use super::super::law_terms::{Term, at_least};
 use super::super::queueing_model::Model;
 use super::super::simulation::whole;
 use super::super::stage_order::Node;
-use super::action::{Action, Shared};
+use super::action::{Action, Shared, WorkerMemory};
 use super::{Context, Draft, change, load_in_workers};
 use crate::analysis::thresholds::{confidence, counts};
 use crate::model::record::{ChangeRecord, QueueSummary, Setting};
@@ -126,14 +126,19 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
     let from = whole(node.concurrency);
     let needed = node.busy_ms() / next_limit(context, Some(stage));
     let engines = model.engines_of(stage);
-    let to = enough(model, needed, from).min(engines.unwrap_or(u32::MAX));
+    let calls = enough(model, needed, from).min(engines.unwrap_or(u32::MAX));
+    let memory = (model.workers == Some(stage)).then(|| memory_of_workers(model, from));
+    let memory = memory
+        .flatten()
+        .filter(|memory| memory.room() < calls.saturating_sub(from));
+    let to = memory.map_or(calls, |memory| from + memory.room());
     if to <= from {
         return None;
     }
     let mut simulated = model.simulated.clone();
     simulated.stations[stage].servers = to;
     let action = if model.workers == Some(stage) {
-        Action::MoreProcesses { from, to }
+        Action::MoreProcesses { from, to, memory }
     } else {
         Action::MoreCalls {
             stage: node.stage.name.clone(),
@@ -159,6 +164,17 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
     })
 }
 
+/// The memory of the `workers` worker processes, and this rank's part of what is available to further ones.
+fn memory_of_workers(model: &Model<'_>, workers: u32) -> Option<WorkerMemory> {
+    let r = &model.facts.resources;
+    Some(WorkerMemory {
+        each: (r.children_memory_bytes? / f64::from(workers)).max(1.0),
+        available: model.thresholds.usable_memory
+            * model.share_of_cores()
+            * r.memory_available_bytes?,
+    })
+}
+
 /// Whether a stage reads as much as the disk can deliver.
 fn saturates_disk(model: &Model<'_>, stage: usize) -> bool {
     model.reader == Some(stage) && at_least(model.uses.disk, model.thresholds.saturated_utilization)
@@ -175,7 +191,7 @@ fn fewer(context: &Context<'_>, stage: usize) -> Option<Draft> {
     }
     let draft = |to: u32, (shared, term), changed, confidence| Draft {
         action: Action::FewerCalls {
-            stage: node.stage.name.clone(),
+            stage: (model.workers != Some(stage)).then(|| node.stage.name.clone()),
             from: now,
             to: declared(node, to),
             shared,
@@ -209,5 +225,13 @@ fn fewer(context: &Context<'_>, stage: usize) -> Option<Draft> {
     let mut simulated = model.simulated.clone();
     simulated.stations[stage].servers = to;
     let shared = (Shared::Cores, Term::Cores);
-    Some(draft(to, shared, Some(simulated), confidence::FEWER_CALLS))
+    let r = &model.facts.resources;
+    let crowd = r.cores_usable.map(|usable| t.crowding_threads * usable);
+    let crowded = crowd.is_some_and(|crowd| at_least(r.runnable_threads, crowd));
+    let (changed, confidence) = if crowded {
+        (None, confidence::MINIMUM_GAIN)
+    } else {
+        (Some(simulated), confidence::FEWER_CALLS)
+    };
+    Some(draft(to, shared, changed, confidence))
 }

@@ -28,8 +28,7 @@ pub(super) fn draft(context: &Context<'_>, stage: usize) -> Option<Draft> {
 fn in_workers(context: &Context<'_>, stage: usize) -> Option<Draft> {
     let (model, step) = (context.model, context.step_ms());
     let t = model.thresholds;
-    let cores = model.facts.resources.cores_usable.unwrap_or(t.max_workers);
-    let most = whole(cores.floor().clamp(1.0, t.max_workers));
+    let most = whole(model.simulated.cores.floor().clamp(1.0, t.max_workers));
     let tried: Vec<(u32, f64)> = (1..=most)
         .filter_map(|workers| {
             let price = price(model, workers);
@@ -62,7 +61,12 @@ fn in_workers(context: &Context<'_>, stage: usize) -> Option<Draft> {
         confidence::ASSUMED_GAIN
     };
     Some(Draft {
-        action: Action::MoreProcesses { from: 0, to },
+        action: Action::MoreProcesses {
+            from: 0,
+            to,
+            // What a worker would need is not known.
+            memory: None,
+        },
         stage: Some(stage),
         term: Term::Stage(stage),
         change: Some(change(None, Setting::NumWorkers, 0, to)),

@@ -212,7 +212,7 @@ fn cores(context: &Context<'_>) -> Option<Draft> {
         .ceil()
         .clamp(now.floor() + 1.0, t.max_core_increase * now.ceil());
     let mut simulated = model.simulated.clone();
-    simulated.cores = to;
+    simulated.cores = model.share_of_cores() * to;
     let (action, term) = if quota {
         (Action::RaiseQuota { from: now, to }, Term::Quota)
     } else {

@@ -1,0 +1,107 @@
+"""Records the operators of Ray Data as stages.
+
+Ray Data executes a dataset in the process that iterates it, and runs the tasks of its operators in other
+processes. They report the duration and the CPU time of each task.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from headspace import _native
+from headspace._loops.replacing import replace
+from headspace._session.own_errors import call_safely
+
+
+def watch_operators() -> None:
+    """Replaces the methods in which an operator learns of its tasks."""
+    # Each operator has one object of this class. It is not public, but the reports of a task reach no other.
+    from ray.data._internal.execution.interfaces.op_runtime_metrics import OpRuntimeMetrics
+
+    replace(OpRuntimeMetrics, "on_task_submitted", _wrapper(_begin))
+    replace(OpRuntimeMetrics, "on_task_output_generated", _wrapper(_add_output))
+    replace(OpRuntimeMetrics, "on_task_finished", _wrapper(_end))
+
+
+def _wrapper(note: Callable[..., None]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Makes wrappers that call `note` with the same arguments before the original."""
+
+    def make_wrapper(original: Callable[..., Any]) -> Callable[..., Any]:
+        def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+            call_safely(partial(note, self, *args, **kwargs))
+            return original(self, *args, **kwargs)
+
+        return method
+
+    return make_wrapper
+
+
+class _Task:
+    """A task of an operator that has been submitted."""
+
+    __slots__ = ("bytes", "call", "cpu_s", "rows_in", "rows_out", "stage", "submitted_s")
+
+    def __init__(self, stage: _native.Stage, rows_in: int | None) -> None:
+        self.stage = stage
+        #: The call in progress. It is counted when the duration of the task is known.
+        self.call = stage._begin()
+        self.submitted_s = time.perf_counter()
+        self.rows_in = rows_in
+        self.rows_out = self.bytes = 0
+        self.cpu_s = 0.0
+
+    def add(self, blocks: Iterable[Any]) -> None:
+        """Adds blocks that the task returned, by their metadata."""
+        for block in blocks:
+            self.rows_out += block.num_rows or 0
+            self.bytes += block.size_bytes or 0
+            self.cpu_s += block.exec_stats.cpu_time_s or 0.0
+
+    def end(self, failed: bool, waited_s: float) -> None:
+        """Counts the task: the time since it was submitted, without `waited_s`.
+
+        That includes the start of the task, since a task that starts also takes the place of another one.
+        """
+        del self.call
+        self.stage.record(
+            max(0.0, time.perf_counter() - self.submitted_s - waited_s),
+            inputs=self.rows_in,
+            outputs=self.rows_out,
+            bytes=self.bytes,
+            failed=failed,
+            cpu_seconds=self.cpu_s,
+        )
+
+
+def _tasks(metrics: Any) -> dict[int, _Task]:
+    """The tasks in progress of an operator."""
+    tasks: dict[int, _Task] = metrics.__dict__.setdefault("_headspace_tasks", {})
+    return tasks
+
+
+def _begin(metrics: Any, task_index: int, inputs: Any, *_: Any, **_other: Any) -> None:
+    operator = metrics._op
+    stage = _native.stage(operator.name, concurrency=operator.get_max_concurrency_limit())
+    _tasks(metrics)[task_index] = _Task(stage, inputs.num_rows())
+
+
+def _add_output(metrics: Any, task_index: int, output: Any) -> None:
+    task = _tasks(metrics).get(task_index)
+    if task is not None:
+        task.add(output.metadata)
+
+
+def _end(
+    metrics: Any,
+    task_index: int,
+    exception: Exception | None,
+    task_exec_stats: Any = None,
+    task_exec_driver_stats: Any = None,
+) -> None:
+    task = _tasks(metrics).pop(task_index, None)
+    if task is not None:
+        waited_s = getattr(task_exec_driver_stats, "task_output_backpressure_s", 0.0)
+        task.end(exception is not None, waited_s)
