@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import tomllib
+from verdict import Verdict
 
 #: The cases for which headspace was improved.
 CASES = Path(__file__).parent / "cases"
@@ -46,9 +47,19 @@ class Card:
     healthy: list[str] = field(default_factory=list)
     #: Whether the case was chosen, and its expected verdict written, before headspace was run on it.
     held_out: bool = False
-    #: Code of the remedy whose prediction is compared with the cured program; empty if the cure is not a
-    #: remedy of headspace.
-    remedy: str = ""
+    #: What is compared with the cured program: the prediction of the remedy with this code, of the step without
+    #: the costliest `episode`, or of the step without the `slowest rank`. Empty if the cure is none of these.
+    prediction: str = ""
+
+    def predicted_ms(self, verdict: Verdict) -> float | None:
+        """The step of the cured program that a verdict predicts."""
+        match self.prediction:
+            case "episode":
+                return verdict.without_episode_ms
+            case "slowest rank":
+                return verdict.without_slowest_rank_ms
+            case code:
+                return verdict.predicted_ms(code)
 
     @property
     def folder(self) -> Path:
@@ -69,7 +80,7 @@ def read_card(folder: Path) -> Card:
         says=verdict["says"],
         never=verdict.get("never", []),
         watch=verdict.get("watch", []),
-        remedy=verdict.get("remedy", ""),
+        prediction=verdict.get("prediction", ""),
         **fields,
     )
 

@@ -100,7 +100,7 @@ def examine(card: Card, steps: int | None) -> Result:
         card,
         sick=sick,
         missed=missed(card, sick.text),
-        predicted_ms=sick.predicted_ms(card.remedy),
+        predicted_ms=card.predicted_ms(sick),
         cured_ms=None if cured is None else cured.live_ms,
         false_cures=false_cures(twin),
     )

@@ -9,15 +9,17 @@ use crate::model::record::{RankCause, RankSummary, RanksRecord, SummaryRecord};
 
 /// The record of the ranks with the text of its evidence.
 pub fn ranks_record(together: RanksTogether) -> RanksRecord {
-    let mut evidence = evidence(together.evidence);
-    if let Some(ms) = together.record.predicted_step_ms {
-        evidence.push_str(&format!(
-            " If it were as fast as they are, its step would take {}.",
-            duration_ms(ms)
-        ));
-    }
+    let without_excess = together
+        .record
+        .predicted_step_ms
+        .map_or_else(String::new, |ms| {
+            format!(
+                " If it were as fast as they are, its step would take {}.",
+                duration_ms(ms)
+            )
+        });
     RanksRecord {
-        evidence,
+        evidence: evidence(together.evidence) + &without_excess,
         ..together.record
     }
 }

@@ -219,7 +219,6 @@ impl SessionConfig {
         };
         let (shown, folder_of_verdict, terminated) =
             (run.clone(), folder.to_owned(), marker.clone());
-        let name = folder.file_name().unwrap_or_default();
         AgentBuilder {
             limits: Limits {
                 interval,
@@ -230,7 +229,7 @@ impl SessionConfig {
             collectors: catalog.into_collectors(),
             exporters,
             identity: Identity {
-                run_id: name.to_string_lossy().into_owned(),
+                run_id: folder_name(folder),
                 rank: self.rank,
                 pid: std::process::id(),
             },
@@ -256,6 +255,11 @@ impl SessionConfig {
                 .map(|reader| Box::new(reader) as Box<dyn StackReader>),
         }
     }
+}
+
+fn folder_name(folder: &Path) -> String {
+    let name = folder.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
 }
 
 fn print_notices(quiet: bool) -> PrintNotice {

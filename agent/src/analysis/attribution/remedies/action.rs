@@ -145,14 +145,6 @@ pub struct WorkerMemory {
     pub available: f64,
 }
 
-impl WorkerMemory {
-    /// Number of worker processes that still fit.
-    pub(super) fn room(self) -> u32 {
-        let workers = (self.available / self.each).floor();
-        workers.clamp(0.0, f64::from(u16::MAX)) as u32
-    }
-}
-
 /// A resource that concurrent calls share and compete for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shared {

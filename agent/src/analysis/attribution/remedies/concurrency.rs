@@ -128,10 +128,10 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
     let engines = model.engines_of(stage);
     let calls = enough(model, needed, from).min(engines.unwrap_or(u32::MAX));
     let memory = (model.workers == Some(stage)).then(|| memory_of_workers(model, from));
-    let memory = memory
-        .flatten()
-        .filter(|memory| memory.room() < calls.saturating_sub(from));
-    let to = memory.map_or(calls, |memory| from + memory.room());
+    let fit =
+        |memory: &WorkerMemory| whole(f64::from(from) + (memory.available / memory.each).floor());
+    let memory = memory.flatten().filter(|memory| fit(memory) < calls);
+    let to = memory.as_ref().map_or(calls, fit);
     if to <= from {
         return None;
     }
