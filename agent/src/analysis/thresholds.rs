@@ -307,7 +307,7 @@ thresholds! {
 
     /// The threads that are ready to run. From this on, they slow each other by more than the cores that they
     /// lack, so the gain of fewer calls is not predicted.
-    crowding_threads: 3.0, "threads per core";
+    oversubscribing_threads: 3.0, "threads per core";
 
     /// The utilization of the cores. From this on, fewer calls are tried
     /// for a stage with `min_oversubscribing_cpu`.

@@ -61,6 +61,13 @@ pub enum WaitFor {
     Other,
 }
 
+impl WaitFor {
+    /// Whether another thread, process or machine ends the wait, for example another rank.
+    pub fn is_for_others(self) -> bool {
+        matches!(self, Self::Lock | Self::Connection | Self::Process)
+    }
+}
+
 /// The stack of one thread at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ThreadStack {

@@ -36,6 +36,7 @@ pub(super) fn line_gains(model: &Model<'_>, predictor: &Predictor<'_>) -> Vec<Li
                     remove(parts, saved * part * line.proportional_share, line.activity);
                 }
             }
+            Place::Loop(_) if may_wait_for_ranks(model, line) => return None,
             Place::Loop(_) => shorten_compute(&mut simulated, saved * line.proportional_share),
             Place::Elsewhere => return None,
         }
@@ -111,6 +112,12 @@ fn remove_beside_lock(parts: &mut [(Supply, f64)], share: f64, line: &LineShare)
         };
         *ms *= 1.0 - share * of_part;
     }
+}
+
+/// Whether a line of compute may wait for other ranks. Then only they can make it faster.
+fn may_wait_for_ranks(model: &Model<'_>, line: &LineShare) -> bool {
+    let waits = matches!(line.activity, Activity::Wait(what) if what.is_for_others());
+    waits && model.has_other_ranks()
 }
 
 /// Removes this share of compute.

@@ -258,8 +258,13 @@ impl<'a> Model<'a> {
     /// becomes shorter on all ranks, so does this wait.
     fn wait_for_ranks_ms(&self) -> f64 {
         let facts = self.facts;
-        let waits = facts.resources.other_ranks_cores.is_some() && facts.resources.gpus.is_empty();
+        let waits = self.has_other_ranks() && facts.resources.gpus.is_empty();
         facts.compute_blocked_ms.filter(|_| waits).unwrap_or(0.0)
+    }
+
+    /// Whether the run has other ranks on this machine.
+    pub(super) fn has_other_ranks(&self) -> bool {
+        self.facts.resources.other_ranks_cores.is_some()
     }
 
     /// Sets compute: its time without contention, its slowdown, and its asynchronous device time.

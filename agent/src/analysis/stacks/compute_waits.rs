@@ -29,8 +29,7 @@ impl StackTimes {
             );
             waits.map(|(_, sampled)| sampled.seconds).sum::<f64>() / place.seconds
         };
-        let blocked =
-            share(|what| matches!(what, WaitFor::Lock | WaitFor::Connection | WaitFor::Process));
+        let blocked = share(WaitFor::is_for_others);
         // Agresti and Coull's interval of a proportion (American Statistician 52, 1998), which does not
         // vanish at 0 and 1.
         let samples = f64::from(place.samples) + NORMAL * NORMAL;

@@ -60,14 +60,16 @@ class _Task:
             self.bytes += block.size_bytes or 0
             self.cpu_s += block.exec_stats.cpu_time_s or 0.0
 
-    def end(self, failed: bool, waited_s: float) -> None:
-        """Counts the task: the time since it was submitted, without `waited_s`.
+    @property
+    def age_s(self) -> float:
+        """Seconds since it was submitted."""
+        return time.perf_counter() - self.submitted_s
 
-        That includes the start of the task, since a task that starts also takes the place of another one.
-        """
+    def end(self, failed: bool, seconds: float) -> None:
+        """Counts the task."""
         del self.call
         self.stage.record(
-            max(0.0, time.perf_counter() - self.submitted_s - waited_s),
+            max(0.0, seconds),
             inputs=self.rows_in,
             outputs=self.rows_out,
             bytes=self.bytes,
@@ -102,6 +104,11 @@ def _end(
     task_exec_driver_stats: Any = None,
 ) -> None:
     task = _tasks(metrics).pop(task_index, None)
-    if task is not None:
-        waited_s = getattr(task_exec_driver_stats, "task_output_backpressure_s", 0.0)
-        task.end(exception is not None, waited_s)
+    if task is None:
+        return
+    # A task takes the place of another one, from its submission until Ray notices its end. If the number of tasks
+    # is not limited, only its own duration matters.
+    seconds = task.age_s - getattr(task_exec_driver_stats, "task_output_backpressure_s", 0.0)
+    if metrics._op.get_max_concurrency_limit() is None:
+        seconds = getattr(task_exec_stats, "task_wall_time_s", seconds)
+    task.end(exception is not None, seconds)

@@ -226,9 +226,11 @@ fn fewer(context: &Context<'_>, stage: usize) -> Option<Draft> {
     simulated.stations[stage].servers = to;
     let shared = (Shared::Cores, Term::Cores);
     let r = &model.facts.resources;
-    let crowd = r.cores_usable.map(|usable| t.crowding_threads * usable);
-    let crowded = crowd.is_some_and(|crowd| at_least(r.runnable_threads, crowd));
-    let (changed, confidence) = if crowded {
+    let most = r
+        .cores_usable
+        .map(|usable| t.oversubscribing_threads * usable);
+    let oversubscribed = most.is_some_and(|most| at_least(r.runnable_threads, most));
+    let (changed, confidence) = if oversubscribed {
         (None, confidence::MINIMUM_GAIN)
     } else {
         (Some(simulated), confidence::FEWER_CALLS)
