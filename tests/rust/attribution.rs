@@ -10,8 +10,8 @@ mod simulator;
 use headspace_agent::analysis::attribution::facts::PipelineFacts;
 use headspace_agent::analysis::attribution::{Attribution, Limit, Remedy, attribute};
 use headspace_agent::model::record::{
-    ComputeGpu, Estimate, GpuRule, GpuUse, LoaderRecord, QueueSummary, RemedyCode, Resource,
-    ResourcesRecord, StageSummary,
+    ComputeGpu, Estimate, GilHolderRecord, GpuRule, GpuUse, LoaderRecord, QueueSummary, RemedyCode,
+    Resource, ResourcesRecord, StageSummary,
 };
 use headspace_agent::wording::{bottleneck_record, remedy_record};
 use simulator::line::draw::Blind;
@@ -377,8 +377,8 @@ fn no_more_workers_are_proposed_than_fit_into_the_memory() {
     assert_eq!(more.change.as_ref().unwrap().to, "3");
     assert_eq!(
         remedy_text(&more),
-        "Load in 3 worker processes instead of 1: one takes 1.00 GiB, and 2.40 GiB are available for \
-         more."
+        "Load in 3 worker processes instead of 1: each takes 1.00 GiB, and further ones may take \
+         2.40 GiB in total."
     );
     assert!((more.predicted_step_ms - 40.0 / 3.0).abs() < 1.0);
 
@@ -387,7 +387,8 @@ fn no_more_workers_are_proposed_than_fit_into_the_memory() {
 }
 
 #[test]
-fn for_many_threads_that_compete_for_few_cores_the_remedy_is_fewer_workers_without_a_promise() {
+fn for_many_threads_that_compete_for_few_cores_the_remedy_is_fewer_workers_without_a_predicted_gain()
+ {
     let mut facts = loop_with_large_workers(8, 100.0);
     facts.stages[0].mean_ms = Some(160.0);
     facts.stages[0].cpu_pct = Some(20.0);
@@ -405,6 +406,30 @@ fn for_many_threads_that_compete_for_few_cores_the_remedy_is_fewer_workers_witho
         remedy_text(fewer),
         "Load in 1 worker process instead of 8: there are no cores for more."
     );
+}
+
+#[test]
+fn work_that_leaves_the_lock_for_a_worker_makes_the_workers_batches_longer() {
+    let predicted = |share_pct: f64| {
+        let mut facts = loop_with_large_workers(1, 100.0);
+        facts.stages[0].mean_ms = Some(8.0);
+        facts.stages[0].cpu_pct = Some(90.0);
+        facts.queues[0].empty_pct = Some(0.0);
+        (facts.step_ms, facts.wait_ms) = (50.0, 0.0);
+        facts.resources.gil_wait_ms = Some(5.0);
+        facts.compute_gil_wait_ms = Some(25.0);
+        facts.gil_holder = Some(GilHolderRecord {
+            function: "stage_batches".to_owned(),
+            share_pct,
+            ..GilHolderRecord::default()
+        });
+        let found = attribute(&facts);
+        remedy(&found, "free_lock").unwrap().predicted_step_ms
+    };
+
+    // The loop needs 25 ms without the waits, the worker 8 ms and its new work.
+    assert!((predicted(20.0) - 25.0).abs() < 1.0);
+    assert!((predicted(50.0) - 33.0).abs() < 1.0);
 }
 
 #[test]

@@ -50,12 +50,12 @@ pub(super) const MOST_WAITING: f64 = 0.95;
 pub struct CoresInUse {
     /// Used by this process and its children, except the thread that receives the batches.
     pub own_beside_loop: f64,
-    /// Used by other programs.
+    /// Used by other processes: other ranks, and other programs.
     pub others: f64,
 }
 
 impl CoresInUse {
-    /// Share of the loop's waits for a core that other programs cause: their share of the cores in use,
+    /// Share of the loop's waits for a core that other processes cause: their share of the cores in use,
     /// without the core of the loop itself. The rest is caused by the loop's own helpers.
     pub(super) fn share_of_waits_by_others(self) -> f64 {
         self.others / (self.own_beside_loop + self.others).max(f64::MIN_POSITIVE)
@@ -73,7 +73,7 @@ pub fn cores_in_use(span: &Span<'_>) -> Option<CoresInUse> {
     })
 }
 
-/// Mean number of cores that other programs use, if this process and its children use `own`.
+/// Mean number of cores that other processes use, if this process and its children use `own`.
 fn others(span: &Span<'_>, own: f64) -> Option<f64> {
     let usable = span.of(&HOST_CPU_USABLE, &Scope::Host, &[]).mean()?;
     let all = usable * span.of(&HOST_CPU_UTILIZATION, &Scope::Host, &[]).mean()?;
@@ -91,8 +91,8 @@ pub struct RankNode<'a> {
     pub ranks: Option<u32>,
 }
 
-/// Divides the cores that other programs use into those of the other ranks, which use as many as this one,
-/// and the rest.
+/// Divides the cores that other processes use into those of the other ranks, which use as many as this one,
+/// and those of other programs.
 fn divide_others(others: f64, own: f64, node: RankNode<'_>) -> (Option<f64>, f64) {
     let Some(ranks) = node.ranks.filter(|ranks| *ranks > 1) else {
         return (None, others);
@@ -162,7 +162,7 @@ pub fn resources(history: &ReadingSeries, part: Part, node: RankNode<'_>) -> Res
             span.of(&PROCESS_MEMORY_PROPORTIONAL, scope, &[]).last()
         }),
         children_memory_bytes: children_memory(&span),
-        memory_available_bytes: memory_available(&span),
+        memory_available_bytes: memory_available(&span, node),
         other_threads_cores: other_threads(&span),
         memory_growth_per_step: growth,
         memory_growth_of: growing,
@@ -242,15 +242,17 @@ fn children_memory(span: &Span<'_>) -> Option<f64> {
     Some((memory(&Scope::Tree)? - memory(&Scope::Process)?).max(0.0))
 }
 
-/// Memory that the process and its children can still use.
-fn memory_available(span: &Span<'_>) -> Option<f64> {
-    let machine = span.of(&HOST_MEMORY_AVAILABLE, &Scope::Host, &[]).last();
-    let limit = span.of(&CGROUP_MEMORY_LIMIT, &Scope::Cgroup, &[]).last();
+/// Memory that this rank can still use, if all ranks of the machine take as much as this one.
+fn memory_available(span: &Span<'_>, node: RankNode<'_>) -> Option<f64> {
+    let ranks = f64::from(node.ranks.unwrap_or(1).max(1));
+    let machine = span.of(&HOST_MEMORY_AVAILABLE, &Scope::Host, &[]).last()?;
+    let Some(limit) = span.of(&CGROUP_MEMORY_LIMIT, &Scope::Cgroup, &[]).last() else {
+        return Some(machine / ranks);
+    };
     let used = whole_tree(span, |scope| {
         span.of(&PROCESS_MEMORY_PROPORTIONAL, scope, &[]).last()
-    });
-    let of_group = (limit.zip(used)).map(|(limit, used)| (limit - used).max(0.0));
-    machine.into_iter().chain(of_group).reduce(f64::min)
+    })?;
+    Some((machine / ranks).min((limit / ranks - used).max(0.0)))
 }
 
 /// Growth of memory, and its scope. The process's own memory comes first, because that of its children

@@ -1,8 +1,9 @@
 //! The live steps of a loop over time, in bounded memory: their mean in buckets, and each recent stall.
 //!
 //! A stall is one to seven neighbouring steps that are each far slower than usual. More slow steps in a row are
-//! no stall: the usual step has changed. Steps of less than 10 µs are taken together until they last 10 µs, and then
-//! count as one step here. No training step is that short, and a loop that only iterates costs less to watch.
+//! no stall: the usual step has changed. Consecutive steps shorter than 10 µs are combined until they last at least
+//! 10 µs together. The search for stalls treats them as one step. No training step is that short, and a loop that only
+//! iterates costs less to watch.
 //!
 //! Far slower than usual means at least half as long again as the median, and beyond the upper quartile by
 //! one and a half times the distance of the quartiles, on a logarithmic scale (Tukey, "Exploratory Data
@@ -20,7 +21,7 @@ const BUCKETS: usize = 512;
 /// Number of stalls that are kept (56 KiB).
 const STALLS: usize = 1024;
 
-/// Shorter steps are taken together until they last this long, in nanoseconds.
+/// Shorter steps are combined until they last this long, in nanoseconds.
 const MIN_UNIT_NS: u64 = 10_000;
 
 /// Number of slow steps in a row that are a new level.
@@ -44,13 +45,13 @@ pub struct StepHistory {
     usual: Usual,
     buckets: BoundedSeries<StepBucket>,
     stalls: VecDeque<Stall>,
-    /// Slow steps in a row up to now, and the excess of each.
-    open: Option<(Stall, Vec<u64>)>,
-    /// Short steps that are taken together.
+    /// Slow steps in a row up to now, and the number of steps and the excess of each unit.
+    open: Option<(Stall, Vec<(u64, u64)>)>,
+    /// Short steps that are combined.
     unit: Unit,
 }
 
-/// One step, or short steps that are taken together.
+/// One step, or short steps that are combined.
 #[derive(Debug, Clone, Copy, Default)]
 struct Unit {
     steps: StepBucket,
@@ -198,7 +199,7 @@ impl StepHistory {
             };
             (stall, Vec::new())
         });
-        excesses.push(excess_ns);
+        excesses.push((steps.steps, excess_ns));
         stall.steps += steps.steps;
         stall.to_ns = to_ns;
         stall.excess_ns += excess_ns;
@@ -214,14 +215,18 @@ impl StepHistory {
             return;
         };
         // The last bucket holds the last step of the stall, and earlier ones may hold the others.
-        let mut excesses = excesses.into_iter().rev();
+        let mut excesses = excesses.into_iter().rev().peekable();
         for bucket in self.buckets.buckets_mut().iter_mut().rev() {
-            let first = usize::try_from(bucket.steps).unwrap_or(usize::MAX);
-            let inside: u64 = excesses.by_ref().take(first).sum();
-            if inside == 0 {
+            let mut steps = 0;
+            while steps < bucket.steps
+                && let Some((of_unit, excess_ns)) = excesses.next()
+            {
+                steps += of_unit;
+                bucket.stall_excess_ns += excess_ns;
+            }
+            if excesses.peek().is_none() {
                 break;
             }
-            bucket.stall_excess_ns += inside;
         }
         if self.stalls.len() == STALLS {
             self.stalls.pop_front();
@@ -361,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_that_are_too_short_are_taken_together_and_none_is_lost() {
+    fn steps_that_are_too_short_are_combined() {
         let mut history = StepHistory::default();
         for step in 0..1000 {
             history.push(NumberedStep {

@@ -32,7 +32,6 @@ pub(super) fn episode_record(episode: &Episode) -> EpisodeRecord {
 
 fn text(episode: &Episode) -> String {
     let cost = duration_s(episode.cost_s);
-    let without = duration_ms(episode.predicted_step_ms);
     let what = match episode.kind {
         EpisodeKind::Periodic {
             period,
@@ -46,14 +45,13 @@ fn text(episode: &Episode) -> String {
             };
             format!(
                 "From step {} on, the loop stalls every {period} steps{counted}, each time for {} \
-                 on average. These stalls cost {cost}; without them, a step would take {without} on average.",
+                 on average. These stalls cost {cost}.",
                 episode.from_step,
                 duration_ms(stall_ms)
             )
         }
         EpisodeKind::Change { usual_ms, slow_ms } => format!(
-            "{}, a step takes {} instead of {} (+{} %). This cost {cost}; without it, a step would take \
-             {without} on average.",
+            "{}, a step takes {} instead of {} (+{} %). This cost {cost}.",
             range(episode),
             duration_ms(slow_ms),
             duration_ms(usual_ms),
@@ -61,18 +59,25 @@ fn text(episode: &Episode) -> String {
         ),
         EpisodeKind::Drift { begin_ms, end_ms } => format!(
             "The steps become slower and slower: from {} at step {} to {} at the end. This cost \
-             {cost}; without it, a step would take {without} on average.",
+             {cost}.",
             duration_ms(begin_ms),
             episode.from_step,
             duration_ms(end_ms)
         ),
         EpisodeKind::Outliers { stall_ms } => format!(
             "{} % of the steps take on average {} longer than the others, without a \
-             regular interval. They cost {cost}; without them, a step would take {without} on average.",
+             regular interval. They cost {cost}.",
             percent(100.0 * episode.share, 1),
             duration_ms(stall_ms)
         ),
     };
+    let without = duration_ms(episode.predicted_step_ms);
+    let them = if is_of_stalls(episode.kind) {
+        "them"
+    } else {
+        "this"
+    };
+    let what = format!("{what} Without {them}, a step would take {without} on average.");
     match episode.signal.kind {
         Some(signal) => format!(
             "{what} {}",
@@ -80,6 +85,13 @@ fn text(episode: &Episode) -> String {
         ),
         None => what,
     }
+}
+
+fn is_of_stalls(kind: EpisodeKind) -> bool {
+    matches!(
+        kind,
+        EpisodeKind::Periodic { .. } | EpisodeKind::Outliers { .. }
+    )
 }
 
 /// The slow steps of a change.
@@ -91,11 +103,7 @@ fn range(episode: &Episode) -> String {
 }
 
 fn signal_text(part: EpisodeSignal, signal: &Signal, kind: EpisodeKind) -> String {
-    let is_stall = matches!(
-        kind,
-        EpisodeKind::Periodic { .. } | EpisodeKind::Outliers { .. }
-    );
-    let what = match (part, is_stall) {
+    let what = match (part, is_of_stalls(kind)) {
         (EpisodeSignal::Wait, true) => "In a stall, the loop waits for data",
         (EpisodeSignal::Compute, true) => "In a stall, the loop's own code runs longer",
         (EpisodeSignal::Wait, false) => "The loop waits longer for data",
@@ -157,7 +165,7 @@ mod tests {
         assert_eq!(
             record.text,
             "From step 32 on, the loop stalls every 32 steps, each time for 821 ms on average. \
-             These stalls cost 9.85 s; without them, a step would take 18.2 ms on average. In a stall, the loop waits for data, mostly at `train.py:49` (refill)."
+             These stalls cost 9.85 s. Without them, a step would take 18.2 ms on average. In a stall, the loop waits for data, mostly at `train.py:49` (refill)."
         );
         assert_eq!(record.period_steps, Some(32));
         assert_eq!(record.line, Some(49));
@@ -173,8 +181,8 @@ mod tests {
 
         assert_eq!(
             episode_record(&change).text,
-            "From step 32 on, a step takes 50.0 ms instead of 20.0 ms (+150 %). This cost 9.85 s; \
-             without it, a step would take 18.2 ms on average. \
+            "From step 32 on, a step takes 50.0 ms instead of 20.0 ms (+150 %). This cost 9.85 s. \
+             Without this, a step would take 18.2 ms on average. \
              At the same time, more bytes come from storage: the page cache no longer holds the \
              data."
         );

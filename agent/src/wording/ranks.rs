@@ -14,7 +14,7 @@ pub fn ranks_record(together: RanksTogether) -> RanksRecord {
         .predicted_step_ms
         .map_or_else(String::new, |ms| {
             format!(
-                " If it were as fast as they are, its step would take {}.",
+                " If the slow ranks were as fast as the others, a step would take {}.",
                 duration_ms(ms)
             )
         });

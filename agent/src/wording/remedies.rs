@@ -41,7 +41,7 @@ fn action(action: &Action) -> String {
         Action::MoreProcesses { from, to, memory } => {
             let limit = memory.map_or_else(String::new, |memory| {
                 format!(
-                    ": one takes {}, and {} are available for more",
+                    ": each takes {}, and further ones may take {} in total",
                     bytes(memory.each),
                     bytes(memory.available)
                 )
@@ -67,19 +67,10 @@ fn action(action: &Action) -> String {
             from,
             to,
             shared,
-        } => format!(
-            "{}{}.",
-            match stage {
-                Some(stage) => concurrent_calls(stage, *from, *to),
-                None => worker_processes(*from, *to),
-            },
-            match shared {
-                Shared::Decoders => ", one per decoder: further calls only delay each other",
-                Shared::Memory =>
-                    ": its threads seem to compete with each other and the model for memory bandwidth",
-                Shared::Cores => ": there are no cores for more",
-            }
-        ),
+        } => format!("{}{}.", concurrent_calls(stage, *from, *to), competes_for(*shared)),
+        Action::FewerProcesses { from, to, shared } => {
+            format!("{}{}.", worker_processes(*from, *to), competes_for(*shared))
+        }
         Action::SubmitAhead { stage, queue } => format!(
             "Submit more calls of `{stage}` in advance: the pool's queue `{queue}` is usually empty, \
              so more workers would be idle."
@@ -164,6 +155,17 @@ fn concurrent_calls(stage: &str, from: u32, to: u32) -> String {
     match to {
         1 => format!("Run one call of `{stage}` at a time instead of {from}"),
         to => format!("Run {to} concurrent calls of `{stage}` instead of {from}"),
+    }
+}
+
+/// Why fewer concurrent calls would help.
+fn competes_for(shared: Shared) -> &'static str {
+    match shared {
+        Shared::Decoders => ", one per decoder: further calls only delay each other",
+        Shared::Memory => {
+            ": its threads seem to compete with each other and the model for memory bandwidth"
+        }
+        Shared::Cores => ": there are no cores for more",
     }
 }
 

@@ -2,8 +2,9 @@
 //!
 //! The readings are: cores online, cores in the affinity mask, the tightest CPU quota of the control
 //! groups above the process, and the smaller of the last two. Also the share of time for which the
-//! cores of the mask were busy (used by any process), and the number of threads that run or wait for a
-//! core, and the memory that is available. Utilisation covers the time since the previous tick, or since construction for the first tick.
+//! cores of the mask were busy (used by any process), the number of threads that run or wait for a core,
+//! and the available memory. Utilisation covers the time since the previous tick, or since construction for
+//! the first tick.
 //! If the quota or the mask cannot be read, the number of usable cores is unknown too.
 
 mod cgroup;
@@ -33,7 +34,7 @@ use crate::procfs;
 pub const NAME: &str = "host";
 
 /// The values that it reads.
-pub const READS: &str = "cores, affinity, quota, how busy the usable cores are, threads that run or wait for one, and available memory";
+pub const READS: &str = "cores, affinity, quota, how busy the usable cores are, threads that run or wait for one, available memory";
 
 /// The source `host`.
 #[derive(Debug)]

@@ -295,7 +295,7 @@ class Stage:
             outputs: Number of output items. By default 1, or 0 if the call failed.
             bytes: Number of bytes processed.
             failed: Whether the call ended in an exception.
-            cpu_seconds: CPU time of the call. Nothing is counted for a negative number.
+            cpu_seconds: CPU time of the call. Ignored if negative or not finite. At most `seconds` is counted.
         """
 
     def _begin(self, within: Task | None = None) -> Task:

@@ -206,7 +206,7 @@ impl Stage {
     ///     outputs: Number of output items. By default 1, or 0 if the call failed.
     ///     bytes: Number of bytes processed.
     ///     failed: Whether the call ended in an exception.
-    ///     cpu_seconds: CPU time of the call. Nothing is counted for a negative number.
+    ///     cpu_seconds: CPU time of the call. Ignored if negative or not finite. At most `seconds` is counted.
     #[pyo3(signature = (
         seconds, *, inputs = None, outputs = None, bytes = None, failed = false, cpu_seconds = None
     ))]

@@ -34,13 +34,13 @@ pub struct PipelineFacts {
     /// CPU time to map a mebibyte of shared memory, to read a byte of each page for the first time and to
     /// free the memory, in milliseconds, if measured on this machine.
     pub shared_mib_ms: Option<f64>,
-    /// Part of compute in which the training thread waits for another thread, process, machine or device, in
+    /// Part of compute in which the training thread waits for another thread, process or machine, in
     /// milliseconds per step, if sampled.
     pub compute_blocked_ms: Option<f64>,
     /// Part of compute in which the training thread waits for the interpreter lock, in milliseconds per step, if
     /// sampled.
     pub compute_gil_wait_ms: Option<f64>,
-    /// Line that holds the interpreter lock most, outside the loop's own code.
+    /// Line that holds the interpreter lock most, outside the loop's own code, with the share of its whole function.
     pub gil_holder: Option<GilHolderRecord>,
     /// Lines of the stages, the largest share of a stage first.
     pub lines: Vec<LineShare>,

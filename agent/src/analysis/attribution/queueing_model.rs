@@ -254,8 +254,8 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Part of compute in which the loop waits for other ranks on this machine, if it works on no device. If the step
-    /// becomes shorter on all ranks, so does this wait.
+    /// Part of compute in which the loop waits for another thread, process or machine: for other ranks, if there are
+    /// some and no GPU. If the step becomes shorter on all ranks, so does this wait.
     fn wait_for_ranks_ms(&self) -> f64 {
         let facts = self.facts;
         let waits = self.has_other_ranks() && facts.resources.gpus.is_empty();

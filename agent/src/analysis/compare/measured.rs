@@ -268,7 +268,7 @@ impl OtherPrograms {
         let helpers = (used - on_core).max(r.other_threads_cores.unwrap_or(0.0));
         let in_use = CoresInUse {
             own_beside_loop: helpers.clamp(0.0, used.max(0.0)),
-            others,
+            others: others + r.other_ranks_cores.unwrap_or(0.0),
         };
         Some(Self {
             cores: (others / usable).clamp(0.0, 1.0),

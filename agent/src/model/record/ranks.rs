@@ -40,7 +40,7 @@ pub struct RanksRecord {
     /// all steps are equally long, the excess of its wait.
     pub excess_ms: Option<Estimate>,
     /// Mean step of the slowest rank without this excess, in milliseconds. If the ranks wait for each other, it is
-    /// that of all ranks.
+    /// the step of all ranks after every slow rank has become as fast as the fast ones.
     pub predicted_step_ms: Option<f64>,
     /// Evidence for the slowest rank and its cause, in sentences.
     pub evidence: String,

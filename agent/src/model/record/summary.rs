@@ -203,7 +203,8 @@ pub struct ResourcesRecord {
     /// use as many as this one. Absent if this is the only rank on the machine, or if that is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other_ranks_cores: Option<f64>,
-    /// Mean number of cores used by other programs, among the cores that this process may use.
+    /// Mean number of cores used by other programs, among the cores that this process may use. Cores of the other
+    /// ranks count as those of other programs if the number of ranks is unknown.
     pub others_cores: Option<f64>,
     /// Mean number of threads on the machine that ran or waited for a core.
     pub runnable_threads: Option<f64>,
@@ -235,7 +236,7 @@ pub struct ResourcesRecord {
     /// Proportional memory of the children of this process at the last reading, in bytes.
     pub children_memory_bytes: Option<f64>,
     /// Memory that this process and its children can still use, in bytes: what the machine has available, or what
-    /// the limit of the control group leaves, if that is less.
+    /// the limit of the control group leaves, if that is less. If the machine has several ranks, this rank's part.
     pub memory_available_bytes: Option<f64>,
     /// Mean number of cores used by threads of this process, without the thread that takes the
     /// batches and without the agent's threads.

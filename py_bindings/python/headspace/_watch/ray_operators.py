@@ -18,20 +18,21 @@ from headspace._session.own_errors import call_safely
 
 def watch_operators() -> None:
     """Replaces the methods in which an operator learns of its tasks."""
-    # Each operator has one object of this class. It is not public, but the reports of a task reach no other.
+    # Each operator has one object of this class. It is private, but Ray passes the reports of a task to no public
+    # class.
     from ray.data._internal.execution.interfaces.op_runtime_metrics import OpRuntimeMetrics
 
-    replace(OpRuntimeMetrics, "on_task_submitted", _wrapper(_begin))
-    replace(OpRuntimeMetrics, "on_task_output_generated", _wrapper(_add_output))
-    replace(OpRuntimeMetrics, "on_task_finished", _wrapper(_end))
+    replace(OpRuntimeMetrics, "on_task_submitted", _call_before(_begin))
+    replace(OpRuntimeMetrics, "on_task_output_generated", _call_before(_add_output))
+    replace(OpRuntimeMetrics, "on_task_finished", _call_before(_end))
 
 
-def _wrapper(note: Callable[..., None]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Makes wrappers that call `note` with the same arguments before the original."""
+def _call_before(record: Callable[..., None]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Makes wrappers that call `record` with the same arguments before the original."""
 
     def make_wrapper(original: Callable[..., Any]) -> Callable[..., Any]:
         def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-            call_safely(partial(note, self, *args, **kwargs))
+            call_safely(partial(record, self, *args, **kwargs))
             return original(self, *args, **kwargs)
 
         return method
@@ -50,15 +51,19 @@ class _Task:
         self.call = stage._begin()
         self.submitted_s = time.perf_counter()
         self.rows_in = rows_in
-        self.rows_out = self.bytes = 0
-        self.cpu_s = 0.0
+        self.bytes = 0
+        #: None while unknown.
+        self.rows_out: int | None = None
+        self.cpu_s: float | None = None
 
     def add(self, blocks: Iterable[Any]) -> None:
         """Adds blocks that the task returned, by their metadata."""
         for block in blocks:
-            self.rows_out += block.num_rows or 0
+            self.rows_out = (self.rows_out or 0) + (block.num_rows or 0)
             self.bytes += block.size_bytes or 0
-            self.cpu_s += block.exec_stats.cpu_time_s or 0.0
+            cpu_s = getattr(block.exec_stats, "cpu_time_s", None)
+            if cpu_s is not None:
+                self.cpu_s = (self.cpu_s or 0.0) + cpu_s
 
     @property
     def age_s(self) -> float:
@@ -84,9 +89,15 @@ def _tasks(metrics: Any) -> dict[int, _Task]:
     return tasks
 
 
+def _limit(operator: Any) -> int | None:
+    """The maximum number of concurrent tasks. None without a limit."""
+    limit = operator.get_max_concurrency_limit()
+    return limit if isinstance(limit, int) and limit > 0 else None
+
+
 def _begin(metrics: Any, task_index: int, inputs: Any, *_: Any, **_other: Any) -> None:
     operator = metrics._op
-    stage = _native.stage(operator.name, concurrency=operator.get_max_concurrency_limit())
+    stage = _native.stage(operator.name, concurrency=_limit(operator))
     _tasks(metrics)[task_index] = _Task(stage, inputs.num_rows())
 
 
@@ -106,9 +117,10 @@ def _end(
     task = _tasks(metrics).pop(task_index, None)
     if task is None:
         return
-    # A task takes the place of another one, from its submission until Ray notices its end. If the number of tasks
-    # is not limited, only its own duration matters.
     seconds = task.age_s - getattr(task_exec_driver_stats, "task_output_backpressure_s", 0.0)
-    if metrics._op.get_max_concurrency_limit() is None:
+    # With a limit, a task occupies a slot from its submission until Ray notices its end. Otherwise, only its own
+    # duration matters. More tasks are submitted to an actor than it runs, so they wait there.
+    occupies_slot = type(metrics._op).__name__ == "TaskPoolMapOperator" and _limit(metrics._op)
+    if not occupies_slot:
         seconds = getattr(task_exec_stats, "task_wall_time_s", seconds)
     task.end(exception is not None, seconds)

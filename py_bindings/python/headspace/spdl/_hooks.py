@@ -76,9 +76,9 @@ class TaskHook(_spdl.TaskHook):  # type: ignore[misc]
         #: The queue that the stage fills, if it is watched.
         self._behind: Watch | None = watches.get(info)
         self._stage: _native.Stage | None = None
-        #: Whether the function is a generator, which has several calls for one item. `None`: not yet known.
+        #: Whether the function is a generator, which has several calls for one item. None while unknown.
         self._generates: bool | None = None
-        #: Number of items that later calls of a task had, before this is known.
+        #: Number of items of later calls that are not counted yet, while this is unknown.
         self._undecided = 0
 
     def stage_hook(self) -> Any:
@@ -103,7 +103,8 @@ class TaskHook(_spdl.TaskHook):  # type: ignore[misc]
 
         A function has one call per task. A generator has one call per item that it returns, all with the
         item that it took, and a last call, in which it is exhausted. An aggregator has one call per item
-        that it takes, and its task never ends. Counts must never fall, so calls of unknown kind wait.
+        that it takes, and its task never ends. Counts must never fall, so these items are held back until the
+        kind is known: if all items of an aggregator are the same object, until its input ends.
         """
         if is_exhausted:
             self._generates = True
@@ -140,7 +141,7 @@ class _Call:
         self.takes = 0 if _spdl.is_eof(item) else 1
         #: Whether it is the first call of the stage in this task.
         self.is_first = True
-        #: Whether the call before it, in this task, had another item.
+        #: Whether its item differs from that of the previous call in this task.
         self.has_new_item = True
 
     async def __aenter__(self) -> None:

@@ -14,7 +14,7 @@ pub enum Action {
         from: u32,
         /// Worker processes proposed.
         to: u32,
-        /// The memory that leaves no room for more; `None` if more would not help.
+        /// The memory that limits their number; `None` if it does not.
         memory: Option<WorkerMemory>,
     },
     /// Run more calls of a stage at once.
@@ -30,11 +30,20 @@ pub enum Action {
     },
     /// Run fewer calls of a stage at once.
     FewerCalls {
-        /// The stage; `None` for the calls of torch's worker processes, one in each.
-        stage: Option<String>,
+        /// The stage.
+        stage: String,
         /// Calls at once now.
         from: u32,
         /// Calls at once proposed.
+        to: u32,
+        /// What they share.
+        shared: Shared,
+    },
+    /// Load in fewer worker processes.
+    FewerProcesses {
+        /// Worker processes now.
+        from: u32,
+        /// Worker processes proposed.
         to: u32,
         /// What they share.
         shared: Shared,
@@ -141,7 +150,7 @@ pub enum Action {
 pub struct WorkerMemory {
     /// Bytes of a worker process, on average.
     pub each: f64,
-    /// Bytes that are available to further ones.
+    /// Bytes that further worker processes of this rank may take.
     pub available: f64,
 }
 
@@ -188,7 +197,7 @@ impl Action {
         match self {
             Self::Stop => RemedyCode::Stop,
             Self::MoreProcesses { .. } | Self::MoreCalls { .. } => RemedyCode::MoreWorkers,
-            Self::FewerCalls { .. } => RemedyCode::FewerWorkers,
+            Self::FewerCalls { .. } | Self::FewerProcesses { .. } => RemedyCode::FewerWorkers,
             Self::SubmitAhead { .. } => RemedyCode::SubmitAhead,
             Self::MoreThreads { .. } => RemedyCode::MoreThreads,
             Self::MorePrefetch { .. } | Self::BiggerQueue { .. } => RemedyCode::BiggerBuffer,

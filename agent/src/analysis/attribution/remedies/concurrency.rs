@@ -164,20 +164,26 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
     })
 }
 
-/// The memory of the `workers` worker processes, and this rank's part of what is available to further ones.
+/// The mean memory of the `workers` worker processes, and what further ones may take.
 fn memory_of_workers(model: &Model<'_>, workers: u32) -> Option<WorkerMemory> {
     let r = &model.facts.resources;
     Some(WorkerMemory {
         each: (r.children_memory_bytes? / f64::from(workers)).max(1.0),
-        available: model.thresholds.usable_memory
-            * model.share_of_cores()
-            * r.memory_available_bytes?,
+        available: model.thresholds.usable_memory * r.memory_available_bytes?,
     })
 }
 
 /// Whether a stage reads as much as the disk can deliver.
 fn saturates_disk(model: &Model<'_>, stage: usize) -> bool {
     model.reader == Some(stage) && at_least(model.uses.disk, model.thresholds.saturated_utilization)
+}
+
+/// Whether so many threads are ready to run that they slow each other by more than the lack of cores explains.
+fn threads_slow_each_other(model: &Model<'_>) -> bool {
+    let r = &model.facts.resources;
+    let per_core = r.runnable_threads.zip(r.cores_usable);
+    let per_core = per_core.map(|(threads, cores)| threads / cores);
+    at_least(per_core, model.thresholds.oversubscribing_threads)
 }
 
 /// Proposes fewer concurrent calls if they slow each other: on the decoders, in memory, or on the cores.
@@ -190,11 +196,19 @@ fn fewer(context: &Context<'_>, stage: usize) -> Option<Draft> {
         return None;
     }
     let draft = |to: u32, (shared, term), changed, confidence| Draft {
-        action: Action::FewerCalls {
-            stage: (model.workers != Some(stage)).then(|| node.stage.name.clone()),
-            from: now,
-            to: declared(node, to),
-            shared,
+        action: if model.workers == Some(stage) {
+            Action::FewerProcesses {
+                from: now,
+                to: declared(node, to),
+                shared,
+            }
+        } else {
+            Action::FewerCalls {
+                stage: node.stage.name.clone(),
+                from: now,
+                to: declared(node, to),
+                shared,
+            }
         },
         stage: Some(stage),
         term,
@@ -225,12 +239,7 @@ fn fewer(context: &Context<'_>, stage: usize) -> Option<Draft> {
     let mut simulated = model.simulated.clone();
     simulated.stations[stage].servers = to;
     let shared = (Shared::Cores, Term::Cores);
-    let r = &model.facts.resources;
-    let most = r
-        .cores_usable
-        .map(|usable| t.oversubscribing_threads * usable);
-    let oversubscribed = most.is_some_and(|most| at_least(r.runnable_threads, most));
-    let (changed, confidence) = if oversubscribed {
+    let (changed, confidence) = if threads_slow_each_other(model) {
         (None, confidence::MINIMUM_GAIN)
     } else {
         (Some(simulated), confidence::FEWER_CALLS)

@@ -9,7 +9,7 @@ use super::super::law_terms::{Term, at_least};
 use super::super::loop_waits::long_lock_wait_ms;
 use super::super::queueing_model::Model;
 use super::super::relief::relieve;
-use super::super::simulation::whole;
+use super::super::simulation::{Supply, whole};
 use super::action::{Action, GuessedWork};
 use super::{Context, Draft, change};
 use crate::analysis::thresholds::{confidence, counts};
@@ -142,13 +142,19 @@ fn pack_batch(context: &Context<'_>) -> Option<Draft> {
     })
 }
 
-/// Proposes to free the interpreter lock from the work that holds it while the loop's own code waits for it.
+/// Proposes to free the interpreter lock from the work that holds it while the loop's own code waits for it. If there
+/// are worker processes, they do this work too.
 fn free_lock(context: &Context<'_>) -> Option<Draft> {
     let model = context.model;
     let holder = model.facts.gil_holder.as_ref()?;
     let wait_ms = long_lock_wait_ms(model)?;
     let mut simulated = model.simulated.clone();
     simulated.loop_ms = (simulated.loop_ms - wait_ms).max(0.0);
+    if let Some(workers) = model.workers {
+        let held_ms = holder.share_pct / 100.0 * context.step_ms();
+        let work = (Supply::Cores, held_ms / model.nodes[workers].calls);
+        simulated.stations[workers].parts.push(work);
+    }
     let action = Action::FreeLock {
         function: holder.function.clone(),
         file: holder.file.clone(),
