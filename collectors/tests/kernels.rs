@@ -123,11 +123,11 @@ fn each_kernel_is_described() {
 }
 
 #[test]
-fn cores_and_their_utilisation_are_read_on_each_kernel() {
-    for (name, online, affinity, quota) in [
-        ("linux-4.18", 4.0, 2.0, Some(1.5)),
-        ("linux-5.15-arm64", 2.0, 2.0, None),
-        ("linux-6.18", 2.0, 1.0, None),
+fn cores_their_utilisation_and_available_memory_are_read_on_each_kernel() {
+    for (name, online, affinity, quota, available_kib) in [
+        ("linux-4.18", 4.0, 2.0, Some(1.5), Some(371_829_100.0)),
+        ("linux-5.15-arm64", 2.0, 2.0, None, None),
+        ("linux-6.18", 2.0, 1.0, None, None),
     ] {
         let root = copy_of(name);
         let mut host = Host::with_root(&root).unwrap();
@@ -151,6 +151,11 @@ fn cores_and_their_utilisation_are_read_on_each_kernel() {
         assert_eq!(readings["headspace.host.cpu.utilization"], 0.75, "{name}");
         // `procs_running 3` includes the reading thread.
         assert_eq!(readings["headspace.host.threads.runnable"], 2.0, "{name}");
+        assert_eq!(
+            readings.get("system.linux.memory.available").copied(),
+            available_kib.map(|kib| 1024.0 * kib),
+            "{name}"
+        );
     }
 }
 

@@ -27,7 +27,8 @@ this page.
 the sources of the symptom, the cause and the cure. Two cards were corrected after the first run.
 That of `tone_before_crop_in_threads` forbade the proposal of a second worker process, but the measurement shows that it
 makes the step 10 % shorter. That of `ray_operator_one_task` forbade the names of the fast operators anywhere. It now
-forbids them only as the bottleneck, because the table of stages names all operators.
+forbids them only as the bottleneck, because the table of stages names all operators. The healthy twin of
+`no_workers_heavy_transforms` has a larger network since then, because its loader was almost as slow as its loop.
 
 The prediction is that of the remedy, or of the step without the costliest episode, or without the excess of the slowest
 rank, as the card says. There is none if headspace predicts no number for the cure."""

@@ -163,7 +163,8 @@ def test_all_ranks_of_a_launcher_are_one_run(program: Programs, launcher: list[s
     for rank in (0, 1):
         assert ran.summary(rank)["loop_role"] == "training"
         assert ran.summary(rank)["steps"] == 50
-        assert of_kind(ran.records(rank), "run")[0]["world_size"] == 2
+        run_record = of_kind(ran.records(rank), "run")[0]
+        assert (run_record["world_size"], run_record["ranks_on_node"]) == (2, 2)
     assert ran.stderr.count("headspace  ") == 1
 
 

@@ -121,7 +121,7 @@ fn action(action: &Action) -> String {
             file,
             line,
         } => format!(
-            "Do the work of `{function}` (`{}`) in a worker process, or in native code that releases \
+            "Do the work of `{}` ({function}) in a worker process, or in native code that releases \
              the interpreter lock.",
             place_in_file(file, *line)
         ),

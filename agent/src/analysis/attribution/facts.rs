@@ -40,7 +40,7 @@ pub struct PipelineFacts {
     /// Part of compute in which the training thread waits for the interpreter lock, in milliseconds per step, if
     /// sampled.
     pub compute_gil_wait_ms: Option<f64>,
-    /// Line that holds the interpreter lock most, outside the loop's own code, with the share of its whole function.
+    /// Line that holds the interpreter lock most, outside the loop's own code.
     pub gil_holder: Option<GilHolderRecord>,
     /// Lines of the stages, the largest share of a stage first.
     pub lines: Vec<LineShare>,

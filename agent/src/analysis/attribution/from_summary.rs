@@ -8,7 +8,7 @@ use crate::analysis::stacks::{LineShare, StackTimes};
 use crate::analysis::stages::serves_another_loop;
 use crate::analysis::thresholds::Thresholds;
 use crate::model::Mode;
-use crate::model::record::{GilHolderRecord, StageSummary, SummaryRecord};
+use crate::model::record::{StageSummary, SummaryRecord};
 use crate::model::stack::Place;
 use crate::statistics::{mean, variance};
 
@@ -61,7 +61,9 @@ pub(in crate::analysis) fn attribute_run(
         shared_mib_ms: main.shared_mib_ms,
         compute_blocked_ms: summary.compute_blocked_ms.map(|blocked| blocked.value),
         compute_gil_wait_ms: summary.compute_gil_wait_ms,
-        gil_holder: gil_holder(summary),
+        gil_holder: (summary.gil_holders.iter())
+            .find(|holder| !holder.in_loop)
+            .cloned(),
         lines,
     })
 }
@@ -76,19 +78,6 @@ fn hot_lines(stacks: &StackTimes, summary: &SummaryRecord, main_loop: &str) -> V
         Place::Stage(_) | Place::Elsewhere => true,
     });
     lines
-}
-
-/// The line that holds the interpreter lock most, outside the loop's own code, with the time of all lines of its
-/// function.
-fn gil_holder(summary: &SummaryRecord) -> Option<GilHolderRecord> {
-    let outside = || summary.gil_holders.iter().filter(|holder| !holder.in_loop);
-    let longest = outside().next()?;
-    let function = |holder: &GilHolderRecord| (holder.file.clone(), holder.function.clone());
-    let lines = outside().filter(|holder| function(holder) == function(longest));
-    Some(GilHolderRecord {
-        share_pct: lines.map(|holder| holder.share_pct).sum(),
-        ..longest.clone()
-    })
 }
 
 /// Standard deviation over mean; `None` for fewer than two values.

@@ -52,15 +52,15 @@ def main() -> None:
     photographs = Photographs(args.steps * BATCH)
     loader = DataLoader(photographs, batch_size=BATCH, shuffle=True, num_workers=args.workers)
     network = nn.Sequential(
-        nn.Conv2d(3, 16, 3, stride=2, padding=1),
+        nn.Conv2d(3, 24, 3, stride=2, padding=1),
         nn.ReLU(),
-        nn.Conv2d(16, 32, 3, stride=2, padding=1),
+        nn.Conv2d(24, 48, 3, stride=2, padding=1),
         nn.ReLU(),
-        nn.Conv2d(32, 64, 3, stride=2, padding=1),
+        nn.Conv2d(48, 96, 3, stride=2, padding=1),
         nn.ReLU(),
         nn.AdaptiveAvgPool2d(1),
         nn.Flatten(),
-        nn.Linear(64, CLASSES),
+        nn.Linear(96, CLASSES),
     )
     optimizer = torch.optim.SGD(network.parameters(), lr=0.01)
     for step, (pixels, labels) in enumerate(loader):
