@@ -35,10 +35,11 @@ def test_a_stall_every_25_steps_is_named_with_its_period_and_its_cost(runs: Runs
 
 
 def test_a_run_that_becomes_slower_names_the_step(runs: Runs) -> None:
+    # One tick at the end: what other tests use at the same time is not compared with the steps.
+    headspace.start(interval=60)
     train(300, lambda step: 0.001 if step < 200 else 0.012)
 
     (episode,) = (one for one in runs.summary()["episodes"] if one["kind"] == "change")
-    # Other tests run at the same time, so other programs may also use more cores.
-    assert episode["signal"] in ("wait", "other_programs")
+    assert episode["signal"] == "wait"
     assert episode["from_step"] == pytest.approx(200, abs=4)
     assert "to_step" not in episode

@@ -6,7 +6,7 @@
 use super::call_times::Times;
 use super::facts::PipelineFacts;
 use super::pools::{Pool, find_pools};
-use super::resource_use::{Uses, cores_of_rank, resource_uses};
+use super::resource_use::{Uses, cores_of_rank, resource_uses, share_of_cores};
 use super::simulation::{SimulatedPipeline, Station, Supply, whole};
 use super::stage_order::{Node, chain};
 use super::stage_roles::{find_decoder, find_reader, find_workers, is_inline};
@@ -115,19 +115,12 @@ impl<'a> Model<'a> {
         if most.is_finite() { most.max(1.0) } else { 1.0 }
     }
 
-    /// This rank's part of the cores that it may use.
-    pub(super) fn share_of_cores(&self) -> f64 {
-        let r = &self.facts.resources;
-        let parts = cores_of_rank(r).zip(r.cores_usable);
-        parts.map_or(1.0, |(cores, usable)| cores / usable)
-    }
-
-    /// Estimated runnable threads of other programs on this rank's cores. The scheduler treats all threads alike, so each of them
-    /// has a core for the same share of its runnable time as the loop's thread. Their number is the cores
-    /// that they use divided by that share.
+    /// Estimated runnable threads of other programs on this rank's cores. The scheduler treats all threads
+    /// alike, so each of them has a core for the same share of its runnable time as the loop's thread. Their
+    /// number is the cores that they use divided by that share.
     fn others(&self) -> f64 {
         let r = &self.facts.resources;
-        let used = self.share_of_cores() * r.others_cores.unwrap_or(0.0);
+        let used = share_of_cores(r) * r.others_cores.unwrap_or(0.0);
         if used < self.thresholds.min_other_programs {
             return 0.0;
         }

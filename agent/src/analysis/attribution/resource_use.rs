@@ -37,14 +37,16 @@ pub(super) fn resource_uses(facts: &PipelineFacts, nodes: &[Node<'_>], t: &Thres
     }
 }
 
-/// Cores for this rank: those that it may use, divided among the ranks of the machine, which use as many as this one.
+/// This rank's share of the cores that it may use. The ranks of a machine share them, and use equally many.
+pub(super) fn share_of_cores(resources: &ResourcesRecord) -> f64 {
+    let own = resources.cores_used.filter(|own| *own > 0.0);
+    let parts = own.zip(resources.other_ranks_cores);
+    parts.map_or(1.0, |(own, others)| own / (own + others))
+}
+
+/// Number of cores in this share.
 pub(super) fn cores_of_rank(resources: &ResourcesRecord) -> Option<f64> {
-    let usable = resources.cores_usable?;
-    let (Some(own), Some(others)) = (resources.cores_used, resources.other_ranks_cores) else {
-        return Some(usable);
-    };
-    let share = own / (own + others);
-    Some(if share > 0.0 { share * usable } else { usable })
+    Some(share_of_cores(resources) * resources.cores_usable?)
 }
 
 /// Number of video decoders of the rank's GPUs, and how many of them are busy on average. `None` if either is not

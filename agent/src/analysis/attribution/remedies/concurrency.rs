@@ -178,7 +178,7 @@ fn saturates_disk(model: &Model<'_>, stage: usize) -> bool {
     model.reader == Some(stage) && at_least(model.uses.disk, model.thresholds.saturated_utilization)
 }
 
-/// Whether so many threads are ready to run that they slow each other by more than the lack of cores explains.
+/// Whether too many threads are ready to run. The model does not know how much they slow each other.
 fn threads_slow_each_other(model: &Model<'_>) -> bool {
     let r = &model.facts.resources;
     let per_core = r.runnable_threads.zip(r.cores_usable);

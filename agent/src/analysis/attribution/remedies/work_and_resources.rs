@@ -9,6 +9,7 @@ use super::super::law_terms::{Term, at_least};
 use super::super::loop_waits::long_lock_wait_ms;
 use super::super::queueing_model::Model;
 use super::super::relief::relieve;
+use super::super::resource_use::share_of_cores;
 use super::super::simulation::{Supply, whole};
 use super::action::{Action, GuessedWork};
 use super::{Context, Draft, change};
@@ -218,7 +219,7 @@ fn cores(context: &Context<'_>) -> Option<Draft> {
         .ceil()
         .clamp(now.floor() + 1.0, t.max_core_increase * now.ceil());
     let mut simulated = model.simulated.clone();
-    simulated.cores = model.share_of_cores() * to;
+    simulated.cores = share_of_cores(&model.facts.resources) * to;
     let (action, term) = if quota {
         (Action::RaiseQuota { from: now, to }, Term::Quota)
     } else {
