@@ -1,7 +1,8 @@
 //! Bounded queue of records between the sampler's thread and the export thread.
 //!
-//! If the queue is full, the newest batch of records is dropped and counted. So neither training nor the
-//! sampler waits for a slow disk, and the records state how many are missing.
+//! If the queue is full, new periodic records (`RecordBody::is_periodic`) are dropped and
+//! counted. So neither training nor the sampler waits for a slow disk, and the records state how many are missing.
+//! The other records, such as epochs, are few, and no later record repeats them. They join the newest batch.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,6 +12,10 @@ use std::time::Duration;
 use crate::lock::lock;
 use crate::model::Record;
 use crate::port::Lost;
+
+/// Maximum number of records in a batch that others join. It bounds the memory when a destination blocks for
+/// good: 4,096 epochs take about 1 MB.
+const LARGEST_BATCH: usize = 4096;
 
 /// Batches of records that wait for the export thread.
 #[derive(Debug)]
@@ -34,6 +39,23 @@ struct State {
     lost: Lost,
 }
 
+impl State {
+    /// Adds the records that are not periodic to the newest batch. Returns the number of the others.
+    fn join_newest(&mut self, batch: Vec<Record>) -> usize {
+        let pushed = batch.len();
+        let Some(newest) = self.waiting.back_mut() else {
+            return pushed;
+        };
+        let before = newest.len();
+        let room = LARGEST_BATCH.saturating_sub(before);
+        let kept = batch
+            .into_iter()
+            .filter(|record| !record.body.is_periodic());
+        newest.extend(kept.take(room));
+        pushed - (newest.len() - before)
+    }
+}
+
 impl RecordQueue {
     /// A queue of at most `capacity` batches, at least 1.
     pub fn new(capacity: usize) -> Self {
@@ -49,19 +71,22 @@ impl RecordQueue {
         lock(&self.state)
     }
 
-    /// Appends a batch, or drops and counts it if there is no room. Never waits.
+    /// Appends a batch. Drops and counts the records for which there is no room. Never waits.
     pub fn push(&self, batch: Vec<Record>) {
         if batch.is_empty() {
             return;
         }
         let mut state = self.lock();
-        if state.closed || state.waiting.len() >= self.capacity {
-            drop(state);
-            self.count_dropped(batch.len());
-            return;
-        }
-        state.waiting.push_back(batch);
+        let rejected = if state.closed {
+            batch.len()
+        } else if state.waiting.len() < self.capacity {
+            state.waiting.push_back(batch);
+            0
+        } else {
+            state.join_newest(batch)
+        };
         drop(state);
+        self.count_dropped(rejected);
         self.changed.notify_all();
     }
 
@@ -141,16 +166,41 @@ impl RecordQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::record::{RecordBody, TickRecord};
     use crate::testing::record;
 
+    fn tick(time_unix_nano: u64) -> Record {
+        Record {
+            body: RecordBody::Tick(TickRecord::default()),
+            ..record(time_unix_nano)
+        }
+    }
+
+    fn times(batch: &[Record]) -> Vec<u64> {
+        batch.iter().map(|record| record.time_unix_nano).collect()
+    }
+
     #[test]
-    fn full_queue_drops_the_newest_batch_and_counts_every_record_in_it() {
+    fn full_queue_drops_and_counts_ticks_and_keeps_every_other_record() {
         let queue = RecordQueue::new(1);
-        queue.push(vec![record(0)]);
-        queue.push(vec![record(1), record(2)]);
+        queue.push(vec![tick(0)]);
+        queue.push(vec![tick(1), record(2)]);
+        queue.push(vec![tick(3), record(4), record(5)]);
 
         assert_eq!(queue.dropped(), 2);
-        assert_eq!(queue.pop().unwrap()[0].time_unix_nano, 0);
+        assert_eq!(times(&queue.pop().unwrap()), [0, 2, 4, 5]);
+    }
+
+    #[test]
+    fn full_queue_is_bounded_when_a_destination_blocks_for_good() {
+        let queue = RecordQueue::new(1);
+        queue.push(vec![tick(0)]);
+        for at in 1..=2 * LARGEST_BATCH as u64 {
+            queue.push(vec![record(at)]);
+        }
+
+        assert_eq!(queue.dropped(), LARGEST_BATCH as u64 + 1);
+        assert_eq!(queue.pop().unwrap().len(), LARGEST_BATCH);
     }
 
     #[test]

@@ -108,6 +108,18 @@ pub enum RecordBody {
     Summary(Box<SummaryRecord>),
 }
 
+impl RecordBody {
+    /// Whether later records of this kind follow at regular times. Only such records are dropped while a
+    /// destination is slow.
+    pub(crate) fn is_periodic(&self) -> bool {
+        match self {
+            Self::Tick(_) | Self::Stacks(_) => true,
+            Self::Summary(summary) => summary.state != RunState::Finished,
+            Self::Run(_) | Self::Epoch(_) | Self::Probe(_) | Self::Notice(_) => false,
+        }
+    }
+}
+
 /// An epoch of a loop ended.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
