@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from headspace_run import HEADSPACE
 from running import PROGRAMS, Programs, Ran, Record, python_interpreters
 
 SLOW = PROGRAMS / "slow_line.py"
@@ -89,6 +90,25 @@ def test_the_slow_line_of_torchs_workers_is_named(program: Programs) -> None:
     pytest.importorskip("torch")
     line = top_line(ran(program, "workers", "python", steps=600))
     assert (line["stage"], line["line"]) == ("fetch", line_of("python"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["file", "record", "semaphore"])
+def test_workers_that_wait_for_one_lock_get_another_remedy_than_more_workers(
+    program: Programs, how: str
+) -> None:
+    pytest.importorskip("torch")
+    spec: dict[str, Any] = {"how": how, "hold_ms": 20, "other_ms": 2, "workers": 4, "steps": 250}
+    spec |= {"compute_ms": 3, "separate": False}
+    run = program("shared_lock.py", json.dumps(spec), python=[*HEADSPACE, "--", sys.executable])
+
+    summary = run.summary()
+    (remedy,) = (found for found in summary["remedies"] if found["code"] == "separate_locks")
+    assert remedy["predicted_step_ms"] < 0.6 * summary["steady_step_mean_ms"]
+    # 4 workers and the lock that one of them holds give a step of 20 ms; more workers do not change that.
+    more = (found for found in summary["remedies"] if found["code"] == "more_workers")
+    assert all(found["predicted_gain_pct"] < 15 for found in more)
+    assert "its calls wait for one another's lock" in summary["bottleneck"]["evidence"]
 
 
 def test_the_holder_of_the_interpreter_lock_is_recorded(program: Programs) -> None:

@@ -9,10 +9,12 @@ mod simulator;
 
 use headspace_agent::analysis::attribution::facts::PipelineFacts;
 use headspace_agent::analysis::attribution::{Attribution, Limit, Remedy, attribute};
+use headspace_agent::analysis::stacks::SharedLockWaits;
 use headspace_agent::model::record::{
     ComputeGpu, Estimate, GilHolderRecord, GpuRule, GpuUse, LoaderRecord, QueueSummary, RemedyCode,
     Resource, ResourcesRecord, StageSummary,
 };
+use headspace_agent::model::stack::Frame;
 use headspace_agent::wording::{bottleneck_record, remedy_record};
 use simulator::line::draw::Blind;
 use simulator::line::engine::run;
@@ -406,6 +408,43 @@ fn for_many_threads_that_compete_for_few_cores_the_remedy_is_fewer_workers_witho
         remedy_text(fewer),
         "Load in 1 worker process instead of 8: there are no cores for more."
     );
+}
+
+#[test]
+fn workers_that_wait_for_one_lock_get_no_prediction_of_a_gain_from_more_workers() {
+    // Each of 4 workers holds the lock for 10 ms of a call, and waits for it for the rest.
+    let mut facts = loop_with_large_workers(4, 100.0);
+    facts.shared_lock_waits = vec![SharedLockWaits {
+        stage: "fetch".to_owned(),
+        share: 0.75,
+        line: Frame {
+            file: "data.py".into(),
+            line: 11,
+            function: "read".into(),
+            is_own: true,
+        },
+    }];
+    let found = attribute(&facts);
+
+    assert_eq!(bottleneck_limit(&found), Some(stage_limit("fetch")));
+    let evidence = evidence(&found);
+    assert!(
+        evidence
+            .ends_with("its calls wait for one another's lock 75 % of their time (`data.py:11`)"),
+        "{evidence}"
+    );
+    assert!(remedy(&found, "more_workers").is_none(), "{found:?}");
+    let separate = remedy(&found, "separate_locks").unwrap();
+    // Without the lock, 4 workers need 10 ms each; the loop computes for 5 ms.
+    assert!(
+        (separate.predicted_step_ms - 5.0).abs() < 0.5,
+        "{separate:?}"
+    );
+    assert!(remedy_text(separate).contains("lock at `data.py:11`"));
+
+    // A rare wait is no obstacle.
+    facts.shared_lock_waits[0].share = 0.03;
+    assert!(remedy(&attribute(&facts), "more_workers").is_some());
 }
 
 #[test]

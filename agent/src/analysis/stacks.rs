@@ -5,12 +5,14 @@ mod compute_waits;
 mod gil_holders;
 mod line_shares;
 mod own_line;
+mod shared_lock_waits;
 mod stack_times;
 mod stacks_record;
 mod work;
 
 pub(super) use self::gil_holders::gil_holders;
 pub use self::line_shares::LineShare;
+pub use self::shared_lock_waits::SharedLockWaits;
 pub use self::stack_times::{StackTimes, TimedLine};
 pub(crate) use self::stacks_record::stacks_record;
 pub(super) use self::work::stage_work;

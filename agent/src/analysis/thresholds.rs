@@ -62,6 +62,10 @@ thresholds! {
     /// remedies are proposed for it.
     long_hand_off: 0.1, "share of the step";
 
+    /// Share of a call's time in which it waits for a lock that several processes share. From this on, the model has
+    /// this lock.
+    long_shared_lock_wait: 0.05, "share of a call";
+
     /// Share of a stage's time on the training thread in which it waits for a lock. From this on, the stage waits
     /// for other work, and is not slow itself.
     mostly_blocked: 0.5, "share of the stage's time";

@@ -47,6 +47,8 @@ pub enum WaitFor {
     Core,
     /// Python's interpreter lock.
     InterpreterLock,
+    /// A lock that several processes share: a file lock, or a semaphore in shared memory.
+    SharedLock,
     /// Another lock, or a condition.
     Lock,
     /// A file.
@@ -64,7 +66,10 @@ pub enum WaitFor {
 impl WaitFor {
     /// Whether another thread, process or machine ends the wait, for example another rank.
     pub fn is_for_others(self) -> bool {
-        matches!(self, Self::Lock | Self::Connection | Self::Process)
+        matches!(
+            self,
+            Self::SharedLock | Self::Lock | Self::Connection | Self::Process
+        )
     }
 }
 

@@ -1,7 +1,9 @@
 //! Texts of the measurements behind a bottleneck or a remedy.
 
 use super::units::{amount, bytes, duration_ms, percent};
+use super::verdict::place_in_file;
 use crate::analysis::attribution::{CoreUser, CoresEvidence, Evidence, StageEvidence};
+use crate::analysis::stacks::SharedLockWaits;
 use crate::model::record::BatchRecord;
 
 /// The evidence of a conclusion: a clause, without a capital letter and a full stop. Other texts continue it.
@@ -109,7 +111,16 @@ fn stage_evidence(stage: &StageEvidence) -> String {
         queue("output queue is empty", stage.empty_after_pct),
         slow.map(|pct| format!("{pct} % of its calls take over 3 times the median")),
         inner.map(|(inner, part)| format!("`{inner}` takes {} % of its time", share(*part))),
+        stage.shared_lock.as_ref().map(shared_lock),
     ])
+}
+
+fn shared_lock(waits: &SharedLockWaits) -> String {
+    format!(
+        "its calls wait for one another's lock {} % of their time (`{}`)",
+        share(waits.share),
+        place_in_file(&waits.line.file, waits.line.line)
+    )
 }
 
 /// Joins the clauses that there are.

@@ -125,6 +125,11 @@ fn action(action: &Action) -> String {
              the interpreter lock.",
             place_in_file(file, *line)
         ),
+        Action::SeparateLocks { stage, file, line } => format!(
+            "Let the calls of `{stage}` not wait for one another's lock at `{}`: give each worker \
+             process its own file or connection, or hold the lock for less time.",
+            place_in_file(file, *line)
+        ),
         Action::CollectBetweenEpochs => "Collect garbage only between epochs: `gc.disable()` at \
                                          the start, `gc.collect()` after each."
             .to_owned(),

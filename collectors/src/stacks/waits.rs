@@ -1,7 +1,8 @@
 //! Finds what a thread waits for, from its current system call (`/proc/<pid>/task/<tid>/syscall`).
 //!
-//! A thread that waits for any lock is in the system call `futex`. Python's interpreter lock is a static variable
-//! of the interpreter, and other locks are in allocated memory. So the address of the lock shows which one it is.
+//! A thread that waits for any lock but a file lock is in the system call `futex`. Python's interpreter lock is a
+//! static variable of the interpreter, and other locks are in allocated memory. So the address of the lock shows
+//! which one it is. The C library marks a lock that only one process uses as private.
 
 use std::fs;
 use std::ops::Range;
@@ -24,18 +25,20 @@ impl InterpreterStatics {
         let mut words = call.split_whitespace();
         // The first word of a thread that runs is `running`.
         let number: i64 = words.next()?.parse().ok()?;
-        let argument = words.next().and_then(hexadecimal).unwrap_or(0);
-        Some(self.waits_for(pid, number, argument))
+        let mut argument = || words.next().and_then(hexadecimal).unwrap_or(0);
+        Some(self.waits_for(pid, number, [argument(), argument()]))
     }
 
-    fn waits_for(&self, pid: u32, number: i64, argument: u64) -> WaitFor {
+    /// What a thread in the system call `number` waits for. `arguments` are the first two of the call.
+    fn waits_for(&self, pid: u32, number: i64, arguments: [u64; 2]) -> WaitFor {
         match number {
-            libc::SYS_futex if self.0.iter().any(|range| range.contains(&argument)) => {
-                WaitFor::InterpreterLock
+            libc::SYS_futex => self.waits_for_futex(arguments),
+            // `fcntl` waits only for a file lock (`F_SETLKW`), and `semop` for a semaphore of System V.
+            libc::SYS_flock | libc::SYS_fcntl | libc::SYS_semop | libc::SYS_semtimedop => {
+                WaitFor::SharedLock
             }
-            libc::SYS_futex => WaitFor::Lock,
             libc::SYS_read | libc::SYS_readv | libc::SYS_write | libc::SYS_writev => {
-                waits_for_file(pid, argument)
+                waits_for_file(pid, arguments[0])
             }
             // -1: outside a system call. It waits for memory, whose page is read from a file.
             -1
@@ -48,7 +51,6 @@ impl InterpreterStatics {
             | libc::SYS_fsync
             | libc::SYS_fdatasync
             | libc::SYS_getdents64
-            | libc::SYS_flock
             | libc::SYS_close => WaitFor::File,
             libc::SYS_ppoll
             | libc::SYS_pselect6
@@ -64,7 +66,21 @@ impl InterpreterStatics {
             other => wait_in_legacy_call(other),
         }
     }
+
+    fn waits_for_futex(&self, [address, operation]: [u64; 2]) -> WaitFor {
+        let is_private = operation & FUTEX_PRIVATE_FLAG != 0;
+        if self.0.iter().any(|range| range.contains(&address)) {
+            WaitFor::InterpreterLock
+        } else if is_private {
+            WaitFor::Lock
+        } else {
+            WaitFor::SharedLock
+        }
+    }
 }
+
+/// The flag in the operation of `futex(2)` for a lock that only one process uses.
+const FUTEX_PRIVATE_FLAG: u64 = libc::FUTEX_PRIVATE_FLAG.unsigned_abs() as u64;
 
 /// Older system calls, which newer architectures do not have.
 #[cfg(target_arch = "x86_64")]
@@ -173,11 +189,14 @@ mod tests {
     }
 
     #[test]
-    fn a_futex_in_static_memory_is_the_interpreter_lock() {
+    fn a_futex_in_static_memory_is_the_interpreter_lock_and_one_that_is_not_private_is_shared() {
         let memory = InterpreterStatics(static_variables(MAPS));
-        let futex = |address| memory.waits_for(1, libc::SYS_futex, address);
-        assert_eq!(futex(0x00a2_0000), WaitFor::InterpreterLock);
-        assert_eq!(futex(0x0100_0040), WaitFor::Lock);
+        let futex = |address, operation| memory.waits_for(1, libc::SYS_futex, [address, operation]);
+        let wait = libc::FUTEX_WAIT_BITSET.unsigned_abs().into();
+        let private = FUTEX_PRIVATE_FLAG | wait;
+        assert_eq!(futex(0x00a2_0000, private), WaitFor::InterpreterLock);
+        assert_eq!(futex(0x0100_0040, private), WaitFor::Lock);
+        assert_eq!(futex(0x7f00_c000, wait), WaitFor::SharedLock);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::law_terms::Term;
 use super::loop_waits::{blocked_share, long_lock_wait_ms, loop_waits};
 use super::queueing_model::Model;
 use super::stage_order::Node;
+use crate::analysis::stacks::SharedLockWaits;
 use crate::analysis::thresholds::{Thresholds, counts};
 use crate::model::record::BatchRecord;
 
@@ -146,6 +147,8 @@ pub struct StageEvidence {
     pub slow_pct: Option<f64>,
     /// The nested stage that takes most of the stage's time, and its share.
     pub inner: Option<(String, f64)>,
+    /// The waits of its calls for a lock that several processes share, if long.
+    pub shared_lock: Option<SharedLockWaits>,
 }
 
 /// Which programs use the cores, and how much threads wait for a core.
@@ -305,6 +308,10 @@ fn of_stage(model: &Model<'_>, stage: usize) -> StageEvidence {
         empty_after_pct: empty.filter(|pct| *pct >= t.shown_queue_pct),
         slow_pct: (node.stage.slow_pct).filter(|pct| *pct >= t.shown_slow_calls_pct),
         inner: inner(model, stage).map(|(name, share)| (name.to_owned(), share)),
+        shared_lock: model.shared_lock(stage).map(|lock| SharedLockWaits {
+            share: lock.wait_ms / node.mean_ms,
+            ..lock.waits.clone()
+        }),
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! A running session, records or a simulator supply these facts.
 
-use crate::analysis::stacks::LineShare;
+use crate::analysis::stacks::{LineShare, SharedLockWaits};
 use crate::model::record::{
     Estimate, GilHolderRecord, LoaderRecord, QueueSummary, ResourcesRecord, StageSummary,
 };
@@ -44,6 +44,8 @@ pub struct PipelineFacts {
     pub gil_holder: Option<GilHolderRecord>,
     /// Lines of the stages, the largest share of a stage first.
     pub lines: Vec<LineShare>,
+    /// Waits of the stages' calls for locks that several processes share, if sampled.
+    pub shared_lock_waits: Vec<SharedLockWaits>,
 }
 
 impl PipelineFacts {

@@ -25,7 +25,8 @@ pub(in crate::analysis) fn attribute_run(
     let Some(step_ms) = summary.steady_step_mean_ms else {
         return Attribution::default();
     };
-    let lines = stacks.map(|stacks| hot_lines(stacks, summary, &main.totals.name));
+    let ran_share = |place: &Place| ran_share(summary, place);
+    let lines = stacks.map(|stacks| hot_lines(stacks, ran_share, &main.totals.name));
     let lines = lines.unwrap_or_default();
     let Some(wait_ms) = summary.wait_ms else {
         return Attribution {
@@ -65,19 +66,31 @@ pub(in crate::analysis) fn attribute_run(
             .find(|holder| !holder.in_loop)
             .cloned(),
         lines,
+        shared_lock_waits: stacks
+            .map(|stacks| stacks.shared_lock_waits(ran_share))
+            .unwrap_or_default(),
     })
 }
 
 /// The lines of the main loop and of the stages, with at least a small share of their place.
-fn hot_lines(stacks: &StackTimes, summary: &SummaryRecord, main_loop: &str) -> Vec<LineShare> {
-    let stage = |name: &str| summary.stages.iter().find(|stage| stage.name == name);
-    let ran_share = |place: &Place| Some(stage(place.stage()?)?.cpu_pct? / 100.0);
+fn hot_lines(
+    stacks: &StackTimes,
+    ran_share: impl Fn(&Place) -> Option<f64>,
+    main_loop: &str,
+) -> Vec<LineShare> {
     let mut lines = stacks.lines(Thresholds::default().min_line_share, ran_share);
     lines.retain(|line| match &line.place {
         Place::Loop(name) => name == main_loop,
         Place::Stage(_) | Place::Elsewhere => true,
     });
     lines
+}
+
+/// The share of its calls' time in which a stage's threads ran, if it is known.
+fn ran_share(summary: &SummaryRecord, place: &Place) -> Option<f64> {
+    let name = place.stage()?;
+    let stage = summary.stages.iter().find(|stage| stage.name == name)?;
+    Some(stage.cpu_pct? / 100.0)
 }
 
 /// Standard deviation over mean; `None` for fewer than two values.

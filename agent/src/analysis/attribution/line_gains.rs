@@ -4,6 +4,7 @@
 //! changes the cost of the calls, as the remedy `cheaper_calls` does; for the loop, its compute. A line without
 //! a gain is left out, however hot it is.
 
+use super::nested_stages::find_stage;
 use super::prediction::Predictor;
 use super::queueing_model::Model;
 use super::simulation::{SimulatedPipeline, Supply};
@@ -27,9 +28,10 @@ pub(super) fn line_gains(model: &Model<'_>, predictor: &Predictor<'_>) -> Vec<Li
         let mut simulated = model.simulated.clone();
         match &line.place {
             Place::Stage(name) => {
-                let (stage, part) = find_stage(model, name)?;
+                let (stage, part) = find_stage(model.facts, &model.nodes, name)?;
                 let parts = &mut simulated.stations[stage].parts;
-                let has_lock = parts.iter().any(|(supply, _)| *supply == Supply::Gil);
+                let is_lock = |supply: Supply| matches!(supply, Supply::Gil | Supply::SharedLock);
+                let has_lock = parts.iter().any(|(supply, _)| is_lock(*supply));
                 if has_lock {
                     remove_beside_lock(parts, saved * part, line);
                 } else {
@@ -102,12 +104,14 @@ fn remove(parts: &mut [(Supply, f64)], share: f64, activity: Activity) {
     }
 }
 
-/// Removes this share of a line from a call of a stage that works under the interpreter lock, while the lock is
-/// scarce. The simulation has the waits for the lock, so the call's parts are only its work, and other waits.
+/// Removes this share of a line from a call of a stage that waits for a lock: a scarce interpreter lock, or a shared
+/// lock. The simulation has the waits for the lock, so the call's parts are only its work, and other waits. Which
+/// line holds a shared lock is not known, so each counts for its share of the time without waits for it.
 fn remove_beside_lock(parts: &mut [(Supply, f64)], share: f64, line: &LineShare) {
     for (supply, ms) in parts {
         let of_part = match supply {
             Supply::Gil | Supply::Cores => line.work_share,
+            Supply::SharedLock => line.own_share,
             _ => line.wait_share,
         };
         *ms *= 1.0 - share * of_part;
@@ -125,26 +129,6 @@ fn shorten_compute(simulated: &mut SimulatedPipeline, share: f64) {
     simulated.loop_ms *= 1.0 - share.min(1.0);
 }
 
-/// The stage of the model that contains the named stage, and the named stage's part of its time.
-fn find_stage(model: &Model<'_>, name: &str) -> Option<(usize, f64)> {
-    let (mut name, mut part) = (name, 1.0);
-    // Stages nest a few levels deep at most; the bound protects against a cycle in the records.
-    for _ in 0..8 {
-        if let Some(stage) = model.nodes.iter().position(|node| node.stage.name == name) {
-            return Some((stage, part));
-        }
-        let busy = |name: &str| {
-            let stage = model.facts.stages.iter().find(|stage| stage.name == name)?;
-            Some((stage, stage.mean_ms? * stage.calls_per_batch?))
-        };
-        let (inner, own) = busy(name)?;
-        let outer = inner.within.as_deref()?;
-        part *= own / busy(outer)?.1;
-        name = outer;
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,13 +144,21 @@ mod tests {
             proportional_share: 0.45,
             work_share: 0.8,
             wait_share: 0.1,
+            own_share: 0.6,
         };
-        let mut parts = [(Supply::Free, 4.0), (Supply::Gil, 10.0)];
+        for (mut parts, left) in [
+            ([(Supply::Free, 4.0), (Supply::Gil, 10.0)], [3.8, 6.0]),
+            (
+                [(Supply::Cores, 5.0), (Supply::SharedLock, 10.0)],
+                [3.0, 7.0],
+            ),
+        ] {
+            remove_beside_lock(&mut parts, 0.5, &line);
 
-        remove_beside_lock(&mut parts, 0.5, &line);
-
-        assert!((parts[0].1 - 3.8).abs() < 1e-9, "{parts:?}");
-        assert!((parts[1].1 - 6.0).abs() < 1e-9, "{parts:?}");
+            for ((_, ms), expected) in parts.iter().zip(left) {
+                assert!((ms - expected).abs() < 1e-9, "{parts:?}");
+            }
+        }
     }
 
     #[test]

@@ -148,6 +148,7 @@ pub(super) fn limit_ms(simulated: &SimulatedPipeline) -> f64 {
         loop_ms.max(simulated.device_ms.unwrap_or(0.0)),
         (need(simulated, Supply::Cores) + own) / cores,
         need(simulated, Supply::Gil),
+        need(simulated, Supply::SharedLock),
         need(simulated, Supply::Disk),
         need(simulated, Supply::Engines) / simulated.engines,
     ]

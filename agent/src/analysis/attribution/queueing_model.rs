@@ -7,6 +7,7 @@ use super::call_times::Times;
 use super::facts::PipelineFacts;
 use super::pools::{Pool, find_pools};
 use super::resource_use::{Uses, cores_of_rank, resource_uses, share_of_cores};
+use super::shared_lock::{SharedLock, find_shared_lock};
 use super::simulation::{SimulatedPipeline, Station, Supply, whole};
 use super::stage_order::{Node, chain};
 use super::stage_roles::{find_decoder, find_reader, find_workers, is_inline};
@@ -187,12 +188,27 @@ impl<'a> Model<'a> {
             let wait = self.gil_free(stage);
             return vec![(Supply::Free, wait), (Supply::Gil, work)];
         }
+        if let Some(lock) = self.shared_lock(stage) {
+            // It is not known which part of the call holds the lock. The waits are assumed to, before the work.
+            let waits = (node.mean_ms - lock.wait_ms - work).max(0.0);
+            let worked_with_lock = (lock.hold_ms - waits).max(0.0);
+            return vec![
+                (Supply::Free, (waits - lock.hold_ms).max(0.0)),
+                (Supply::Cores, (work - worked_with_lock).max(0.0)),
+                (Supply::SharedLock, lock.hold_ms),
+            ];
+        }
         let waits = node.mean_ms - work * slowdown;
         if waits < self.thresholds.negligible_rest * node.mean_ms {
             let all_ms = node.mean_ms.min(work.max(node.mean_ms / slowdown));
             return vec![(Supply::Cores, all_ms)];
         }
         vec![(Supply::Free, waits), (Supply::Cores, work)]
+    }
+
+    /// The lock that several processes share and for which the stage's calls wait long, if they do.
+    pub(super) fn shared_lock(&self, stage: usize) -> Option<SharedLock<'a>> {
+        find_shared_lock(self.facts, &self.nodes, stage, self.thresholds)
     }
 
     /// The number of video decoders, if the stage decodes on them.

@@ -2,7 +2,7 @@
 
 use super::law_terms::Term;
 use super::queueing_model::Model;
-use super::simulation::{SimulatedPipeline, Supply};
+use super::simulation::{SimulatedPipeline, Station, Supply};
 use crate::analysis::thresholds::{bounds, counts};
 
 /// The pipeline without the limit of `term`.
@@ -10,7 +10,11 @@ pub(super) fn relieve(model: &Model<'_>, term: Term) -> SimulatedPipeline {
     let mut t = model.simulated.clone();
     let relief = f64::from(counts::RELIEF);
     match term {
-        Term::Stage(stage) => t.stations[stage].servers *= counts::RELIEF,
+        Term::Stage(stage) => {
+            let station = &mut t.stations[stage];
+            station.servers *= counts::RELIEF;
+            free_shared_lock(station);
+        }
         Term::Pool(pool) => t.pools[pool] *= counts::RELIEF,
         Term::Cores | Term::Quota => t.cores *= relief,
         Term::Gil => replace(&mut t, Supply::Gil, Supply::Cores),
@@ -42,6 +46,15 @@ pub(super) fn replace(simulated: &mut SimulatedPipeline, from: Supply, to: Suppl
             if from == Supply::Disk {
                 *ms = 0.0;
             }
+        }
+    }
+}
+
+/// Lets the calls of a station hold their lock at the same time.
+pub(super) fn free_shared_lock(station: &mut Station) {
+    for (supply, _) in &mut station.parts {
+        if *supply == Supply::SharedLock {
+            *supply = Supply::Free;
         }
     }
 }

@@ -22,6 +22,8 @@ pub(super) enum Supply {
     Cores,
     /// Python's interpreter lock.
     Gil,
+    /// A lock that the stage's processes share.
+    SharedLock,
     /// The disk.
     Disk,
     /// The hardware decoders.

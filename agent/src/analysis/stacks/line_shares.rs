@@ -26,8 +26,12 @@ pub struct LineShare {
     pub proportional_share: f64,
     /// Its share of the time in which the threads of the place ran or waited for a core, in `[0, 1]`.
     pub work_share: f64,
-    /// Its share of the time in which they waited for anything else but the interpreter lock, in `[0, 1]`.
+    /// Its share of the time in which they waited for anything else but the interpreter lock or a shared lock, in
+    /// `[0, 1]`.
     pub wait_share: f64,
+    /// Its share of the time in which they waited neither for the interpreter lock nor for a shared lock, in
+    /// `[0, 1]`.
+    pub own_share: f64,
 }
 
 impl StackTimes {
@@ -79,6 +83,7 @@ impl StackTimes {
                     proportional_share,
                     work_share: own.work / all.work.max(f64::MIN_POSITIVE),
                     wait_share: own.other_waits / all.other_waits.max(f64::MIN_POSITIVE),
+                    own_share: own.own() / all.own().max(f64::MIN_POSITIVE),
                 })
             }));
         }
@@ -95,16 +100,24 @@ struct TimeSplit {
     work: f64,
     /// They waited for the interpreter lock.
     lock_waits: f64,
+    /// They waited for a lock that several processes share.
+    shared_lock_waits: f64,
     /// They waited for anything else.
     other_waits: f64,
 }
 
 impl TimeSplit {
+    /// The time in which they waited for neither lock.
+    fn own(&self) -> f64 {
+        self.work + self.other_waits
+    }
+
     fn of(times: impl Iterator<Item = (Activity, f64)>) -> Self {
         let mut split = Self::default();
         for (activity, seconds) in times {
             *match activity {
                 Activity::Wait(WaitFor::InterpreterLock) => &mut split.lock_waits,
+                Activity::Wait(WaitFor::SharedLock) => &mut split.shared_lock_waits,
                 work if work.is_work() => &mut split.work,
                 _ => &mut split.other_waits,
             } += seconds;

@@ -60,6 +60,8 @@ pub(crate) const FEWER_CALLS: f64 = 0.7;
 pub(crate) const COLLECT_BETWEEN_EPOCHS: f64 = 0.7;
 /// Each rank loads only its own samples: the other ranks' samples are known to be dropped.
 pub(crate) const SHARDED_DATA: f64 = 0.75;
+/// No shared lock: the wait for it is sampled, and how long a call holds it is derived from the wait.
+pub(crate) const SEPARATE_LOCKS: f64 = 0.75;
 /// Data that stays in memory.
 pub(crate) const KEEP_IN_MEMORY: f64 = 0.6;
 /// Ending other programs.

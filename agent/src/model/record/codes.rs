@@ -107,6 +107,8 @@ codes! {
         PackBatch = "pack_batch",
         /// Free the interpreter lock from the work of a thread.
         FreeLock = "free_lock",
+        /// Let the calls of a stage not wait for one another's lock.
+        SeparateLocks = "separate_locks",
         /// Collect garbage only between epochs.
         GcBetweenEpochs = "gc_between_epochs",
         /// Keep the data in memory.

@@ -116,6 +116,15 @@ pub enum Action {
         /// Line in that file.
         line: u32,
     },
+    /// Let the calls of a stage not wait for one another's lock.
+    SeparateLocks {
+        /// The stage.
+        stage: String,
+        /// Path of the source file in which they wait longest.
+        file: String,
+        /// Line in that file.
+        line: u32,
+    },
     /// Collect garbage between epochs only.
     CollectBetweenEpochs,
     /// Keep the data in memory.
@@ -207,6 +216,7 @@ impl Action {
             Self::ShardData { .. } => RemedyCode::ShardData,
             Self::PackBatch { .. } => RemedyCode::PackBatch,
             Self::FreeLock { .. } => RemedyCode::FreeLock,
+            Self::SeparateLocks { .. } => RemedyCode::SeparateLocks,
             Self::CollectBetweenEpochs => RemedyCode::GcBetweenEpochs,
             Self::KeepInMemory => RemedyCode::PageCache,
             Self::MoreCores { .. } => RemedyCode::MoreCores,

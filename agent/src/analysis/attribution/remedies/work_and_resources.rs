@@ -8,7 +8,7 @@ use super::super::hand_off_cost::Price;
 use super::super::law_terms::{Term, at_least};
 use super::super::loop_waits::long_lock_wait_ms;
 use super::super::queueing_model::Model;
-use super::super::relief::relieve;
+use super::super::relief::{free_shared_lock, relieve};
 use super::super::resource_use::share_of_cores;
 use super::super::simulation::{Supply, whole};
 use super::action::{Action, GuessedWork};
@@ -21,6 +21,7 @@ pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
         cheaper(context),
         subprocess(context),
         free_lock(context),
+        separate_locks(context),
         pack_batch(context),
         shard_data(context),
         collection(context),
@@ -164,6 +165,25 @@ fn free_lock(context: &Context<'_>) -> Option<Draft> {
     Some(Draft {
         changed: Some(simulated),
         ..Draft::new(action, Term::Gil, confidence::ASSUMED_GAIN)
+    })
+}
+
+/// Proposes that the calls of the slowest stage do not wait for one another's lock.
+fn separate_locks(context: &Context<'_>) -> Option<Draft> {
+    let model = context.model;
+    let stage = slowest(model)?;
+    let lock = model.shared_lock(stage)?;
+    let mut simulated = model.simulated.clone();
+    free_shared_lock(&mut simulated.stations[stage]);
+    let action = Action::SeparateLocks {
+        stage: model.nodes[stage].stage.name.clone(),
+        file: lock.waits.line.file.to_string(),
+        line: lock.waits.line.line,
+    };
+    Some(Draft {
+        stage: Some(stage),
+        changed: Some(simulated),
+        ..Draft::new(action, Term::Stage(stage), confidence::SEPARATE_LOCKS)
     })
 }
 

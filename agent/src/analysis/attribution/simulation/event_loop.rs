@@ -9,7 +9,7 @@ use crate::analysis::attribution::call_times::Times;
 use crate::analysis::thresholds::counts;
 use crate::statistics::bootstrap::Rng;
 
-const SUPPLIES: usize = 6;
+const SUPPLIES: usize = 7;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Call {
@@ -149,7 +149,12 @@ impl<'a> Run<'a> {
                 return 1.0 / self.pipeline.core_slowdown(self.servers[supply].load);
             }
             s if s == Supply::Engines as usize => self.pipeline.engines,
-            s if s == Supply::Gil as usize || s == Supply::Disk as usize => 1.0,
+            s if s == Supply::Gil as usize
+                || s == Supply::SharedLock as usize
+                || s == Supply::Disk as usize =>
+            {
+                1.0
+            }
             s if s == Supply::Loop as usize => {
                 return 1.0 / (1.0 + self.pipeline.contention * self.working);
             }
