@@ -101,6 +101,15 @@ fn divide_others(others: f64, own: f64, node: RankNode<'_>) -> (Option<f64>, f64
     (Some(of_ranks), others - of_ranks)
 }
 
+/// Share of time in `part` in which the thread that takes the batches ran or waited for a core.
+pub fn training_thread_awake(history: &ReadingSeries, part: Part) -> Option<f64> {
+    let span = history.between(part.from_s, part.to_s);
+    let consumer = Scope::Thread(attributes::CONSUMER.into());
+    let ran = span.of(&THREAD_CPU_TIME, &consumer, &[]).rate()?;
+    let waited = span.of(&THREAD_RUN_QUEUE_TIME, &consumer, &[]).rate()?;
+    Some((ran + waited).min(1.0))
+}
+
 /// The available and used resources in `part`.
 #[expect(clippy::too_many_lines, reason = "one record, field by field")]
 pub fn resources(history: &ReadingSeries, part: Part, node: RankNode<'_>) -> ResourcesRecord {

@@ -6,13 +6,14 @@ use super::findings::{Finding, findings};
 use super::loop_facts::LoopFacts;
 use super::main_loop::select_main_loop;
 use super::probe_result::ProbeResult;
-use super::resources::{Part, RankNode, resources, sm_utilization_pct};
+use super::resources::{Part, RankNode, resources, sm_utilization_pct, training_thread_awake};
 use super::stacks::{StackTimes, gil_holders, stage_work};
 use super::stages::{data_readiness_pct, failures, stages};
 use super::warmup::no_steady_state;
 use crate::model::metric::HOST_CPU_UTILIZATION;
 use crate::model::record::{
-    Dropped, EndRecord, FloorRecord, OtherLoop, Phase, Role, RunState, SummaryRecord, WindowRecord,
+    Dropped, EndRecord, Estimate, FloorRecord, OtherLoop, Phase, Role, RunState, SummaryRecord,
+    WindowRecord,
 };
 use crate::model::step_series::{StepSeries, Totals};
 use crate::model::{Mode, ReadingSeries, Scope, StageSeries};
@@ -181,11 +182,7 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
         .filter(|name| *name != main.totals.name)
         .collect();
     findings.extend(fill_stages(&mut summary, run, part, &others));
-    if let Some(stacks) = run.stacks {
-        summary.gil_holders = gil_holders(stacks);
-        summary.stage_work = stage_work(stacks);
-        set_compute_waits(&mut summary, stacks, &main.totals.name);
-    }
+    fill_from_stacks(&mut summary, run, main, part);
     let conclusions = run.concluded.cloned().unwrap_or_else(|| Conclusions {
         attribution: attribute_run(&summary, main, run.stacks),
         episodes: episodes(run, main),
@@ -197,14 +194,50 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
     }
 }
 
-/// Sets the parts of compute that are waiting.
-fn set_compute_waits(summary: &mut SummaryRecord, stacks: &StackTimes, main_loop: &str) {
+/// Sets what sampled stacks show.
+fn fill_from_stacks(summary: &mut SummaryRecord, run: &RunFacts<'_>, main: &LoopFacts, part: Part) {
+    let Some(stacks) = run.stacks else { return };
+    summary.gil_holders = gil_holders(stacks);
+    summary.stage_work = stage_work(stacks);
+    // A probe's windows on cached batches have other waits.
+    let history = run.history.filter(|_| main.probe.is_none());
+    let awake = history.and_then(|history| training_thread_awake(history, part));
+    set_compute_waits(summary, stacks, &main.totals.name, awake);
+}
+
+/// Sets the parts of compute that are waiting. `awake` is the share of time in which the training thread ran or
+/// waited for a core.
+///
+/// The samples give the shares of compute. If the loop hardly waits for data, the time in which the thread slept is
+/// known more precisely. Then the samples only divide this time among the reasons.
+fn set_compute_waits(
+    summary: &mut SummaryRecord,
+    stacks: &StackTimes,
+    main_loop: &str,
+    awake: Option<f64>,
+) {
     let known = summary.compute_ms.zip(stacks.compute_waits(main_loop));
     let Some((compute_ms, waits)) = known else {
         return;
     };
-    summary.compute_blocked_ms = Some(waits.blocked.map(|share| share * compute_ms));
-    summary.compute_gil_wait_ms = Some(waits.interpreter_lock * compute_ms);
+    let mut blocked = waits.blocked.map(|share| share * compute_ms);
+    let mut lock_ms = waits.interpreter_lock * compute_ms;
+    if let (Some(awake), Some(wait_ms)) = (awake, summary.wait_ms) {
+        // Nearly all of the wait for data is sleep, but the receipt of a batch is not.
+        let asleep_ms = (1.0 - awake) * (compute_ms + wait_ms);
+        let in_compute = (asleep_ms - wait_ms).max(0.0);
+        let exact = Estimate {
+            value: waits.blocked_of_asleep.value * in_compute,
+            low: waits.blocked_of_asleep.low * in_compute,
+            high: waits.blocked_of_asleep.high * asleep_ms.min(compute_ms),
+        };
+        if exact.high - exact.low < blocked.high - blocked.low {
+            blocked = exact;
+            lock_ms = waits.lock_of_asleep * in_compute;
+        }
+    }
+    summary.compute_blocked_ms = Some(blocked);
+    summary.compute_gil_wait_ms = Some(lock_ms);
 }
 
 /// The episodes of the main loop after its warm-up.

@@ -7,13 +7,17 @@ use crate::model::record::Estimate;
 use crate::model::stack::{Activity, Place, WaitFor};
 use crate::statistics::NORMAL;
 
-/// Shares of the time of a loop's own code.
+/// Waits in a loop's own code.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(in crate::analysis) struct ComputeWaits {
-    /// The training thread waits for the interpreter lock.
+    /// Share of the time in which the training thread waits for the interpreter lock.
     pub(in crate::analysis) interpreter_lock: f64,
-    /// The training thread sleeps until another thread, process or machine wakes it, for example another rank.
+    /// Share of the time in which it sleeps until another thread, process or machine wakes it, for example another
+    /// rank.
     pub(in crate::analysis) blocked: Estimate,
+    /// The same two, as shares of the time in which it sleeps for any reason.
+    pub(in crate::analysis) lock_of_asleep: f64,
+    pub(in crate::analysis) blocked_of_asleep: Estimate,
 }
 
 impl StackTimes {
@@ -23,25 +27,34 @@ impl StackTimes {
         if place.samples < MIN_SAMPLES || place.seconds <= 0.0 {
             return None;
         }
-        let share = |is_wait: fn(WaitFor) -> bool| {
+        let seconds = |is_wait: fn(WaitFor) -> bool| {
             let waits = place.stacks.iter().filter(
                 |((_, activity), _)| matches!(activity, Activity::Wait(what) if is_wait(*what)),
             );
-            waits.map(|(_, sampled)| sampled.seconds).sum::<f64>() / place.seconds
+            waits.map(|(_, sampled)| sampled.seconds).sum::<f64>()
         };
-        let blocked = share(WaitFor::is_for_others);
-        // Agresti and Coull's interval of a proportion (American Statistician 52, 1998), which does not
-        // vanish at 0 and 1.
-        let samples = f64::from(place.samples) + NORMAL * NORMAL;
-        let centre = (blocked * f64::from(place.samples) + NORMAL * NORMAL / 2.0) / samples;
-        let half = NORMAL * (centre * (1.0 - centre) / samples).sqrt();
+        let lock = seconds(|what| what == WaitFor::InterpreterLock);
+        let blocked = seconds(WaitFor::is_for_others);
+        let asleep = seconds(|what| what != WaitFor::Core);
+        let of_asleep = |part: f64| part / asleep.max(f64::MIN_POSITIVE);
+        let samples = f64::from(place.samples);
         Some(ComputeWaits {
-            interpreter_lock: share(|what| what == WaitFor::InterpreterLock),
-            blocked: Estimate {
-                value: blocked,
-                low: (centre - half).max(0.0),
-                high: (centre + half).min(1.0),
-            },
+            interpreter_lock: lock / place.seconds,
+            blocked: proportion(blocked / place.seconds, samples),
+            lock_of_asleep: of_asleep(lock),
+            blocked_of_asleep: proportion(of_asleep(blocked), samples * asleep / place.seconds),
         })
+    }
+}
+
+/// A proportion with Agresti and Coull's interval (American Statistician 52, 1998), which does not vanish at 0 and 1.
+fn proportion(share: f64, samples: f64) -> Estimate {
+    let all = samples + NORMAL * NORMAL;
+    let centre = (share * samples + NORMAL * NORMAL / 2.0) / all;
+    let half = NORMAL * (centre * (1.0 - centre) / all).sqrt();
+    Estimate {
+        value: share,
+        low: (centre - half).max(0.0),
+        high: (centre + half).min(1.0),
     }
 }
