@@ -358,6 +358,32 @@ def test_without_queues_no_sampling_thread_runs(runs: Runs) -> None:
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
+def send(q: Any, count: int) -> None:
+    for number in range(count):
+        q.put([number] * 1000)
+    q.put(None)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("timeout", [None, 60])
+def test_the_receipt_of_batches_from_the_last_queue_is_timed(
+    runs: Runs, name: str, method: Any, timeout: float | None
+) -> None:
+    context = multiprocessing.get_context(method)
+    batches = headspace.queue(name, context.Queue(4), last=True)
+    worker = context.Process(target=send, args=(batches, 50), daemon=True)
+    worker.start()
+    session = headspace.start(interval=60)
+    received = list(headspace.wrap(iter(lambda: batches.get(timeout=timeout), None), name=name))
+    session.stop()
+    worker.join()
+
+    assert received == [[number] * 1000 for number in range(50)]
+    (stage,) = (stage for stage in runs.summary()["stages"] if stage["name"] == "hand-off")
+    # The mark of the end is an item, too.
+    assert (stage["hand_off"], stage["calls"]) == ("receive", 51)
+
+
 def test_a_forked_child_reads_no_queue(session: headspace.Session, name: str) -> None:
     headspace.queue(name, depth=lambda: 1)
     first_entry(session, name)

@@ -23,7 +23,7 @@ data = pytest.importorskip("torch.utils.data")
 def _first_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loader's stages have plain names where it is the first of its kind."""
     monkeypatch.setattr("headspace._loops.names._uses", {})
-    monkeypatch.setattr("headspace.torch._owner._loops_by_prefix", {})
+    monkeypatch.setattr("headspace._loops.owner._loops_by_prefix", {})
 
 
 class Numbers(data.Dataset):  # type: ignore[misc]
@@ -321,12 +321,13 @@ def test_the_hand_off_of_batches_with_many_tensors_is_the_bottleneck(runs: Runs)
     loader = data.DataLoader(Numbers(400), batch_size=2, num_workers=1, collate_fn=many_tensors)
     train(loader)
 
-    hand_off = summarised(runs, "hand-off")
-    assert hand_off["hand_off"]
-    assert hand_off["calls"] == 200
+    received, sent = summarised(runs, "hand-off"), summarised(runs, "hand-off (worker)")
+    assert (received["hand_off"], received["calls"]) == ("receive", 200)
+    assert (sent["hand_off"], sent["calls"], sent["processes"]) == ("send", 200, 1)
     summary = runs.summary()
-    assert hand_off["mean_ms"] > 0.5 * summary["steady_step_mean_ms"]
+    assert received["mean_ms"] > 0.5 * summary["steady_step_mean_ms"]
     assert summary["bottleneck"]["kind"] == "hand_off"
+    assert "which needs" in summary["bottleneck"]["evidence"]
     assert "pack_batch" in {remedy["code"] for remedy in summary["remedies"]}
 
 

@@ -110,12 +110,13 @@ fn stage(
 
 /// Concurrency of a stage: the declared value, else the peak, both summed over its processes. `declared` is 0
 /// if not all processes declare it. A value declared in several processes is added up, unless the peak of all
-/// processes together never exceeded the value of one process.
+/// processes together never exceeded the value of one process. A peak of 0 is unknown: the calls were recorded after
+/// their end.
 pub fn concurrency(declared: u32, peak: u32, processes: u32) -> Option<u32> {
     let each = declared / processes.max(1);
     match (declared, peak) {
         (0, peak) => (peak > 0).then_some(peak),
-        (said, peak) if peak > each => Some(said),
+        (said, peak) if peak == 0 || peak > each => Some(said),
         _ => Some(each),
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::bounded_series::{BoundedSeries, DEFAULT_CAPACITY};
 use super::distribution::Distribution;
+use super::hand_off::HandOff;
 use super::point_time::{PointTime, has_enough_live};
 use super::stage::{QueueSample, StageSample};
 
@@ -82,8 +83,8 @@ pub struct StageRun {
     pub name: String,
     /// Name of the loop for which the stage produces batches, if known.
     pub loop_name: Option<String>,
-    /// Whether a call is the receipt of a batch from another process, on the training thread.
-    pub hand_off: bool,
+    /// The end of the hand-off of batches between processes that it is, if it is one.
+    pub hand_off: Option<HandOff>,
     /// Name of the stage from which it is called.
     pub within: Option<String>,
     /// Number of calls that raised an exception.

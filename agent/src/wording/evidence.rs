@@ -39,9 +39,10 @@ pub(super) fn evidence_text(evidence: &Evidence) -> String {
         } => gil(*wait_ms, *work, *share_of_compute),
         Evidence::HandOff {
             receive_ms,
+            send_ms,
             step_ms,
             batch,
-        } => hand_off(*receive_ms, *step_ms, *batch),
+        } => hand_off(*receive_ms, *send_ms, *step_ms, *batch),
         Evidence::BlockedLoading {
             stage,
             blocked,
@@ -195,7 +196,16 @@ fn core_user(user: &CoreUser) -> String {
     format!("{cores} of them by `{stage}`{}", full.unwrap_or_default())
 }
 
-fn hand_off(receive_ms: f64, step_ms: f64, batch: Option<BatchRecord>) -> String {
+fn hand_off(
+    receive_ms: f64,
+    send_ms: Option<f64>,
+    step_ms: f64,
+    batch: Option<BatchRecord>,
+) -> String {
+    let send = send_ms.map_or_else(String::new, |ms| {
+        format!(", which needs {} to serialize it", duration_ms(ms))
+    });
+
     let contents = batch.map_or_else(String::new, |batch| {
         format!(
             " (tensors: {}, bytes in them: {}, other objects: {})",
@@ -206,7 +216,7 @@ fn hand_off(receive_ms: f64, step_ms: f64, batch: Option<BatchRecord>) -> String
     });
     format!(
         "the training thread takes {} of each step of {} to receive a batch from a worker \
-         process{contents}",
+         process{send}{contents}",
         duration_ms(receive_ms),
         duration_ms(step_ms)
     )

@@ -112,10 +112,16 @@ fn action(action: &Action) -> String {
             "Let each rank load only its own samples, for example its own files. Now each rank loads \
              all samples and keeps 1/{ranks} of them."
         ),
-        Action::PackBatch { tensors } => format!(
-            "Join the {tensors} tensors of a batch into a few in `collate_fn`, and split them in the \
-             training process, because each tensor is passed separately."
-        ),
+        Action::PackBatch { tensors, objects } => {
+            let tensors = tensors.map(|count| format!("{count} tensors"));
+            let objects = objects.map(|count| format!("{count} other objects"));
+            let parts: Vec<String> = tensors.into_iter().chain(objects).collect();
+            format!(
+                "Join the {} of a batch into a few tensors before the worker sends it (`collate_fn`), \
+                 and split them in the training process, because each is passed separately.",
+                parts.join(" and ")
+            )
+        }
         Action::FreeLock {
             function,
             file,

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from os import PathLike
 from pathlib import Path
 from types import CodeType, TracebackType
-from typing import Any, TypedDict, TypeVar, final
+from typing import Any, Literal, TypedDict, TypeVar, final
 
 from typing_extensions import Required, disjoint_base
 
@@ -224,16 +224,23 @@ def stage(name: str, *, concurrency: int | None = None) -> Stage:
     """
 
 def stage_of_loop(
-    name: str, loop_name: str, *, concurrency: int | None = None, hand_off: bool = False
+    name: str,
+    loop_name: str | None,
+    *,
+    concurrency: int | None = None,
+    hand_off: Literal["send", "receive"] | None = None,
 ) -> Stage:
     """Marks one unit of work of a stage that makes batches for one loop. Otherwise like `stage`.
 
     Args:
         name: Name of the stage. All handles with this name belong to the same stage.
-        loop_name: Name of the loop in the records.
+        loop_name: Name of the loop in the records. None if it is not known.
         concurrency: As for `stage`.
-        hand_off: Whether a call is the receipt of a batch from another process, on the training
-            thread.
+        hand_off: The end of the hand-off of batches between processes that it is: ``"send"`` in a
+            worker, or ``"receive"`` on the training thread. None if it is none.
+
+    Raises:
+        ValueError: If ``hand_off`` is neither.
     """
 
 @final

@@ -1,5 +1,7 @@
 //! `headspace.stage`: finds or makes the handle of a stage.
 
+use headspace_agent::model::HandOff;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
@@ -70,19 +72,34 @@ pub(crate) fn stage<'py>(
 ///
 /// Args:
 ///     name: Name of the stage. All handles with this name belong to the same stage.
-///     loop_name: Name of the loop in the records.
+///     loop_name: Name of the loop in the records. None if it is not known.
 ///     concurrency: As for `stage`.
-///     hand_off: Whether a call is the receipt of a batch from another process, on the training thread.
+///     hand_off: The end of the hand-off of batches between processes that it is: `"send"` in a worker, or
+///         `"receive"` on the training thread. None if it is none.
+///
+/// Raises:
+///     ValueError: If `hand_off` is neither.
 #[pyfunction]
-#[pyo3(signature = (name, loop_name, *, concurrency = None, hand_off = false))]
+#[pyo3(signature = (name, loop_name, *, concurrency = None, hand_off = None))]
 pub(crate) fn stage_of_loop<'py>(
     py: Python<'py>,
     name: &Bound<'py, PyString>,
-    loop_name: String,
+    loop_name: Option<String>,
     concurrency: Option<i64>,
-    hand_off: bool,
+    hand_off: Option<&str>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let hand_off = hand_off.map(hand_off_named).transpose()?;
     let found = stage(py, name, concurrency)?;
     found.cast::<Stage>()?.get().set_loop(loop_name, hand_off);
     Ok(found)
+}
+
+fn hand_off_named(name: &str) -> PyResult<HandOff> {
+    match name {
+        "send" => Ok(HandOff::Send),
+        "receive" => Ok(HandOff::Receive),
+        other => Err(PyValueError::new_err(format!(
+            "`hand_off` is neither \"send\" nor \"receive\": {other:?}"
+        ))),
+    }
 }

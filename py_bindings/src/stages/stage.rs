@@ -6,6 +6,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
+use headspace_agent::model::HandOff;
 use headspace_agent::recording::stage::Writers;
 use pyo3::exceptions::{PyStopIteration, PyValueError};
 use pyo3::ffi;
@@ -22,9 +23,10 @@ use crate::stages::process_slots::{Tenure, slots};
 /// The loop whose batches a stage makes, and what it does for it.
 #[derive(Debug)]
 struct LoopRole {
-    loop_name: String,
-    /// Whether the stage is the hand-off of batches to the loop.
-    hand_off: bool,
+    /// None if it is not known.
+    loop_name: Option<String>,
+    /// The end of the hand-off of batches that it is, if it is one.
+    hand_off: Option<HandOff>,
 }
 
 /// A stage of the pipeline. `headspace.stage` creates it.
@@ -101,8 +103,8 @@ impl Stage {
         local
     }
 
-    /// Sets the loop for which the stage makes batches, and whether it is the hand-off to that loop.
-    pub(crate) fn set_loop(&self, loop_name: String, hand_off: bool) {
+    /// Sets the loop for which the stage makes batches, and the end of the hand-off to that loop that it is.
+    pub(crate) fn set_loop(&self, loop_name: Option<String>, hand_off: Option<HandOff>) {
         let role = LoopRole {
             loop_name,
             hand_off,
@@ -114,9 +116,11 @@ impl Stage {
 
     fn write_loop(&self, local: &LocalSlot) {
         if let (Some(slots), Some(slot), Some(role)) = (slots(), local.slot, self.loop_role.get()) {
-            slots.set_loop(&slot.loop_name, &role.loop_name);
+            if let Some(loop_name) = &role.loop_name {
+                slots.set_loop(&slot.loop_name, loop_name);
+            }
             slot.hand_off
-                .store(u32::from(role.hand_off), Ordering::Relaxed);
+                .store(HandOff::to_code(role.hand_off), Ordering::Relaxed);
         }
     }
 

@@ -38,7 +38,7 @@ pub(super) fn terms(model: &Model<'_>) -> Vec<Term> {
     if at_least(model.facts.resources.gc_pct, t.candidate_gc_pct) {
         terms.push(Term::Gc);
     }
-    if receives_long(model) {
+    if receives_long(model) || send_limit_ms(model) > long_ms {
         terms.push(Term::HandOff);
     }
     terms.extend([Term::Jitter, Term::Compute]);
@@ -73,7 +73,7 @@ pub(super) fn limit_ms(model: &Model<'_>, term: Term) -> f64 {
         Term::Engines => of(model.uses.engines),
         Term::Gc => of(model.facts.resources.gc_pct.map(|pct| pct / 100.0)),
         Term::Compute => model.free_ms,
-        Term::HandOff => model.facts.receive_ms,
+        Term::HandOff => model.facts.receive_ms.max(send_limit_ms(model)),
         Term::Memory | Term::Jitter => 0.0,
     }
 }
@@ -83,6 +83,12 @@ pub(super) fn limit_ms(model: &Model<'_>, term: Term) -> f64 {
 pub(super) fn receives_long(model: &Model<'_>) -> bool {
     let (facts, t) = (model.facts, model.thresholds);
     facts.receive_ms >= (t.long_hand_off * facts.step_ms).max(facts.idle_ms())
+}
+
+/// Shortest step that the workers allow, because each of them serializes one batch after the other. 0 if unknown.
+pub(super) fn send_limit_ms(model: &Model<'_>) -> f64 {
+    let workers = model.facts.loader.workers.unwrap_or(1).max(1);
+    model.facts.send_ms.unwrap_or(0.0) / f64::from(workers)
 }
 
 /// Whether the loop's thread waits for a core so much that compute only appears slow.

@@ -59,6 +59,8 @@ pub enum Evidence {
     HandOff {
         /// Time to receive a batch that is there.
         receive_ms: f64,
+        /// Time in which a worker serializes a batch, if measured.
+        send_ms: Option<f64>,
         /// The step.
         step_ms: f64,
         /// Contents of a batch, if known.
@@ -224,6 +226,7 @@ pub(super) fn evidence(model: &Model<'_>, term: Term) -> Evidence {
         },
         Term::HandOff => Evidence::HandOff {
             receive_ms: facts.receive_ms,
+            send_ms: facts.send_ms,
             step_ms,
             batch: facts.loader.batch,
         },

@@ -21,6 +21,8 @@ pub struct PipelineFacts {
     pub wait_ms: f64,
     /// The part of `wait_ms` in which the training thread receives a batch that is there.
     pub receive_ms: f64,
+    /// Time in which a worker serializes a batch, if measured.
+    pub send_ms: Option<f64>,
     /// Coefficient of variation (standard deviation over mean) of compute, if known.
     pub compute_cv: Option<f64>,
     /// Step time with free data, if a probe measured it.

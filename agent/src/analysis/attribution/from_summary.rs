@@ -7,9 +7,9 @@ use crate::analysis::loop_facts::LoopFacts;
 use crate::analysis::stacks::{LineShare, StackTimes};
 use crate::analysis::stages::serves_another_loop;
 use crate::analysis::thresholds::Thresholds;
-use crate::model::Mode;
 use crate::model::record::{StageSummary, SummaryRecord};
 use crate::model::stack::Place;
+use crate::model::{HandOff, Mode};
 use crate::statistics::{mean, variance};
 
 /// Finds what limits the main loop, and what would help. The result is empty if the loop's waiting is not
@@ -42,9 +42,13 @@ pub(in crate::analysis) fn attribute_run(
     let (hand_offs, stages): (Vec<_>, Vec<_>) = (summary.stages.iter())
         .filter(|stage| !serves_another_loop(summary, stage.loop_name.as_deref()))
         .cloned()
-        .partition(|stage| stage.hand_off);
-    let receive = |stage: &StageSummary| Some(stage.mean_ms? * stage.calls_per_batch?);
-    let receive_ms = hand_offs.iter().filter_map(receive).sum::<f64>();
+        .partition(|stage| stage.hand_off.is_some());
+    let per_batch = |end: HandOff| {
+        let stages = (hand_offs.iter()).filter(move |stage| stage.hand_off == Some(end));
+        stages.filter_map(|stage: &StageSummary| Some(stage.mean_ms? * stage.calls_per_batch?))
+    };
+    let receive_ms = per_batch(HandOff::Receive).sum::<f64>();
+    let send_ms = per_batch(HandOff::Send).reduce(|a, b| a + b);
     attribute(&PipelineFacts {
         stages,
         queues: (summary.queues.iter())
@@ -54,6 +58,7 @@ pub(in crate::analysis) fn attribute_run(
         step_ms,
         wait_ms,
         receive_ms: receive_ms.min(wait_ms),
+        send_ms,
         compute_cv: variation(steady.iter().map(|step| step.compute_ns as f64)),
         floor_ms: floor.map(|floor| floor.floor_ms),
         contention_ms: floor.map(|floor| floor.contention_ms),

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::super::hand_off::HandOff;
 use super::codes::{FindingCode, RemedyCode, codes};
 
 /// What limits throughput.
@@ -82,10 +83,10 @@ pub struct StageSummary {
     pub name: String,
     /// Name of the loop for which the stage produces batches. Null if unknown.
     pub loop_name: Option<String>,
-    /// Whether the stage is the hand-off: the training thread receives a batch from a worker process and
-    /// reads it. The loop's wait contains it. Absent if not.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub hand_off: bool,
+    /// The end of the hand-off of batches between processes that the stage is. The loop's wait contains the
+    /// calls of `receive`. Absent if it is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hand_off: Option<HandOff>,
     /// Name of the stage from which this stage is called.
     pub within: Option<String>,
     /// Number of processes in which the stage runs.

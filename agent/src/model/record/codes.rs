@@ -103,7 +103,7 @@ codes! {
         Subprocess = "subprocess",
         /// Let each rank load only its own samples.
         ShardData = "shard_data",
-        /// Pass fewer tensors in a batch.
+        /// Pass fewer tensors and other objects in a batch.
         PackBatch = "pack_batch",
         /// Free the interpreter lock from the work of a thread.
         FreeLock = "free_lock",

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::super::distribution::DistributionRecord;
+use super::super::hand_off::HandOff;
 use super::super::metric::Metric;
 use super::super::reading::{ReadingKey, Scope};
 
@@ -159,9 +160,9 @@ pub struct StageTick {
     /// Name of the loop for which the stage produces batches. Absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loop_name: Option<String>,
-    /// Whether a call is the receipt of a batch from another process, on the training thread. Absent if not.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub hand_off: bool,
+    /// The end of the hand-off of batches between processes that the stage is. Absent if it is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hand_off: Option<HandOff>,
     /// Name of the worker process, such as `worker 0`. Absent for the training process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,

@@ -76,6 +76,7 @@ def begin_epoch(
     _local.making = (*before, own)
     try:
         if torch_loader is None:
+            _watch_receipt(loop, source)
             iterator = loop.iterate(source, lifecycle.begin, role)
         else:
             from headspace.torch import iterate
@@ -87,6 +88,18 @@ def begin_epoch(
         _iterators[:] = [entry for entry in _iterators if _is_running(entry[0]())]
         _iterators.append((ref(iterator), get_ident(), own))
     return iterator
+
+
+def _watch_receipt(loop: _native.Loop, source: object) -> None:
+    """Times the receipt of batches from another process, if `source` is SPDL's iterable of such batches."""
+    if not type(source).__module__.startswith("spdl.") or not threads.is_main_thread():
+        return
+    try:
+        from headspace.spdl._hand_off import watch_receipt
+
+        watch_receipt(loop, source)
+    except Exception:  # It uses what is private to SPDL, and may be missing in another version.
+        pass
 
 
 def _is_running(iterator: Any) -> bool:

@@ -56,7 +56,8 @@ def queue(
         depth: Function that returns the number of waiting items. It must not block. If it raises an
             exception, it is not called again. headspace keeps it alive while the queue is measured.
         capacity: Maximum number of items, or a function that returns it. By default that of ``q``.
-        last: Whether the training loop takes its batches from this queue.
+        last: Whether the training loop takes its batches from this queue. If it is a ``multiprocessing.Queue``,
+            its ``get`` in this process is then timed as the stage ``hand-off``.
 
     Returns:
         ``q``.
@@ -73,7 +74,22 @@ def queue(
             f'write `headspace.queue("{name}", depth=...)`'
         )
     _native.watch_queue(name, _make_reader(_weakly(q), read_queue, capacity), last)
+    if last:
+        _watch_receipt(q)
     return q
+
+
+def _watch_receipt(q: object) -> None:
+    """Times the receipt of batches from other processes."""
+    queues = sys.modules.get("multiprocessing.queues")
+    if queues is None or type(q) is not queues.Queue:
+        return
+    from headspace._processes.hand_off import HAND_OFF_STAGES, time_receipt
+
+    stage = _native.stage_of_loop(
+        HAND_OFF_STAGES["receive"], None, concurrency=1, hand_off="receive"
+    )
+    time_receipt(q, stage)
 
 
 def _make_reader(

@@ -30,7 +30,7 @@ iterator and of the iterator's queues; and two attributes of the loader, only wh
 from __future__ import annotations
 
 from headspace.torch._iterator import iterate
-from headspace.torch._owner import Owner
+from headspace._loops.owner import Owner
 from headspace.torch._worker import WorkerInit
 
 __all__ = ["Owner", "WorkerInit", "iterate"]

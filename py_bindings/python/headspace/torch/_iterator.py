@@ -6,11 +6,12 @@ import time
 from _weakref import ref
 
 from headspace._native import LoopIterator
+from headspace._processes.batch_parts import describe
+from headspace._processes.hand_off import DESCRIBED_BATCH, time_receipt
 from headspace._session import lifecycle
 from headspace._session.threads import is_main_thread
-from headspace.torch._hand_off import count_parts
 from headspace.torch._order import BatchEndTimes, watch_order
-from headspace.torch._owner import Owner
+from headspace._loops.owner import Owner
 from headspace.torch._worker import WorkerInit, call_ignoring_errors, watch_fetcher
 
 TYPE_CHECKING = False
@@ -134,57 +135,18 @@ def _watch_iterator(
     if getattr(iterator, "_pin_memory_thread", None) is not None:
         _watch_pinning(iterator._worker_result_queue, iterator._data_queue, init.owner)
     elif is_main_thread():  # Another thread only feeds the loop: its time is not the loop's wait.
-        _watch_hand_off(iterator._data_queue, init.owner, describe_batch)
+        _watch_receipt(iterator._data_queue, init.owner, describe_batch)
 
 
-#: Number of the batch of an epoch that is described: within the steps that are dropped as warm-up.
-_DESCRIBED_BATCH = 2
+def _watch_receipt(queue: Any, owner: Owner, describe_batch: Callable[..., None] | None) -> None:
+    """Times the receipt of batches on the training thread."""
 
+    def describe_received(item: Any) -> None:
+        _number, batch = item
+        if describe_batch is not None:
+            describe(batch, describe_batch)
 
-def _watch_hand_off(queue: Any, owner: Owner, describe_batch: Callable[..., None] | None) -> None:
-    """Times how long the training thread takes to receive a batch that is there, and to read it.
-
-    A batch is there when its first bytes are in the pipe of the queue.
-    """
-    get, poll = type(queue).get, queue._poll
-    queue_itself = ref(queue)
-    hand_off = owner.hand_off()
-    arrived_ns = received = 0
-
-    def noting_poll(*args: Any) -> Any:
-        nonlocal arrived_ns
-        has_data = poll(*args)
-        arrived_ns = time.monotonic_ns()
-        return has_data
-
-    def timed_get(*args: Any, **kwargs: Any) -> Any:
-        nonlocal arrived_ns, received
-        arrived_ns = 0
-        item = get(queue_itself(), *args, **kwargs)
-        # Another thread may take a batch at the same time: then a time is lost, but no batch.
-        begun_ns = arrived_ns
-        if begun_ns:
-            call_ignoring_errors(hand_off.record, (time.monotonic_ns() - begun_ns) / 1e9)
-        received += 1
-        if received == _DESCRIBED_BATCH and describe_batch is not None:
-            call_ignoring_errors(_describe_received, item, describe_batch)
-        return item
-
-    queue._poll = noting_poll
-    queue.get = timed_get
-
-
-def _describe_received(item: Any, describe_batch: Callable[..., None]) -> None:
-    """Describes a batch from a worker, which comes with its number."""
-    _number, batch = item
-    _describe(batch, describe_batch)
-
-
-def _describe(batch: Any, describe_batch: Callable[..., None]) -> None:
-    """Counts the parts of a batch, for what passing it between processes costs."""
-    session = lifecycle.current
-    if session is not None:
-        describe_batch(session._native, *count_parts(batch))
+    time_receipt(queue, owner.hand_off("receive"), describe_received)
 
 
 def _describe_fetched(fetcher: Any, describe_batch: Callable[..., None]) -> None:
@@ -196,11 +158,11 @@ def _describe_fetched(fetcher: Any, describe_batch: Callable[..., None]) -> None
         nonlocal made
         batch = fetch(*args)
         made += 1
-        if made == _DESCRIBED_BATCH:
+        if made == DESCRIBED_BATCH:
             fetcher_itself = weak_fetcher()
             if fetcher_itself is not None:
                 fetcher_itself.fetch = fetch
-            call_ignoring_errors(_describe, batch, describe_batch)
+            call_ignoring_errors(describe, batch, describe_batch)
         return batch
 
     weak_fetcher = ref(fetcher)  # See `watch_fetcher`.

@@ -9,8 +9,9 @@ from typing import Any
 
 from headspace._native import time_calls
 from headspace._processes import worker
+from headspace._processes.hand_off import time_sending
 from headspace.torch._order import BatchEndTimes
-from headspace.torch._owner import Owner
+from headspace._loops.owner import Owner
 
 
 def call_ignoring_errors(function: Callable[..., None], *args: Any) -> None:
@@ -51,6 +52,7 @@ def _watch_worker(init: WorkerInit, worker_id: int) -> None:
     # It takes in and gives out no batch.
     start = owner.stage("worker start")
     start.record((time.monotonic_ns() - init.begun_ns) / 1e9, inputs=0, outputs=0)
+    time_sending(owner.hand_off("send"), _is_batch)
     kind = sys.modules["torch.utils.data"]._DatasetKind
     create = kind.create_fetcher
 
@@ -62,6 +64,11 @@ def _watch_worker(init: WorkerInit, worker_id: int) -> None:
         return fetcher
 
     kind.create_fetcher = staticmethod(create_fetcher)
+
+
+def _is_batch(item: object) -> bool:
+    """Whether torch's worker puts this into its queue: a batch comes with its number."""
+    return type(item) is tuple and len(item) == 2 and type(item[0]) is int
 
 
 def watch_fetcher(fetcher: Any, owner: Owner, note_end: Callable[[], None] | None = None) -> None:

@@ -47,6 +47,7 @@ pub(crate) fn facts(line: &Line, totals: &RunTotals, probed: bool, blind: Blind)
         }),
         contention_ms: probed.then_some((step_ms - wait_ms - floor).max(0.0)),
         receive_ms: 0.0,
+        send_ms: None,
         compute_blocked_ms: None,
         compute_gil_wait_ms: None,
         gil_holder: None,

@@ -102,10 +102,12 @@ pub enum Action {
         /// Ranks that load the same samples now.
         ranks: u32,
     },
-    /// Pass fewer tensors in a batch.
+    /// Pass fewer tensors and other objects in a batch.
     PackBatch {
-        /// Tensors in a batch now.
-        tensors: u64,
+        /// Tensors in a batch now, if many.
+        tensors: Option<u64>,
+        /// Other objects in a batch now, if many.
+        objects: Option<u64>,
     },
     /// Free the interpreter lock from the work of a thread.
     FreeLock {

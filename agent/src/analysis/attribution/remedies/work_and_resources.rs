@@ -116,31 +116,43 @@ fn shard_data(context: &Context<'_>) -> Option<Draft> {
     })
 }
 
-/// Proposes to join the tensors of a batch before it is passed to the training process. The time to receive the
-/// batch is assumed to fall as its price does.
+/// Proposes to join the tensors and the many other objects of a batch before it is passed to the training process.
+/// The time to receive the batch is assumed to fall as its price does. How much faster a worker sends it is unknown.
 fn pack_batch(context: &Context<'_>) -> Option<Draft> {
     let (model, t) = (context.model, context.model.thresholds);
-    let batch =
-        (model.facts.loader.batch).filter(|batch| batch.tensors > counts::PACKED_TENSORS)?;
-    if !receives_long(model) {
+    let batch = model.facts.loader.batch?;
+    let sends_long = context.binds(Term::HandOff) && !receives_long(model);
+    if !receives_long(model) && !sends_long {
         return None;
     }
+    let tensors = (batch.tensors > counts::PACKED_TENSORS).then_some(batch.tensors);
+    let objects = (batch.objects >= counts::MANY_OBJECTS).then_some(batch.objects);
     let joined = BatchRecord {
-        tensors: counts::PACKED_TENSORS,
-        // The containers of the tensors go with them. Strings, arrays and numbers stay.
-        objects: batch.objects.saturating_sub(batch.tensors),
+        tensors: batch.tensors.min(counts::PACKED_TENSORS),
+        objects: match objects {
+            Some(_) => counts::PACKED_TENSORS,
+            // The containers of the tensors go with them. Strings, arrays and numbers stay.
+            None => batch.objects.saturating_sub(batch.tensors),
+        },
         ..batch
     };
+    tensors.or(objects)?;
     let price = |batch| Price::of_batch(Some(batch), model.facts.shared_mib_ms, t).receive_ms;
     let mut simulated = model.simulated.clone();
     let saved_ms = model.facts.receive_ms * (1.0 - price(joined) / price(batch)).max(0.0);
     simulated.loop_ms = (simulated.loop_ms - saved_ms).max(0.0);
-    let action = Action::PackBatch {
-        tensors: batch.tensors,
+    let (changed, confidence) = if sends_long {
+        (None, confidence::MINIMUM_GAIN)
+    } else {
+        (Some(simulated), confidence::ASSUMED_GAIN)
     };
     Some(Draft {
-        changed: Some(simulated),
-        ..Draft::new(action, Term::HandOff, confidence::ASSUMED_GAIN)
+        changed,
+        ..Draft::new(
+            Action::PackBatch { tensors, objects },
+            Term::HandOff,
+            confidence,
+        )
     })
 }
 

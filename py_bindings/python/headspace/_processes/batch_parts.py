@@ -6,7 +6,10 @@ sample of the elements is counted, so that counting takes less than a millisecon
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+
+from headspace._session import lifecycle
 
 #: Elements of a container that are counted. In a longer one, every n-th is.
 _ELEMENTS = 32
@@ -44,3 +47,10 @@ def count_parts(batch: Any) -> tuple[int, int, int, int]:
         elif hasattr(part, "__dict__"):
             stack.append((vars(part), stands_for))
     return round(tensors), round(tensor_bytes), round(objects), round(object_bytes)
+
+
+def describe(batch: Any, describe_batch: Callable[..., None]) -> None:
+    """Counts the parts of a batch, for what passing it between processes costs."""
+    session = lifecycle.current
+    if session is not None:
+        describe_batch(session._native, *count_parts(batch))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from headspace._loops.names import name_beside_loader
 from headspace._native import stage_of_loop, watch_queue
+from headspace._processes.hand_off import HAND_OFF_STAGES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Literal
 
     from headspace import _native
     from headspace._loops.nesting import Enclosing
@@ -21,9 +23,11 @@ class Owner:
 
     def __init__(self, loop: _native.Loop | Enclosing) -> None:
         self.loop_name = loop.name
-        kind = loop.type_name.rpartition(".")[2].lstrip("_")
+        kind = loop.type_name.rpartition(".")[2]
         # `DataLoader (evaluation)`: its stages begin with `evaluation`.
-        beside = name_beside_loader(self.loop_name, kind)
+        beside = min(
+            (name_beside_loader(self.loop_name, name) for name in (kind, kind.lstrip("_"))), key=len
+        )
         prefix = f"{beside} " if beside else ""
         if _loops_by_prefix.setdefault(prefix, self.loop_name) != self.loop_name:
             prefix = f"{self.loop_name} "
@@ -33,10 +37,10 @@ class Owner:
     def stage(self, name: str, concurrency: int | None = None) -> _native.Stage:
         return stage_of_loop(f"{self.prefix}{name}", self.loop_name, concurrency=concurrency)
 
-    def hand_off(self) -> _native.Stage:
-        """The receipt of a batch from a worker, on the training thread."""
-        name = f"{self.prefix}hand-off"
-        return stage_of_loop(name, self.loop_name, concurrency=1, hand_off=True)
+    def hand_off(self, end: Literal["send", "receive"]) -> _native.Stage:
+        """An end of the hand-off of batches from workers to the training thread."""
+        name = f"{self.prefix}{HAND_OFF_STAGES[end]}"
+        return stage_of_loop(name, self.loop_name, concurrency=1, hand_off=end)
 
     def watch_queue(self, name: str, read: Callable[[], tuple[int, int] | None]) -> None:
         """Watches the queue that the training loop takes its batches from.

@@ -1,0 +1,113 @@
+"""Times both ends of the hand-off of batches through a queue of `multiprocessing`.
+
+In the worker, a thread of the queue serializes each batch and writes it to a pipe. In the trainer, the thread that
+takes the batch reads and deserializes it. The time in the pipe is not counted: the one end waits there for the other.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+from _weakref import ref
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Literal
+
+    from headspace import _native
+
+#: Names of the stages of the two ends.
+HAND_OFF_STAGES: dict[Literal["send", "receive"], str] = {
+    "send": "hand-off (worker)",
+    "receive": "hand-off",
+}
+
+#: Number of the batch of an epoch that is described: within the steps that are dropped as warm-up.
+DESCRIBED_BATCH = 2
+
+
+def time_receipt(
+    queue: Any, stage: _native.Stage, received: Callable[[Any], None] | None = None
+) -> None:
+    """Times how long this process takes to receive an item that is there, and to read it.
+
+    An item is there when its first bytes are in the pipe of the queue.
+
+    Args:
+        stage: Counts the receipts.
+        received: Called once with an early item.
+    """
+    if "get" in vars(queue):  # It is timed already.
+        return
+    get, poll, receive_bytes = type(queue).get, queue._poll, queue._recv_bytes
+    queue_itself = ref(queue)
+    process = os.getpid()
+    pipe = select.poll()
+    pipe.register(queue._reader.fileno(), select.POLLIN)
+    arrived_ns = count = 0
+
+    def noting_poll(*args: Any) -> Any:
+        nonlocal arrived_ns
+        has_data = poll(*args)
+        arrived_ns = time.monotonic_ns()
+        return has_data
+
+    def noting_receive_bytes(*args: Any) -> Any:
+        nonlocal arrived_ns
+        if not arrived_ns:  # `get` without a timeout does not poll.
+            pipe.poll()
+            arrived_ns = time.monotonic_ns()
+        return receive_bytes(*args)
+
+    def timed_get(*args: Any, **kwargs: Any) -> Any:
+        nonlocal arrived_ns, count
+        arrived_ns = 0
+        item = get(queue_itself(), *args, **kwargs)
+        # Another thread may take an item at the same time: then a time is lost, but no item.
+        begun_ns = arrived_ns
+        if begun_ns and os.getpid() == process:
+            _ignoring_errors(stage.record, (time.monotonic_ns() - begun_ns) / 1e9)
+        count += 1
+        if count == DESCRIBED_BATCH and received is not None:
+            _ignoring_errors(received, item)
+        return item
+
+    queue._poll, queue._recv_bytes = noting_poll, noting_receive_bytes
+    queue.get = timed_get
+
+
+def time_sending(stage: _native.Stage, is_batch: Callable[[object], bool]) -> None:
+    """In a worker: times the serialization of the batches that it puts into queues of `multiprocessing`.
+
+    Args:
+        stage: Counts the batches.
+        is_batch: Whether an object that is put into a queue is, or contains, a batch.
+    """
+    queues: Any = sys.modules["multiprocessing.queues"]
+    earlier: Any = queues._ForkingPickler
+
+    class TimedPickler(earlier):  # type: ignore[misc]
+        """Serializes as before. Only this module's queues use it."""
+
+        @classmethod
+        def dumps(cls, obj: Any, protocol: int | None = None) -> Any:
+            if not is_batch(obj):
+                return earlier.dumps(obj, protocol)
+            begun_ns, begun_cpu_ns = time.monotonic_ns(), time.thread_time_ns()
+            data = earlier.dumps(obj, protocol)
+            seconds = (time.monotonic_ns() - begun_ns) / 1e9
+            cpu_seconds = (time.thread_time_ns() - begun_cpu_ns) / 1e9
+            _ignoring_errors(stage.record, seconds, cpu_seconds=cpu_seconds)
+            return data
+
+    queues._ForkingPickler = TimedPickler
+
+
+def _ignoring_errors(function: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+    try:
+        function(*args, **kwargs)
+    except Exception:
+        pass

@@ -1,0 +1,53 @@
+"""Times the hand-off of batches from a pipeline that runs in a subprocess (`run_pipeline_in_subprocess`)."""
+
+from __future__ import annotations
+
+import sys
+from multiprocessing import parent_process
+
+from headspace._loops.owner import Owner
+from headspace._native import stage_of_loop
+from headspace._processes.batch_parts import describe
+from headspace._processes.hand_off import HAND_OFF_STAGES, time_receipt, time_sending
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+#: SPDL's module with the iterable that reads batches from a subprocess, and with its queue.
+_HOME = "spdl.pipeline._iter_utils._subprocess"
+
+#: Whether this process times what it sends.
+_sends = False
+
+
+def watch_receipt(loop: Any, source: object) -> None:
+    """Times the receipt of batches on the training thread, if `source` reads them from a subprocess."""
+    if type(source).__module__ != _HOME:
+        return
+    queue = getattr(getattr(source, "_interface", None), "data_q", None)
+    queues = sys.modules.get("multiprocessing.queues")
+    if queues is None or type(queue) is not queues.Queue:
+        return
+    describe_batch = getattr(loop, "describe_batch", None)
+
+    def describe_received(item: Any) -> None:
+        if describe_batch is not None:
+            describe(item.message, describe_batch)
+
+    time_receipt(queue, Owner(loop).hand_off("receive"), describe_received)
+
+
+def watch_sending() -> None:
+    """In a subprocess that runs a pipeline: times the serialization of its batches."""
+    global _sends
+    if _sends or parent_process() is None:
+        return
+    _sends = True
+    # The subprocess does not know the loop.
+    stage = stage_of_loop(HAND_OFF_STAGES["send"], None, concurrency=1, hand_off="send")
+    time_sending(stage, _is_message)
+
+
+def _is_message(item: object) -> bool:
+    return type(item).__name__ == "_Msg" and type(item).__module__.startswith("spdl.pipeline.")
