@@ -3,9 +3,11 @@ use std::time::Duration;
 use super::*;
 use crate::analysis::attribution::{Bottleneck, Evidence, Limit};
 use crate::analysis::floor::{NoHeadspace, WindowAnalysis};
+use crate::model::metric::{THREAD_CPU_TIME, THREAD_RUN_QUEUE_TIME};
 use crate::model::record::Estimate;
+use crate::model::stack::{Activity, Frame, Place, StackReading, ThreadStack, WaitFor};
 use crate::model::stage_series::StageTicks;
-use crate::model::{CacheFacts, LoopTotals, StageSample, StepSample};
+use crate::model::{CacheFacts, LoopTotals, Reading, StageSample, StepSample, attributes};
 
 /// The numbers of a summary.
 fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> SummaryRecord {
@@ -438,4 +440,60 @@ fn with_a_floor_wait_and_compute_add_up_to_the_step() {
     );
     assert_eq!(summary.max_speedup, Some(3.0));
     assert_eq!(summary.headspace_upper_bound_pct, None);
+}
+
+/// Samples of a loop's own code: the training thread runs in half of them, and waits for another rank in the others.
+fn half_blocked() -> StackTimes {
+    let mut times = StackTimes::default();
+    for number in 0..100 {
+        let activity = if number % 2 == 0 {
+            Activity::Python
+        } else {
+            Activity::Wait(WaitFor::Connection)
+        };
+        times.add(StackReading {
+            at_ns: number,
+            seconds: 0.1,
+            is_trainer: true,
+            samples: vec![(
+                Place::Loop("train".to_owned()),
+                ThreadStack::doing(activity, vec![Frame::own("train.py", 7, "main")]),
+            )],
+        });
+    }
+    times
+}
+
+#[test]
+fn the_time_in_which_the_training_thread_slept_replaces_its_sampled_share() {
+    let stacks = half_blocked();
+    // The thread runs for 25 % of the time, and waits for a core for 5 %.
+    let mut history = ReadingSeries::default();
+    for second in 1..=10 {
+        let at_s = f64::from(second);
+        let consumer = Scope::Thread(attributes::CONSUMER.into());
+        let readings = [
+            Reading::new(&THREAD_CPU_TIME, consumer.clone(), 0.25 * at_s),
+            Reading::new(&THREAD_RUN_QUEUE_TIME, consumer, 0.05 * at_s),
+        ];
+        let tick = Duration::from_secs(1);
+        history.push(second * tick, tick, false, &readings);
+    }
+    let blocked = |history: Option<&ReadingSeries>, wait_ms: u64| {
+        let run = RunFacts {
+            elapsed_s: 10.0,
+            history,
+            stacks: Some(&stacks),
+            ..RunFacts::default()
+        };
+        let summary = summarise(&run, &[facts("train", series(500, 20 - wait_ms, wait_ms))]);
+        summary.compute_blocked_ms.unwrap()
+    };
+
+    assert!((blocked(None, 0).value - 10.0).abs() < 1e-6);
+    let exact = blocked(Some(&history), 0);
+    assert!((exact.value - 14.0).abs() < 1e-6, "{exact:?}");
+    assert!(exact.high - exact.low < 2.0, "{exact:?}");
+    // While the loop waits for data, its sleep says little of compute.
+    assert!((blocked(Some(&history), 10).value - 5.0).abs() < 1e-6);
 }
