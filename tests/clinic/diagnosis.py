@@ -110,4 +110,4 @@ def false_cures(twin: Verdict) -> tuple[str, ...]:
     step = twin.live_ms or 0.0
     limit = step * (1 - FALSE_CURE_PCT / 100)
     found = (one for one in twin.remedies if one.is_likely and not one.at_least)
-    return tuple(f"{one.knob}={one.to}" for one in found if one.predicted_ms < limit)
+    return tuple(one.name for one in found if one.predicted_ms < limit)

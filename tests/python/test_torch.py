@@ -341,6 +341,17 @@ def test_ranks_that_read_a_stream_and_keep_their_part_of_it_load_the_same_sample
     assert [facts["ranks_with_same_samples"] for facts in found] == [4, None]
 
 
+def test_a_stream_that_is_split_twice_is_not_said_to_give_the_same_samples() -> None:
+    accelerate = pytest.importorskip("accelerate.data_loader")
+    datasets = pytest.importorskip("datasets")
+    numbers = datasets.Dataset.from_dict({"a": list(range(16))}).to_iterable_dataset(num_shards=4)
+    distributed = pytest.importorskip("datasets.distributed")
+    part = distributed.split_dataset_by_node(numbers, rank=0, world_size=2)
+    kept = accelerate.IterableDatasetShard(part, batch_size=2, num_processes=2)
+
+    assert read_facts(data.DataLoader(kept), "measure")["ranks_with_same_samples"] is None
+
+
 @pytest.mark.parametrize(("files", "found"), [(8, None), (6, 4)])
 def test_ranks_read_the_same_stream_if_its_files_cannot_be_divided_among_them(
     files: int, found: int | None

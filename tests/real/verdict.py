@@ -18,11 +18,16 @@ class Remedy:
     """A change that the verdict proposes, and the step that it predicts."""
 
     code: str
-    knob: str
-    to: str
+    #: What it changes, and its new value. None if it turns no knob.
+    knob: str | None
+    to: str | None
     predicted_ms: float
     is_likely: bool
     at_least: bool
+
+    @property
+    def name(self) -> str:
+        return self.code if self.knob is None else f"{self.knob}={self.to}"
 
 
 @dataclass(frozen=True)
@@ -83,18 +88,17 @@ class Verdict:
 
     @property
     def remedies(self) -> list[Remedy]:
-        """Those that turn a knob, best first."""
+        """All of them, best first."""
         return [
             Remedy(
-                remedy.get("code", ""),
-                remedy["change"]["knob"],
-                remedy["change"]["to"],
+                remedy["code"],
+                remedy.get("change", {}).get("knob"),
+                remedy.get("change", {}).get("to"),
                 remedy["predicted_step_ms"],
                 remedy["confidence"] >= LIKELY,
                 remedy.get("at_least", False),
             )
             for remedy in self.summary.get("remedies", [])
-            if remedy.get("change")
         ]
 
 

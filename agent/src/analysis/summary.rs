@@ -1,6 +1,6 @@
 //! Computes the numbers of the verdict from a run's totals: a pure function.
 
-use super::attribution::{Attribution, attribute_run, set_filling_stages};
+use super::attribution::{Action, Attribution, attribute_run, set_filling_stages};
 use super::episodes::{Episode, EpisodeSources, find_episodes};
 use super::findings::{Finding, findings};
 use super::loop_facts::LoopFacts;
@@ -9,6 +9,7 @@ use super::probe_result::ProbeResult;
 use super::resources::{Part, RankNode, resources, sm_utilization_pct, training_thread_awake};
 use super::stacks::{StackTimes, gil_holders, stage_work};
 use super::stages::{data_readiness_pct, failures, stages};
+use super::thresholds::Thresholds;
 use super::warmup::no_steady_state;
 use crate::model::metric::HOST_CPU_UTILIZATION;
 use crate::model::record::{
@@ -183,14 +184,31 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
         .collect();
     findings.extend(fill_stages(&mut summary, run, part, &others));
     fill_from_stacks(&mut summary, run, main, part);
-    let conclusions = run.concluded.cloned().unwrap_or_else(|| Conclusions {
-        attribution: attribute_run(&summary, main, run.stacks),
-        episodes: episodes(run, main),
-    });
+    let conclusions = run.concluded.cloned();
+    let conclusions = conclusions.unwrap_or_else(|| conclude(&summary, run, main));
     Summary {
         record: summary,
         findings,
         conclusions,
+    }
+}
+
+/// What limits the main loop, what would help, and its slow parts. If the slow parts cost much, there is something to
+/// do, even if the loop hardly waits for data.
+fn conclude(summary: &SummaryRecord, run: &RunFacts<'_>, main: &LoopFacts) -> Conclusions {
+    let mut attribution = attribute_run(summary, main, run.stacks);
+    let episodes = episodes(run, main);
+    let worth_ms = summary.steady_step_mean_ms.map(|step_ms| {
+        let worth = Thresholds::default().worth_tuning_pct / 100.0;
+        step_ms * (1.0 - worth)
+    });
+    if worth_ms.is_some_and(|ms| episodes.iter().any(|one| one.predicted_step_ms <= ms)) {
+        let remedies = &mut attribution.remedies;
+        remedies.retain(|remedy| remedy.action != Action::Stop);
+    }
+    Conclusions {
+        attribution,
+        episodes,
     }
 }
 

@@ -7,7 +7,10 @@ use crate::model::metric::{THREAD_CPU_TIME, THREAD_RUN_QUEUE_TIME};
 use crate::model::record::Estimate;
 use crate::model::stack::{Activity, Frame, Place, StackReading, ThreadStack, WaitFor};
 use crate::model::stage_series::StageTicks;
-use crate::model::{CacheFacts, LoopTotals, Reading, StageSample, StepSample, attributes};
+use crate::model::step_history::NumberedStep;
+use crate::model::{
+    CacheFacts, LoopTotals, Reading, StageSample, StepHistory, StepSample, attributes,
+};
 
 /// The numbers of a summary.
 fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> SummaryRecord {
@@ -496,4 +499,48 @@ fn the_time_in_which_the_training_thread_slept_replaces_its_sampled_share() {
     assert!(exact.high - exact.low < 2.0, "{exact:?}");
     // While the loop waits for data, its sleep says little of compute.
     assert!((blocked(Some(&history), 10).value - 5.0).abs() < 1e-6);
+}
+
+#[test]
+fn a_compute_bound_loop_with_costly_stalls_is_not_told_that_nothing_is_left_to_do() {
+    let told_to_stop = |stall_ms: u64| {
+        let (mut live, mut history, mut at_ns) = (StepSeries::default(), StepHistory::default(), 0);
+        for step in 0..3000 {
+            let stall = if step % 75 == 0 { stall_ms } else { 0 };
+            let sample = StepSample {
+                compute_ns: (10 + stall) * 1_000_000,
+                wait_ns: 0,
+            };
+            live.push(sample);
+            at_ns += sample.step_ns();
+            history.push(NumberedStep {
+                step,
+                step_in_epoch: step,
+                to_ns: at_ns,
+                sample,
+            });
+        }
+        let step_ms = at_ns as f64 / 3000.0 / 1e6;
+        let mut main = facts("train", live);
+        main.totals.history = history;
+        main.probe = Some(ProbeResult {
+            floor: Ok(FloorRecord {
+                live_ms: Estimate::around(step_ms, 0.1),
+                floor_ms: Estimate::around(step_ms, 0.1),
+                ..FloorRecord::default()
+            }),
+            windows: Vec::new(),
+            warnings: Vec::new(),
+            cache: CacheFacts::default(),
+        });
+        let found = super::summarise(&RunFacts::default(), &[main]).conclusions;
+        let remedies = found.attribution.remedies;
+        (
+            remedies.iter().any(|remedy| remedy.action == Action::Stop),
+            found.episodes.len(),
+        )
+    };
+
+    assert_eq!(told_to_stop(0), (true, 0));
+    assert_eq!(told_to_stop(200), (false, 1));
 }

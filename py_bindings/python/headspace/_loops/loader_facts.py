@@ -113,6 +113,8 @@ def _ranks_with_same_samples(loader: Any) -> int | None:
         return None
     ranks = None
     if type_name_of(dataset) in _STREAM_SHARDS:
+        if getattr(getattr(dataset, "dataset", None), "_distributed", None) is not None:
+            return None  # The stream is split twice: each rank loads other samples, and drops most of them.
         ranks = _attribute(dataset, "num_processes", int)
     elif type_name_of(dataset) == "datasets.iterable_dataset.IterableDataset":
         split = getattr(dataset, "_distributed", None)
