@@ -96,8 +96,8 @@ impl PythonStacks {
     }
 
     fn frames(&mut self, trace: &StackTrace) -> Vec<Frame> {
-        // A module that has not begun its first line is at line 0 (Python 3.11 and later). Its time belongs to the line
-        // that imports it.
+        // Since Python 3.11, a module is at line 0 until its first line runs. Its time counts for the line that imports
+        // it.
         let frames = trace.frames.iter().skip_while(|frame| frame.line <= 0);
         let frames = frames.take(MAX_DEPTH);
         frames.map(|frame| self.code.frame(frame)).collect()

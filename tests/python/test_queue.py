@@ -384,6 +384,13 @@ def test_the_receipt_of_batches_from_the_last_queue_is_timed(
     assert (stage["hand_off"], stage["calls"]) == ("receive", 51)
 
 
+def test_the_get_of_a_timed_queue_keeps_the_queue_alive(name: str) -> None:
+    get = headspace.queue(name, filled(multiprocessing.Queue(4), 2), last=True).get
+    gc.collect()
+
+    assert [get(), get(timeout=60)] == [0, 1]
+
+
 def test_a_forked_child_reads_no_queue(session: headspace.Session, name: str) -> None:
     headspace.queue(name, depth=lambda: 1)
     first_entry(session, name)

@@ -327,11 +327,11 @@ def test_stages_in_other_processes_reach_the_trainer(
     if where == "pipeline":  # In the order of the data.
         names = [q["name"].partition("(")[0] for q in ran.summary()["queues"]]
         assert names == ["src_queue", "decode_queue", "aggregate", "sink_queue"]
-        # Besides its 14 batches, the subprocess sends a few messages on its state.
         stages = {stage["name"]: stage for stage in ran.summary()["stages"]}
         received, sent = stages["hand-off"], stages["hand-off (worker)"]
         assert (received["hand_off"], sent["hand_off"]) == ("receive", "send")
-        assert 14 <= sent["calls"] <= received["calls"] + 2 <= 22
+        # The subprocess also sends a few messages on its state.
+        assert sent["calls"] == 14 <= received["calls"] <= 20
     assert "worker_lost" not in ran.notices()
 
 

@@ -327,7 +327,7 @@ def test_the_hand_off_of_batches_with_many_tensors_is_the_bottleneck(runs: Runs)
     summary = runs.summary()
     assert received["mean_ms"] > 0.5 * summary["steady_step_mean_ms"]
     assert summary["bottleneck"]["kind"] == "hand_off"
-    assert "which needs" in summary["bottleneck"]["evidence"]
+    assert "which serializes it in" in summary["bottleneck"]["evidence"]
     assert "pack_batch" in {remedy["code"] for remedy in summary["remedies"]}
 
 

@@ -440,7 +440,7 @@ fn workers_that_wait_for_one_lock_get_no_prediction_of_a_gain_from_more_workers(
         (separate.predicted_step_ms - 5.0).abs() < 0.5,
         "{separate:?}"
     );
-    assert!(remedy_text(separate).contains("lock at `data.py:11`"));
+    assert!(remedy_text(separate).contains("wait at `data.py:11`"));
 
     // A rare wait is no obstacle.
     facts.shared_lock_waits[0].share = 0.03;

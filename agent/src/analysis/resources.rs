@@ -101,8 +101,8 @@ fn divide_others(others: f64, own: f64, node: RankNode<'_>) -> (Option<f64>, f64
     (Some(of_ranks), others - of_ranks)
 }
 
-/// Share of time in `part` in which the thread that takes the batches ran or waited for a core.
-pub fn training_thread_awake(history: &ReadingSeries, part: Part) -> Option<f64> {
+/// Share of the time of `part` in which the training thread was runnable: it ran, or waited for a core.
+pub fn training_thread_runnable_share(history: &ReadingSeries, part: Part) -> Option<f64> {
     let span = history.between(part.from_s, part.to_s);
     let consumer = Scope::Thread(attributes::CONSUMER.into());
     let ran = span.of(&THREAD_CPU_TIME, &consumer, &[]).rate()?;

@@ -6,7 +6,9 @@ use super::findings::{Finding, findings};
 use super::loop_facts::LoopFacts;
 use super::main_loop::select_main_loop;
 use super::probe_result::ProbeResult;
-use super::resources::{Part, RankNode, resources, sm_utilization_pct, training_thread_awake};
+use super::resources::{
+    Part, RankNode, resources, sm_utilization_pct, training_thread_runnable_share,
+};
 use super::stacks::{StackTimes, gil_holders, stage_work};
 use super::stages::{data_readiness_pct, failures, stages};
 use super::thresholds::Thresholds;
@@ -217,13 +219,16 @@ fn fill_from_stacks(summary: &mut SummaryRecord, run: &RunFacts<'_>, main: &Loop
     let Some(stacks) = run.stacks else { return };
     summary.gil_holders = gil_holders(stacks);
     summary.stage_work = stage_work(stacks);
-    // A probe's windows on cached batches have other waits.
-    let history = run.history.filter(|_| main.probe.is_none());
-    let awake = history.and_then(|history| training_thread_awake(history, part));
-    set_compute_waits(summary, stacks, &main.totals.name, awake);
+    // The thread's times cover all of the part: also windows on cached batches, and what is between the epochs.
+    let steps_s = (part.steps_per_s.zip(summary.steady_step_mean_ms))
+        .map_or(0.0, |(steps, step_ms)| steps * step_ms / 1e3);
+    let is_filled = main.probe.is_none() && steps_s >= Thresholds::default().filled_by_steps;
+    let history = run.history.filter(|_| is_filled);
+    let runnable = history.and_then(|history| training_thread_runnable_share(history, part));
+    set_compute_waits(summary, stacks, &main.totals.name, runnable);
 }
 
-/// Sets the parts of compute that are waiting. `awake` is the share of time in which the training thread ran or
+/// Sets the parts of compute that are waiting. `runnable` is the share of time in which the training thread ran or
 /// waited for a core.
 ///
 /// The samples give the shares of compute. If the loop hardly waits for data, the time in which the thread slept is
@@ -232,7 +237,7 @@ fn set_compute_waits(
     summary: &mut SummaryRecord,
     stacks: &StackTimes,
     main_loop: &str,
-    awake: Option<f64>,
+    runnable: Option<f64>,
 ) {
     let known = summary.compute_ms.zip(stacks.compute_waits(main_loop));
     let Some((compute_ms, waits)) = known else {
@@ -240,18 +245,20 @@ fn set_compute_waits(
     };
     let mut blocked = waits.blocked.map(|share| share * compute_ms);
     let mut lock_ms = waits.interpreter_lock * compute_ms;
-    if let (Some(awake), Some(wait_ms)) = (awake, summary.wait_ms) {
-        // Nearly all of the wait for data is sleep, but the receipt of a batch is not.
-        let asleep_ms = (1.0 - awake) * (compute_ms + wait_ms);
+    let most_wait = Thresholds::default().short_wait;
+    let hardly_waits = |wait_ms: &f64| *wait_ms < most_wait * (compute_ms + wait_ms);
+    if let (Some(runnable), Some(wait_ms)) = (runnable, summary.wait_ms.filter(hardly_waits)) {
+        // Low: all of the wait for data is sleep. High: none of it is, because the thread receives batches.
+        let asleep_ms = (1.0 - runnable) * (compute_ms + wait_ms);
         let in_compute = (asleep_ms - wait_ms).max(0.0);
-        let exact = Estimate {
-            value: waits.blocked_of_asleep.value * in_compute,
-            low: waits.blocked_of_asleep.low * in_compute,
-            high: waits.blocked_of_asleep.high * asleep_ms.min(compute_ms),
+        let by_thread_time = Estimate {
+            value: waits.blocked_share_of_sleep.value * in_compute,
+            low: waits.blocked_share_of_sleep.low * in_compute,
+            high: waits.blocked_share_of_sleep.high * asleep_ms.min(compute_ms),
         };
-        if exact.high - exact.low < blocked.high - blocked.low {
-            blocked = exact;
-            lock_ms = waits.lock_of_asleep * in_compute;
+        if by_thread_time.high - by_thread_time.low < blocked.high - blocked.low {
+            blocked = by_thread_time;
+            lock_ms = waits.lock_share_of_sleep * in_compute;
         }
     }
     summary.compute_blocked_ms = Some(blocked);

@@ -482,23 +482,28 @@ fn the_time_in_which_the_training_thread_slept_replaces_its_sampled_share() {
         let tick = Duration::from_secs(1);
         history.push(second * tick, tick, false, &readings);
     }
-    let blocked = |history: Option<&ReadingSeries>, wait_ms: u64| {
+    // 500 steps of 20 ms.
+    let blocked = |history: Option<&ReadingSeries>, wait_ms: u64, last_s: f64| {
         let run = RunFacts {
-            elapsed_s: 10.0,
+            elapsed_s: last_s,
             history,
             stacks: Some(&stacks),
             ..RunFacts::default()
         };
-        let summary = summarise(&run, &[facts("train", series(500, 20 - wait_ms, wait_ms))]);
-        summary.compute_blocked_ms.unwrap()
+        let mut main = facts("train", series(500, 20 - wait_ms, wait_ms));
+        main.totals.first_begin_s = Some(0.0);
+        main.totals.last_receive_s = Some(last_s);
+        summarise(&run, &[main]).compute_blocked_ms.unwrap()
     };
 
-    assert!((blocked(None, 0).value - 10.0).abs() < 1e-6);
-    let exact = blocked(Some(&history), 0);
+    assert!((blocked(None, 0, 10.0).value - 10.0).abs() < 1e-6);
+    let exact = blocked(Some(&history), 0, 10.0);
     assert!((exact.value - 14.0).abs() < 1e-6, "{exact:?}");
     assert!(exact.high - exact.low < 2.0, "{exact:?}");
     // While the loop waits for data, its sleep says little of compute.
-    assert!((blocked(Some(&history), 10).value - 5.0).abs() < 1e-6);
+    assert!((blocked(Some(&history), 10, 10.0).value - 5.0).abs() < 1e-6);
+    // If the steps do not fill the time, the thread also slept between them.
+    assert!((blocked(Some(&history), 0, 15.0).value - 10.0).abs() < 1e-6);
 }
 
 #[test]

@@ -58,12 +58,18 @@ thresholds! {
     /// compute. Source: a headspace below three points is within the error of a probe (`floor`).
     negligible_wait: 0.03, "share of the step";
 
+    /// The loop's wait. Below this, the thread's own times show how long it sleeps in compute.
+    short_wait: 0.1, "share of the step";
+
+    /// The part of a run that its steps fill. From this on, what the thread does between them does not matter.
+    filled_by_steps: 0.95, "share of the time";
+
     /// The training thread's time to receive a batch that is there. From this on, it can be the bottleneck, and
     /// remedies are proposed for it.
     long_hand_off: 0.1, "share of the step";
 
-    /// Share of a call's time in which it waits for a lock that several processes share. From this on, the model has
-    /// this lock.
+    /// Share of a call's time in which it waits for a lock that several processes share. From this
+    /// share on, the model contains the lock.
     long_shared_lock_wait: 0.05, "share of a call";
 
     /// Share of a stage's time on the training thread in which it waits for a lock. From this on, the stage waits

@@ -4,7 +4,7 @@
 //!
 //! | destination | what is dropped | where |
 //! |---|---|---|
-//! | run folder | the newest ticks, while its write blocks the export thread | `record_queue` |
+//! | run folder | new ticks, stacks and interim summaries, while its write blocks the export thread | `record_queue` |
 //! | OTLP, Prometheus's text file | deliveries that are late: the next one has the same data | `headspace_exporters::transport::background` |
 //! | OTLP spans and log records | the newest, once 4,096 wait | `headspace_exporters::encode::otlp::bounded_queue` |
 //! | numbers for experiment trackers | the oldest, if a library takes them too slowly | `headspace_exporters::transport::tracker_scalars` |

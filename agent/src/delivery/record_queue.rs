@@ -1,8 +1,8 @@
 //! Bounded queue of records between the sampler's thread and the export thread.
 //!
-//! If the queue is full, new periodic records (`RecordBody::is_periodic`) are dropped and
-//! counted. So neither training nor the sampler waits for a slow disk, and the records state how many are missing.
-//! The other records, such as epochs, are few, and no later record repeats them. They join the newest batch.
+//! If the queue is full, new ticks, stacks and interim summaries (`RecordBody::is_periodic`) are dropped and counted.
+//! So neither training nor the sampler waits for a slow disk, and the records state how many are missing. Other
+//! records, such as epochs, are few and come only once. They are added to the newest batch.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,11 +10,11 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::lock::lock;
-use crate::model::Record;
+use crate::model::{Record, RecordBody};
 use crate::port::Lost;
 
-/// Maximum number of records in a batch that others join. It bounds the memory when a destination blocks for
-/// good: 4,096 epochs take about 1 MB.
+/// From this number of records on, only the last summary is added to a waiting batch. This bounds the memory when
+/// a destination blocks for good: 4,096 epochs take about 1 MB.
 const LARGEST_BATCH: usize = 4096;
 
 /// Batches of records that wait for the export thread.
@@ -40,18 +40,19 @@ struct State {
 }
 
 impl State {
-    /// Adds the records that are not periodic to the newest batch. Returns the number of the others.
+    /// Adds the records that are not periodic to the newest batch. Returns how many records of `batch` were dropped.
     fn join_newest(&mut self, batch: Vec<Record>) -> usize {
         let pushed = batch.len();
         let Some(newest) = self.waiting.back_mut() else {
             return pushed;
         };
         let before = newest.len();
-        let room = LARGEST_BATCH.saturating_sub(before);
-        let kept = batch
-            .into_iter()
-            .filter(|record| !record.body.is_periodic());
-        newest.extend(kept.take(room));
+        for record in batch {
+            let is_last = matches!(record.body, RecordBody::Summary(_));
+            if !record.body.is_periodic() && (newest.len() < LARGEST_BATCH || is_last) {
+                newest.push(record);
+            }
+        }
         pushed - (newest.len() - before)
     }
 }
@@ -166,7 +167,7 @@ impl RecordQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::record::{RecordBody, TickRecord};
+    use crate::model::record::{RunState, SummaryRecord, TickRecord};
     use crate::testing::record;
 
     fn tick(time_unix_nano: u64) -> Record {
@@ -192,15 +193,24 @@ mod tests {
     }
 
     #[test]
-    fn full_queue_is_bounded_when_a_destination_blocks_for_good() {
+    fn full_queue_is_bounded_when_a_destination_blocks_for_good_and_keeps_the_last_summary() {
         let queue = RecordQueue::new(1);
         queue.push(vec![tick(0)]);
         for at in 1..=2 * LARGEST_BATCH as u64 {
             queue.push(vec![record(at)]);
         }
 
+        let summary = SummaryRecord {
+            state: RunState::Finished,
+            ..SummaryRecord::default()
+        };
+        queue.push(vec![Record {
+            body: RecordBody::Summary(Box::new(summary)),
+            ..record(0)
+        }]);
+
         assert_eq!(queue.dropped(), LARGEST_BATCH as u64 + 1);
-        assert_eq!(queue.pop().unwrap().len(), LARGEST_BATCH);
+        assert_eq!(queue.pop().unwrap().len(), LARGEST_BATCH + 1);
     }
 
     #[test]

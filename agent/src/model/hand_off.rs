@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum HandOff {
+pub enum HandOffEnd {
     /// A worker serializes a batch. The time in which it writes the bytes to a pipe does not count, because it
     /// waits there for the training process.
     Send,
@@ -14,7 +14,7 @@ pub enum HandOff {
     Receive,
 }
 
-impl HandOff {
+impl HandOffEnd {
     /// The code of a stage's end in shared memory. 0 if it is none.
     pub fn to_code(end: Option<Self>) -> u32 {
         match end {

@@ -28,7 +28,7 @@ pub use bounded_series::BoundedSeries;
 pub use cached_batches::{CacheFacts, InPlace};
 pub use distribution::Distribution;
 pub use gpu_activity::GpuActivity;
-pub use hand_off::HandOff;
+pub use hand_off::HandOffEnd;
 pub use loop_totals::LoopTotals;
 pub use metric::{Metric, MetricKind};
 pub use mode::Mode;

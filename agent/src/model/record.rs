@@ -109,8 +109,8 @@ pub enum RecordBody {
 }
 
 impl RecordBody {
-    /// Whether later records of this kind follow at regular times. Only such records are dropped while a
-    /// destination is slow.
+    /// Whether records of this kind are written at regular times, so that a later one follows. Only such records are
+    /// dropped while a destination is slow.
     pub(crate) fn is_periodic(&self) -> bool {
         match self {
             Self::Tick(_) | Self::Stacks(_) => true,

@@ -1,7 +1,7 @@
 //! Samples of a stage or a queue over an interval. Samples can be merged, and converted to and from records.
 
 use super::distribution::{Distribution, nanos_from_ms};
-use super::hand_off::HandOff;
+use super::hand_off::HandOffEnd;
 use super::record::{QueueTick, StageTick};
 
 /// Maximum length of the name of a stage, a queue or their loop, in bytes of UTF-8. Longer names are cut.
@@ -23,8 +23,8 @@ pub struct StageSample {
     pub name: String,
     /// Name of the loop for which it produces batches, if known.
     pub loop_name: Option<String>,
-    /// The end of the hand-off of batches between processes that it is, if it is one.
-    pub hand_off: Option<HandOff>,
+    /// Which end of the hand-off between processes it measures. `None` for other stages.
+    pub hand_off: Option<HandOffEnd>,
     /// Label of the worker process, such as `worker 0`. `None` for the training process.
     pub worker: Option<String>,
     /// Name of the stage from which it is called, if it is always the same.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::bounded_series::{BoundedSeries, DEFAULT_CAPACITY};
 use super::distribution::Distribution;
-use super::hand_off::HandOff;
+use super::hand_off::HandOffEnd;
 use super::point_time::{PointTime, has_enough_live};
 use super::stage::{QueueSample, StageSample};
 
@@ -83,8 +83,8 @@ pub struct StageRun {
     pub name: String,
     /// Name of the loop for which the stage produces batches, if known.
     pub loop_name: Option<String>,
-    /// The end of the hand-off of batches between processes that it is, if it is one.
-    pub hand_off: Option<HandOff>,
+    /// Which end of the hand-off between processes it measures. `None` for other stages.
+    pub hand_off: Option<HandOffEnd>,
     /// Name of the stage from which it is called.
     pub within: Option<String>,
     /// Number of calls that raised an exception.

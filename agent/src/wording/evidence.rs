@@ -203,7 +203,7 @@ fn hand_off(
     batch: Option<BatchRecord>,
 ) -> String {
     let send = send_ms.map_or_else(String::new, |ms| {
-        format!(", which needs {} to serialize it", duration_ms(ms))
+        format!(", which serializes it in {}", duration_ms(ms))
     });
 
     let contents = batch.map_or_else(String::new, |batch| {

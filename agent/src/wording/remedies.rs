@@ -113,8 +113,13 @@ fn action(action: &Action) -> String {
              all samples and keeps 1/{ranks} of them."
         ),
         Action::PackBatch { tensors, objects } => {
+            let kind = if tensors.is_some() {
+                "other objects"
+            } else {
+                "objects"
+            };
             let tensors = tensors.map(|count| format!("{count} tensors"));
-            let objects = objects.map(|count| format!("{count} other objects"));
+            let objects = objects.map(|count| format!("{count} {kind}"));
             let parts: Vec<String> = tensors.into_iter().chain(objects).collect();
             format!(
                 "Join the {} of a batch into a few tensors before the worker sends it (`collate_fn`), \
@@ -132,8 +137,8 @@ fn action(action: &Action) -> String {
             place_in_file(file, *line)
         ),
         Action::SeparateLocks { stage, file, line } => format!(
-            "Let the calls of `{stage}` not wait for one another's lock at `{}`: give each worker \
-             process its own file or connection, or hold the lock for less time.",
+            "Avoid the lock for which the calls of `{stage}` wait at `{}`: give each worker process its \
+             own file or connection, or hold the lock for less time.",
             place_in_file(file, *line)
         ),
         Action::CollectBetweenEpochs => "Collect garbage only between epochs: `gc.disable()` at \

@@ -1,8 +1,9 @@
 //! Finds what a thread waits for, from its current system call (`/proc/<pid>/task/<tid>/syscall`).
 //!
-//! A thread that waits for any lock but a file lock is in the system call `futex`. Python's interpreter lock is a
-//! static variable of the interpreter, and other locks are in allocated memory. So the address of the lock shows
-//! which one it is. The C library marks a lock that only one process uses as private.
+//! A thread that waits for a lock is in the system call `futex`, except for file locks (`flock`, `fcntl`) and
+//! System V semaphores (`semop`). Python's interpreter lock is a static variable of the interpreter, and other locks
+//! are in allocated memory. So the address of the lock shows which one it is. The C library marks a lock that only
+//! one process uses as private.
 
 use std::fs;
 use std::ops::Range;
@@ -26,13 +27,13 @@ impl InterpreterStatics {
         // The first word of a thread that runs is `running`.
         let number: i64 = words.next()?.parse().ok()?;
         let mut argument = || words.next().and_then(hexadecimal).unwrap_or(0);
-        Some(self.waits_for(pid, number, [argument(), argument()]))
+        Some(self.waits_for(pid, number, [argument(), argument(), argument()]))
     }
 
-    /// What a thread in the system call `number` waits for. `arguments` are the first two of the call.
-    fn waits_for(&self, pid: u32, number: i64, arguments: [u64; 2]) -> WaitFor {
+    /// What a thread in the system call `number` waits for. `arguments` are the first three of the call.
+    fn waits_for(&self, pid: u32, number: i64, arguments: [u64; 3]) -> WaitFor {
         match number {
-            libc::SYS_futex => self.waits_for_futex(arguments),
+            libc::SYS_futex => self.waits_for_futex(pid, arguments),
             // `fcntl` waits only for a file lock (`F_SETLKW`), and `semop` for a semaphore of System V.
             libc::SYS_flock | libc::SYS_fcntl | libc::SYS_semop | libc::SYS_semtimedop => {
                 WaitFor::SharedLock
@@ -67,16 +68,22 @@ impl InterpreterStatics {
         }
     }
 
-    fn waits_for_futex(&self, [address, operation]: [u64; 2]) -> WaitFor {
+    fn waits_for_futex(&self, pid: u32, [address, operation, expected]: [u64; 3]) -> WaitFor {
         let is_private = operation & FUTEX_PRIVATE_FLAG != 0;
         if self.0.iter().any(|range| range.contains(&address)) {
             WaitFor::InterpreterLock
-        } else if is_private {
+        } else if is_private || is_thread(pid, expected) {
             WaitFor::Lock
         } else {
             WaitFor::SharedLock
         }
     }
+}
+
+/// Whether `id` is a thread of the process. `pthread_join` waits until the futex no longer has the ID of the thread. This
+/// futex is not private, because the kernel wakes it.
+fn is_thread(pid: u32, id: u64) -> bool {
+    id != 0 && fs::exists(format!("/proc/{pid}/task/{id}")).unwrap_or(false)
 }
 
 /// The flag in the operation of `futex(2)` for a lock that only one process uses.
@@ -191,12 +198,18 @@ mod tests {
     #[test]
     fn a_futex_in_static_memory_is_the_interpreter_lock_and_one_that_is_not_private_is_shared() {
         let memory = InterpreterStatics(static_variables(MAPS));
-        let futex = |address, operation| memory.waits_for(1, libc::SYS_futex, [address, operation]);
+        let (pid, tid) = here();
+        let futex_with = |expected: u64, address, operation| {
+            memory.waits_for(pid, libc::SYS_futex, [address, operation, expected])
+        };
+        let futex = |address, operation| futex_with(0, address, operation);
         let wait = libc::FUTEX_WAIT_BITSET.unsigned_abs().into();
         let private = FUTEX_PRIVATE_FLAG | wait;
         assert_eq!(futex(0x00a2_0000, private), WaitFor::InterpreterLock);
         assert_eq!(futex(0x0100_0040, private), WaitFor::Lock);
         assert_eq!(futex(0x7f00_c000, wait), WaitFor::SharedLock);
+        let joined = futex_with(tid.into(), 0x7f00_c000, wait);
+        assert_eq!(joined, WaitFor::Lock, "it waits for the end of a thread");
     }
 
     #[test]

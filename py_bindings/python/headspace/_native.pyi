@@ -236,8 +236,8 @@ def stage_of_loop(
         name: Name of the stage. All handles with this name belong to the same stage.
         loop_name: Name of the loop in the records. None if it is not known.
         concurrency: As for `stage`.
-        hand_off: The end of the hand-off of batches between processes that it is: ``"send"`` in a
-            worker, or ``"receive"`` on the training thread. None if it is none.
+        hand_off: Which end of the hand-off between processes it measures: ``"send"`` in a worker, or
+            ``"receive"`` on the training thread. None for other stages.
 
     Raises:
         ValueError: If ``hand_off`` is neither.

@@ -1,6 +1,6 @@
 //! `headspace.stage`: finds or makes the handle of a stage.
 
-use headspace_agent::model::HandOff;
+use headspace_agent::model::HandOffEnd;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -74,8 +74,8 @@ pub(crate) fn stage<'py>(
 ///     name: Name of the stage. All handles with this name belong to the same stage.
 ///     loop_name: Name of the loop in the records. None if it is not known.
 ///     concurrency: As for `stage`.
-///     hand_off: The end of the hand-off of batches between processes that it is: `"send"` in a worker, or
-///         `"receive"` on the training thread. None if it is none.
+///     hand_off: Which end of the hand-off between processes it measures: `"send"` in a worker, or `"receive"` on the
+///         training thread. None for other stages.
 ///
 /// Raises:
 ///     ValueError: If `hand_off` is neither.
@@ -94,10 +94,10 @@ pub(crate) fn stage_of_loop<'py>(
     Ok(found)
 }
 
-fn hand_off_named(name: &str) -> PyResult<HandOff> {
+fn hand_off_named(name: &str) -> PyResult<HandOffEnd> {
     match name {
-        "send" => Ok(HandOff::Send),
-        "receive" => Ok(HandOff::Receive),
+        "send" => Ok(HandOffEnd::Send),
+        "receive" => Ok(HandOffEnd::Receive),
         other => Err(PyValueError::new_err(format!(
             "`hand_off` is neither \"send\" nor \"receive\": {other:?}"
         ))),

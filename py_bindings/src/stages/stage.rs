@@ -6,7 +6,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use headspace_agent::model::HandOff;
+use headspace_agent::model::HandOffEnd;
 use headspace_agent::recording::stage::Writers;
 use pyo3::exceptions::{PyStopIteration, PyValueError};
 use pyo3::ffi;
@@ -25,8 +25,8 @@ use crate::stages::process_slots::{Tenure, slots};
 struct LoopRole {
     /// None if it is not known.
     loop_name: Option<String>,
-    /// The end of the hand-off of batches that it is, if it is one.
-    hand_off: Option<HandOff>,
+    /// Which end of the hand-off between processes it measures.
+    hand_off: Option<HandOffEnd>,
 }
 
 /// A stage of the pipeline. `headspace.stage` creates it.
@@ -103,8 +103,8 @@ impl Stage {
         local
     }
 
-    /// Sets the loop for which the stage makes batches, and the end of the hand-off to that loop that it is.
-    pub(crate) fn set_loop(&self, loop_name: Option<String>, hand_off: Option<HandOff>) {
+    /// Sets the loop for which the stage makes batches, and which end of the hand-off to that loop it measures.
+    pub(crate) fn set_loop(&self, loop_name: Option<String>, hand_off: Option<HandOffEnd>) {
         let role = LoopRole {
             loop_name,
             hand_off,
@@ -120,7 +120,7 @@ impl Stage {
                 slots.set_loop(&slot.loop_name, loop_name);
             }
             slot.hand_off
-                .store(HandOff::to_code(role.hand_off), Ordering::Relaxed);
+                .store(HandOffEnd::to_code(role.hand_off), Ordering::Relaxed);
         }
     }
 

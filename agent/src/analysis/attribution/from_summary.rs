@@ -9,7 +9,7 @@ use crate::analysis::stages::serves_another_loop;
 use crate::analysis::thresholds::Thresholds;
 use crate::model::record::{StageSummary, SummaryRecord};
 use crate::model::stack::Place;
-use crate::model::{HandOff, Mode};
+use crate::model::{HandOffEnd, Mode};
 use crate::statistics::{mean, variance};
 
 /// Finds what limits the main loop, and what would help. The result is empty if the loop's waiting is not
@@ -43,12 +43,12 @@ pub(in crate::analysis) fn attribute_run(
         .filter(|stage| !serves_another_loop(summary, stage.loop_name.as_deref()))
         .cloned()
         .partition(|stage| stage.hand_off.is_some());
-    let per_batch = |end: HandOff| {
+    let per_batch = |end: HandOffEnd| {
         let stages = (hand_offs.iter()).filter(move |stage| stage.hand_off == Some(end));
         stages.filter_map(|stage: &StageSummary| Some(stage.mean_ms? * stage.calls_per_batch?))
     };
-    let receive_ms = per_batch(HandOff::Receive).sum::<f64>();
-    let send_ms = per_batch(HandOff::Send).reduce(|a, b| a + b);
+    let receive_ms = per_batch(HandOffEnd::Receive).sum::<f64>();
+    let send_ms = per_batch(HandOffEnd::Send).reduce(|a, b| a + b);
     attribute(&PipelineFacts {
         stages,
         queues: (summary.queues.iter())

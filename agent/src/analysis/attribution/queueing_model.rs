@@ -165,6 +165,9 @@ impl<'a> Model<'a> {
             let per_engine = (node.active(step) / f64::from(engines)).max(1.0);
             return vec![(Supply::Engines, node.mean_ms / per_engine)];
         }
+        if let Some(lock) = self.shared_lock(stage) {
+            return parts_with_lock(lock, node.cpu().unwrap_or(0.0) * node.mean_ms);
+        }
         let Some(cpu) = node.cpu() else {
             return vec![(Supply::Free, node.mean_ms)];
         };
@@ -187,16 +190,6 @@ impl<'a> Model<'a> {
         if self.holds_gil(stage) {
             let wait = self.gil_free(stage);
             return vec![(Supply::Free, wait), (Supply::Gil, work)];
-        }
-        if let Some(lock) = self.shared_lock(stage) {
-            // It is not known which part of the call holds the lock. The waits are assumed to, before the work.
-            let waits = (node.mean_ms - lock.wait_ms - work).max(0.0);
-            let worked_with_lock = (lock.hold_ms - waits).max(0.0);
-            return vec![
-                (Supply::Free, (waits - lock.hold_ms).max(0.0)),
-                (Supply::Cores, (work - worked_with_lock).max(0.0)),
-                (Supply::SharedLock, lock.hold_ms),
-            ];
         }
         let waits = node.mean_ms - work * slowdown;
         if waits < self.thresholds.negligible_rest * node.mean_ms {
@@ -318,4 +311,16 @@ impl<'a> Model<'a> {
             self.simulated.contention = slower / alone / active;
         }
     }
+}
+
+/// The parts of a call that holds a shared lock and works for `work` milliseconds. The samples do not show which part
+/// holds the lock. Assumed: first the call's other waits, then its work.
+fn parts_with_lock(lock: SharedLock<'_>, work: f64) -> Vec<(Supply, f64)> {
+    let waits = (lock.own_ms - work).max(0.0);
+    let work_with_lock = (lock.hold_ms - waits).max(0.0);
+    vec![
+        (Supply::Free, (waits - lock.hold_ms).max(0.0)),
+        (Supply::Cores, (work - work_with_lock).max(0.0)),
+        (Supply::SharedLock, lock.hold_ms),
+    ]
 }

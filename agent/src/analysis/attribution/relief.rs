@@ -2,6 +2,7 @@
 
 use super::law_terms::Term;
 use super::queueing_model::Model;
+use super::shared_lock::SharedLock;
 use super::simulation::{SimulatedPipeline, Station, Supply};
 use crate::analysis::thresholds::{bounds, counts};
 
@@ -13,7 +14,9 @@ pub(super) fn relieve(model: &Model<'_>, term: Term) -> SimulatedPipeline {
         Term::Stage(stage) => {
             let station = &mut t.stations[stage];
             station.servers *= counts::RELIEF;
-            free_shared_lock(station);
+            if let Some(lock) = model.shared_lock(stage) {
+                free_shared_lock(station, lock);
+            }
         }
         Term::Pool(pool) => t.pools[pool] *= counts::RELIEF,
         Term::Cores | Term::Quota => t.cores *= relief,
@@ -50,11 +53,11 @@ pub(super) fn replace(simulated: &mut SimulatedPipeline, from: Supply, to: Suppl
     }
 }
 
-/// Lets the calls of a station hold their lock at the same time.
-pub(super) fn free_shared_lock(station: &mut Station) {
-    for (supply, _) in &mut station.parts {
+/// Lets the calls of a station hold their lock at the same time. Each then takes at most its own time.
+pub(super) fn free_shared_lock(station: &mut Station, lock: SharedLock<'_>) {
+    for (supply, ms) in &mut station.parts {
         if *supply == Supply::SharedLock {
-            *supply = Supply::Free;
+            (*supply, *ms) = (Supply::Free, ms.min(lock.own_ms));
         }
     }
 }

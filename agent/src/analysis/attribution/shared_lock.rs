@@ -21,6 +21,8 @@ pub(super) struct SharedLock<'a> {
     pub(super) waits: &'a SharedLockWaits,
     /// Time in which a call waits for the lock.
     pub(super) wait_ms: f64,
+    /// Time of a call without this wait.
+    pub(super) own_ms: f64,
     /// Time in which a call holds the lock.
     pub(super) hold_ms: f64,
 }
@@ -43,11 +45,16 @@ pub(super) fn find_shared_lock<'a>(
         .filter(|(_, share)| *share >= t.long_shared_lock_wait)?;
     let node = &nodes[stage];
     let wait_ms = share.min(1.0) * node.mean_ms;
-    let calls = whole(node.active(facts.step_ms));
+    let own_ms = node.mean_ms - wait_ms;
+    // One call at a time holds the lock, so the calls of a step hold it for a step at most.
+    let most_ms = node.mean_ms.min(facts.step_ms / node.calls);
+    // A call waits for another one, so there are at least two.
+    let calls = whole(node.active(facts.step_ms)).max(2);
     Some(SharedLock {
         waits,
         wait_ms,
-        hold_ms: hold_ms(calls, node.mean_ms - wait_ms, node.mean_ms),
+        own_ms,
+        hold_ms: hold_ms(calls, own_ms, node.mean_ms).min(most_ms),
     })
 }
 
@@ -100,6 +107,14 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn a_call_waits_for_the_calls_that_came_before() {
+        assert!((call_time(1, 3.0, 5.0) - 8.0).abs() < 1e-9);
+        assert!((call_time(2, 4.0, 0.0) - 8.0).abs() < 1e-9);
+        // One of two calls holds the lock for 1 of 10 ms, so the other waits for half of it in a tenth of the cases.
+        assert!((call_time(2, 1.0, 9.0) - 10.05).abs() < 1e-9);
     }
 
     #[test]

@@ -15,9 +15,10 @@ pub(in crate::analysis) struct ComputeWaits {
     /// Share of the time in which it sleeps until another thread, process or machine wakes it, for example another
     /// rank.
     pub(in crate::analysis) blocked: Estimate,
-    /// The same two, as shares of the time in which it sleeps for any reason.
-    pub(in crate::analysis) lock_of_asleep: f64,
-    pub(in crate::analysis) blocked_of_asleep: Estimate,
+    /// `interpreter_lock` as a share of the time in which it sleeps for any reason.
+    pub(in crate::analysis) lock_share_of_sleep: f64,
+    /// `blocked` as a share of the time in which it sleeps for any reason.
+    pub(in crate::analysis) blocked_share_of_sleep: Estimate,
 }
 
 impl StackTimes {
@@ -41,8 +42,11 @@ impl StackTimes {
         Some(ComputeWaits {
             interpreter_lock: lock / place.seconds,
             blocked: proportion(blocked / place.seconds, samples),
-            lock_of_asleep: of_asleep(lock),
-            blocked_of_asleep: proportion(of_asleep(blocked), samples * asleep / place.seconds),
+            lock_share_of_sleep: of_asleep(lock),
+            blocked_share_of_sleep: proportion(
+                of_asleep(blocked),
+                samples * asleep / place.seconds,
+            ),
         })
     }
 }

@@ -25,25 +25,86 @@ impl StackTimes {
         ran_share: impl Fn(&Place) -> Option<f64>,
     ) -> Vec<SharedLockWaits> {
         let in_stage = |place: &Place| {
-            let stacks = self.places.get(place)?;
+            let stacks = (self.places.get(place)).filter(|stacks| stacks.samples >= MIN_SAMPLES)?;
             let stage = place.stage()?.to_owned();
             let weight = stacks
                 .weights(ran_share(place))
                 .of(Activity::Wait(WaitFor::SharedLock));
             let mut lines: HashMap<&Frame, f64> = HashMap::new();
             for ((frames, activity), sampled) in &stacks.stacks {
-                if *activity == Activity::Wait(WaitFor::SharedLock) {
-                    *lines.entry(own_line(frames)?).or_default() += weight * sampled.seconds;
+                let is_lock = *activity == Activity::Wait(WaitFor::SharedLock);
+                if is_lock
+                    && !waits_at_queue(frames)
+                    && let Some(line) = own_line(frames)
+                {
+                    *lines.entry(line).or_default() += weight * sampled.seconds;
                 }
             }
-            let (line, _) = lines.iter().max_by(|a, b| a.1.total_cmp(b.1))?;
-            let share = lines.values().sum::<f64>() / stacks.seconds;
-            (stacks.samples >= MIN_SAMPLES).then(|| SharedLockWaits {
+            let (line, _) =
+                (lines.iter()).max_by(|a, b| a.1.total_cmp(b.1).then_with(|| b.0.cmp(a.0)))?;
+            Some(SharedLockWaits {
                 stage,
-                share,
+                share: lines.values().sum::<f64>() / stacks.seconds,
                 line: (*line).clone(),
             })
         };
         self.places.keys().filter_map(in_stage).collect()
+    }
+}
+
+/// Whether the thread waits for room in a queue, for an item, or for a condition. `multiprocessing` implements all of
+/// them with semaphores in shared memory.
+fn waits_at_queue(frames: &[Frame]) -> bool {
+    frames.iter().take(2).any(|frame| {
+        frame.file.ends_with("multiprocessing/queues.py")
+            || (frame.file.ends_with("multiprocessing/synchronize.py")
+                && &*frame.function == "wait")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::stack::{StackReading, ThreadStack};
+
+    fn times(stacks: &[(&[(&str, &str)], u32)]) -> StackTimes {
+        let mut times = StackTimes::default();
+        for (calls, samples) in stacks {
+            let frames = calls.iter().map(|(file, function)| Frame {
+                is_own: *file == "data.py",
+                ..Frame::own(file, 11, function)
+            });
+            let frames: Vec<Frame> = frames.collect();
+            let activity = if calls[0].1 == "work" {
+                Activity::Python
+            } else {
+                Activity::Wait(WaitFor::SharedLock)
+            };
+            for _ in 0..*samples {
+                let stack = ThreadStack::doing(activity, frames.clone());
+                times.add(StackReading {
+                    at_ns: 0,
+                    seconds: 0.1,
+                    is_trainer: false,
+                    samples: vec![(Place::Stage("fetch".to_owned()), stack)],
+                });
+            }
+        }
+        times
+    }
+
+    #[test]
+    fn waits_for_a_lock_count_and_waits_at_a_queue_do_not() {
+        let queue = "/usr/lib/python3.11/multiprocessing/queues.py";
+        let times = times(&[
+            (&[("data.py", "work")], 20),
+            (&[("data.py", "read")], 10),
+            (&[(queue, "put"), ("data.py", "read")], 10),
+        ]);
+        let found = times.shared_lock_waits(|_| None);
+
+        assert_eq!(found.len(), 1);
+        assert!((found[0].share - 0.25).abs() < 1e-9, "{found:?}");
+        assert_eq!((&*found[0].line.file, found[0].line.line), ("data.py", 11));
     }
 }

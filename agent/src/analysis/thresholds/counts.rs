@@ -53,5 +53,5 @@ pub(crate) const NAMED_STAGES: usize = 3;
 /// Tensors of a batch whose tensors were joined: inputs, and a table of all targets.
 pub(crate) const PACKED_TENSORS: u64 = 2;
 
-/// Other objects of a batch from which on joining them is proposed. Fewer take less than 0.1 ms.
+/// From this number on, joining the other objects of a batch is proposed. Fewer cost less than 0.1 ms.
 pub(crate) const MANY_OBJECTS: u64 = 1000;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::hand_off::HandOff;
+use super::super::hand_off::HandOffEnd;
 use super::codes::{FindingCode, RemedyCode, codes};
 
 /// What limits throughput.
@@ -83,10 +83,10 @@ pub struct StageSummary {
     pub name: String,
     /// Name of the loop for which the stage produces batches. Null if unknown.
     pub loop_name: Option<String>,
-    /// The end of the hand-off of batches between processes that the stage is. The loop's wait contains the
-    /// calls of `receive`. Absent if it is none.
+    /// Which end of the hand-off between processes the stage measures. The loop's wait contains `receive`. Absent for
+    /// other stages.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub hand_off: Option<HandOff>,
+    pub hand_off: Option<HandOffEnd>,
     /// Name of the stage from which this stage is called.
     pub within: Option<String>,
     /// Number of processes in which the stage runs.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::super::distribution::DistributionRecord;
-use super::super::hand_off::HandOff;
+use super::super::hand_off::HandOffEnd;
 use super::super::metric::Metric;
 use super::super::reading::{ReadingKey, Scope};
 
@@ -160,9 +160,9 @@ pub struct StageTick {
     /// Name of the loop for which the stage produces batches. Absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loop_name: Option<String>,
-    /// The end of the hand-off of batches between processes that the stage is. Absent if it is none.
+    /// Which end of the hand-off between processes the stage measures. Absent for other stages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hand_off: Option<HandOff>,
+    pub hand_off: Option<HandOffEnd>,
     /// Name of the worker process, such as `worker 0`. Absent for the training process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,

@@ -107,7 +107,7 @@ pub struct StageSlot {
     /// Slot number of the stage from which it is called, plus 1. 0 if it is called outside any stage,
     /// [`WITHIN_SEVERAL`] if from several, [`WITHIN_UNKNOWN`] before the first call of a run.
     pub within: AtomicU32,
-    /// The code of the [`HandOff`](crate::model::HandOff) that it is.
+    /// The code of the [`HandOffEnd`](crate::model::HandOffEnd) that it is.
     pub hand_off: AtomicU32,
     /// Number of calls that began.
     pub entered: AtomicU64,

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::PipelineDelta;
 use crate::model::distribution::{BUCKETS, MAX_NANOS, bound_of};
-use crate::model::{Distribution, HandOff, QueueSample, StageSample};
+use crate::model::{Distribution, HandOffEnd, QueueSample, StageSample};
 use crate::recording::stage::slot::{WITHIN_SEVERAL, WITHIN_UNKNOWN};
 use crate::recording::stage::{QueueSlot, Region, StageSlot};
 
@@ -181,7 +181,7 @@ impl StageSnapshot {
         sample.map(|sample| StageSample {
             name: self.name.clone(),
             loop_name: slot.loop_name.get(),
-            hand_off: HandOff::from_code(slot.hand_off.load(Relaxed)),
+            hand_off: HandOffEnd::from_code(slot.hand_off.load(Relaxed)),
             concurrency: (concurrency > 0).then_some(concurrency),
             peak: u32::try_from(peak).unwrap_or(u32::MAX),
             bytes: self.has_bytes.then_some(sample.bytes.unwrap_or(0)),

@@ -24,7 +24,8 @@ class Owner:
     def __init__(self, loop: _native.Loop | Enclosing) -> None:
         self.loop_name = loop.name
         kind = loop.type_name.rpartition(".")[2]
-        # `DataLoader (evaluation)`: its stages begin with `evaluation`.
+        # `DataLoader (evaluation)`: its stages begin with `evaluation`. The loop's name has the type with or without its
+        # leading underscore (`_SubprocessIterable`). The shorter rest is the right one.
         beside = min(
             (name_beside_loader(self.loop_name, name) for name in (kind, kind.lstrip("_"))), key=len
         )

@@ -6,10 +6,12 @@ sample of the elements is counted, so that counting takes less than a millisecon
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from headspace._session import lifecycle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 #: Elements of a container that are counted. In a longer one, every n-th is.
 _ELEMENTS = 32
@@ -49,8 +51,8 @@ def count_parts(batch: Any) -> tuple[int, int, int, int]:
     return round(tensors), round(tensor_bytes), round(objects), round(object_bytes)
 
 
-def describe(batch: Any, describe_batch: Callable[..., None]) -> None:
-    """Counts the parts of a batch, for what passing it between processes costs."""
+def report_parts(batch: Any, report: Callable[..., None]) -> None:
+    """Counts the parts of a batch and passes the numbers to `report`. The price of a worker process needs them."""
     session = lifecycle.current
     if session is not None:
-        describe_batch(session._native, *count_parts(batch))
+        report(session._native, *count_parts(batch))

@@ -1,7 +1,8 @@
 """Times both ends of the hand-off of batches through a queue of `multiprocessing`.
 
 In the worker, a thread of the queue serializes each batch and writes it to a pipe. In the trainer, the thread that
-takes the batch reads and deserializes it. The time in the pipe is not counted: the one end waits there for the other.
+takes the batch reads and deserializes it. The time in the pipe does not count, because one end waits there for the
+other.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import select
 import sys
 import time
 from _weakref import ref
+
+from headspace._processes.private_parts import call_ignoring_errors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,25 +28,31 @@ HAND_OFF_STAGES: dict[Literal["send", "receive"], str] = {
     "receive": "hand-off",
 }
 
-#: Number of the batch of an epoch that is described: within the steps that are dropped as warm-up.
-DESCRIBED_BATCH = 2
+#: Number of the item of a queue that is described: early, so that this is part of the warm-up.
+DESCRIBED_ITEM = 2
 
 
 def time_receipt(
-    queue: Any, stage: _native.Stage, received: Callable[[Any], None] | None = None
+    queue: Any,
+    stage: _native.Stage,
+    received: Callable[[Any], None] | None = None,
+    *,
+    weakly: bool = True,
 ) -> None:
     """Times how long this process takes to receive an item that is there, and to read it.
 
     An item is there when its first bytes are in the pipe of the queue.
 
     Args:
+        queue: A `multiprocessing.Queue`.
         stage: Counts the receipts.
-        received: Called once with an early item.
+        received: Called once, with item number `DESCRIBED_ITEM`.
+        weakly: Whether the queue's own `get` does not keep the queue alive.
     """
     if "get" in vars(queue):  # It is timed already.
         return
     get, poll, receive_bytes = type(queue).get, queue._poll, queue._recv_bytes
-    queue_itself = ref(queue)
+    get_queue: Callable[[], Any] = ref(queue) if weakly else lambda: queue
     process = os.getpid()
     pipe = select.poll()
     pipe.register(queue._reader.fileno(), select.POLLIN)
@@ -65,14 +74,14 @@ def time_receipt(
     def timed_get(*args: Any, **kwargs: Any) -> Any:
         nonlocal arrived_ns, count
         arrived_ns = 0
-        item = get(queue_itself(), *args, **kwargs)
-        # Another thread may take an item at the same time: then a time is lost, but no item.
+        item = get(get_queue(), *args, **kwargs)
+        # If two threads take items at the same time, a time can be lost or too short, but no item is lost.
         begun_ns = arrived_ns
         if begun_ns and os.getpid() == process:
-            _ignoring_errors(stage.record, (time.monotonic_ns() - begun_ns) / 1e9)
+            call_ignoring_errors(stage.record, (time.monotonic_ns() - begun_ns) / 1e9)
         count += 1
-        if count == DESCRIBED_BATCH and received is not None:
-            _ignoring_errors(received, item)
+        if count == DESCRIBED_ITEM and received is not None:
+            call_ignoring_errors(received, item)
         return item
 
     queue._poll, queue._recv_bytes = noting_poll, noting_receive_bytes
@@ -90,7 +99,7 @@ def time_sending(stage: _native.Stage, is_batch: Callable[[object], bool]) -> No
     earlier: Any = queues._ForkingPickler
 
     class TimedPickler(earlier):  # type: ignore[misc]
-        """Serializes as before. Only this module's queues use it."""
+        """Serializes as before. Only the queues of `multiprocessing` use it."""
 
         @classmethod
         def dumps(cls, obj: Any, protocol: int | None = None) -> Any:
@@ -100,14 +109,7 @@ def time_sending(stage: _native.Stage, is_batch: Callable[[object], bool]) -> No
             data = earlier.dumps(obj, protocol)
             seconds = (time.monotonic_ns() - begun_ns) / 1e9
             cpu_seconds = (time.thread_time_ns() - begun_cpu_ns) / 1e9
-            _ignoring_errors(stage.record, seconds, cpu_seconds=cpu_seconds)
+            call_ignoring_errors(stage.record, seconds, cpu_seconds=cpu_seconds)
             return data
 
     queues._ForkingPickler = TimedPickler
-
-
-def _ignoring_errors(function: Callable[..., None], *args: Any, **kwargs: Any) -> None:
-    try:
-        function(*args, **kwargs)
-    except Exception:
-        pass

@@ -10,6 +10,7 @@ import sys
 from _weakref import ref
 
 from headspace import _native, _settings
+from headspace._processes.private_parts import call_ignoring_errors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def queue(
         )
     _native.watch_queue(name, _make_reader(_weakly(q), read_queue, capacity), last)
     if last:
-        _watch_receipt(q)
+        call_ignoring_errors(_watch_receipt, q)
     return q
 
 
@@ -89,7 +90,7 @@ def _watch_receipt(q: object) -> None:
     stage = _native.stage_of_loop(
         HAND_OFF_STAGES["receive"], None, concurrency=1, hand_off="receive"
     )
-    time_receipt(q, stage)
+    time_receipt(q, stage, weakly=False)
 
 
 def _make_reader(

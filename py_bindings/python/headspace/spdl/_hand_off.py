@@ -7,7 +7,7 @@ from multiprocessing import parent_process
 
 from headspace._loops.owner import Owner
 from headspace._native import stage_of_loop
-from headspace._processes.batch_parts import describe
+from headspace._processes.batch_parts import report_parts
 from headspace._processes.hand_off import HAND_OFF_STAGES, time_receipt, time_sending
 
 TYPE_CHECKING = False
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 #: SPDL's module with the iterable that reads batches from a subprocess, and with its queue.
 _HOME = "spdl.pipeline._iter_utils._subprocess"
+
+#: Status of SPDL's message that contains a batch.
+_BATCH_STATUS = "ITERATOR_SUCCESS"
 
 #: Whether this process times what it sends.
 _sends = False
@@ -33,7 +36,7 @@ def watch_receipt(loop: Any, source: object) -> None:
 
     def describe_received(item: Any) -> None:
         if describe_batch is not None:
-            describe(item.message, describe_batch)
+            report_parts(item.message, describe_batch)
 
     time_receipt(queue, Owner(loop).hand_off("receive"), describe_received)
 
@@ -46,8 +49,10 @@ def watch_sending() -> None:
     _sends = True
     # The subprocess does not know the loop.
     stage = stage_of_loop(HAND_OFF_STAGES["send"], None, concurrency=1, hand_off="send")
-    time_sending(stage, _is_message)
+    time_sending(stage, _is_batch)
 
 
-def _is_message(item: object) -> bool:
-    return type(item).__name__ == "_Msg" and type(item).__module__.startswith("spdl.pipeline.")
+def _is_batch(item: Any) -> bool:
+    """Whether it is a message of SPDL with a batch. Other messages are on the state of the subprocess."""
+    status = getattr(getattr(item, "status", None), "name", "")
+    return type(item).__name__ == "_Msg" and status == _BATCH_STATUS

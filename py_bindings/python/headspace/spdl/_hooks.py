@@ -11,6 +11,7 @@ from spdl import pipeline as _spdl
 from spdl.pipeline import config as _config
 
 from headspace import _native, _settings
+from headspace._processes.private_parts import call_ignoring_errors
 from headspace.spdl._hand_off import watch_sending
 from headspace.spdl._names import stage_name
 from headspace.spdl._queues import DefaultQueue, Queue, Watch, watches
@@ -67,6 +68,7 @@ class TaskHook(_spdl.TaskHook):  # type: ignore[misc]
     """
 
     def __init__(self, info: _spdl.StageInfo, interval: float = -1) -> None:
+        call_ignoring_errors(watch_sending)
         self.info = info
         kind = _config.get_default_hook_class()
         if kind is not None and issubclass(kind, TaskHook):
@@ -77,7 +79,6 @@ class TaskHook(_spdl.TaskHook):  # type: ignore[misc]
         #: The queue that the stage fills, if it is watched.
         self._behind: Watch | None = watches.get(info)
         self._stage: _native.Stage | None = None
-        watch_sending()
         #: Whether the function is a generator, which has several calls for one item. None while unknown.
         self._generates: bool | None = None
         #: Number of items of later calls that are not counted yet, while this is unknown.

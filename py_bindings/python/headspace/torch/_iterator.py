@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from _weakref import ref
 
+from headspace._loops.owner import Owner
 from headspace._native import LoopIterator
-from headspace._processes.batch_parts import describe
-from headspace._processes.hand_off import DESCRIBED_BATCH, time_receipt
+from headspace._processes.batch_parts import report_parts
+from headspace._processes.hand_off import DESCRIBED_ITEM, time_receipt
+from headspace._processes.private_parts import call_ignoring_errors
 from headspace._session import lifecycle
 from headspace._session.threads import is_main_thread
 from headspace.torch._order import BatchEndTimes, watch_order
-from headspace._loops.owner import Owner
-from headspace.torch._worker import WorkerInit, call_ignoring_errors, watch_fetcher
+from headspace.torch._worker import WorkerInit, watch_fetcher
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def _watch_receipt(queue: Any, owner: Owner, describe_batch: Callable[..., None]
     def describe_received(item: Any) -> None:
         _number, batch = item
         if describe_batch is not None:
-            describe(batch, describe_batch)
+            report_parts(batch, describe_batch)
 
     time_receipt(queue, owner.hand_off("receive"), describe_received)
 
@@ -158,11 +159,11 @@ def _describe_fetched(fetcher: Any, describe_batch: Callable[..., None]) -> None
         nonlocal made
         batch = fetch(*args)
         made += 1
-        if made == DESCRIBED_BATCH:
+        if made == DESCRIBED_ITEM:
             fetcher_itself = weak_fetcher()
             if fetcher_itself is not None:
                 fetcher_itself.fetch = fetch
-            call_ignoring_errors(describe, batch, describe_batch)
+            call_ignoring_errors(report_parts, batch, describe_batch)
         return batch
 
     weak_fetcher = ref(fetcher)  # See `watch_fetcher`.

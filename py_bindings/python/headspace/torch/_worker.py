@@ -7,19 +7,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from headspace._loops.owner import Owner
 from headspace._native import time_calls
 from headspace._processes import worker
 from headspace._processes.hand_off import time_sending
+from headspace._processes.private_parts import call_ignoring_errors
 from headspace.torch._order import BatchEndTimes
-from headspace._loops.owner import Owner
-
-
-def call_ignoring_errors(function: Callable[..., None], *args: Any) -> None:
-    """Calls a function that uses what is private to torch, and may be missing in another version."""
-    try:
-        function(*args)
-    except Exception:
-        pass
 
 
 class WorkerInit:
@@ -67,7 +60,10 @@ def _watch_worker(init: WorkerInit, worker_id: int) -> None:
 
 
 def _is_batch(item: object) -> bool:
-    """Whether torch's worker puts this into its queue: a batch comes with its number."""
+    """Whether it is a batch with its number, as torch's worker puts it into its queue.
+
+    Also true for such a pair that the dataset puts into a queue of its own.
+    """
     return type(item) is tuple and len(item) == 2 and type(item[0]) is int
 
 

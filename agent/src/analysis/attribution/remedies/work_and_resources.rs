@@ -121,38 +121,33 @@ fn shard_data(context: &Context<'_>) -> Option<Draft> {
 fn pack_batch(context: &Context<'_>) -> Option<Draft> {
     let (model, t) = (context.model, context.model.thresholds);
     let batch = model.facts.loader.batch?;
-    let sends_long = context.binds(Term::HandOff) && !receives_long(model);
-    if !receives_long(model) && !sends_long {
+    let receives = receives_long(model);
+    if !receives && !context.binds(Term::HandOff) {
         return None;
     }
     let tensors = (batch.tensors > counts::PACKED_TENSORS).then_some(batch.tensors);
     let objects = (batch.objects >= counts::MANY_OBJECTS).then_some(batch.objects);
+    tensors.or(objects)?;
+    let action = Action::PackBatch { tensors, objects };
+    if !receives {
+        return Some(Draft::new(action, Term::HandOff, confidence::MINIMUM_GAIN));
+    }
     let joined = BatchRecord {
         tensors: batch.tensors.min(counts::PACKED_TENSORS),
         objects: match objects {
-            Some(_) => counts::PACKED_TENSORS,
+            Some(_) => 0,
             // The containers of the tensors go with them. Strings, arrays and numbers stay.
             None => batch.objects.saturating_sub(batch.tensors),
         },
         ..batch
     };
-    tensors.or(objects)?;
     let price = |batch| Price::of_batch(Some(batch), model.facts.shared_mib_ms, t).receive_ms;
     let mut simulated = model.simulated.clone();
     let saved_ms = model.facts.receive_ms * (1.0 - price(joined) / price(batch)).max(0.0);
     simulated.loop_ms = (simulated.loop_ms - saved_ms).max(0.0);
-    let (changed, confidence) = if sends_long {
-        (None, confidence::MINIMUM_GAIN)
-    } else {
-        (Some(simulated), confidence::ASSUMED_GAIN)
-    };
     Some(Draft {
-        changed,
-        ..Draft::new(
-            Action::PackBatch { tensors, objects },
-            Term::HandOff,
-            confidence,
-        )
+        changed: Some(simulated),
+        ..Draft::new(action, Term::HandOff, confidence::ASSUMED_GAIN)
     })
 }
 
@@ -186,7 +181,7 @@ fn separate_locks(context: &Context<'_>) -> Option<Draft> {
     let stage = slowest(model)?;
     let lock = model.shared_lock(stage)?;
     let mut simulated = model.simulated.clone();
-    free_shared_lock(&mut simulated.stations[stage]);
+    free_shared_lock(&mut simulated.stations[stage], lock);
     let action = Action::SeparateLocks {
         stage: model.nodes[stage].stage.name.clone(),
         file: lock.waits.line.file.to_string(),
