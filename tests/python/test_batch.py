@@ -10,7 +10,7 @@ import pytest
 from running import Runs
 
 import headspace
-from headspace._processes.batch_parts import count_parts
+from headspace._loops.batch_parts import count_parts
 
 
 def test_containers_and_their_elements_count_as_objects_and_arrays_as_bytes() -> None:

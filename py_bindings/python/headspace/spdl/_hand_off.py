@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from multiprocessing import parent_process
 
+from headspace._loops.batch_parts import report_parts
 from headspace._loops.owner import Owner
 from headspace._native import stage_of_loop
-from headspace._processes.batch_parts import report_parts
 from headspace._processes.hand_off import HAND_OFF_STAGES, time_receipt, time_sending
 
 TYPE_CHECKING = False

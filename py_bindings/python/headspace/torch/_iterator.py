@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from _weakref import ref
 
+from headspace._loops.batch_parts import report_parts
 from headspace._loops.owner import Owner
 from headspace._native import LoopIterator
-from headspace._processes.batch_parts import report_parts
 from headspace._processes.hand_off import DESCRIBED_ITEM, time_receipt
 from headspace._processes.private_parts import call_ignoring_errors
 from headspace._session import lifecycle
