@@ -13,7 +13,6 @@ on other load of the machine.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -22,7 +21,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from running import clean_environment
+from running import Runs, clean_environment
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "loads_by_itself.py"
 
@@ -62,9 +61,7 @@ def summary(kind: str, steps: int, folder: Path) -> dict[str, Any]:
         capture_output=True,
         check=True,
     )
-    (records,) = folder.glob("*/rank0.jsonl")
-    found = [json.loads(line) for line in records.read_text().splitlines()]
-    return [record for record in found if record["kind"] == "summary"][-1]
+    return dict(Runs(folder).summary())
 
 
 def main() -> None:

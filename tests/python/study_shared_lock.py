@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from running import clean_environment
+from running import Runs, clean_environment
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "shared_lock.py"
 
@@ -43,9 +43,7 @@ def summary(spec: dict[str, Any]) -> dict[str, Any]:
     """What headspace says of the program as it is."""
     with tempfile.TemporaryDirectory() as folder:
         run(spec, "-m", "headspace", "run", "--", sys.executable, folder=folder)
-        (records,) = Path(folder).glob("*/rank0.jsonl")
-        lines = [json.loads(line) for line in records.read_text().splitlines()]
-    return [line for line in lines if line["kind"] == "summary"][-1]
+        return dict(Runs(Path(folder)).summary())
 
 
 def main() -> None:

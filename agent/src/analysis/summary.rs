@@ -248,7 +248,7 @@ fn set_compute_waits(
     let most_wait = Thresholds::default().short_wait;
     let hardly_waits = |wait_ms: &f64| *wait_ms < most_wait * (compute_ms + wait_ms);
     if let (Some(runnable), Some(wait_ms)) = (runnable, summary.wait_ms.filter(hardly_waits)) {
-        // Low: all of the wait for data is sleep. High: none of it is, because the thread receives batches.
+        // The thread may sleep for all of its wait for data (low), or receive batches for all of it (high).
         let asleep_ms = (1.0 - runnable) * (compute_ms + wait_ms);
         let in_compute = (asleep_ms - wait_ms).max(0.0);
         let by_thread_time = Estimate {

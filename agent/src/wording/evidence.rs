@@ -205,7 +205,6 @@ fn hand_off(
     let send = send_ms.map_or_else(String::new, |ms| {
         format!(", which serializes it in {}", duration_ms(ms))
     });
-
     let contents = batch.map_or_else(String::new, |batch| {
         format!(
             " (tensors: {}, bytes in them: {}, other objects: {})",

@@ -13,6 +13,7 @@ from _thread import _local as ThreadLocal  # `threading` takes long to import.
 from _thread import get_ident
 from _weakref import ref
 
+from headspace._processes.private_parts import call_ignoring_errors
 from headspace._session import lifecycle, threads
 
 TYPE_CHECKING = False
@@ -76,7 +77,8 @@ def begin_epoch(
     _local.making = (*before, own)
     try:
         if torch_loader is None:
-            _watch_receipt(loop, source)
+            if type(source).__module__.startswith("spdl.") and threads.is_main_thread():
+                call_ignoring_errors(_watch_receipt, loop, source)
             iterator = loop.iterate(source, lifecycle.begin, role)
         else:
             from headspace.torch import iterate
@@ -92,14 +94,9 @@ def begin_epoch(
 
 def _watch_receipt(loop: _native.Loop, source: object) -> None:
     """Times the receipt of batches from another process, if `source` is SPDL's iterable of such batches."""
-    if not type(source).__module__.startswith("spdl.") or not threads.is_main_thread():
-        return
-    try:
-        from headspace.spdl._hand_off import watch_receipt
+    from headspace.spdl._hand_off import watch_receipt
 
-        watch_receipt(loop, source)
-    except Exception:  # It uses what is private to SPDL, and may be missing in another version.
-        pass
+    watch_receipt(loop, source)
 
 
 def _is_running(iterator: Any) -> bool:

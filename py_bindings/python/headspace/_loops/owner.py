@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headspace._loops.names import name_beside_loader
 from headspace._native import stage_of_loop, watch_queue
-from headspace._processes.hand_off import HAND_OFF_STAGES
+from headspace._processes.hand_off import hand_off_stage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,8 +40,7 @@ class Owner:
 
     def hand_off(self, end: Literal["send", "receive"]) -> _native.Stage:
         """An end of the hand-off of batches from workers to the training thread."""
-        name = f"{self.prefix}{HAND_OFF_STAGES[end]}"
-        return stage_of_loop(name, self.loop_name, concurrency=1, hand_off=end)
+        return hand_off_stage(end, self.loop_name, self.prefix)
 
     def watch_queue(self, name: str, read: Callable[[], tuple[int, int] | None]) -> None:
         """Watches the queue that the training loop takes its batches from.

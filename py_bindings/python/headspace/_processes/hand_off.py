@@ -13,6 +13,7 @@ import sys
 import time
 from _weakref import ref
 
+from headspace._native import stage_of_loop
 from headspace._processes.private_parts import call_ignoring_errors
 
 TYPE_CHECKING = False
@@ -23,13 +24,31 @@ if TYPE_CHECKING:
     from headspace import _native
 
 #: Names of the stages of the two ends.
-HAND_OFF_STAGES: dict[Literal["send", "receive"], str] = {
+_STAGES: dict[Literal["send", "receive"], str] = {
     "send": "hand-off (worker)",
     "receive": "hand-off",
 }
 
 #: Number of the item of a queue that is described: early, so that this is part of the warm-up.
 DESCRIBED_ITEM = 2
+
+
+def hand_off_stage(
+    end: Literal["send", "receive"], loop_name: str | None = None, prefix: str = ""
+) -> _native.Stage:
+    """The stage of an end.
+
+    Args:
+        loop_name: The loop that the batches are for. None if it is not known.
+        prefix: Put before the name of the stage.
+    """
+    return stage_of_loop(f"{prefix}{_STAGES[end]}", loop_name, concurrency=1, hand_off=end)
+
+
+def is_process_queue(thing: object) -> bool:
+    """Whether it is a `multiprocessing.Queue`."""
+    queues = sys.modules.get("multiprocessing.queues")
+    return queues is not None and type(thing) is queues.Queue
 
 
 def time_receipt(
@@ -47,7 +66,7 @@ def time_receipt(
         queue: A `multiprocessing.Queue`.
         stage: Counts the receipts.
         received: Called once, with item number `DESCRIBED_ITEM`.
-        weakly: Whether the queue's own `get` does not keep the queue alive.
+        weakly: Whether the new `get` holds only a weak reference to the queue.
     """
     if "get" in vars(queue):  # It is timed already.
         return

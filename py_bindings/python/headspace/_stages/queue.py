@@ -82,15 +82,10 @@ def queue(
 
 def _watch_receipt(q: object) -> None:
     """Times the receipt of batches from other processes."""
-    queues = sys.modules.get("multiprocessing.queues")
-    if queues is None or type(q) is not queues.Queue:
-        return
-    from headspace._processes.hand_off import HAND_OFF_STAGES, time_receipt
+    from headspace._processes.hand_off import hand_off_stage, is_process_queue, time_receipt
 
-    stage = _native.stage_of_loop(
-        HAND_OFF_STAGES["receive"], None, concurrency=1, hand_off="receive"
-    )
-    time_receipt(q, stage, weakly=False)
+    if is_process_queue(q):
+        time_receipt(q, hand_off_stage("receive"), weakly=False)
 
 
 def _make_reader(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from multiprocessing import parent_process
 
 from headspace._loops.batch_parts import report_parts
 from headspace._loops.owner import Owner
-from headspace._native import stage_of_loop
-from headspace._processes.hand_off import HAND_OFF_STAGES, time_receipt, time_sending
+from headspace._processes.hand_off import (
+    hand_off_stage,
+    is_process_queue,
+    time_receipt,
+    time_sending,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,8 +32,7 @@ def watch_receipt(loop: Any, source: object) -> None:
     if type(source).__module__ != _HOME:
         return
     queue = getattr(getattr(source, "_interface", None), "data_q", None)
-    queues = sys.modules.get("multiprocessing.queues")
-    if queues is None or type(queue) is not queues.Queue:
+    if not is_process_queue(queue):
         return
     describe_batch = getattr(loop, "describe_batch", None)
 
@@ -48,8 +50,7 @@ def watch_sending() -> None:
         return
     _sends = True
     # The subprocess does not know the loop.
-    stage = stage_of_loop(HAND_OFF_STAGES["send"], None, concurrency=1, hand_off="send")
-    time_sending(stage, _is_batch)
+    time_sending(hand_off_stage("send"), _is_batch)
 
 
 def _is_batch(item: Any) -> bool:
