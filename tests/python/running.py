@@ -176,6 +176,10 @@ class Started(Runs):
     process: subprocess.Popen[str]
     _said: list[str] = field(default_factory=list)
 
+    def records(self, rank: int = 0) -> list[Record]:
+        """One rank's records of the only run so far."""
+        return read_records(self.folder / f"rank{rank}.jsonl", unfinished=True)
+
     def wait_for(self, line: str) -> None:
         """Reads stdout up to that line."""
         assert self.process.stdout is not None
