@@ -151,6 +151,12 @@ pub enum Notice {
         /// Where the user sets the options.
         from: OptionsFrom,
     },
+    /// The run loses time, and the verdict comes only at its end.
+    #[error("{text}")]
+    TimeLost {
+        /// The step, its wait, and what would shorten it.
+        text: String,
+    },
     /// Several threads take batches from one iterator concurrently.
     #[error(
         "several threads take batches from `{loop_name}` at once: waits and steps are \
@@ -320,6 +326,7 @@ impl Notice {
             Self::SourceEndedEarly { .. } => "source_ended_early",
             Self::BatchesMutated { .. } => "batches_mutated",
             Self::BatchesReplaced { .. } => "batches_replaced",
+            Self::TimeLost { .. } => "time_lost",
             Self::ConcurrentIteration { .. } => "concurrent_iteration",
             Self::SettingRefused { .. } => "setting_refused",
             Self::StepsDropped => "steps_dropped",
@@ -358,6 +365,7 @@ impl Notice {
             Self::WorkersLost { count, .. } => count.to_string(),
             Self::QueueOff { queue, .. } => queue.clone(),
             Self::RecordsDropped { .. }
+            | Self::TimeLost { .. }
             | Self::StepsDropped
             | Self::StacksUnreadable { .. }
             | Self::OverBudget { .. }
@@ -372,6 +380,7 @@ impl Notice {
             | Self::ExceptionInProbe { .. }
             | Self::ReplayBegins { .. }
             | Self::BatchesReplaced { .. }
+            | Self::TimeLost { .. }
             | Self::ExportResumed { .. }
             | Self::Serving { .. } => Severity::Info,
             _ => Severity::Warning,

@@ -18,4 +18,5 @@ pub mod stages;
 pub mod summary;
 pub mod thresholds;
 pub mod tick_series;
+pub mod time_lost;
 mod warmup;

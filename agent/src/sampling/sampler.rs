@@ -24,6 +24,7 @@ use crate::model::{Reading, Record, Scope, log_target};
 use crate::notice::Notice;
 use crate::port::Clock;
 use crate::port::clock::thread_cpu_time;
+use crate::wording::time_lost::time_lost_text;
 
 /// Number of ticks between two records of stacks.
 const STACKS_EVERY: u64 = 60;
@@ -33,6 +34,10 @@ const BUDGET_PCT: f64 = 1.0;
 
 /// Seconds before the budget is checked: in a short run, start-up would dominate.
 const BUDGET_AFTER_S: f64 = 30.0;
+
+/// Seconds until the user is told that the run loses time: long enough for a verdict that stays, and less than
+/// a minute.
+const TIME_LOST_AFTER_S: f64 = 40.0;
 
 /// The process that writes the records. Constant over a run.
 #[derive(Debug, Clone)]
@@ -192,6 +197,11 @@ impl Sampler {
         } else {
             self.live_run.refresh(at)
         };
+        if !last && at.as_secs_f64() >= TIME_LOST_AFTER_S {
+            let lost = time_lost_text(&summary).map(|text| Notice::TimeLost { text });
+            lost.iter()
+                .for_each(|lost| self.live_run.notice_log.post(lost));
+        }
         tracing::debug!(
             target: log_target::SUMMARY,
             steps = summary.steps,

@@ -22,6 +22,7 @@ pub mod ranks;
 mod remedies;
 pub mod section;
 pub mod summary;
+pub mod time_lost;
 pub mod units;
 pub mod verdict;
 

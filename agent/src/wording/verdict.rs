@@ -12,6 +12,7 @@ mod run;
 mod stages;
 mod step;
 
+pub(super) use self::bottleneck::certainty;
 pub use self::bottleneck::name as bottleneck_name;
 pub use self::program_lines::{does, line_gain_pct, line_gain_phrase, line_table, place_in_file};
 pub use self::step::headspace_text;

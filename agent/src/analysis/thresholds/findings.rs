@@ -24,3 +24,7 @@ pub(crate) const MEMORY_ERRORS: f64 = 1.0;
 /// Share of a stage's calls that ended in an exception, in percent. A data set of images from the web has a few
 /// per mille that cannot be read.
 pub(crate) const FAILURES_PCT: f64 = 1.0;
+
+/// Share of the run that a change must save before the user is told of it during the run. Chosen: a smaller gain
+/// is not worth an interruption.
+pub(crate) const LOST_SHARE: f64 = 0.1;

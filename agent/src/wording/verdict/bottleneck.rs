@@ -140,7 +140,7 @@ fn action(remedy: &RemedyRecord, ranks: u32) -> String {
 }
 
 /// Confidence in words.
-fn certainty(confidence: f64) -> &'static str {
+pub(in crate::wording) fn certainty(confidence: f64) -> &'static str {
     match confidence {
         c if c >= LIKELY => "likely",
         c if c >= PLAUSIBLE => "plausible",

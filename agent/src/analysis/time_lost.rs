@@ -1,0 +1,110 @@
+//! Decides whether a run in progress loses enough time that its user should know before the run ends.
+
+use super::thresholds::confidence::PLAUSIBLE;
+use super::thresholds::findings::LOST_SHARE;
+use crate::model::Mode;
+use crate::model::record::{EpisodeRecord, RemedyCode, RemedyRecord, SummaryRecord};
+
+/// Where a run loses time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum TimeLost<'a> {
+    /// A remedy that shortens the step.
+    Remedy(&'a RemedyRecord),
+    /// Slow steps, for which no remedy is known.
+    Episode(&'a EpisodeRecord),
+}
+
+/// The best plausible remedy, or else the costliest episode, that would shorten the run by at least
+/// [`LOST_SHARE`]. `None` in a run with a probe or a replay, whose verdict the user requested.
+pub fn time_lost(summary: &SummaryRecord) -> Option<TimeLost<'_>> {
+    if summary.mode != Some(Mode::Measure) || summary.steady_steps == 0 {
+        return None;
+    }
+    let worthwhile: Vec<&RemedyRecord> = (summary.remedies.iter())
+        .filter(|remedy| {
+            remedy.confidence >= PLAUSIBLE
+                && !remedy.at_least
+                && remedy.predicted_gain_pct >= 100.0 * LOST_SHARE
+        })
+        .collect();
+    // "Halve what a call costs" names a goal, not a change. It comes only if there is no change.
+    let is_change = |remedy: &&&RemedyRecord| remedy.code() != Some(RemedyCode::CheaperCalls);
+    let best = worthwhile.iter().find(is_change).or(worthwhile.first());
+    let costliest = (summary.episodes.iter())
+        .max_by(|a, b| a.cost_s.total_cmp(&b.cost_s))
+        .filter(|episode| episode.cost_s >= LOST_SHARE * summary.steady_s);
+    best.copied()
+        .map(TimeLost::Remedy)
+        .or(costliest.map(TimeLost::Episode))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn remedy(code: RemedyCode, predicted_gain_pct: f64, confidence: f64) -> RemedyRecord {
+        RemedyRecord {
+            code: code.as_str().to_owned(),
+            predicted_gain_pct,
+            confidence,
+            ..RemedyRecord::default()
+        }
+    }
+
+    fn summary(remedies: Vec<RemedyRecord>) -> SummaryRecord {
+        SummaryRecord {
+            mode: Some(Mode::Measure),
+            steady_steps: 100,
+            steady_s: 50.0,
+            remedies,
+            ..SummaryRecord::default()
+        }
+    }
+
+    #[test]
+    fn a_change_comes_before_a_goal() {
+        let summary = summary(vec![
+            remedy(RemedyCode::CheaperCalls, 50.0, 0.9),
+            remedy(RemedyCode::MoreWorkers, 40.0, 0.9),
+        ]);
+        assert_eq!(
+            time_lost(&summary),
+            Some(TimeLost::Remedy(&summary.remedies[1]))
+        );
+    }
+
+    #[test]
+    fn small_gains_and_guesses_are_not_worth_a_message() {
+        let summary = summary(vec![
+            remedy(RemedyCode::MoreWorkers, 9.0, 0.9),
+            remedy(RemedyCode::MoreCores, 60.0, 0.3),
+        ]);
+        assert_eq!(time_lost(&summary), None);
+    }
+
+    #[test]
+    fn stalls_without_a_remedy_are_named() {
+        let mut summary = summary(vec![]);
+        summary.episodes = vec![
+            EpisodeRecord {
+                cost_s: 1.0,
+                ..EpisodeRecord::default()
+            },
+            EpisodeRecord {
+                cost_s: 9.0,
+                ..EpisodeRecord::default()
+            },
+        ];
+        assert_eq!(
+            time_lost(&summary),
+            Some(TimeLost::Episode(&summary.episodes[1]))
+        );
+    }
+
+    #[test]
+    fn nothing_is_said_in_a_run_with_a_probe() {
+        let mut summary = summary(vec![remedy(RemedyCode::MoreWorkers, 40.0, 0.9)]);
+        summary.mode = Some(Mode::Probe);
+        assert_eq!(time_lost(&summary), None);
+    }
+}
