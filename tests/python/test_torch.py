@@ -349,7 +349,22 @@ def test_a_stream_that_is_split_twice_is_not_said_to_give_the_same_samples() -> 
     part = distributed.split_dataset_by_node(numbers, rank=0, world_size=2)
     kept = accelerate.IterableDatasetShard(part, batch_size=2, num_processes=2)
 
-    assert read_facts(data.DataLoader(kept), "measure")["ranks_with_same_samples"] is None
+    facts = read_facts(data.DataLoader(kept), "measure")
+    assert facts["ranks_with_same_samples"] is None
+    assert facts["split_twice"]
+
+
+def test_batches_that_a_distributed_sampler_has_split_are_not_split_again() -> None:
+    accelerate = pytest.importorskip("accelerate.data_loader")
+    sampler = data.distributed.DistributedSampler(Numbers(32), num_replicas=2, rank=0)
+
+    def facts(split: bool) -> Any:
+        loader = data.DataLoader(Numbers(32), batch_size=4, sampler=sampler if split else None)
+        prepared = accelerate.prepare_data_loader(loader, num_processes=2, process_index=0)
+        return read_facts(prepared, "measure")
+
+    assert facts(split=True)["split_twice"]
+    assert not facts(split=False)["split_twice"]
 
 
 @pytest.mark.parametrize(("files", "found"), [(8, None), (6, 4)])

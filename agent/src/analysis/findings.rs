@@ -78,6 +78,8 @@ pub enum Finding {
         /// Number of ranks.
         ranks: u32,
     },
+    /// The samples are split among the ranks twice, so that most are never used.
+    SplitTwice,
     /// The loop changed cached batches in place.
     BatchesMutated {
         /// Number of changed batches.
@@ -154,6 +156,7 @@ impl Finding {
             },
             Self::NoSteadyState { .. } => FindingCode::NoSteadyState,
             Self::SameSamples { .. } => FindingCode::SameSamples,
+            Self::SplitTwice => FindingCode::SplitTwice,
             Self::BatchesMutated { .. } => FindingCode::BatchesMutated,
             Self::NoHeadspace { .. } => FindingCode::NoHeadspace,
             Self::UnsteadyProbe { .. } => FindingCode::UnsteadyProbe,

@@ -13,6 +13,7 @@ pub mod ranks;
 #[cfg(test)]
 mod ranks_tests;
 pub mod resources;
+mod same_batches;
 pub mod stacks;
 pub mod stages;
 pub mod summary;

@@ -14,6 +14,7 @@
 //! Ranks are added one at a time, and each is reduced to a few numbers. Histograms are merged. The cost is
 //! linear in the number of ranks.
 
+use super::same_batches::ranks_with_same_batches;
 use super::tick_series::{Quantity, Steady, StepSelection, TickSeries};
 use crate::model::Distribution;
 use crate::model::record::{
@@ -45,6 +46,8 @@ pub struct Ranks {
     unfinished: Vec<u32>,
     members: Vec<Member>,
     each: Vec<RankSummary>,
+    /// Digests of each rank's first batches.
+    batch_digests: Vec<Vec<String>>,
     step: Distribution,
     wait: Distribution,
     compute: Distribution,
@@ -175,6 +178,7 @@ impl Ranks {
             self.unfinished.push(rank);
         }
         let steady = series.steady(&StepSelection::from_summary(summary));
+        self.batch_digests.push(summary.batch_digests.clone());
         let mean = |of| steady.as_ref().and_then(|steady| steady.mean_ms(of));
         let ms = |known: Option<Known>| known.map(|known| known.mean);
         let [step, wait, compute] = Quantity::ALL.map(mean);
@@ -231,6 +235,9 @@ impl Ranks {
             excess_ms: finding.excess_ms,
             predicted_step_ms: finding.step_without_excess_ms(&self.members),
             evidence: String::new(),
+            ranks_with_same_batches: ranks_with_same_batches(
+                self.batch_digests.iter().map(Vec::as_slice),
+            ),
             each: self.each,
         };
         Some(RanksTogether {

@@ -171,6 +171,7 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
     findings.extend(fill_steady(&mut summary, main));
     let ranks = main.loader.ranks_with_same_samples;
     findings.extend(ranks.map(|ranks| Finding::SameSamples { ranks }));
+    findings.extend(main.loader.split_twice.then_some(Finding::SplitTwice));
     if let Some(probe) = main.probe.as_ref() {
         findings.extend(fill_probe(&mut summary, probe));
     }
@@ -188,6 +189,7 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
     fill_from_stacks(&mut summary, run, main, part);
     let conclusions = run.concluded.cloned();
     let conclusions = conclusions.unwrap_or_else(|| conclude(&summary, run, main));
+    summary.wait_blocked_ms = conclusions.attribution.wait_blocked_ms();
     Summary {
         record: summary,
         findings,
@@ -289,6 +291,8 @@ fn fill_loop(summary: &mut SummaryRecord, main: &LoopFacts) {
     summary.steps = totals.steps;
     summary.replayed_steps = totals.replayed_steps;
     summary.epochs = totals.epochs;
+    let digests = totals.batch_digests.iter();
+    summary.batch_digests = digests.map(|digest| format!("{digest:016x}")).collect();
     summary.ttfb_s = totals.ttfb_s;
     summary.init_time_s = main.init_s;
     summary.step_time_ms = totals.live.totals_after(0).step_ms();

@@ -16,6 +16,8 @@ pub struct LoopTotals {
     pub epochs: u64,
     /// Number of samples in a batch, if the loop reported it.
     pub batch_size: Option<u64>,
+    /// Digests of the contents of the first batches. Empty in a run of one rank, and if they cannot be read.
+    pub batch_digests: Vec<u64>,
     /// Seconds to the first batch of the first epoch.
     pub ttfb_s: Option<f64>,
     /// Start of the first epoch.

@@ -25,6 +25,7 @@ const STEP: u64 = MARK | 0x7;
 const GAP: u64 = MARK | 0x8;
 const CONCURRENT: u64 = MARK | 0x9;
 const LAP: u64 = MARK | 0xa;
+const BATCH_DIGEST: u64 = MARK | 0xb;
 
 /// An event in the training thread. Times are raw ticks of the agent's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +51,8 @@ pub enum Event {
     Phase(Phase),
     /// Number of samples in each of the following batches; 0 if it is unknown.
     BatchSize(u64),
+    /// Digest of the contents of the following batch.
+    BatchDigest(u64),
     /// A step of a loop that iterates no loader ended.
     Step {
         /// Time of its end.
@@ -81,6 +84,7 @@ impl Event {
             Self::Phase(Phase::Settle) => [SETTLE, 0, 0],
             Self::Phase(Phase::Replay) => [REPLAY, 0, 0],
             Self::BatchSize(samples) => [BATCH_SIZE, samples, 0],
+            Self::BatchDigest(digest) => [BATCH_DIGEST, digest, 0],
             Self::Step { at } => [STEP, at, 0],
             Self::Gap => [GAP, 0, 0],
             Self::Concurrent => [CONCURRENT, 0, 0],
@@ -117,6 +121,7 @@ impl Decoder {
             SETTLE => Event::Phase(Phase::Settle),
             REPLAY => Event::Phase(Phase::Replay),
             BATCH_SIZE => Event::BatchSize(a),
+            BATCH_DIGEST => Event::BatchDigest(a),
             STEP => Event::Step { at: a },
             CONCURRENT => Event::Concurrent,
             LAP => {
@@ -157,6 +162,7 @@ mod tests {
             Event::Phase(Phase::Settle),
             Event::Phase(Phase::Replay),
             Event::BatchSize(32),
+            Event::BatchDigest(u64::MAX),
             Event::Step { at: 9 },
             Event::Gap,
             Event::Concurrent,

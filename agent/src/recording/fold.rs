@@ -18,12 +18,16 @@ use crate::model::step_history::{NumberedStep, StepHistory};
 use crate::model::{Distribution, LoopTotals, StepSample, StepSeries};
 use crate::port::MonotonicClock;
 
+/// Number of batch digests that are kept: those of two epochs.
+const MAX_BATCH_DIGESTS: usize = 8;
+
 /// The totals of one loop's events that were read so far.
 #[derive(Debug, Default)]
 pub struct Fold {
     name: String,
     phase: Phase,
     batch_size: u64,
+    batch_digests: Vec<u64>,
     concurrent: bool,
     without_loader: bool,
     /// Number of epochs that began.
@@ -116,6 +120,11 @@ impl Fold {
                 self.phase = phase;
             }
             Event::BatchSize(samples) => self.batch_size = samples,
+            Event::BatchDigest(digest) => {
+                if self.batch_digests.len() < MAX_BATCH_DIGESTS {
+                    self.batch_digests.push(digest);
+                }
+            }
             Event::Gap => self.step_from = None,
             Event::Concurrent => self.concurrent = true,
         }
@@ -308,6 +317,7 @@ impl Fold {
             replayed_steps: self.replayed,
             epochs: self.epochs,
             batch_size: (self.batch_size > 0).then_some(self.batch_size),
+            batch_digests: self.batch_digests.clone(),
             ttfb_s: self.first_ttfb_s,
             first_begin_s: self.first_begin.map(seconds),
             last_receive_s: self.last_receive.map(seconds),

@@ -197,10 +197,9 @@ impl Sampler {
         } else {
             self.live_run.refresh(at)
         };
-        if !last && at.as_secs_f64() >= TIME_LOST_AFTER_S {
-            let lost = time_lost_text(&summary).map(|text| Notice::TimeLost { text });
-            lost.iter()
-                .for_each(|lost| self.live_run.notice_log.post(lost));
+        let is_time = !last && at.as_secs_f64() >= TIME_LOST_AFTER_S;
+        if let Some(text) = time_lost_text(&summary).filter(|_| is_time) {
+            self.live_run.notice_log.post(&Notice::TimeLost { text });
         }
         tracing::debug!(
             target: log_target::SUMMARY,

@@ -86,6 +86,9 @@ fn text(finding: &Finding) -> String {
             "Each of the {ranks} ranks loads and prepares the same samples, and then keeps \
              1/{ranks} of them, so the same work is done {ranks} times."
         ),
+        Finding::SplitTwice => "The samples are split among the ranks twice: each rank keeps its part of what \
+                                is already its part, so most samples are never used. Split them once."
+            .to_owned(),
         Finding::BatchesMutated { mutated, cached } => format!(
             "{mutated} of {cached} cached batches changed in place, so replayed steps used modified data."
         ),

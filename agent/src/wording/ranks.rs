@@ -119,6 +119,13 @@ pub fn sections(ranks: &RanksRecord) -> Vec<Section> {
         Section::sentence(SectionId::Ranks, facts.join("; ") + "."),
         Section::sentence(SectionId::Slowest, slowest + &ranks.evidence),
     ];
+    if let Some(count) = ranks.ranks_with_same_batches {
+        let text = format!(
+            "{count} ranks train on the same batches. Unless they share one model (tensor or pipeline \
+             parallelism), give each rank its own samples, for example with torch's `DistributedSampler`."
+        );
+        sections.push(Section::sentence(SectionId::Found, text));
+    }
     if ranks.missing_count > 0 {
         let what = listed(&ranks.missing, ranks.missing_count);
         let text = format!("No summary of {what}.");

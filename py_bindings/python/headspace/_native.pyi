@@ -390,7 +390,9 @@ class _LoaderFacts(TypedDict, total=False):
     prefetch_factor: int | None
     pin_memory: bool | None
     ranks_with_same_samples: int | None
+    split_twice: bool
     count_samples: Callable[[Any], int | None] | None
+    digest_batch: Callable[[Any], int | None] | None
     role: str | None
     chosen: bool
     options_from: str | None

@@ -29,10 +29,16 @@ pub(crate) struct LoaderFacts {
     /// Ranks that each load all samples, and keep only their part.
     #[pyo3(default)]
     ranks_with_same_samples: Option<u32>,
+    /// Whether the samples are split among the ranks twice.
+    #[pyo3(default)]
+    split_twice: bool,
     /// Counts the samples of a batch, or returns None. Called for the first batches of each epoch if
     /// `batch_size` is unknown.
     #[pyo3(default)]
     pub(crate) count_samples: Option<Py<PyAny>>,
+    /// Returns a digest of a batch's contents, or None. Called for the first batches of each epoch.
+    #[pyo3(default)]
+    pub(crate) digest_batch: Option<Py<PyAny>>,
     /// The purpose of the loop, as in the records.
     #[pyo3(default)]
     role: Option<String>,
@@ -57,6 +63,7 @@ impl LoaderFacts {
             prefetch_factor: self.prefetch_factor,
             pin_memory: self.pin_memory,
             ranks_with_same_samples: self.ranks_with_same_samples,
+            split_twice: self.split_twice,
             options_from: self.options_from.as_deref().and_then(OptionsFrom::named),
             role: self.role.as_deref().and_then(Role::named),
             chosen: self.chosen,

@@ -20,8 +20,8 @@ use pyo3::{PyTraverseError, PyVisit, ffi};
 use crate::interpreter::interrupts::unless_interrupted;
 use crate::loops::batch_cache::{BatchCache, NewEpoch, Progress};
 use crate::loops::epoch_recording::Epoch;
+use crate::loops::first_batches::FirstBatches;
 use crate::loops::rest_of_epoch::RestOfEpoch;
-use crate::loops::sample_counter::SampleCounter;
 use crate::loops::source_iterator::{Next, SourceIterator};
 
 /// Yields what the wrapped iterator yields, the same objects in the same order. Everything else
@@ -66,7 +66,7 @@ pub(crate) struct LoopIterator {
     /// The thread that requested the first batch, 0 before that. In the modes `probe` and `replay`, the
     /// thread that requested the last batch.
     requested_by: AtomicU64,
-    samples: SampleCounter,
+    first_batches: FirstBatches,
 }
 
 /// A number of this thread, never 0.
@@ -84,7 +84,7 @@ impl LoopIterator {
         loader: Option<Py<PyWeakrefReference>>,
         cache: Option<(Py<BatchCache>, NewEpoch)>,
         epoch: Epoch,
-        samples: SampleCounter,
+        first_batches: FirstBatches,
     ) -> Self {
         let (cache, new) = cache.unzip();
         let (progress, on_cut) = new.map(|new| (new.progress, new.on_cut)).unzip();
@@ -107,7 +107,7 @@ impl LoopIterator {
             last_receive: AtomicU64::new(0),
             phase: AtomicU64::new(NO_PHASE),
             requested_by: AtomicU64::new(0),
-            samples,
+            first_batches,
         }
     }
 
@@ -127,7 +127,7 @@ impl LoopIterator {
         call: impl FnOnce() -> PyResult<Next>,
     ) -> PyResult<Option<Py<PyAny>>> {
         let recorder = &self.epoch.entry().recorder;
-        if self.cache.is_none() && !self.samples.has_left() {
+        if self.cache.is_none() && !self.first_batches.has_left() {
             let recorder = std::ptr::from_ref(recorder).cast_mut();
             self.fast_recorder.store(recorder, Ordering::Release);
         }
@@ -143,8 +143,8 @@ impl LoopIterator {
         match outcome {
             Ok(Next::Batch(batch)) => {
                 self.reopen();
-                if self.samples.has_left() {
-                    self.samples.count(batch.bind(py), recorder)?;
+                if self.first_batches.has_left() {
+                    self.first_batches.read(batch.bind(py), recorder)?;
                 }
                 recorder.lap(request, receive);
                 Ok(Some(batch))

@@ -4,10 +4,10 @@
 pub(crate) mod batch_cache;
 pub(crate) mod epoch_recording;
 pub(crate) mod fast_next;
+pub(crate) mod first_batches;
 pub(crate) mod loader_facts;
 pub(crate) mod loop_iterator;
 pub(crate) mod loop_plan;
 pub(crate) mod native_loop;
 pub(crate) mod rest_of_epoch;
-pub(crate) mod sample_counter;
 pub(crate) mod source_iterator;

@@ -16,10 +16,10 @@ use crate::clock::clock;
 use crate::loops::batch_cache::BatchCache;
 use crate::loops::epoch_recording::{Epoch, RecordedLoops, RecordingSession};
 use crate::loops::fast_next;
+use crate::loops::first_batches::{BatchReaders, FirstBatches};
 use crate::loops::loader_facts::LoaderFacts;
 use crate::loops::loop_iterator::LoopIterator;
 use crate::loops::loop_plan::{Plan, PlanOptions};
-use crate::loops::sample_counter::{SampleCounter, Samples};
 use crate::loops::source_iterator::SourceIterator;
 use crate::session::Session;
 use crate::stages::process_slots;
@@ -31,8 +31,7 @@ pub(crate) struct Loop {
     loader: LoaderRecord,
     cache: OnceLock<Py<BatchCache>>,
     recorded: Arc<RecordedLoops>,
-    /// Counts samples, if the loader does not state its batch size.
-    samples: Option<Arc<Samples>>,
+    batch_readers: BatchReaders,
 }
 
 #[pymethods]
@@ -45,13 +44,14 @@ impl Loop {
     #[pyo3(signature = (name, plan, loader = None))]
     fn new(name: String, plan: PlanOptions, loader: Option<LoaderFacts>) -> PyResult<Self> {
         let mut loader = loader.unwrap_or_default();
-        let samples = loader.count_samples.take().map(Samples::new);
+        let batch_readers =
+            BatchReaders::new(loader.count_samples.take(), loader.digest_batch.take());
         Ok(Self {
             plan: Plan::new(plan, loader.prefetch_depth)?,
             loader: loader.into_record(name),
             cache: OnceLock::new(),
             recorded: Arc::default(),
-            samples,
+            batch_readers,
         })
     }
 
@@ -132,7 +132,7 @@ impl Loop {
                 .flatten(),
             cache.zip(epoch),
             Epoch::new(session, record, mode, begun),
-            SampleCounter::new(this.samples.clone()),
+            FirstBatches::new(this.batch_readers.clone()),
         );
         fast_next::into_python(py, iterator)
     }

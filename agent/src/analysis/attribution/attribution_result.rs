@@ -18,6 +18,19 @@ pub struct Attribution {
     pub lines: Vec<LineGain>,
 }
 
+impl Attribution {
+    /// Time per step in which the loader, on the training thread, waits for another thread or for a device.
+    /// `None` if it is not most of the loop's wait.
+    pub fn wait_blocked_ms(&self) -> Option<f64> {
+        match self.bottleneck.as_ref()?.evidence {
+            Evidence::BlockedLoading {
+                blocked, wait_ms, ..
+            } => Some(blocked * wait_ms),
+            _ => None,
+        }
+    }
+}
+
 /// What limits throughput, with the confidence and the evidence.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bottleneck {

@@ -44,6 +44,9 @@ pub struct RanksRecord {
     pub predicted_step_ms: Option<f64>,
     /// Evidence for the slowest rank and its cause, in sentences.
     pub evidence: String,
+    /// Number of ranks whose first batches have the same contents. Null if the ranks' batches differ, or are
+    /// unknown.
+    pub ranks_with_same_batches: Option<u32>,
     /// Each rank, in order.
     pub each: Vec<RankSummary>,
 }

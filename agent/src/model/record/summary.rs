@@ -60,6 +60,10 @@ pub struct SummaryRecord {
     pub epochs: u64,
     /// Number of live steps in steady state.
     pub steady_steps: u64,
+    /// Digests of the contents of up to eight of the main loop's first batches, in hexadecimal. Ranks with equal
+    /// digests train on the same batches. Empty in a run of one rank, and if the batches cannot be read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub batch_digests: Vec<String>,
     /// Total duration of the live steps in steady state, in seconds.
     pub steady_s: f64,
     /// Samples per second over the live steps in steady state. Null if the batch size is unknown.
@@ -76,6 +80,10 @@ pub struct SummaryRecord {
     pub steady_step_ci_ms: Option<(f64, f64)>,
     /// Mean wait per live step in steady state.
     pub wait_ms: Option<f64>,
+    /// Part of `wait_ms` in which the loader, on the training thread, waits for another thread or for a device,
+    /// for example until the device has done the work that the loop launched before. Estimated from sampled stacks. Absent if it is not most of the wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait_blocked_ms: Option<f64>,
     /// Mean compute per live step in steady state.
     pub compute_ms: Option<f64>,
     /// Part of `compute_ms` in which the training thread sleeps until another thread, process or machine wakes

@@ -24,6 +24,23 @@ pub fn headspace_text(s: &SummaryRecord) -> Option<String> {
     ))
 }
 
+/// The wait for data, its share of the step, and how much of it faster loading would not shorten.
+fn wait(s: &SummaryRecord, wait_ms: f64) -> Fact {
+    let share = s.wait_pct.map(|pct| format!("{} %", percent(pct, 0)));
+    let blocked = s.wait_blocked_ms.map(|ms| {
+        let blocked = duration_ms(ms);
+        format!("of which {blocked} for another thread or a device")
+    });
+    let note: Vec<String> = share.clone().into_iter().chain(blocked).collect();
+    let fact = Fact::measured(Quantity::Wait, duration_ms(wait_ms))
+        .detail(share.map_or_else(String::new, |share| format!("{share} of the step")));
+    if note.is_empty() {
+        fact
+    } else {
+        fact.note(format!("({})", note.join(", ")))
+    }
+}
+
 impl Verdict<'_> {
     pub(super) fn step(&self) -> Option<Section> {
         let s = self.summary;
@@ -47,16 +64,7 @@ impl Verdict<'_> {
             _ => String::new(),
         };
         let mut facts = vec![Fact::measured(Quantity::Step, duration_ms(step)).detail(tail)];
-        if let Some(wait) = s.wait_ms {
-            let share = s.wait_pct.map(|pct| format!("{} %", percent(pct, 0)));
-            let note = share.as_ref().map(|share| format!("({share})"));
-            let detail = share.map(|share| format!("{share} of the step"));
-            facts.push(
-                Fact::measured(Quantity::Wait, duration_ms(wait))
-                    .note(note.unwrap_or_default())
-                    .detail(detail.unwrap_or_default()),
-            );
-        }
+        facts.extend(s.wait_ms.map(|wait_ms| wait(s, wait_ms)));
         if let Some(compute) = s.compute_ms {
             let rate = s.throughput_samples_per_s;
             let rate = rate.map(|rate| format!("{rate:.1} samples/s"));

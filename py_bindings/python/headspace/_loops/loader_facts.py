@@ -5,16 +5,16 @@ from __future__ import annotations
 from sys import modules
 
 from headspace import _settings
-from headspace._loops import samples
+from headspace._loops import sample_split, samples
+from headspace._loops.attributes import read_attribute, type_name_of
+from headspace._loops.batch_digest import digest_batch
 from headspace._loops.epochs import length_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, TypeVar
+    from typing import Any
 
     from headspace import _native
-
-    T = TypeVar("T", bound=int)
 
 
 def read_facts(loader: Any, mode: str, batch_size: int | None = None) -> _native._LoaderFacts:
@@ -29,36 +29,26 @@ def read_facts(loader: Any, mode: str, batch_size: int | None = None) -> _native
         batch_size = 1 if is_dataset else samples_per_batch(loader)
     # To find its length, a torch loader over an iterable dataset counts all samples.
     has_cheap_length = mode != _settings.MEASURE or getattr(loader, "_dataset_kind", 0) == 0
-    workers = None if is_dataset else _attribute(loader, "num_workers", int)
-    factor = _attribute(loader, "prefetch_factor", int)
+    workers = None if is_dataset else read_attribute(loader, "num_workers", int)
+    factor = read_attribute(loader, "prefetch_factor", int)
     # Most batches that a torch loader holds ready. Without workers it holds none.
     prefetch_depth = 0 if workers == 0 else workers * factor if workers and factor else None
     is_collated = _batch_sampler(loader) is not None
     count_samples = samples.count_in_collated if is_collated else samples.count_in_any
+    of_torch = torch_loader(loader)
     return {
         "type_name": type_name_of(loader),
         "batches": length_of(loader) if has_cheap_length else None,
         "batch_size": batch_size,
         "count_samples": count_samples if batch_size is None else None,
+        "digest_batch": digest_batch if _settings.world_size() > 1 else None,
         "workers": workers,
         "prefetch_depth": prefetch_depth,
         "prefetch_factor": factor,
-        "pin_memory": _attribute(loader, "pin_memory", bool),
-        "ranks_with_same_samples": _ranks_with_same_samples(loader),
+        "pin_memory": read_attribute(loader, "pin_memory", bool),
+        "ranks_with_same_samples": sample_split.ranks_with_same_samples(of_torch),
+        "split_twice": sample_split.is_split_twice(of_torch),
     }
-
-
-def type_name_of(thing: Any) -> str:
-    """The name of its type, with the module."""
-    kind = public_type(thing)
-    return f"{kind.__module__}.{kind.__qualname__}"
-
-
-def public_type(thing: Any) -> type:
-    """Its type. For the private subclasses of Ray's `DataIterator`, this class."""
-    kind = type(thing)
-    is_private = str(kind.__module__).startswith("ray.data._internal.")
-    return kind.__mro__[1] if is_private else kind
 
 
 def torch_loader(loader: Any) -> Any:
@@ -84,61 +74,15 @@ def _is_streaming_dataset(loader: Any) -> bool:
 
 def samples_per_batch(loader: Any) -> int | None:
     """Samples per batch, by the loader's attributes."""
-    size = _attribute(loader, "batch_size", int)
+    size = read_attribute(loader, "batch_size", int)
     sampler = _batch_sampler(loader)
     if size is None and type(sampler).__module__.partition(".")[0] in ("torch", "accelerate"):
         # A sampler of another library may make batches of any size, whatever its attribute says.
-        size = _attribute(sampler, "batch_size", int)
-        if size and _attribute(sampler, "split_batches", bool):
-            size //= _attribute(sampler, "num_processes", int) or 1
+        size = read_attribute(sampler, "batch_size", int)
+        if size and read_attribute(sampler, "split_batches", bool):
+            size //= read_attribute(sampler, "num_processes", int) or 1
     return size or None
-
-
-#: Dataset types that take all samples from another dataset, and keep the part of one rank.
-_STREAM_SHARDS = {
-    "accelerate.data_loader.IterableDatasetShard",
-    "transformers.trainer_pt_utils.IterableDatasetShard",
-}
-
-
-def _ranks_with_same_samples(loader: Any) -> int | None:
-    """The number of ranks that each load all samples of a stream, and then keep one part of them.
-
-    This is so if the stream is split after its preprocessing, or if the number of its files is not a
-    multiple of the number of ranks.
-    """
-    try:
-        dataset = torch_loader(loader).dataset
-    except Exception:  # No torch loader, or a user's property.
-        return None
-    ranks = None
-    if type_name_of(dataset) in _STREAM_SHARDS:
-        if getattr(getattr(dataset, "dataset", None), "_distributed", None) is not None:
-            return None  # The stream is split twice: each rank loads other samples, and drops most of them.
-        ranks = _attribute(dataset, "num_processes", int)
-    elif type_name_of(dataset) == "datasets.iterable_dataset.IterableDataset":
-        split = getattr(dataset, "_distributed", None)
-        ranks = _attribute(split, "world_size", int)
-        # Not the dataset's own `num_shards`: that is the number of files of this rank.
-        files = _attribute(getattr(dataset, "_ex_iterable", None), "num_shards", int)
-        strategy = getattr(split, "strategy", "auto")
-        by_files = strategy == "shards" or (
-            strategy == "auto" and files and files % (ranks or 1) == 0
-        )
-        if not files or by_files:
-            return None
-    return ranks if ranks and ranks > 1 else None
 
 
 def _batch_sampler(loader: Any) -> Any:
     return getattr(loader, "__dict__", {}).get("batch_sampler")
-
-
-def _attribute(owner: Any, name: str, kind: type[T]) -> T | None:
-    """An attribute that is a bool, or a number that records can hold. None if it is missing, has another
-    type, or raises."""
-    try:
-        value: Any = getattr(owner, name, None)
-    except Exception:
-        return None
-    return value if type(value) is kind and 0 <= value < 2**31 else None

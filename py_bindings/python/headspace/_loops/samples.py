@@ -32,14 +32,14 @@ def count_in_collated(batch: Any) -> int | None:
     """Samples of a batch of a loader that collates samples."""
     sizes = {shape[0] for shape in _shapes(batch)}
     # A list may be one of samples that were not stacked.
-    if len(sizes) == 1 and isinstance(_plain(batch), dict):
+    if len(sizes) == 1 and isinstance(plain(batch), dict):
         return sizes.pop() or None
     return count_in_any(batch)
 
 
 def _is_tokens(batch: Any) -> bool:
     """Whether it is the output of a language model's tokenizer for several texts."""
-    fields = _plain(batch)
+    fields = plain(batch)
     tokens: Any = fields.get("input_ids") if isinstance(fields, dict) else None
     return _is_array(tokens) and len(tokens.shape) == 2
 
@@ -47,13 +47,13 @@ def _is_tokens(batch: Any) -> bool:
 def _shapes(batch: Any) -> list[tuple[int, ...]]:
     """The shapes of the arrays in it, at any depth of dicts; empty if there are too many, or scalars, as in
     a single sample."""
-    fields = _plain(batch)
+    fields = plain(batch)
     parts = list(fields.values()) if isinstance(fields, dict) else fields
     if not isinstance(parts, (list, tuple)):
         return []
     parts, shapes = list(parts), []
     while parts:
-        part = _plain(parts.pop())
+        part = plain(parts.pop())
         if isinstance(part, dict):
             parts.extend(part.values())
         elif _is_array(part):
@@ -71,7 +71,7 @@ def is_user_dict(kind: type) -> bool:
     return user_dict is not None and issubclass(kind, user_dict)
 
 
-def _plain(part: Any) -> Any:
+def plain(part: Any) -> Any:
     """The dict within a `UserDict`."""
     return part.data if is_user_dict(type(part)) else part
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from headspace import _native, _settings
 from headspace._loops import nesting, observe_torch
-from headspace._loops.loader_facts import type_name_of
+from headspace._loops.attributes import type_name_of
 from headspace._loops.make_loop import make_loop
 from headspace._processes.worker import is_worker
 from headspace._session import lifecycle

@@ -107,8 +107,8 @@ impl LoopIterator {
         let recorder = &self.epoch.entry().recorder;
         self.failed.store(false, Ordering::Relaxed);
         self.reopen();
-        if self.samples.has_left() {
-            self.samples.count(batch.bind(py), recorder)?;
+        if self.first_batches.has_left() {
+            self.first_batches.read(batch.bind(py), recorder)?;
         }
         recorder.lap(times.request, times.receive);
         self.report_step(cache, times);

@@ -1,0 +1,61 @@
+//! Finds ranks that train on the same batches.
+//!
+//! Without a distributed sampler, and with the same seed, each rank loads and trains on the same samples. The
+//! digests of the ranks' first batches are then equal. Ranks with different seeds also load all samples, but in
+//! another order: this is not found.
+
+use std::collections::{HashMap, HashSet};
+
+/// Minimum number of different batches. Digests have 64 bits, so chance does not matter. But ranks may begin with
+/// equal batches on purpose, and synthetic data may be the same in all batches.
+const LEAST_DIFFERENT: usize = 3;
+
+/// The number of ranks whose first batches are those of another rank, the largest such group. `None` if all
+/// differ, or if there are too few batches.
+pub(super) fn ranks_with_same_batches<'a>(
+    digests: impl Iterator<Item = &'a [String]>,
+) -> Option<u32> {
+    let mut groups: HashMap<&[String], u32> = HashMap::new();
+    let is_telling =
+        |digests: &&[String]| digests.iter().collect::<HashSet<_>>().len() >= LEAST_DIFFERENT;
+    for digests in digests.filter(is_telling) {
+        // A rank that was read while it ran may have fewer.
+        let first = digests.get(..LEAST_DIFFERENT + 1).unwrap_or(digests);
+        *groups.entry(first).or_default() += 1;
+    }
+    groups.into_values().max().filter(|ranks| *ranks > 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digests(names: &[&str]) -> Vec<String> {
+        names.iter().map(ToString::to_string).collect()
+    }
+
+    fn found(ranks: &[Vec<String>]) -> Option<u32> {
+        ranks_with_same_batches(ranks.iter().map(Vec::as_slice))
+    }
+
+    #[test]
+    fn ranks_with_equal_batches_are_counted() {
+        let same = digests(&["a", "b", "c", "d"]);
+        let other = digests(&["e", "f", "g", "h"]);
+        assert_eq!(found(&[same.clone(), other, same]), Some(2));
+    }
+
+    #[test]
+    fn ranks_with_their_own_batches_are_not() {
+        assert_eq!(
+            found(&[digests(&["a", "b", "c"]), digests(&["d", "e", "f"])]),
+            None
+        );
+    }
+
+    #[test]
+    fn batches_that_are_all_equal_say_nothing() {
+        let synthetic = digests(&["a", "a", "a", "a"]);
+        assert_eq!(found(&[synthetic.clone(), synthetic]), None);
+    }
+}

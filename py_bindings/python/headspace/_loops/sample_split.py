@@ -1,0 +1,71 @@
+"""Reads from a torch loader how its samples are split among the ranks."""
+
+from __future__ import annotations
+
+from headspace._loops.attributes import read_attribute, type_name_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+#: Dataset types that take all samples from another dataset, and keep the part of one rank.
+_STREAM_SHARDS = {
+    "accelerate.data_loader.IterableDatasetShard",
+    "transformers.trainer_pt_utils.IterableDatasetShard",
+}
+
+_BATCH_SHARD = "accelerate.data_loader.BatchSamplerShard"
+"""Type of a batch sampler that keeps the batches of one rank."""
+
+
+def ranks_with_same_samples(loader: Any) -> int | None:
+    """The number of ranks that each load all samples of a stream, and then keep one part of them.
+
+    This is so if the stream is split after its preprocessing, or if the number of its files is not a
+    multiple of the number of ranks.
+    """
+    dataset = _attribute(loader, "dataset")
+    ranks = None
+    if type_name_of(dataset) in _STREAM_SHARDS:
+        if not _is_split_stream(dataset):
+            ranks = read_attribute(dataset, "num_processes", int)
+    elif type_name_of(dataset) == "datasets.iterable_dataset.IterableDataset":
+        split = _attribute(dataset, "_distributed")
+        ranks = read_attribute(split, "world_size", int)
+        # Not the dataset's own `num_shards`: that is the number of files of this rank.
+        files = read_attribute(_attribute(dataset, "_ex_iterable"), "num_shards", int)
+        strategy = getattr(split, "strategy", "auto")
+        by_files = strategy == "shards" or (
+            strategy == "auto" and files and files % (ranks or 1) == 0
+        )
+        if not files or by_files:
+            return None
+    return ranks if ranks and ranks > 1 else None
+
+
+def is_split_twice(loader: Any) -> bool:
+    """Whether each rank keeps its part of what is already its part, so that most samples are never used."""
+    dataset = _attribute(loader, "dataset")
+    if type_name_of(dataset) in _STREAM_SHARDS:
+        outer, inner_ranks = dataset, 2 if _is_split_stream(dataset) else None
+    else:
+        outer = _attribute(loader, "batch_sampler")
+        if type_name_of(outer) != _BATCH_SHARD:
+            return False
+        sampler = _attribute(_attribute(outer, "batch_sampler"), "sampler")
+        inner_ranks = read_attribute(sampler, "num_replicas", int)
+    outer_ranks = read_attribute(outer, "num_processes", int)
+    return min(outer_ranks or 1, inner_ranks or 1) > 1
+
+
+def _is_split_stream(shard: Any) -> bool:
+    """Whether the stream within a shard is split itself, by `split_dataset_by_node`."""
+    return _attribute(_attribute(shard, "dataset"), "_distributed") is not None
+
+
+def _attribute(owner: Any, name: str) -> Any:
+    """An attribute. None if it is missing, or raises, as a user's property may."""
+    try:
+        return getattr(owner, name, None)
+    except Exception:
+        return None
