@@ -362,6 +362,10 @@ thresholds! {
     /// cores 16 ms were measured for a predicted 12, and 13 for 11.
     oversubscribed_step: 1.15, "ratio";
 
+    /// The share of a worker's call in which it holds the interpreter lock. Above this, threads are not proposed
+    /// instead of workers. Chosen.
+    threads_lock_share: 0.3, "share of the call";
+
     /// The cost of batches from workers, compared with the estimate, at which the remedy must still gain.
     /// Source: 2.9 ms were measured for an estimate of 1.9.
     worker_cost_margin: 1.5, "ratio";

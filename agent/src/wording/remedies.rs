@@ -1,10 +1,13 @@
 //! The sentence of each remedy: what the user can change.
 
 use super::evidence::evidence_text;
-use super::units::{amount, bytes};
+use super::units::{amount, bytes, percent};
 use super::verdict::place_in_file;
-use crate::analysis::attribution::{Action, GuessedWork, Remedy, Shared};
+use crate::analysis::attribution::{Action, GuessedWork, Remedy, Shared, WorkerMemory};
 use crate::model::record::RemedyRecord;
+
+/// If more worker processes than this fit into the memory, their number is not shown.
+const MAX_NAMED_WORKERS: u32 = 100;
 
 /// The record of a remedy.
 pub fn remedy_record(remedy: &Remedy) -> RemedyRecord {
@@ -39,14 +42,8 @@ fn action(action: &Action) -> String {
             "Load in {to} worker processes instead of on the training thread: num_workers={to}."
         ),
         Action::MoreProcesses { from, to, memory } => {
-            let limit = memory.map_or_else(String::new, |memory| {
-                format!(
-                    ": each takes {}, and further ones may take {} in total",
-                    bytes(memory.each),
-                    bytes(memory.available)
-                )
-            });
-            format!("{}{limit}.", worker_processes(*from, *to))
+            let memory = memory.map_or_else(String::new, |memory| workers_memory(memory, *to));
+            format!("{}{memory}.", worker_processes(*from, *to))
         }
         Action::MoreCalls {
             stage,
@@ -127,6 +124,29 @@ fn action(action: &Action) -> String {
                 parts.join(" and ")
             )
         }
+        Action::ShareArrays { bytes: count } => format!(
+            "Let the worker send the arrays of a batch ({}) as tensors: torch passes tensors in shared memory, \
+             and everything else through a pipe.",
+            bytes(*count as f64)
+        ),
+        Action::SmallerTensors { bytes: count } => format!(
+            "Let the worker send the tensors of a batch ({}) in a type of half the size, for example `uint8` or \
+             `bfloat16`, and convert them in the training process.",
+            bytes(*count as f64)
+        ),
+        Action::LargerMessages { batches } => format!(
+            "Let a worker send {batches} batches in one message, and iterate over them in the training process."
+        ),
+        Action::LoadInThreads {
+            threads,
+            stage,
+            lock_share,
+        } => format!(
+            "Load in {threads} {} of the training process, for example with SPDL: then no batch is passed between \
+             processes, and a call of `{stage}` holds the interpreter lock for only {} % of its time.",
+            if *threads == 1 { "thread" } else { "threads" },
+            percent(100.0 * lock_share, 0)
+        ),
         Action::FreeLock {
             function,
             file,
@@ -182,6 +202,21 @@ fn competes_for(shared: Shared) -> &'static str {
             ": its threads seem to compete with each other and the model for memory bandwidth"
         }
         Shared::Cores => ": there are no cores for more",
+    }
+}
+
+/// What the memory allows if there are to be `workers` worker processes.
+fn workers_memory(memory: WorkerMemory, workers: u32) -> String {
+    if memory.fits <= workers {
+        return format!(
+            ": each takes {}, and further ones may take {} in total",
+            bytes(memory.each),
+            bytes(memory.available)
+        );
+    }
+    match memory.fits {
+        fits @ ..=MAX_NAMED_WORKERS => format!("; the memory is enough for {fits}"),
+        _ => String::new(),
     }
 }
 

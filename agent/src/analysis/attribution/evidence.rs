@@ -61,6 +61,8 @@ pub enum Evidence {
         receive_ms: f64,
         /// Time in which a worker serializes a batch, if measured.
         send_ms: Option<f64>,
+        /// Time in which a worker loads a batch, if there are worker processes.
+        load_ms: Option<f64>,
         /// The step.
         step_ms: f64,
         /// Contents of a batch, if known.
@@ -227,6 +229,7 @@ pub(super) fn evidence(model: &Model<'_>, term: Term) -> Evidence {
         Term::HandOff => Evidence::HandOff {
             receive_ms: facts.receive_ms,
             send_ms: facts.send_ms,
+            load_ms: model.workers.map(|stage| model.nodes[stage].busy_ms()),
             step_ms,
             batch: facts.loader.batch,
         },

@@ -6,6 +6,7 @@
 pub(super) mod action;
 mod buffers;
 mod concurrency;
+mod hand_off;
 mod load_in_workers;
 mod work_and_resources;
 
@@ -71,6 +72,7 @@ pub(super) fn remedies(
         .into_iter()
         .chain(buffers::drafts(&context))
         .chain(work_and_resources::drafts(&context))
+        .chain(hand_off::drafts(&context))
         .filter_map(|draft| context.predict(draft))
         .collect();
     remedies.sort_by(|a, b| score(b).total_cmp(&score(a)));

@@ -53,5 +53,12 @@ pub(crate) const NAMED_STAGES: usize = 3;
 /// Tensors of a batch whose tensors were joined: inputs, and a table of all targets.
 pub(crate) const PACKED_TENSORS: u64 = 2;
 
+/// Bytes of a batch's tensors, or of its other parts, from which on their number matters: a mebibyte takes about
+/// 0.3 ms.
+pub(crate) const LARGE_PART_BYTES: u64 = 1 << 20;
+
+/// Batches that a larger message holds.
+pub(crate) const BATCHES_PER_MESSAGE: u32 = 4;
+
 /// From this number on, joining the other objects of a batch is proposed. Fewer cost less than 0.1 ms.
 pub(crate) const MANY_OBJECTS: u64 = 1000;

@@ -107,6 +107,14 @@ codes! {
         ShardData = "shard_data",
         /// Pass fewer tensors and other objects in a batch.
         PackBatch = "pack_batch",
+        /// Pass arrays between processes as tensors.
+        ShareArrays = "share_arrays",
+        /// Pass tensors between processes in a smaller type.
+        SmallerTensors = "smaller_tensors",
+        /// Pass several batches between processes in one message.
+        LargerMessages = "larger_messages",
+        /// Load in threads of the training process.
+        LoadInThreads = "load_in_threads",
         /// Free the interpreter lock from the work of a thread.
         FreeLock = "free_lock",
         /// Let the calls of a stage not wait for one another's lock.

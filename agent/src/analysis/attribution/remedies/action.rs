@@ -109,6 +109,30 @@ pub enum Action {
         /// Other objects in a batch now, if many.
         objects: Option<u64>,
     },
+    /// Pass arrays and strings as tensors.
+    ShareArrays {
+        /// Their bytes in a batch now.
+        bytes: u64,
+    },
+    /// Pass the tensors in a type of half the size.
+    SmallerTensors {
+        /// Their bytes in a batch now.
+        bytes: u64,
+    },
+    /// Pass several batches in one message.
+    LargerMessages {
+        /// Batches in a message.
+        batches: u32,
+    },
+    /// Load in threads of the training process.
+    LoadInThreads {
+        /// Their number.
+        threads: u32,
+        /// The stage that they run.
+        stage: String,
+        /// Share of a call in which it holds the interpreter lock.
+        lock_share: f64,
+    },
     /// Free the interpreter lock from the work of a thread.
     FreeLock {
         /// Function that holds the lock.
@@ -156,13 +180,15 @@ pub enum Action {
     PinMemory,
 }
 
-/// Memory that limits the number of worker processes.
+/// How many worker processes fit into the memory.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WorkerMemory {
     /// Bytes of a worker process, on average.
     pub each: f64,
     /// Bytes that further worker processes of this rank may take.
     pub available: f64,
+    /// Worker processes that fit, with those that run.
+    pub fits: u32,
 }
 
 /// A resource that concurrent calls share and compete for.
@@ -217,6 +243,10 @@ impl Action {
             Self::Subprocess { .. } => RemedyCode::Subprocess,
             Self::ShardData { .. } => RemedyCode::ShardData,
             Self::PackBatch { .. } => RemedyCode::PackBatch,
+            Self::ShareArrays { .. } => RemedyCode::ShareArrays,
+            Self::SmallerTensors { .. } => RemedyCode::SmallerTensors,
+            Self::LargerMessages { .. } => RemedyCode::LargerMessages,
+            Self::LoadInThreads { .. } => RemedyCode::LoadInThreads,
             Self::FreeLock { .. } => RemedyCode::FreeLock,
             Self::SeparateLocks { .. } => RemedyCode::SeparateLocks,
             Self::CollectBetweenEpochs => RemedyCode::GcBetweenEpochs,

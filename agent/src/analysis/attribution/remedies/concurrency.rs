@@ -128,10 +128,8 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
     let engines = model.engines_of(stage);
     let calls = enough(model, needed, from).min(engines.unwrap_or(u32::MAX));
     let memory = (model.workers == Some(stage)).then(|| memory_of_workers(model, from));
-    let fit =
-        |memory: &WorkerMemory| whole(f64::from(from) + (memory.available / memory.each).floor());
-    let memory = memory.flatten().filter(|memory| fit(memory) < calls);
-    let to = memory.as_ref().map_or(calls, fit);
+    let memory = memory.flatten();
+    let to = memory.map_or(calls, |memory| memory.fits.min(calls));
     if to <= from {
         return None;
     }
@@ -167,9 +165,12 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
 /// The mean memory of the `workers` worker processes, and what further ones may take.
 fn memory_of_workers(model: &Model<'_>, workers: u32) -> Option<WorkerMemory> {
     let r = &model.facts.resources;
+    let each = (r.children_memory_bytes? / f64::from(workers)).max(1.0);
+    let available = model.thresholds.usable_memory * r.memory_available_bytes?;
     Some(WorkerMemory {
-        each: (r.children_memory_bytes? / f64::from(workers)).max(1.0),
-        available: model.thresholds.usable_memory * r.memory_available_bytes?,
+        each,
+        available,
+        fits: whole(f64::from(workers) + (available / each).floor()),
     })
 }
 

@@ -2,9 +2,8 @@
 //! the disk, garbage collection, page-locked memory.
 
 use super::super::bottleneck::{lock_contended, slowest};
-use super::super::candidates::{limit_ms, receives_long};
+use super::super::candidates::limit_ms;
 use super::super::evidence::inner;
-use super::super::hand_off_cost::Price;
 use super::super::law_terms::{Term, at_least};
 use super::super::loop_waits::long_lock_wait_ms;
 use super::super::queueing_model::Model;
@@ -13,8 +12,8 @@ use super::super::resource_use::share_of_cores;
 use super::super::simulation::{Supply, whole};
 use super::action::{Action, GuessedWork};
 use super::{Context, Draft, change};
-use crate::analysis::thresholds::{confidence, counts};
-use crate::model::record::{BatchRecord, Setting};
+use crate::analysis::thresholds::confidence;
+use crate::model::record::Setting;
 
 pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
     [
@@ -22,7 +21,6 @@ pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
         subprocess(context),
         free_lock(context),
         separate_locks(context),
-        pack_batch(context),
         shard_data(context),
         collection(context),
         page_cache(context),
@@ -113,41 +111,6 @@ fn shard_data(context: &Context<'_>) -> Option<Draft> {
             Term::Stage(stage),
             confidence::SHARDED_DATA,
         )
-    })
-}
-
-/// Proposes to join the tensors and the many other objects of a batch before it is passed to the training process.
-/// The time to receive the batch is assumed to fall as its price does. How much faster a worker sends it is unknown.
-fn pack_batch(context: &Context<'_>) -> Option<Draft> {
-    let (model, t) = (context.model, context.model.thresholds);
-    let batch = model.facts.loader.batch?;
-    let receives = receives_long(model);
-    if !receives && !context.binds(Term::HandOff) {
-        return None;
-    }
-    let tensors = (batch.tensors > counts::PACKED_TENSORS).then_some(batch.tensors);
-    let objects = (batch.objects >= counts::MANY_OBJECTS).then_some(batch.objects);
-    tensors.or(objects)?;
-    let action = Action::PackBatch { tensors, objects };
-    if !receives {
-        return Some(Draft::new(action, Term::HandOff, confidence::MINIMUM_GAIN));
-    }
-    let joined = BatchRecord {
-        tensors: batch.tensors.min(counts::PACKED_TENSORS),
-        objects: match objects {
-            Some(_) => 0,
-            // The containers of the tensors go with them. Strings, arrays and numbers stay.
-            None => batch.objects.saturating_sub(batch.tensors),
-        },
-        ..batch
-    };
-    let price = |batch| Price::of_batch(Some(batch), model.facts.shared_mib_ms, t).receive_ms;
-    let mut simulated = model.simulated.clone();
-    let saved_ms = model.facts.receive_ms * (1.0 - price(joined) / price(batch)).max(0.0);
-    simulated.loop_ms = (simulated.loop_ms - saved_ms).max(0.0);
-    Some(Draft {
-        changed: Some(simulated),
-        ..Draft::new(action, Term::HandOff, confidence::ASSUMED_GAIN)
     })
 }
 

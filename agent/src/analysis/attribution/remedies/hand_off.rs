@@ -1,0 +1,161 @@
+//! Proposes changes to what worker processes pass to the training process, and how.
+//!
+//! A remedy changes the contents of a batch. The time to receive the batch is assumed to fall as the price of its
+//! contents does ([`Price`]). How much faster a worker sends it is unknown.
+
+use super::super::candidates::receives_long;
+use super::super::hand_off_cost::Price;
+use super::super::law_terms::Term;
+use super::super::queueing_model::Model;
+use super::super::simulation::{SimulatedPipeline, Supply};
+use super::action::Action;
+use super::{Context, Draft};
+use crate::analysis::thresholds::{confidence, counts};
+use crate::model::record::BatchRecord;
+use crate::model::stack::Activity;
+
+pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
+    let model = context.model;
+    if !receives_long(model) && !context.binds(Term::HandOff) {
+        return Vec::new();
+    }
+    let contents = model.facts.loader.batch.map_or_else(Vec::new, |batch| {
+        let drafts = [
+            pack_batch(batch),
+            share_arrays(model, batch),
+            smaller_tensors(batch),
+        ];
+        let with_change =
+            |(action, changed)| draft(model, action, price(model, changed) / price(model, batch));
+        drafts.into_iter().flatten().map(with_change).collect()
+    });
+    let messages = larger_messages(model);
+    contents
+        .into_iter()
+        .chain(messages)
+        .chain(load_in_threads(model))
+        .collect()
+}
+
+/// The time to receive a batch with these contents, by its price.
+fn price(model: &Model<'_>, batch: BatchRecord) -> f64 {
+    Price::of_batch(Some(batch), model.facts.shared_mib_ms, model.thresholds).receive_ms
+}
+
+/// A remedy after which the time to receive a batch has this share of the time now.
+fn draft(model: &Model<'_>, action: Action, share: f64) -> Draft {
+    if !receives_long(model) {
+        return Draft::new(action, Term::HandOff, confidence::MINIMUM_GAIN);
+    }
+    Draft {
+        changed: Some(received_in(model, share)),
+        ..Draft::new(action, Term::HandOff, confidence::ASSUMED_GAIN)
+    }
+}
+
+/// The pipeline if the time to receive a batch has this share of the time now.
+fn received_in(model: &Model<'_>, share: f64) -> SimulatedPipeline {
+    let mut simulated = model.simulated.clone();
+    let saved_ms = model.facts.receive_ms * (1.0 - share).max(0.0);
+    simulated.loop_ms = (simulated.loop_ms - saved_ms).max(0.0);
+    simulated
+}
+
+/// Joins the tensors and the many other objects of a batch.
+fn pack_batch(batch: BatchRecord) -> Option<(Action, BatchRecord)> {
+    let tensors = (batch.tensors > counts::PACKED_TENSORS).then_some(batch.tensors);
+    let objects = (batch.objects >= counts::MANY_OBJECTS).then_some(batch.objects);
+    tensors.or(objects)?;
+    let joined = BatchRecord {
+        tensors: batch.tensors.min(counts::PACKED_TENSORS),
+        objects: match objects {
+            Some(_) => 0,
+            // The containers of the tensors go with them. Strings, arrays and numbers stay.
+            None => batch.objects.saturating_sub(batch.tensors),
+        },
+        ..batch
+    };
+    Some((Action::PackBatch { tensors, objects }, joined))
+}
+
+/// Passes the bytes of arrays and strings as a tensor, in shared memory, instead of through a pipe. Only torch's
+/// workers share the memory of tensors.
+fn share_arrays(model: &Model<'_>, batch: BatchRecord) -> Option<(Action, BatchRecord)> {
+    let from_torch = model
+        .facts
+        .loader
+        .workers
+        .is_some_and(|workers| workers > 0);
+    if !from_torch || batch.object_bytes < counts::LARGE_PART_BYTES {
+        return None;
+    }
+    let shared = BatchRecord {
+        tensors: batch.tensors + 1,
+        tensor_bytes: batch.tensor_bytes + batch.object_bytes,
+        object_bytes: 0,
+        ..batch
+    };
+    let bytes = batch.object_bytes;
+    Some((Action::ShareArrays { bytes }, shared))
+}
+
+/// Halves the bytes of the tensors.
+fn smaller_tensors(batch: BatchRecord) -> Option<(Action, BatchRecord)> {
+    let bytes = batch.tensor_bytes;
+    (bytes >= counts::LARGE_PART_BYTES).then(|| {
+        let halved = BatchRecord {
+            tensor_bytes: bytes / 2,
+            ..batch
+        };
+        (Action::SmallerTensors { bytes }, halved)
+    })
+}
+
+/// Passes several batches in one message. Only the cost of a message itself is saved.
+fn larger_messages(model: &Model<'_>) -> Option<Draft> {
+    let batches = counts::BATCHES_PER_MESSAGE;
+    let message = model.thresholds.worker_batch_ms / price(model, model.facts.loader.batch?);
+    let saved = message * (1.0 - 1.0 / f64::from(batches));
+    receives_long(model).then(|| draft(model, Action::LargerMessages { batches }, 1.0 - saved))
+}
+
+/// Loads in threads, which pass a batch without a copy. Not if a call of the stage holds the interpreter lock for
+/// long, because threads share that lock with the loop.
+fn load_in_threads(model: &Model<'_>) -> Option<Draft> {
+    let stage = model.workers.filter(|_| receives_long(model))?;
+    let name = &model.nodes[stage].stage.name;
+    let lines = model
+        .facts
+        .lines
+        .iter()
+        .filter(|line| line.place.stage() == Some(name));
+    let (holding, others): (Vec<_>, Vec<_>) =
+        lines.partition(|line| line.activity == Activity::Python);
+    if holding.is_empty() && others.is_empty() {
+        return None;
+    }
+    let lock_share: f64 = holding.iter().map(|line| line.share).sum();
+    if lock_share > model.thresholds.threads_lock_share {
+        return None;
+    }
+    let mut simulated = received_in(model, 0.0);
+    let station = &mut simulated.stations[stage];
+    let lock_ms = lock_share * station.alone_ms();
+    for (supply, ms) in &mut station.parts {
+        if *supply == Supply::Cores {
+            *ms = (*ms - lock_ms).max(0.0);
+        }
+    }
+    station.parts.push((Supply::Gil, lock_ms));
+    // Threads of one process take turns as they come.
+    let threads = station.servers;
+    let action = Action::LoadInThreads {
+        threads,
+        stage: name.clone(),
+        lock_share,
+    };
+    Some(Draft {
+        changed: Some(simulated),
+        ..Draft::new(action, Term::HandOff, confidence::ASSUMED_GAIN)
+    })
+}
