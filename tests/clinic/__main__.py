@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import sys
 from pathlib import Path
 
@@ -19,8 +18,7 @@ from page import cured, page
 
 
 def try_to_examine(card: Card, steps: int | None) -> Result:
-    missing = [name for name in card.modules if importlib.util.find_spec(name) is None]
-    if missing:
+    if missing := card.missing_modules:
         return Result(card, problem=f"not installed: {', '.join(missing)}")
     try:
         return examine(card, steps)

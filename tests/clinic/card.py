@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
 import tomllib
@@ -60,6 +61,11 @@ class Card:
                 return verdict.without_slowest_rank_ms
             case code:
                 return verdict.predicted_ms(code)
+
+    @property
+    def missing_modules(self) -> list[str]:
+        """Modules that the programs import and that are not installed."""
+        return [name for name in self.modules if find_spec(name) is None]
 
     @property
     def folder(self) -> Path:

@@ -105,10 +105,12 @@ def case(result: Result) -> str:
 
 
 def excerpt(text: str) -> str:
-    """The rows of a verdict that matter for a cause."""
+    """The rows of a verdict that matter for a cause, and the table of ranks."""
     kept, shown = [], False
     for line in text.splitlines():
-        if not line.startswith(" "):
+        # A label begins with a letter, and so does the heading of the table of ranks. The rows of that table begin
+        # with a number, and its footnotes with a mark.
+        if line[:1].isalpha():
             shown = line.split(" ")[0] in ROWS
         if shown and line.strip():
             kept.append(line.rstrip())

@@ -32,6 +32,7 @@ mod queueing_model;
 mod relief;
 mod remedies;
 mod resource_use;
+mod send_delay;
 mod shared_lock;
 mod simulation;
 mod stage_names;

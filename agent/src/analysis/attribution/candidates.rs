@@ -86,20 +86,12 @@ pub(super) fn receives_long(model: &Model<'_>) -> bool {
 }
 
 /// Shortest step that the workers allow, because each of them serializes one batch after the other. 0 if unknown.
-///
-/// A worker loads the next batch meanwhile. If only both together explain the step, they delay each other.
 pub(super) fn send_limit_ms(model: &Model<'_>) -> f64 {
     let workers = model.facts.loader.workers.unwrap_or(1).max(1);
-    let send_ms = model.facts.send_ms.unwrap_or(0.0) / f64::from(workers);
-    let load_ms = model
-        .workers
-        .map_or(0.0, |stage| model.nodes[stage].limit_ms);
-    let binding_ms = model.thresholds.min_binding_limit * model.facts.step_ms;
-    if send_ms.max(load_ms) < binding_ms && send_ms + load_ms >= model.facts.step_ms {
-        send_ms.max(binding_ms)
-    } else {
-        send_ms
-    }
+    let alone_ms = model.facts.send_ms.unwrap_or(0.0) / f64::from(workers);
+    model
+        .send_delay
+        .map_or(alone_ms, |delay| delay.limit_ms(workers))
 }
 
 /// Whether the loop's thread waits for a core so much that compute only appears slow.

@@ -7,6 +7,7 @@ use super::call_times::Times;
 use super::facts::PipelineFacts;
 use super::pools::{Pool, find_pools};
 use super::resource_use::{Uses, cores_of_rank, resource_uses, share_of_cores};
+use super::send_delay::SendDelay;
 use super::shared_lock::{SharedLock, find_shared_lock};
 use super::simulation::{SimulatedPipeline, Station, Supply, whole};
 use super::stage_order::{Node, chain};
@@ -26,6 +27,8 @@ pub(super) struct Model<'a> {
     /// The stage that consists of torch's worker processes.
     pub(super) workers: Option<usize>,
     pub(super) pools: Vec<Pool<'a>>,
+    /// How serializing batches delays the workers, if it does.
+    pub(super) send_delay: Option<SendDelay>,
     pub(super) simulated: SimulatedPipeline,
     /// Compute with free data.
     pub(super) free_ms: f64,
@@ -73,6 +76,7 @@ impl<'a> Model<'a> {
             reader,
             workers,
             pools,
+            send_delay: None,
             free_ms,
             thresholds,
         };
@@ -81,6 +85,10 @@ impl<'a> Model<'a> {
         model.simulated.stations = (0..model.nodes.len())
             .map(|stage| model.station(stage, slowdown))
             .collect();
+        model.send_delay = SendDelay::of(&model);
+        if let (Some(delay), Some(workers)) = (model.send_delay, model.workers) {
+            delay.add_to(&mut model.simulated.stations[workers]);
+        }
         model.set_loop();
         Some(model)
     }

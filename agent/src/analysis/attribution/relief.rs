@@ -17,6 +17,10 @@ pub(super) fn relieve(model: &Model<'_>, term: Term) -> SimulatedPipeline {
             if let Some(lock) = model.shared_lock(stage) {
                 free_shared_lock(station, lock);
             }
+            if let Some(delay) = model.send_delay.filter(|_| model.workers == Some(stage)) {
+                station.servers /= counts::RELIEF;
+                delay.without_loading(station);
+            }
         }
         Term::Pool(pool) => t.pools[pool] *= counts::RELIEF,
         Term::Cores | Term::Quota => t.cores *= relief,
@@ -32,13 +36,24 @@ pub(super) fn relieve(model: &Model<'_>, term: Term) -> SimulatedPipeline {
             }
         }
         Term::Memory => {}
-        Term::HandOff => t.loop_ms = (t.loop_ms - model.facts.receive_ms).max(0.0),
+        Term::HandOff => t = hand_off_in(model, 0.0),
         Term::Compute => {
             t.loop_ms /= relief;
             t.device_ms = t.device_ms.map(|ms| ms / relief);
         }
     }
     t
+}
+
+/// The pipeline if both ends of the hand-off took this share of their time.
+pub(super) fn hand_off_in(model: &Model<'_>, share: f64) -> SimulatedPipeline {
+    let mut simulated = model.simulated.clone();
+    let saved_ms = model.facts.receive_ms * (1.0 - share).max(0.0);
+    simulated.loop_ms = (simulated.loop_ms - saved_ms).max(0.0);
+    if let (Some(delay), Some(workers)) = (model.send_delay, model.workers) {
+        delay.scale(&mut simulated.stations[workers], share);
+    }
+    simulated
 }
 
 /// Replaces one supply by another in all stations.

@@ -1,13 +1,14 @@
 //! Proposes changes to what worker processes pass to the training process, and how.
 //!
-//! A remedy changes the contents of a batch. The time to receive the batch is assumed to fall as the price of its
-//! contents does ([`Price`]). How much faster a worker sends it is unknown.
+//! A remedy changes the contents of a batch. The time of both ends of the hand-off is assumed to fall as the price of
+//! the contents does ([`Price`]).
 
 use super::super::candidates::receives_long;
 use super::super::hand_off_cost::Price;
 use super::super::law_terms::Term;
 use super::super::queueing_model::Model;
-use super::super::simulation::{SimulatedPipeline, Supply};
+use super::super::relief::hand_off_in;
+use super::super::simulation::Supply;
 use super::action::Action;
 use super::{Context, Draft};
 use crate::analysis::thresholds::{confidence, counts};
@@ -42,23 +43,15 @@ fn price(model: &Model<'_>, batch: BatchRecord) -> f64 {
     Price::of_batch(Some(batch), model.facts.shared_mib_ms, model.thresholds).receive_ms
 }
 
-/// A remedy after which the time to receive a batch has this share of the time now.
+/// A remedy after which the hand-off takes this share of its time now.
 fn draft(model: &Model<'_>, action: Action, share: f64) -> Draft {
-    if !receives_long(model) {
+    if !receives_long(model) && model.send_delay.is_none() {
         return Draft::new(action, Term::HandOff, confidence::MINIMUM_GAIN);
     }
     Draft {
-        changed: Some(received_in(model, share)),
+        changed: Some(hand_off_in(model, share)),
         ..Draft::new(action, Term::HandOff, confidence::ASSUMED_GAIN)
     }
-}
-
-/// The pipeline if the time to receive a batch has this share of the time now.
-fn received_in(model: &Model<'_>, share: f64) -> SimulatedPipeline {
-    let mut simulated = model.simulated.clone();
-    let saved_ms = model.facts.receive_ms * (1.0 - share).max(0.0);
-    simulated.loop_ms = (simulated.loop_ms - saved_ms).max(0.0);
-    simulated
 }
 
 /// Joins the tensors and the many other objects of a batch.
@@ -111,12 +104,13 @@ fn smaller_tensors(batch: BatchRecord) -> Option<(Action, BatchRecord)> {
     })
 }
 
-/// Passes several batches in one message. Only the cost of a message itself is saved.
+/// Passes several batches in one message. Only the cost of a message itself is saved, so it must be a large part.
 fn larger_messages(model: &Model<'_>) -> Option<Draft> {
     let batches = counts::BATCHES_PER_MESSAGE;
     let message = model.thresholds.worker_batch_ms / price(model, model.facts.loader.batch?);
     let saved = message * (1.0 - 1.0 / f64::from(batches));
-    receives_long(model).then(|| draft(model, Action::LargerMessages { batches }, 1.0 - saved))
+    let is_large = message >= model.thresholds.large_message_cost;
+    (is_large && receives_long(model)).then(|| draft(model, Action::LargerMessages { batches }, 1.0 - saved))
 }
 
 /// Loads in threads, which pass a batch without a copy. Not if a call of the stage holds the interpreter lock for
@@ -138,7 +132,7 @@ fn load_in_threads(model: &Model<'_>) -> Option<Draft> {
     if lock_share > model.thresholds.threads_lock_share {
         return None;
     }
-    let mut simulated = received_in(model, 0.0);
+    let mut simulated = hand_off_in(model, 0.0);
     let station = &mut simulated.stations[stage];
     let lock_ms = lock_share * station.alone_ms();
     for (supply, ms) in &mut station.parts {
