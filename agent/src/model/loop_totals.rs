@@ -3,6 +3,15 @@
 use super::step_history::StepHistory;
 use super::step_series::StepSeries;
 
+/// A batch whose size was read: it was slow, or followed a slow one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SizedBatch {
+    /// When the loop received it, in nanoseconds since the run began.
+    pub received_ns: u64,
+    /// Bytes in its tensors, arrays and strings.
+    pub bytes: u64,
+}
+
 /// Numbers of a loop as a whole, so far. Moments are in seconds since the run began.
 #[derive(Debug, Clone, Default)]
 pub struct LoopTotals {
@@ -18,6 +27,8 @@ pub struct LoopTotals {
     pub batch_size: Option<u64>,
     /// Digests of the contents of the first batches. Empty in a run of one rank, and if they cannot be read.
     pub batch_digests: Vec<u64>,
+    /// Sizes of slow batches, and of the batches that followed them.
+    pub sized_batches: Vec<SizedBatch>,
     /// Seconds to the first batch of the first epoch.
     pub ttfb_s: Option<f64>,
     /// Start of the first epoch.

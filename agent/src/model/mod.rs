@@ -29,7 +29,7 @@ pub use cached_batches::{CacheFacts, InPlace};
 pub use distribution::Distribution;
 pub use gpu_activity::GpuActivity;
 pub use hand_off::HandOffEnd;
-pub use loop_totals::LoopTotals;
+pub use loop_totals::{LoopTotals, SizedBatch};
 pub use metric::{Metric, MetricKind};
 pub use mode::Mode;
 pub use options::{LoopOption, OptionsFrom};

@@ -177,6 +177,11 @@ impl StepHistory {
         self.usual.add(step, wait);
     }
 
+    /// Median of the recent steps, in nanoseconds. `None` before the first ones.
+    pub fn usual_step_ns(&self) -> Option<f64> {
+        self.usual.quartiles.map(|[_, median, _]| median)
+    }
+
     /// The steps in buckets, in order.
     pub fn buckets(&self) -> &[StepBucket] {
         self.buckets.buckets()

@@ -55,6 +55,12 @@ impl MonotonicClock {
         self.clock.delta_as_nanos(self.origin, ticks)
     }
 
+    /// Nanoseconds that a tick of the raw time stamp takes.
+    pub fn nanos_per_tick(&self) -> f64 {
+        const TICKS: u64 = 1 << 32;
+        self.clock.delta_as_nanos(0, TICKS) as f64 / TICKS as f64
+    }
+
     /// Nanoseconds from one raw time stamp to a later one; 0 if it is not later.
     #[inline]
     pub fn nanos_between(&self, begin: u64, end: u64) -> u64 {

@@ -26,6 +26,7 @@ const GAP: u64 = MARK | 0x8;
 const CONCURRENT: u64 = MARK | 0x9;
 const LAP: u64 = MARK | 0xa;
 const BATCH_DIGEST: u64 = MARK | 0xb;
+const BATCH_BYTES: u64 = MARK | 0xc;
 
 /// An event in the training thread. Times are raw ticks of the agent's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +54,8 @@ pub enum Event {
     BatchSize(u64),
     /// Digest of the contents of the following batch.
     BatchDigest(u64),
+    /// Bytes in the following batch.
+    BatchBytes(u64),
     /// A step of a loop that iterates no loader ended.
     Step {
         /// Time of its end.
@@ -85,6 +88,7 @@ impl Event {
             Self::Phase(Phase::Replay) => [REPLAY, 0, 0],
             Self::BatchSize(samples) => [BATCH_SIZE, samples, 0],
             Self::BatchDigest(digest) => [BATCH_DIGEST, digest, 0],
+            Self::BatchBytes(bytes) => [BATCH_BYTES, bytes, 0],
             Self::Step { at } => [STEP, at, 0],
             Self::Gap => [GAP, 0, 0],
             Self::Concurrent => [CONCURRENT, 0, 0],
@@ -122,6 +126,7 @@ impl Decoder {
             REPLAY => Event::Phase(Phase::Replay),
             BATCH_SIZE => Event::BatchSize(a),
             BATCH_DIGEST => Event::BatchDigest(a),
+            BATCH_BYTES => Event::BatchBytes(a),
             STEP => Event::Step { at: a },
             CONCURRENT => Event::Concurrent,
             LAP => {
@@ -163,6 +168,7 @@ mod tests {
             Event::Phase(Phase::Replay),
             Event::BatchSize(32),
             Event::BatchDigest(u64::MAX),
+            Event::BatchBytes(1 << 40),
             Event::Step { at: 9 },
             Event::Gap,
             Event::Concurrent,

@@ -15,8 +15,11 @@ use super::event::Event;
 use super::sampled::Sampled;
 use crate::model::record::{EpochRecord, LoopTick, Phase, StepRecord};
 use crate::model::step_history::{NumberedStep, StepHistory};
-use crate::model::{Distribution, LoopTotals, StepSample, StepSeries};
+use crate::model::{Distribution, LoopTotals, SizedBatch, StepSample, StepSeries};
 use crate::port::MonotonicClock;
+
+/// Number of batches whose size is kept.
+const MAX_SIZED_BATCHES: usize = 256;
 
 /// Number of batch digests that are kept: those of two epochs.
 const MAX_BATCH_DIGESTS: usize = 8;
@@ -28,6 +31,9 @@ pub struct Fold {
     phase: Phase,
     batch_size: u64,
     batch_digests: Vec<u64>,
+    sized_batches: Vec<SizedBatch>,
+    /// Size of the batch that comes next, if it was read.
+    next_bytes: Option<u64>,
     concurrent: bool,
     without_loader: bool,
     /// Number of epochs that began.
@@ -125,6 +131,7 @@ impl Fold {
                     self.batch_digests.push(digest);
                 }
             }
+            Event::BatchBytes(bytes) => self.next_bytes = Some(bytes),
             Event::Gap => self.step_from = None,
             Event::Concurrent => self.concurrent = true,
         }
@@ -155,7 +162,16 @@ impl Fold {
         self.receive(at, sample);
     }
 
+    /// Keeps the size of the batch that was received now, if it was read.
+    fn keep_size(&mut self, received_ns: u64) {
+        let bytes = self.next_bytes.take();
+        let kept = bytes.filter(|_| self.sized_batches.len() < MAX_SIZED_BATCHES);
+        let sized = kept.map(|bytes| SizedBatch { received_ns, bytes });
+        self.sized_batches.extend(sized);
+    }
+
     fn receive(&mut self, at: u64, sample: Option<StepSample>) {
+        self.keep_size(at);
         let replayed = self.phase == Phase::Replay;
         if let Some(epoch) = &mut self.epoch {
             if epoch.steps == 0 {
@@ -309,6 +325,11 @@ impl Fold {
         self.first_begin.map(seconds)
     }
 
+    /// The usual step in nanoseconds. `None` before the first steps.
+    pub(super) fn usual_step_ns(&self) -> Option<f64> {
+        self.history.usual_step_ns()
+    }
+
     /// The loop as a whole, so far.
     pub fn totals(&self) -> LoopTotals {
         LoopTotals {
@@ -318,6 +339,7 @@ impl Fold {
             epochs: self.epochs,
             batch_size: (self.batch_size > 0).then_some(self.batch_size),
             batch_digests: self.batch_digests.clone(),
+            sized_batches: self.sized_batches.clone(),
             ttfb_s: self.first_ttfb_s,
             first_begin_s: self.first_begin.map(seconds),
             last_receive_s: self.last_receive.map(seconds),

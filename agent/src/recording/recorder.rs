@@ -10,6 +10,9 @@ use crate::lock::lock;
 use crate::port::catch_panics::contain;
 use crate::port::{ConsumerThread, MonotonicClock};
 
+/// Shorter waits are not slow, in nanoseconds.
+const MIN_SLOW_NS: f64 = 1e6;
+
 /// Wakes the sampler, so that it reads the rings before its next tick. Called once for each half of a ring,
 /// that is, every 8,192 batches.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
@@ -34,6 +37,8 @@ pub struct Recorder {
     waiting: AtomicBool,
     /// Start of the epoch in progress, or 0 between epochs. Only readers of stacks use it.
     epoch_begun: AtomicU64,
+    /// A wait of more ticks is slow. `u64::MAX` until the usual step is known.
+    slow_wait: AtomicU64,
     /// Whether batches were not recorded since the last event.
     gap: AtomicBool,
     dropped: AtomicU64,
@@ -75,6 +80,7 @@ impl Recorder {
             consumer,
             waiting: AtomicBool::new(false),
             epoch_begun: AtomicU64::new(0),
+            slow_wait: AtomicU64::new(u64::MAX),
             gap: AtomicBool::new(false),
             dropped: AtomicU64::new(0),
         }
@@ -111,6 +117,12 @@ impl Recorder {
     /// The clock of this loop's time stamps.
     pub fn clock(&self) -> &MonotonicClock {
         &self.clock
+    }
+
+    /// Whether the wait between these time stamps is longer than a usual step.
+    #[inline]
+    pub fn is_slow(&self, request: u64, receive: u64) -> bool {
+        receive.wrapping_sub(request) > self.slow_wait.load(Ordering::Relaxed)
     }
 
     /// Records a batch that was requested at `request` and received at `receive`.
@@ -207,7 +219,20 @@ impl Recorder {
     pub fn fold<R>(&self, each: impl FnOnce(&mut Fold) -> R) -> R {
         let mut folded = lock(&self.folded);
         self.drain_into(&mut folded);
+        if let Some(usual_ns) = folded.fold.usual_step_ns() {
+            self.set_slow_wait(usual_ns.max(MIN_SLOW_NS));
+        }
         each(&mut folded.fold)
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a positive number far below the limit"
+    )]
+    fn set_slow_wait(&self, ns: f64) {
+        let ticks = (ns / self.clock.nanos_per_tick()) as u64;
+        self.slow_wait.store(ticks, Ordering::Relaxed);
     }
 
     /// Number of steps that were not recorded because the ring was full.

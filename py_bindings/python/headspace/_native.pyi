@@ -393,6 +393,7 @@ class _LoaderFacts(TypedDict, total=False):
     split_twice: bool
     count_samples: Callable[[Any], int | None] | None
     digest_batch: Callable[[Any], int | None] | None
+    count_bytes: Callable[[Any], int] | None
     role: str | None
     chosen: bool
     options_from: str | None

@@ -39,6 +39,9 @@ pub(crate) struct LoaderFacts {
     /// Returns a digest of a batch's contents, or None. Called for the first batches of each epoch.
     #[pyo3(default)]
     pub(crate) digest_batch: Option<Py<PyAny>>,
+    /// Returns the bytes of a batch. Called for slow batches, and for those that follow them.
+    #[pyo3(default)]
+    pub(crate) count_bytes: Option<Py<PyAny>>,
     /// The purpose of the loop, as in the records.
     #[pyo3(default)]
     role: Option<String>,

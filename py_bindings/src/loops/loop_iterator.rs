@@ -19,6 +19,7 @@ use pyo3::{PyTraverseError, PyVisit, ffi};
 
 use crate::interpreter::interrupts::unless_interrupted;
 use crate::loops::batch_cache::{BatchCache, NewEpoch, Progress};
+use crate::loops::batch_sizes::BatchSizes;
 use crate::loops::epoch_recording::Epoch;
 use crate::loops::first_batches::FirstBatches;
 use crate::loops::rest_of_epoch::RestOfEpoch;
@@ -67,6 +68,7 @@ pub(crate) struct LoopIterator {
     /// thread that requested the last batch.
     requested_by: AtomicU64,
     first_batches: FirstBatches,
+    batch_sizes: BatchSizes,
 }
 
 /// A number of this thread, never 0.
@@ -85,6 +87,7 @@ impl LoopIterator {
         cache: Option<(Py<BatchCache>, NewEpoch)>,
         epoch: Epoch,
         first_batches: FirstBatches,
+        batch_sizes: BatchSizes,
     ) -> Self {
         let (cache, new) = cache.unzip();
         let (progress, on_cut) = new.map(|new| (new.progress, new.on_cut)).unzip();
@@ -108,6 +111,7 @@ impl LoopIterator {
             phase: AtomicU64::new(NO_PHASE),
             requested_by: AtomicU64::new(0),
             first_batches,
+            batch_sizes,
         }
     }
 
@@ -145,6 +149,10 @@ impl LoopIterator {
                 self.reopen();
                 if self.first_batches.has_left() {
                     self.first_batches.read(batch.bind(py), recorder)?;
+                }
+                let is_slow = recorder.is_slow(request, receive);
+                if self.cache.is_none() && (is_slow || self.batch_sizes.reads_next()) {
+                    self.batch_sizes.read(batch.bind(py), is_slow, recorder)?;
                 }
                 recorder.lap(request, receive);
                 Ok(Some(batch))
@@ -193,9 +201,29 @@ impl LoopIterator {
             }
             self.end(!failed);
         } else {
+            if recorder.is_slow(request, receive) && self.read_slow(batch).is_err() {
+                return Some(null_mut());
+            }
             recorder.lap(request, receive);
         }
         Some(batch)
+    }
+
+    /// Reads the size of a slow batch. After an interrupt of the program, the batch is released, and the exception is
+    /// set.
+    #[cold]
+    fn read_slow(&self, batch: *mut ffi::PyObject) -> Result<(), ()> {
+        // The next batch takes the slow path, which reads it too.
+        self.fast_recorder.store(null_mut(), Ordering::Release);
+        Python::attach(|py| {
+            // SAFETY: the source returned this batch with a reference that is ours.
+            let batch = unsafe { Bound::from_owned_ptr(py, batch) };
+            let recorder = &self.epoch.entry().recorder;
+            let read = self.batch_sizes.read(&batch, true, recorder);
+            read.map_err(|interrupt| interrupt.restore(py))?;
+            let _ours_again = batch.into_ptr();
+            Ok(())
+        })
     }
 
     /// The next batch, if the rest of the epoch is replayed. Returns None if [`__next__`](Self::__next__)

@@ -14,6 +14,7 @@ use pyo3::{PyTraverseError, PyVisit};
 
 use crate::clock::clock;
 use crate::loops::batch_cache::BatchCache;
+use crate::loops::batch_sizes::BatchSizes;
 use crate::loops::epoch_recording::{Epoch, RecordedLoops, RecordingSession};
 use crate::loops::fast_next;
 use crate::loops::first_batches::{BatchReaders, FirstBatches};
@@ -32,6 +33,8 @@ pub(crate) struct Loop {
     cache: OnceLock<Py<BatchCache>>,
     recorded: Arc<RecordedLoops>,
     batch_readers: BatchReaders,
+    /// Returns the bytes of a batch.
+    count_bytes: Option<Arc<Py<PyAny>>>,
 }
 
 #[pymethods]
@@ -46,12 +49,14 @@ impl Loop {
         let mut loader = loader.unwrap_or_default();
         let batch_readers =
             BatchReaders::new(loader.count_samples.take(), loader.digest_batch.take());
+        let count_bytes = loader.count_bytes.take().map(Arc::new);
         Ok(Self {
             plan: Plan::new(plan, loader.prefetch_depth)?,
             loader: loader.into_record(name),
             cache: OnceLock::new(),
             recorded: Arc::default(),
             batch_readers,
+            count_bytes,
         })
     }
 
@@ -133,6 +138,7 @@ impl Loop {
             cache.zip(epoch),
             Epoch::new(session, record, mode, begun),
             FirstBatches::new(this.batch_readers.clone()),
+            BatchSizes::new(this.count_bytes.clone()),
         );
         fast_next::into_python(py, iterator)
     }

@@ -51,6 +51,12 @@ def count_parts(batch: Any) -> tuple[int, int, int, int]:
     return round(tensors), round(tensor_bytes), round(objects), round(object_bytes)
 
 
+def count_bytes(batch: Any) -> int:
+    """Bytes in its tensors, arrays and strings."""
+    _tensors, tensor_bytes, _objects, object_bytes = count_parts(batch)
+    return tensor_bytes + object_bytes
+
+
 def report_parts(batch: Any, report: Callable[..., None]) -> None:
     """Counts the parts of a batch and passes the numbers to `report`. The price of a worker process needs them."""
     session = lifecycle.current

@@ -110,7 +110,8 @@ fn larger_messages(model: &Model<'_>) -> Option<Draft> {
     let message = model.thresholds.worker_batch_ms / price(model, model.facts.loader.batch?);
     let saved = message * (1.0 - 1.0 / f64::from(batches));
     let is_large = message >= model.thresholds.large_message_cost;
-    (is_large && receives_long(model)).then(|| draft(model, Action::LargerMessages { batches }, 1.0 - saved))
+    (is_large && receives_long(model))
+        .then(|| draft(model, Action::LargerMessages { batches }, 1.0 - saved))
 }
 
 /// Loads in threads, which pass a batch without a copy. Not if a call of the stage holds the interpreter lock for
