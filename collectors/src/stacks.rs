@@ -5,10 +5,13 @@
 //! reading may give a mixed stack; its innermost frame is still one that the thread was in.
 
 mod core_waits;
+mod data_files;
 mod own_code;
 mod waits;
 
 use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
 
 use headspace_agent::model::stack::{Activity, Frame, ThreadStack, WaitFor};
 use headspace_agent::port::thread::ThreadId;
@@ -18,6 +21,7 @@ use py_spy::{PythonSpy, StackTrace};
 use tracing::{debug, trace_span};
 
 use self::core_waits::CoreWaits;
+use self::data_files::open_data_files;
 use self::own_code::OwnCode;
 use self::waits::InterpreterStatics;
 use crate::log_target::STACKS;
@@ -165,6 +169,11 @@ impl StackReader for PythonStacks {
             }
         }
         Ok(())
+    }
+
+    fn data_files(&mut self, pid: u32) -> Vec<Arc<str>> {
+        let process = Path::new("/proc").join(pid.to_string());
+        open_data_files(&process, &mut self.code)
     }
 
     fn forget(&mut self, pid: u32) {

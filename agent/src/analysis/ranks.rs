@@ -11,9 +11,14 @@
 //! If the steps differ, the ranks do not wait for each other in each step. The slowest rank is then the one
 //! with the longest step. The cause is its wait or its compute, whichever exceeds that of the others by more.
 //!
+//! Ranks that read the same files in the same order do the same work: `ranks/same_files.rs`.
+//!
 //! Ranks are added one at a time, and each is reduced to a few numbers. Histograms are merged. The cost is
 //! linear in the number of ranks.
 
+mod same_files;
+
+use self::same_files::SameFiles;
 use super::same_batches::ranks_with_same_batches;
 use super::tick_series::{Quantity, Steady, StepSelection, TickSeries};
 use crate::model::Distribution;
@@ -48,6 +53,7 @@ pub struct Ranks {
     each: Vec<RankSummary>,
     /// Digests of each rank's first batches.
     batch_digests: Vec<Vec<String>>,
+    same_files: SameFiles,
     step: Distribution,
     wait: Distribution,
     compute: Distribution,
@@ -177,6 +183,7 @@ impl Ranks {
         if summary.state == RunState::Running {
             self.unfinished.push(rank);
         }
+        self.same_files.add_rank(&summary.data_files);
         let steady = series.steady(&StepSelection::from_summary(summary));
         self.batch_digests.push(summary.batch_digests.clone());
         let mean = |of| steady.as_ref().and_then(|steady| steady.mean_ms(of));
@@ -234,6 +241,7 @@ impl Ranks {
             cause: finding.cause,
             excess_ms: finding.excess_ms,
             predicted_step_ms: finding.step_without_excess_ms(&self.members),
+            ranks_reading_same_files: self.same_files.ranks(),
             evidence: String::new(),
             ranks_with_same_batches: ranks_with_same_batches(
                 self.batch_digests.iter().map(Vec::as_slice),

@@ -3,7 +3,7 @@
 use super::ranks::{RankEvidence, Ranks, RanksTogether};
 use super::tick_series::TickSeries;
 use crate::model::record::{
-    Estimate, LoopTick, RankCause, RanksRecord, RunState, SummaryRecord, TickRecord,
+    DataFileRecord, Estimate, LoopTick, RankCause, RanksRecord, RunState, SummaryRecord, TickRecord,
 };
 use crate::model::{Distribution, RecordBody};
 use crate::statistics::bootstrap::Rng;
@@ -265,4 +265,30 @@ fn histograms_are_merged_and_not_averaged() {
     assert!((wait.p50_ms - 2.0).abs() < 0.05, "{wait:?}");
     assert!((wait.p95_ms - 8.0).abs() < 0.1, "{wait:?}");
     assert!((wait.mean_ms - (7.0 * 2.0 + 8.0) / 8.0).abs() < 0.01);
+}
+
+#[test]
+fn ranks_that_read_the_same_files_in_the_same_order_are_counted() {
+    let summary = |folder: &str| SummaryRecord {
+        data_files: (0..6)
+            .map(|shard| DataFileRecord {
+                path: format!("/{folder}/{shard}.tar"),
+                first_s: f64::from(shard),
+            })
+            .collect(),
+        ..summary(100)
+    };
+    let mut ranks = Ranks::default();
+    for (rank, folder) in (0..).zip(["same", "other", "same"]) {
+        ranks.add(
+            rank,
+            Some(3),
+            Some(&summary(folder)),
+            &TickSeries::default(),
+        );
+    }
+
+    let record = ranks.finish().unwrap().record;
+
+    assert_eq!(record.ranks_reading_same_files, Some(2));
 }

@@ -2,6 +2,7 @@
 //! a stage does.
 
 mod compute_waits;
+mod data_files;
 mod gil_holders;
 mod line_shares;
 mod own_line;
@@ -10,6 +11,7 @@ mod stack_times;
 mod stacks_record;
 mod work;
 
+pub use self::data_files::OpenFiles;
 pub(super) use self::gil_holders::gil_holders;
 pub use self::line_shares::LineShare;
 pub use self::shared_lock_waits::SharedLockWaits;
@@ -40,6 +42,7 @@ mod tests {
                         ],
                     ),
                 )],
+                ..StackReading::default()
             });
         }
         times

@@ -462,6 +462,7 @@ fn half_blocked() -> StackTimes {
                 Place::Loop("train".to_owned()),
                 ThreadStack::doing(activity, vec![Frame::own("train.py", 7, "main")]),
             )],
+            ..StackReading::default()
         });
     }
     times

@@ -29,8 +29,8 @@ pub use self::run::{
     BatchRecord, GpuRecord, HostRecord, LoaderRecord, Role, RunRecord, SourceRecord, SourceState,
 };
 pub use self::stacks::{
-    COMPUTE, FrameRecord, GilHolderRecord, LineKind, LineRecord, StackRecord, StacksRecord,
-    StageWorkRecord, Work,
+    COMPUTE, DataFileRecord, FrameRecord, GilHolderRecord, LineKind, LineRecord, StackRecord,
+    StacksRecord, StageWorkRecord, Work,
 };
 pub use self::summary::{ComputeGpu, GpuRule, GpuUse, OtherLoop, ResourcesRecord, SummaryRecord};
 pub use self::tick::{Dropped, LoopTick, Phase, QueueTick, StageTick, StepRecord, TickRecord};

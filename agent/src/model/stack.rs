@@ -124,6 +124,18 @@ pub struct StackReading {
     pub is_trainer: bool,
     /// The place and the stack of each thread that was read.
     pub samples: Vec<(Place, ThreadStack)>,
+    /// Data files that the process had open for reading, each once. `None` if they were not read: not every reading
+    /// reads them, and only those in which the process loads data.
+    pub files: Option<Vec<Arc<str>>>,
+}
+
+impl StackReading {
+    /// Whether a thread was in a stage: the process loaded data.
+    pub fn is_loading(&self) -> bool {
+        self.samples
+            .iter()
+            .any(|(place, _)| place.stage().is_some())
+    }
 }
 
 #[cfg(test)]

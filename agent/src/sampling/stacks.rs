@@ -3,6 +3,7 @@
 //! The sampler passes the processes at each tick, and takes the samples since the tick before. Samples of a
 //! tick with replayed steps are not used: the loader works differently then.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,6 +21,11 @@ use super::stack_pace::{Outcome, StackPace};
 
 /// Maximum time that one sample stands for, in seconds.
 const MAX_SECONDS: f64 = 2.0;
+
+/// Minimum time between two readings of the data files of a process. Reading them costs 0.15 ms of CPU time with 30
+/// descriptors, and 0.45 ms with 128, about as much as a reading of stacks. At this interval, the number of readings of
+/// stacks becomes smaller by 10 to 32 %.
+const FILES_INTERVAL: Duration = Duration::from_millis(300);
 
 /// Name of this source in notices.
 pub(crate) const NAME: &str = "stacks";
@@ -87,6 +93,8 @@ pub struct StackThread {
     reader: Box<dyn StackReader>,
     clock: MonotonicClock,
     pace: StackPace,
+    /// When the data files of each process were last read.
+    files_read: HashMap<u32, Duration>,
     /// CPU time of this thread at the end of its last reading.
     cpu: Duration,
 }
@@ -103,6 +111,7 @@ pub fn stack_sampling(
         reader,
         clock,
         pace: StackPace::new(),
+        files_read: HashMap::new(),
         cpu: Duration::ZERO,
     };
     (StackSampling { shared, consumer }, thread)
@@ -185,24 +194,40 @@ impl StackThread {
                 Outcome::Impossible
             }
         };
+        let known = last.filter(|_| !stacks.is_empty());
+        let reading = known.map(|last| {
+            let mut reading = StackReading {
+                at_ns: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX),
+                seconds: now.saturating_sub(last).as_secs_f64().min(MAX_SECONDS),
+                is_trainer: target.trainer.is_some(),
+                samples: join(stacks, &places, &self::places(target)),
+                files: None,
+            };
+            if reading.is_loading() {
+                reading.files = self.data_files_if_due(target.pid, now);
+            }
+            reading
+        });
+        // The pace includes the time for the files.
         let cpu = thread_cpu_time().unwrap_or_default();
         let used = cpu.saturating_sub(std::mem::replace(&mut self.cpu, cpu));
         self.pace.note(target.pid, now, used, count, outcome);
-        let (Some(last), false) = (last, stacks.is_empty()) else {
-            return;
-        };
-        let reading = StackReading {
-            at_ns: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX),
-            seconds: now.saturating_sub(last).as_secs_f64().min(MAX_SECONDS),
-            is_trainer: target.trainer.is_some(),
-            samples: join(stacks, &places, &self::places(target)),
-        };
-        lock(&self.shared.state).readings.push(reading);
+        lock(&self.shared.state).readings.extend(reading);
+    }
+
+    fn data_files_if_due(&mut self, pid: u32, now: Duration) -> Option<Vec<Arc<str>>> {
+        let last = self.files_read.get(&pid);
+        if last.is_some_and(|last| now.saturating_sub(*last) < FILES_INTERVAL) {
+            return None;
+        }
+        self.files_read.insert(pid, now);
+        Some(self.reader.data_files(pid))
     }
 
     fn forget_all_but(&mut self, targets: &[StackTarget]) {
         let (pace, reader) = (&mut self.pace, &mut self.reader);
         let is_target = |pid| targets.iter().any(|target| target.pid == pid);
+        self.files_read.retain(|pid, _| is_target(*pid));
         pace.keep(is_target, |pid| reader.forget(pid));
     }
 }

@@ -26,6 +26,7 @@ pub(super) fn episode_record(episode: &Episode) -> EpisodeRecord {
         file: line.map(|frame| frame.file.to_string()),
         line: line.map(|frame| frame.line),
         function: line.map(|frame| frame.function.to_string()),
+        data_file: episode.signal.data_file.as_ref().map(ToString::to_string),
         text: text(episode),
     }
 }
@@ -78,13 +79,13 @@ fn text(episode: &Episode) -> String {
         "this"
     };
     let what = format!("{what} Without {them}, a step would take {without} on average.");
-    match episode.signal.kind {
-        Some(signal) => format!(
-            "{what} {}",
-            signal_text(signal, &episode.signal, episode.kind)
-        ),
-        None => what,
-    }
+    let changed = (episode.signal.kind)
+        .map(|part| signal_text(part, &episode.signal, episode.kind))
+        .into_iter();
+    let file = episode.signal.data_file.iter();
+    let file = file.map(|path| format!("Meanwhile, loading has `{path}` open."));
+    let sentences = std::iter::once(what).chain(changed).chain(file);
+    sentences.collect::<Vec<_>>().join(" ")
 }
 
 fn is_of_stalls(kind: EpisodeKind) -> bool {
@@ -146,6 +147,7 @@ mod tests {
             signal: Signal {
                 kind: Some(signal),
                 line: None,
+                data_file: None,
             },
         }
     }
@@ -169,6 +171,27 @@ mod tests {
         );
         assert_eq!(record.period_steps, Some(32));
         assert_eq!(record.line, Some(49));
+        assert_eq!(record.data_file, None);
+    }
+
+    #[test]
+    fn a_stall_says_which_data_file_is_open_meanwhile() {
+        let mut stalls = episode(
+            EpisodeKind::Outliers { stall_ms: 821.0 },
+            EpisodeSignal::Wait,
+        );
+        stalls.signal.data_file = Some("/data/shard-7.tar".into());
+
+        let record = episode_record(&stalls);
+
+        let end = "In a stall, the loop waits for data. \
+                   Meanwhile, loading has `/data/shard-7.tar` open.";
+        assert!(record.text.ends_with(end), "{}", record.text);
+        assert_eq!(record.data_file.as_deref(), Some("/data/shard-7.tar"));
+
+        stalls.signal.kind = None;
+        let end = "on average. Meanwhile, loading has `/data/shard-7.tar` open.";
+        assert!(episode_record(&stalls).text.ends_with(end));
     }
 
     #[test]

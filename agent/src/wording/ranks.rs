@@ -119,13 +119,7 @@ pub fn sections(ranks: &RanksRecord) -> Vec<Section> {
         Section::sentence(SectionId::Ranks, facts.join("; ") + "."),
         Section::sentence(SectionId::Slowest, slowest + &ranks.evidence),
     ];
-    if let Some(count) = ranks.ranks_with_same_batches {
-        let text = format!(
-            "{count} ranks train on the same batches. Unless they share one model (tensor or pipeline \
-             parallelism), give each rank its own samples, for example with torch's `DistributedSampler`."
-        );
-        sections.push(Section::sentence(SectionId::Found, text));
-    }
+    sections.extend(same_work(ranks).map(|text| Section::sentence(SectionId::Found, text)));
     if ranks.missing_count > 0 {
         let what = listed(&ranks.missing, ranks.missing_count);
         let text = format!("No summary of {what}.");
@@ -147,6 +141,21 @@ pub fn sections(ranks: &RanksRecord) -> Vec<Section> {
         sections.push(Section::sentence(SectionId::Steps, text));
     }
     sections
+}
+
+/// That ranks train on the same batches, or read the same files. The first explains the second.
+fn same_work(ranks: &RanksRecord) -> Option<String> {
+    if let Some(count) = ranks.ranks_with_same_batches {
+        return Some(format!(
+            "{count} ranks train on the same batches. Unless they share one model (tensor or pipeline \
+             parallelism), give each rank its own samples, for example with torch's `DistributedSampler`."
+        ));
+    }
+    let count = ranks.ranks_reading_same_files?;
+    Some(format!(
+        "{count} ranks read the same files in the same order. Unless each of them reads its own part of every \
+         file, the same work is done {count} times. Let each rank read its own files."
+    ))
 }
 
 /// `rank 3`, `ranks 1, 2 and 5`, `ranks 1, 2, 3 and 997 more`.
@@ -217,6 +226,21 @@ pub fn table(ranks: &RanksRecord, summaries: &[(u32, &SummaryRecord)], most: usi
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranks_that_read_the_same_files_are_found_unless_their_batches_explain_it() {
+        let mut ranks = RanksRecord {
+            ranks_reading_same_files: Some(2),
+            ..RanksRecord::default()
+        };
+        let text = "2 ranks read the same files in the same order. Unless each of them reads its own part of every \
+                    file, the same work is done 2 times. Let each rank read its own files.";
+        let expected = Section::sentence(SectionId::Found, text.to_owned());
+        assert!(sections(&ranks).contains(&expected));
+
+        ranks.ranks_with_same_batches = Some(2);
+        assert!(!sections(&ranks).contains(&expected));
+    }
 
     #[test]
     fn a_list_of_ranks_reads_like_a_sentence() {

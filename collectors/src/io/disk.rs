@@ -16,10 +16,10 @@ use headspace_agent::model::{Reading, Scope, attributes};
 use headspace_agent::port::{CollectError, Collector, Pace};
 
 use super::diskstats::{self, SECTOR};
-use super::{mounts, open_files, sysblock};
+use super::{mounts, sysblock};
 use crate::procfs::monotonic_total::Carry;
 use crate::procfs::walk::Walker;
-use crate::procfs::{self, float};
+use crate::procfs::{self, float, open_files};
 
 /// This source's name.
 pub const NAME: &str = "disk";

@@ -8,7 +8,6 @@ pub mod disk;
 mod diskstats;
 mod mounts;
 pub mod network;
-mod open_files;
 mod sysblock;
 
 pub use disk::Disk;

@@ -3,11 +3,12 @@
 //! A line without its newline was truncated, and a truncated number is wrong, so [`lines`] omits such a
 //! line. Nothing here allocates once the caller's buffer has grown to the size of its file.
 //!
-//! [`monotonic_total`] keeps totals from decreasing, [`mountinfo`] and [`parse`] parse files, and [`walk`] finds
-//! the descendants of a process.
+//! [`monotonic_total`] keeps totals from decreasing, [`mountinfo`] and [`parse`] parse files, [`open_files`] lists
+//! the open files of processes, and [`walk`] finds the descendants of a process.
 
 pub(crate) mod monotonic_total;
 pub(crate) mod mountinfo;
+pub(crate) mod open_files;
 pub(crate) mod parse;
 pub(crate) mod schedstat;
 pub(crate) mod walk;

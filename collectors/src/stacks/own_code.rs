@@ -29,15 +29,7 @@ impl OwnCode {
 
     /// The frame with shared names.
     pub(super) fn frame(&mut self, frame: &py_spy::Frame) -> Frame {
-        if self.files.len() + self.functions.len() > MAX_NAMES {
-            self.files.clear();
-            self.functions.clear();
-        }
-        if !self.files.contains_key(&frame.filename) {
-            let known = (frame.filename.as_str().into(), self.is_own(&frame.filename));
-            self.files.insert(frame.filename.clone(), known);
-        }
-        let (file, is_own) = self.files[&frame.filename].clone();
+        let (file, is_own) = self.file(&frame.filename);
         if !self.functions.contains_key(&frame.name) {
             // Python's qualified names say `outer.<locals>.inner`.
             let name = frame.name.replace(".<locals>", "").into();
@@ -49,6 +41,20 @@ impl OwnCode {
             function: Arc::clone(&self.functions[&frame.name]),
             is_own,
         }
+    }
+
+    /// The path of a file as a shared name, and whether the file is the user's own.
+    pub(super) fn file(&mut self, path: &str) -> (Arc<str>, bool) {
+        if self.files.len() + self.functions.len() > MAX_NAMES {
+            self.files.clear();
+            self.functions.clear();
+        }
+        if let Some(known) = self.files.get(path) {
+            return known.clone();
+        }
+        let known = (path.into(), self.is_own(path));
+        self.files.insert(path.to_owned(), known.clone());
+        known
     }
 
     /// Whether a file is the user's own. Generated code, such as `<string>`, is not.

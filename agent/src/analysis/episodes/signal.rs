@@ -1,13 +1,14 @@
-//! Finds what changed together with an episode: a resource, a line of the program, the wait, the compute.
+//! Finds what changed together with an episode: a resource, a line of the program, a data file, the wait, the compute.
 //!
-//! Resources are compared between the episode and the rest of the run. Lines are compared by their share of the
-//! sampled stacks within stalls and outside of them. What changed is not always the cause.
+//! Resources are compared between the episode and the rest of the run. Lines and data files are compared by their share
+//! of the sampled stacks within stalls and outside of them. What changed is not always the cause.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::EpisodeSources;
 use crate::analysis::resources::{Part, resources};
-use crate::analysis::stacks::TimedLine;
+use crate::analysis::stacks::{OpenFiles, TimedLine};
 use crate::model::record::{EpisodeSignal, GpuUse, ResourcesRecord};
 use crate::model::stack::Frame;
 use crate::model::step_history::{Stall, StepBucket};
@@ -15,10 +16,14 @@ use crate::model::step_history::{Stall, StepBucket};
 /// Minimum share of the samples within an episode that a line has.
 const MIN_LINE_SHARE: f64 = 0.3;
 
-/// Minimum number of samples of a line within an episode.
-const MIN_LINE_SAMPLES: u32 = 3;
+/// Minimum share of the samples of loading within an episode in which a data file is open. Processes that load different
+/// files at the same time rarely reach it, because it is then unknown which file the loop waits for.
+const MIN_FILE_SHARE: f64 = 0.5;
 
-/// Minimum ratio of the line's share within the episode and outside of it.
+/// Minimum number of samples of a line or of a data file within an episode.
+const MIN_SAMPLES: u32 = 3;
+
+/// Minimum ratio of the share within the episode and outside of it.
 const MIN_LIFT: f64 = 2.0;
 
 /// Minimum share of the lost time that the loop waited, for the wait to be what changed.
@@ -31,6 +36,8 @@ pub struct Signal {
     pub kind: Option<EpisodeSignal>,
     /// The line of the program that ran during the episode, and hardly otherwise.
     pub line: Option<Frame>,
+    /// The data file that loading had open during the episode, and hardly otherwise. `None` if the loop did not wait.
+    pub data_file: Option<Arc<str>>,
 }
 
 /// What an episode is compared with.
@@ -87,50 +94,73 @@ impl Context<'_> {
             Some(_) => in_loop,
             None => true,
         };
-        let mut counts: HashMap<(&str, u32), Count<'_>> = HashMap::new();
-        let (mut inside, mut outside) = (0_u32, 0_u32);
+        let mut counts: HashMap<(&str, u32), (&Frame, Counts)> = HashMap::new();
+        let mut all = Counts::default();
         let lines = self.sources.stacks?.recent_lines();
         for TimedLine { at_ns, frame, .. } in lines.filter(|line| counts_in_loop(line.in_loop)) {
-            let count = counts
+            let (_, count) = counts
                 .entry((&*frame.file, frame.line))
-                .or_insert(Count::new(frame));
-            if is_inside(*at_ns) {
-                count.inside += 1;
-                inside += 1;
-            } else {
-                count.outside += 1;
-                outside += 1;
+                .or_insert((frame, Counts::default()));
+            count.add(is_inside(*at_ns));
+            all.add(is_inside(*at_ns));
+        }
+        let (frame, _) = counts
+            .into_values()
+            .filter(|(_, count)| count.stands_out(all, MIN_LINE_SHARE))
+            .max_by_key(|(_, count)| count.inside)?;
+        Some(frame.clone())
+    }
+
+    /// The data file that is open in a large share of the samples of loading inside, and in fewer outside. Only if the
+    /// loop waits for data, or if that is unknown.
+    fn data_file(
+        &self,
+        part: Option<EpisodeSignal>,
+        is_inside: impl Fn(u64) -> bool,
+    ) -> Option<Arc<str>> {
+        if !matches!(part, None | Some(EpisodeSignal::Wait)) {
+            return None;
+        }
+        let mut counts: HashMap<&Arc<str>, Counts> = HashMap::new();
+        let mut all = Counts::default();
+        for OpenFiles { at_ns, files } in self.sources.stacks?.recent_files() {
+            all.add(is_inside(*at_ns));
+            for file in files {
+                counts.entry(file).or_default().add(is_inside(*at_ns));
             }
         }
-        let share = |part: u32, whole: u32| f64::from(part) / f64::from(whole.max(1));
-        let is_signal = |count: &&Count<'_>| {
-            let within = share(count.inside, inside);
-            count.inside >= MIN_LINE_SAMPLES
-                && within >= MIN_LINE_SHARE
-                && within >= MIN_LIFT * share(count.outside, outside)
-        };
-        let found = counts
-            .values()
-            .filter(is_signal)
-            .max_by_key(|count| count.inside)?;
-        Some(found.frame.clone())
+        let (file, _) = counts
+            .into_iter()
+            .filter(|(_, count)| count.stands_out(all, MIN_FILE_SHARE))
+            .filter(|_| all.outside >= MIN_SAMPLES)
+            .max_by_key(|(file, count)| (count.inside, *file))?;
+        Some(Arc::clone(file))
     }
 }
 
-/// Samples of a line.
-struct Count<'a> {
-    frame: &'a Frame,
+/// Numbers of samples inside and outside of an episode.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
     inside: u32,
     outside: u32,
 }
 
-impl<'a> Count<'a> {
-    fn new(frame: &'a Frame) -> Self {
-        Self {
-            frame,
-            inside: 0,
-            outside: 0,
+impl Counts {
+    fn add(&mut self, is_inside: bool) {
+        if is_inside {
+            self.inside += 1;
+        } else {
+            self.outside += 1;
         }
+    }
+
+    /// Whether the share of `all` is at least `min_share` inside, and clearly smaller outside.
+    fn stands_out(self, all: Self, min_share: f64) -> bool {
+        let share = |part: u32, whole: u32| f64::from(part) / f64::from(whole.max(1));
+        let within = share(self.inside, all.inside);
+        self.inside >= MIN_SAMPLES
+            && within >= min_share
+            && within >= MIN_LIFT * share(self.outside, all.outside)
     }
 }
 
@@ -146,6 +176,7 @@ pub(super) fn signal_of_stalls(stalls: &[Stall], context: &Context<'_>) -> Signa
     Signal {
         kind,
         line: context.line(kind, is_inside),
+        data_file: context.data_file(kind, is_inside),
     }
 }
 
@@ -166,6 +197,7 @@ pub(super) fn signal_of_change(context: &Context<'_>, from_s: f64, to_s: Option<
         return Signal {
             kind: Some(kind),
             line: None,
+            data_file: None,
         };
     }
     let is_inside = |at_ns: u64| {
@@ -177,6 +209,7 @@ pub(super) fn signal_of_change(context: &Context<'_>, from_s: f64, to_s: Option<
     Signal {
         kind,
         line: context.line(kind, is_inside),
+        data_file: context.data_file(kind, is_inside),
     }
 }
 
@@ -275,38 +308,68 @@ mod tests {
             seconds: 0.1,
             is_trainer: true,
             samples: vec![(Place::Loop("train".to_owned()), stack)],
+            ..StackReading::default()
+        }
+    }
+
+    /// Every tenth second is a stall, in which the loop waits for data for `wait_ns`.
+    fn stalls(wait_ns: u64) -> Vec<Stall> {
+        let stall = |number: u64| Stall {
+            from_ns: (10 * number + 9) * 1_000_000_000,
+            to_ns: (10 * number + 10) * 1_000_000_000,
+            excess_ns: 900_000_000,
+            wait_excess_ns: wait_ns,
+            ..Stall::default()
+        };
+        (0..10).map(stall).collect()
+    }
+
+    fn context(stacks: &StackTimes) -> Context<'_> {
+        Context {
+            sources: EpisodeSources {
+                stacks: Some(stacks),
+                parts_known: true,
+                ..EpisodeSources::default()
+            },
+            buckets: &[],
         }
     }
 
     #[test]
     fn the_line_of_stalls_is_the_one_that_runs_within_them_and_hardly_otherwise() {
-        // Every tenth second is a stall.
         let mut stacks = StackTimes::default();
         for second in 0..100 {
             let function = if second % 10 == 9 { "save" } else { "forward" };
             stacks.add(sample(second * 1_000_000_000 + 500_000_000, function));
         }
-        let stalls: Vec<Stall> = (0..10)
-            .map(|stall| Stall {
-                from_ns: (10 * stall + 9) * 1_000_000_000,
-                to_ns: (10 * stall + 10) * 1_000_000_000,
-                excess_ns: 900_000_000,
-                ..Stall::default()
-            })
-            .collect();
-        let context = Context {
-            sources: EpisodeSources {
-                stacks: Some(&stacks),
-                parts_known: true,
-                ..EpisodeSources::default()
-            },
-            buckets: &[],
-        };
-
-        let signal = signal_of_stalls(&stalls, &context);
+        let signal = signal_of_stalls(&stalls(0), &context(&stacks));
 
         assert_eq!(signal.kind, Some(EpisodeSignal::Compute));
         assert_eq!(signal.line.map(|line| line.function), Some("save".into()));
+    }
+
+    #[test]
+    fn the_data_file_of_stalls_is_open_within_them_and_hardly_otherwise() {
+        let mut stacks = StackTimes::default();
+        for second in 0..100 {
+            let is_stall = second % 10 == 9;
+            let shard = if is_stall { "/data/7" } else { "/data/1" };
+            stacks.add(StackReading {
+                files: Some(vec!["/data/index".into(), shard.into()]),
+                ..sample(second * 1_000_000_000 + 500_000_000, "fetch")
+            });
+        }
+
+        let waits = signal_of_stalls(&stalls(900_000_000), &context(&stacks));
+        assert_eq!(waits.kind, Some(EpisodeSignal::Wait));
+        assert_eq!(waits.data_file.as_deref(), Some("/data/7"));
+
+        let computes = signal_of_stalls(&stalls(0), &context(&stacks));
+        assert_eq!(computes.kind, Some(EpisodeSignal::Compute));
+        assert_eq!(computes.data_file, None);
+
+        let few = signal_of_stalls(&stalls(900_000_000)[..2], &context(&stacks));
+        assert_eq!(few.data_file, None, "two samples may be chance");
     }
 
     #[test]

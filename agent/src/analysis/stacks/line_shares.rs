@@ -200,6 +200,7 @@ mod tests {
             seconds,
             is_trainer: true,
             samples: vec![(fetch(), ThreadStack::doing(activity, frames.to_vec()))],
+            ..StackReading::default()
         }
     }
 

@@ -87,6 +87,7 @@ mod tests {
                     seconds: 0.1,
                     is_trainer: false,
                     samples: vec![(Place::Stage("fetch".to_owned()), stack)],
+                    ..StackReading::default()
                 });
             }
         }

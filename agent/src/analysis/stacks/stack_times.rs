@@ -3,8 +3,10 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use super::data_files::{DataFiles, OpenFiles};
 use super::own_line::own_line;
 use crate::analysis::thresholds::stacks::{MAX_RECENT_LINES, MAX_STACKS};
+use crate::model::record::DataFileRecord;
 use crate::model::stack::{Activity, Frame, Place, StackReading, ThreadStack, WaitFor};
 
 /// The sampled time of each stack, by place.
@@ -16,6 +18,7 @@ pub struct StackTimes {
     pub(super) gil: GilTimes,
     /// The lines of the last samples, in order.
     recent: VecDeque<TimedLine>,
+    files: DataFiles,
 }
 
 /// The line of the program in a sample, and when it was taken.
@@ -89,6 +92,9 @@ pub struct StackTime<'a> {
 impl StackTimes {
     /// Adds a reading.
     pub fn add(&mut self, reading: StackReading) {
+        if let Some(files) = reading.files {
+            self.files.add(reading.at_ns, files);
+        }
         let (seconds, is_trainer) = (reading.seconds, reading.is_trainer);
         if is_trainer {
             self.gil.seconds += seconds;
@@ -123,6 +129,16 @@ impl StackTimes {
     /// The lines of the last samples, in order.
     pub fn recent_lines(&self) -> impl Iterator<Item = &TimedLine> {
         self.recent.iter()
+    }
+
+    /// The data files that were open in the last readings in which a process loaded data, in order.
+    pub fn recent_files(&self) -> impl Iterator<Item = &OpenFiles> {
+        self.files.recent()
+    }
+
+    /// The data files that loading had open, in the order in which they were first open.
+    pub fn data_files(&self) -> Vec<DataFileRecord> {
+        self.files.records()
     }
 
     fn add_sample(&mut self, place: Place, stack: ThreadStack, seconds: f64, is_trainer: bool) {

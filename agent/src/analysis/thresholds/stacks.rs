@@ -2,8 +2,12 @@
 
 /// Maximum number of different stacks that are kept. The time of further ones counts for their place only.
 pub(crate) const MAX_STACKS: usize = 4096;
-/// Number of the last samples whose lines are kept with their times, to compare them with stalls.
+/// Number of the last samples whose lines are kept with their times, to compare them with stalls. As many readings are
+/// kept with their open data files.
 pub(crate) const MAX_RECENT_LINES: usize = 1024;
+/// Maximum number of data files that are kept and recorded: the first ones of the run. They are enough to compare the
+/// order of the files of two ranks, and keep a summary short.
+pub(crate) const MAX_FILES: usize = 64;
 /// Maximum number of stacks in a record.
 pub(crate) const MAX_RECORDED_STACKS: usize = 400;
 /// Minimum number of samples of a place. With fewer, the shares of its lines are too uncertain.

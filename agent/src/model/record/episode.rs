@@ -35,6 +35,10 @@ pub struct EpisodeRecord {
     /// Name of the function that contains it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
+    /// Path of the data file that loading had open during the episode, and hardly otherwise. Absent if there is no
+    /// such file, or if the loop did not wait for data.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data_file: Option<String>,
     /// The episode in words.
     pub text: String,
 }

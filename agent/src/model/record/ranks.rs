@@ -42,6 +42,11 @@ pub struct RanksRecord {
     /// Mean step of the slowest rank without this excess, in milliseconds. If the ranks wait for each other, it is
     /// the step of all ranks after every slow rank has become as fast as the fast ones.
     pub predicted_step_ms: Option<f64>,
+    /// Number of ranks that read the same data files in the same order, found by comparison with the first rank. Then
+    /// each of them loads the same samples, unless each reads its own part of every file. Absent if no two ranks do, and
+    /// if fewer than 6 data files of a rank are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ranks_reading_same_files: Option<u32>,
     /// Evidence for the slowest rank and its cause, in sentences.
     pub evidence: String,
     /// Number of ranks whose first batches have the same contents. Null if the ranks' batches differ, or are

@@ -83,6 +83,18 @@ pub struct GilHolderRecord {
     pub share_pct: f64,
 }
 
+/// A data file that loading had open when its stacks were sampled.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct DataFileRecord {
+    /// Path of the file.
+    pub path: String,
+    /// Seconds from the start of the run to the first sample in which the file was open. The file may have been opened
+    /// earlier, usually less than 2 seconds: a process that loads data is sampled at least that often.
+    pub first_s: f64,
+}
+
 /// Share of one kind of work in the time of a stage.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -13,7 +13,7 @@ use super::end::{EndRecord, RunState};
 use super::episode::EpisodeRecord;
 use super::ranks::RanksRecord;
 use super::run::Role;
-use super::stacks::{GilHolderRecord, LineRecord, StageWorkRecord};
+use super::stacks::{DataFileRecord, GilHolderRecord, LineRecord, StageWorkRecord};
 use super::tick::Dropped;
 
 /// The numbers of the verdict, for people and for programs that optimise a run. Fields that SPDL's
@@ -155,6 +155,11 @@ pub struct SummaryRecord {
     /// Stages whose work is not recognised have no entry.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stage_work: Vec<StageWorkRecord>,
+    /// Data files that were open for reading when the stacks of processes that load data were sampled, in the order in
+    /// which they were first open: at most 64. Files that were open only between two samples are missing, and files of
+    /// a process that had more than 4 open at once. Absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub data_files: Vec<DataFileRecord>,
     /// Times of the run in which the steps of the main loop were slower, the costliest first. Absent if
     /// there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -13,18 +13,14 @@ const MOST: usize = 512;
 
 /// The paths that the processes in these folders of `/proc` use. Deleted files are omitted; a path may
 /// occur several times.
-pub(super) fn paths(processes: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
+pub(crate) fn paths(processes: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut left = MOST;
     for process in processes {
         found.extend(target(&process.join("cwd")));
-        // The process has ended, or belongs to another user.
-        let Ok(descriptors) = fs::read_dir(process.join("fd")) else {
-            continue;
-        };
-        for descriptor in descriptors.flatten().take(MOST_IN_ONE.min(left)) {
+        for descriptor in descriptors(&process).take(MOST_IN_ONE.min(left)) {
             left -= 1;
-            found.extend(target(&descriptor.path()));
+            found.extend(target(&descriptor));
         }
         if left == 0 {
             break;
@@ -33,8 +29,15 @@ pub(super) fn paths(processes: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     found
 }
 
+/// The links in this folder of `/proc` that stand for the open descriptors of the process. None if the process has
+/// ended, or belongs to another user.
+pub(crate) fn descriptors(process: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(process.join("fd"));
+    (entries.into_iter().flatten().flatten()).map(|entry| entry.path())
+}
+
 /// The target of a link in `/proc`, if it is a path: sockets, pipes and deleted files have none.
-fn target(link: &Path) -> Option<PathBuf> {
+pub(crate) fn target(link: &Path) -> Option<PathBuf> {
     let target = fs::read_link(link).ok()?;
     let gone = target.as_os_str().as_bytes().ends_with(b" (deleted)");
     (target.is_absolute() && !gone).then_some(target)
