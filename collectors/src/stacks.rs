@@ -146,7 +146,11 @@ impl StackReader for PythonStacks {
         {
             let others = others.into_iter().take(MAX_HELPERS);
             let others = others.map(|(trace, tid)| (trace, tid, activity(trace, tid)));
-            wanted.extend(others.filter(|(_, _, activity)| activity.is_work()));
+            let may_help = |(trace, _, activity): &(&StackTrace, u32, Activity)| {
+                let waits_for_lock = *activity == Activity::Wait(WaitFor::Lock);
+                activity.is_work() || (!waits_for_lock && is_in_pool_task(trace))
+            };
+            wanted.extend(others.filter(may_help));
         }
         let wanted: Vec<_> = wanted
             .into_iter()
@@ -163,6 +167,7 @@ impl StackReader for PythonStacks {
                     activity,
                     core_wait,
                     helpers: None,
+                    in_pool_task: is_in_pool_task(trace),
                     holds_gil: trace.owns_gil,
                     frames,
                 });
@@ -179,6 +184,16 @@ impl StackReader for PythonStacks {
     fn forget(&mut self, pid: u32) {
         self.processes.remove(&pid);
     }
+}
+
+/// Whether a thread of a `ThreadPoolExecutor`, or of a pool of `multiprocessing`, executes a task.
+fn is_in_pool_task(trace: &StackTrace) -> bool {
+    let calls_task = |frame: &py_spy::Frame| {
+        (frame.name == "run" && frame.filename.ends_with("/concurrent/futures/thread.py"))
+            || (frame.name == "worker" && frame.filename.ends_with("/multiprocessing/pool.py"))
+    };
+    // The innermost call is the pool's own while it waits for a task.
+    trace.frames.iter().skip(1).any(calls_task)
 }
 
 /// The message of an error and those of its causes, without repetitions.

@@ -10,19 +10,21 @@
 //! An episode counts only if it cost a share of the run's time ([`MIN_COST`]). `tests/rust/episodes.rs` has a
 //! study of false and missed episodes.
 
+mod batch_class;
 mod levels;
 mod periods;
 mod signal;
 mod stalls;
 
+pub use self::batch_class::BatchClass;
 use self::levels::{Level, Levels, find_levels};
 pub use self::signal::Signal;
 use self::signal::{Context, signal_of_change};
 use self::stalls::stall_episodes;
 use super::resources::RankNode;
 use super::stacks::StackTimes;
-use crate::model::ReadingSeries;
 use crate::model::step_history::{Stall, StepBucket, StepHistory};
+use crate::model::{ReadingSeries, SizedBatch};
 use crate::statistics::steady_state::LEAST_WARMUP;
 
 /// Minimum cost of an episode, as a share of the time of the steps. Chosen: less is not worth a change of the
@@ -59,6 +61,8 @@ pub enum EpisodeKind {
         in_epoch: bool,
         /// Mean excess of a stall over the usual step, in milliseconds.
         stall_ms: f64,
+        /// Whether the loader prefetches as many batches as there are steps in a period.
+        as_prefetched: bool,
     },
     /// Another level.
     Change {
@@ -94,6 +98,10 @@ pub struct EpisodeSources<'a> {
     pub parts_known: bool,
     /// Number of worker processes that load the batches in turn.
     pub workers: Option<u64>,
+    /// Number of batches that the loader prefetches, or that each of its workers does.
+    pub prefetched: [Option<u64>; 2],
+    /// Batches whose size was read.
+    pub sized_batches: &'a [SizedBatch],
 }
 
 /// The episodes of a loop, the costliest first. The bucket with the first [`LEAST_WARMUP`] steps is left out. Steps that are

@@ -86,6 +86,8 @@ pub struct ThreadStack {
     /// How many threads work for the call at once, if the thread is one of them: the call handed work to them,
     /// and waits. Each stands for its part of the call's time. `None` for the call's own thread.
     pub helpers: Option<u32>,
+    /// Whether the thread belongs to a pool and executes a task.
+    pub in_pool_task: bool,
     /// Whether the thread held the interpreter lock.
     pub holds_gil: bool,
     /// The calls, the innermost first. Not empty.
@@ -160,6 +162,7 @@ impl ThreadStack {
             activity,
             core_wait: 0.0,
             helpers: None,
+            in_pool_task: false,
             holds_gil: activity == Activity::Python,
             frames,
         }

@@ -276,15 +276,20 @@ fn join(
     move_time_to_helpers(stacks.into_iter().filter_map(sample).collect())
 }
 
-/// Moves the time of a stage's call that waits for a lock to the threads that work meanwhile and are in no stage. It
-/// is assumed that the call waits for them, as for a thread pool. With several waiting calls, or if the loop's own
-/// code waits too, it is unknown who waits for them.
+/// Moves the time of a stage's call that waits for a lock to the threads that work meanwhile and are in no stage, or
+/// else to those that wait in a task of a thread pool, for example for a file. It is assumed that the call waits for
+/// them. With several waiting calls, or if the loop's own code waits too, it is unknown who waits for them.
 fn move_time_to_helpers(mut samples: Vec<(Place, ThreadStack)>) -> Vec<(Place, ThreadStack)> {
     let waits = |(place, stack): &(Place, ThreadStack)| {
         *place != Place::Elsewhere && stack.activity == Activity::Wait(WaitFor::Lock)
     };
-    let helps = |(place, stack): &(Place, ThreadStack)| {
+    let is_at_work = |(place, stack): &(Place, ThreadStack)| {
         *place == Place::Elsewhere && stack.activity.is_work()
+    };
+    let any_works = samples.iter().any(is_at_work);
+    let helps = |sample: &(Place, ThreadStack)| {
+        let waits_in_task = sample.0 == Place::Elsewhere && sample.1.in_pool_task;
+        is_at_work(sample) || (!any_works && waits_in_task)
     };
     let helpers = samples.iter().filter(|sample| helps(sample)).count();
     let mut waiting = samples
@@ -332,6 +337,16 @@ mod tests {
 
         let samples = move_time_to_helpers(vec![call(), helper(2), helper(3)]);
         let expected = (&fetch(), "decode", Some(2));
+        assert_eq!(functions(&samples), [expected, expected]);
+
+        // Threads that wait in tasks of a pool, for example for a store, count if none works.
+        let reads = |tid| {
+            let mut stack = stack(tid, "read", Activity::Wait(WaitFor::Connection));
+            stack.in_pool_task = true;
+            (Place::Elsewhere, stack)
+        };
+        let samples = move_time_to_helpers(vec![call(), reads(2), reads(3)]);
+        let expected = (&fetch(), "read", Some(2));
         assert_eq!(functions(&samples), [expected, expected]);
 
         // Alone, the call waits for something else. With a second one, it is unknown which of them waits for it.

@@ -1,6 +1,6 @@
 //! Texts of episodes: when the steps were slower, what that cost, and what changed with it.
 
-use super::units::{duration_ms, duration_s, percent};
+use super::units::{bytes, duration_ms, duration_s, percent};
 use super::verdict::place_in_file;
 use crate::analysis::episodes::{Episode, EpisodeKind, Signal};
 use crate::model::record::{EpisodeKindCode, EpisodeRecord, EpisodeSignal};
@@ -14,6 +14,7 @@ pub(super) fn episode_record(episode: &Episode) -> EpisodeRecord {
         EpisodeKind::Outliers { .. } => (EpisodeKindCode::Outliers, None),
     };
     let line = episode.signal.line.as_ref();
+    let class = episode.signal.batch_class;
     EpisodeRecord {
         kind,
         from_step: episode.from_step,
@@ -26,27 +27,37 @@ pub(super) fn episode_record(episode: &Episode) -> EpisodeRecord {
         file: line.map(|frame| frame.file.to_string()),
         line: line.map(|frame| frame.line),
         function: line.map(|frame| frame.function.to_string()),
+        callee: episode.signal.callee.as_ref().map(ToString::to_string),
+        batch_bytes: class.map(|class| class.bytes),
+        usual_batch_bytes: class.map(|class| class.usual_bytes),
         data_file: episode.signal.data_file.as_ref().map(ToString::to_string),
         text: text(episode),
     }
 }
 
-fn text(episode: &Episode) -> String {
+/// Which steps were slow, and what they cost.
+fn slow_steps(episode: &Episode) -> String {
     let cost = duration_s(episode.cost_s);
-    let what = match episode.kind {
+    match episode.kind {
         EpisodeKind::Periodic {
             period,
             in_epoch,
             stall_ms,
+            as_prefetched,
         } => {
             let counted = if in_epoch {
                 ", counted from the start of each epoch"
             } else {
                 ""
             };
+            let prefetched = if as_prefetched {
+                format!(" The loader prefetches {period} batches.")
+            } else {
+                String::new()
+            };
             format!(
                 "From step {} on, the loop stalls every {period} steps{counted}, each time for {} \
-                 on average. These stalls cost {cost}.",
+                 on average.{prefetched} These stalls cost {cost}.",
                 episode.from_step,
                 duration_ms(stall_ms)
             )
@@ -71,20 +82,36 @@ fn text(episode: &Episode) -> String {
             percent(100.0 * episode.share, 1),
             duration_ms(stall_ms)
         ),
-    };
+    }
+}
+
+fn text(episode: &Episode) -> String {
     let without = duration_ms(episode.predicted_step_ms);
     let them = if is_of_stalls(episode.kind) {
         "them"
     } else {
         "this"
     };
-    let what = format!("{what} Without {them}, a step would take {without} on average.");
+    let what = format!(
+        "{} Without {them}, a step would take {without} on average.",
+        slow_steps(episode)
+    );
     let changed = (episode.signal.kind)
         .map(|part| signal_text(part, &episode.signal, episode.kind))
         .into_iter();
+    let class = episode.signal.batch_class.map(|class| {
+        format!(
+            "The batches of these steps have {}, others {}.",
+            bytes(class.bytes as f64),
+            bytes(class.usual_bytes as f64)
+        )
+    });
     let file = episode.signal.data_file.iter();
     let file = file.map(|path| format!("Meanwhile, loading has `{path}` open."));
-    let sentences = std::iter::once(what).chain(changed).chain(file);
+    let sentences = std::iter::once(what)
+        .chain(changed)
+        .chain(class)
+        .chain(file);
     sentences.collect::<Vec<_>>().join(" ")
 }
 
@@ -128,12 +155,20 @@ fn signal_text(part: EpisodeSignal, signal: &Signal, kind: EpisodeKind) -> Strin
         return format!("{what}.");
     };
     let place = place_in_file(&line.file, line.line);
-    format!("{what}, mostly at `{place}` ({}).", line.function)
+    let callee = signal.callee.as_ref();
+    let callee = callee.map_or_else(String::new, |callee| format!(", which calls `{callee}`"));
+    let waits = part == EpisodeSignal::Wait;
+    let loading = if waits { " while loading is" } else { "," };
+    format!(
+        "{what}{loading} mostly at `{place}` ({}){callee}.",
+        line.function
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::episodes::BatchClass;
     use crate::model::stack::Frame;
 
     fn episode(kind: EpisodeKind, signal: EpisodeSignal) -> Episode {
@@ -146,8 +181,7 @@ mod tests {
             predicted_step_ms: 18.2,
             signal: Signal {
                 kind: Some(signal),
-                line: None,
-                data_file: None,
+                ..Signal::default()
             },
         }
     }
@@ -158,20 +192,43 @@ mod tests {
             period: 32,
             in_epoch: false,
             stall_ms: 821.0,
+            as_prefetched: true,
         };
         let mut stalls = episode(kind, EpisodeSignal::Wait);
         stalls.signal.line = Some(Frame::own("/home/user/train.py", 49, "refill"));
+        stalls.signal.callee = Some("recv".into());
 
         let record = episode_record(&stalls);
 
         assert_eq!(
             record.text,
-            "From step 32 on, the loop stalls every 32 steps, each time for 821 ms on average. \
-             These stalls cost 9.85 s. Without them, a step would take 18.2 ms on average. In a stall, the loop waits for data, mostly at `train.py:49` (refill)."
+            "From step 32 on, the loop stalls every 32 steps, each time for 821 ms on average. The \
+             loader prefetches 32 batches. These stalls cost 9.85 s. Without them, a step would take \
+             18.2 ms on average. In a stall, the loop waits for data while loading is mostly at \
+             `train.py:49` (refill), which calls `recv`."
         );
         assert_eq!(record.period_steps, Some(32));
         assert_eq!(record.line, Some(49));
         assert_eq!(record.data_file, None);
+    }
+
+    #[test]
+    fn a_stall_says_how_its_batches_differ_from_others() {
+        let mut stalls = episode(
+            EpisodeKind::Outliers { stall_ms: 821.0 },
+            EpisodeSignal::Wait,
+        );
+        stalls.signal.batch_class = Some(BatchClass {
+            bytes: 1 << 20,
+            usual_bytes: 1 << 18,
+        });
+
+        let record = episode_record(&stalls);
+
+        let end = "The batches of these steps have 1.00 MiB, others 256 KiB.";
+        assert!(record.text.ends_with(end), "{}", record.text);
+        assert_eq!(record.batch_bytes, Some(1 << 20));
+        assert_eq!(record.usual_batch_bytes, Some(1 << 18));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::EpisodeSources;
+use super::batch_class::BatchClass;
 use crate::analysis::resources::{Part, resources};
 use crate::analysis::stacks::{OpenFiles, TimedLine};
 use crate::model::record::{EpisodeSignal, GpuUse, ResourcesRecord};
@@ -15,6 +16,9 @@ use crate::model::step_history::{Stall, StepBucket};
 
 /// Minimum share of the samples within an episode that a line has.
 const MIN_LINE_SHARE: f64 = 0.3;
+
+/// The same if the loop waits for data, and loading is at that line outside of the episode too.
+const MIN_LOADING_SHARE: f64 = 0.5;
 
 /// Minimum share of the samples of loading within an episode in which a data file is open. Processes that load different
 /// files at the same time rarely reach it, because it is then unknown which file the loop waits for.
@@ -30,14 +34,37 @@ const MIN_LIFT: f64 = 2.0;
 const MIN_WAIT_SHARE: f64 = 0.5;
 
 /// What changed together with an episode.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Signal {
     /// The measurement; `None` if the parts of the steps are unknown, and no resource differs.
     pub kind: Option<EpisodeSignal>,
-    /// The line of the program that ran during the episode, and hardly otherwise.
+    /// The line of the program that ran during the episode, and hardly otherwise. If the loop waits, the line at which
+    /// loading mostly was.
     pub line: Option<Frame>,
+    /// The function of a library that this line mostly called, if it did.
+    pub callee: Option<Arc<str>>,
     /// The data file that loading had open during the episode, and hardly otherwise. `None` if the loop did not wait.
     pub data_file: Option<Arc<str>>,
+    /// The size of the batches in stalls, if it differs from that of others.
+    pub batch_class: Option<BatchClass>,
+}
+
+impl Signal {
+    /// What was different inside, if this part of the step became longer.
+    fn of_part(
+        part: Option<EpisodeSignal>,
+        context: &Context<'_>,
+        is_inside: impl Fn(u64) -> bool,
+    ) -> Self {
+        let (line, callee) = context.line(part, &is_inside).unzip();
+        Self {
+            kind: part,
+            line,
+            callee: callee.flatten(),
+            data_file: context.data_file(part, &is_inside),
+            batch_class: None,
+        }
+    }
 }
 
 /// What an episode is compared with.
@@ -87,28 +114,41 @@ impl Context<'_> {
     }
 
     /// The line whose share of the samples inside is large, and larger than outside.
-    /// Of compute, only lines of the loop's own code count; of the wait, only other lines.
-    fn line(&self, part: Option<EpisodeSignal>, is_inside: impl Fn(u64) -> bool) -> Option<Frame> {
+    /// Of compute, only lines of the loop's own code count; of the wait, only other lines. If the loop waits, the line at
+    /// which loading mostly is counts too, because the loop waits for that line. Also returns the function that it calls.
+    fn line(
+        &self,
+        part: Option<EpisodeSignal>,
+        is_inside: impl Fn(u64) -> bool,
+    ) -> Option<(Frame, Option<Arc<str>>)> {
         let counts_in_loop = |in_loop: bool| match part {
             Some(EpisodeSignal::Wait) => !in_loop,
             Some(_) => in_loop,
             None => true,
         };
-        let mut counts: HashMap<(&str, u32), (&Frame, Counts)> = HashMap::new();
+        let mut counts: HashMap<(&str, u32), (&TimedLine, Counts)> = HashMap::new();
         let mut all = Counts::default();
         let lines = self.sources.stacks?.recent_lines();
-        for TimedLine { at_ns, frame, .. } in lines.filter(|line| counts_in_loop(line.in_loop)) {
-            let (_, count) = counts
-                .entry((&*frame.file, frame.line))
-                .or_insert((frame, Counts::default()));
-            count.add(is_inside(*at_ns));
-            all.add(is_inside(*at_ns));
+        for line in lines.filter(|line| counts_in_loop(line.in_loop)) {
+            let (last_inside, count) = counts
+                .entry((&*line.frame.file, line.frame.line))
+                .or_insert((line, Counts::default()));
+            count.add(is_inside(line.at_ns));
+            all.add(is_inside(line.at_ns));
+            if is_inside(line.at_ns) {
+                *last_inside = line;
+            }
         }
-        let (frame, _) = counts
+        let waits = part == Some(EpisodeSignal::Wait);
+        let found = |count: Counts| {
+            count.stands_out(all, MIN_LINE_SHARE)
+                || (waits && count.is_common(all, MIN_LOADING_SHARE))
+        };
+        let (line, _) = counts
             .into_values()
-            .filter(|(_, count)| count.stands_out(all, MIN_LINE_SHARE))
+            .filter(|(_, count)| found(*count))
             .max_by_key(|(_, count)| count.inside)?;
-        Some(frame.clone())
+        Some((line.frame.clone(), line.callee.clone()))
     }
 
     /// The data file that is open in a large share of the samples of loading inside, and in fewer outside. Only if the
@@ -156,12 +196,18 @@ impl Counts {
 
     /// Whether the share of `all` is at least `min_share` inside, and clearly smaller outside.
     fn stands_out(self, all: Self, min_share: f64) -> bool {
-        let share = |part: u32, whole: u32| f64::from(part) / f64::from(whole.max(1));
-        let within = share(self.inside, all.inside);
-        self.inside >= MIN_SAMPLES
-            && within >= min_share
-            && within >= MIN_LIFT * share(self.outside, all.outside)
+        let outside = share(self.outside, all.outside);
+        self.is_common(all, min_share) && share(self.inside, all.inside) >= MIN_LIFT * outside
     }
+
+    /// Whether the share of `all` is at least `min_share` inside.
+    fn is_common(self, all: Self, min_share: f64) -> bool {
+        self.inside >= MIN_SAMPLES && share(self.inside, all.inside) >= min_share
+    }
+}
+
+fn share(part: u32, whole: u32) -> f64 {
+    f64::from(part) / f64::from(whole.max(1))
 }
 
 /// What was different during stalls. `stalls` are in order.
@@ -174,9 +220,8 @@ pub(super) fn signal_of_stalls(stalls: &[Stall], context: &Context<'_>) -> Signa
     };
     let kind = context.part_of_step(waited as f64, lost as f64);
     Signal {
-        kind,
-        line: context.line(kind, is_inside),
-        data_file: context.data_file(kind, is_inside),
+        batch_class: BatchClass::find(context.sources.sized_batches, is_inside),
+        ..Signal::of_part(kind, context, is_inside)
     }
 }
 
@@ -196,8 +241,7 @@ pub(super) fn signal_of_change(context: &Context<'_>, from_s: f64, to_s: Option<
     if let Some(kind) = compared.and_then(|(during, usual)| resource(&during, &usual)) {
         return Signal {
             kind: Some(kind),
-            line: None,
-            data_file: None,
+            ..Signal::default()
         };
     }
     let is_inside = |at_ns: u64| {
@@ -206,11 +250,7 @@ pub(super) fn signal_of_change(context: &Context<'_>, from_s: f64, to_s: Option<
     };
     let (step, wait) = difference(context.buckets, is_inside);
     let kind = context.part_of_step(wait, step);
-    Signal {
-        kind,
-        line: context.line(kind, is_inside),
-        data_file: context.data_file(kind, is_inside),
-    }
+    Signal::of_part(kind, context, is_inside)
 }
 
 /// By how much the mean step and the mean wait are longer inside.

@@ -2,6 +2,7 @@
 //! lock.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use super::data_files::{DataFiles, OpenFiles};
 use super::own_line::own_line;
@@ -30,6 +31,8 @@ pub struct TimedLine {
     pub in_loop: bool,
     /// The line.
     pub frame: Frame,
+    /// The function of a library that the line calls, if it does.
+    pub callee: Option<Arc<str>>,
 }
 
 /// The stacks of one place.
@@ -106,16 +109,18 @@ impl StackTimes {
                 *self.gil.holders.entry(holder).or_default() += seconds;
             }
             if place != Place::Elsewhere {
-                if let Some(frame) = line {
-                    self.keep_line(reading.at_ns, &place, frame);
-                }
+                self.keep_line(reading.at_ns, &place, &stack.frames);
                 let seconds = seconds / f64::from(stack.helpers.unwrap_or(1).max(1));
                 self.add_sample(place, stack, seconds, is_trainer);
             }
         }
     }
 
-    fn keep_line(&mut self, at_ns: u64, place: &Place, frame: &Frame) {
+    fn keep_line(&mut self, at_ns: u64, place: &Place, frames: &[Frame]) {
+        let Some(frame) = own_line(frames) else {
+            return;
+        };
+        let called = frames.iter().take_while(|called| *called != frame).last();
         if self.recent.len() == MAX_RECENT_LINES {
             self.recent.pop_front();
         }
@@ -123,6 +128,7 @@ impl StackTimes {
             at_ns,
             in_loop: matches!(place, Place::Loop(_)),
             frame: frame.clone(),
+            callee: called.map(|called| Arc::clone(&called.function)),
         });
     }
 

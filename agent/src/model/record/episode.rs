@@ -39,6 +39,15 @@ pub struct EpisodeRecord {
     /// such file, or if the loop did not wait for data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_file: Option<String>,
+    /// Name of the function of a library that this line mostly called. Absent if it called none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub callee: Option<String>,
+    /// Median size of the batches in stalls, in bytes. Absent if it does not differ from that of other batches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch_bytes: Option<u64>,
+    /// Median size of other batches, in bytes. Absent if `batch_bytes` is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usual_batch_bytes: Option<u64>,
     /// The episode in words.
     pub text: String,
 }
