@@ -61,9 +61,10 @@ fn may_be_data(path: &str) -> bool {
         && !(OTHER_FILES.iter().any(|end| path.ends_with(end)))
 }
 
-/// Whether the descriptor was opened for reading, is not a folder, and is none of the standard streams.
+/// Whether the descriptor was opened for reading, is not a folder, and is none of the standard streams. A file that is
+/// open for appending is a log, for example the records of this run.
 fn reads_a_file(process: &Path, descriptor: &Path, buffer: &mut Vec<u8>) -> bool {
-    const NOT_A_FILE: i32 = libc::O_DIRECTORY | libc::O_PATH;
+    const NO_DATA: i32 = libc::O_DIRECTORY | libc::O_PATH | libc::O_APPEND;
     let Some(name) = descriptor.file_name() else {
         return false;
     };
@@ -74,7 +75,7 @@ fn reads_a_file(process: &Path, descriptor: &Path, buffer: &mut Vec<u8>) -> bool
     let flags = (info.ok())
         .and_then(|info| std::str::from_utf8(procfs::value(info, "flags")?).ok())
         .and_then(|flags| i32::from_str_radix(flags, 8).ok());
-    flags.is_some_and(|flags| flags & libc::O_ACCMODE != libc::O_WRONLY && flags & NOT_A_FILE == 0)
+    flags.is_some_and(|flags| flags & libc::O_ACCMODE != libc::O_WRONLY && flags & NO_DATA == 0)
 }
 
 #[cfg(test)]
@@ -111,6 +112,7 @@ mod tests {
             ("/data/b.tar", READ),
             ("/data/a.mdb", libc::O_RDWR),
             ("/data/train.log", libc::O_WRONLY | libc::O_APPEND),
+            ("/data/rank0.jsonl", libc::O_RDWR | libc::O_APPEND),
             ("/data", READ | libc::O_DIRECTORY),
             ("/data/cache.lock", libc::O_RDWR),
             ("/home/me/train.py", READ),
