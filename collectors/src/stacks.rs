@@ -189,8 +189,10 @@ impl StackReader for PythonStacks {
 /// Whether a thread of a `ThreadPoolExecutor`, or of a pool of `multiprocessing`, executes a task.
 fn is_in_pool_task(trace: &StackTrace) -> bool {
     let calls_task = |frame: &py_spy::Frame| {
-        (frame.name == "run" && frame.filename.ends_with("/concurrent/futures/thread.py"))
-            || (frame.name == "worker" && frame.filename.ends_with("/multiprocessing/pool.py"))
+        // From Python 3.11 on, the name has the class.
+        let name = frame.name.rsplit('.').next().unwrap_or_default();
+        (name == "run" && frame.filename.ends_with("/concurrent/futures/thread.py"))
+            || (name == "worker" && frame.filename.ends_with("/multiprocessing/pool.py"))
     };
     // The innermost call is the pool's own while it waits for a task.
     trace.frames.iter().skip(1).any(calls_task)

@@ -341,6 +341,18 @@ def test_ranks_that_read_a_stream_and_keep_their_part_of_it_load_the_same_sample
     assert [facts["ranks_with_same_samples"] for facts in found] == [4, None]
 
 
+def test_a_stream_that_no_library_splits_among_the_workers_is_known() -> None:
+    datasets = pytest.importorskip("datasets")
+    numbers = datasets.Dataset.from_dict({"a": list(range(16))})
+
+    def found(dataset: Any) -> bool:
+        return read_facts(data.DataLoader(dataset), "measure")["unsplit_stream"]
+
+    assert found(Stream())
+    assert not found(numbers.to_iterable_dataset())
+    assert not found(Numbers(4))
+
+
 def test_a_stream_that_is_split_twice_is_not_said_to_give_the_same_samples() -> None:
     accelerate = pytest.importorskip("accelerate.data_loader")
     datasets = pytest.importorskip("datasets")

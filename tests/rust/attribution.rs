@@ -370,7 +370,7 @@ fn no_more_workers_are_proposed_than_fit_into_the_memory() {
     assert_eq!(more.change.as_ref().unwrap().to, "8");
     assert_eq!(
         remedy_text(&more),
-        "Load in 8 worker processes instead of 1; the memory is enough for 81."
+        "Load in 8 worker processes instead of 1; each takes 1.00 GiB, and the memory is enough for 81."
     );
 
     // 0.8 of 3 GiB hold two more.

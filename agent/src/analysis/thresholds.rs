@@ -362,6 +362,9 @@ thresholds! {
     /// cores 16 ms were measured for a predicted 12, and 13 for 11.
     oversubscribed_step: 1.15, "ratio";
 
+    /// The bytes that come from storage. From this on, the gain of more concurrent calls is less certain. Chosen.
+    storage_reads: 1e6, "bytes per second";
+
     /// The cost of a message itself, compared with the cost to pass a batch. Below this, larger messages are not
     /// proposed. Chosen.
     large_message_cost: 0.4, "share of the cost";

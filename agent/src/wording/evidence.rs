@@ -47,15 +47,25 @@ pub(super) fn evidence_text(evidence: &Evidence) -> String {
         Evidence::BlockedLoading {
             stage,
             blocked,
+            line,
             wait_ms,
             step_ms,
-        } => format!(
-            "the training thread loads for {} of each step of {}, but `{stage}` waits {} % of that \
-             time for another thread or a device, for example for work that the loop launched before",
-            duration_ms(*wait_ms),
-            duration_ms(*step_ms),
-            share(*blocked)
-        ),
+        } => {
+            let line = line.as_ref().map_or_else(String::new, |line| {
+                format!(
+                    " at `{}` ({})",
+                    place_in_file(&line.file, line.line),
+                    line.function
+                )
+            });
+            format!(
+                "the training thread loads for {} of each step of {}, but `{stage}` waits {} % of that \
+                 time{line} for another thread or a device, for example for work that the loop launched before",
+                duration_ms(*wait_ms),
+                duration_ms(*step_ms),
+                share(*blocked)
+            )
+        }
         Evidence::Gc { pct } => format!(
             "the garbage collector stops the process for {} % of the time",
             percent(*pct, 1)

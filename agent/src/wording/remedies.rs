@@ -34,17 +34,11 @@ fn action(action: &Action) -> String {
                          model faster instead."
             .to_owned(),
         Action::MoreProcesses {
-            from: 0, to: 1, ..
-        } => {
-            "Load in a worker process instead of on the training thread: num_workers=1.".to_owned()
-        }
-        Action::MoreProcesses { from: 0, to, .. } => format!(
-            "Load in {to} worker processes instead of on the training thread: num_workers={to}."
-        ),
-        Action::MoreProcesses { from, to, memory } => {
-            let memory = memory.map_or_else(String::new, |memory| workers_memory(memory, *to));
-            format!("{}{memory}.", worker_processes(*from, *to))
-        }
+            from,
+            to,
+            memory,
+            splits_stream,
+        } => more_processes(*from, *to, *memory, *splits_stream),
         Action::MoreCalls {
             stage,
             from,
@@ -205,6 +199,28 @@ fn competes_for(shared: Shared) -> &'static str {
     }
 }
 
+/// More of torch's worker processes.
+fn more_processes(from: u32, to: u32, memory: Option<WorkerMemory>, splits_stream: bool) -> String {
+    let processes = match (from, to) {
+        (0, 1) => {
+            "Load in a worker process instead of on the training thread: num_workers=1".to_owned()
+        }
+        (0, to) => {
+            format!(
+                "Load in {to} worker processes instead of on the training thread: num_workers={to}"
+            )
+        }
+        (from, to) => worker_processes(from, to),
+    };
+    let memory = memory.map_or_else(String::new, |memory| workers_memory(memory, to));
+    let stream = if splits_stream {
+        " Each must load its own part of the stream (`torch.utils.data.get_worker_info`)."
+    } else {
+        ""
+    };
+    format!("{processes}{memory}.{stream}")
+}
+
 /// What the memory allows if there are to be `workers` worker processes.
 fn workers_memory(memory: WorkerMemory, workers: u32) -> String {
     if memory.fits <= workers {
@@ -215,7 +231,10 @@ fn workers_memory(memory: WorkerMemory, workers: u32) -> String {
         );
     }
     match memory.fits {
-        fits @ ..=MAX_NAMED_WORKERS => format!("; the memory is enough for {fits}"),
+        fits @ ..=MAX_NAMED_WORKERS => format!(
+            "; each takes {}, and the memory is enough for {fits}",
+            bytes(memory.each)
+        ),
         _ => String::new(),
     }
 }

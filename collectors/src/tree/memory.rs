@@ -4,9 +4,9 @@
 //! therefore appears to hold the parent's memory again. Proportional memory (PSS) divides a shared page
 //! among its processes. To compute it, the kernel walks all page tables of a process (`smaps_rollup`).
 //! That takes about 60 µs for a small process and some milliseconds per GiB. During that time the
-//! process can fault pages in, but cannot map or unmap memory. So this source is read at most every 30
+//! process can fault pages in, but cannot map or unmap memory. So this source is read at most every 10
 //! s, on its own thread. The agent pauses it between readings (`pipeline::apart`), so that it uses at
-//! most 1/5000 of a core, however large the process is.
+//! most 1/5000 of a core after the first readings, however large the process is.
 
 use std::fs;
 use std::io;
@@ -27,7 +27,7 @@ pub const READS: &str =
     "proportional memory and open files of this process, and of it and its descendants together";
 
 /// Minimum interval between two readings.
-const PACE: Duration = Duration::from_secs(30);
+const PACE: Duration = Duration::from_secs(10);
 
 /// The pause after a reading, as a multiple of the CPU time of the reading: 1/5000 (0.02 %) of a core.
 /// Other sources may use 1/1000. For a torch trainer with two workers a reading takes 17 ms, and with that
@@ -35,6 +35,13 @@ const PACE: Duration = Duration::from_secs(30);
 /// without `stacks`, is 0.1 % (`py_bindings/benches/slowdown.py`). Memory changes slowly, so fewer readings
 /// lose little.
 const CPU_REST: u32 = 5_000;
+
+/// The same after the first readings. They often precede the worker processes, or the data that these load, and the
+/// verdict needs the workers' memory early.
+const FIRST_CPU_REST: u32 = 500;
+
+/// Number of readings that [`FIRST_CPU_REST`] follows.
+const FIRST_READINGS: u32 = 2;
 
 /// Maximum number of attempts to list the members while some of them end.
 const TRIES: u32 = 8;
@@ -47,6 +54,8 @@ pub struct TreeMemory {
     /// itself.
     counts_itself: bool,
     buffer: Vec<u8>,
+    /// Number of readings so far.
+    readings: u32,
 }
 
 impl TreeMemory {
@@ -70,6 +79,7 @@ impl TreeMemory {
             walker: Walker::with_root(root),
             counts_itself: procfs::is_this_machine(root),
             buffer: Vec::new(),
+            readings: 0,
         };
         let own = source.walker.own();
         let own = own.map_err(|error| procfs::no_proc(root, &error))?;
@@ -103,10 +113,15 @@ impl Collector for TreeMemory {
     }
 
     fn cpu_rest(&self) -> u32 {
-        CPU_REST
+        if self.readings <= FIRST_READINGS {
+            FIRST_CPU_REST
+        } else {
+            CPU_REST
+        }
     }
 
     fn collect(&mut self, _at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {
+        self.readings += 1;
         let transient = |error: io::Error| {
             CollectError::Transient(format!("the processes of the tree cannot be read: {error}"))
         };

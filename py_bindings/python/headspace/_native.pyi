@@ -390,6 +390,7 @@ class _LoaderFacts(TypedDict, total=False):
     prefetch_factor: int | None
     pin_memory: bool | None
     ranks_with_same_samples: int | None
+    unsplit_stream: bool
     split_twice: bool
     count_samples: Callable[[Any], int | None] | None
     digest_batch: Callable[[Any], int | None] | None

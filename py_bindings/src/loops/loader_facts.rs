@@ -29,6 +29,9 @@ pub(crate) struct LoaderFacts {
     /// Ranks that each load all samples, and keep only their part.
     #[pyo3(default)]
     ranks_with_same_samples: Option<u32>,
+    /// Whether the loader does not split a stream among its worker processes.
+    #[pyo3(default)]
+    unsplit_stream: bool,
     /// Whether the samples are split among the ranks twice.
     #[pyo3(default)]
     split_twice: bool,
@@ -66,6 +69,7 @@ impl LoaderFacts {
             prefetch_factor: self.prefetch_factor,
             pin_memory: self.pin_memory,
             ranks_with_same_samples: self.ranks_with_same_samples,
+            unsplit_stream: self.unsplit_stream,
             split_twice: self.split_twice,
             options_from: self.options_from.as_deref().and_then(OptionsFrom::named),
             role: self.role.as_deref().and_then(Role::named),

@@ -2,12 +2,13 @@
 
 use super::hand_off_cost::Price;
 use super::law_terms::Term;
-use super::loop_waits::{blocked_share, long_lock_wait_ms, loop_waits};
+use super::loop_waits::{blocked_lines, blocked_share, long_lock_wait_ms, loop_waits};
 use super::queueing_model::Model;
 use super::stage_order::Node;
 use crate::analysis::stacks::SharedLockWaits;
 use crate::analysis::thresholds::{Thresholds, counts};
 use crate::model::record::BatchRecord;
+use crate::model::stack::Frame;
 
 /// The measurements behind a conclusion. Shares are from 0 to 1, percentages (`_pct`) from 0 to 100.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,6 +75,8 @@ pub enum Evidence {
         stage: String,
         /// Share of its time in which it waits.
         blocked: f64,
+        /// The line at which it waits longest.
+        line: Option<Frame>,
         /// The loop's wait for data.
         wait_ms: f64,
         /// The step.
@@ -241,11 +244,12 @@ pub(super) fn evidence(model: &Model<'_>, term: Term) -> Evidence {
 fn compute_evidence(model: &Model<'_>) -> Evidence {
     let (step_ms, wait_ms) = (model.facts.step_ms, model.facts.wait_ms);
     if loop_waits(model)
-        && let Some((stage, blocked)) = blocked_loading(model)
+        && let Some((stage, blocked, line)) = blocked_loading(model)
     {
         return Evidence::BlockedLoading {
             stage,
             blocked,
+            line,
             wait_ms,
             step_ms,
         };
@@ -259,11 +263,14 @@ fn compute_evidence(model: &Model<'_>) -> Evidence {
     }
 }
 
-/// The stage on the training thread that mostly waits, and the share of its time.
-fn blocked_loading(model: &Model<'_>) -> Option<(String, f64)> {
+/// The stage on the training thread that mostly waits, the share of its time, and the line.
+fn blocked_loading(model: &Model<'_>) -> Option<(String, f64, Option<Frame>)> {
     let of = |stage: usize| {
         let share = blocked_share(model, stage)?;
-        Some((model.nodes[stage].stage.name.clone(), share))
+        let line = blocked_lines(model, stage)
+            .next()
+            .map(|line| line.frame.clone());
+        Some((model.nodes[stage].stage.name.clone(), share, line))
     };
     (0..model.nodes.len()).find_map(of)
 }

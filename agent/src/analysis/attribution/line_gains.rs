@@ -4,6 +4,7 @@
 //! changes the cost of the calls, as the remedy `cheaper_calls` does; for the loop, its compute. A line without
 //! a gain is left out, however hot it is.
 
+use super::loop_waits::{blocked_lines, blocked_share};
 use super::nested_stages::find_stage;
 use super::prediction::Predictor;
 use super::queueing_model::Model;
@@ -29,6 +30,11 @@ pub(super) fn line_gains(model: &Model<'_>, predictor: &Predictor<'_>) -> Vec<Li
         match &line.place {
             Place::Stage(name) => {
                 let (stage, part) = find_stage(model.facts, &model.nodes, name)?;
+                if blocked_share(model, stage).is_some()
+                    && blocked_lines(model, stage).any(|blocked| blocked == line)
+                {
+                    return None;
+                }
                 let parts = &mut simulated.stations[stage].parts;
                 let is_lock = |supply: Supply| matches!(supply, Supply::Gil | Supply::SharedLock);
                 let has_lock = parts.iter().any(|(supply, _)| is_lock(*supply));

@@ -1,6 +1,7 @@
 //! Decides from sampled stacks what the training thread waits for, other than a batch.
 
 use super::queueing_model::Model;
+use crate::analysis::stacks::LineShare;
 use crate::model::stack::{Activity, WaitFor};
 
 /// Time per step in which the loop's own code waits for the interpreter lock, if that is long.
@@ -12,12 +13,21 @@ pub(super) fn long_lock_wait_ms(model: &Model<'_>) -> Option<f64> {
 /// The share of a stage's time on the training thread in which it waits for another thread or a device, if that
 /// is most of its time. For example, an upload waits for the work that was launched before.
 pub(super) fn blocked_share(model: &Model<'_>, stage: usize) -> Option<f64> {
-    let name = &model.nodes[stage].stage.name;
-    let waits = model.facts.lines.iter().filter(|line| {
-        line.place.stage() == Some(name) && line.activity == Activity::Wait(WaitFor::Lock)
-    });
-    let share = waits.map(|line| line.share).sum::<f64>();
+    let share = blocked_lines(model, stage)
+        .map(|line| line.share)
+        .sum::<f64>();
     (model.simulated.inline && share >= model.thresholds.mostly_blocked).then_some(share)
+}
+
+/// The lines of a stage that wait for another thread or a device, the longest first.
+pub(super) fn blocked_lines<'a>(
+    model: &'a Model<'_>,
+    stage: usize,
+) -> impl Iterator<Item = &'a LineShare> {
+    let name = &model.nodes[stage].stage.name;
+    model.facts.lines.iter().filter(move |line| {
+        line.place.stage() == Some(name) && line.activity == Activity::Wait(WaitFor::Lock)
+    })
 }
 
 /// Whether the loop waits for data for long.

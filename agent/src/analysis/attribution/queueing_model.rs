@@ -85,9 +85,12 @@ impl<'a> Model<'a> {
         model.simulated.stations = (0..model.nodes.len())
             .map(|stage| model.station(stage, slowdown))
             .collect();
-        model.send_delay = SendDelay::of(&model);
-        if let (Some(delay), Some(workers)) = (model.send_delay, model.workers) {
-            delay.add_to(&mut model.simulated.stations[workers]);
+        if let Some(workers) = model.workers {
+            let delay = SendDelay::of(facts, &model.nodes[workers], thresholds);
+            if let Some(delay) = delay {
+                delay.add_to(&mut model.simulated.stations[workers]);
+            }
+            model.send_delay = delay;
         }
         model.set_loop();
         Some(model)

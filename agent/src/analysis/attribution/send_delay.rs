@@ -5,8 +5,10 @@
 //! both together do, they delay each other. How much they overlap is taken from the measured step, and assumed to
 //! stay the same if a batch becomes cheaper to serialize.
 
-use super::queueing_model::Model;
+use super::facts::PipelineFacts;
 use super::simulation::{Station, Supply};
+use super::stage_order::Node;
+use crate::analysis::thresholds::Thresholds;
 
 /// Times of a worker whose loading and serializing delay each other, in milliseconds per batch.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -20,10 +22,10 @@ pub(super) struct SendDelay {
 }
 
 impl SendDelay {
-    /// `None` if serializing does not delay loading, or is not measured.
-    pub(super) fn of(model: &Model<'_>) -> Option<Self> {
-        let (facts, t) = (model.facts, model.thresholds);
-        let load_ms = model.nodes[model.workers?].busy_ms();
+    /// The delay in the stage of the worker processes. `None` if serializing does not delay loading, or is not
+    /// measured.
+    pub(super) fn of(facts: &PipelineFacts, workers: &Node<'_>, t: &Thresholds) -> Option<Self> {
+        let load_ms = workers.busy_ms();
         let send_ms = facts.send_ms?;
         let cycle_ms = f64::from(facts.loader.workers?) * facts.step_ms;
         let waits = facts.idle_ms() >= t.negligible_wait * facts.step_ms;

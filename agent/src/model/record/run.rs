@@ -140,6 +140,10 @@ pub struct LoaderRecord {
     /// if each rank loads only its own samples, and if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks_with_same_samples: Option<u32>,
+    /// Whether each worker process must load its own part of a stream by itself: the loader does not split the
+    /// stream among them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unsplit_stream: bool,
     /// Whether the samples are split among the ranks twice, so that most of them are never used: each rank keeps
     /// its part of what is already its part.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

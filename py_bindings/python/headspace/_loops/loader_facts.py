@@ -49,6 +49,7 @@ def read_facts(loader: Any, mode: str, batch_size: int | None = None) -> _native
         "prefetch_factor": factor,
         "pin_memory": read_attribute(loader, "pin_memory", bool),
         "ranks_with_same_samples": sample_split.ranks_with_same_samples(of_torch),
+        "unsplit_stream": sample_split.is_unsplit_stream(of_torch),
         "split_twice": sample_split.is_split_twice(of_torch),
     }
 

@@ -14,6 +14,12 @@ _STREAM_SHARDS = {
     "transformers.trainer_pt_utils.IterableDatasetShard",
 }
 
+#: The kind of a dataset that is a stream, in torch's loader.
+_STREAM = 1
+
+#: Libraries whose streams are split among torch's worker processes.
+_SPLITTING_LIBRARIES = {"accelerate", "datasets", "litdata", "streaming", "torchdata", "webdataset"}
+
 _BATCH_SHARD = "accelerate.data_loader.BatchSamplerShard"
 """Type of a batch sampler that keeps the batches of one rank."""
 
@@ -41,6 +47,17 @@ def ranks_with_same_samples(loader: Any) -> int | None:
         if not files or by_files:
             return None
     return ranks if ranks and ranks > 1 else None
+
+
+def is_unsplit_stream(loader: Any) -> bool:
+    """Whether each worker process would load the whole stream, unless the dataset's own code prevents it.
+
+    torch splits no stream among its workers. Datasets of libraries do so themselves.
+    """
+    if getattr(loader, "_dataset_kind", 0) != _STREAM:
+        return False
+    kind = type(_attribute(loader, "dataset"))
+    return str(kind.__module__).partition(".")[0] not in _SPLITTING_LIBRARIES
 
 
 def is_split_twice(loader: Any) -> bool:

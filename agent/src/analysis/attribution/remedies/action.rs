@@ -14,8 +14,10 @@ pub enum Action {
         from: u32,
         /// Worker processes proposed.
         to: u32,
-        /// The memory that limits their number; `None` if it does not.
+        /// How many fit into the memory; `None` if unknown.
         memory: Option<WorkerMemory>,
+        /// Whether the program must split the stream among them.
+        splits_stream: bool,
     },
     /// Run more calls of a stage at once.
     MoreCalls {

@@ -136,7 +136,12 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
     let mut simulated = model.simulated.clone();
     simulated.stations[stage].servers = to;
     let action = if model.workers == Some(stage) {
-        Action::MoreProcesses { from, to, memory }
+        Action::MoreProcesses {
+            from,
+            to,
+            memory,
+            splits_stream: model.facts.loader.unsplit_stream,
+        }
     } else {
         Action::MoreCalls {
             stage: node.stage.name.clone(),
@@ -152,7 +157,9 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
         change: Some(change_concurrency(context, stage, to)),
         changed: Some(simulated),
         // If the cores are the bottleneck, workers without a core of their own slow each other.
-        confidence: if context.binds(Term::Cores) && model.is_oversubscribed(to) {
+        confidence: if (context.binds(Term::Cores) && model.is_oversubscribed(to))
+            || reads_from_storage(model)
+        {
             confidence::ASSUMED_GAIN
         } else if node.stage.concurrency_known {
             confidence::DECLARED_CONCURRENCY
@@ -172,6 +179,13 @@ fn memory_of_workers(model: &Model<'_>, workers: u32) -> Option<WorkerMemory> {
         available,
         fits: whole(f64::from(workers) + (available / each).floor()),
     })
+}
+
+/// Whether data comes from storage, not from the page cache. How much reads at the same time slow each other there is
+/// unknown.
+fn reads_from_storage(model: &Model<'_>) -> bool {
+    let read = model.facts.resources.disk_read_bytes_per_s;
+    at_least(read, model.thresholds.storage_reads)
 }
 
 /// Whether a stage reads as much as the disk can deliver.

@@ -66,6 +66,7 @@ fn in_workers(context: &Context<'_>, stage: usize) -> Option<Draft> {
             to,
             // What a worker would need is not known.
             memory: None,
+            splits_stream: model.facts.loader.unsplit_stream && to > 1,
         },
         stage: Some(stage),
         term: Term::Stage(stage),
