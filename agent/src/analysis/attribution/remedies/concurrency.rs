@@ -156,17 +156,22 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
         term: Term::Stage(stage),
         change: Some(change_concurrency(context, stage, to)),
         changed: Some(simulated),
-        // If the cores are the bottleneck, workers without a core of their own slow each other.
-        confidence: if (context.binds(Term::Cores) && model.is_oversubscribed(to))
-            || reads_from_storage(model)
-        {
-            confidence::ASSUMED_GAIN
-        } else if node.stage.concurrency_known {
-            confidence::DECLARED_CONCURRENCY
-        } else {
-            confidence::OBSERVED_CONCURRENCY
-        },
+        confidence: confidence_in_more(context, stage, to),
     })
+}
+
+/// The confidence in the gain if a stage has `to` concurrent calls.
+fn confidence_in_more(context: &Context<'_>, stage: usize, to: u32) -> f64 {
+    let model = context.model;
+    // If the cores are the bottleneck, workers without a core of their own slow each other.
+    let slow_each_other = context.binds(Term::Cores) && model.is_oversubscribed(to);
+    if slow_each_other || reads_from_storage(model) {
+        confidence::ASSUMED_GAIN
+    } else if model.nodes[stage].stage.concurrency_known {
+        confidence::DECLARED_CONCURRENCY
+    } else {
+        confidence::OBSERVED_CONCURRENCY
+    }
 }
 
 /// The mean memory of the `workers` worker processes, and what further ones may take.
