@@ -185,6 +185,7 @@ study: tools $(STAMPS)/study $(STAMPS)/build ## Run the long studies of accuracy
 	$(PY) tests/python/study_tune.py
 	$(PY) tests/python/study_remedies.py
 	$(PY) tests/python/study_shared_lock.py
+	$(PY) tests/python/study_hand_off.py
 	$(PY) tests/python/study_lines.py $(LINES_ARGS)
 	-REAL_BUSY=2 REAL_CASES=accelerate,datasets,lightning,monai,spdl,torchdata,trainer,webdataset $(PY) tests/real
 

@@ -147,8 +147,7 @@ impl StackReader for PythonStacks {
             let others = others.into_iter().take(MAX_HELPERS);
             let others = others.map(|(trace, tid)| (trace, tid, activity(trace, tid)));
             let may_help = |(trace, _, activity): &(&StackTrace, u32, Activity)| {
-                let waits_for_lock = *activity == Activity::Wait(WaitFor::Lock);
-                activity.is_work() || (!waits_for_lock && is_in_pool_task(trace))
+                activity.is_work() || is_in_pool_task(trace, *activity)
             };
             wanted.extend(others.filter(may_help));
         }
@@ -167,7 +166,7 @@ impl StackReader for PythonStacks {
                     activity,
                     core_wait,
                     helpers: None,
-                    in_pool_task: is_in_pool_task(trace),
+                    in_pool_task: is_in_pool_task(trace, activity),
                     holds_gil: trace.owns_gil,
                     frames,
                 });
@@ -176,7 +175,7 @@ impl StackReader for PythonStacks {
         Ok(())
     }
 
-    fn data_files(&mut self, pid: u32) -> Vec<Arc<str>> {
+    fn data_files(&mut self, pid: u32) -> Option<Vec<Arc<str>>> {
         let process = Path::new("/proc").join(pid.to_string());
         open_data_files(&process, &mut self.code)
     }
@@ -186,16 +185,18 @@ impl StackReader for PythonStacks {
     }
 }
 
-/// Whether a thread of a `ThreadPoolExecutor`, or of a pool of `multiprocessing`, executes a task.
-fn is_in_pool_task(trace: &StackTrace) -> bool {
-    let calls_task = |frame: &py_spy::Frame| {
+/// Whether a thread of a `ThreadPoolExecutor`, or of a pool of `multiprocessing`, executes a task, and waits for no lock
+/// within it: a task that waits for another one does not help.
+fn is_in_pool_task(trace: &StackTrace, activity: Activity) -> bool {
+    let ends_with = |frame: &py_spy::Frame, name: &str, file: &str| {
         // From Python 3.11 on, the name has the class.
-        let name = frame.name.rsplit('.').next().unwrap_or_default();
-        (name == "run" && frame.filename.ends_with("/concurrent/futures/thread.py"))
-            || (name == "worker" && frame.filename.ends_with("/multiprocessing/pool.py"))
+        frame.name.rsplit('.').next() == Some(name) && frame.filename.ends_with(file)
     };
-    // The innermost call is the pool's own while it waits for a task.
-    trace.frames.iter().skip(1).any(calls_task)
+    let runs = |frame: &py_spy::Frame| ends_with(frame, "run", "/concurrent/futures/thread.py");
+    // This function also waits for the next task.
+    let works = |frame: &py_spy::Frame| ends_with(frame, "worker", "/multiprocessing/pool.py");
+    activity != Activity::Wait(WaitFor::Lock)
+        && (trace.frames.iter().any(runs) || trace.frames.iter().skip(1).any(works))
 }
 
 /// The message of an error and those of its causes, without repetitions.

@@ -28,8 +28,9 @@ the sources of the symptom, the cause and the cure. Two cards were corrected aft
 That of `tone_before_crop_in_threads` forbade the proposal of a second worker process, but the measurement shows that it
 makes the step 10 % shorter. That of `ray_operator_one_task` forbade the names of the fast operators anywhere. It now
 forbids them only as the bottleneck, because the table of stages names all operators. The healthy twin of
-`no_workers_heavy_transforms` has a larger network since then, because its loader was almost as slow as its loop. Seven
-cards demand more words than before the first run: those that were there also matched verdicts of other cases.
+`no_workers_heavy_transforms` has a larger network since then, because its loader was almost as slow as its loop. Twelve
+cards demand more words than before the first run: those that were there also matched verdicts of other cases, or left
+out a part of the cause.
 
 The prediction is that of the remedy, or of the step without the costliest episode, or without the excess of the slowest
 rank, as the card says. There is none if headspace predicts no number for the cure."""

@@ -77,14 +77,20 @@ def main() -> None:
         now = float(run(spec))
         name = ", ".join(f"{key} {value}" for key, value in case.items())
         limit = (found["bottleneck"] or {"kind": "unknown"})["kind"]
-        print(f"{name:44}{'':17}{now:8.1f}   headspace: {found['steady_step_mean_ms']:.1f}, {limit}")
+        print(
+            f"{name:44}{'':17}{now:8.1f}   headspace: {found['steady_step_mean_ms']:.1f}, {limit}"
+        )
         for remedy in found["remedies"]:
             if (change := CHANGES.get(remedy["code"])) is None:
                 continue
             measured = float(run({**spec, **change}))
             predicted = remedy["predicted_step_ms"] * now / found["steady_step_mean_ms"]
-            error = "unknown" if remedy.get("at_least") else f"{100 * (predicted / measured - 1):+.0f}%"
-            print(f"{'':44}{remedy['code']:>17}{now:8.1f}{predicted:11.1f}{measured:10.1f}{error:>8}")
+            error = (
+                "unknown" if remedy.get("at_least") else f"{100 * (predicted / measured - 1):+.0f}%"
+            )
+            print(
+                f"{'':44}{remedy['code']:>17}{now:8.1f}{predicted:11.1f}{measured:10.1f}{error:>8}"
+            )
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from running import Runs
+from running import Programs, Runs
 
 import headspace
 
@@ -43,3 +43,12 @@ def test_a_run_that_becomes_slower_names_the_step(runs: Runs) -> None:
     assert episode["signal"] == "wait"
     assert episode["from_step"] == pytest.approx(200, abs=4)
     assert "to_step" not in episode
+
+
+def test_stalls_name_the_class_of_their_batches(program: Programs) -> None:
+    run = program("sized_batches.py", env={"HEADSPACE_INTERVAL": "0.2"})
+    assert run.exit_code == 0, run.stderr
+    (episode,) = run.summary()["episodes"]
+    assert (episode["kind"], episode["signal"]) == ("outliers", "wait")
+    assert (episode["batch_bytes"], episode["usual_batch_bytes"]) == (40_000, 10_000)
+    assert "The batches of these steps have 39.1 KiB, other batches 9.77 KiB." in episode["text"]

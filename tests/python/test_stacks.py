@@ -185,6 +185,13 @@ def test_a_perfetto_trace_has_the_stacks_of_each_stage(program: Programs, tmp_pa
     assert slow.end - slow.start == pytest.approx(longest, rel=0.3)
 
 
+def test_the_time_of_a_call_belongs_to_the_waiting_tasks_of_its_pool(program: Programs) -> None:
+    run = program("pool_reads.py")
+    assert run.exit_code == 0, run.stderr
+    line = run.summary()["lines"][0]
+    assert (line["function"], line["waits_for"]) == ("read_part", "timer")
+
+
 def test_workers_whose_memory_may_not_be_read_cause_one_notice(program: Programs) -> None:
     run = ran(program, "pool", "sleep", steps=400, name="undumpable.py")
     assert all(line["stage"] is None for line in run.summary()["lines"])

@@ -28,6 +28,6 @@ def test_a_run_that_loses_time_says_so_in_one_line_within_a_minute(program: Prog
 
     (line,) = (line for line in ended.stderr.splitlines() if "a step takes" in line)
     assert line.startswith("headspace: a step takes")
-    assert "for data; it would take" in line
+    assert "for data; with this change, it would take" in line
     assert "Load in " in line
     assert "num_workers=" in line

@@ -342,6 +342,7 @@ def test_ranks_that_read_a_stream_and_keep_their_part_of_it_load_the_same_sample
 
 
 def test_a_stream_that_no_library_splits_among_the_workers_is_known() -> None:
+    accelerate = pytest.importorskip("accelerate.data_loader")
     datasets = pytest.importorskip("datasets")
     numbers = datasets.Dataset.from_dict({"a": list(range(16))})
 
@@ -349,21 +350,29 @@ def test_a_stream_that_no_library_splits_among_the_workers_is_known() -> None:
         return read_facts(data.DataLoader(dataset), "measure")["unsplit_stream"]
 
     assert found(Stream())
+    assert found(accelerate.IterableDatasetShard(Stream()))
     assert not found(numbers.to_iterable_dataset())
+    assert not found(accelerate.IterableDatasetShard(numbers.to_iterable_dataset()))
     assert not found(Numbers(4))
 
 
-def test_a_stream_that_is_split_twice_is_not_said_to_give_the_same_samples() -> None:
+@pytest.mark.parametrize(
+    ("inner_ranks", "split_twice", "ranks_with_same_samples"), [(2, True, None), (1, False, 2)]
+)
+def test_a_stream_is_split_twice_only_if_both_splits_are_among_several_ranks(
+    inner_ranks: int, split_twice: bool, ranks_with_same_samples: int | None
+) -> None:
     accelerate = pytest.importorskip("accelerate.data_loader")
     datasets = pytest.importorskip("datasets")
     numbers = datasets.Dataset.from_dict({"a": list(range(16))}).to_iterable_dataset(num_shards=4)
     distributed = pytest.importorskip("datasets.distributed")
-    part = distributed.split_dataset_by_node(numbers, rank=0, world_size=2)
+    part = distributed.split_dataset_by_node(numbers, rank=0, world_size=inner_ranks)
     kept = accelerate.IterableDatasetShard(part, batch_size=2, num_processes=2)
 
     facts = read_facts(data.DataLoader(kept), "measure")
-    assert facts["ranks_with_same_samples"] is None
-    assert facts["split_twice"]
+
+    assert facts["split_twice"] == split_twice
+    assert facts["ranks_with_same_samples"] == ranks_with_same_samples
 
 
 def test_batches_that_a_distributed_sampler_has_split_are_not_split_again() -> None:

@@ -112,7 +112,7 @@ fn large_arrays_are_to_be_sent_as_tensors() {
     }));
 
     let shared = remedy(&found, "share_arrays").unwrap();
-    assert!(text(shared).contains("the arrays of a batch (30.0 MiB) as tensors"));
+    assert!(text(shared).contains("the arrays and strings of a batch (30.0 MiB) as tensors"));
     assert!(
         (12.0..14.0).contains(&shared.predicted_step_ms),
         "{shared:?}"
@@ -185,7 +185,7 @@ fn a_worker_whose_loading_and_serializing_delay_each_other_is_limited_by_the_han
     assert_eq!(bottleneck.limit, Limit::HandOff);
     assert_eq!(
         bottleneck_record(&bottleneck).evidence,
-        "a worker process loads a batch in 8.9 ms and meanwhile serializes the one before in 11.1 ms; the \
+        "a worker process loads a batch in 8.9 ms and meanwhile serializes the previous one in 11.1 ms; the \
          training thread takes 3.0 ms of each step of 15.4 ms to receive one (tensors: 1, bytes in them: 12.0 \
          MiB, other objects: 2)"
     );

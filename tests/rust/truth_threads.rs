@@ -50,7 +50,8 @@ fn right_in_some_round(name: &str, setup: &Setup, plan: ProbePlan) -> Option<boo
 
 #[test]
 fn real_threads_and_queues_give_the_same_answers_within_a_wide_margin() {
-    assert_right(&[
+    let plan = ProbePlan::for_loader(Some(4), 1).with_total(300).unwrap();
+    let setups = [
         ("sleeping, slow loader", SLEEPING),
         (
             "fast loader",
@@ -67,7 +68,8 @@ fn real_threads_and_queues_give_the_same_answers_within_a_wide_margin() {
                 ..SLEEPING
             },
         ),
-    ]);
+    ];
+    assert_right(&setups, plan);
 }
 
 #[test]
@@ -77,11 +79,11 @@ fn a_model_that_computes_gives_the_same_answer_within_a_wide_margin() {
         compute: Work::Spin(SHORT),
         ..SLEEPING
     };
-    assert_right(&[("spinning model", spinning)]);
+    let plan = ProbePlan::for_loader(Some(4), 1).with_total(300).unwrap();
+    assert_right(&[("spinning model", spinning)], plan);
 }
 
-fn assert_right(setups: &[(&str, Setup)]) {
-    let plan = ProbePlan::for_loader(Some(4), 1).with_total(300).unwrap();
+fn assert_right(setups: &[(&str, Setup)], plan: ProbePlan) {
     for (name, setup) in setups {
         match right_in_some_round(name, setup, plan) {
             Some(right) => assert!(right, "{name}: no round was right"),

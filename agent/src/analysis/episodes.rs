@@ -98,8 +98,8 @@ pub struct EpisodeSources<'a> {
     pub parts_known: bool,
     /// Number of worker processes that load the batches in turn.
     pub workers: Option<u64>,
-    /// Number of batches that the loader prefetches, or that each of its workers does.
-    pub prefetched: [Option<u64>; 2],
+    /// Number of batches that the loader prefetches.
+    pub prefetched: Option<u64>,
     /// Batches whose size was read.
     pub sized_batches: &'a [SizedBatch],
 }

@@ -6,9 +6,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-/// Minimum number of different batches. Digests have 64 bits, so chance does not matter. But ranks may begin with
-/// equal batches on purpose, and synthetic data may be the same in all batches.
-const LEAST_DIFFERENT: usize = 3;
+/// Number of batches that are compared.
+const COMPARED: usize = 4;
+
+/// Minimum number of different batches among them. Synthetic data may be the same in all batches.
+const MIN_DIFFERENT: usize = 3;
 
 /// The number of ranks whose first batches are those of another rank, the largest such group. `None` if all
 /// differ, or if there are too few batches.
@@ -16,11 +18,9 @@ pub(super) fn ranks_with_same_batches<'a>(
     digests: impl Iterator<Item = &'a [String]>,
 ) -> Option<u32> {
     let mut groups: HashMap<&[String], u32> = HashMap::new();
-    let is_telling =
-        |digests: &&[String]| digests.iter().collect::<HashSet<_>>().len() >= LEAST_DIFFERENT;
-    for digests in digests.filter(is_telling) {
-        // A rank that was read while it ran may have fewer.
-        let first = digests.get(..LEAST_DIFFERENT + 1).unwrap_or(digests);
+    let differs = |first: &&[String]| first.iter().collect::<HashSet<_>>().len() >= MIN_DIFFERENT;
+    let compared = digests.filter_map(|digests| digests.get(..COMPARED));
+    for first in compared.filter(differs) {
         *groups.entry(first).or_default() += 1;
     }
     groups.into_values().max().filter(|ranks| *ranks > 1)
@@ -47,10 +47,13 @@ mod tests {
 
     #[test]
     fn ranks_with_their_own_batches_are_not() {
+        let first = digests(&["a", "b", "c", "d"]);
         assert_eq!(
-            found(&[digests(&["a", "b", "c"]), digests(&["d", "e", "f"])]),
+            found(&[first.clone(), digests(&["d", "e", "f", "g"])]),
             None
         );
+        // A rank that was read while it ran may have fewer.
+        assert_eq!(found(&[first, digests(&["a", "b", "c"])]), None);
     }
 
     #[test]

@@ -277,8 +277,7 @@ fn episodes(run: &RunFacts<'_>, main: &LoopFacts) -> Vec<Episode> {
         node: run.node,
         parts_known: !main.totals.without_loader && !main.totals.concurrent,
         workers: main.loader.workers.map(u64::from),
-        prefetched: [main.loader.prefetch_depth, main.loader.prefetch_factor]
-            .map(|batches| batches.map(u64::from)),
+        prefetched: main.loader.prefetch_depth.map(u64::from),
         sized_batches: &main.totals.sized_batches,
     };
     find_episodes(&main.totals.history, warm_from, sources)

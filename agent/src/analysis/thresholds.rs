@@ -362,9 +362,6 @@ thresholds! {
     /// cores 16 ms were measured for a predicted 12, and 13 for 11.
     oversubscribed_step: 1.15, "ratio";
 
-    /// The bytes that come from storage. From this on, the gain of more concurrent calls is less certain. Chosen.
-    storage_reads: 1e6, "bytes per second";
-
     /// The cost of a message itself, compared with the cost to pass a batch. Below this, larger messages are not
     /// proposed. Chosen.
     large_message_cost: 0.4, "share of the cost";
@@ -393,8 +390,8 @@ thresholds! {
     /// The time to unpickle an object.
     worker_object_ms: 0.8e-4, "ms per object";
 
-    /// The time to read a mebibyte from a pipe, which holds little and is filled meanwhile, and to copy it. Source:
-    /// 1.2, 10.2 and 30 ms were measured for arrays of 1, 8 and 24 MiB.
+    /// The time to read a mebibyte from a pipe and to copy it. The pipe is small, so the reader also waits for the
+    /// writer. Source: 1.2, 10.2 and 30 ms were measured for arrays of 1, 8 and 24 MiB.
     worker_pipe_ms: 1.2, "ms per MiB";
 
     /// The time to map and to read a mebibyte of shared memory, if it was not measured on this machine.

@@ -177,9 +177,9 @@ impl StepHistory {
         self.usual.add(step, wait);
     }
 
-    /// Median of the recent steps, in nanoseconds. `None` before the first ones.
-    pub fn usual_step_ns(&self) -> Option<f64> {
-        self.usual.quartiles.map(|[_, median, _]| median)
+    /// Duration of the shortest step that is far slower than usual, in nanoseconds. `None` before the first ones.
+    pub fn slow_step_ns(&self) -> Option<f64> {
+        self.usual.quartiles.map(slow_from)
     }
 
     /// The steps in buckets, in order.
@@ -240,6 +240,13 @@ impl StepHistory {
     }
 }
 
+/// The duration from which on a step is far slower than usual.
+fn slow_from([low, median, high]: [f64; 3]) -> f64 {
+    let ratio = high / low;
+    // The quartiles' distance, once and half again, on a logarithmic scale.
+    (high * ratio * ratio.sqrt()).max(MIN_SLOW * median)
+}
+
 /// The usual step.
 #[derive(Debug, Clone, Default)]
 struct Usual {
@@ -255,13 +262,9 @@ struct Usual {
 
 impl Usual {
     fn is_slow(&self, step: f64) -> bool {
-        self.quartiles.is_some_and(|[low, median, high]| {
+        self.quartiles.is_some_and(|quartiles| {
             // Nearly all steps fail the first condition, which is the cheaper one.
-            step > MIN_SLOW * median && {
-                let ratio = high / low;
-                // The quartiles' distance, once and half again, on a logarithmic scale.
-                step > high * ratio * ratio.sqrt()
-            }
+            step > MIN_SLOW * quartiles[1] && step > slow_from(quartiles)
         })
     }
 

@@ -68,8 +68,8 @@ pub trait Collector: Send + 'static {
         Pace::Tick
     }
 
-    /// Shortest rest between two readings, as a multiple of the CPU time of a reading. With the default,
-    /// the source uses at most a thousandth of a core. Constant over a run; for [`Pace::Background`] only.
+    /// Shortest rest after a reading, as a multiple of its CPU time. With the default, the source uses at most a
+    /// thousandth of a core. Called after each reading; for [`Pace::Background`] only.
     fn cpu_rest(&self) -> u32 {
         1_000
     }

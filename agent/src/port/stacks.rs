@@ -27,12 +27,11 @@ pub trait StackReader: Send + 'static {
         out: &mut Vec<ThreadStack>,
     ) -> Result<(), CollectError>;
 
-    /// The data files that the process has open for reading at this moment, each once. Empty if it has none, and if
-    /// they do not show what is read: the process has many files open at once, or reads a file that it has closed and
-    /// mapped to memory.
+    /// The data files that the process has open for reading at this moment, each once. `None` if they do not show what is
+    /// read, because the process has many files open at once. A file that was mapped to memory and closed is left out.
     ///
     /// The agent calls it after [`read`](Self::read), for processes that load data, a few times a second.
-    fn data_files(&mut self, pid: u32) -> Vec<Arc<str>>;
+    fn data_files(&mut self, pid: u32) -> Option<Vec<Arc<str>>>;
 
     /// Frees what is kept of a process that is not read any more.
     fn forget(&mut self, pid: u32);

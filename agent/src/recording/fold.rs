@@ -11,6 +11,8 @@
 //! The wait for the first batch of an epoch counts only as time to first batch. Wait, compute and step of a
 //! batch are either all known or all left out.
 
+use std::collections::VecDeque;
+
 use super::event::Event;
 use super::sampled::Sampled;
 use crate::model::record::{EpochRecord, LoopTick, Phase, StepRecord};
@@ -18,11 +20,11 @@ use crate::model::step_history::{NumberedStep, StepHistory};
 use crate::model::{Distribution, LoopTotals, SizedBatch, StepSample, StepSeries};
 use crate::port::MonotonicClock;
 
-/// Number of batches whose size is kept.
+/// Number of the last batches whose size is kept.
 const MAX_SIZED_BATCHES: usize = 256;
 
-/// Number of batch digests that are kept: those of two epochs.
-const MAX_BATCH_DIGESTS: usize = 8;
+/// Number of batch digests that are kept: those of the first epoch.
+const MAX_BATCH_DIGESTS: usize = 4;
 
 /// The totals of one loop's events that were read so far.
 #[derive(Debug, Default)]
@@ -31,7 +33,8 @@ pub struct Fold {
     phase: Phase,
     batch_size: u64,
     batch_digests: Vec<u64>,
-    sized_batches: Vec<SizedBatch>,
+    /// The last batches whose size was read.
+    sized_batches: VecDeque<SizedBatch>,
     /// Size of the batch that comes next, if it was read.
     next_bytes: Option<u64>,
     concurrent: bool,
@@ -132,7 +135,10 @@ impl Fold {
                 }
             }
             Event::BatchBytes(bytes) => self.next_bytes = Some(bytes),
-            Event::Gap => self.step_from = None,
+            Event::Gap => {
+                self.step_from = None;
+                self.next_bytes = None;
+            }
             Event::Concurrent => self.concurrent = true,
         }
     }
@@ -164,10 +170,14 @@ impl Fold {
 
     /// Keeps the size of the batch that was received now, if it was read.
     fn keep_size(&mut self, received_ns: u64) {
-        let bytes = self.next_bytes.take();
-        let kept = bytes.filter(|_| self.sized_batches.len() < MAX_SIZED_BATCHES);
-        let sized = kept.map(|bytes| SizedBatch { received_ns, bytes });
-        self.sized_batches.extend(sized);
+        let Some(bytes) = self.next_bytes.take() else {
+            return;
+        };
+        if self.sized_batches.len() == MAX_SIZED_BATCHES {
+            self.sized_batches.pop_front();
+        }
+        self.sized_batches
+            .push_back(SizedBatch { received_ns, bytes });
     }
 
     fn receive(&mut self, at: u64, sample: Option<StepSample>) {
@@ -325,9 +335,9 @@ impl Fold {
         self.first_begin.map(seconds)
     }
 
-    /// The usual step in nanoseconds. `None` before the first steps.
-    pub(super) fn usual_step_ns(&self) -> Option<f64> {
-        self.history.usual_step_ns()
+    /// Duration of the shortest step that is a stall, in nanoseconds. `None` before the first steps.
+    pub(super) fn slow_step_ns(&self) -> Option<f64> {
+        self.history.slow_step_ns()
     }
 
     /// The loop as a whole, so far.
@@ -339,7 +349,7 @@ impl Fold {
             epochs: self.epochs,
             batch_size: (self.batch_size > 0).then_some(self.batch_size),
             batch_digests: self.batch_digests.clone(),
-            sized_batches: self.sized_batches.clone(),
+            sized_batches: self.sized_batches.iter().copied().collect(),
             ttfb_s: self.first_ttfb_s,
             first_begin_s: self.first_begin.map(seconds),
             last_receive_s: self.last_receive.map(seconds),

@@ -37,7 +37,7 @@ pub struct Recorder {
     waiting: AtomicBool,
     /// Start of the epoch in progress, or 0 between epochs. Only readers of stacks use it.
     epoch_begun: AtomicU64,
-    /// A wait of more ticks is slow. `u64::MAX` until the usual step is known.
+    /// A wait of more ticks is slow. `u64::MAX` until it is known how long usual steps are.
     slow_wait: AtomicU64,
     /// Whether batches were not recorded since the last event.
     gap: AtomicBool,
@@ -119,10 +119,10 @@ impl Recorder {
         &self.clock
     }
 
-    /// Whether the wait between these time stamps is longer than a usual step.
+    /// Whether the wait between these time stamps is as long as a step that is far slower than usual.
     #[inline]
     pub fn is_slow(&self, request: u64, receive: u64) -> bool {
-        receive.wrapping_sub(request) > self.slow_wait.load(Ordering::Relaxed)
+        receive.saturating_sub(request) > self.slow_wait.load(Ordering::Relaxed)
     }
 
     /// Records a batch that was requested at `request` and received at `receive`.
@@ -219,8 +219,8 @@ impl Recorder {
     pub fn fold<R>(&self, each: impl FnOnce(&mut Fold) -> R) -> R {
         let mut folded = lock(&self.folded);
         self.drain_into(&mut folded);
-        if let Some(usual_ns) = folded.fold.usual_step_ns() {
-            self.set_slow_wait(usual_ns.max(MIN_SLOW_NS));
+        if let Some(slow_ns) = folded.fold.slow_step_ns() {
+            self.set_slow_wait(slow_ns.max(MIN_SLOW_NS));
         }
         each(&mut folded.fold)
     }

@@ -198,7 +198,7 @@ impl Sampler {
             self.live_run.refresh(at)
         };
         let is_time = !last && at.as_secs_f64() >= TIME_LOST_AFTER_S;
-        if let Some(text) = time_lost_text(&summary).filter(|_| is_time) {
+        if is_time && let Some(text) = time_lost_text(&summary) {
             self.live_run.notice_log.post(&Notice::TimeLost { text });
         }
         tracing::debug!(

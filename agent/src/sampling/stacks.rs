@@ -221,7 +221,7 @@ impl StackThread {
             return None;
         }
         self.files_read.insert(pid, now);
-        Some(self.reader.data_files(pid))
+        self.reader.data_files(pid)
     }
 
     fn forget_all_but(&mut self, targets: &[StackTarget]) {
@@ -276,20 +276,19 @@ fn join(
     move_time_to_helpers(stacks.into_iter().filter_map(sample).collect())
 }
 
-/// Moves the time of a stage's call that waits for a lock to the threads that work meanwhile and are in no stage, or
-/// else to those that wait in a task of a thread pool, for example for a file. It is assumed that the call waits for
-/// them. With several waiting calls, or if the loop's own code waits too, it is unknown who waits for them.
+/// Moves the time of a stage's call that waits for a lock to threads that are in no stage: to those that execute tasks
+/// of a pool, even if they wait, for example for a file, or else to those that work. It is assumed that the call waits
+/// for them. With several waiting calls, or if the loop's own code waits too, it is unknown who waits for them.
 fn move_time_to_helpers(mut samples: Vec<(Place, ThreadStack)>) -> Vec<(Place, ThreadStack)> {
     let waits = |(place, stack): &(Place, ThreadStack)| {
         *place != Place::Elsewhere && stack.activity == Activity::Wait(WaitFor::Lock)
     };
-    let is_at_work = |(place, stack): &(Place, ThreadStack)| {
-        *place == Place::Elsewhere && stack.activity.is_work()
-    };
-    let any_works = samples.iter().any(is_at_work);
+    let in_task =
+        |(place, stack): &(Place, ThreadStack)| *place == Place::Elsewhere && stack.in_pool_task;
+    let any_in_task = samples.iter().any(in_task);
     let helps = |sample: &(Place, ThreadStack)| {
-        let waits_in_task = sample.0 == Place::Elsewhere && sample.1.in_pool_task;
-        is_at_work(sample) || (!any_works && waits_in_task)
+        let works = sample.0 == Place::Elsewhere && sample.1.activity.is_work();
+        in_task(sample) || (!any_in_task && works)
     };
     let helpers = samples.iter().filter(|sample| helps(sample)).count();
     let mut waiting = samples
@@ -339,7 +338,7 @@ mod tests {
         let expected = (&fetch(), "decode", Some(2));
         assert_eq!(functions(&samples), [expected, expected]);
 
-        // Threads that wait in tasks of a pool, for example for a store, count if none works.
+        // Threads in tasks of a pool also count while they wait, for example for a store.
         let reads = |tid| {
             let mut stack = stack(tid, "read", Activity::Wait(WaitFor::Connection));
             stack.in_pool_task = true;

@@ -101,7 +101,7 @@ fn text(episode: &Episode) -> String {
         .into_iter();
     let class = episode.signal.batch_class.map(|class| {
         format!(
-            "The batches of these steps have {}, others {}.",
+            "The batches of these steps have {}, other batches {}.",
             bytes(class.bytes as f64),
             bytes(class.usual_bytes as f64)
         )
@@ -225,7 +225,7 @@ mod tests {
 
         let record = episode_record(&stalls);
 
-        let end = "The batches of these steps have 1.00 MiB, others 256 KiB.";
+        let end = "The batches of these steps have 1.00 MiB, other batches 256 KiB.";
         assert!(record.text.ends_with(end), "{}", record.text);
         assert_eq!(record.batch_bytes, Some(1 << 20));
         assert_eq!(record.usual_batch_bytes, Some(1 << 18));

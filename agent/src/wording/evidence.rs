@@ -40,13 +40,14 @@ pub(super) fn evidence_text(evidence: &Evidence) -> String {
         Evidence::HandOff {
             receive_ms,
             send_ms,
-            load_ms,
+            delayed_load_ms,
             step_ms,
             batch,
-        } => hand_off(*receive_ms, (*send_ms, *load_ms), *step_ms, *batch),
+        } => hand_off_ends(*receive_ms, *send_ms, *delayed_load_ms, *step_ms) + &contents(*batch),
         Evidence::BlockedLoading {
             stage,
             blocked,
+            blocked_ms: _,
             line,
             wait_ms,
             step_ms,
@@ -207,40 +208,42 @@ fn core_user(user: &CoreUser) -> String {
     format!("{cores} of them by `{stage}`{}", full.unwrap_or_default())
 }
 
-/// The time of each end of the hand-off, and the contents of a batch.
-fn hand_off(
+/// The time of each end of the hand-off.
+fn hand_off_ends(
     receive_ms: f64,
-    worker_ms: (Option<f64>, Option<f64>),
+    send_ms: Option<f64>,
+    delayed_load_ms: Option<f64>,
     step_ms: f64,
-    batch: Option<BatchRecord>,
 ) -> String {
     let step = duration_ms(step_ms);
-    let receive = format!(
-        "the training thread takes {} of each step of {step} to receive a batch from a worker process",
-        duration_ms(receive_ms)
-    );
-    let ends = match worker_ms {
-        (Some(send_ms), Some(load_ms)) if send_ms > receive_ms => format!(
-            "a worker process loads a batch in {} and meanwhile serializes the one before in {}; the training \
+    if let (Some(send_ms), Some(load_ms)) = (send_ms, delayed_load_ms) {
+        return format!(
+            "a worker process loads a batch in {} and meanwhile serializes the previous one in {}; the training \
              thread takes {} of each step of {step} to receive one",
             duration_ms(load_ms),
             duration_ms(send_ms),
             duration_ms(receive_ms)
-        ),
-        (Some(send_ms), _) => {
-            format!("{receive}, which serializes it in {}", duration_ms(send_ms))
-        }
-        (None, _) => receive,
-    };
-    let contents = batch.map_or_else(String::new, |batch| {
+        );
+    }
+    let send = send_ms.map_or_else(String::new, |ms| {
+        format!(", which serializes it in {}", duration_ms(ms))
+    });
+    format!(
+        "the training thread takes {} of each step of {step} to receive a batch from a worker process{send}",
+        duration_ms(receive_ms)
+    )
+}
+
+/// The contents of a batch, in parentheses.
+fn contents(batch: Option<BatchRecord>) -> String {
+    batch.map_or_else(String::new, |batch| {
         format!(
             " (tensors: {}, bytes in them: {}, other objects: {})",
             batch.tensors,
             bytes(batch.tensor_bytes as f64),
             batch.objects
         )
-    });
-    ends + &contents
+    })
 }
 
 fn gil(wait_ms: f64, work: Option<f64>, share_of_compute: Option<f64>) -> String {

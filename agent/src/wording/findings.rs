@@ -87,7 +87,8 @@ fn text(finding: &Finding) -> String {
              1/{ranks} of them, so the same work is done {ranks} times."
         ),
         Finding::SplitTwice => "The samples are split among the ranks twice: each rank keeps its part of what \
-                                is already its part, so most samples are never used. Split them once."
+                                is already its part, so an epoch uses only a part of the samples. Split \
+                                them once: Accelerate's `prepare` splits them already."
             .to_owned(),
         Finding::BatchesMutated { mutated, cached } => format!(
             "{mutated} of {cached} cached batches changed in place, so replayed steps used modified data."

@@ -119,13 +119,13 @@ fn action(action: &Action) -> String {
             )
         }
         Action::ShareArrays { bytes: count } => format!(
-            "Let the worker send the arrays of a batch ({}) as tensors: torch passes tensors in shared memory, \
+            "Let the worker send the arrays and strings of a batch ({}) as tensors: torch passes tensors in shared memory, \
              and everything else through a pipe.",
             bytes(*count as f64)
         ),
         Action::SmallerTensors { bytes: count } => format!(
-            "Let the worker send the tensors of a batch ({}) in a type of half the size, for example `uint8` or \
-             `bfloat16`, and convert them in the training process.",
+            "Let the worker send the tensors of a batch ({}) in a type of half the size, for example `bfloat16` \
+             instead of `float32`, and convert them in the training process.",
             bytes(*count as f64)
         ),
         Action::LargerMessages { batches } => format!(

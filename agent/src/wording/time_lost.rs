@@ -9,10 +9,10 @@ use crate::model::record::SummaryRecord;
 pub fn time_lost_text(summary: &SummaryRecord) -> Option<String> {
     let step = duration_ms(summary.steady_step_mean_ms?);
     let wait = duration_ms(summary.wait_ms?);
-    let waits = format!("a step takes {step} and waits {wait} of this for data");
+    let waits = format!("a step takes {step}, and the loop waits {wait} of this for data");
     Some(match time_lost(summary)? {
         TimeLost::Remedy(remedy) => format!(
-            "{waits}; it would take {} (−{} %, {}) with this change: {}",
+            "{waits}; with this change, it would take {} (−{} %, {}): {}",
             duration_ms(remedy.predicted_step_ms),
             percent(remedy.predicted_gain_pct, 0),
             certainty(remedy.confidence),
@@ -49,9 +49,9 @@ mod tests {
         assert_eq!(
             time_lost_text(&summary).as_deref(),
             Some(
-                "a step takes 30.6 ms and waits 24.1 ms of this for data; it would take 19.1 ms (−38 %, \
-                 plausible) with this change: Load in 2 worker processes instead of on the training \
-                 thread: num_workers=2."
+                "a step takes 30.6 ms, and the loop waits 24.1 ms of this for data; with this change, it \
+                 would take 19.1 ms (−38 %, plausible): Load in 2 worker processes instead of on the \
+                 training thread: num_workers=2."
             )
         );
     }

@@ -29,7 +29,7 @@ pub(crate) fn paths(processes: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     found
 }
 
-/// The links in this folder of `/proc` that stand for the open descriptors of the process. None if the process has
+/// The links in this folder of `/proc` that stand for the open descriptors of the process. Empty if the process has
 /// ended, or belongs to another user.
 pub(crate) fn descriptors(process: &Path) -> impl Iterator<Item = PathBuf> {
     let entries = fs::read_dir(process.join("fd"));

@@ -29,9 +29,9 @@ const SYSTEM_FOLDERS: [&str; 7] = [
 /// Ends of the names of files that are code or locks.
 const OTHER_FILES: [&str; 4] = [".so", ".py", ".pyc", ".lock"];
 
-/// Data files of the process with this folder of `/proc`, each once, sorted. Empty if there are more than
+/// Data files of the process with this folder of `/proc`, each once, sorted. `None` if there are more than
 /// [`MAX_FILES`].
-pub(super) fn open_data_files(process: &Path, code: &mut OwnCode) -> Vec<Arc<str>> {
+pub(super) fn open_data_files(process: &Path, code: &mut OwnCode) -> Option<Vec<Arc<str>>> {
     let mut files: Vec<Arc<str>> = Vec::new();
     let mut buffer = Vec::new();
     for descriptor in descriptors(process).take(MAX_DESCRIPTORS) {
@@ -49,11 +49,11 @@ pub(super) fn open_data_files(process: &Path, code: &mut OwnCode) -> Vec<Arc<str
             files.push(file);
         }
         if files.len() > MAX_FILES {
-            return Vec::new();
+            return None;
         }
     }
     files.sort_unstable();
-    files
+    Some(files)
 }
 
 fn may_be_data(path: &str) -> bool {
@@ -88,7 +88,7 @@ mod tests {
     const READ: i32 = libc::O_RDONLY;
 
     /// The data files of a process with these files open, each with its flags.
-    fn find(open: &[(&str, i32)]) -> Vec<Arc<str>> {
+    fn find(open: &[(&str, i32)]) -> Option<Vec<Arc<str>>> {
         let process = tempfile::tempdir().unwrap();
         let below = |path: &str| process.path().join(path);
         fs::create_dir(below("fd")).unwrap();
@@ -124,7 +124,7 @@ mod tests {
 
         let found = find(&open);
 
-        assert_eq!(found, ["/data/a.mdb".into(), "/data/b.tar".into()]);
+        assert_eq!(found.unwrap(), ["/data/a.mdb".into(), "/data/b.tar".into()]);
     }
 
     #[test]
@@ -133,8 +133,9 @@ mod tests {
         let open: Vec<_> = paths.iter().map(|path| (path.as_str(), READ)).collect();
 
         // The first three are the standard streams.
-        assert_eq!(find(&open[..7]).len(), MAX_FILES);
-        assert!(find(&open).is_empty());
-        assert!(open_data_files(Path::new("/nowhere"), &mut OwnCode::new(Vec::new())).is_empty());
+        assert_eq!(find(&open[..7]).unwrap().len(), MAX_FILES);
+        assert_eq!(find(&open), None);
+        let ended = open_data_files(Path::new("/nowhere"), &mut OwnCode::new(Vec::new()));
+        assert!(ended.unwrap().is_empty());
     }
 }

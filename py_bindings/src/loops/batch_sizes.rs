@@ -1,7 +1,7 @@
 //! Reads the sizes of slow batches, and of the batches that follow them, on the training thread.
 //!
 //! If slow batches have another size than others, the verdict names them by it. A batch is slow if the loop waits for
-//! it longer than for a usual step. `headspace/_loops/batch_parts.py` counts the bytes of one, which takes less than
+//! it as long as a slow step takes. `headspace/_loops/batch_parts.py` counts the bytes of one, which takes less than
 //! a millisecond.
 
 use std::sync::Arc;
@@ -32,6 +32,11 @@ impl BatchSizes {
             left,
             reads_next: AtomicBool::new(false),
         }
+    }
+
+    /// Whether slow batches are still read.
+    pub(crate) fn has_left(&self) -> bool {
+        self.left.load(Ordering::Relaxed) > 0
     }
 
     /// Whether the next batch is read in any case.

@@ -201,7 +201,10 @@ impl LoopIterator {
             }
             self.end(!failed);
         } else {
-            if recorder.is_slow(request, receive) && self.read_slow(batch).is_err() {
+            if recorder.is_slow(request, receive)
+                && self.batch_sizes.has_left()
+                && self.read_slow(batch).is_err()
+            {
                 return Some(null_mut());
             }
             recorder.lap(request, receive);
@@ -219,8 +222,12 @@ impl LoopIterator {
             // SAFETY: the source returned this batch with a reference that is ours.
             let batch = unsafe { Bound::from_owned_ptr(py, batch) };
             let recorder = &self.epoch.entry().recorder;
-            let read = self.batch_sizes.read(&batch, true, recorder);
-            read.map_err(|interrupt| interrupt.restore(py))?;
+            if let Err(interrupt) = self.batch_sizes.read(&batch, true, recorder) {
+                // A destructor must not run while an exception is set.
+                drop(batch);
+                interrupt.restore(py);
+                return Err(());
+            }
             let _ours_again = batch.into_ptr();
             Ok(())
         })

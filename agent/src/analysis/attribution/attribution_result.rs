@@ -20,12 +20,10 @@ pub struct Attribution {
 
 impl Attribution {
     /// Time per step in which the loader, on the training thread, waits for another thread or for a device.
-    /// `None` if it is not most of the loop's wait.
+    /// `None` if this is not most of the loader's time, or if compute is not the bottleneck.
     pub fn wait_blocked_ms(&self) -> Option<f64> {
         match self.bottleneck.as_ref()?.evidence {
-            Evidence::BlockedLoading {
-                blocked, wait_ms, ..
-            } => Some(blocked * wait_ms),
+            Evidence::BlockedLoading { blocked_ms, .. } => Some(blocked_ms),
             _ => None,
         }
     }

@@ -85,13 +85,14 @@ pub(super) fn receives_long(model: &Model<'_>) -> bool {
     facts.receive_ms >= (t.long_hand_off * facts.step_ms).max(facts.idle_ms())
 }
 
-/// Shortest step that the workers allow, because each of them serializes one batch after the other. 0 if unknown.
+/// Shortest step that the workers allow, because each of them serializes one batch after the other: the whole step if
+/// serializing delays loading. 0 if unknown.
 pub(super) fn send_limit_ms(model: &Model<'_>) -> f64 {
+    if model.send_delay.is_some() {
+        return model.facts.step_ms;
+    }
     let workers = model.facts.loader.workers.unwrap_or(1).max(1);
-    let alone_ms = model.facts.send_ms.unwrap_or(0.0) / f64::from(workers);
-    model
-        .send_delay
-        .map_or(alone_ms, |delay| delay.limit_ms(workers))
+    model.facts.send_ms.unwrap_or(0.0) / f64::from(workers)
 }
 
 /// Whether the loop's thread waits for a core so much that compute only appears slow.

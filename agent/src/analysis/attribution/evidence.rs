@@ -62,8 +62,8 @@ pub enum Evidence {
         receive_ms: f64,
         /// Time in which a worker serializes a batch, if measured.
         send_ms: Option<f64>,
-        /// Time in which a worker loads a batch, if there are worker processes.
-        load_ms: Option<f64>,
+        /// Time in which a worker loads a batch, if serializing delays it.
+        delayed_load_ms: Option<f64>,
         /// The step.
         step_ms: f64,
         /// Contents of a batch, if known.
@@ -75,6 +75,8 @@ pub enum Evidence {
         stage: String,
         /// Share of its time in which it waits.
         blocked: f64,
+        /// This time per step.
+        blocked_ms: f64,
         /// The line at which it waits longest.
         line: Option<Frame>,
         /// The loop's wait for data.
@@ -232,7 +234,8 @@ pub(super) fn evidence(model: &Model<'_>, term: Term) -> Evidence {
         Term::HandOff => Evidence::HandOff {
             receive_ms: facts.receive_ms,
             send_ms: facts.send_ms,
-            load_ms: model.workers.map(|stage| model.nodes[stage].busy_ms()),
+            delayed_load_ms: (model.send_delay.and(model.workers))
+                .map(|stage| model.nodes[stage].busy_ms()),
             step_ms,
             batch: facts.loader.batch,
         },
@@ -244,15 +247,10 @@ pub(super) fn evidence(model: &Model<'_>, term: Term) -> Evidence {
 fn compute_evidence(model: &Model<'_>) -> Evidence {
     let (step_ms, wait_ms) = (model.facts.step_ms, model.facts.wait_ms);
     if loop_waits(model)
-        && let Some((stage, blocked, line)) = blocked_loading(model)
+        && let Some(stage) =
+            (0..model.nodes.len()).find(|stage| blocked_share(model, *stage).is_some())
     {
-        return Evidence::BlockedLoading {
-            stage,
-            blocked,
-            line,
-            wait_ms,
-            step_ms,
-        };
+        return blocked_loading(model, stage);
     }
     match model.facts.floor_ms {
         Some(_) => Evidence::Floor {
@@ -263,16 +261,19 @@ fn compute_evidence(model: &Model<'_>) -> Evidence {
     }
 }
 
-/// The stage on the training thread that mostly waits, the share of its time, and the line.
-fn blocked_loading(model: &Model<'_>) -> Option<(String, f64, Option<Frame>)> {
-    let of = |stage: usize| {
-        let share = blocked_share(model, stage)?;
-        let line = blocked_lines(model, stage)
-            .next()
-            .map(|line| line.frame.clone());
-        Some((model.nodes[stage].stage.name.clone(), share, line))
-    };
-    (0..model.nodes.len()).find_map(of)
+/// The evidence that a stage on the training thread mostly waits for something else than data.
+fn blocked_loading(model: &Model<'_>, stage: usize) -> Evidence {
+    let node = &model.nodes[stage];
+    let blocked = blocked_share(model, stage).unwrap_or(0.0);
+    let line = blocked_lines(model, stage).next();
+    Evidence::BlockedLoading {
+        stage: node.stage.name.clone(),
+        blocked,
+        blocked_ms: (blocked * node.busy_ms()).min(model.facts.wait_ms),
+        line: line.map(|line| line.frame.clone()),
+        wait_ms: model.facts.wait_ms,
+        step_ms: model.facts.step_ms,
+    }
 }
 
 fn of_cores(model: &Model<'_>) -> CoresEvidence {

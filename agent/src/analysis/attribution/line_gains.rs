@@ -4,14 +4,14 @@
 //! changes the cost of the calls, as the remedy `cheaper_calls` does; for the loop, its compute. A line without
 //! a gain is left out, however hot it is.
 
-use super::loop_waits::{blocked_lines, blocked_share};
+use super::loop_waits::blocked_share;
 use super::nested_stages::find_stage;
 use super::prediction::Predictor;
 use super::queueing_model::Model;
 use super::simulation::{SimulatedPipeline, Supply};
 use crate::analysis::stacks::LineShare;
 use crate::analysis::thresholds::{Thresholds, counts};
-use crate::model::stack::{Activity, Place};
+use crate::model::stack::{Activity, Place, WaitFor};
 
 /// A line, and the step if it took half its time.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,19 +30,19 @@ pub(super) fn line_gains(model: &Model<'_>, predictor: &Predictor<'_>) -> Vec<Li
         match &line.place {
             Place::Stage(name) => {
                 let (stage, part) = find_stage(model.facts, &model.nodes, name)?;
-                if blocked_share(model, stage).is_some()
-                    && blocked_lines(model, stage).any(|blocked| blocked == line)
-                {
+                let waits_for_device = line.activity == Activity::Wait(WaitFor::Lock);
+                if waits_for_device && blocked_share(model, stage).is_some() {
                     return None;
                 }
-                let parts = &mut simulated.stations[stage].parts;
-                let is_lock = |supply: Supply| matches!(supply, Supply::Gil | Supply::SharedLock);
-                let has_lock = parts.iter().any(|(supply, _)| is_lock(*supply));
-                if has_lock {
-                    remove_beside_lock(parts, saved * part, line);
-                } else {
-                    remove(parts, saved * part * line.proportional_share, line.activity);
-                }
+                model.change_loading(&mut simulated, stage, |parts| {
+                    let is_lock =
+                        |supply: Supply| matches!(supply, Supply::Gil | Supply::SharedLock);
+                    if parts.iter().any(|(supply, _)| is_lock(*supply)) {
+                        remove_beside_lock(parts, saved * part, line);
+                    } else {
+                        remove(parts, saved * part * line.proportional_share, line.activity);
+                    }
+                });
             }
             Place::Loop(_) if may_wait_for_ranks(model, line) => return None,
             Place::Loop(_) => shorten_compute(&mut simulated, saved * line.proportional_share),
@@ -138,7 +138,7 @@ fn shorten_compute(simulated: &mut SimulatedPipeline, share: f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::stack::{Frame, WaitFor};
+    use crate::model::stack::Frame;
 
     #[test]
     fn beside_a_scarce_lock_a_line_shortens_the_work_and_the_waits_that_are_its_own() {

@@ -7,7 +7,7 @@ use super::call_times::Times;
 use super::facts::PipelineFacts;
 use super::pools::{Pool, find_pools};
 use super::resource_use::{Uses, cores_of_rank, resource_uses, share_of_cores};
-use super::send_delay::SendDelay;
+use super::send_delay::{SendDelay, find_send_delay};
 use super::shared_lock::{SharedLock, find_shared_lock};
 use super::simulation::{SimulatedPipeline, Station, Supply, whole};
 use super::stage_order::{Node, chain};
@@ -86,7 +86,7 @@ impl<'a> Model<'a> {
             .map(|stage| model.station(stage, slowdown))
             .collect();
         if let Some(workers) = model.workers {
-            let delay = SendDelay::of(facts, &model.nodes[workers], thresholds);
+            let delay = find_send_delay(facts, &model.nodes[workers], thresholds);
             if let Some(delay) = delay {
                 delay.add_to(&mut model.simulated.stations[workers]);
             }
@@ -94,6 +94,23 @@ impl<'a> Model<'a> {
         }
         model.set_loop();
         Some(model)
+    }
+
+    /// Changes the loading of a stage's call, and how much serializing delays it then.
+    pub(super) fn change_loading(
+        &self,
+        simulated: &mut SimulatedPipeline,
+        stage: usize,
+        change: impl FnOnce(&mut [(Supply, f64)]),
+    ) {
+        let station = &mut simulated.stations[stage];
+        let total_ms = |parts: &[(Supply, f64)]| parts.iter().map(|(_, ms)| ms).sum::<f64>();
+        let before_ms = total_ms(station.loading());
+        change(station.loading());
+        let share = total_ms(station.loading()) / before_ms.max(f64::MIN_POSITIVE);
+        if let Some(delay) = self.send_delay.filter(|_| self.workers == Some(stage)) {
+            delay.change(station, share, 1.0);
+        }
     }
 
     /// Whether the pipeline is small enough to be simulated.

@@ -12,14 +12,19 @@ pub(super) fn relieve(model: &Model<'_>, term: Term) -> SimulatedPipeline {
     let relief = f64::from(counts::RELIEF);
     match term {
         Term::Stage(stage) => {
+            let delay = model.send_delay.filter(|_| model.workers == Some(stage));
             let station = &mut t.stations[stage];
-            station.servers *= counts::RELIEF;
-            if let Some(lock) = model.shared_lock(stage) {
-                free_shared_lock(station, lock);
-            }
-            if let Some(delay) = model.send_delay.filter(|_| model.workers == Some(stage)) {
-                station.servers /= counts::RELIEF;
-                delay.without_loading(station);
+            if let Some(delay) = delay {
+                // Each worker still serializes.
+                for (_, ms) in station.loading() {
+                    *ms = 0.0;
+                }
+                delay.change(station, 0.0, 1.0);
+            } else {
+                station.servers *= counts::RELIEF;
+                if let Some(lock) = model.shared_lock(stage) {
+                    free_shared_lock(station, lock);
+                }
             }
         }
         Term::Pool(pool) => t.pools[pool] *= counts::RELIEF,
@@ -36,7 +41,7 @@ pub(super) fn relieve(model: &Model<'_>, term: Term) -> SimulatedPipeline {
             }
         }
         Term::Memory => {}
-        Term::HandOff => t = hand_off_in(model, 0.0),
+        Term::HandOff => t = scale_hand_off(model, 0.0),
         Term::Compute => {
             t.loop_ms /= relief;
             t.device_ms = t.device_ms.map(|ms| ms / relief);
@@ -46,12 +51,12 @@ pub(super) fn relieve(model: &Model<'_>, term: Term) -> SimulatedPipeline {
 }
 
 /// The pipeline if both ends of the hand-off took this share of their time.
-pub(super) fn hand_off_in(model: &Model<'_>, share: f64) -> SimulatedPipeline {
+pub(super) fn scale_hand_off(model: &Model<'_>, share: f64) -> SimulatedPipeline {
     let mut simulated = model.simulated.clone();
     let saved_ms = model.facts.receive_ms * (1.0 - share).max(0.0);
     simulated.loop_ms = (simulated.loop_ms - saved_ms).max(0.0);
     if let (Some(delay), Some(workers)) = (model.send_delay, model.workers) {
-        delay.scale(&mut simulated.stations[workers], share);
+        delay.change(&mut simulated.stations[workers], 1.0, share);
     }
     simulated
 }

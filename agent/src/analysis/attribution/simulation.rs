@@ -30,6 +30,8 @@ pub(super) enum Supply {
     Engines,
     /// The training loop's compute, slowed by a busy loader.
     Loop,
+    /// A worker's thread that serializes batches. Its contention with loading is part of its time.
+    Sending,
 }
 
 /// A stage of the simulated pipeline.
@@ -54,6 +56,14 @@ pub(super) struct Station {
 }
 
 impl Station {
+    /// The parts of a call that load. Serializing, if it delays them, is the last part.
+    pub(super) fn loading(&mut self) -> &mut [(Supply, f64)] {
+        let serializes = |(supply, _): &(Supply, f64)| *supply == Supply::Sending;
+        let end = self.parts.iter().position(serializes);
+        let end = end.unwrap_or(self.parts.len());
+        &mut self.parts[..end]
+    }
+
     /// Milliseconds of a call if it has all supplies for itself.
     pub(super) fn alone_ms(&self) -> f64 {
         self.parts.iter().map(|(_, ms)| ms).sum()

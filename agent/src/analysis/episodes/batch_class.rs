@@ -10,7 +10,7 @@ const MIN_BATCHES: usize = 4;
 /// Minimum ratio of the median sizes. Less may be chance, as for texts of different lengths.
 const MIN_RATIO: f64 = 1.25;
 
-/// Minimum share of the batches in stalls, and of the others, on their own side of the middle between both medians.
+/// Minimum share of the batches in stalls, and of the others, on their own side of the geometric mean of both medians.
 const MIN_SHARE: f64 = 0.8;
 
 /// The class of the batches in stalls.

@@ -10,6 +10,7 @@ use super::EpisodeSources;
 use super::batch_class::BatchClass;
 use crate::analysis::resources::{Part, resources};
 use crate::analysis::stacks::{OpenFiles, TimedLine};
+use crate::analysis::thresholds::findings::STORAGE_READS;
 use crate::model::record::{EpisodeSignal, GpuUse, ResourcesRecord};
 use crate::model::stack::Frame;
 use crate::model::step_history::{Stall, StepBucket};
@@ -130,25 +131,34 @@ impl Context<'_> {
         let mut all = Counts::default();
         let lines = self.sources.stacks?.recent_lines();
         for line in lines.filter(|line| counts_in_loop(line.in_loop)) {
-            let (last_inside, count) = counts
+            let (_, count) = counts
                 .entry((&*line.frame.file, line.frame.line))
                 .or_insert((line, Counts::default()));
             count.add(is_inside(line.at_ns));
             all.add(is_inside(line.at_ns));
-            if is_inside(line.at_ns) {
-                *last_inside = line;
-            }
         }
         let waits = part == Some(EpisodeSignal::Wait);
-        let found = |count: Counts| {
+        let is_found = |count: Counts| {
             count.stands_out(all, MIN_LINE_SHARE)
                 || (waits && count.is_common(all, MIN_LOADING_SHARE))
         };
-        let (line, _) = counts
+        let (found, _) = counts
             .into_values()
-            .filter(|(_, count)| found(*count))
-            .max_by_key(|(_, count)| count.inside)?;
-        Some((line.frame.clone(), line.callee.clone()))
+            .filter(|(_, count)| is_found(*count))
+            .max_by_key(|(line, count)| {
+                let stands_out = count.stands_out(all, MIN_LINE_SHARE);
+                (stands_out, count.inside, &line.frame)
+            })?;
+        let mut callees: HashMap<Option<&Arc<str>>, u32> = HashMap::new();
+        let inside = self.sources.stacks?.recent_lines();
+        let inside = inside.filter(|line| line.frame == found.frame && is_inside(line.at_ns));
+        for line in inside {
+            *callees.entry(line.callee.as_ref()).or_default() += 1;
+        }
+        let (callee, _) = callees
+            .into_iter()
+            .max_by_key(|(callee, count)| (*count, *callee))?;
+        Some((found.frame.clone(), callee.cloned()))
     }
 
     /// The data file that is open in a large share of the samples of loading inside, and in fewer outside. Only if the
@@ -216,7 +226,8 @@ pub(super) fn signal_of_stalls(stalls: &[Stall], context: &Context<'_>) -> Signa
     let waited: u64 = stalls.iter().map(|stall| stall.wait_excess_ns).sum();
     let is_inside = |at_ns: u64| {
         let next = stalls.partition_point(|stall| stall.to_ns < at_ns);
-        stalls.get(next).is_some_and(|stall| stall.from_ns <= at_ns)
+        // A step begins when the batch before it is received, which is not in the stall.
+        stalls.get(next).is_some_and(|stall| stall.from_ns < at_ns)
     };
     let kind = context.part_of_step(waited as f64, lost as f64);
     Signal {
@@ -283,8 +294,6 @@ fn resource(during: &ResourcesRecord, usual: &ResourcesRecord) -> Option<Episode
     const MIN_CORE_WAIT: f64 = 5.0;
     /// Cores.
     const MIN_OTHERS: f64 = 0.2;
-    /// Bytes per second.
-    const MIN_READS: f64 = 1e6;
     const MIN_RATIO: f64 = 2.0;
     let rises = |value: fn(&ResourcesRecord) -> Option<f64>, least: f64, ratio: f64| {
         value(during)
@@ -309,7 +318,7 @@ fn resource(during: &ResourcesRecord, usual: &ResourcesRecord) -> Option<Episode
         ),
         (
             EpisodeSignal::StorageReads,
-            rises(|r| r.disk_read_bytes_per_s, MIN_READS, MIN_RATIO),
+            rises(|r| r.disk_read_bytes_per_s, STORAGE_READS, MIN_RATIO),
         ),
         (
             EpisodeSignal::MemoryPressure,

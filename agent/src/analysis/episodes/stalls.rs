@@ -70,7 +70,7 @@ pub(super) fn stall_episodes(
             period: period.steps,
             in_epoch: period.in_epoch,
             stall_ms: mean_excess_ms(&hits),
-            as_prefetched: context.sources.prefetched.contains(&Some(period.steps)),
+            as_prefetched: context.sources.prefetched == Some(period.steps),
         };
         episodes.push(episode(kind, &hits, period.regular_part(&hits)));
     }

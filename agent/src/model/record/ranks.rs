@@ -49,8 +49,9 @@ pub struct RanksRecord {
     pub ranks_reading_same_files: Option<u32>,
     /// Evidence for the slowest rank and its cause, in sentences.
     pub evidence: String,
-    /// Number of ranks whose first batches have the same contents. Null if the ranks' batches differ, or are
+    /// Number of ranks whose first batches have the same contents. Absent if the ranks' batches differ, or are
     /// unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ranks_with_same_batches: Option<u32>,
     /// Each rank, in order.
     pub each: Vec<RankSummary>,

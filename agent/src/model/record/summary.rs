@@ -60,7 +60,7 @@ pub struct SummaryRecord {
     pub epochs: u64,
     /// Number of live steps in steady state.
     pub steady_steps: u64,
-    /// Digests of the contents of up to eight of the main loop's first batches, in hexadecimal. Ranks with equal
+    /// Digests of the contents of the main loop's first four batches, in hexadecimal. Ranks with equal
     /// digests train on the same batches. Empty in a run of one rank, and if the batches cannot be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub batch_digests: Vec<String>,

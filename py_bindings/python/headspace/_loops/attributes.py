@@ -9,13 +9,18 @@ if TYPE_CHECKING:
     T = TypeVar("T", bound=int)
 
 
+def get_attribute(owner: Any, name: str) -> Any:
+    """An attribute. None if it is missing, or raises, as a user's property may."""
+    try:
+        return getattr(owner, name, None)
+    except Exception:
+        return None
+
+
 def read_attribute(owner: Any, name: str, kind: type[T]) -> T | None:
     """An attribute that is a bool, or a number that records can hold. None if it is missing, has another
     type, or raises."""
-    try:
-        value: Any = getattr(owner, name, None)
-    except Exception:
-        return None
+    value = get_attribute(owner, name)
     return value if type(value) is kind and 0 <= value < 2**31 else None
 
 

@@ -29,7 +29,7 @@ def read_facts(loader: Any, mode: str, batch_size: int | None = None) -> _native
     if batch_size is None:
         batch_size = 1 if is_dataset else samples_per_batch(loader)
     # To find its length, a torch loader over an iterable dataset counts all samples.
-    has_cheap_length = mode != _settings.MEASURE or getattr(loader, "_dataset_kind", 0) == 0
+    has_cheap_length = mode != _settings.MEASURE or not sample_split.is_stream(loader)
     workers = None if is_dataset else read_attribute(loader, "num_workers", int)
     factor = read_attribute(loader, "prefetch_factor", int)
     # Most batches that a torch loader holds ready. Without workers it holds none.

@@ -41,7 +41,7 @@ def _is_tokens(batch: Any) -> bool:
     """Whether it is the output of a language model's tokenizer for several texts."""
     fields = plain(batch)
     tokens: Any = fields.get("input_ids") if isinstance(fields, dict) else None
-    return _is_array(tokens) and len(tokens.shape) == 2
+    return is_array(tokens) and len(tokens.shape) == 2
 
 
 def _shapes(batch: Any) -> list[tuple[int, ...]]:
@@ -56,7 +56,7 @@ def _shapes(batch: Any) -> list[tuple[int, ...]]:
         part = plain(parts.pop())
         if isinstance(part, dict):
             parts.extend(part.values())
-        elif _is_array(part):
+        elif is_array(part):
             shapes.append(tuple(part.shape))
         elif isinstance(part, (int, float)):
             return []
@@ -76,6 +76,7 @@ def plain(part: Any) -> Any:
     return part.data if is_user_dict(type(part)) else part
 
 
-def _is_array(part: Any) -> bool:
+def is_array(part: Any) -> bool:
+    """Whether it is an array or a tensor of any library."""
     # Of the type: an attribute of the object may be computed when it is read.
     return hasattr(type(part), "shape") and hasattr(type(part), "dtype")

@@ -8,6 +8,7 @@ use super::super::simulation::whole;
 use super::super::stage_order::Node;
 use super::action::{Action, Shared, WorkerMemory};
 use super::{Context, Draft, change, load_in_workers};
+use crate::analysis::thresholds::findings::STORAGE_READS;
 use crate::analysis::thresholds::{confidence, counts};
 use crate::model::record::{ChangeRecord, QueueSummary, Setting};
 
@@ -190,7 +191,7 @@ fn memory_of_workers(model: &Model<'_>, workers: u32) -> Option<WorkerMemory> {
 /// unknown.
 fn reads_from_storage(model: &Model<'_>) -> bool {
     let read = model.facts.resources.disk_read_bytes_per_s;
-    at_least(read, model.thresholds.storage_reads)
+    at_least(read, STORAGE_READS)
 }
 
 /// Whether a stage reads as much as the disk can deliver.

@@ -3,11 +3,11 @@
 //! A remedy changes the contents of a batch. The time of both ends of the hand-off is assumed to fall as the price of
 //! the contents does ([`Price`]).
 
-use super::super::candidates::receives_long;
+use super::super::candidates::{is_starved, receives_long};
 use super::super::hand_off_cost::Price;
 use super::super::law_terms::Term;
 use super::super::queueing_model::Model;
-use super::super::relief::hand_off_in;
+use super::super::relief::scale_hand_off;
 use super::super::simulation::Supply;
 use super::action::Action;
 use super::{Context, Draft};
@@ -17,7 +17,9 @@ use crate::model::stack::Activity;
 
 pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
     let model = context.model;
-    if !receives_long(model) && !context.binds(Term::HandOff) {
+    // A thread that waits for a core also takes long to receive a batch.
+    let receives = receives_long(model) && !is_starved(model);
+    if !receives && !context.binds(Term::HandOff) {
         return Vec::new();
     }
     let contents = model.facts.loader.batch.map_or_else(Vec::new, |batch| {
@@ -49,7 +51,7 @@ fn draft(model: &Model<'_>, action: Action, share: f64) -> Draft {
         return Draft::new(action, Term::HandOff, confidence::MINIMUM_GAIN);
     }
     Draft {
-        changed: Some(hand_off_in(model, share)),
+        changed: Some(scale_hand_off(model, share)),
         ..Draft::new(action, Term::HandOff, confidence::ASSUMED_GAIN)
     }
 }
@@ -133,7 +135,7 @@ fn load_in_threads(model: &Model<'_>) -> Option<Draft> {
     if lock_share > model.thresholds.threads_lock_share {
         return None;
     }
-    let mut simulated = hand_off_in(model, 0.0);
+    let mut simulated = scale_hand_off(model, 0.0);
     let station = &mut simulated.stations[stage];
     let lock_ms = lock_share * station.alone_ms();
     for (supply, ms) in &mut station.parts {
@@ -142,7 +144,6 @@ fn load_in_threads(model: &Model<'_>) -> Option<Draft> {
         }
     }
     station.parts.push((Supply::Gil, lock_ms));
-    // Threads of one process take turns as they come.
     let threads = station.servers;
     let action = Action::LoadInThreads {
         threads,

@@ -47,9 +47,8 @@ fn cheaper(context: &Context<'_>) -> Option<Draft> {
     let name = &model.nodes[stage].stage.name;
     let (named, part) = inner(model, stage).unwrap_or((name, 1.0));
     let mut simulated = model.simulated.clone();
-    for (_, ms) in &mut simulated.stations[stage].parts {
-        *ms *= 1.0 - model.thresholds.cheaper_call_saving * part.min(1.0);
-    }
+    let left = 1.0 - model.thresholds.cheaper_call_saving * part.min(1.0);
+    model.change_loading(&mut simulated, stage, |parts| scale(parts, left));
     let action = Action::CheaperCalls {
         stage: named.to_owned(),
         work: GuessedWork::from_name(&format!("{name} {named}")),
@@ -93,6 +92,12 @@ fn subprocess(context: &Context<'_>) -> Option<Draft> {
     })
 }
 
+fn scale(parts: &mut [(Supply, f64)], factor: f64) {
+    for (_, ms) in parts {
+        *ms *= factor;
+    }
+}
+
 /// Proposes that each rank loads only its own samples. A call of the slowest stage then does this part of its
 /// work.
 fn shard_data(context: &Context<'_>) -> Option<Draft> {
@@ -100,9 +105,8 @@ fn shard_data(context: &Context<'_>) -> Option<Draft> {
     let ranks = model.facts.loader.ranks_with_same_samples?;
     let stage = slowest(model)?;
     let mut simulated = model.simulated.clone();
-    for (_, ms) in &mut simulated.stations[stage].parts {
-        *ms /= f64::from(ranks);
-    }
+    let left = 1.0 / f64::from(ranks);
+    model.change_loading(&mut simulated, stage, |parts| scale(parts, left));
     Some(Draft {
         stage: Some(stage),
         changed: Some(simulated),

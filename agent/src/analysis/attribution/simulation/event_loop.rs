@@ -9,7 +9,7 @@ use crate::analysis::attribution::call_times::Times;
 use crate::analysis::thresholds::counts;
 use crate::statistics::bootstrap::Rng;
 
-const SUPPLIES: usize = 7;
+const SUPPLIES: usize = 8;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Call {
