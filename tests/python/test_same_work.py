@@ -38,7 +38,7 @@ def test_ranks_that_train_on_the_same_batches_are_found(
         assert run.exit_code == 0, run.stderr
         assert len(run.summary(rank)["batch_digests"]) == 4
 
-    assert json.loads(report(run, "--json"))["ranks"]["ranks_with_same_batches"] == found
+    assert json.loads(report(run, "--json"))["ranks"].get("ranks_with_same_batches") == found
     assert is_said(run, "2 ranks train on the same batches.") == (found is not None)
 
 
@@ -62,7 +62,7 @@ def test_ranks_that_read_the_same_files_in_the_same_order_are_found(
     names = [Path(file["path"]).name for file in run.summary()["data_files"]]
     assert names == [f"{number}.bin" for number in range(8)]
     ranks = json.loads(report(run, "--json"))["ranks"]
-    assert ranks["ranks_reading_same_files"] == found
+    assert ranks.get("ranks_reading_same_files") == found
 
 
 def test_a_single_rank_has_no_digests(program: Programs) -> None:

@@ -4,14 +4,13 @@
 //! changes the cost of the calls, as the remedy `cheaper_calls` does; for the loop, its compute. A line without
 //! a gain is left out, however hot it is.
 
-use super::loop_waits::blocked_share;
 use super::nested_stages::find_stage;
 use super::prediction::Predictor;
 use super::queueing_model::Model;
 use super::simulation::{SimulatedPipeline, Supply};
 use crate::analysis::stacks::LineShare;
 use crate::analysis::thresholds::{Thresholds, counts};
-use crate::model::stack::{Activity, Place, WaitFor};
+use crate::model::stack::{Activity, Place};
 
 /// A line, and the step if it took half its time.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,10 +29,6 @@ pub(super) fn line_gains(model: &Model<'_>, predictor: &Predictor<'_>) -> Vec<Li
         match &line.place {
             Place::Stage(name) => {
                 let (stage, part) = find_stage(model.facts, &model.nodes, name)?;
-                let waits_for_device = line.activity == Activity::Wait(WaitFor::Lock);
-                if waits_for_device && blocked_share(model, stage).is_some() {
-                    return None;
-                }
                 model.change_loading(&mut simulated, stage, |parts| {
                     let is_lock =
                         |supply: Supply| matches!(supply, Supply::Gil | Supply::SharedLock);
@@ -138,7 +133,7 @@ fn shorten_compute(simulated: &mut SimulatedPipeline, share: f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::stack::Frame;
+    use crate::model::stack::{Frame, WaitFor};
 
     #[test]
     fn beside_a_scarce_lock_a_line_shortens_the_work_and_the_waits_that_are_its_own() {
