@@ -29,7 +29,6 @@ SHORT_RUNS = {
     "async_device_false_wait": 150,
     "no_workers_heavy_transforms": 150,
     "small_objects_pickled": 150,
-    "staging_thread_holds_gil": 100,
     "tone_before_crop_in_threads": 150,
     # That all ranks load the same samples is known from the loader.
     "every_rank_tokenizes_all": 80,

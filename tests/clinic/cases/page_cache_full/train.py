@@ -78,7 +78,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--memory-mb", type=int, default=80)
+    parser.add_argument("--memory-mb", type=int, default=120)
     parser.add_argument("--disk", choices=SEEK, default="hdd")
     parser.add_argument("--layers", type=int, default=4)
     args = parser.parse_args()
