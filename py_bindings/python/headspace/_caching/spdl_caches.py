@@ -6,8 +6,8 @@ from itertools import chain
 
 from headspace import _settings
 from headspace._loops import names, nesting
-from headspace._loops.epochs import length_of
 from headspace._loops.attributes import type_name_of
+from headspace._loops.epochs import length_of
 from headspace._loops.loader_facts import samples_per_batch
 from headspace._loops.make_loop import make_loop
 

@@ -12,8 +12,8 @@ from _weakref import ref
 
 from headspace import _settings
 from headspace._loops import names, nesting
-from headspace._loops.epochs import length_of
 from headspace._loops.attributes import public_type
+from headspace._loops.epochs import length_of
 from headspace._loops.loader_facts import torch_loader
 from headspace._loops.make_loop import make_loader_loop, mode_without_wrap
 from headspace._loops.observe_torch import observe_role
