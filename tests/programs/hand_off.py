@@ -55,7 +55,8 @@ def main():
     ends = []
     for message in messages(spec):
         for batch in message if spec["together"] > 1 else [message]:
-            batch[:: 64 // batch.itemsize].sum()  # Reads each cache line, as a model reads its batch.
+            # Reads each cache line, as a model reads its batch.
+            batch[:: 64 // batch.itemsize].sum()
             time.sleep(spec["compute_ms"] / 1000)
             ends.append(time.perf_counter())
     half = ends[len(ends) // 2 :]
