@@ -10,16 +10,11 @@ takes minutes and its result depends on other load of the machine.
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
 from typing import Any
 
-from running import Runs, clean_environment
+from study_programs import step_ms, summary
 
-PROGRAM = Path(__file__).parents[1] / "programs" / "hand_off.py"
+PROGRAM = "hand_off.py"
 
 USUAL = {
     "kind": "tensor",
@@ -48,24 +43,6 @@ CHANGES: dict[str, dict[str, Any]] = {
 }
 
 
-def run(spec: dict[str, Any], *before: str, folder: str = "") -> str:
-    done = subprocess.run(
-        [sys.executable, *before, str(PROGRAM), json.dumps(spec)],
-        env={**clean_environment(), "HEADSPACE_DIR": folder},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout
-
-
-def summary(spec: dict[str, Any]) -> dict[str, Any]:
-    """What headspace says of the program as it is."""
-    with tempfile.TemporaryDirectory() as folder:
-        run(spec, "-m", "headspace", "run", "--", sys.executable, folder=folder)
-        return dict(Runs(Path(folder)).summary())
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=500)
@@ -73,8 +50,8 @@ def main() -> None:
     print(f"{'program':44}{'change':>17}{'now':>8}{'predicted':>11}{'measured':>10}{'error':>8}")
     for case in CASES:
         spec = {**USUAL, **case, "steps": args.steps}
-        found = summary(spec)
-        now = float(run(spec))
+        found = summary(PROGRAM, spec)
+        now = step_ms(PROGRAM, spec)
         name = ", ".join(f"{key} {value}" for key, value in case.items())
         limit = (found["bottleneck"] or {"kind": "unknown"})["kind"]
         print(
@@ -83,7 +60,7 @@ def main() -> None:
         for remedy in found["remedies"]:
             if (change := CHANGES.get(remedy["code"])) is None:
                 continue
-            measured = float(run({**spec, **change}))
+            measured = step_ms(PROGRAM, {**spec, **change})
             predicted = remedy["predicted_step_ms"] * now / found["steady_step_mean_ms"]
             error = (
                 "unknown" if remedy.get("at_least") else f"{100 * (predicted / measured - 1):+.0f}%"

@@ -10,40 +10,16 @@ measured steps. It is not a test, because it takes minutes and its result depend
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
-from typing import Any
 
-from running import Runs, clean_environment
+from study_programs import step_ms, summary
 
-PROGRAM = Path(__file__).parents[1] / "programs" / "shared_lock.py"
+PROGRAM = "shared_lock.py"
 
 CASES = [
     {"how": how, "hold_ms": hold_ms, "other_ms": other_ms, "workers": workers}
     for how in ("file", "semaphore")
     for hold_ms, other_ms, workers in [(20, 2, 4), (12, 12, 4), (8, 24, 4), (12, 24, 8), (2, 40, 4)]
 ]
-
-
-def run(spec: dict[str, Any], *before: str, folder: str = "") -> str:
-    done = subprocess.run(
-        [sys.executable, *before, str(PROGRAM), json.dumps(spec)],
-        env={**clean_environment(), "HEADSPACE_DIR": folder},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout
-
-
-def summary(spec: dict[str, Any]) -> dict[str, Any]:
-    """What headspace says of the program as it is."""
-    with tempfile.TemporaryDirectory() as folder:
-        run(spec, "-m", "headspace", "run", "--", sys.executable, folder=folder)
-        return dict(Runs(Path(folder)).summary())
 
 
 def main() -> None:
@@ -53,9 +29,9 @@ def main() -> None:
     print(f"{'program':32}{'change':>14}{'now':>8}{'predicted':>11}{'measured':>10}{'error':>8}")
     for case in CASES:
         spec = {**case, "compute_ms": 3, "steps": args.steps, "separate": False}
-        found = summary(spec)
+        found = summary(PROGRAM, spec)
         remedies = {remedy["code"]: remedy for remedy in found["remedies"]}
-        now = float(run(spec))
+        now = step_ms(PROGRAM, spec)
         more = remedies.get("more_workers")
         workers = int(more["change"]["to"]) if more else 2 * spec["workers"]
         name = f"{spec['how']} {spec['hold_ms']}+{spec['other_ms']} ms, {spec['workers']} workers"
@@ -63,7 +39,7 @@ def main() -> None:
             ("own locks", {"separate": True}, remedies.get("separate_locks")),
             (f"{workers} workers", {"workers": workers}, more),
         ]:
-            measured = float(run({**spec, **changed}))
+            measured = step_ms(PROGRAM, {**spec, **changed})
             # A change that is not proposed has no gain.
             predicted = remedy["predicted_step_ms"] if remedy else found["steady_step_mean_ms"]
             predicted *= now / found["steady_step_mean_ms"]

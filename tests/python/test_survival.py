@@ -22,7 +22,6 @@ from running import (
     PROGRAMS,
     Programs,
     Ran,
-    Record,
     Started,
     of_kind,
     read_records,
@@ -239,17 +238,14 @@ def test_sigkill_leaves_complete_records_up_to_the_last_interval(program: Progra
     env = {"HEADSPACE_INTERVAL": "5ms"}
     run = program.start("loop.py", "--steps", 10**9, "--load-ms", 1, "--say", 50, env=env)
 
-    def records() -> list[Record]:
-        return read_records(run.folder / "rank0.jsonl", unfinished=True)
-
     run.wait_for("ready")
     wait_until(lambda: run.folders, "the run folder")
     wait_until((run.folder / "rank0.jsonl").read_bytes, "the first records")
-    wait_until(lambda: steps_in_ticks(records()) >= 50, "the steps are written down")
+    wait_until(lambda: steps_in_ticks(run.records()) >= 50, "the steps are written down")
     run.send(signal.SIGKILL)
 
     assert run.finish().exit_code == -signal.SIGKILL
-    summary = of_kind(records(), "summary")[-1]
+    summary = run.summary()
     assert summary["state"] == "running"
     assert summary["steps"] > 0
     report = subprocess.run(

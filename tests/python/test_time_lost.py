@@ -1,4 +1,4 @@
-"""A user who does not ask is told within a minute that the training loses time."""
+"""A run that loses time says so within a minute, without any option."""
 
 from __future__ import annotations
 

@@ -55,6 +55,16 @@ fn loop_that_receives_for_half_of_its_step(batch: BatchRecord) -> PipelineFacts 
     }
 }
 
+/// A batch of one tensor.
+fn tensor(tensor_bytes: u64) -> BatchRecord {
+    BatchRecord {
+        tensors: 1,
+        tensor_bytes,
+        objects: 2,
+        object_bytes: 0,
+    }
+}
+
 fn line(activity: Activity, share: f64) -> LineShare {
     LineShare {
         place: Place::Stage("fetch".to_owned()),
@@ -83,12 +93,7 @@ fn text(remedy: &Remedy) -> String {
 
 #[test]
 fn large_tensors_get_a_smaller_type_as_remedy() {
-    let found = attribute(&loop_that_receives_for_half_of_its_step(BatchRecord {
-        tensors: 1,
-        tensor_bytes: 40 * MIB,
-        objects: 2,
-        object_bytes: 0,
-    }));
+    let found = attribute(&loop_that_receives_for_half_of_its_step(tensor(40 * MIB)));
 
     assert_eq!(found.bottleneck.as_ref().unwrap().limit, Limit::HandOff);
     let smaller = remedy(&found, "smaller_tensors").unwrap();
@@ -122,12 +127,7 @@ fn large_arrays_are_to_be_sent_as_tensors() {
 
 #[test]
 fn small_batches_are_to_be_sent_several_at_once() {
-    let found = attribute(&loop_that_receives_for_half_of_its_step(BatchRecord {
-        tensors: 1,
-        tensor_bytes: 4096,
-        objects: 2,
-        object_bytes: 0,
-    }));
+    let found = attribute(&loop_that_receives_for_half_of_its_step(tensor(4096)));
 
     let larger = remedy(&found, "larger_messages").unwrap();
     assert!(text(larger).contains("send 4 batches in one message"));
@@ -139,12 +139,7 @@ fn small_batches_are_to_be_sent_several_at_once() {
 
 #[test]
 fn threads_are_proposed_only_for_calls_that_hardly_hold_the_interpreter_lock() {
-    let mut facts = loop_that_receives_for_half_of_its_step(BatchRecord {
-        tensors: 1,
-        tensor_bytes: 40 * MIB,
-        objects: 2,
-        object_bytes: 0,
-    });
+    let mut facts = loop_that_receives_for_half_of_its_step(tensor(40 * MIB));
     assert!(remedy(&attribute(&facts), "load_in_threads").is_none());
 
     facts.lines = vec![line(Activity::Native, 0.9), line(Activity::Python, 0.1)];
@@ -162,12 +157,7 @@ fn threads_are_proposed_only_for_calls_that_hardly_hold_the_interpreter_lock() {
 
 #[test]
 fn a_worker_whose_loading_and_serializing_delay_each_other_is_limited_by_the_hand_off() {
-    let mut facts = loop_that_receives_for_half_of_its_step(BatchRecord {
-        tensors: 1,
-        tensor_bytes: 12 * MIB,
-        objects: 2,
-        object_bytes: 0,
-    });
+    let mut facts = loop_that_receives_for_half_of_its_step(tensor(12 * MIB));
     facts.loader.workers = Some(1);
     facts.stages[0].processes = 1;
     facts.stages[0].concurrency = Some(1.0);

@@ -2,6 +2,7 @@
 //! themselves, and do not depend on the rest of the crate.
 
 pub mod attributes;
+pub mod bounded;
 pub mod bounded_series;
 mod cached_batches;
 pub mod comparison;

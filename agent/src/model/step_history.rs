@@ -12,6 +12,7 @@
 
 use std::collections::VecDeque;
 
+use super::bounded::push_bounded;
 use super::bounded_series::BoundedSeries;
 use super::step_series::StepSample;
 
@@ -233,10 +234,7 @@ impl StepHistory {
                 break;
             }
         }
-        if self.stalls.len() == STALLS {
-            self.stalls.pop_front();
-        }
-        self.stalls.push_back(stall);
+        push_bounded(&mut self.stalls, stall, STALLS);
     }
 }
 

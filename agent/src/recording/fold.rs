@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 
 use super::event::Event;
 use super::sampled::Sampled;
+use crate::model::bounded::push_bounded;
 use crate::model::record::{EpochRecord, LoopTick, Phase, StepRecord};
 use crate::model::step_history::{NumberedStep, StepHistory};
 use crate::model::{Distribution, LoopTotals, SizedBatch, StepSample, StepSeries};
@@ -170,14 +171,10 @@ impl Fold {
 
     /// Keeps the size of the batch that was received now, if it was read.
     fn keep_size(&mut self, received_ns: u64) {
-        let Some(bytes) = self.next_bytes.take() else {
-            return;
-        };
-        if self.sized_batches.len() == MAX_SIZED_BATCHES {
-            self.sized_batches.pop_front();
+        if let Some(bytes) = self.next_bytes.take() {
+            let sized = SizedBatch { received_ns, bytes };
+            push_bounded(&mut self.sized_batches, sized, MAX_SIZED_BATCHES);
         }
-        self.sized_batches
-            .push_back(SizedBatch { received_ns, bytes });
     }
 
     fn receive(&mut self, at: u64, sample: Option<StepSample>) {

@@ -35,8 +35,8 @@ const BUDGET_PCT: f64 = 1.0;
 /// Seconds before the budget is checked: in a short run, start-up would dominate.
 const BUDGET_AFTER_S: f64 = 30.0;
 
-/// Seconds until the user is told that the run loses time: long enough for a verdict that stays, and less than
-/// a minute.
+/// From this many seconds on, a message says that the run loses time. The verdict hardly changes after that, and the
+/// user knows within a minute.
 const TIME_LOST_AFTER_S: f64 = 40.0;
 
 /// The process that writes the records. Constant over a run.

@@ -3,7 +3,6 @@
 //! Pure: the time comes from the records and from the caller that draws. Memory is bounded by the
 //! number of ranks, stages and queues, not by the length of the run.
 
-mod bounded;
 mod pipeline;
 mod rank;
 mod step_series;

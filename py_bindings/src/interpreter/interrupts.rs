@@ -15,3 +15,13 @@ pub(crate) fn unless_interrupted<R>(py: Python<'_>, outcome: PyResult<R>) -> PyR
         Err(interrupt) => Err(interrupt),
     }
 }
+
+/// Calls one of our functions that returns a number, or None, for a batch. None also if it raises an `Exception`.
+pub(crate) fn number_for_batch(
+    function: &Py<PyAny>,
+    batch: &Bound<'_, PyAny>,
+) -> PyResult<Option<u64>> {
+    let number = function.bind(batch.py()).call1((batch,));
+    let number = number.and_then(|number| number.extract::<Option<u64>>());
+    Ok(unless_interrupted(batch.py(), number)?.flatten())
+}

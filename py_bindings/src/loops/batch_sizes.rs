@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use headspace_agent::recording::{Event, Recorder};
 use pyo3::prelude::*;
 
-use crate::interpreter::interrupts::unless_interrupted;
+use crate::interpreter::interrupts::number_for_batch;
 
 /// Slow batches of an epoch whose size is read. As many others are read.
 const READ: u32 = 32;
@@ -54,17 +54,15 @@ impl BatchSizes {
         recorder: &Recorder,
     ) -> PyResult<()> {
         let left = self.left.load(Ordering::Relaxed);
-        let Some(count) = self.count.as_ref().filter(|_| left > 0) else {
-            self.reads_next.store(false, Ordering::Relaxed);
+        let reads = (left > 0 || !is_slow) && recorder.is_watching();
+        self.reads_next.store(is_slow && reads, Ordering::Relaxed);
+        let Some(count) = self.count.as_ref().filter(|_| reads) else {
             return Ok(());
         };
-        self.reads_next.store(is_slow, Ordering::Relaxed);
-        if !is_slow {
+        if is_slow {
             self.left.store(left - 1, Ordering::Relaxed);
         }
-        let bytes = count.bind(batch.py()).call1((batch,));
-        let bytes = bytes.and_then(|bytes| bytes.extract::<u64>());
-        if let Some(bytes) = unless_interrupted(batch.py(), bytes)? {
+        if let Some(bytes) = number_for_batch(count, batch)? {
             recorder.mark(Event::BatchBytes(bytes));
         }
         Ok(())

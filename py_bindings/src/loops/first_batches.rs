@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use headspace_agent::recording::{Event, Recorder};
 use pyo3::prelude::*;
 
-use crate::interpreter::interrupts::unless_interrupted;
+use crate::interpreter::interrupts::number_for_batch;
 
 /// Batches of an epoch that are read.
 const READ: u32 = 4;
@@ -36,12 +36,14 @@ impl Samples {
         })
     }
 
+    /// Whether further batches can have a common size.
+    fn is_open(&self) -> bool {
+        self.size.load(Ordering::Relaxed) != UNKNOWN
+    }
+
     /// Counts a batch. Returns the common size of all batches counted so far.
     fn add(&self, batch: &Bound<'_, PyAny>) -> PyResult<u64> {
-        let count = self.count.bind(batch.py()).call1((batch,));
-        let count = count.and_then(|count| count.extract::<Option<u64>>());
-        let count = unless_interrupted(batch.py(), count)?;
-        let size = count.flatten().unwrap_or(UNKNOWN);
+        let size = number_for_batch(&self.count, batch)?.unwrap_or(UNKNOWN);
         let before = self.size.load(Ordering::Relaxed);
         let is_common = before == UNSEEN || before == size;
         let size = if is_common { size } else { UNKNOWN };
@@ -76,8 +78,7 @@ pub(crate) struct FirstBatches {
 
 impl FirstBatches {
     pub(crate) fn new(mut readers: BatchReaders) -> Self {
-        let is_open = |samples: &Arc<Samples>| samples.size.load(Ordering::Relaxed) != UNKNOWN;
-        readers.samples = readers.samples.filter(is_open);
+        readers.samples = readers.samples.filter(|samples| samples.is_open());
         let reads = readers.samples.is_some() || readers.digest.is_some();
         let left = AtomicU32::new(if reads { READ } else { 0 });
         Self { readers, left }
@@ -94,18 +95,22 @@ impl FirstBatches {
     pub(crate) fn read(&self, batch: &Bound<'_, PyAny>, recorder: &Recorder) -> PyResult<()> {
         let left = self.left.load(Ordering::Relaxed);
         self.left.store(left.saturating_sub(1), Ordering::Relaxed);
-        if let Some(samples) = &self.readers.samples {
+        // Once the size is unknown, it stays so.
+        if let Some(samples) = self
+            .readers
+            .samples
+            .as_ref()
+            .filter(|samples| samples.is_open())
+        {
             let size = samples.add(batch)?;
             if left == READ || size == UNKNOWN {
                 recorder.mark(Event::BatchSize(size));
             }
         }
-        if let Some(digest) = &self.readers.digest {
-            let digest = digest.bind(batch.py()).call1((batch,));
-            let digest = digest.and_then(|digest| digest.extract::<Option<u64>>());
-            if let Some(digest) = unless_interrupted(batch.py(), digest)?.flatten() {
-                recorder.mark(Event::BatchDigest(digest));
-            }
+        if let Some(digest) = &self.readers.digest
+            && let Some(digest) = number_for_batch(digest, batch)?
+        {
+            recorder.mark(Event::BatchDigest(digest));
         }
         Ok(())
     }

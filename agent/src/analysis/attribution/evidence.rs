@@ -247,10 +247,10 @@ pub(super) fn evidence(model: &Model<'_>, term: Term) -> Evidence {
 fn compute_evidence(model: &Model<'_>) -> Evidence {
     let (step_ms, wait_ms) = (model.facts.step_ms, model.facts.wait_ms);
     if loop_waits(model)
-        && let Some(stage) =
-            (0..model.nodes.len()).find(|stage| blocked_share(model, *stage).is_some())
+        && let Some(blocked) =
+            (0..model.nodes.len()).find_map(|stage| blocked_loading(model, stage))
     {
-        return blocked_loading(model, stage);
+        return blocked;
     }
     match model.facts.floor_ms {
         Some(_) => Evidence::Floor {
@@ -261,19 +261,19 @@ fn compute_evidence(model: &Model<'_>) -> Evidence {
     }
 }
 
-/// The evidence that a stage on the training thread mostly waits for something else than data.
-fn blocked_loading(model: &Model<'_>, stage: usize) -> Evidence {
+/// The evidence that a stage on the training thread mostly waits for something else than data. `None` if it does not.
+fn blocked_loading(model: &Model<'_>, stage: usize) -> Option<Evidence> {
     let node = &model.nodes[stage];
-    let blocked = blocked_share(model, stage).unwrap_or(0.0);
+    let blocked = blocked_share(model, stage)?;
     let line = blocked_lines(model, stage).next();
-    Evidence::BlockedLoading {
+    Some(Evidence::BlockedLoading {
         stage: node.stage.name.clone(),
         blocked,
         blocked_ms: (blocked * node.busy_ms()).min(model.facts.wait_ms),
         line: line.map(|line| line.frame.clone()),
         wait_ms: model.facts.wait_ms,
         step_ms: model.facts.step_ms,
-    }
+    })
 }
 
 fn of_cores(model: &Model<'_>) -> CoresEvidence {

@@ -48,6 +48,8 @@ impl<'a> Model<'a> {
         let decoding = decoder.map(|(stage, _)| stage);
         let reader = find_reader(facts, &nodes, uses, decoding, thresholds);
         let workers = find_workers(facts, &nodes);
+        let send_delay =
+            workers.and_then(|stage| find_send_delay(facts, &nodes[stage], thresholds));
         let pools = find_pools(facts, &nodes, thresholds);
         // The training thread is as busy while it receives a batch as during compute.
         let compute = (facts.step_ms - facts.idle_ms()).max(0.0);
@@ -76,7 +78,7 @@ impl<'a> Model<'a> {
             reader,
             workers,
             pools,
-            send_delay: None,
+            send_delay,
             free_ms,
             thresholds,
         };
@@ -85,13 +87,6 @@ impl<'a> Model<'a> {
         model.simulated.stations = (0..model.nodes.len())
             .map(|stage| model.station(stage, slowdown))
             .collect();
-        if let Some(workers) = model.workers {
-            let delay = find_send_delay(facts, &model.nodes[workers], thresholds);
-            if let Some(delay) = delay {
-                delay.add_to(&mut model.simulated.stations[workers]);
-            }
-            model.send_delay = delay;
-        }
         model.set_loop();
         Some(model)
     }
@@ -108,7 +103,7 @@ impl<'a> Model<'a> {
         let before_ms = total_ms(station.loading());
         change(station.loading());
         let share = total_ms(station.loading()) / before_ms.max(f64::MIN_POSITIVE);
-        if let Some(delay) = self.send_delay.filter(|_| self.workers == Some(stage)) {
+        if let Some(delay) = self.send_delay {
             delay.change(station, share, 1.0);
         }
     }
@@ -173,9 +168,11 @@ impl<'a> Model<'a> {
         let prefetch_factor = self.facts.loader.prefetch_factor;
         let ahead = (self.workers == Some(stage))
             .then(|| prefetch_factor.unwrap_or(counts::PREFETCH_FACTOR).max(1));
+        let sending = self.send_delay.filter(|_| self.workers == Some(stage));
+        let sending = sending.map(SendDelay::part);
         Station {
             servers: whole(node.concurrency),
-            parts: self.parts(stage, slowdown),
+            parts: (self.parts(stage, slowdown).into_iter().chain(sending)).collect(),
             times: Times::of(node.stage, self.thresholds.far_percentiles),
             takes: node.takes,
             gives: node.gives,

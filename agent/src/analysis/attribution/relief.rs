@@ -11,20 +11,15 @@ pub(super) fn relieve(model: &Model<'_>, term: Term) -> SimulatedPipeline {
     let mut t = model.simulated.clone();
     let relief = f64::from(counts::RELIEF);
     match term {
+        // Each worker still serializes.
+        Term::Stage(stage) if model.send_delay.is_some() && model.workers == Some(stage) => {
+            model.change_loading(&mut t, stage, |parts| scale(parts, 0.0));
+        }
         Term::Stage(stage) => {
-            let delay = model.send_delay.filter(|_| model.workers == Some(stage));
             let station = &mut t.stations[stage];
-            if let Some(delay) = delay {
-                // Each worker still serializes.
-                for (_, ms) in station.loading() {
-                    *ms = 0.0;
-                }
-                delay.change(station, 0.0, 1.0);
-            } else {
-                station.servers *= counts::RELIEF;
-                if let Some(lock) = model.shared_lock(stage) {
-                    free_shared_lock(station, lock);
-                }
+            station.servers *= counts::RELIEF;
+            if let Some(lock) = model.shared_lock(stage) {
+                free_shared_lock(station, lock);
             }
         }
         Term::Pool(pool) => t.pools[pool] *= counts::RELIEF,
@@ -61,6 +56,13 @@ pub(super) fn scale_hand_off(model: &Model<'_>, share: f64) -> SimulatedPipeline
     simulated
 }
 
+/// Changes the time of each part by this factor.
+pub(super) fn scale(parts: &mut [(Supply, f64)], factor: f64) {
+    for (_, ms) in parts {
+        *ms *= factor;
+    }
+}
+
 /// Replaces one supply by another in all stations.
 pub(super) fn replace(simulated: &mut SimulatedPipeline, from: Supply, to: Supply) {
     for (supply, ms) in simulated.stations.iter_mut().flat_map(|s| &mut s.parts) {
@@ -90,9 +92,7 @@ pub(super) fn without_collection(model: &Model<'_>, simulated: &mut SimulatedPip
     simulated.device_ms = simulated.device_ms.map(|ms| left * ms);
     for (station, node) in simulated.stations.iter_mut().zip(&model.nodes) {
         if node.stage.processes <= 1 {
-            for (_, ms) in &mut station.parts {
-                *ms *= left;
-            }
+            scale(&mut station.parts, left);
         }
     }
 }

@@ -41,13 +41,13 @@ pub(super) fn find_send_delay(
 }
 
 impl SendDelay {
-    /// Adds the delay to a call of the workers' stage.
-    pub(super) fn add_to(&self, station: &mut Station) {
-        let delay_ms = self.cycle_ms - self.load_ms;
-        station.parts.push((Supply::Sending, delay_ms));
+    /// The delay as the last part of a call of the workers' stage.
+    pub(super) fn part(self) -> (Supply, f64) {
+        (Supply::Sending, self.cycle_ms - self.load_ms)
     }
 
-    /// Changes the delay of a call whose loading and serializing take these shares of their times now.
+    /// Changes the delay of a call whose loading and serializing take these shares of their times now. Calls of other
+    /// stages have no delay.
     pub(super) fn change(&self, station: &mut Station, load_share: f64, send_share: f64) {
         let (load_ms, send_ms) = (load_share * self.load_ms, send_share * self.send_ms);
         let overlap = self.cycle_ms / (self.load_ms + self.send_ms);

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::analysis::thresholds::stacks::{MAX_FILES, MAX_RECENT_LINES};
+use crate::model::bounded::push_bounded;
 use crate::model::record::DataFileRecord;
 
 /// The data files of all readings.
@@ -32,10 +33,11 @@ impl DataFiles {
                 self.first.push((Arc::clone(file), at_ns));
             }
         }
-        if self.recent.len() == MAX_RECENT_LINES {
-            self.recent.pop_front();
-        }
-        self.recent.push_back(OpenFiles { at_ns, files });
+        push_bounded(
+            &mut self.recent,
+            OpenFiles { at_ns, files },
+            MAX_RECENT_LINES,
+        );
     }
 
     /// The last readings, in order.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::data_files::{DataFiles, OpenFiles};
 use super::own_line::own_line;
 use crate::analysis::thresholds::stacks::{MAX_RECENT_LINES, MAX_STACKS};
+use crate::model::bounded::push_bounded;
 use crate::model::record::DataFileRecord;
 use crate::model::stack::{Activity, Frame, Place, StackReading, ThreadStack, WaitFor};
 
@@ -121,15 +122,13 @@ impl StackTimes {
             return;
         };
         let called = frames.iter().take_while(|called| *called != frame).last();
-        if self.recent.len() == MAX_RECENT_LINES {
-            self.recent.pop_front();
-        }
-        self.recent.push_back(TimedLine {
+        let timed = TimedLine {
             at_ns,
             in_loop: matches!(place, Place::Loop(_)),
             frame: frame.clone(),
             callee: called.map(|called| Arc::clone(&called.function)),
-        });
+        };
+        push_bounded(&mut self.recent, timed, MAX_RECENT_LINES);
     }
 
     /// The lines of the last samples, in order.

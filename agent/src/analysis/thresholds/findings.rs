@@ -25,8 +25,8 @@ pub(crate) const MEMORY_ERRORS: f64 = 1.0;
 /// per mille that cannot be read.
 pub(crate) const FAILURES_PCT: f64 = 1.0;
 
-/// Share of the step that a remedy must save, or share of the run that a slow part must cost, before the user is told of
-/// it during the run. Chosen: less is not worth an interruption.
+/// Minimum gain for a message during the run. For a remedy, it is a share of the step; for a slow part, a share of the
+/// run. Chosen: less is not worth an interruption.
 pub(crate) const LOST_SHARE: f64 = 0.1;
 
 /// Bytes per second that come from storage, and not from the page cache, from which on they matter. Chosen.

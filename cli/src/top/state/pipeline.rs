@@ -7,10 +7,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use headspace_agent::analysis::stages::concurrency;
 use headspace_agent::model::Distribution;
+use headspace_agent::model::bounded::push_bounded;
 use headspace_agent::model::record::{QueueTick, StageTick, TickRecord};
 use headspace_agent::sampling::{QUEUES_A_TICK, STAGES_A_TICK};
-
-use super::bounded::push;
 
 /// Number of ticks for which an entry may be overdue before it counts as idle.
 const OVERDUE_TICKS: f64 = 10.0;
@@ -104,7 +103,7 @@ impl Pipeline {
         }
         for (name, depth) in depths {
             let samples = self.depths.entry(name.to_owned()).or_default();
-            push(samples, depth, DEPTH_SAMPLES);
+            push_bounded(samples, depth, DEPTH_SAMPLES);
         }
     }
 

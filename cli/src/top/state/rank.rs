@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, VecDeque};
 
 use headspace_agent::analysis::main_loop::main_probe;
 use headspace_agent::analysis::tick_series::TickSeries;
+use headspace_agent::model::bounded::push_bounded;
 use headspace_agent::model::metric::Metric;
 use headspace_agent::model::record::{
     LoopTick, NoticeRecord, ProbeRecord, Record, RecordBody, RunRecord, RunState, SummaryRecord,
 };
 use headspace_agent::model::{ReadingKey, Scope};
 
-use super::bounded::push;
 use super::pipeline::Pipeline;
 use super::step_series::{Moment, StepSeries};
 
@@ -95,13 +95,13 @@ impl Rank {
                     .extend(known.map(|(key, value)| (key.into_owned(), (value, tick.at_s))));
             }
             RecordBody::Epoch(_) | RecordBody::Stacks(_) => {}
-            RecordBody::Probe(probe) => push(&mut self.probes, probe, PROBES),
+            RecordBody::Probe(probe) => push_bounded(&mut self.probes, probe, PROBES),
             RecordBody::Notice(notice) => {
                 let notice = TimedNotice {
                     at_unix_nano: record.time_unix_nano,
                     notice,
                 };
-                push(&mut self.notices, notice, NOTICES);
+                push_bounded(&mut self.notices, notice, NOTICES);
             }
             RecordBody::Summary(summary) => self.summary = Some(summary),
         }

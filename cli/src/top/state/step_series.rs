@@ -3,11 +3,10 @@
 use std::collections::VecDeque;
 
 use headspace_agent::model::BoundedSeries;
+use headspace_agent::model::bounded::push_bounded;
 use headspace_agent::model::distribution::DistributionRecord;
 use headspace_agent::model::record::{LoopTick, Phase, TickRecord};
 use headspace_exporters::encode::merge_ticks::add_samples;
-
-use super::bounded::push;
 
 /// Number of points kept for the last minutes, and for the whole run.
 const POINTS: usize = 512;
@@ -120,7 +119,7 @@ impl Default for StepSeries {
 
 impl StepSeries {
     pub(crate) fn push(&mut self, moment: Moment) {
-        push(&mut self.recent, moment, POINTS);
+        push_bounded(&mut self.recent, moment, POINTS);
         self.whole.push(moment, 1.0, Moment::merge);
     }
 

@@ -7,7 +7,7 @@ use super::super::evidence::inner;
 use super::super::law_terms::{Term, at_least};
 use super::super::loop_waits::long_lock_wait_ms;
 use super::super::queueing_model::Model;
-use super::super::relief::{free_shared_lock, relieve};
+use super::super::relief::{free_shared_lock, relieve, scale};
 use super::super::resource_use::share_of_cores;
 use super::super::simulation::{Supply, whole};
 use super::action::{Action, GuessedWork};
@@ -90,12 +90,6 @@ fn subprocess(context: &Context<'_>) -> Option<Draft> {
         changed: each_thread.then(|| relieve(model, Term::Gil)),
         ..Draft::new(Action::Subprocess { each_thread }, Term::Gil, confidence)
     })
-}
-
-fn scale(parts: &mut [(Supply, f64)], factor: f64) {
-    for (_, ms) in parts {
-        *ms *= factor;
-    }
 }
 
 /// Proposes that each rank loads only its own samples. A call of the slowest stage then does this part of its

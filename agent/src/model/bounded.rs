@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 /// Appends an item, and removes the oldest one if there are already `most`.
-pub(super) fn push<T>(all: &mut VecDeque<T>, one: T, most: usize) {
+pub fn push_bounded<T>(all: &mut VecDeque<T>, one: T, most: usize) {
     if all.len() >= most {
         all.pop_front();
     }
