@@ -7,6 +7,8 @@
 mod core_waits;
 mod data_files;
 mod own_code;
+mod retried_locks;
+mod thread_locks;
 mod waits;
 
 use std::collections::HashMap;
@@ -23,6 +25,8 @@ use tracing::{debug, trace_span};
 use self::core_waits::CoreWaits;
 use self::data_files::open_data_files;
 use self::own_code::OwnCode;
+use self::retried_locks::RetriedLocks;
+use self::thread_locks::ThreadLocks;
 use self::waits::InterpreterStatics;
 use crate::log_target::STACKS;
 
@@ -39,13 +43,38 @@ const MAX_DEPTH: usize = 64;
 struct Attached {
     spy: PythonSpy,
     statics: InterpreterStatics,
+    thread_locks: ThreadLocks,
     core_waits: CoreWaits,
+}
+
+impl Attached {
+    /// What the thread of a stack does. `is_retrying` is whether it waits for a file lock, if it sleeps.
+    fn activity(
+        &mut self,
+        trace: &StackTrace,
+        (pid, tid): (u32, u32),
+        is_retrying: impl FnOnce() -> bool,
+    ) -> Activity {
+        // A thread may also wait while it holds the interpreter lock.
+        let wait = match self.statics.wait(pid, tid) {
+            None if trace.owns_gil => return Activity::Python,
+            None => return Activity::Native,
+            Some(wait) => wait,
+        };
+        let is_shared = |lock| self.thread_locks.is_shared(trace, tid, lock);
+        Activity::Wait(match wait.what {
+            WaitFor::Lock if wait.lock.is_some_and(is_shared) => WaitFor::ThreadLock,
+            WaitFor::Timer if is_retrying() => WaitFor::SharedLock,
+            what => what,
+        })
+    }
 }
 
 /// Reads the stacks of Python processes.
 pub struct PythonStacks {
     config: Config,
     processes: HashMap<u32, Process>,
+    retried_locks: RetriedLocks,
     code: OwnCode,
 }
 
@@ -64,21 +93,27 @@ impl PythonStacks {
                 ..Config::default()
             },
             processes: HashMap::new(),
+            retried_locks: RetriedLocks::default(),
             code: OwnCode::new(libraries),
         }
     }
 
-    fn attach(&mut self, pid: u32) -> Result<&mut Attached, CollectError> {
-        let process = (self.processes.entry(pid)).or_insert(Process::Starting { attempts: 0 });
+    fn attach<'a>(
+        processes: &'a mut HashMap<u32, Process>,
+        config: &Config,
+        pid: u32,
+    ) -> Result<&'a mut Attached, CollectError> {
+        let process = (processes.entry(pid)).or_insert(Process::Starting { attempts: 0 });
         if let Process::Starting { attempts } = process {
             *attempts += 1;
             let number = i32::try_from(pid).unwrap_or(i32::MAX);
-            match PythonSpy::new(number, &self.config) {
+            match PythonSpy::new(number, config) {
                 Ok(spy) => {
                     debug!(target: STACKS, pid, attempts, "attached");
                     *process = Process::Attached(Box::new(Attached {
                         spy,
                         statics: InterpreterStatics::read(pid),
+                        thread_locks: ThreadLocks::default(),
                         core_waits: CoreWaits::default(),
                     }));
                 }
@@ -116,17 +151,14 @@ impl StackReader for PythonStacks {
         out: &mut Vec<ThreadStack>,
     ) -> Result<(), CollectError> {
         let _read = trace_span!(target: STACKS, "read", pid).entered();
-        let attached = self.attach(pid)?;
+        let program: Vec<u32> = self.processes.keys().copied().collect();
+        let attached = Self::attach(&mut self.processes, &self.config, pid)?;
         let traces = (attached.spy.get_stack_traces())
             .map_err(|error| CollectError::Transient(error.to_string()))?;
-        let activity = |trace: &StackTrace, tid| {
-            let runs = if trace.owns_gil {
-                Activity::Python
-            } else {
-                Activity::Native
-            };
-            // A thread may also wait while it holds the interpreter lock.
-            attached.statics.wait(pid, tid).map_or(runs, Activity::Wait)
+        let retried_locks = &mut self.retried_locks;
+        let mut activity = |trace: &StackTrace, tid| {
+            let is_retrying = || retried_locks.is_waiting(trace, pid, &program);
+            attached.activity(trace, (pid, tid), is_retrying)
         };
         let mut wanted = Vec::new();
         let mut others = Vec::new();
@@ -182,6 +214,7 @@ impl StackReader for PythonStacks {
 
     fn forget(&mut self, pid: u32) {
         self.processes.remove(&pid);
+        self.retried_locks.forget(pid);
     }
 }
 

@@ -12,9 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use headspace_agent::model::record::{ProbeRecord, SummaryRecord};
+use headspace_agent::model::record::{BatchRecord, ProbeRecord, SummaryRecord};
 use headspace_agent::notice::Notice;
 use headspace_agent::runtime::Agent;
+use headspace_collectors::shared_memory;
 use headspace_collectors::workers::Marker;
 use headspace_exporters::transport::tracker_scalars::TrackerQueue;
 use pyo3::exceptions::PyRuntimeError;
@@ -134,6 +135,37 @@ impl Session {
     /// torch's current device on the thread of the training loop, as an epoch begins.
     fn report_torch_device(&self, ordinal: u32) {
         self.agent().report_torch_device(ordinal);
+    }
+
+    /// Records the contents of one of the first batches of a loop. The first call also measures, on a separate
+    /// thread, the cost of passing data between processes.
+    fn describe_batch(
+        &self,
+        loop_name: &str,
+        tensors: u64,
+        tensor_bytes: u64,
+        objects: u64,
+        object_bytes: u64,
+    ) {
+        let batch = BatchRecord {
+            tensors,
+            tensor_bytes,
+            objects,
+            object_bytes,
+        };
+        if !self.agent().describe_batch(loop_name, batch) {
+            return;
+        }
+        let agent = self.agent().clone();
+        let measure = move || {
+            if let Ok(ms) = shared_memory::mib_ms() {
+                agent.set_shared_mib_ms(ms);
+            }
+        };
+        // Without a thread, the analysis uses the cost on the reference machine.
+        let _ = std::thread::Builder::new()
+            .name("headspace-cost".to_owned())
+            .spawn(measure);
     }
 
     /// Prints and records a notice about a refused setting, once.

@@ -366,22 +366,27 @@ def send(q: Any, count: int) -> None:
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 @pytest.mark.parametrize("timeout", [None, 60])
-def test_the_receipt_of_batches_from_the_last_queue_is_timed(
-    runs: Runs, name: str, method: Any, timeout: float | None
+@pytest.mark.parametrize("kind", ["Queue", "JoinableQueue"])
+def test_both_ends_of_the_hand_off_of_batches_through_the_last_queue_are_timed(
+    runs: Runs, name: str, method: Any, timeout: float | None, kind: str
 ) -> None:
     context = multiprocessing.get_context(method)
-    batches = headspace.queue(name, context.Queue(4), last=True)
+    batches = headspace.queue(name, getattr(context, kind)(4), last=True)
+    session = headspace.start(interval=60)
     worker = context.Process(target=send, args=(batches, 50), daemon=True)
     worker.start()
-    session = headspace.start(interval=60)
     received = list(headspace.wrap(iter(lambda: batches.get(timeout=timeout), None), name=name))
     session.stop()
     worker.join()
 
     assert received == [[number] * 1000 for number in range(50)]
-    (stage,) = (stage for stage in runs.summary()["stages"] if stage["name"] == "hand-off")
+    stages = {stage["name"]: stage for stage in runs.summary()["stages"]}
+    received_end, sent_end = stages["hand-off"], stages["hand-off (worker)"]
     # The mark of the end is an item, too.
-    assert (stage["hand_off"], stage["calls"]) == ("receive", 51)
+    assert (received_end["hand_off"], received_end["calls"]) == ("receive", 51)
+    assert (sent_end["hand_off"], sent_end["calls"]) == ("send", 51)
+    # A list of numbers.
+    assert runs.summary()["batch"]["objects"] == 1001
 
 
 def test_the_get_of_a_timed_queue_keeps_the_queue_alive(name: str) -> None:

@@ -93,11 +93,15 @@ def test_the_slow_line_of_torchs_workers_is_named(program: Programs) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["file", "record", "semaphore"])
+@pytest.mark.parametrize(
+    "how", ["file", "record", "semaphore", "filelock", "database", "threads"]
+)
 def test_workers_that_wait_for_one_lock_get_another_remedy_than_more_workers(
     program: Programs, how: str
 ) -> None:
     pytest.importorskip("torch")
+    pytest.importorskip("filelock")
+    pytest.importorskip("spdl")
     spec: dict[str, Any] = {"how": how, "hold_ms": 20, "other_ms": 2, "workers": 4, "steps": 250}
     spec |= {"compute_ms": 3, "separate": False}
     run = program("shared_lock.py", json.dumps(spec), python=[*HEADSPACE, "--", sys.executable])

@@ -372,6 +372,7 @@ fn fill_steady(summary: &mut SummaryRecord, main: &LoopFacts) -> Option<Finding>
         summary.compute_ms = None;
         summary.wait_pct = None;
     }
+    summary.batch = main.loader.batch;
     let batch_size = main.totals.batch_size.or(main.loader.batch_size);
     summary.throughput_samples_per_s = batch_size
         .filter(|_| summary.steady_s > 0.0)

@@ -49,6 +49,8 @@ pub enum WaitFor {
     InterpreterLock,
     /// A lock that several processes share: a file lock, or a semaphore in shared memory.
     SharedLock,
+    /// A lock of the process, for which several of its threads wait.
+    ThreadLock,
     /// Another lock, or a condition.
     Lock,
     /// A file.
@@ -68,7 +70,7 @@ impl WaitFor {
     pub fn is_for_others(self) -> bool {
         matches!(
             self,
-            Self::SharedLock | Self::Lock | Self::Connection | Self::Process
+            Self::SharedLock | Self::ThreadLock | Self::Lock | Self::Connection | Self::Process
         )
     }
 }

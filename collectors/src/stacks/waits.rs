@@ -4,11 +4,22 @@
 //! System V semaphores (`semop`). Python's interpreter lock is a static variable of the interpreter, and other locks
 //! are in allocated memory. So the address of the lock shows which one it is. The C library marks a lock that only
 //! one process uses as private.
+//!
+//! [`thread_locks`](super::thread_locks) and [`retried_locks`](super::retried_locks) tell more about locks.
 
 use std::fs;
 use std::ops::Range;
 
 use headspace_agent::model::stack::WaitFor;
+
+/// A wait of a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Wait {
+    /// What the thread waits for.
+    pub(super) what: WaitFor,
+    /// Address of the lock. `None` unless `what` is [`WaitFor::Lock`].
+    pub(super) lock: Option<u64>,
+}
 
 /// Addresses of the interpreter's static variables in a process.
 pub(super) struct InterpreterStatics(Vec<Range<u64>>);
@@ -20,14 +31,17 @@ impl InterpreterStatics {
         Self(static_variables(&maps))
     }
 
-    /// What the thread waits for. `None` if it runs, or if the system does not show it.
-    pub(super) fn wait(&self, pid: u32, tid: u32) -> Option<WaitFor> {
+    /// The wait of the thread. `None` if it runs, or if the system does not show it.
+    pub(super) fn wait(&self, pid: u32, tid: u32) -> Option<Wait> {
         let call = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
         let mut words = call.split_whitespace();
         // The first word of a thread that runs is `running`.
         let number: i64 = words.next()?.parse().ok()?;
         let mut argument = || words.next().and_then(hexadecimal).unwrap_or(0);
-        Some(self.waits_for(pid, number, [argument(), argument(), argument()]))
+        let arguments = [argument(), argument(), argument()];
+        let what = self.waits_for(pid, number, arguments);
+        let lock = (what == WaitFor::Lock).then_some(arguments[0]);
+        Some(Wait { what, lock })
     }
 
     /// What a thread in the system call `number` waits for. `arguments` are the first three of the call.
@@ -176,7 +190,7 @@ mod tests {
         let memory = InterpreterStatics(Vec::new());
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
-            let wait = memory.wait(here().0, tid);
+            let wait = memory.wait(here().0, tid).map(|wait| wait.what);
             if wait == expected {
                 return;
             }

@@ -319,6 +319,10 @@ class Stage:
 class Task:
     """A call in progress. If it is dropped before `end`, it is not counted."""
 
+    def run(self, function: Callable[..., _Returned], *args: Any) -> _Returned:
+        """Runs a function on this thread as a part of the call: the thread shows that it is in the stage, and its CPU
+        time counts as that of the call."""
+
     def end(self, kind: type[BaseException] | None, inputs: int, outputs: int) -> None:
         """Ends the call.
 
@@ -360,6 +364,9 @@ class Session:
     def resume(self) -> None: ...
     def ended_by_exception(self, exception: str, is_error: bool) -> None: ...
     def report_torch_device(self, ordinal: int) -> None: ...
+    def describe_batch(
+        self, loop_name: str, tensors: int, tensor_bytes: int, objects: int, object_bytes: int
+    ) -> None: ...
     def refuse_setting(self, setting: str, problem: str) -> None: ...
     def integration_off(self, place: int, integration: str, reason: str) -> None: ...
     def scalars(self, place: int) -> list[tuple[int, float, dict[str, float]]]: ...
@@ -414,14 +421,6 @@ class Loop:
         session: Callable[[int], Session | None],
         role: str | None = None,
     ) -> Any: ...
-    def describe_batch(
-        self,
-        session: Session,
-        tensors: int,
-        tensor_bytes: int,
-        objects: int,
-        object_bytes: int,
-    ) -> None: ...
     def step(self, session: Session, samples: int | None = None, gap: bool = False) -> None: ...
 
 @disjoint_base

@@ -3,10 +3,9 @@
 use std::sync::{Arc, OnceLock};
 
 use headspace_agent::model::Mode;
-use headspace_agent::model::record::{BatchRecord, LoaderRecord, Role};
+use headspace_agent::model::record::{LoaderRecord, Role};
 use headspace_agent::notice::Notice;
 use headspace_agent::recording::Event;
-use headspace_collectors::shared_memory;
 use headspace_collectors::workers::Marker;
 use pyo3::prelude::*;
 use pyo3::types::PyWeakrefReference;
@@ -141,37 +140,6 @@ impl Loop {
             BatchSizes::new(this.count_bytes.clone()),
         );
         fast_next::into_python(py, iterator)
-    }
-
-    /// Records the contents of one of the first batches. The first call also measures, on a separate thread,
-    /// the cost of passing data between processes.
-    fn describe_batch(
-        &self,
-        session: &Bound<'_, Session>,
-        tensors: u64,
-        tensor_bytes: u64,
-        objects: u64,
-        object_bytes: u64,
-    ) {
-        let agent = session.get().agent().clone();
-        let batch = BatchRecord {
-            tensors,
-            tensor_bytes,
-            objects,
-            object_bytes,
-        };
-        if !agent.describe_batch(&self.loader.name, batch) {
-            return;
-        }
-        let measure = move || {
-            if let Ok(ms) = shared_memory::mib_ms() {
-                agent.set_shared_mib_ms(ms);
-            }
-        };
-        // Without a thread, the analysis uses the cost on the reference machine.
-        let _ = std::thread::Builder::new()
-            .name("headspace-cost".to_owned())
-            .spawn(measure);
     }
 
     /// A step of a loop without a loader has ended. After a `gap`, the time since the last step is not a

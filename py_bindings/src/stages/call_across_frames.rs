@@ -5,13 +5,15 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use headspace_agent::port::clock::thread_cpu_time;
 use headspace_agent::recording::stage::slot::Outcome;
 use headspace_agent::recording::stage::{Entered, Writers};
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
 use crate::clock::clock;
 use crate::stages::how_ended::how_ended;
-use crate::stages::open_calls::{End, LocalSlot};
+use crate::stages::open_calls::{self, End, Handle, LocalSlot};
 use crate::stages::process_slots;
 
 /// A call in progress. If it is dropped before [`end`](Task::end), it is not counted.
@@ -25,6 +27,8 @@ pub(crate) struct Task {
     within: Option<Py<Task>>,
     /// Nanoseconds in calls that this call contains.
     nested: AtomicU64,
+    /// CPU time of the functions that it ran, in nanoseconds.
+    cpu: AtomicU64,
     is_open: AtomicBool,
 }
 
@@ -46,6 +50,7 @@ impl Task {
             entered,
             within,
             nested: AtomicU64::new(0),
+            cpu: AtomicU64::new(0),
             is_open: AtomicBool::new(entered.is_some()),
         }
     }
@@ -58,6 +63,32 @@ impl Task {
 
 #[pymethods]
 impl Task {
+    /// Runs a function on this thread as a part of the call: the thread shows that it is in the stage, and its CPU
+    /// time counts as that of the call.
+    #[pyo3(signature = (function, *args))]
+    fn run<'py>(
+        &self,
+        function: &Bound<'py, PyAny>,
+        args: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let handle = Handle {
+            key: std::ptr::from_ref(self) as usize,
+            writers: self.writers,
+        };
+        let marker = std::ptr::from_ref(&handle) as usize;
+        let cpu = thread_cpu_time();
+        open_calls::begin_part(handle, self.local, marker);
+        let result = function.call1(args);
+        let nested = open_calls::end_part(handle, marker);
+        self.nested.fetch_add(nested, Ordering::Relaxed);
+        if let (Some(before), Some(after)) = (cpu, thread_cpu_time()) {
+            let used = after.saturating_sub(before).as_nanos();
+            let used = u64::try_from(used).unwrap_or(u64::MAX);
+            self.cpu.fetch_add(used, Ordering::Relaxed);
+        }
+        result
+    }
+
     /// Ends the call.
     ///
     /// Args:
@@ -87,6 +118,10 @@ impl Task {
         let took = slot.exit_as(self.writers, clock(), entered, outcome);
         if let Some(around) = &self.within {
             around.get().nested.fetch_add(took, Ordering::Relaxed);
+        }
+        let cpu = self.cpu.load(Ordering::Relaxed);
+        if cpu > 0 {
+            slot.record_cpu(self.writers, cpu, took);
         }
         process_slots::search_if_due(entered.ticks());
     }

@@ -66,7 +66,8 @@ struct Call {
     /// The handle, by address.
     handle: usize,
     local: &'static LocalSlot,
-    entered: Entered,
+    /// None if the call is counted elsewhere, and this is only the part of it that runs on this thread.
+    entered: Option<Entered>,
     /// Identifies it among the calls of the handle: the address of the Python frame that began it, never
     /// dereferenced, or an address that no frame has. 0 if no other call was open on this thread.
     frame: usize,
@@ -77,6 +78,16 @@ struct Call {
     nested: u64,
     /// Where its thread shows which stage it is in.
     thread: Option<&'static ThreadSlot>,
+}
+
+/// How a call begins.
+#[derive(Clone, Copy)]
+struct Beginning {
+    /// As in [`Call`].
+    nests: bool,
+    frame: usize,
+    /// Whether it is counted here.
+    counts: bool,
 }
 
 /// The items and bytes of a call, as the user states them.
@@ -139,8 +150,11 @@ impl Stack {
         &self,
         handle: Handle,
         local: &'static LocalSlot,
-        nests: bool,
-        frame: usize,
+        Beginning {
+            nests,
+            frame,
+            counts,
+        }: Beginning,
         thread: Option<&'static ThreadSlot>,
     ) {
         let Some(slot) = local.slot else { return };
@@ -148,14 +162,14 @@ impl Stack {
             thread.set_stage(local.number);
         }
         self.with(handle.writers, |calls| {
-            if nests {
+            if nests && counts {
                 let within = calls.iter().rev().find(|call| call.nests);
                 slot.note_within(local.number, within.map_or(0, |call| call.local.number));
             }
             calls.push(Call {
                 handle: handle.key,
                 local,
-                entered: slot.enter_as(handle.writers, clock(), nests),
+                entered: counts.then(|| slot.enter_as(handle.writers, clock(), nests)),
                 frame,
                 nests,
                 items: Items::default(),
@@ -247,8 +261,12 @@ pub(crate) fn begin(handle: Handle, local: &'static LocalSlot, nests: bool) {
             || stack.with(handle.writers, |calls| {
                 calls.iter().any(|call| call.handle == handle.key)
             });
-        let frame = if is_other { frame() } else { 0 };
-        stack.push(handle, local, nests, frame, of_thread.thread(local));
+        let beginning = Beginning {
+            nests,
+            frame: if is_other { frame() } else { 0 },
+            counts: true,
+        };
+        stack.push(handle, local, beginning, of_thread.thread(local));
     });
 }
 
@@ -271,9 +289,41 @@ pub(crate) fn end(handle: Handle, how: End) {
 #[inline]
 pub(crate) fn begin_marked(handle: Handle, local: &'static LocalSlot, marker: usize) {
     let _ = CALLS.try_with(|of_thread| {
+        let beginning = Beginning {
+            nests: true,
+            frame: marker,
+            counts: true,
+        };
         let thread = of_thread.thread(local);
-        of_thread.stack.push(handle, local, true, marker, thread);
+        of_thread.stack.push(handle, local, beginning, thread);
     });
+}
+
+/// Begins the part on this thread of a call that is counted elsewhere. [`end_part`] ends it. `handle` and `marker` are
+/// as for [`begin_marked`].
+pub(crate) fn begin_part(handle: Handle, local: &'static LocalSlot, marker: usize) {
+    let _ = CALLS.try_with(|of_thread| {
+        let beginning = Beginning {
+            nests: true,
+            frame: marker,
+            counts: false,
+        };
+        let thread = of_thread.thread(local);
+        of_thread.stack.push(handle, local, beginning, thread);
+    });
+}
+
+/// The part with that marker ends. Returns the nanoseconds in calls that it contains.
+pub(crate) fn end_part(handle: Handle, marker: usize) -> u64 {
+    let ended = CALLS.try_with(|of_thread| {
+        of_thread.stack.with(handle.writers, |calls| {
+            let index = rposition(calls, handle, marker)?;
+            let nested = calls[index].nested;
+            close(handle.writers, calls, index, End::Done);
+            Some(nested)
+        })
+    });
+    ended.ok().flatten().unwrap_or(0)
 }
 
 /// The call with that marker ends. It began on this thread.
@@ -281,15 +331,18 @@ pub(crate) fn begin_marked(handle: Handle, local: &'static LocalSlot, marker: us
 pub(crate) fn end_marked(handle: Handle, marker: usize, how: End) {
     let _ = CALLS.try_with(|of_thread| {
         let begun = of_thread.stack.with(handle.writers, |calls| {
-            let index = calls
-                .iter()
-                .rposition(|call| call.frame == marker && call.handle == handle.key)?;
+            let index = rposition(calls, handle, marker)?;
             Some(close(handle.writers, calls, index, how))
         });
         if let Some(begun) = begun {
             process_slots::search_if_due(begun);
         }
     });
+}
+
+/// The newest call of the handle that began in that frame, or with that marker.
+fn rposition(calls: &[Call], handle: Handle, frame: usize) -> Option<usize> {
+    (calls.iter()).rposition(|call| call.handle == handle.key && call.frame == frame)
 }
 
 /// Adds items to the handle's call in this frame.
@@ -322,11 +375,7 @@ fn on<R>(
     }
     let frame = frame();
     stack.with(handle.writers, |calls| {
-        let of_frame = |at: usize| {
-            calls
-                .iter()
-                .rposition(|call| call.handle == handle.key && call.frame == at)
-        };
+        let of_frame = |at: usize| rposition(calls, handle, at);
         let index = of_frame(frame)
             .or_else(|| of_frame(0).filter(|_| ends))
             .or_else(|| newest(calls))?;
@@ -342,7 +391,7 @@ fn close(writers: Writers, calls: &mut Vec<Call>, index: usize, how: End) -> u64
     }
     let call = calls.remove(index);
     call.show_innermost(calls);
-    let begun = call.entered.ticks();
+    let begun = call.begun();
     let mut nests = call.nests;
     for above in calls.iter_mut().skip(index).filter(|above| above.nests) {
         // They end out of order, so neither contains the other.
@@ -362,7 +411,7 @@ fn close(writers: Writers, calls: &mut Vec<Call>, index: usize, how: End) -> u64
 fn close_newest(writers: Writers, calls: &mut Vec<Call>, index: usize, how: End) -> u64 {
     let mut begun = 0;
     if let (below, [call]) = calls.split_at_mut(index) {
-        begun = call.entered.ticks();
+        begun = call.begun();
         call.show_innermost(below);
         call.finish(writers, how, call.nests, below);
     }
@@ -381,7 +430,7 @@ fn end_elsewhere(handle: Handle, how: End) {
         stack.with(handle.writers, |calls| {
             let index = calls.iter().rposition(|call| call.handle == handle.key)?;
             // The CPU time of its thread is not known here.
-            calls[index].entered = calls[index].entered.without_cpu();
+            calls[index].entered = calls[index].entered.map(Entered::without_cpu);
             close(handle.writers, calls, index, how);
             Some(())
         })
@@ -389,6 +438,12 @@ fn end_elsewhere(handle: Handle, how: End) {
 }
 
 impl Call {
+    /// Time stamp of its beginning. 0 if it is counted elsewhere.
+    #[inline]
+    fn begun(&self) -> u64 {
+        self.entered.as_ref().map_or(0, Entered::ticks)
+    }
+
     /// After its end, its thread is in the innermost of these calls, if any.
     #[inline]
     fn show_innermost(&self, open: &[Self]) {
@@ -406,9 +461,11 @@ impl Call {
             self.forget(writers);
             return;
         }
-        let Some(slot) = self.local.slot else { return };
+        let (Some(slot), Some(entered)) = (self.local.slot, self.entered) else {
+            return;
+        };
         let outcome = self.items.outcome(how, self.nested);
-        let took = slot.exit_as(writers, clock(), self.entered, outcome);
+        let took = slot.exit_as(writers, clock(), entered, outcome);
         if nests && let Some(around) = below.iter_mut().rev().find(|call| call.nests) {
             around.nested = around.nested.saturating_add(took);
         }
@@ -416,7 +473,9 @@ impl Call {
 
     /// Does not count the call.
     fn forget(&self, writers: Writers) {
-        if let (Some(slot), true) = (self.local.slot, self.local.owner.is_here()) {
+        if let (Some(slot), Some(_), true) =
+            (self.local.slot, self.entered, self.local.owner.is_here())
+        {
             slot.abandon_as(writers);
         }
     }

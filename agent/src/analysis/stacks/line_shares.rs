@@ -93,7 +93,8 @@ impl StackTimes {
     }
 }
 
-/// Seconds, by what shortens them. Waits for a lock that several processes share are left out: other calls shorten them.
+/// Seconds, by what shortens them. Waits for a lock that several processes or threads share are left out: other calls
+/// shorten them.
 #[derive(Default)]
 struct TimeSplit {
     /// The threads ran, or waited for a core.
@@ -115,7 +116,7 @@ impl TimeSplit {
         for (activity, seconds) in times {
             *match activity {
                 Activity::Wait(WaitFor::InterpreterLock) => &mut split.lock_waits,
-                Activity::Wait(WaitFor::SharedLock) => continue,
+                Activity::Wait(WaitFor::SharedLock | WaitFor::ThreadLock) => continue,
                 work if work.is_work() => &mut split.work,
                 _ => &mut split.other_waits,
             } += seconds;

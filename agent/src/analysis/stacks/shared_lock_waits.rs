@@ -1,4 +1,5 @@
-//! Finds the stages whose calls wait for a lock that several processes share.
+//! Finds the stages whose calls wait for one another's lock: one that several processes share, or, for calls in threads
+//! of the training process, one of that process. A lock of a worker process does not delay the calls of other workers.
 
 use std::collections::HashMap;
 
@@ -32,8 +33,14 @@ impl StackTimes {
                 .of(Activity::Wait(WaitFor::SharedLock));
             let mut lines: HashMap<&Frame, f64> = HashMap::new();
             for ((frames, activity), sampled) in &stacks.stacks {
-                let is_lock = *activity == Activity::Wait(WaitFor::SharedLock);
-                if is_lock
+                let is_shared = match activity {
+                    Activity::Wait(WaitFor::SharedLock) => true,
+                    Activity::Wait(WaitFor::ThreadLock) => {
+                        stacks.in_trainer && !stacks.has_helpers()
+                    }
+                    _ => false,
+                };
+                if is_shared
                     && !waits_at_queue(frames)
                     && let Some(line) = own_line(frames)
                 {
@@ -67,7 +74,7 @@ mod tests {
     use super::*;
     use crate::model::stack::{StackReading, ThreadStack};
 
-    fn times(stacks: &[(&[(&str, &str)], u32)]) -> StackTimes {
+    fn times(what: WaitFor, is_trainer: bool, stacks: &[(&[(&str, &str)], u32)]) -> StackTimes {
         let mut times = StackTimes::default();
         for (calls, samples) in stacks {
             let frames = calls.iter().map(|(file, function)| Frame {
@@ -78,14 +85,14 @@ mod tests {
             let activity = if calls[0].1 == "work" {
                 Activity::Python
             } else {
-                Activity::Wait(WaitFor::SharedLock)
+                Activity::Wait(what)
             };
             for _ in 0..*samples {
                 let stack = ThreadStack::doing(activity, frames.clone());
                 times.add(StackReading {
                     at_ns: 0,
                     seconds: 0.1,
-                    is_trainer: false,
+                    is_trainer,
                     samples: vec![(Place::Stage("fetch".to_owned()), stack)],
                     ..StackReading::default()
                 });
@@ -97,15 +104,26 @@ mod tests {
     #[test]
     fn waits_for_a_lock_count_and_waits_at_a_queue_do_not() {
         let queue = "/usr/lib/python3.11/multiprocessing/queues.py";
-        let times = times(&[
+        let stacks: [(&[_], u32); 3] = [
             (&[("data.py", "work")], 20),
             (&[("data.py", "read")], 10),
             (&[(queue, "put"), ("data.py", "read")], 10),
-        ]);
-        let found = times.shared_lock_waits(|_| None);
+        ];
+        let found = times(WaitFor::SharedLock, false, &stacks).shared_lock_waits(|_| None);
 
         assert_eq!(found.len(), 1);
         assert!((found[0].share - 0.25).abs() < 1e-9, "{found:?}");
         assert_eq!((&*found[0].line.file, found[0].line.line), ("data.py", 11));
+    }
+
+    #[test]
+    fn calls_wait_for_one_another_at_a_lock_of_the_training_process_but_not_of_a_worker() {
+        let stacks: [(&[_], u32); 2] = [(&[("data.py", "work")], 30), (&[("data.py", "read")], 10)];
+        let waits = |is_trainer| {
+            let times = times(WaitFor::ThreadLock, is_trainer, &stacks);
+            times.shared_lock_waits(|_| None)
+        };
+        assert!((waits(true)[0].share - 0.25).abs() < 1e-9);
+        assert_eq!(waits(false), []);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::data_files::{DataFiles, OpenFiles};
 use super::own_line::own_line;
-use crate::analysis::thresholds::stacks::{MAX_RECENT_LINES, MAX_STACKS};
+use crate::analysis::thresholds::stacks::{MAX_RECENT_LINES, MAX_STACKS, MIN_HELPER_SHARE};
 use crate::model::bounded::push_bounded;
 use crate::model::record::DataFileRecord;
 use crate::model::stack::{Activity, Frame, Place, StackReading, ThreadStack, WaitFor};
@@ -41,9 +41,8 @@ pub struct TimedLine {
 pub(super) struct PlaceStacks {
     /// Whether a thread of the training process was here.
     pub(super) in_trainer: bool,
-    /// Whether calls handed work to other threads. Then the CPU time of the calls' own threads does not show how
-    /// long the threads ran.
-    has_helpers: bool,
+    /// The part of `seconds` in which calls waited for other threads, to which they had handed work.
+    helper_seconds: f64,
     pub(super) seconds: f64,
     pub(super) samples: u32,
     pub(super) stacks: HashMap<(Vec<Frame>, Activity), StackSamples>,
@@ -149,8 +148,10 @@ impl StackTimes {
     fn add_sample(&mut self, place: Place, stack: ThreadStack, seconds: f64, is_trainer: bool) {
         let place = self.places.entry(place).or_default();
         place.in_trainer |= is_trainer;
-        place.has_helpers |= stack.helpers.is_some();
         place.seconds += seconds;
+        if stack.helpers.is_some() {
+            place.helper_seconds += seconds;
+        }
         place.samples += 1;
         let waited = match stack.activity {
             Activity::Python | Activity::Native => stack.core_wait * seconds,
@@ -214,6 +215,12 @@ impl Weights {
 }
 
 impl PlaceStacks {
+    /// Whether calls hand work to other threads. Then the CPU time of the calls' own threads does not show how long the
+    /// threads ran.
+    pub(super) fn has_helpers(&self) -> bool {
+        self.helper_seconds > MIN_HELPER_SHARE * self.seconds
+    }
+
     /// Weights with which the samples that ran have the share of the time that the threads' CPU time shows.
     ///
     /// So the number of samples that ran by chance does not change the shares (post-stratification; Cochran,
@@ -225,7 +232,7 @@ impl PlaceStacks {
             .map(|(_, sampled)| sampled.seconds)
             .sum();
         let waited = self.seconds - ran;
-        let known = ran_share.filter(|_| !self.has_helpers);
+        let known = ran_share.filter(|_| !self.has_helpers());
         match known.map(|share| share.clamp(0.0, 1.0)) {
             Some(share) if ran > 0.0 && waited > 0.0 => Weights {
                 ran: share * self.seconds / ran,

@@ -18,5 +18,8 @@ pub(crate) const MIN_LINE_SAMPLES: u32 = 3;
 pub(crate) const MIN_HELD_SHARE: f64 = 0.05;
 /// Maximum number of holders of the interpreter lock that are reported.
 pub(crate) const MAX_HOLDERS: usize = 3;
+/// Minimum share of a place's time in which its calls wait for threads to which they handed work. Below it, a call may
+/// have waited for something else while an unrelated thread worked.
+pub(crate) const MIN_HELPER_SHARE: f64 = 0.05;
 /// Minimum share of a kind of work in a stage's time, to be reported.
 pub(crate) const MIN_WORK_SHARE: f64 = 0.05;

@@ -151,8 +151,7 @@ pub struct LoaderRecord {
     /// Where the user sets the options of the loop. Absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options_from: Option<OptionsFrom>,
-    /// Contents of a batch. Present only for torch loaders. Absent if a thread pins the memory of batches
-    /// from workers.
+    /// Contents of a batch, if it is known when the record is written. The summary has it, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<BatchRecord>,
     /// Purpose of the loop. Absent if unknown.

@@ -12,7 +12,7 @@ use super::codes::{MemoryScope, ThrottleReason};
 use super::end::{EndRecord, RunState};
 use super::episode::EpisodeRecord;
 use super::ranks::RanksRecord;
-use super::run::Role;
+use super::run::{BatchRecord, Role};
 use super::stacks::{DataFileRecord, GilHolderRecord, LineRecord, StageWorkRecord};
 use super::tick::Dropped;
 
@@ -78,6 +78,10 @@ pub struct SummaryRecord {
     /// interval is computed from batch means, or from the windows of a probe, and includes an allowance
     /// for the variation between runs.
     pub steady_step_ci_ms: Option<(f64, f64)>,
+    /// Contents of a batch of the main loop: the second one that this process makes, or receives from a worker process
+    /// through a queue whose receipt is measured. Absent if a thread pins the memory of batches from workers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch: Option<BatchRecord>,
     /// Mean wait per live step in steady state.
     pub wait_ms: Option<f64>,
     /// Part of `wait_ms` in which the loader, on the training thread, waits for another thread or for a device,

@@ -10,7 +10,6 @@ from headspace._session import lifecycle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
 #: Elements of a container that are counted. In a longer one, every n-th is.
@@ -57,8 +56,8 @@ def count_bytes(batch: Any) -> int:
     return tensor_bytes + object_bytes
 
 
-def report_parts(batch: Any, report: Callable[..., None]) -> None:
-    """Counts the parts of a batch and passes the numbers to `report`. The price of a worker process needs them."""
+def report_parts(batch: Any, loop_name: str) -> None:
+    """Counts the parts of a batch and records the numbers for its loop. The price of a worker process needs them."""
     session = lifecycle.current
     if session is not None:
-        report(session._native, *count_parts(batch))
+        session._native.describe_batch(loop_name, *count_parts(batch))

@@ -7,11 +7,13 @@ other.
 
 from __future__ import annotations
 
+import importlib
 import os
 import select
 import sys
 import time
 from _weakref import ref
+from functools import partial
 
 from headspace._native import stage_of_loop
 from headspace._processes.private_parts import call_ignoring_errors
@@ -46,9 +48,9 @@ def hand_off_stage(
 
 
 def is_process_queue(thing: object) -> bool:
-    """Whether it is a `multiprocessing.Queue`."""
+    """Whether it is a `multiprocessing.Queue` or a queue derived from it."""
     queues = sys.modules.get("multiprocessing.queues")
-    return queues is not None and type(thing) is queues.Queue
+    return queues is not None and isinstance(thing, queues.Queue)
 
 
 def time_receipt(
@@ -114,7 +116,7 @@ def time_sending(stage: _native.Stage, is_batch: Callable[[object], bool]) -> No
         stage: Counts the batches.
         is_batch: Whether an object that is put into a queue is, or contains, a batch.
     """
-    queues: Any = sys.modules["multiprocessing.queues"]
+    queues: Any = importlib.import_module("multiprocessing.queues")
     earlier: Any = queues._ForkingPickler
 
     class TimedPickler(earlier):  # type: ignore[misc]
@@ -132,3 +134,65 @@ def time_sending(stage: _native.Stage, is_batch: Callable[[object], bool]) -> No
             return data
 
     queues._ForkingPickler = TimedPickler
+
+
+class _SentItems:
+    """The items that other processes put into the queues of :func:`time_items`, while they wait to be serialized."""
+
+    def __init__(self) -> None:
+        self.waiting: set[int] = set()
+        #: The process that times its items. A forked child of it does not begin again.
+        self.process = 0
+
+    def put(self, queue: Any, item: object, *args: Any, **kwargs: Any) -> None:
+        if self.process != os.getpid():
+            self.process = os.getpid()
+            self.waiting.clear()
+            call_ignoring_errors(time_sending, hand_off_stage("send"), self.remove)
+        # The queue holds the item until it is serialized, so its address stays its own.
+        self.waiting.add(id(item))
+        try:
+            type(queue).put(queue, item, *args, **kwargs)
+        except BaseException:
+            self.waiting.discard(id(item))
+            raise
+
+    def remove(self, item: object) -> bool:
+        """Whether the item waits. If so, it does not wait any longer."""
+        try:
+            self.waiting.remove(id(item))
+        except KeyError:
+            return False
+        return True
+
+
+_sent = _SentItems()
+
+
+def time_items(queue: Any) -> None:
+    """Times the serialization of the items that other processes put into this queue.
+
+    Args:
+        queue: A `multiprocessing.Queue`. A process receives it by fork, or pickled.
+    """
+    trainer = os.getpid()
+
+    def put(item: object, *args: Any, **kwargs: Any) -> None:
+        if os.getpid() == trainer:
+            type(queue).put(queue, item, *args, **kwargs)
+        else:
+            _sent.put(queue, item, *args, **kwargs)
+
+    def reduce(_protocol: object) -> tuple[Any, ...]:
+        return _receive_queue, (type(queue), type(queue).__getstate__(queue))
+
+    # Pickling asks the object itself for its `__reduce_ex__`.
+    queue.put, queue.__reduce_ex__ = put, reduce
+
+
+def _receive_queue(kind: Any, state: Any) -> Any:
+    """The queue of :func:`time_items` in a process that received it pickled."""
+    queue = kind.__new__(kind)
+    queue.__setstate__(state)
+    queue.put = partial(_sent.put, queue)
+    return queue

@@ -58,7 +58,8 @@ def queue(
             exception, it is not called again. headspace keeps it alive while the queue is measured.
         capacity: Maximum number of items, or a function that returns it. By default that of ``q``.
         last: Whether the training loop takes its batches from this queue. If it is a ``multiprocessing.Queue``,
-            its ``get`` in this process is then timed as the stage ``hand-off``.
+            its ``get`` in this process is then timed as the stage ``hand-off``, and the serialization of the
+            items that other processes put into it as the stage ``hand-off (worker)``.
 
     Returns:
         ``q``.
@@ -76,16 +77,32 @@ def queue(
         )
     _native.watch_queue(name, _make_reader(_weakly(q), read_queue, capacity), last)
     if last:
-        call_ignoring_errors(_watch_receipt, q)
+        call_ignoring_errors(_watch_hand_off, q)
     return q
 
 
-def _watch_receipt(q: object) -> None:
-    """Times the receipt of batches from other processes."""
-    from headspace._processes.hand_off import hand_off_stage, is_process_queue, time_receipt
+def _watch_hand_off(q: object) -> None:
+    """Times the hand-off of batches from other processes."""
+    from headspace._processes.hand_off import (
+        hand_off_stage,
+        is_process_queue,
+        time_items,
+        time_receipt,
+    )
 
     if is_process_queue(q):
-        time_receipt(q, hand_off_stage("receive"), weakly=False)
+        time_receipt(q, hand_off_stage("receive"), _describe_received, weakly=False)
+        time_items(q)
+
+
+def _describe_received(item: object) -> None:
+    """Describes a batch of the loop for which it is received."""
+    from headspace._loops.batch_parts import report_parts
+    from headspace._loops.nesting import enclosing_loop
+
+    loop = enclosing_loop()
+    if loop is not None:
+        report_parts(item, loop.name)
 
 
 def _make_reader(

@@ -34,13 +34,12 @@ def watch_receipt(loop: Any, source: object) -> None:
     queue = getattr(getattr(source, "_interface", None), "data_q", None)
     if not is_process_queue(queue):
         return
-    describe_batch = getattr(loop, "describe_batch", None)
+    owner = Owner(loop)
 
     def describe_received(item: Any) -> None:
-        if describe_batch is not None:
-            report_parts(item.message, describe_batch)
+        report_parts(item.message, owner.loop_name)
 
-    time_receipt(queue, Owner(loop).hand_off("receive"), describe_received)
+    time_receipt(queue, owner.hand_off("receive"), describe_received)
 
 
 def watch_sending() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from asyncio import get_running_loop
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from functools import partial
-from types import TracebackType
+from types import NoneType, TracebackType
 from typing import Any
 
 from spdl import pipeline as _spdl
@@ -99,6 +101,7 @@ class TaskHook(_spdl.TaskHook):  # type: ignore[misc]
             stage = self._stage = _native.stage(name, concurrency=concurrency)
             if self._behind is not None:
                 self._behind.stage = stage
+            call_ignoring_errors(_watch_threads, get_running_loop())
         return stage._begin()
 
     def _taken(self, call: _Call, is_exhausted: bool) -> int:
@@ -129,6 +132,26 @@ class TaskHook(_spdl.TaskHook):  # type: ignore[misc]
 _begun: ContextVar[tuple[TaskHook, int] | None] = ContextVar("headspace.spdl", default=None)
 
 
+#: The call that runs in this task.
+_running: ContextVar[_native.Task | None] = ContextVar("headspace.spdl call", default=None)
+
+
+def _watch_threads(loop: Any) -> None:
+    """The threads that execute functions for this event loop show in which call of a stage they are."""
+    if "run_in_executor" in vars(loop):  # They do already.
+        return
+    run = loop.run_in_executor
+
+    def run_in_executor(executor: Any, function: Any, *args: Any) -> Any:
+        task = _running.get()
+        # Other executors may send the function to another process or interpreter.
+        if task is None or type(executor) not in (NoneType, ThreadPoolExecutor):
+            return run(executor, function, *args)
+        return run(executor, task.run, function, *args)
+
+    loop.run_in_executor = run_in_executor
+
+
 class _Call:
     """One call of a stage. It contains SPDL's own measurement of the call."""
 
@@ -147,7 +170,7 @@ class _Call:
         #: Whether its item differs from that of the previous call in this task.
         self.has_new_item = True
 
-    async def __aenter__(self) -> None:
+    async def __aenter__(self) -> None:  # It never suspends after `_begin`.
         if self._theirs is not None:
             await self._theirs.__aenter__()
         hook = self._hook
@@ -157,6 +180,7 @@ class _Call:
         if self.has_new_item or self.is_first:
             _begun.set((hook, self._item))
         self._task = hook._begin()
+        _running.set(self._task)
 
     async def __aexit__(
         self,
@@ -164,6 +188,7 @@ class _Call:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool | None:
+        _running.set(None)
         hook = self._hook
         is_exhausted = kind is not None and issubclass(kind, StopAsyncIteration)
         taken = hook._taken(self, is_exhausted)

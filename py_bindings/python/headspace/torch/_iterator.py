@@ -7,7 +7,7 @@ from _weakref import ref
 
 from headspace._loops.batch_parts import report_parts
 from headspace._loops.owner import Owner
-from headspace._native import LoopIterator
+from headspace._native import Loop, LoopIterator
 from headspace._processes.hand_off import DESCRIBED_ITEM, time_receipt
 from headspace._processes.private_parts import call_ignoring_errors
 from headspace._session import lifecycle
@@ -17,7 +17,6 @@ from headspace.torch._worker import WorkerInit, watch_fetcher
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from headspace import _native
@@ -40,7 +39,9 @@ def iterate(
     is_forked = session is not None and not session._native.is_here
     if is_forked or not (before is None or type(before) is _IteratorMaker):
         return loop.iterate(source, lifecycle.begin, role)
-    maker = _IteratorMaker(loader, Owner(loop), getattr(loop, "describe_batch", None))
+    # A loader inside another one may make other batches than the loop takes.
+    makes_batches = isinstance(loop, Loop)
+    maker = _IteratorMaker(loader, Owner(loop), makes_batches=makes_batches)
     maker.begin()
     try:
         iterator = loop.iterate(source, lifecycle.begin, role)
@@ -61,13 +62,11 @@ class _IteratorMaker:
     It holds the loader weakly, since the iterator holds this object, and the loader often the iterator.
     """
 
-    def __init__(
-        self, loader: Any, owner: Owner, describe_batch: Callable[..., None] | None
-    ) -> None:
+    def __init__(self, loader: Any, owner: Owner, *, makes_batches: bool) -> None:
         self.loader = ref(loader)
         self.owner = owner
-        #: Called with the parts of a batch that is made in this process.
-        self.describe_batch = describe_batch
+        #: Whether the loop takes the loader's batches as they are. Then one of them is described.
+        self.makes_batches = makes_batches
         self.has_made = False
 
     def begin(self) -> None:
@@ -104,7 +103,7 @@ class _IteratorMaker:
                 attributes["worker_init_fn"] = users
             if end_times is not None:
                 end_times.close()
-        call_ignoring_errors(_watch_iterator, iterator, init, self.describe_batch)
+        call_ignoring_errors(_watch_iterator, iterator, init, makes_batches=self.makes_batches)
         return iterator
 
 
@@ -117,16 +116,14 @@ def _make_end_times(loader: Any) -> BatchEndTimes | None:
         return None
 
 
-def _watch_iterator(
-    iterator: Any, init: WorkerInit, describe_batch: Callable[..., None] | None
-) -> None:
+def _watch_iterator(iterator: Any, init: WorkerInit, *, makes_batches: bool) -> None:
     if getattr(iterator, "_worker_init_fn", None) is init:
         iterator._worker_init_fn = init.users_function
     fetcher = getattr(iterator, "_dataset_fetcher", None)
     if fetcher is not None:  # Without workers.
         watch_fetcher(fetcher, init.owner)
-        if describe_batch is not None:
-            _describe_fetched(fetcher, describe_batch)
+        if makes_batches:
+            _describe_fetched(fetcher, init.owner.loop_name)
         return
     _watch_queues(iterator, init.owner)
     # Not a class derived from torch's own, which may hand over batches differently.
@@ -136,21 +133,21 @@ def _watch_iterator(
     if getattr(iterator, "_pin_memory_thread", None) is not None:
         _watch_pinning(iterator._worker_result_queue, iterator._data_queue, init.owner)
     elif is_main_thread():  # Another thread only feeds the loop: its time is not the loop's wait.
-        _watch_receipt(iterator._data_queue, init.owner, describe_batch)
+        _watch_receipt(iterator._data_queue, init.owner, makes_batches=makes_batches)
 
 
-def _watch_receipt(queue: Any, owner: Owner, describe_batch: Callable[..., None] | None) -> None:
+def _watch_receipt(queue: Any, owner: Owner, *, makes_batches: bool) -> None:
     """Times the receipt of batches on the training thread."""
 
     def describe_received(item: Any) -> None:
         _number, batch = item
-        if describe_batch is not None:
-            report_parts(batch, describe_batch)
+        if makes_batches:
+            report_parts(batch, owner.loop_name)
 
     time_receipt(queue, owner.hand_off("receive"), describe_received)
 
 
-def _describe_fetched(fetcher: Any, describe_batch: Callable[..., None]) -> None:
+def _describe_fetched(fetcher: Any, loop_name: str) -> None:
     """Describes a batch that this process makes itself."""
     fetch = fetcher.fetch
     made = 0
@@ -163,7 +160,7 @@ def _describe_fetched(fetcher: Any, describe_batch: Callable[..., None]) -> None
             fetcher_itself = weak_fetcher()
             if fetcher_itself is not None:
                 fetcher_itself.fetch = fetch
-            call_ignoring_errors(report_parts, batch, describe_batch)
+            call_ignoring_errors(report_parts, batch, loop_name)
         return batch
 
     weak_fetcher = ref(fetcher)  # See `watch_fetcher`.

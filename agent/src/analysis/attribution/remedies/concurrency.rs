@@ -166,7 +166,9 @@ fn confidence_in_more(context: &Context<'_>, stage: usize, to: u32) -> f64 {
     let model = context.model;
     // If the cores are the bottleneck, workers without a core of their own slow each other.
     let slow_each_other = context.binds(Term::Cores) && model.is_oversubscribed(to);
-    if slow_each_other || reads_from_storage(model) {
+    // How long a call holds the lock is known only from how long the others wait.
+    let shares_lock = model.shared_lock(stage).is_some();
+    if slow_each_other || shares_lock || reads_from_storage(model) {
         confidence::ASSUMED_GAIN
     } else if model.nodes[stage].stage.concurrency_known {
         confidence::DECLARED_CONCURRENCY

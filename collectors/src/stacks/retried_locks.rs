@@ -1,0 +1,150 @@
+//! Finds threads that wait for a file lock by sleeping and trying again.
+//!
+//! `SQLite` and the library `filelock` wait in this way. Their threads sleep, so the system call does not show the lock.
+//! `filelock` is recognised by its module. `SQLite` sleeps in native code, so it is recognised by the lock: another
+//! process of the program holds it, and this process has its file open for writing.
+//!
+//! The kernel lists the locks of each descriptor in `/proc/<pid>/fdinfo`. Its list of all locks, `/proc/locks`, is not
+//! read, because this delays all operations on file locks of the machine.
+
+use std::collections::HashMap;
+use std::fs;
+
+use py_spy::StackTrace;
+
+/// Libraries that wait for file locks by sleeping and trying again.
+const LIBRARIES: [&str; 3] = ["/filelock/", "/portalocker/", "/fasteners/"];
+
+/// Number of uses of a list of descriptors until it is read again.
+const USES: u32 = 16;
+
+/// The descriptors of each process that can hold a lock for writing.
+#[derive(Default)]
+pub(super) struct RetriedLocks {
+    descriptors: HashMap<u32, Descriptors>,
+}
+
+/// Descriptors of files that are open for writing.
+struct Descriptors {
+    numbers: Vec<u32>,
+    uses: u32,
+}
+
+impl RetriedLocks {
+    /// Whether a thread of process `pid` that sleeps waits for a file lock. `processes` are those of the program.
+    pub(super) fn is_waiting(&mut self, trace: &StackTrace, pid: u32, processes: &[u32]) -> bool {
+        let innermost = trace.frames.first();
+        let is_library = |file: &str| LIBRARIES.iter().any(|part| file.contains(part));
+        innermost.is_some_and(|frame| is_library(&frame.filename))
+            || self.is_locked_out(pid, processes)
+    }
+
+    /// Whether another process of the program has locked a file for writing that this process has open for writing.
+    fn is_locked_out(&mut self, pid: u32, processes: &[u32]) -> bool {
+        let others = processes.iter().filter(|other| **other != pid);
+        let locked: Vec<u64> = others
+            .flat_map(|other| self.files(*other))
+            .filter_map(|file| file.is_locked.then_some(file.inode))
+            .collect();
+        !locked.is_empty()
+            && (self.files(pid).iter()).any(|file| !file.is_locked && locked.contains(&file.inode))
+    }
+
+    fn files(&mut self, pid: u32) -> Vec<OpenFile> {
+        let known = self.descriptors.entry(pid).or_insert(Descriptors {
+            numbers: Vec::new(),
+            uses: 0,
+        });
+        if known.uses.is_multiple_of(USES) {
+            known.numbers = writable_descriptors(pid);
+        }
+        known.uses = known.uses.wrapping_add(1);
+        let file = |descriptor| parse(&read_info(pid, descriptor)?);
+        known.numbers.iter().copied().filter_map(file).collect()
+    }
+
+    pub(super) fn forget(&mut self, pid: u32) {
+        self.descriptors.remove(&pid);
+    }
+}
+
+/// A file that is open for writing.
+#[derive(Debug, PartialEq, Eq)]
+struct OpenFile {
+    inode: u64,
+    /// Whether this descriptor's process holds a lock for writing.
+    is_locked: bool,
+}
+
+/// The descriptors of regular files that are open for writing.
+fn writable_descriptors(pid: u32) -> Vec<u32> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd"));
+    let descriptor = |entry: fs::DirEntry| {
+        // A pipe or a socket has a name without a slash.
+        let is_file = fs::read_link(entry.path()).ok()?.is_absolute();
+        let number = entry.file_name().to_str()?.parse().ok()?;
+        (is_file && parse(&read_info(pid, number)?).is_some()).then_some(number)
+    };
+    entries
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(descriptor)
+        .collect()
+}
+
+fn read_info(pid: u32, descriptor: u32) -> Option<String> {
+    fs::read_to_string(format!("/proc/{pid}/fdinfo/{descriptor}")).ok()
+}
+
+/// The file of a descriptor. `None` if it is not open for writing, or before Linux 5.14, which does not show the inode.
+fn parse(info: &str) -> Option<OpenFile> {
+    let field = |name| info.lines().find_map(|line| line.strip_prefix(name));
+    let flags = i32::from_str_radix(field("flags:")?.trim(), 8).ok()?;
+    // `lock:	1: POSIX  ADVISORY  WRITE 4711 fe:01:263 0 EOF`
+    let is_write_lock = |line: &str| line.starts_with("lock:") && line.contains(" WRITE ");
+    (flags & libc::O_ACCMODE != libc::O_RDONLY).then_some(OpenFile {
+        inode: field("ino:")?.trim().parse().ok()?,
+        is_locked: info.lines().any(is_write_lock),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn a_descriptor_shows_its_inode_and_a_lock_for_writing() {
+        let info = |flags: &str, lock: &str| format!("pos:\t0\nflags:\t{flags}\nino:\t263\n{lock}");
+        let file = |is_locked| {
+            Some(OpenFile {
+                inode: 263,
+                is_locked,
+            })
+        };
+        let lock = "lock:\t1: POSIX  ADVISORY  WRITE 4711 fe:01:263 0 EOF\n";
+        assert_eq!(parse(&info("0100002", lock)), file(true));
+        assert_eq!(parse(&info("0100001", "")), file(false));
+        let reading = "lock:\t1: POSIX  ADVISORY  READ 4711 fe:01:263 0 EOF\n";
+        assert_eq!(parse(&info("0100002", reading)), file(false));
+        assert_eq!(parse(&info("0100000", "")), None, "it is only read");
+    }
+
+    #[test]
+    fn the_lock_of_a_file_of_this_process_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = File::create(folder.path().join("lock")).unwrap();
+        file.lock().unwrap();
+        let expected = OpenFile {
+            inode: file.metadata().unwrap().ino(),
+            is_locked: true,
+        };
+        assert!(
+            RetriedLocks::default()
+                .files(std::process::id())
+                .contains(&expected)
+        );
+    }
+}
