@@ -94,21 +94,30 @@ def test_the_slow_line_of_torchs_workers_is_named(program: Programs) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "how", ["file", "record", "semaphore", "filelock", "database", "threads"]
+    ("how", "steps", "freed_share"),
+    [
+        ("file", 250, 0.6),
+        ("record", 250, 0.6),
+        ("semaphore", 250, 0.6),
+        ("threads", 250, 0.6),
+        # They wait by sleeping and trying again, so the lock is free for a part of the time.
+        ("filelock", 500, 0.75),
+        ("database", 500, 0.75),
+    ],
 )
 def test_workers_that_wait_for_one_lock_get_another_remedy_than_more_workers(
-    program: Programs, how: str
+    program: Programs, how: str, steps: int, freed_share: float
 ) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("filelock")
     pytest.importorskip("spdl")
-    spec: dict[str, Any] = {"how": how, "hold_ms": 20, "other_ms": 2, "workers": 4, "steps": 250}
-    spec |= {"compute_ms": 3, "separate": False}
+    spec: dict[str, Any] = {"how": how, "hold_ms": 20, "other_ms": 2, "workers": 4}
+    spec |= {"compute_ms": 3, "steps": steps, "separate": False}
     run = program("shared_lock.py", json.dumps(spec), python=[*HEADSPACE, "--", sys.executable])
 
     summary = run.summary()
     (remedy,) = (found for found in summary["remedies"] if found["code"] == "separate_locks")
-    assert remedy["predicted_step_ms"] < 0.6 * summary["steady_step_mean_ms"]
+    assert remedy["predicted_step_ms"] < freed_share * summary["steady_step_mean_ms"]
     # 4 workers and the lock that one of them holds give a step of 20 ms; more workers do not change that.
     more = (found for found in summary["remedies"] if found["code"] == "more_workers")
     assert all(found["predicted_gain_pct"] < 15 for found in more)
