@@ -94,25 +94,25 @@ def test_the_slow_line_of_torchs_workers_is_named(program: Programs) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("how", "steps", "freed_share"),
+    ("how", "freed_share"),
     [
-        ("file", 250, 0.6),
-        ("record", 250, 0.6),
-        ("semaphore", 250, 0.6),
-        ("threads", 250, 0.6),
+        ("file", 0.6),
+        ("record", 0.6),
+        ("semaphore", 0.6),
+        ("threads", 0.6),
         # They wait by sleeping and trying again, so the lock is free for a part of the time.
-        ("filelock", 500, 0.75),
-        ("database", 500, 0.75),
+        ("filelock", 0.75),
+        ("database", 0.75),
     ],
 )
 def test_workers_that_wait_for_one_lock_get_another_remedy_than_more_workers(
-    program: Programs, how: str, steps: int, freed_share: float
+    program: Programs, how: str, freed_share: float
 ) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("filelock")
     pytest.importorskip("spdl")
     spec: dict[str, Any] = {"how": how, "hold_ms": 20, "other_ms": 2, "workers": 4}
-    spec |= {"compute_ms": 3, "steps": steps, "separate": False}
+    spec |= {"compute_ms": 3, "steps": 500, "separate": False}
     run = program("shared_lock.py", json.dumps(spec), python=[*HEADSPACE, "--", sys.executable])
 
     summary = run.summary()

@@ -80,10 +80,10 @@ struct OpenFile {
 fn writable_descriptors(pid: u32) -> Vec<u32> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd"));
     let descriptor = |entry: fs::DirEntry| {
-        // A pipe or a socket has a name without a slash.
-        let is_file = fs::read_link(entry.path()).ok()?.is_absolute();
+        let target = fs::read_link(entry.path()).ok()?;
         let number = entry.file_name().to_str()?.parse().ok()?;
-        (is_file && parse(&read_info(pid, number)?).is_some()).then_some(number)
+        (is_lockable(target.to_str()?) && parse(&read_info(pid, number)?).is_some())
+            .then_some(number)
     };
     entries
         .into_iter()
@@ -91,6 +91,14 @@ fn writable_descriptors(pid: u32) -> Vec<u32> {
         .flatten()
         .filter_map(descriptor)
         .collect()
+}
+
+/// Whether programs lock such a file: not a device, nor memory. A pipe or a socket has a name without a slash.
+fn is_lockable(path: &str) -> bool {
+    path.starts_with('/')
+        && !["/dev/", "/memfd:"]
+            .iter()
+            .any(|other| path.starts_with(other))
 }
 
 fn read_info(pid: u32, descriptor: u32) -> Option<String> {
