@@ -39,7 +39,7 @@ mod _native {
         session::Session,
         stages::call_across_frames::Task,
         stages::declare::{stage, stage_of_loop},
-        stages::process_slots::{finish_worker, works_for_another},
+        stages::process_slots::{count_for_sibling, finish_worker, works_for_another},
         stages::queue_depths::{observe_queue, watch_queue},
         stages::stage::Stage,
         stages::timed_function::time_calls,

@@ -79,6 +79,10 @@ impl Session {
         process_slots::FOLDERS.sweep();
         let (slots, marker) = process_slots::become_trainer().unzip();
         let marker = marker.flatten();
+        if let Some(marker) = &marker {
+            // Without it, a process that serves several ranks counts for any of them.
+            let _ = marker.set_rank(rank);
+        }
         let surroundings = Surroundings {
             sources,
             stacks,

@@ -25,6 +25,9 @@ pub struct Marker {
     is_new: bool,
 }
 
+/// Beginning of the name of the file in a marker that shows the rank of its trainer.
+const RANK: &str = "rank-";
+
 impl Folders {
     /// The folder for shared memory, or else the temporary folder.
     pub fn of_this_machine() -> Self {
@@ -81,6 +84,29 @@ impl Folders {
         })
     }
 
+    /// The marker of a trainer with the same parent as this process: that of the lowest rank, or else the first one.
+    pub fn beside(&self) -> Option<Marker> {
+        self.beside_child_of(std::os::unix::process::parent_id())
+    }
+
+    fn beside_child_of(&self, parent: u32) -> Option<Marker> {
+        let folders = self.folders.iter().filter(|folder| is_own(folder));
+        let entries = folders.filter_map(|folder| fs::read_dir(folder).ok());
+        let markers = entries.flatten().flatten().filter_map(|entry| {
+            let name = entry.file_name();
+            let trainer = self.trainer(name.to_str()?)?;
+            let is_beside = trainer.parent() == Some(parent) && trainer.lives();
+            let marker = Marker {
+                folder: entry.path(),
+                is_new: false,
+            };
+            is_beside.then_some((trainer.started, marker))
+        });
+        markers
+            .min_by_key(|(started, marker)| (marker.rank().unwrap_or(u32::MAX), *started))
+            .map(|(_, marker)| marker)
+    }
+
     /// Removes the markers and files of trainers that have ended.
     pub fn sweep(&self) {
         for folder in self.folders.iter().filter(|folder| is_own(folder)) {
@@ -119,6 +145,22 @@ impl Marker {
     pub(super) fn trainer(&self) -> Option<u32> {
         let (_, trainer) = self.folder.file_name()?.to_str()?.split_once('-')?;
         Identity::parse(trainer).map(|(identity, _)| identity.pid)
+    }
+
+    /// Shows the rank of the trainer.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the file system if it cannot be written.
+    pub fn set_rank(&self, rank: u32) -> io::Result<()> {
+        fs::File::create(self.folder.join(format!("{RANK}{rank}"))).map(drop)
+    }
+
+    /// The rank that its trainer shows.
+    fn rank(&self) -> Option<u32> {
+        let entries = fs::read_dir(&self.folder).ok()?;
+        let rank = |name: &str| name.strip_prefix(RANK)?.parse().ok();
+        (entries.flatten()).find_map(|entry| rank(entry.file_name().to_str()?))
     }
 
     /// Whether this call created the marker.
@@ -222,6 +264,44 @@ mod tests {
         let marker = Folders::below(&[folder.path()]).mark().unwrap();
 
         assert_eq!(marker.trainer(), Some(std::process::id()));
+    }
+
+    #[test]
+    fn a_marker_beside_this_process_is_that_of_the_lowest_rank() {
+        let folder = tempfile::tempdir().unwrap();
+        let places = Folders::below(&[folder.path()]);
+        let mut children: Vec<_> = (0..2)
+            .map(|_| std::process::Command::new("cat"))
+            .map(|mut cat| cat.stdin(std::process::Stdio::piped()).spawn().unwrap())
+            .collect();
+        let mark = |pid: u32, rank| {
+            let identity = super::super::identity::of(pid).unwrap();
+            let own = &places.folders[0];
+            make(own).unwrap();
+            let folder = own.join(places.name(identity));
+            make(&folder).unwrap();
+            let marker = Marker {
+                folder,
+                is_new: true,
+            };
+            marker.set_rank(rank).unwrap();
+            marker
+        };
+        // The children are beside one another, and this process is not beside them.
+        mark(children[0].id(), 1);
+        mark(children[1].id(), 0);
+        assert!(places.beside().is_none());
+        let found = places.beside_child_of(std::process::id()).unwrap();
+        assert_eq!(found.trainer(), Some(children[1].id()));
+
+        for child in &mut children {
+            drop(child.stdin.take());
+            child.wait().unwrap();
+        }
+        assert!(
+            places.beside_child_of(std::process::id()).is_none(),
+            "they have ended"
+        );
     }
 
     #[test]

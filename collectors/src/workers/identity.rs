@@ -21,6 +21,12 @@ impl Identity {
             .is_some_and(|stat| stat.identity == self && !matches!(stat.state, b'Z' | b'X'))
     }
 
+    /// ID of its parent; `None` if it has ended.
+    pub(super) fn parent(self) -> Option<u32> {
+        let stat = stat(&self.pid.to_string())?;
+        (stat.identity == self).then_some(stat.parent)
+    }
+
     /// Whether no process has this pid. This check costs less than [`lives`](Self::lives).
     pub(super) fn number_is_free(self) -> bool {
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
@@ -46,6 +52,12 @@ impl std::fmt::Display for Identity {
 /// Reads `stat` of a process; `None` if it has ended.
 fn stat(pid: &str) -> Option<Stat> {
     read_stat(&Path::new("/proc").join(pid), &mut Vec::new()).ok()
+}
+
+/// The process with this pid.
+#[cfg(test)]
+pub(super) fn of(pid: u32) -> Option<Identity> {
+    stat(&pid.to_string()).map(|stat| stat.identity)
 }
 
 /// The ancestors of this process, its parent first.

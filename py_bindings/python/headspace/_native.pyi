@@ -21,6 +21,7 @@ __all__ = [
     "Task",
     "__version__",
     "bottleneck_name",
+    "count_for_sibling",
     "finish_worker",
     "observe_queue",
     "run_command",
@@ -127,6 +128,10 @@ class Follower:
 
 def works_for_another() -> bool:
     """Whether this process descends from a trainer, and so probably makes batches for that trainer."""
+
+def count_for_sibling() -> None:
+    """This process serves trainers that have the same parent as it. Without a trainer among its ancestors, it counts for
+    the one of them with the lowest rank."""
 
 def finish_worker() -> None:
     """Records that this process exits normally. Has no effect in a process without a trainer."""

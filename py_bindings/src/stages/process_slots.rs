@@ -6,12 +6,12 @@
 //! | this process | its slots are |
 //! |---|---|
 //! | is a trainer: it has, or is about to have, a session | in its own memory, read by its sampler |
-//! | descends from a trainer | in a file that the trainer also reads |
+//! | descends from a trainer, or serves one beside it (`count_for_sibling`) | in a file that the trainer also reads |
 //! | neither, or unknown | in its own memory |
 //!
 //! A process of the last kind searches for a trainer about once a second, while stages are called.
 
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{LazyLock, OnceLock};
 
 use headspace_agent::recording::stage::{Region, Slots};
@@ -60,6 +60,9 @@ struct ProcessSlots {
 
 /// Null, or the slots of this process or of an ancestor. Never freed, because handles keep references.
 static CURRENT: AtomicPtr<ProcessSlots> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Whether this process may count for a trainer that is not its ancestor.
+static COUNTS_FOR_SIBLING: AtomicBool = AtomicBool::new(false);
 
 /// Time stamp of the next search for a trainer.
 static SEARCH_AT: AtomicU64 = AtomicU64::new(u64::MAX);
@@ -146,6 +149,22 @@ pub(crate) fn works_for_another() -> bool {
     own().is_some_and(|own| own.works_for.is_some()) || FOLDERS.nearest().is_some()
 }
 
+/// This process serves trainers that have the same parent as it. Without a trainer among its ancestors, it counts for the
+/// one of them with the lowest rank.
+#[pyfunction]
+pub(crate) fn count_for_sibling() {
+    COUNTS_FOR_SIBLING.store(true, Ordering::Relaxed);
+}
+
+/// The trainer for which this process counts, if it inherits none.
+fn find_trainer() -> Option<Marker> {
+    let beside = || {
+        let counts = COUNTS_FOR_SIBLING.load(Ordering::Relaxed);
+        counts.then(|| FOLDERS.beside()).flatten()
+    };
+    FOLDERS.nearest().or_else(beside)
+}
+
 /// Records that this process exits normally. Has no effect in a process without a trainer, or in a forked
 /// child.
 #[pyfunction]
@@ -210,11 +229,11 @@ fn in_own_memory() -> Option<ProcessSlots> {
     })
 }
 
-/// Slots in a file for the nearest trainer among the ancestors of this process.
+/// Slots in a file for the trainer of this process.
 fn join_trainer() -> Option<ProcessSlots> {
     let parent = current().filter(|slots| !slots.owner.is_here());
     let inherited = parent.and_then(ProcessSlots::trainer).cloned();
-    let marker = inherited.or_else(|| FOLDERS.nearest())?;
+    let marker = inherited.or_else(find_trainer)?;
     let (label, ended_while_idle) =
         describe_worker(parent.is_some_and(|parent| parent.works_for.is_some()));
     let create = |marker: Marker| {

@@ -14,11 +14,12 @@ use pyo3::prelude::*;
 
 use pyo3::types::{PyString, PyTuple};
 
+use crate::clock::clock;
 use crate::interpreter::gil_probe::has_gil;
 use crate::stages::call_across_frames::Task;
 use crate::stages::how_ended::how_ended;
 use crate::stages::open_calls::{self, End, Handle, Items, LocalSlot};
-use crate::stages::process_slots::{Tenure, slots};
+use crate::stages::process_slots::{self, Tenure, slots};
 
 /// The loop whose batches a stage makes, and what it does for it.
 #[derive(Debug)]
@@ -236,6 +237,7 @@ impl Stage {
         if let Some(cpu) = cpu_seconds.and_then(nanos_of) {
             slot.record_cpu(self.writers, cpu, nanos);
         }
+        process_slots::search_if_due(clock().ticks());
     }
 
     /// Begins a call that may end in another frame or in another task.

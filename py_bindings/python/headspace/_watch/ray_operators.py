@@ -1,11 +1,14 @@
 """Records the operators of Ray Data as stages.
 
 Ray Data executes a dataset in the process that iterates it, and runs the tasks of its operators in other
-processes. They report the duration and the CPU time of each task.
+processes. They report the duration and the CPU time of each task. A dataset that is split among ranks
+(`streaming_split`, Ray Train) is executed in a process beside those of the ranks. Its operators count for the lowest rank
+on that machine.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -22,9 +25,17 @@ def watch_operators() -> None:
     # class.
     from ray.data._internal.execution.interfaces.op_runtime_metrics import OpRuntimeMetrics
 
+    if _is_ray_process():
+        _native.count_for_sibling()
     replace(OpRuntimeMetrics, "on_task_submitted", _call_before(_begin))
     replace(OpRuntimeMetrics, "on_task_output_generated", _call_before(_add_output))
     replace(OpRuntimeMetrics, "on_task_finished", _call_before(_end))
+
+
+def _is_ray_process() -> bool:
+    """Whether Ray started this process."""
+    with open(f"/proc/{os.getppid()}/comm") as comm:
+        return comm.read().strip() == "raylet"
 
 
 def _call_before(record: Callable[..., None]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
