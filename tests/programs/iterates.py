@@ -276,6 +276,27 @@ def ray_train(ray):
     yield 0
 
 
+def ray_ranks(ray):
+    from ray import get, remote
+
+    def keep(rows):
+        time.sleep(0.05)
+        return rows
+
+    def train(shard):
+        for _ in shard.iter_torch_batches(batch_size=2):
+            pass
+
+    data = ray.range(120, override_num_blocks=60).map_batches(keep, batch_size=2, concurrency=1)
+    ranks = []
+    for rank, shard in enumerate(data.streaming_split(2, equal=True)):
+        environment = {"env_vars": {"RANK": str(rank), "WORLD_SIZE": "2"}}
+        task = remote(num_cpus=0, runtime_env=environment)(train)
+        ranks.append(task.remote(shard))
+    get(ranks)
+    yield 0
+
+
 def monai():
     from monai.data import ThreadDataLoader
 
@@ -440,6 +461,7 @@ KINDS = {
     "mosaic loader": mosaic_loader,
     "ray dataset": lambda: ray_data(ray_dataset),
     "ray train": lambda: ray_data(ray_train),
+    "ray ranks": lambda: ray_data(ray_ranks),
     "monai": monai,
     "grain map": grain_map,
     "grain iter": grain_iter,

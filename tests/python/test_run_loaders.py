@@ -114,6 +114,20 @@ def test_the_thread_that_ray_train_starts_for_training_is_no_background_thread(
     assert (loader["name"], loader.get("role")) == ("DataIterator", None)
 
 
+def test_operators_of_a_ray_dataset_that_is_split_count_for_the_lowest_rank(
+    program: Programs,
+) -> None:
+    watched = ran(program, "ray ranks", "ray", "torch")
+
+    def operators(rank: int) -> set[str]:
+        ticks = watched.kind("tick", rank)
+        assert ticks
+        return {stage["name"] for tick in ticks for stage in tick.get("stages", [])}
+
+    assert any("MapBatches(keep)" in name for name in operators(0))
+    assert not operators(1)
+
+
 def test_waits_of_a_loader_thread_are_not_waits_of_the_loop(program: Programs) -> None:
     # Batches are ready before they are wanted: 1 ms to make one, 4 ms to use it.
     summary = ran(program, "monai", "monai", "torch").summary()
