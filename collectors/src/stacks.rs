@@ -25,7 +25,7 @@ use tracing::{debug, trace_span};
 use self::core_waits::CoreWaits;
 use self::data_files::open_data_files;
 use self::own_code::OwnCode;
-use self::retried_locks::RetriedLocks;
+use self::retried_locks::{RetriedLocks, is_in_lock_library};
 use self::thread_locks::ThreadLocks;
 use self::waits::InterpreterStatics;
 use crate::log_target::STACKS;
@@ -156,8 +156,12 @@ impl StackReader for PythonStacks {
         let traces = (attached.spy.get_stack_traces())
             .map_err(|error| CollectError::Transient(error.to_string()))?;
         let retried_locks = &mut self.retried_locks;
+        // The same for all threads of the process.
+        let mut is_locked_out = None;
         let mut activity = |trace: &StackTrace, tid| {
-            let is_retrying = || retried_locks.is_waiting(trace, pid, &program);
+            let mut locked_out =
+                || *is_locked_out.get_or_insert_with(|| retried_locks.is_locked_out(pid, &program));
+            let is_retrying = || is_in_lock_library(trace) || locked_out();
             attached.activity(trace, (pid, tid), is_retrying)
         };
         let mut wanted = Vec::new();
@@ -218,8 +222,8 @@ impl StackReader for PythonStacks {
     }
 }
 
-/// Whether a thread of a `ThreadPoolExecutor`, or of a pool of `multiprocessing`, executes a task, and waits for no lock
-/// within it: a task that waits for another one does not help.
+/// Whether a thread of a `ThreadPoolExecutor`, or of a pool of `multiprocessing`, executes a task, and does not wait for
+/// another thread's result within it: a task that waits for another one does not help.
 fn is_in_pool_task(trace: &StackTrace, activity: Activity) -> bool {
     let ends_with = |frame: &py_spy::Frame, name: &str, file: &str| {
         // From Python 3.11 on, the name has the class.

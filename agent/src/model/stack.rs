@@ -88,7 +88,7 @@ pub struct ThreadStack {
     /// How many threads work for the call at once, if the thread is one of them: the call handed work to them,
     /// and waits. Each stands for its part of the call's time. `None` for the call's own thread.
     pub helpers: Option<u32>,
-    /// Whether the thread belongs to a pool and executes a task, and waits for no lock within it.
+    /// Whether the thread belongs to a pool and executes a task, and does not wait for another thread's result within it.
     pub in_pool_task: bool,
     /// Whether the thread held the interpreter lock.
     pub holds_gil: bool,

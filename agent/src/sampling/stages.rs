@@ -38,6 +38,7 @@ pub struct StageReader {
 /// A worker and its counters at the last read.
 struct WorkerSnapshot {
     pid: u32,
+    is_descendant: bool,
     region: &'static Region,
     snapshot: RegionSnapshot,
 }
@@ -105,14 +106,16 @@ impl StageReader {
         }
     }
 
-    /// The processes whose stacks can be read: this one, with its ID, and the workers of the last read.
+    /// The processes whose stacks can be read: this one, with its ID, and the workers of the last read that descend from
+    /// it.
     pub(super) fn targets(&self, own_pid: u32, trainer: Trainer) -> Vec<StackTarget> {
         let own = StackTarget {
             pid: own_pid,
             region: self.own.as_ref().map(|(region, _)| *region),
             trainer: Some(trainer),
         };
-        let workers = self.workers.iter().map(|worker| StackTarget {
+        let descendants = self.workers.iter().filter(|worker| worker.is_descendant);
+        let workers = descendants.map(|worker| StackTarget {
             pid: worker.pid,
             region: Some(worker.region),
             trainer: None,
@@ -146,6 +149,7 @@ impl StageReader {
         }
         self.workers.push(WorkerSnapshot {
             pid: worker.pid,
+            is_descendant: worker.is_descendant,
             region: worker.region,
             snapshot: RegionSnapshot::default(),
         });

@@ -151,8 +151,8 @@ fn action(action: &Action) -> String {
             place_in_file(file, *line)
         ),
         Action::SeparateLocks { stage, file, line } => format!(
-            "Avoid the lock for which the calls of `{stage}` wait at `{}`: give each worker its own \
-             file or connection, or hold the lock for less time.",
+            "Avoid the lock for which the calls of `{stage}` wait at `{}`: give each process or \
+             thread its own file, connection or object, or hold the lock for less time.",
             place_in_file(file, *line)
         ),
         Action::CollectBetweenEpochs => "Collect garbage only between epochs: `gc.disable()` at \

@@ -30,24 +30,23 @@ struct Descriptors {
     uses: u32,
 }
 
-impl RetriedLocks {
-    /// Whether a thread of process `pid` that sleeps waits for a file lock. `processes` are those of the program.
-    pub(super) fn is_waiting(&mut self, trace: &StackTrace, pid: u32, processes: &[u32]) -> bool {
-        let innermost = trace.frames.first();
-        let is_library = |file: &str| LIBRARIES.iter().any(|part| file.contains(part));
-        innermost.is_some_and(|frame| is_library(&frame.filename))
-            || self.is_locked_out(pid, processes)
-    }
+/// Whether a library that waits for file locks called the sleep of this thread.
+pub(super) fn is_in_lock_library(trace: &StackTrace) -> bool {
+    let is_library = |file: &str| LIBRARIES.iter().any(|part| file.contains(part));
+    (trace.frames.first()).is_some_and(|frame| is_library(&frame.filename))
+}
 
-    /// Whether another process of the program has locked a file for writing that this process has open for writing.
-    fn is_locked_out(&mut self, pid: u32, processes: &[u32]) -> bool {
+impl RetriedLocks {
+    /// Whether another process of the program has locked a file for writing that process `pid` has open for writing.
+    /// `processes` are those of the program.
+    pub(super) fn is_locked_out(&mut self, pid: u32, processes: &[u32]) -> bool {
         let others = processes.iter().filter(|other| **other != pid);
-        let locked: Vec<u64> = others
+        let locked: Vec<(u64, u64)> = others
             .flat_map(|other| self.files(*other))
-            .filter_map(|file| file.is_locked.then_some(file.inode))
+            .filter_map(|file| file.is_locked.then_some(file.id))
             .collect();
         !locked.is_empty()
-            && (self.files(pid).iter()).any(|file| !file.is_locked && locked.contains(&file.inode))
+            && (self.files(pid).iter()).any(|file| !file.is_locked && locked.contains(&file.id))
     }
 
     fn files(&mut self, pid: u32) -> Vec<OpenFile> {
@@ -71,7 +70,8 @@ impl RetriedLocks {
 /// A file that is open for writing.
 #[derive(Debug, PartialEq, Eq)]
 struct OpenFile {
-    inode: u64,
+    /// ID of the mount, and the inode.
+    id: (u64, u64),
     /// Whether this descriptor's process holds a lock for writing.
     is_locked: bool,
 }
@@ -108,11 +108,12 @@ fn read_info(pid: u32, descriptor: u32) -> Option<String> {
 /// The file of a descriptor. `None` if it is not open for writing, or before Linux 5.14, which does not show the inode.
 fn parse(info: &str) -> Option<OpenFile> {
     let field = |name| info.lines().find_map(|line| line.strip_prefix(name));
+    let number = |name| field(name)?.trim().parse().ok();
     let flags = i32::from_str_radix(field("flags:")?.trim(), 8).ok()?;
     // `lock:	1: POSIX  ADVISORY  WRITE 4711 fe:01:263 0 EOF`
     let is_write_lock = |line: &str| line.starts_with("lock:") && line.contains(" WRITE ");
     (flags & libc::O_ACCMODE != libc::O_RDONLY).then_some(OpenFile {
-        inode: field("ino:")?.trim().parse().ok()?,
+        id: (number("mnt_id:")?, number("ino:")?),
         is_locked: info.lines().any(is_write_lock),
     })
 }
@@ -125,10 +126,12 @@ mod tests {
 
     #[test]
     fn a_descriptor_shows_its_inode_and_a_lock_for_writing() {
-        let info = |flags: &str, lock: &str| format!("pos:\t0\nflags:\t{flags}\nino:\t263\n{lock}");
+        let info = |flags: &str, lock: &str| {
+            format!("pos:\t0\nflags:\t{flags}\nmnt_id:\t25\nino:\t263\n{lock}")
+        };
         let file = |is_locked| {
             Some(OpenFile {
-                inode: 263,
+                id: (25, 263),
                 is_locked,
             })
         };
@@ -145,14 +148,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = File::create(folder.path().join("lock")).unwrap();
         file.lock().unwrap();
-        let expected = OpenFile {
-            inode: file.metadata().unwrap().ino(),
-            is_locked: true,
-        };
+        let inode = file.metadata().unwrap().ino();
+
+        let found = RetriedLocks::default().files(std::process::id());
+
         assert!(
-            RetriedLocks::default()
-                .files(std::process::id())
-                .contains(&expected)
+            found
+                .iter()
+                .any(|open| open.is_locked && open.id.1 == inode)
         );
     }
 }

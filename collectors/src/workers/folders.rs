@@ -85,11 +85,11 @@ impl Folders {
     }
 
     /// The marker of a trainer with the same parent as this process: that of the lowest rank, or else the first one.
-    pub fn beside(&self) -> Option<Marker> {
-        self.beside_child_of(std::os::unix::process::parent_id())
+    pub fn sibling_trainer(&self) -> Option<Marker> {
+        self.sibling_trainer_of(std::os::unix::process::parent_id())
     }
 
-    fn beside_child_of(&self, parent: u32) -> Option<Marker> {
+    fn sibling_trainer_of(&self, parent: u32) -> Option<Marker> {
         let folders = self.folders.iter().filter(|folder| is_own(folder));
         let entries = folders.filter_map(|folder| fs::read_dir(folder).ok());
         let markers = entries.flatten().flatten().filter_map(|entry| {
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_marker_beside_this_process_is_that_of_the_lowest_rank() {
+    fn of_the_trainers_with_one_parent_that_of_the_lowest_rank_is_found() {
         let folder = tempfile::tempdir().unwrap();
         let places = Folders::below(&[folder.path()]);
         let mut children: Vec<_> = (0..2)
@@ -287,11 +287,11 @@ mod tests {
             marker.set_rank(rank).unwrap();
             marker
         };
-        // The children are beside one another, and this process is not beside them.
+        // The children are siblings of one another, not of this process.
         mark(children[0].id(), 1);
         mark(children[1].id(), 0);
-        assert!(places.beside().is_none());
-        let found = places.beside_child_of(std::process::id()).unwrap();
+        assert!(places.sibling_trainer().is_none());
+        let found = places.sibling_trainer_of(std::process::id()).unwrap();
         assert_eq!(found.trainer(), Some(children[1].id()));
 
         for child in &mut children {
@@ -299,7 +299,7 @@ mod tests {
             child.wait().unwrap();
         }
         assert!(
-            places.beside_child_of(std::process::id()).is_none(),
+            places.sibling_trainer_of(std::process::id()).is_none(),
             "they have ended"
         );
     }

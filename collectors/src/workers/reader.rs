@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::process::parent_id;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
@@ -38,6 +39,7 @@ pub struct FoundWorkers {
 struct WorkerEntry {
     identity: Identity,
     file: &'static File,
+    is_descendant: bool,
     label: Option<String>,
 }
 
@@ -71,6 +73,7 @@ impl FoundWorkers {
                 let worker = WorkerEntry {
                     identity,
                     file,
+                    is_descendant: identity.parent() != Some(parent_id()),
                     label: None,
                 };
                 self.known.insert(name.to_owned(), worker);
@@ -216,6 +219,7 @@ fn report(worker: &WorkerEntry, label: String, state: WorkerState) -> Worker {
     Worker {
         label,
         pid: worker.identity.pid,
+        is_descendant: worker.is_descendant,
         region: &worker.file.region,
         state,
     }

@@ -324,7 +324,7 @@ class Stage:
 class Task:
     """A call in progress. If it is dropped before `end`, it is not counted."""
 
-    def run(self, function: Callable[..., _Returned], *args: Any) -> _Returned:
+    def run(self, function: Callable[..., Any], *args: Any) -> Any:
         """Runs a function on this thread as a part of the call: the thread shows that it is in the stage, and its CPU
         time counts as that of the call."""
 

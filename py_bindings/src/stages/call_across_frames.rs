@@ -4,6 +4,7 @@
 //! calls, for example at the queue after the stage. So items can be added separately.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use headspace_agent::port::clock::thread_cpu_time;
 use headspace_agent::recording::stage::slot::Outcome;
@@ -29,6 +30,8 @@ pub(crate) struct Task {
     nested: AtomicU64,
     /// CPU time of the functions that it ran, in nanoseconds.
     cpu: AtomicU64,
+    /// Duration of these functions, in nanoseconds.
+    ran: AtomicU64,
     is_open: AtomicBool,
 }
 
@@ -51,6 +54,7 @@ impl Task {
             within,
             nested: AtomicU64::new(0),
             cpu: AtomicU64::new(0),
+            ran: AtomicU64::new(0),
             is_open: AtomicBool::new(entered.is_some()),
         }
     }
@@ -77,14 +81,17 @@ impl Task {
         };
         let marker = std::ptr::from_ref(&handle) as usize;
         let cpu = thread_cpu_time();
+        let begun = Instant::now();
         open_calls::begin_part(handle, self.local, marker);
         let result = function.call1(args);
         let nested = open_calls::end_part(handle, marker);
         self.nested.fetch_add(nested, Ordering::Relaxed);
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.ran
+            .fetch_add(nanos(begun.elapsed()), Ordering::Relaxed);
         if let (Some(before), Some(after)) = (cpu, thread_cpu_time()) {
-            let used = after.saturating_sub(before).as_nanos();
-            let used = u64::try_from(used).unwrap_or(u64::MAX);
-            self.cpu.fetch_add(used, Ordering::Relaxed);
+            self.cpu
+                .fetch_add(nanos(after.saturating_sub(before)), Ordering::Relaxed);
         }
         result
     }
@@ -119,8 +126,9 @@ impl Task {
         if let Some(around) = &self.within {
             around.get().nested.fetch_add(took, Ordering::Relaxed);
         }
-        let cpu = self.cpu.load(Ordering::Relaxed);
-        if cpu > 0 {
+        let [cpu, ran] = [&self.cpu, &self.ran].map(|ns| ns.load(Ordering::Relaxed));
+        // If the call waited long for a free thread, its CPU time does not show how much of its time the thread ran.
+        if cpu > 0 && ran >= took - took / 10 {
             slot.record_cpu(self.writers, cpu, took);
         }
         process_slots::search_if_due(entered.ticks());

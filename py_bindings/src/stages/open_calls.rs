@@ -317,7 +317,7 @@ pub(crate) fn begin_part(handle: Handle, local: &'static LocalSlot, marker: usiz
 pub(crate) fn end_part(handle: Handle, marker: usize) -> u64 {
     let ended = CALLS.try_with(|of_thread| {
         of_thread.stack.with(handle.writers, |calls| {
-            let index = rposition(calls, handle, marker)?;
+            let index = find_newest_call(calls, handle, marker)?;
             let nested = calls[index].nested;
             close(handle.writers, calls, index, End::Done);
             Some(nested)
@@ -331,7 +331,7 @@ pub(crate) fn end_part(handle: Handle, marker: usize) -> u64 {
 pub(crate) fn end_marked(handle: Handle, marker: usize, how: End) {
     let _ = CALLS.try_with(|of_thread| {
         let begun = of_thread.stack.with(handle.writers, |calls| {
-            let index = rposition(calls, handle, marker)?;
+            let index = find_newest_call(calls, handle, marker)?;
             Some(close(handle.writers, calls, index, how))
         });
         if let Some(begun) = begun {
@@ -341,7 +341,7 @@ pub(crate) fn end_marked(handle: Handle, marker: usize, how: End) {
 }
 
 /// The newest call of the handle that began in that frame, or with that marker.
-fn rposition(calls: &[Call], handle: Handle, frame: usize) -> Option<usize> {
+fn find_newest_call(calls: &[Call], handle: Handle, frame: usize) -> Option<usize> {
     (calls.iter()).rposition(|call| call.handle == handle.key && call.frame == frame)
 }
 
@@ -375,7 +375,7 @@ fn on<R>(
     }
     let frame = frame();
     stack.with(handle.writers, |calls| {
-        let of_frame = |at: usize| rposition(calls, handle, at);
+        let of_frame = |at: usize| find_newest_call(calls, handle, at);
         let index = of_frame(frame)
             .or_else(|| of_frame(0).filter(|_| ends))
             .or_else(|| newest(calls))?;

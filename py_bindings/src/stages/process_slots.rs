@@ -6,7 +6,7 @@
 //! | this process | its slots are |
 //! |---|---|
 //! | is a trainer: it has, or is about to have, a session | in its own memory, read by its sampler |
-//! | descends from a trainer, or serves one beside it (`count_for_sibling`) | in a file that the trainer also reads |
+//! | descends from a trainer, or serves a sibling that is one (`count_for_sibling`) | in a file that the trainer also reads |
 //! | neither, or unknown | in its own memory |
 //!
 //! A process of the last kind searches for a trainer about once a second, while stages are called.
@@ -158,11 +158,11 @@ pub(crate) fn count_for_sibling() {
 
 /// The trainer for which this process counts, if it inherits none.
 fn find_trainer() -> Option<Marker> {
-    let beside = || {
+    let sibling = || {
         let counts = COUNTS_FOR_SIBLING.load(Ordering::Relaxed);
-        counts.then(|| FOLDERS.beside()).flatten()
+        counts.then(|| FOLDERS.sibling_trainer()).flatten()
     };
-    FOLDERS.nearest().or_else(beside)
+    FOLDERS.nearest().or_else(sibling)
 }
 
 /// Records that this process exits normally. Has no effect in a process without a trainer, or in a forked

@@ -190,7 +190,8 @@ impl<'a> Model<'a> {
             let per_engine = (node.active(step) / f64::from(engines)).max(1.0);
             return vec![(Supply::Engines, node.mean_ms / per_engine)];
         }
-        if let Some(lock) = self.shared_lock(stage) {
+        // If the interpreter lock is scarce, it limits the calls, also those that wait for another lock of the process.
+        if let Some(lock) = self.shared_lock(stage).filter(|_| !self.holds_gil(stage)) {
             return parts_with_lock(lock, node.cpu().unwrap_or(0.0) * node.mean_ms);
         }
         let Some(cpu) = node.cpu() else {
@@ -224,7 +225,7 @@ impl<'a> Model<'a> {
         vec![(Supply::Free, waits), (Supply::Cores, work)]
     }
 
-    /// The lock that several processes share and for which the stage's calls wait long, if they do.
+    /// The lock for which the stage's calls in several processes or threads wait long, if they do.
     pub(super) fn shared_lock(&self, stage: usize) -> Option<SharedLock<'a>> {
         find_shared_lock(self.facts, &self.nodes, stage, self.thresholds)
     }

@@ -1,4 +1,4 @@
-//! Models calls that wait for one another's lock: a file lock, or a semaphore in shared memory.
+//! Models calls that wait for one another's lock: of processes, or of threads of the training process.
 //!
 //! The calls in progress are the customers of a closed queueing network. Each alternates between the lock, which
 //! serves one of them at a time, and work without the lock. The samples show how long a call waits for the lock.

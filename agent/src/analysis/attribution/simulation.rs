@@ -22,7 +22,7 @@ pub(super) enum Supply {
     Cores,
     /// Python's interpreter lock.
     Gil,
-    /// A lock that the stage's processes share.
+    /// A lock that the stage's processes or threads share.
     SharedLock,
     /// The disk.
     Disk,

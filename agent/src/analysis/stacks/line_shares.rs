@@ -26,10 +26,10 @@ pub struct LineShare {
     pub proportional_share: f64,
     /// Its share of the time in which the threads of the place ran or waited for a core, in `[0, 1]`.
     pub work_share: f64,
-    /// Its share of the time in which they waited for anything else but the interpreter lock or a shared lock, in
-    /// `[0, 1]`.
+    /// Its share of the time in which they waited for anything else but the interpreter lock or a lock
+    /// of other calls, in `[0, 1]`.
     pub wait_share: f64,
-    /// Its share of the time in which they waited neither for the interpreter lock nor for a shared lock, in
+    /// Its share of the time in which they waited neither for the interpreter lock nor for a lock of other calls, in
     /// `[0, 1]`.
     pub own_share: f64,
 }

@@ -10,6 +10,8 @@ pub struct Worker {
     pub label: String,
     /// Its process ID.
     pub pid: u32,
+    /// Whether it descends from this process. Others' stacks cannot be read without privileges.
+    pub is_descendant: bool,
     /// Its slots. They stay readable until the worker was returned as ended.
     pub region: &'static Region,
     /// Its state.

@@ -42,6 +42,7 @@ impl Listed {
             .map(|(label, pid, slots, state)| Worker {
                 label: (*label).to_owned(),
                 pid: *pid,
+                is_descendant: true,
                 region: slots.region(),
                 state: *state,
             })

@@ -181,7 +181,7 @@ pub fn does(kind: LineKind, waits_for: Option<WaitFor>) -> &'static str {
         (LineKind::Wait, Some(WaitFor::Core)) => "waits for a core",
         (LineKind::Wait, Some(WaitFor::InterpreterLock)) => "waits for the GIL",
         (LineKind::Wait, Some(WaitFor::SharedLock)) => "waits for a shared lock",
-        (LineKind::Wait, Some(WaitFor::ThreadLock)) => "waits for a lock of other threads",
+        (LineKind::Wait, Some(WaitFor::ThreadLock)) => "waits for a lock that several threads use",
         (LineKind::Wait, Some(WaitFor::Lock)) => "waits for a lock",
         (LineKind::Wait, Some(WaitFor::File)) => "waits for a file",
         (LineKind::Wait, Some(WaitFor::Connection)) => "waits for a pipe or socket",

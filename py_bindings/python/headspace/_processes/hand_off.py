@@ -136,31 +136,40 @@ def time_sending(stage: _native.Stage, is_batch: Callable[[object], bool]) -> No
     queues._ForkingPickler = TimedPickler
 
 
+#: Most items that are expected to be serialized. A derived queue may put other objects into the pipe instead.
+_MAX_WAITING = 4096
+
+
 class _SentItems:
     """The items that other processes put into the queues of :func:`time_items`, while they wait to be serialized."""
 
     def __init__(self) -> None:
         self.waiting: set[int] = set()
-        #: The process that times its items. A forked child of it does not begin again.
+        #: The process whose items are timed. A forked child of it begins again.
         self.process = 0
 
-    def put(self, queue: Any, item: object, *args: Any, **kwargs: Any) -> None:
+    def put(self, queue: Any, obj: object, *args: Any, **kwargs: Any) -> None:
         if self.process != os.getpid():
-            self.process = os.getpid()
             self.waiting.clear()
-            call_ignoring_errors(time_sending, hand_off_stage("send"), self.remove)
+            self.process = os.getpid()
+            call_ignoring_errors(self.begin)
+        if len(self.waiting) >= _MAX_WAITING:
+            self.waiting.clear()
         # The queue holds the item until it is serialized, so its address stays its own.
-        self.waiting.add(id(item))
+        self.waiting.add(id(obj))
         try:
-            type(queue).put(queue, item, *args, **kwargs)
+            type(queue).put(queue, obj, *args, **kwargs)
         except BaseException:
-            self.waiting.discard(id(item))
+            self.waiting.discard(id(obj))
             raise
 
-    def remove(self, item: object) -> bool:
-        """Whether the item waits. If so, it does not wait any longer."""
+    def begin(self) -> None:
+        time_sending(hand_off_stage("send"), self.take)
+
+    def take(self, obj: object) -> bool:
+        """Removes an item. Returns whether it was waiting."""
         try:
-            self.waiting.remove(id(item))
+            self.waiting.remove(id(obj))
         except KeyError:
             return False
         return True
@@ -175,24 +184,28 @@ def time_items(queue: Any) -> None:
     Args:
         queue: A `multiprocessing.Queue`. A process receives it by fork, or pickled.
     """
+    if "put" in vars(queue):  # Its items are timed already, or it has a `put` of its own.
+        return
     trainer = os.getpid()
 
-    def put(item: object, *args: Any, **kwargs: Any) -> None:
+    def put(obj: object, *args: Any, **kwargs: Any) -> None:
         if os.getpid() == trainer:
-            type(queue).put(queue, item, *args, **kwargs)
+            type(queue).put(queue, obj, *args, **kwargs)
         else:
-            _sent.put(queue, item, *args, **kwargs)
+            _sent.put(queue, obj, *args, **kwargs)
 
-    def reduce(_protocol: object) -> tuple[Any, ...]:
-        return _receive_queue, (type(queue), type(queue).__getstate__(queue))
+    def reduce(protocol: int) -> tuple[Any, ...]:
+        return _receive_queue, (type(queue).__reduce_ex__(queue, protocol),)
 
     # Pickling asks the object itself for its `__reduce_ex__`.
     queue.put, queue.__reduce_ex__ = put, reduce
 
 
-def _receive_queue(kind: Any, state: Any) -> Any:
-    """The queue of :func:`time_items` in a process that received it pickled."""
-    queue = kind.__new__(kind)
-    queue.__setstate__(state)
+def _receive_queue(reduced: tuple[Any, ...]) -> Any:
+    """The queue of :func:`time_items` in a process that received it pickled: `reduced` by its own class."""
+    make, args, *state = reduced
+    queue = make(*args)
+    if state and state[0] is not None:
+        queue.__setstate__(state[0])
     queue.put = partial(_sent.put, queue)
     return queue

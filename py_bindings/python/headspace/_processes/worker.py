@@ -10,6 +10,9 @@ from headspace import _native
 #: Put before the name of each worker, so that the workers of two loaders differ. Set in the worker.
 prefix = ""
 
+#: Whether this process executes a Ray dataset for the ranks beside it. Ray ends it by a signal.
+executes_for_siblings = False
+
 #: Modules with the functions that the workers of executors run (`loky` is joblib's).
 _EXECUTORS = ("concurrent.futures.process", "loky.process_executor")
 
@@ -51,6 +54,8 @@ def describe_worker(forked_from_worker: bool) -> tuple[str | None, bool]:
     info = None if forked_from_worker else getattr(torch, "_worker_info", None)
     name = None if info is None else f"{prefix}worker {info.id}"
     process = sys.modules.get("multiprocessing.process")
+    if executes_for_siblings:
+        return "Ray Data", True
     if process is None:
         return name, False
     current = process.current_process()

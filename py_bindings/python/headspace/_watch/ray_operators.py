@@ -16,6 +16,7 @@ from typing import Any
 
 from headspace import _native
 from headspace._loops.replacing import replace
+from headspace._processes import worker
 from headspace._session.own_errors import call_safely
 
 
@@ -25,17 +26,21 @@ def watch_operators() -> None:
     # class.
     from ray.data._internal.execution.interfaces.op_runtime_metrics import OpRuntimeMetrics
 
-    if _is_ray_process():
-        _native.count_for_sibling()
     replace(OpRuntimeMetrics, "on_task_submitted", _call_before(_begin))
     replace(OpRuntimeMetrics, "on_task_output_generated", _call_before(_add_output))
     replace(OpRuntimeMetrics, "on_task_finished", _call_before(_end))
+    if _is_ray_process():
+        worker.executes_for_siblings = True
+        _native.count_for_sibling()
 
 
 def _is_ray_process() -> bool:
     """Whether Ray started this process."""
-    with open(f"/proc/{os.getppid()}/comm") as comm:
-        return comm.read().strip() == "raylet"
+    try:
+        with open(f"/proc/{os.getppid()}/comm") as comm:
+            return comm.read().strip() == "raylet"
+    except OSError:  # The parent is in another container, or hidden.
+        return False
 
 
 def _call_before(record: Callable[..., None]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -142,12 +142,12 @@ def _watch_threads(loop: Any) -> None:
         return
     run = loop.run_in_executor
 
-    def run_in_executor(executor: Any, function: Any, *args: Any) -> Any:
+    def run_in_executor(executor: Any, func: Any, *args: Any) -> Any:
         task = _running.get()
         # Other executors may send the function to another process or interpreter.
         if task is None or type(executor) not in (NoneType, ThreadPoolExecutor):
-            return run(executor, function, *args)
-        return run(executor, task.run, function, *args)
+            return run(executor, func, *args)
+        return run(executor, task.run, func, *args)
 
     loop.run_in_executor = run_in_executor
 
@@ -170,7 +170,7 @@ class _Call:
         #: Whether its item differs from that of the previous call in this task.
         self.has_new_item = True
 
-    async def __aenter__(self) -> None:  # It never suspends after `_begin`.
+    async def __aenter__(self) -> None:  # No `await` after `_begin`: a task that is cancelled there would not end its call.
         if self._theirs is not None:
             await self._theirs.__aenter__()
         hook = self._hook

@@ -140,7 +140,9 @@ fn free_lock(context: &Context<'_>) -> Option<Draft> {
 fn separate_locks(context: &Context<'_>) -> Option<Draft> {
     let model = context.model;
     let stage = slowest(model)?;
-    let lock = model.shared_lock(stage)?;
+    let lock = model
+        .shared_lock(stage)
+        .filter(|_| !model.holds_gil(stage))?;
     let mut simulated = model.simulated.clone();
     free_shared_lock(&mut simulated.stations[stage], lock);
     let action = Action::SeparateLocks {
