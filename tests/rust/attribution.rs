@@ -11,8 +11,8 @@ use headspace_agent::analysis::attribution::facts::PipelineFacts;
 use headspace_agent::analysis::attribution::{Attribution, Limit, Remedy, attribute};
 use headspace_agent::analysis::stacks::SharedLockWaits;
 use headspace_agent::model::record::{
-    ComputeGpu, Estimate, GilHolderRecord, GpuRule, GpuUse, LoaderRecord, QueueSummary, RemedyCode,
-    Resource, ResourcesRecord, StageSummary,
+    CallsAtOnce, ComputeGpu, Estimate, GilHolderRecord, GpuRule, GpuUse, LoaderRecord,
+    QueueSummary, RemedyCode, Resource, ResourcesRecord, StageSummary,
 };
 use headspace_agent::model::stack::Frame;
 use headspace_agent::wording::{bottleneck_record, remedy_record};
@@ -445,6 +445,61 @@ fn workers_that_wait_for_one_lock_get_no_prediction_of_a_gain_from_more_workers(
     // A rare wait is no obstacle.
     facts.shared_lock_waits[0].share = 0.03;
     assert!(remedy(&attribute(&facts), "more_workers").is_some());
+}
+
+/// Calls with 1, 2, 3 and 4 at once that take so long.
+fn times_by_calls(means_ms: [f64; 4]) -> Vec<CallsAtOnce> {
+    (1..)
+        .zip(means_ms)
+        .map(|(calls, mean_ms)| CallsAtOnce {
+            calls,
+            count: 50,
+            mean_ms,
+            sd_ms: 2.0,
+        })
+        .collect()
+}
+
+#[test]
+fn more_workers_are_not_proposed_if_the_time_of_a_call_grows_in_proportion_to_the_calls() {
+    let mut facts = loop_with_large_workers(4, 100.0);
+    facts.stages[0].call_ms_by_calls = times_by_calls([10.0, 20.0, 30.0, 40.0]);
+
+    let found = attribute(&facts);
+
+    assert_eq!(bottleneck_limit(&found), Some(stage_limit("fetch")));
+    let evidence = evidence(&found);
+    assert!(
+        evidence.ends_with("a call takes 10.0 ms alone and 40.0 ms with 4 at once"),
+        "{evidence}"
+    );
+    assert!(remedy(&found, "more_workers").is_none(), "{found:?}");
+}
+
+#[test]
+fn more_workers_are_proposed_as_before_if_the_time_of_a_call_does_not_grow() {
+    let unknown = attribute(&loop_with_large_workers(4, 100.0));
+    let mut facts = loop_with_large_workers(4, 100.0);
+    facts.stages[0].call_ms_by_calls = times_by_calls([39.5, 40.5, 39.8, 40.1]);
+
+    assert_eq!(attribute(&facts), unknown);
+    let more = remedy(&unknown, "more_workers").unwrap();
+    assert!((more.predicted_step_ms - 5.0).abs() < 0.6, "{more:?}");
+}
+
+#[test]
+fn the_predicted_gain_of_more_workers_includes_that_their_calls_take_longer() {
+    let mut facts = loop_with_large_workers(4, 100.0);
+    // 20 ms and 5 ms for each call at once.
+    facts.stages[0].call_ms_by_calls = times_by_calls([25.0, 30.0, 35.0, 40.0]);
+
+    let found = attribute(&facts);
+
+    let more = remedy(&found, "more_workers").unwrap();
+    let workers: f64 = more.change.as_ref().unwrap().to.parse().unwrap();
+    let expected = (20.0 + 5.0 * workers) / workers;
+    assert!((more.predicted_step_ms - expected).abs() < 0.4, "{more:?}");
+    assert!(more.confidence <= 0.5, "{more:?}");
 }
 
 #[test]

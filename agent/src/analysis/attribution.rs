@@ -16,6 +16,7 @@ mod attribution_result;
 mod best_relief;
 mod bottleneck;
 mod call_times;
+mod calls_at_once;
 mod candidates;
 mod evidence;
 mod explanation;

@@ -7,9 +7,13 @@
 use super::findings::Finding;
 use super::resources::Part;
 use super::thresholds::findings::FAILURES_PCT;
-use super::thresholds::stages::{MAX_COUNT_ERROR, MAX_WORKERS, MIN_ALONE_SHARE, SLOW_CALL};
+use super::thresholds::stages::{
+    MAX_COUNT_ERROR, MAX_WORKERS, MIN_ALONE_SHARE, MIN_LEVEL_CALLS, SLOW_CALL,
+};
 use crate::model::StageSeries;
-use crate::model::record::{QueueSummary, Role, StageSummary, StageWorker, SummaryRecord};
+use crate::model::record::{
+    CallsAtOnce, QueueSummary, Role, StageSummary, StageWorker, SummaryRecord,
+};
 use crate::model::stage::cut_name;
 use crate::model::stage_series::{QueueRun, QueueTotals, StageRun, StageSpan, StageTotals};
 
@@ -28,7 +32,7 @@ pub fn stages(
     let stages = span
         .stages()
         .filter(|(run, totals)| totals.calls > 0 || is_aside(run))
-        .map(|(run, totals)| stage(&span, main_loop, run, totals))
+        .map(|(run, totals)| stage(&span, main_loop, run, &totals))
         .collect();
     let queues = span
         .queues()
@@ -54,7 +58,7 @@ fn stage(
     span: &StageSpan<'_>,
     main_loop: &str,
     run: &StageRun,
-    totals: StageTotals,
+    totals: &StageTotals,
 ) -> StageSummary {
     let seconds = span.seconds();
     let (busy_ns, calls) = match totals.calls {
@@ -104,8 +108,26 @@ fn stage(
         bytes_per_s: (totals.bytes > 0)
             .then(|| ratio(totals.bytes as f64, seconds))
             .flatten(),
+        call_ms_by_calls: call_times_by_level(totals),
         workers: workers(run),
     }
+}
+
+/// The time of a call by the number of calls at once. Empty if only one level has enough calls.
+fn call_times_by_level(totals: &StageTotals) -> Vec<CallsAtOnce> {
+    let levels = totals.levels.iter();
+    let enough = levels.filter(|(_, level)| level.calls >= MIN_LEVEL_CALLS);
+    let times: Vec<CallsAtOnce> = enough
+        .filter_map(|(calls, level)| {
+            Some(CallsAtOnce {
+                calls,
+                count: level.calls,
+                mean_ms: level.mean_ms()?,
+                sd_ms: level.sd_ms()?,
+            })
+        })
+        .collect();
+    if times.len() < 2 { Vec::new() } else { times }
 }
 
 /// Concurrency of a stage: the declared value, else the peak, both summed over its processes. `declared` is 0
@@ -122,7 +144,7 @@ pub fn concurrency(declared: u32, peak: u32, processes: u32) -> Option<u32> {
 }
 
 /// Maximum number of items in progress between a stage and the loop.
-fn ahead(span: &StageSpan<'_>, totals: StageTotals) -> f64 {
+fn ahead(span: &StageSpan<'_>, totals: &StageTotals) -> f64 {
     let held = |(_, queue): (&QueueRun, QueueTotals)| f64::from(queue.capacity);
     f64::from(totals.peak.max(totals.concurrency)) + span.queues().map(held).sum::<f64>()
 }

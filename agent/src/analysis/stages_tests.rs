@@ -1,6 +1,8 @@
 use std::time::Duration;
 
 use super::*;
+use crate::model::CallLevels;
+use crate::model::call_levels::LevelTotals;
 use crate::model::stage_series::StageTicks;
 use crate::model::{Distribution, QueueSample, StageSample};
 
@@ -326,4 +328,68 @@ fn concurrency_declared_in_each_process_adds_up_unless_the_peak_is_lower() {
     assert_eq!(concurrency(0, 3, 2), Some(3));
     assert_eq!(concurrency(0, 0, 2), None);
     assert_eq!(concurrency(8, 3, 1), Some(8));
+}
+
+/// Two calls of 1 ms and 3 ms.
+const TWO_CALLS: LevelTotals = LevelTotals {
+    calls: 2,
+    sum_ns: 4 * MS,
+    squares_us2: 10_000_000,
+};
+
+#[test]
+fn the_times_by_the_calls_at_once_are_summed_over_processes_and_need_eight_calls() {
+    let worker = |label: &str, levels: &[LevelTotals]| StageSample {
+        worker: Some(label.into()),
+        levels: CallLevels(levels.to_vec()),
+        ..decode(&[30; 100])
+    };
+    let none = LevelTotals::default();
+    let slow = LevelTotals {
+        sum_ns: 8 * MS,
+        squares_us2: 32_000_000,
+        ..TWO_CALLS
+    };
+
+    let stage = only(&[
+        worker("worker 0", &[TWO_CALLS, none, slow]),
+        worker("worker 1", &[TWO_CALLS]),
+    ]);
+
+    let found = stage.call_ms_by_calls.iter();
+    let found: Vec<_> = found.map(|l| (l.calls, l.count, l.mean_ms)).collect();
+    assert_eq!(found, [(1, 40, 2.0), (3, 20, 4.0)]);
+    assert!((stage.call_ms_by_calls[0].sd_ms - 1.0).abs() < 0.02);
+    assert!(stage.call_ms_by_calls[1].sd_ms.abs() < 1e-9);
+}
+
+#[test]
+fn calls_outside_the_part_do_not_count_in_the_times_by_the_calls_at_once() {
+    let history = of(
+        &[StageSample {
+            levels: CallLevels(vec![TWO_CALLS; 2]),
+            ..decode(&[30; 100])
+        }],
+        &[],
+    );
+    let part = Part {
+        from_s: 5.0,
+        ..PART
+    };
+    let (stages, _) = super::stages(&history, part, "train", &[]);
+    let counts: Vec<u64> = stages[0].call_ms_by_calls.iter().map(|l| l.count).collect();
+    assert_eq!(counts, [10, 10]);
+}
+
+#[test]
+fn one_number_of_calls_at_once_gives_no_times() {
+    let few = LevelTotals {
+        calls: 0,
+        ..TWO_CALLS
+    };
+    let stage = only(&[StageSample {
+        levels: CallLevels(vec![TWO_CALLS, few]),
+        ..decode(&[30; 100])
+    }]);
+    assert_eq!(stage.call_ms_by_calls, []);
 }

@@ -311,6 +311,14 @@ thresholds! {
     /// cores idle. Source: programs of the clinic reached 0.9 to 1.
     attainable_core_utilization: 0.95, "share of the cores";
 
+    /// The slope of the time of a call over the number of calls at once. From this on, the calls slow each other.
+    /// Source: by chance, 1 of 700 stages has as much. Calls near each other are alike, so it is not less.
+    significant_call_growth: 3.0, "standard errors";
+
+    /// The growth of the time of a call from the lowest to the highest measured number of calls at once. Below this,
+    /// it is ignored. Chosen.
+    notable_call_growth: 0.1, "share of the call";
+
     /// The available memory that further worker processes may take. The rest is for the page cache and for
     /// growth. Chosen, not measured.
     usable_memory: 0.8, "share of the available memory";

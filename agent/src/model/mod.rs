@@ -5,6 +5,7 @@ pub mod attributes;
 pub mod bounded;
 pub mod bounded_series;
 mod cached_batches;
+pub mod call_levels;
 pub mod comparison;
 pub mod distribution;
 mod gpu_activity;
@@ -27,6 +28,7 @@ pub mod window;
 
 pub use bounded_series::BoundedSeries;
 pub use cached_batches::{CacheFacts, InPlace};
+pub use call_levels::CallLevels;
 pub use distribution::Distribution;
 pub use gpu_activity::GpuActivity;
 pub use hand_off::HandOffEnd;

@@ -16,8 +16,8 @@ mod summary;
 mod tick;
 
 pub use self::attribution::{
-    BottleneckKind, BottleneckRecord, ChangeRecord, FindingRecord, QueueSummary, RemedyRecord,
-    Resource, Setting, StageSummary, StageWorker,
+    BottleneckKind, BottleneckRecord, CallsAtOnce, ChangeRecord, FindingRecord, QueueSummary,
+    RemedyRecord, Resource, Setting, StageSummary, StageWorker,
 };
 pub use self::codes::{FindingCode, MemoryScope, RemedyCode, SmSource, ThrottleReason};
 pub(super) use self::codes::{codes, named};

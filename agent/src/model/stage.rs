@@ -1,5 +1,6 @@
 //! Samples of a stage or a queue over an interval. Samples can be merged, and converted to and from records.
 
+use super::call_levels::CallLevels;
 use super::distribution::{Distribution, nanos_from_ms};
 use super::hand_off::HandOffEnd;
 use super::record::{QueueTick, StageTick};
@@ -49,6 +50,8 @@ pub struct StageSample {
     pub cpu_ns: u64,
     /// Duration of the same calls, in nanoseconds.
     pub cpu_of_ns: u64,
+    /// The calls by the number of calls at once. Not part of a tick's record.
+    pub levels: CallLevels,
 }
 
 /// Depth of a queue over an interval.
@@ -97,6 +100,7 @@ impl StageSample {
         self.nested_ns = self.nested_ns.saturating_add(other.nested_ns);
         self.cpu_ns = self.cpu_ns.saturating_add(other.cpu_ns);
         self.cpu_of_ns = self.cpu_of_ns.saturating_add(other.cpu_of_ns);
+        self.levels.merge(&other.levels);
         self.concurrency = other.concurrency.or(self.concurrency);
         if self.within != other.within {
             self.within = None;
@@ -194,6 +198,7 @@ impl From<&StageTick> for StageSample {
             nested_ns: nanos_from_ms(t.nested_ms),
             cpu_ns: nanos_from_ms(cpu_ms),
             cpu_of_ns: nanos_from_ms(cpu_of_ms),
+            levels: CallLevels::default(),
         }
     }
 }

@@ -8,12 +8,13 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::bounded_series::{BoundedSeries, DEFAULT_CAPACITY};
+use super::call_levels::CallLevels;
 use super::distribution::Distribution;
 use super::hand_off::HandOffEnd;
 use super::point_time::{PointTime, has_enough_live};
 use super::stage::{QueueSample, StageSample};
 
-/// Maximum number of points times stages and queues: 3 MiB.
+/// Maximum number of points times stages and queues: 4 MiB, and 24 bytes for each number of calls at once.
 const MAX_CELLS: usize = 32_768;
 
 /// Fewest points, for any number of stages.
@@ -31,7 +32,7 @@ const MAX_WORKERS: usize = 512;
 const MIN_CALL_SHARE: f64 = 0.05;
 
 /// Activity of a stage in a part of a run, over all processes.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct StageTotals {
     /// Number of calls that ended.
     pub calls: u64,
@@ -53,6 +54,8 @@ pub struct StageTotals {
     pub concurrency: u32,
     /// Highest number of concurrent calls of each process, summed.
     pub peak: u32,
+    /// The calls by the number of calls at once.
+    pub levels: CallLevels,
 }
 
 /// Depth of a queue in a part of a run, over all processes.
@@ -213,6 +216,7 @@ impl StageSeries {
             totals.bytes += sample.bytes.unwrap_or(0);
             totals.cpu_ns += sample.cpu_ns;
             totals.cpu_of_ns += sample.cpu_of_ns;
+            totals.levels.merge(&sample.levels);
             if (own as f64) < MIN_CALL_SHARE * most as f64 {
                 continue;
             }
@@ -371,6 +375,7 @@ impl StageTotals {
         self.processes = self.processes.max(other.processes);
         self.concurrency = self.concurrency.max(other.concurrency);
         self.peak = self.peak.max(other.peak);
+        self.levels.merge(&other.levels);
     }
 }
 

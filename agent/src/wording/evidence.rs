@@ -4,7 +4,7 @@ use super::units::{amount, bytes, duration_ms, percent};
 use super::verdict::place_in_file;
 use crate::analysis::attribution::{CoreUser, CoresEvidence, Evidence, StageEvidence};
 use crate::analysis::stacks::SharedLockWaits;
-use crate::model::record::BatchRecord;
+use crate::model::record::{BatchRecord, CallsAtOnce};
 
 /// The evidence of a conclusion: a clause, without a capital letter and a full stop. Other texts continue it.
 #[expect(clippy::too_many_lines, reason = "one text for each kind of evidence")]
@@ -125,6 +125,7 @@ fn stage_evidence(stage: &StageEvidence) -> String {
         slow.map(|pct| format!("{pct} % of its calls take over 3 times the median")),
         inner.map(|(inner, part)| format!("`{inner}` takes {} % of its time", share(*part))),
         stage.shared_lock.as_ref().map(shared_lock),
+        stage.slowed.map(slowed_calls),
     ])
 }
 
@@ -134,6 +135,15 @@ fn shared_lock(waits: &SharedLockWaits) -> String {
         share(waits.share),
         place_in_file(&waits.line.file, waits.line.line)
     )
+}
+
+/// The time of a call with few and with many calls at once.
+fn slowed_calls([few, many]: [CallsAtOnce; 2]) -> String {
+    let with = |level: CallsAtOnce| match level.calls {
+        1 => format!("{} alone", duration_ms(level.mean_ms)),
+        calls => format!("{} with {calls} at once", duration_ms(level.mean_ms)),
+    };
+    format!("a call takes {} and {}", with(few), with(many))
 }
 
 /// Joins the clauses that there are.

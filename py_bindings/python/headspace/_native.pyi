@@ -310,6 +310,15 @@ class Stage:
             cpu_seconds: CPU time of the call. Ignored if negative or not finite. At most `seconds` is counted.
         """
 
+    def _record_level(self, level: int, seconds: float) -> None:
+        """Counts the duration of a call for the number of calls at once that the program counted, over several processes.
+        From then on, the stage does not count the calls at once itself.
+
+        Args:
+            level: Number of calls at once. 0 counts nothing.
+            seconds: Duration of the call.
+        """
+
     def _begin(self, within: Task | None = None) -> Task:
         """Begins a call that may end in another frame or in another task.
 

@@ -240,6 +240,18 @@ impl Stage {
         process_slots::search_if_due(clock().ticks());
     }
 
+    /// Counts the duration of a call for the number of calls at once that the program counted, over several processes.
+    /// From then on, the stage does not count the calls at once itself.
+    ///
+    /// Args:
+    ///     level: Number of calls at once. 0 counts nothing.
+    ///     seconds: Duration of the call.
+    fn _record_level(&self, level: u64, seconds: f64) {
+        if let (Some(slot), Some(nanos)) = (self.local_slot().slot, nanos_of(seconds)) {
+            slot.record_level(self.writers, level, nanos);
+        }
+    }
+
     /// Begins a call that may end in another frame or in another task.
     ///
     /// Args:

@@ -1,5 +1,6 @@
 //! The measurements that a conclusion is based on.
 
+use super::calls_at_once::find_slowdown;
 use super::hand_off_cost::Price;
 use super::law_terms::Term;
 use super::loop_waits::{blocked_lines, blocked_share, long_lock_wait_ms, loop_waits};
@@ -7,7 +8,7 @@ use super::queueing_model::Model;
 use super::stage_order::Node;
 use crate::analysis::stacks::SharedLockWaits;
 use crate::analysis::thresholds::{Thresholds, counts};
-use crate::model::record::BatchRecord;
+use crate::model::record::{BatchRecord, CallsAtOnce};
 use crate::model::stack::Frame;
 
 /// The measurements behind a conclusion. Shares are from 0 to 1, percentages (`_pct`) from 0 to 100.
@@ -158,6 +159,8 @@ pub struct StageEvidence {
     pub inner: Option<(String, f64)>,
     /// The waits of its calls for a lock that several processes share, if long.
     pub shared_lock: Option<SharedLockWaits>,
+    /// The time of a call with few and with many calls at once, if the calls slow each other.
+    pub slowed: Option<[CallsAtOnce; 2]>,
 }
 
 /// Which programs use the cores, and how much threads wait for a core.
@@ -326,6 +329,7 @@ fn of_stage(model: &Model<'_>, stage: usize) -> StageEvidence {
             share: lock.wait_ms / node.mean_ms,
             ..lock.waits.clone()
         }),
+        slowed: find_slowdown(model, stage).map(|slowdown| slowdown.measured),
     }
 }
 

@@ -39,6 +39,8 @@ pub(crate) const MAX_CONCURRENCY_FACTOR: u32 = 8;
 pub(crate) const STAGES_WITH_MORE_CALLS: usize = 2;
 /// Number of stages, those with the longest limits, for which less concurrency is tried.
 pub(crate) const STAGES_WITH_FEWER_CALLS: usize = 3;
+/// Approximate number of concurrencies that are tried for a stage whose calls slow each other.
+pub(crate) const TRIED_CONCURRENCIES: u32 = 16;
 /// Factor of the capacity of a buffer.
 pub(crate) const BUFFER_FACTOR: u32 = 4;
 /// Minimum increase of the capacity of a queue.

@@ -11,5 +11,9 @@ pub(crate) const MIN_ALONE_SHARE: f64 = 0.25;
 /// Largest share of a ratio of counts that items in progress may explain.
 pub(crate) const MAX_COUNT_ERROR: f64 = 0.05;
 
+/// Minimum number of calls with the same number of calls at once. With fewer, their time is not in the summary, and not
+/// used. Chosen: the error of a mean is then about a third of the deviation of the calls.
+pub(crate) const MIN_LEVEL_CALLS: u64 = 8;
+
 /// Maximum number of processes of a stage that are listed one by one.
 pub(crate) const MAX_WORKERS: usize = 64;

@@ -127,8 +127,28 @@ pub struct StageSummary {
     pub failures: u64,
     /// Bytes processed per second. Null if the program does not report them.
     pub bytes_per_s: Option<f64>,
+    /// Time of a call by the number of calls of the stage at once, in the steady state. Only numbers with at least 8
+    /// calls. Absent if there are fewer than two of them. Calls in several processes are at once if they share memory
+    /// that counts them (the worker processes of a torch loader do).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub call_ms_by_calls: Vec<CallsAtOnce>,
     /// Each process of the stage, if there are several.
     pub workers: Vec<StageWorker>,
+}
+
+/// The calls of a stage that had the same number of calls at once: the mean of the number when the call began and the
+/// number when it ended, rounded up. Failed calls do not count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CallsAtOnce {
+    /// Number of calls at once, including the call itself. 16 also stands for more.
+    pub calls: u32,
+    /// Number of calls with this number.
+    pub count: u64,
+    /// Mean time of these calls, in milliseconds.
+    pub mean_ms: f64,
+    /// Standard deviation of the time of these calls, in milliseconds.
+    pub sd_ms: f64,
 }
 
 /// A stage in one process, over the run.

@@ -4,6 +4,7 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
+use crate::model::call_levels::LEVELS;
 use crate::model::distribution::{BUCKETS, bucket_of};
 use crate::model::stage::{NAME_BYTES, cut_name};
 use crate::port::MonotonicClock;
@@ -91,6 +92,18 @@ impl SlotName {
     }
 }
 
+/// The durations of the calls with the same number of calls at once (the level).
+#[repr(C)]
+#[derive(Debug)]
+pub struct LevelSlot {
+    /// Number of calls.
+    pub calls: AtomicU64,
+    /// Sum of their durations, in nanoseconds.
+    pub sum: AtomicU64,
+    /// Sum of the squares of their durations, in square microseconds.
+    pub squares: AtomicU64,
+}
+
 /// The counters of a stage. All but `peak` and `bounds` are totals since the slot was allocated. A free
 /// slot is all zeros.
 #[repr(C)]
@@ -129,6 +142,11 @@ pub struct StageSlot {
     pub cpu: AtomicU64,
     /// Duration of the same calls, in nanoseconds.
     pub cpu_of: AtomicU64,
+    /// 1 if the program reports the levels, because calls of other processes count, too. 0 if the slot counts its own
+    /// calls at once.
+    pub levels_reported: AtomicU32,
+    /// The calls that succeeded by the number of calls at once, from 1. The last also counts higher numbers.
+    pub levels: [LevelSlot; LEVELS],
     /// Lowest and highest bucket in use: the highest plus 1, and `BUCKETS` minus the lowest.
     pub bounds: [AtomicU32; 2],
     /// Number of calls by duration, in the buckets of `model::distribution`. The counts wrap.
@@ -142,6 +160,8 @@ pub struct Entered {
     at: u64,
     /// CPU time of the thread, if it is measured.
     cpu: Option<std::time::Duration>,
+    /// Number of calls of the stage in progress, including this one.
+    active: u32,
 }
 
 impl Entered {
@@ -206,6 +226,7 @@ impl StageSlot {
             cpu: (own_thread && self.measures_cpu(number))
                 .then(thread_cpu_time)
                 .flatten(),
+            active,
             at: clock.ticks(),
         }
     }
@@ -252,8 +273,35 @@ impl StageSlot {
     ) -> u64 {
         let took = self.note_time(writers, clock, entered);
         self.add(writers, took, outcome);
+        if !outcome.failed && self.levels_reported.load(Ordering::Relaxed) == 0 {
+            let entered_now = self.entered.load(Ordering::Relaxed);
+            let active = entered_now.wrapping_sub(self.exited.load(Ordering::Relaxed));
+            self.add_level(
+                writers,
+                (u64::from(entered.active) + active).div_ceil(2),
+                took,
+            );
+        }
         writers.add(&self.exited, 1);
         took
+    }
+
+    /// Counts the duration of a call for its number of calls at once, as the program counted them. From then on, the slot
+    /// does not count calls at once itself. The level 0 counts nothing.
+    pub fn record_level(&self, writers: Writers, level: u64, took_nanos: u64) {
+        self.levels_reported.store(1, Ordering::Relaxed);
+        if level > 0 {
+            self.add_level(writers, level, took_nanos);
+        }
+    }
+
+    #[inline]
+    fn add_level(&self, writers: Writers, level: u64, took: u64) {
+        let place = usize::try_from(level.saturating_sub(1)).unwrap_or(LEVELS);
+        let level = &self.levels[place.min(LEVELS - 1)];
+        writers.add(&level.calls, 1);
+        writers.add(&level.sum, took);
+        writers.add(&level.squares, square_us2(took));
     }
 
     /// Counts the CPU time since `entered`, if it is measured. Returns the time since then, in nanoseconds.
@@ -337,5 +385,117 @@ impl StageSlot {
         if outcome.nested != 0 {
             writers.add(&self.nested, outcome.nested);
         }
+    }
+}
+
+/// The square of a duration in nanoseconds, in square microseconds.
+#[inline]
+fn square_us2(nanos: u64) -> u64 {
+    // Without an overflow, the square of the nanoseconds is more exact.
+    nanos.checked_mul(nanos).map_or_else(
+        || (nanos / 1000).saturating_mul(nanos / 1000),
+        |square| square / 1_000_000,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::time::Duration;
+
+    use super::super::table::{Region, Slots};
+    use super::*;
+
+    fn new_slot() -> &'static StageSlot {
+        let slots = Slots::new(Region::private().unwrap());
+        slots.stage("decode").unwrap().1
+    }
+
+    fn calls_by_level(slot: &StageSlot) -> Vec<u64> {
+        let calls = |level: &LevelSlot| level.calls.load(Ordering::Relaxed);
+        slot.levels.iter().map(calls).collect()
+    }
+
+    #[test]
+    fn calls_of_threads_count_by_the_calls_at_once() {
+        let (slot, clock) = (new_slot(), MonotonicClock::new());
+        let all_began = Barrier::new(3);
+        let all_slept = Barrier::new(3);
+
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let entered = slot.enter(&clock, true);
+                    all_began.wait();
+                    std::thread::sleep(Duration::from_millis(2));
+                    all_slept.wait();
+                    slot.exit(&clock, entered, Outcome::default());
+                });
+            }
+        });
+        let alone = slot.enter(&clock, true);
+        slot.exit(&clock, alone, Outcome::default());
+
+        // At their begin there were 1, 2 and 3, at their end 3, 2 and 1, in any order.
+        let calls = calls_by_level(slot);
+        assert_eq!(calls.iter().sum::<u64>(), 4);
+        assert!(
+            calls[0] >= 1 && calls[3..].iter().all(|calls| *calls == 0),
+            "{calls:?}"
+        );
+        let sum = |level: &LevelSlot| level.sum.load(Ordering::Relaxed);
+        let sums: u64 = slot.levels.iter().map(sum).sum();
+        assert_eq!(sums, slot.busy.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn the_level_is_the_mean_of_begin_and_end_rounded_up() {
+        let (slot, clock) = (new_slot(), MonotonicClock::new());
+        let [first, second, third] = [0; 3].map(|_| slot.enter(&clock, false));
+        // 1 and 3; 2 and 2; 3 and 1.
+        for entered in [first, second, third] {
+            slot.exit(&clock, entered, Outcome::default());
+        }
+        assert_eq!(calls_by_level(slot)[..4], [0, 3, 0, 0]);
+
+        let [first, second] = [0; 2].map(|_| slot.enter(&clock, false));
+        slot.exit(&clock, second, Outcome::default());
+        slot.exit(&clock, first, Outcome::default());
+        assert_eq!(calls_by_level(slot)[..4], [1, 4, 0, 0]);
+    }
+
+    #[test]
+    fn failed_calls_have_no_level_and_many_calls_count_in_the_last() {
+        let (slot, clock) = (new_slot(), MonotonicClock::new());
+        let failed = Outcome {
+            failed: true,
+            ..Outcome::default()
+        };
+        let entered = slot.enter(&clock, false);
+        slot.exit(&clock, entered, failed);
+        assert_eq!(calls_by_level(slot).iter().sum::<u64>(), 0);
+
+        let open = [0; 40].map(|_| slot.enter(&clock, false));
+        slot.exit(&clock, open[39], Outcome::default());
+        assert_eq!(calls_by_level(slot)[LEVELS - 1], 1);
+    }
+
+    #[test]
+    fn a_slot_with_reported_levels_does_not_count_its_own() {
+        let (slot, clock) = (new_slot(), MonotonicClock::new());
+        slot.record_level(Writers::One, 0, 0);
+        let entered = slot.enter(&clock, false);
+        slot.exit(&clock, entered, Outcome::default());
+        slot.record_level(Writers::One, 3, 2_000_000);
+
+        assert_eq!(calls_by_level(slot)[..4], [0, 0, 1, 0]);
+        assert_eq!(slot.levels[2].squares.load(Ordering::Relaxed), 4_000_000);
+    }
+
+    #[test]
+    fn the_square_of_a_long_call_does_not_overflow() {
+        assert_eq!(square_us2(3_000), 9);
+        assert_eq!(square_us2(10_000_000_000), 100_000_000_000_000);
+        assert_eq!(square_us2(u64::MAX), u64::MAX);
     }
 }

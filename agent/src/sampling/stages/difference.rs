@@ -7,8 +7,9 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::PipelineDelta;
+use crate::model::call_levels::{LEVELS, LevelTotals};
 use crate::model::distribution::{BUCKETS, MAX_NANOS, bound_of};
-use crate::model::{Distribution, HandOffEnd, QueueSample, StageSample};
+use crate::model::{CallLevels, Distribution, HandOffEnd, QueueSample, StageSample};
 use crate::recording::stage::slot::{WITHIN_SEVERAL, WITHIN_UNKNOWN};
 use crate::recording::stage::{QueueSlot, Region, StageSlot};
 
@@ -143,6 +144,7 @@ struct StageSnapshot {
     /// The lowest bucket in use, and the counts from that bucket.
     first: usize,
     buckets: Vec<u32>,
+    levels: [LevelTotals; LEVELS],
     has_bytes: bool,
     damaged: bool,
 }
@@ -218,9 +220,35 @@ impl StageSnapshot {
             nested_ns: by.nested.min(busy),
             cpu_ns: by.cpu.min(cpu_of),
             cpu_of_ns: cpu_of,
+            levels: self.level_deltas(slot),
             time,
             ..StageSample::default()
         })
+    }
+
+    /// The calls since the last read, by the number of calls at once.
+    fn level_deltas(&mut self, slot: &StageSlot) -> CallLevels {
+        let mut levels = CallLevels::default();
+        for (place, (before, level)) in self.levels.iter_mut().zip(&slot.levels).enumerate() {
+            let now = LevelTotals {
+                calls: level.calls.load(Relaxed),
+                sum_ns: level.sum.load(Relaxed),
+                squares_us2: level.squares.load(Relaxed),
+            };
+            let before = std::mem::replace(before, now);
+            let by = LevelTotals {
+                calls: now.calls.wrapping_sub(before.calls),
+                sum_ns: now.sum_ns.wrapping_sub(before.sum_ns),
+                squares_us2: now.squares_us2.wrapping_sub(before.squares_us2),
+            };
+            // Calls of more than four minutes have large squares, too. They are left out.
+            let all = [by.calls, by.sum_ns, by.squares_us2];
+            if by.calls > 0 && all.iter().all(|by| *by < MAX_DELTA) {
+                levels.0.resize(place + 1, LevelTotals::default());
+                levels.0[place] = by;
+            }
+        }
+        levels
     }
 
     /// Calls in each bucket since the last read, from bucket `first`.

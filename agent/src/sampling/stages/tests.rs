@@ -4,9 +4,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
 use super::*;
+use crate::model::CallLevels;
 use crate::recording::stage::slot::Outcome;
 use crate::recording::stage::slot::WITHIN_SEVERAL;
-use crate::recording::stage::{Slots, StageSlot};
+use crate::recording::stage::{Slots, StageSlot, Writers};
 
 const MS: u64 = 1_000_000;
 
@@ -224,6 +225,29 @@ fn a_call_that_is_read_in_two_parts_counts_once() {
     assert_eq!(first.count(), 2);
     assert!((first.sum_nanos() as f64 / (20 * MS) as f64 - 1.0).abs() < 0.01);
     assert_eq!((second.count(), second.sum_nanos()), (0, 0));
+}
+
+#[test]
+fn the_calls_at_once_are_those_since_the_last_read() {
+    let slots = slots();
+    let (_, decode) = slots.stage("decode").unwrap();
+    let mut reader = StageReader::new(Some(slots.region()), None);
+    let mut levels_after = |level: u64, took_ms: u64| {
+        call(decode, took_ms);
+        decode.record_level(Writers::One, level, took_ms * MS);
+        read(&mut reader).stages.remove(0).levels
+    };
+
+    levels_after(1, 10);
+    let second = levels_after(2, 20);
+    let impossible = levels_after(1, u64::from(u32::MAX));
+
+    let found: Vec<_> = second
+        .iter()
+        .map(|(at, of)| (at, of.calls, of.sum_ns))
+        .collect();
+    assert_eq!(found, [(1, 0, 0), (2, 1, 20 * MS)]);
+    assert_eq!(impossible, CallLevels::default());
 }
 
 #[test]

@@ -1,9 +1,12 @@
-"""Measures how long batches of a torch loader wait for their turn.
+"""Measures how long batches of a torch loader wait for their turn, and how many workers fetch at once.
 
 Workers finish batches in another order than the loop takes them. Each worker writes the time at which it
 finished a batch into memory that it shares with the trainer, and the trainer compares the times when it
 takes the batches. The delay of a batch is the time from its own end to the latest end of the batches
 before it: the batch was ready, and only the order kept it back.
+
+The same memory has a byte for each worker, which says whether the worker fetches a batch. A worker counts these
+bytes when its own fetch begins and ends.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ _MAX_BYTES = 1024 * 1024
 
 
 class BatchEndTimes:
-    """The times at which each worker finished its last batches, in a ring buffer per worker.
+    """The times at which each worker finished its last batches, in a ring buffer per worker, and whether it fetches.
 
     The memory is an anonymous file, allocated at once, so no write to it can fail. It is freed with the
     last process that has it.
@@ -42,14 +45,14 @@ class BatchEndTimes:
         self.workers = workers
         #: Times per worker. The end of a stream takes one as well.
         self.capacity = prefetched + 1
-        size = workers * self.capacity * _TIME
+        size = _size(workers, self.capacity)
         if size > _MAX_BYTES:
             raise OSError(f"{size} bytes of times")
         #: For workers that are not forked. Closed when all have started.
         self.file: int | None = os.memfd_create("headspace-order", os.MFD_CLOEXEC)
         try:
             os.posix_fallocate(self.file, 0, size)
-            self.times = memoryview(mmap.mmap(self.file, size)).cast("q")
+            self.times, self.fetching = _views(self.file, workers, self.capacity)
         except BaseException:
             self.close()
             raise
@@ -79,6 +82,42 @@ class BatchEndTimes:
 
         return record_end
 
+    def fetch_counter(self, worker: int) -> FetchCounter:
+        """Counts the fetches at once for this worker."""
+        return FetchCounter(self.fetching, worker)
+
+
+class FetchCounter:
+    """Says when a worker begins and ends a fetch, and how many workers fetch at that time, including itself."""
+
+    #: Whether the worker has fetched before. Its first fetch also opens files and imports modules.
+    is_warm = False
+
+    def __init__(self, fetching: memoryview, worker: int) -> None:
+        self._fetching = fetching
+        self._worker = worker
+
+    def begin(self) -> int:
+        self._fetching[self._worker] = 1
+        return self._fetching.tobytes().count(1)
+
+    def end(self) -> int:
+        count = self._fetching.tobytes().count(1)
+        self._fetching[self._worker] = 0
+        return count
+
+
+def _size(workers: int, capacity: int) -> int:
+    """Bytes of the times of all workers, and of one byte for each."""
+    return workers * capacity * _TIME + workers
+
+
+def _views(file: int, workers: int, capacity: int) -> tuple[memoryview, memoryview]:
+    """The memory of the times, and that of the byte for each worker."""
+    memory = memoryview(mmap.mmap(file, _size(workers, capacity)))
+    end = workers * capacity * _TIME
+    return memory[:end].cast("q"), memory[end:]
+
 
 def _unpickle(file: Any, workers: int, capacity: int) -> BatchEndTimes | None:
     """The same memory in a worker that was not forked. None if it cannot be mapped."""
@@ -89,7 +128,7 @@ def _unpickle(file: Any, workers: int, capacity: int) -> BatchEndTimes | None:
         ends.workers, ends.capacity, ends.file = workers, capacity, None
         number: int = file.detach()
         try:
-            ends.times = memoryview(mmap.mmap(number, workers * capacity * _TIME)).cast("q")
+            ends.times, ends.fetching = _views(number, workers, capacity)
         finally:
             os.close(number)
         return ends

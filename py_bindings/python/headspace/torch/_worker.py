@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
+from _weakref import ref
 from collections.abc import Callable
 from typing import Any
 
 from headspace._loops.owner import Owner
-from headspace._native import time_calls
+from headspace._native import Stage, time_calls
 from headspace._processes import worker
 from headspace._processes.hand_off import time_sending
 from headspace._processes.private_parts import call_ignoring_errors
-from headspace.torch._order import BatchEndTimes
+from headspace.torch._order import BatchEndTimes, FetchCounter
 
 
 class WorkerInit:
@@ -48,12 +49,13 @@ def _watch_worker(init: WorkerInit, worker_id: int) -> None:
     time_sending(owner.hand_off("send"), _is_batch)
     kind = sys.modules["torch.utils.data"]._DatasetKind
     create = kind.create_fetcher
+    counter = None if end_times is None else end_times.fetch_counter(worker_id)
 
     def create_fetcher(*args: Any, **kwargs: Any) -> Any:
         fetcher = create(*args, **kwargs)
         # There is a new fetcher for each epoch.
         note_end = None if end_times is None else end_times.recorder(worker_id)
-        call_ignoring_errors(watch_fetcher, fetcher, owner, note_end)
+        call_ignoring_errors(watch_fetcher, fetcher, owner, note_end, counter)
         return fetcher
 
     kind.create_fetcher = staticmethod(create_fetcher)
@@ -67,15 +69,24 @@ def _is_batch(item: object) -> bool:
     return type(item) is tuple and len(item) == 2 and type(item[0]) is int
 
 
-def watch_fetcher(fetcher: Any, owner: Owner, note_end: Callable[[], None] | None = None) -> None:
+def watch_fetcher(
+    fetcher: Any,
+    owner: Owner,
+    note_end: Callable[[], None] | None = None,
+    counter: FetchCounter | None = None,
+) -> None:
     """Times what a fetcher does.
 
     Args:
         note_end: Called at the end of each batch.
+        counter: Counts the workers that fetch at once.
     """
     collate = owner.stage("collate", concurrency=1)
     # Weakly, since a cycle would keep the dataset's iterator alive after the epoch.
-    fetch = time_calls(owner.stage("fetch", concurrency=1), type(fetcher).fetch, fetcher)
+    stage = owner.stage("fetch", concurrency=1)
+    fetch = time_calls(stage, type(fetcher).fetch, fetcher)
+    if counter is not None:
+        fetch = _counting(fetch, stage, counter, fetcher)
     fetcher.collate_fn = time_calls(collate, fetcher.collate_fn)
     fetcher.fetch = fetch if note_end is None else _noting(fetch, note_end)
 
@@ -88,3 +99,45 @@ def _noting(fetch: Callable[..., Any], note_end: Callable[[], None]) -> Callable
             note_end()
 
     return noting_fetch
+
+
+def _counting(
+    fetch: Callable[..., Any], stage: Stage, counter: FetchCounter, fetcher: Any
+) -> Callable[..., Any]:
+    """Records how long a fetch takes, and how many workers fetch at once.
+
+    The first fetch of a worker and a last batch with fewer samples are left out. They are slow, or fast, for another
+    reason, and there are always many, or few, workers at that time.
+    """
+    weak_fetcher, record_level = ref(fetcher), stage._record_level
+    largest = 0
+    # From now on, the stage does not count the calls of this process alone.
+    record_level(0, 0.0)
+
+    def counting_fetch(*args: Any) -> Any:
+        nonlocal largest
+        level_at_begin = counter.begin()
+        begin = time.perf_counter()
+        try:
+            batch = fetch(*args)
+        finally:
+            seconds = time.perf_counter() - begin
+            level_at_end = counter.end()
+        size = _batch_size(*args)
+        # Only a fetcher of a stream has `ended`.
+        is_whole = size >= largest and not getattr(weak_fetcher(), "ended", False)
+        largest = max(largest, size)
+        if is_whole and counter.is_warm:
+            record_level((level_at_begin + level_at_end + 1) // 2, seconds)
+        counter.is_warm = True
+        return batch
+
+    return counting_fetch
+
+
+def _batch_size(indices: Any = None, *_: Any) -> int:
+    """Number of samples that a worker is told to fetch."""
+    try:
+        return len(indices)
+    except Exception:  # A single index.
+        return 1

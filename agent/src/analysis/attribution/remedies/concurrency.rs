@@ -1,10 +1,11 @@
 //! Proposes more concurrent calls of a stage, or fewer if they slow each other.
 
 use super::super::bottleneck::{memory_suspect, waits_for_lock};
+use super::super::calls_at_once::find_slowdown;
 use super::super::candidates::limit_ms;
 use super::super::law_terms::{Term, at_least};
 use super::super::queueing_model::Model;
-use super::super::simulation::whole;
+use super::super::simulation::{SimulatedPipeline, whole};
 use super::super::stage_order::Node;
 use super::action::{Action, Shared, WorkerMemory};
 use super::{Context, Draft, change, load_in_workers};
@@ -134,8 +135,7 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
     if to <= from {
         return None;
     }
-    let mut simulated = model.simulated.clone();
-    simulated.stations[stage].servers = to;
+    let (to, simulated) = with_more_calls(context, stage, (from, to));
     let action = if model.workers == Some(stage) {
         Action::MoreProcesses {
             from,
@@ -161,6 +161,46 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
     })
 }
 
+/// The pipeline if a stage has up to `to` concurrent calls instead of `from`, and how many it has. If its calls slow each
+/// other, it has as few as suffice for almost the shortest step.
+fn with_more_calls(
+    context: &Context<'_>,
+    stage: usize,
+    (from, to): (u32, u32),
+) -> (u32, SimulatedPipeline) {
+    let model = context.model;
+    let slowdown = find_slowdown(model, stage);
+    let cores_are_free = !at_least(
+        model.uses.cores,
+        model.thresholds.uncontended_core_utilization,
+    );
+    let with_calls = |calls: u32| {
+        let mut simulated = model.simulated.clone();
+        let station = &mut simulated.stations[stage];
+        station.servers = calls;
+        if let Some(slowdown) = slowdown {
+            slowdown.slow(station, (from, calls), cores_are_free);
+        }
+        simulated
+    };
+    if slowdown.is_none() {
+        return (to, with_calls(to));
+    }
+    let apart = (to - from).div_ceil(counts::TRIED_CONCURRENCIES).max(1);
+    let tried = (from + 1..to).step_by(apart as usize).chain([to]);
+    let steps: Vec<(u32, f64)> = tried
+        .map(|calls| (calls, context.predictor.step_ms(&with_calls(calls))))
+        .collect();
+    let shortest = steps
+        .iter()
+        .map(|(_, ms)| *ms)
+        .fold(f64::INFINITY, f64::min);
+    let enough_ms = model.thresholds.max_over_shortest_step * shortest;
+    let fewest = steps.iter().find(|(_, ms)| *ms <= enough_ms);
+    let calls = fewest.map_or(to, |(calls, _)| *calls);
+    (calls, with_calls(calls))
+}
+
 /// The confidence in the gain if a stage has `to` concurrent calls.
 fn confidence_in_more(context: &Context<'_>, stage: usize, to: u32) -> f64 {
     let model = context.model;
@@ -168,7 +208,9 @@ fn confidence_in_more(context: &Context<'_>, stage: usize, to: u32) -> f64 {
     let slow_each_other = context.binds(Term::Cores) && model.is_oversubscribed(to);
     // How long a call holds the lock is known only from how long the others wait.
     let shares_lock = model.shared_lock(stage).is_some();
-    if slow_each_other || shares_lock || reads_from_storage(model) {
+    // The line of the times is extrapolated.
+    let slowed = find_slowdown(model, stage).is_some();
+    if slow_each_other || shares_lock || slowed || reads_from_storage(model) {
         confidence::ASSUMED_GAIN
     } else if model.nodes[stage].stage.concurrency_known {
         confidence::DECLARED_CONCURRENCY
