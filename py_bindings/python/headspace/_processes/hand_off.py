@@ -195,7 +195,8 @@ def time_items(queue: Any) -> None:
             _sent.put(queue, obj, *args, **kwargs)
 
     def reduce(protocol: int) -> tuple[Any, ...]:
-        return _receive_queue, (type(queue).__reduce_ex__(queue, protocol),)
+        own_reduce: Any = type(queue).__reduce_ex__
+        return _receive_queue, (own_reduce(queue, protocol),)
 
     # Pickling asks the object itself for its `__reduce_ex__`.
     queue.put, queue.__reduce_ex__ = put, reduce

@@ -170,7 +170,9 @@ class _Call:
         #: Whether its item differs from that of the previous call in this task.
         self.has_new_item = True
 
-    async def __aenter__(self) -> None:  # No `await` after `_begin`: a task that is cancelled there would not end its call.
+    async def __aenter__(
+        self,
+    ) -> None:  # No `await` after `_begin`: a task that is cancelled there would not end its call.
         if self._theirs is not None:
             await self._theirs.__aenter__()
         hook = self._hook
