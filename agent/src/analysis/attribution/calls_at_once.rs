@@ -1,11 +1,10 @@
 //! Measures how much the calls of a stage slow each other, from the time of a call by the number of calls at once.
 //!
 //! The number varies by itself: an epoch begins and ends, and a loop that is behind lets its loader wait. A line is fitted
-//! to the mean times by weighted least squares (Bevington and Robinson, *Data Reduction and Error Analysis for the
-//! Physical Sciences*, chapter 6). The weight of a mean is its number of calls over the pooled variance of the calls. If
-//! the means are further from the line than their errors explain, the error of the slope is larger by the same factor
-//! (Birge, *The Calculation of Errors by the Method of Least Squares*, 1932): calls near each other are alike, and
-//! the true relation may be no line.
+//! to the mean times by weighted least squares. The variance of a mean is the pooled variance of the calls over their
+//! number. If the means are further from the line than that explains, a variance between the levels is added to each,
+//! so that they count more equally (DerSimonian and Laird, *Meta-Analysis in Clinical Trials*, 1986): calls near each
+//! other are alike, the number of calls changes during a call, and the true relation may be no line.
 
 use super::queueing_model::Model;
 use super::simulation::{Station, Supply, whole};
@@ -24,8 +23,6 @@ pub(super) struct Slowdown {
     pub(super) measured: [CallsAtOnce; 2],
     intercept_ms: f64,
     slope_ms: f64,
-    /// The slope, in standard errors.
-    z: f64,
 }
 
 impl Slowdown {
@@ -84,44 +81,77 @@ fn usable_levels(levels: &[CallsAtOnce], concurrency: u32) -> Vec<CallsAtOnce> {
     usable
 }
 
+/// A weighted least-squares line through the mean times.
+struct Line {
+    mean_at: f64,
+    mean_ms: f64,
+    slope_ms: f64,
+    /// Weighted sum of the squared distances of the numbers of calls from their mean. The variance of the slope is its
+    /// reciprocal.
+    squares_at: f64,
+    /// Weighted sum of the squared distances of the means from the line.
+    misfit: f64,
+}
+
+impl Line {
+    /// `variances` are those of the mean times.
+    fn through(levels: &[CallsAtOnce], variances: &[f64]) -> Self {
+        let points = levels.iter().zip(variances);
+        let points = points.map(|(level, v)| (f64::from(level.calls), level.mean_ms, v.recip()));
+        let sum = |of: &dyn Fn(f64, f64) -> f64| -> f64 {
+            points
+                .clone()
+                .map(|(at, ms, weight)| weight * of(at, ms))
+                .sum()
+        };
+        let weights = sum(&|_, _| 1.0);
+        let (mean_at, mean_ms) = (sum(&|at, _| at) / weights, sum(&|_, ms| ms) / weights);
+        let squares_at = sum(&|at, _| (at - mean_at).powi(2));
+        let slope_ms = sum(&|at, ms| (at - mean_at) * (ms - mean_ms)) / squares_at;
+        let misfit = sum(&|at, ms| (ms - mean_ms - slope_ms * (at - mean_at)).powi(2));
+        Self {
+            mean_at,
+            mean_ms,
+            slope_ms,
+            squares_at,
+            misfit,
+        }
+    }
+}
+
 /// The line through the mean times. `None` if it does not rise, or the rise is too small or not significant.
 fn fit(levels: &[CallsAtOnce], t: &Thresholds) -> Option<Slowdown> {
     let (first, last) = (levels.first()?, levels.last()?);
-    let spread: f64 = levels
-        .iter()
-        .map(|level| (level.count as f64 - 1.0) * level.sd_ms.powi(2))
-        .sum();
-    let calls: f64 = levels.iter().map(|level| level.count as f64).sum();
-    let levels_used = levels.len() as f64;
-    let variance = (spread / (calls - levels_used)).max(MIN_VARIANCE);
-    let mean = |of: fn(&CallsAtOnce) -> f64| {
-        let sum: f64 = levels.iter().map(|l| l.count as f64 * of(l)).sum();
-        sum / calls
-    };
-    let at = |level: &CallsAtOnce| f64::from(level.calls);
-    let (mean_at, mean_ms) = (mean(at), mean(|level| level.mean_ms));
-    let sum = |of: &dyn Fn(&CallsAtOnce) -> f64| -> f64 {
-        levels.iter().map(|l| l.count as f64 * of(l)).sum()
-    };
-    let squares_at = sum(&|level| (at(level) - mean_at).powi(2));
-    let products = sum(&|level| (at(level) - mean_at) * (level.mean_ms - mean_ms));
-    let slope_ms = products / squares_at;
-    let intercept_ms = mean_ms - slope_ms * mean_at;
-    let misfit = sum(&|level| (level.mean_ms - intercept_ms - slope_ms * at(level)).powi(2));
-    let birge = if levels.len() > 2 {
-        (misfit / variance / (levels_used - 2.0)).max(1.0)
-    } else {
-        1.0
-    };
+    let count = |level: &CallsAtOnce| level.count as f64;
+    let spread = |level: &CallsAtOnce| (count(level) - 1.0) * level.sd_ms.powi(2);
+    let used = levels.len() as f64;
+    let calls: f64 = levels.iter().map(count).sum();
+    let pooled = levels.iter().map(spread).sum::<f64>() / (calls - used);
+    let pooled = pooled.max(MIN_VARIANCE);
+    let mut variances: Vec<f64> = levels.iter().map(|level| pooled / count(level)).collect();
+    let mut line = Line::through(levels, &variances);
+    let excess = line.misfit - (used - 2.0);
+    if levels.len() > 2 && excess > 0.0 {
+        // The method of moments: the variance between the levels for which the misfit is as expected.
+        let counts_squared: f64 = levels.iter().map(|level| count(level).powi(2)).sum();
+        let between = excess * pooled / (calls - counts_squared / calls);
+        variances
+            .iter_mut()
+            .for_each(|variance| *variance += between);
+        line = Line::through(levels, &variances);
+    }
+    let error_ms = line.squares_at.sqrt().recip();
+    // The steepest line within a standard error: the gain of more calls is not promised beyond it.
+    let steep_ms = line.slope_ms + error_ms;
     let slowdown = Slowdown {
         measured: [*first, *last],
-        intercept_ms,
-        slope_ms,
-        z: slope_ms / (birge * variance / squares_at).sqrt(),
+        intercept_ms: line.mean_ms - steep_ms * line.mean_at,
+        slope_ms: steep_ms,
     };
-    let growth = slowdown.ratio(first.calls, last.calls) - 1.0;
-    // Also excludes the NaN of a single level.
-    (slowdown.z >= t.significant_call_growth && growth >= t.notable_call_growth).then_some(slowdown)
+    let growth = last.mean_ms / first.mean_ms - 1.0;
+    // A single level has no slope, which is NaN, so it is not significant.
+    let is_significant = line.slope_ms >= t.significant_call_growth * error_ms;
+    (is_significant && growth >= t.notable_call_growth).then_some(slowdown)
 }
 
 #[cfg(test)]
@@ -148,9 +178,53 @@ mod tests {
     #[test]
     fn times_that_grow_in_proportion_to_the_calls_give_their_ratio() {
         let found = fitted(40, &[10.0, 20.0, 30.0, 40.0]).unwrap();
-        assert!((found.ratio(4, 8) - 2.0).abs() < 1e-9);
-        assert!((found.per_call(4) - 0.25).abs() < 1e-9);
+        // The slope is a standard error steeper.
+        assert!((found.ratio(4, 8) - 2.0).abs() < 0.02);
+        assert!((found.per_call(4) - 0.25).abs() < 0.01);
         assert_eq!(found.measured.map(|level| level.calls), [1, 4]);
+    }
+
+    #[test]
+    fn workers_that_share_a_device_leave_no_gain_for_more_of_them() {
+        // Measured: four workers of torch that share a device, on which a call takes 30 ms alone. Many of the calls at
+        // the begin of an epoch have four others for most of their time, and count as three.
+        let means = [
+            (26, 35.6, 14.7),
+            (50, 80.1, 18.1),
+            (112, 117.3, 8.4),
+            (353, 120.4, 2.0),
+        ];
+        let measured: Vec<CallsAtOnce> = (1..)
+            .zip(means)
+            .map(|(calls, (count, mean_ms, sd_ms))| CallsAtOnce {
+                calls,
+                count,
+                mean_ms,
+                sd_ms,
+            })
+            .collect();
+        let found = fit(&measured, &Thresholds::default()).unwrap();
+        for to in [5, 8, 19] {
+            let throughput = f64::from(to) / 4.0 / found.ratio(4, to);
+            assert!((throughput - 1.0).abs() < 0.03, "{to}: {throughput}");
+        }
+        // The same with flat calls.
+        let means = [
+            (35, 122.4, 2.7),
+            (34, 121.7, 2.1),
+            (80, 122.2, 3.1),
+            (396, 122.5, 2.9),
+        ];
+        let flat = measured
+            .iter()
+            .zip(means)
+            .map(|(level, (count, mean_ms, sd_ms))| CallsAtOnce {
+                count,
+                mean_ms,
+                sd_ms,
+                ..*level
+            });
+        assert_eq!(fit(&flat.collect::<Vec<_>>(), &Thresholds::default()), None);
     }
 
     #[test]
