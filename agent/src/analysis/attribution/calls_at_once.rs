@@ -3,8 +3,8 @@
 //! The number varies by itself: an epoch begins and ends, and a loop that is behind lets its loader wait. A line is fitted
 //! to the mean times by weighted least squares. The variance of a mean is the pooled variance of the calls over their
 //! number. If the means are further from the line than that explains, a variance between the levels is added to each,
-//! so that they count more equally (DerSimonian and Laird, *Meta-Analysis in Clinical Trials*, 1986): calls near each
-//! other are alike, the number of calls changes during a call, and the true relation may be no line.
+//! so that they count more equally (Cochran, *The Combination of Estimates from Different Experiments*, 1954): calls near
+//! each other are alike, the number of calls changes during a call, and the true relation may be no line.
 
 use super::queueing_model::Model;
 use super::simulation::{Station, Supply, whole};
@@ -135,9 +135,9 @@ fn fit(levels: &[CallsAtOnce], t: &Thresholds) -> Option<Slowdown> {
         // The method of moments: the variance between the levels for which the misfit is as expected.
         let counts_squared: f64 = levels.iter().map(|level| count(level).powi(2)).sum();
         let between = excess * pooled / (calls - counts_squared / calls);
-        variances
-            .iter_mut()
-            .for_each(|variance| *variance += between);
+        for variance in &mut variances {
+            *variance += between;
+        }
         line = Line::through(levels, &variances);
     }
     let error_ms = line.squares_at.sqrt().recip();
