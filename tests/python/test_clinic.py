@@ -25,11 +25,12 @@ CARDS = read_cards()
 #: Cases that run here, and their steps. Other tests use the same cores, so the verdict on each of these programs must
 #: not depend on exact times. The other cases need more steps or a quiet machine, or they would disturb other tests.
 SHORT_RUNS = {
-    # Each needs at least 30 samples of the stacks of its loader or of its loop, at 20 to 60 ms each.
-    "async_device_false_wait": 150,
-    "no_workers_heavy_transforms": 150,
-    "small_objects_pickled": 150,
-    "tone_before_crop_in_threads": 150,
+    # Each needs at least 30 samples of the stacks of its loader or of its loop. A step takes 20 to 60 ms, and a slow
+    # machine takes 5 samples per second.
+    "async_device_false_wait": 350,
+    "no_workers_heavy_transforms": 250,
+    "small_objects_pickled": 250,
+    "tone_before_crop_in_threads": 250,
     # That all ranks load the same samples is known from the loader.
     "every_rank_tokenizes_all": 80,
     # The comparison of ranks needs at least 4 ticks, of 1 s each, after the warm-up.
