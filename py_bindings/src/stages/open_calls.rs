@@ -288,25 +288,22 @@ pub(crate) fn end(handle: Handle, how: End) {
 /// frame and no other open call has it.
 #[inline]
 pub(crate) fn begin_marked(handle: Handle, local: &'static LocalSlot, marker: usize) {
-    let _ = CALLS.try_with(|of_thread| {
-        let beginning = Beginning {
-            nests: true,
-            frame: marker,
-            counts: true,
-        };
-        let thread = of_thread.thread(local);
-        of_thread.stack.push(handle, local, beginning, thread);
-    });
+    push_marked(handle, local, marker, true);
 }
 
 /// Begins the part on this thread of a call that is counted elsewhere. [`end_part`] ends it. `handle` and `marker` are
 /// as for [`begin_marked`].
 pub(crate) fn begin_part(handle: Handle, local: &'static LocalSlot, marker: usize) {
+    push_marked(handle, local, marker, false);
+}
+
+#[inline]
+fn push_marked(handle: Handle, local: &'static LocalSlot, marker: usize, counts: bool) {
     let _ = CALLS.try_with(|of_thread| {
         let beginning = Beginning {
             nests: true,
             frame: marker,
-            counts: false,
+            counts,
         };
         let thread = of_thread.thread(local);
         of_thread.stack.push(handle, local, beginning, thread);

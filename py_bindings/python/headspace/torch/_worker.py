@@ -136,7 +136,7 @@ def _counting(
 
 
 def _batch_size(indices: Any = None, *_: Any) -> int:
-    """Number of samples that a worker is told to fetch."""
+    """Number of samples in the requested batch."""
     try:
         return len(indices)
     except Exception:  # A single index.
