@@ -143,19 +143,14 @@ impl Session {
 
     /// Records the contents of one of the first batches of a loop. The first call also measures, on a separate
     /// thread, the cost of passing data between processes.
-    fn describe_batch(
-        &self,
-        loop_name: &str,
-        tensors: u64,
-        tensor_bytes: u64,
-        objects: u64,
-        object_bytes: u64,
-    ) {
+    fn describe_batch(&self, loop_name: &str, parts: [u64; 5]) {
+        let [tensors, tensor_bytes, objects, object_bytes, device_tensors] = parts;
         let batch = BatchRecord {
             tensors,
             tensor_bytes,
             objects,
             object_bytes,
+            device_tensors,
         };
         if !self.agent().describe_batch(loop_name, batch) {
             return;

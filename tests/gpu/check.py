@@ -67,6 +67,7 @@ def check(gpu: dict[str, Any], folder: Path, seconds: float, wanted: list[str]) 
     agreed = True
     for load in wanted:
         try:
+            loads.LOADS[load](0.0)  # imports the libraries and allocates the memory
             with driver.Watch(nvml, gpu["uuid"]) as watch:
                 records = watched(load, folder, seconds, load)
         except loads.Missing as error:
@@ -81,7 +82,7 @@ def check(gpu: dict[str, Any], folder: Path, seconds: float, wanted: list[str]) 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=10.0, help="of each load (default: 10)")
+    parser.add_argument("--seconds", type=float, default=30.0, help="of each load (default: 30)")
     parser.add_argument("--loads", default=",".join(loads.LOADS), help="which loads, in order")
     arguments = parser.parse_args()
     wanted = [load for load in arguments.loads.split(",") if load]

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Any
 
 #: Values by quantity, each with the second it was read at.
@@ -50,7 +50,7 @@ def _gpm(name: str, key: str) -> Quantity:
 _ENGINE = "headspace.gpu.engine.utilization"
 
 #: All compared quantities. Quantities that change quickly have wide tolerances: the three readers sample at
-#: different moments, and a mean over 8 s of samples of 1/6 s is not more exact.
+#: different moments.
 QUANTITIES = [
     _utilization("general", "utilization.gpu"),
     _utilization("decoder", "utilization.decoder"),
@@ -119,19 +119,36 @@ def of_smi(text: str, at: float) -> Series:
     return series
 
 
+def of_means(means: Mapping[str, float], begin: float, end: float) -> Series:
+    """Means between two moments. Traffic is in MiB/s there; here it becomes a total in MB."""
+    totals = {quantity.name for quantity in QUANTITIES if quantity.total}
+    return {
+        name: [(begin, 0.0), (end, mean * 2**20 / 1e6 * (end - begin))]
+        if name in totals
+        else [(end, mean)]
+        for name, mean in means.items()
+    }
+
+
 def smi_query() -> str:
     """What to ask `nvidia-smi` for, in the order in which `of_smi` reads it."""
     return ",".join(quantity.smi for quantity in QUANTITIES if quantity.smi is not None)
 
 
 def level(values: Sequence[tuple[float, float]], *, total: bool) -> float | None:
-    """The mean of a level, or the growth per second of a total; none without enough values."""
-    if not total:
-        return fmean(value for _, value in values) if values else None
+    """The mean of a level over time, or the growth per second of a total; none without enough values.
+
+    A value counts for the time since the one before it: headspace reads less often after the first seconds.
+    """
     if len(values) < 2:
-        return None
+        return values[0][1] if values and not total else None
     (begin, first), (end, last) = values[0], values[-1]
-    return (last - first) / (end - begin) if end > begin else None
+    if end <= begin:
+        return None
+    if total:
+        return (last - first) / (end - begin)
+    pairs = itertools.pairwise(values)
+    return sum(value * (at - before) for (before, _), (at, value) in pairs) / (end - begin)
 
 
 def rows(ours: Series, smi: Series, nvml: Series) -> list[Row]:

@@ -19,7 +19,6 @@ import compare
 #: Time between two readings. The driver's own sampling period is 1/6 s to 1 s.
 _EVERY_S = 0.5
 
-_FIELD_PCIE_TX, _FIELD_PCIE_RX = 197, 198
 _CLOCK_SM, _CLOCK_MEMORY = 1, 2
 
 #: Ids of the performance counters (GPM), by quantity.
@@ -28,6 +27,8 @@ _GPM_IDS = {
     "SM occupancy": 3,
     "tensor cores": 5,
     "DRAM bandwidth": 10,
+    "PCIe out": 20,
+    "PCIe in": 21,
     **{f"NVDEC {i}": 30 + i for i in range(8)},
 }
 
@@ -47,22 +48,6 @@ class _Memory(ctypes.Structure):
         ("reserved", ctypes.c_ulonglong),
         ("free", ctypes.c_ulonglong),
         ("used", ctypes.c_ulonglong),
-    ]
-
-
-class _Value(ctypes.Union):
-    _fields_ = [("unsigned", ctypes.c_ulonglong), ("double", ctypes.c_double)]
-
-
-class _Field(ctypes.Structure):
-    _fields_ = [
-        ("id", ctypes.c_uint),
-        ("scope", ctypes.c_uint),
-        ("timestamp", ctypes.c_longlong),
-        ("latency", ctypes.c_longlong),
-        ("type", ctypes.c_uint),
-        ("result", ctypes.c_uint),
-        ("value", _Value),
     ]
 
 
@@ -126,13 +111,6 @@ class Ctypes:
         self._call("nvmlDeviceGetMemoryInfo_v2", self._device, ctypes.byref(memory))
         return memory
 
-    def _field(self, number: int) -> int:
-        field = _Field(id=number)
-        self._call("nvmlDeviceGetFieldValues", self._device, 1, ctypes.byref(field))
-        if field.result != 0:
-            raise OSError(field.result, f"field {number}")
-        return field.value.unsigned
-
     def questions(self) -> dict[str, Callable[[], float]]:
         """How to ask for each quantity, in the units of the table."""
         return {
@@ -146,8 +124,6 @@ class Ctypes:
             "SM clock": lambda: self._number("nvmlDeviceGetClockInfo", _CLOCK_SM),
             "memory clock": lambda: self._number("nvmlDeviceGetClockInfo", _CLOCK_MEMORY),
             "energy": lambda: self._number("nvmlDeviceGetTotalEnergyConsumption", wide=True) / 1e3,
-            "PCIe in": lambda: self._field(_FIELD_PCIE_RX) / 1e6,
-            "PCIe out": lambda: self._field(_FIELD_PCIE_TX) / 1e6,
         }
 
     @contextlib.contextmanager
@@ -189,12 +165,6 @@ class Pynvml(Ctypes):
         self._nvml = pynvml
         self._handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
 
-    def _totals(self, number: int) -> int:
-        (field,) = self._nvml.nvmlDeviceGetFieldValues(self._handle, [number])
-        if field.nvmlReturn != 0:
-            raise OSError(field.nvmlReturn, f"field {number}")
-        return field.value.ullVal
-
     def questions(self) -> dict[str, Callable[[], float]]:
         nvml, device = self._nvml, self._handle
 
@@ -212,8 +182,6 @@ class Pynvml(Ctypes):
             "SM clock": lambda: nvml.nvmlDeviceGetClockInfo(device, _CLOCK_SM),
             "memory clock": lambda: nvml.nvmlDeviceGetClockInfo(device, _CLOCK_MEMORY),
             "energy": lambda: nvml.nvmlDeviceGetTotalEnergyConsumption(device) / 1e3,
-            "PCIe in": lambda: self._totals(_FIELD_PCIE_RX) / 1e6,
-            "PCIe out": lambda: self._totals(_FIELD_PCIE_TX) / 1e6,
         }
 
 
@@ -269,12 +237,12 @@ class Watch:
             between = None
             with contextlib.suppress(OSError, AttributeError):
                 between = stack.enter_context(self._driver.counters())
+            begin = time.monotonic()
             while not self._stop.wait(_EVERY_S):
                 self._look(questions)
             if between is not None:
                 with contextlib.suppress(OSError):
-                    for name, value in between().items():
-                        self.nvml.setdefault(name, []).append((time.monotonic(), value))
+                    self.nvml |= compare.of_means(between(), begin, time.monotonic())
 
     def _look(self, questions: dict[str, Callable[[], float]]) -> None:
         for name, ask in list(questions.items()):

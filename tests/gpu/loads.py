@@ -15,7 +15,14 @@ class Missing(Exception):
 
 
 def idle(seconds: float) -> None:
-    """Nothing."""
+    """Nothing, in a process with a CUDA context: without one, the driver may need seconds for an answer."""
+    try:
+        import torch
+    except ImportError:
+        pass
+    else:
+        if torch.cuda.is_available():
+            torch.zeros(1, device="cuda")
     time.sleep(seconds)
 
 

@@ -15,6 +15,7 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
+from exclusive_tests import machine
 from running_fixtures import mounted, name, program, runs, session  # noqa: F401
 
 ALLOWED_PREFIX = "platform: "
@@ -32,6 +33,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     items.sort(key=lambda item: -slow[item.path])
+
+
+# Outside of pytest-timeout, so that the time to wait does not count.
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    with machine(alone=item.get_closest_marker("alone") is not None):
+        return (yield)
 
 
 def _in_ci() -> bool:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import hung_programs
 import pytest
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
@@ -198,9 +199,10 @@ class Started(Runs):
         try:
             out, err = self.process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
+            stacks = hung_programs.describe(self.process.pid)
             os.killpg(self.process.pid, signal.SIGKILL)
             out, err = self.process.communicate()
-            pytest.fail(f"still running after {timeout:g} s\n{out}\n{err}")
+            pytest.fail(f"still running after {timeout:g} s\n{stacks}\n{out}\n{err}")
         return Ran(self.path, self.process.returncode, "".join(self._said) + out, err)
 
 

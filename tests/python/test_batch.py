@@ -16,13 +16,13 @@ from headspace._loops.batch_parts import count_parts
 def test_containers_and_their_elements_count_as_objects_and_arrays_as_bytes() -> None:
     batch = [{"id": 1, "text": "abcd"}, numpy.zeros(1000, numpy.uint8)]
 
-    assert count_parts(batch) == (0, 0, 5, 1004)
+    assert count_parts(batch) == (0, 0, 5, 1004, 0)
 
 
 def test_a_long_list_is_estimated_from_a_few_elements() -> None:
     batch = [{"id": number, "text": "x" * 10} for number in range(8000)]
 
-    tensors, _, objects, object_bytes = count_parts(batch)
+    tensors, _, objects, object_bytes, _ = count_parts(batch)
 
     assert tensors == 0
     assert objects == pytest.approx(24_000, rel=0.05)
@@ -40,7 +40,14 @@ def test_tensors_count_as_shared_memory_and_not_as_objects() -> None:
     torch = pytest.importorskip("torch")
     batch = {"image": torch.zeros(8, 3, 16, 16), "label": torch.zeros(8)}
 
-    assert count_parts(batch) == (2, 8 * 3 * 16 * 16 * 4 + 32, 1, 0)
+    assert count_parts(batch) == (2, 8 * 3 * 16 * 16 * 4 + 32, 1, 0, 0)
+
+
+def test_tensors_that_are_not_in_the_main_memory_are_counted() -> None:
+    torch = pytest.importorskip("torch")
+    batch = [torch.zeros(8, device="meta"), torch.zeros(8)]
+
+    assert count_parts(batch) == (2, 64, 1, 0, 1)
 
 
 def test_a_loader_without_workers_is_named_and_workers_are_proposed(runs: Runs) -> None:

@@ -46,8 +46,19 @@ def test_a_value_that_only_the_reference_reads_is_a_disagreement() -> None:
 def test_a_total_is_compared_by_its_growth() -> None:
     assert compare.level([(1.0, 5.0), (3.0, 9.0), (5.0, 45.0)], total=True) == 10.0
     assert compare.level([(1.0, 5.0)], total=True) is None
-    assert compare.level([(1.0, 5.0), (9.0, 7.0)], total=False) == 6.0
+
+
+def test_a_level_counts_for_the_time_since_the_value_before_it() -> None:
+    assert compare.level([(0.0, 9.0), (1.0, 5.0), (4.0, 1.0)], total=False) == 2.0
+    assert compare.level([(1.0, 5.0)], total=False) == 5.0
     assert compare.level([], total=False) is None
+
+
+def test_a_mean_of_traffic_becomes_a_total_in_the_unit_of_the_table() -> None:
+    series = compare.of_means({"PCIe in": 100.0, "SM utilisation": 40.0}, begin=10.0, end=12.0)
+
+    assert compare.level(series["PCIe in"], total=True) == pytest.approx(104.8576)
+    assert series["SM utilisation"] == [(12.0, 40.0)]
 
 
 def test_a_line_of_nvidia_smi_is_parsed_in_the_order_of_the_query() -> None:

@@ -11,6 +11,8 @@ use serde_json::json;
 
 const ENGINE: &str = "headspace.gpu.engine.utilization";
 
+const MIB: f64 = 1024.0 * 1024.0;
+
 #[test]
 fn a_healthy_gpu_is_described() {
     let machine = Machine::with_script(&h100s(1));
@@ -30,7 +32,9 @@ fn a_healthy_gpu_is_described() {
 
 #[test]
 fn every_value_of_the_driver_becomes_a_reading_in_its_unit() {
-    let mut machine = Machine::with_script(&h100s(1));
+    // Where GPM works, it reads the PCIe bytes.
+    let device = h100(json!({"gpm": null}));
+    let mut machine = Machine::with_script(&json!({"devices": [device]}));
     machine.advance(2.0);
 
     let readings = gpu_readings(&machine.device().unwrap(), 0);
@@ -65,7 +69,7 @@ fn every_value_of_the_driver_becomes_a_reading_in_its_unit() {
 
 #[test]
 fn an_unsupported_value_is_absent_and_not_read_again() {
-    let device = h100(json!({"power": null, "clock_video": null, "pcie_tx": null}));
+    let device = h100(json!({"power": null, "clock_video": null, "pcie_tx": null, "gpm": null}));
     let mut machine = Machine::with_script(&json!({"devices": [device]}));
 
     let first = gpu_readings(&machine.device().unwrap(), 0);
@@ -182,12 +186,33 @@ fn every_gpm_sample_is_freed() {
 
     let alive = machine.fake.samples_alive();
     assert!(
-        alive <= 2 * 4,
+        alive <= 2 * 5,
         "{alive}: one for each window of each device"
     );
     drop(machine.gpus);
     assert_eq!(machine.fake.samples_alive(), 0);
     assert_eq!(machine.fake.inits_alive(), 1, "the library itself stays");
+}
+
+#[test]
+fn traffic_by_gpm_is_a_total_and_replaces_the_counters_of_the_driver() {
+    let device = h100(json!({"gpm": {"pcie_rx": 1000, "pcie_tx": 10}}));
+    let mut machine = Machine::with_script(&json!({"devices": [device]}));
+    let mut read = |seconds| {
+        machine.advance(seconds);
+        let readings = gpu_readings(&machine.gpm().unwrap(), 0);
+        ["receive", "transmit"].map(|way| {
+            readings
+                .get(&format!("hw.gpu.io{{network.io.direction={way}}}"))
+                .copied()
+        })
+    };
+
+    assert_eq!(read(1.0), [None; 2], "the first sample only begins");
+    assert_eq!(read(1.0), [Some(1000.0 * MIB), Some(10.0 * MIB)]);
+    assert_eq!(read(2.0), [Some(3000.0 * MIB), Some(30.0 * MIB)]);
+    let by_device = gpu_readings(&machine.device().unwrap(), 0);
+    assert!(!by_device.keys().any(|key| key.starts_with("hw.gpu.io")));
 }
 
 #[test]

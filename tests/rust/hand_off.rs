@@ -62,6 +62,7 @@ fn tensor(tensor_bytes: u64) -> BatchRecord {
         tensor_bytes,
         objects: 2,
         object_bytes: 0,
+        ..BatchRecord::default()
     }
 }
 
@@ -114,6 +115,7 @@ fn large_arrays_are_to_be_sent_as_tensors() {
         tensor_bytes: 0,
         objects: 3,
         object_bytes: 30 * MIB,
+        ..BatchRecord::default()
     }));
 
     let shared = remedy(&found, "share_arrays").unwrap();

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::growth::growth;
+use super::thresholds::findings::OTHERS_MEMORY_PCT;
 use crate::model::metric::{
     CGROUP_CPU_PERIODS, CGROUP_CPU_THROTTLED_PERIODS, CGROUP_MEMORY_LIMIT, DISK_UTILIZATION,
     GC_PAUSE_LONGEST, GC_PAUSE_TIME, GIL_WAIT_TIME, GIL_WAITS, GPU_ECC_ERRORS,
@@ -80,21 +81,30 @@ fn others(span: &Span<'_>, own: f64) -> Option<f64> {
     Some((all - own).max(0.0))
 }
 
-/// The machine of a rank.
+/// Numbers of ranks.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RankCounts {
+    /// Ranks of the run; at most 1 without other ranks.
+    pub in_run: u32,
+    /// Ranks of the run on the machine; `None` if unknown.
+    pub on_node: Option<u32>,
+}
+
+/// The machine of a rank, and the other ranks.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RankNode<'a> {
     /// The GPUs that the process may use.
     pub gpus: &'a [GpuRecord],
     /// The GPU that this rank computes on.
     pub compute_gpu: Option<ComputeGpu>,
-    /// Number of ranks of the run on the machine; `None` if unknown.
-    pub ranks: Option<u32>,
+    /// Numbers of ranks.
+    pub ranks: RankCounts,
 }
 
 /// Divides the cores that other processes use into those of the other ranks, which use as many as this one,
 /// and those of other programs.
 fn divide_others(others: f64, own: f64, node: RankNode<'_>) -> (Option<f64>, f64) {
-    let Some(ranks) = node.ranks.filter(|ranks| *ranks > 1) else {
+    let Some(ranks) = node.ranks.on_node.filter(|ranks| *ranks > 1) else {
         return (None, others);
     };
     let of_ranks = others.min(f64::from(ranks - 1) * own);
@@ -253,7 +263,7 @@ fn children_memory(span: &Span<'_>) -> Option<f64> {
 
 /// Memory that this rank can still use, if all ranks of the machine take as much as this one.
 fn memory_available(span: &Span<'_>, node: RankNode<'_>) -> Option<f64> {
-    let ranks = f64::from(node.ranks.unwrap_or(1).max(1));
+    let ranks = f64::from(node.ranks.on_node.unwrap_or(1).max(1));
     let machine = span.of(&HOST_MEMORY_AVAILABLE, &Scope::Host, &[]).last()?;
     let Some(limit) = span.of(&CGROUP_MEMORY_LIMIT, &Scope::Cgroup, &[]).last() else {
         return Some(machine / ranks);
@@ -296,6 +306,22 @@ fn busiest_disk(history: &ReadingSeries, span: &Span<'_>) -> Option<f64> {
                 .mean()
         })
         .reduce(f64::max)
+}
+
+/// Share of the time in which the GPU of this rank executes kernels or copies. Of several GPUs, the busiest counts.
+///
+/// `None` if it is unknown how much of this work the rank needs: with other ranks, because a kernel also runs while it
+/// waits for them, and if other programs have memory on the GPU, because the driver does not show whose kernels ran.
+pub(super) fn gpu_busy_share(resources: &ResourcesRecord, ranks_in_run: u32) -> Option<f64> {
+    let is_shared = |gpu: &GpuUse| {
+        gpu.others_memory_pct
+            .is_some_and(|pct| pct >= OTHERS_MEMORY_PCT)
+    };
+    if ranks_in_run > 1 || resources.own_gpus().any(is_shared) {
+        return None;
+    }
+    let busy = resources.own_gpus().filter_map(|gpu| gpu.any_kernel_pct);
+    busy.reduce(f64::max).map(|pct| pct / 100.0)
 }
 
 /// The GPUs that have readings.

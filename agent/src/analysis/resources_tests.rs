@@ -27,7 +27,10 @@ fn run(seconds: u32, readings: impl Fn(f64) -> Vec<Reading>) -> ResourcesRecord 
     }];
     let node = RankNode {
         gpus: &gpus,
-        ranks: Some(2),
+        ranks: RankCounts {
+            in_run: 2,
+            on_node: Some(2),
+        },
         ..RankNode::default()
     };
     resources(&history, part, node)

@@ -7,7 +7,7 @@ use super::loop_facts::LoopFacts;
 use super::main_loop::select_main_loop;
 use super::probe_result::ProbeResult;
 use super::resources::{
-    Part, RankNode, resources, sm_utilization_pct, training_thread_runnable_share,
+    Part, RankNode, gpu_busy_share, resources, sm_utilization_pct, training_thread_runnable_share,
 };
 use super::stacks::{StackTimes, gil_holders, stage_work};
 use super::stages::{data_readiness_pct, failures, stages};
@@ -175,11 +175,11 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
     if let Some(probe) = main.probe.as_ref() {
         findings.extend(fill_probe(&mut summary, probe));
     }
-    if summary.headspace_pct.is_none() {
-        summary.headspace_upper_bound_pct = upper_bound_pct(&summary, loops, main);
-    }
     let part = main.steady_part().unwrap_or(whole);
     findings.extend(fill_resources(&mut summary, run, part));
+    if summary.headspace_pct.is_none() {
+        summary.headspace_upper_bound_pct = upper_bound_pct(&summary, run, loops, main);
+    }
     let others: Vec<&str> = (loops.iter())
         .filter(|other| other.loader.role != Some(Role::Background))
         .map(|other| other.totals.name.as_str())
@@ -200,7 +200,7 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
 /// What limits the main loop, what would help, and its slow parts. If the slow parts cost much, there is something to
 /// do, even if the loop hardly waits for data.
 fn conclude(summary: &SummaryRecord, run: &RunFacts<'_>, main: &LoopFacts) -> Conclusions {
-    let mut attribution = attribute_run(summary, main, run.stacks);
+    let mut attribution = attribute_run(summary, main, run.stacks, run.node.ranks.in_run);
     let episodes = episodes(run, main);
     let worth_ms = summary.steady_step_mean_ms.map(|step_ms| {
         let worth = Thresholds::default().worth_tuning_pct / 100.0;
@@ -302,12 +302,19 @@ fn fill_loop(summary: &mut SummaryRecord, main: &LoopFacts) {
 }
 
 /// The largest share of the step that less waiting can save, if the loop's waiting is known. For a run
-/// without a probe, and for a probe without a result.
-fn upper_bound_pct(summary: &SummaryRecord, loops: &[LoopFacts], main: &LoopFacts) -> Option<f64> {
+/// without a probe, and for a probe without a result. A step without waits still contains the work of the GPU.
+fn upper_bound_pct(
+    summary: &SummaryRecord,
+    run: &RunFacts<'_>,
+    loops: &[LoopFacts],
+    main: &LoopFacts,
+) -> Option<f64> {
     let own = summary
         .wait_pct
         .filter(|_| main.mode != Mode::Replay && main.waits())?;
-    Some((own + waits_beside_pct(loops, main)).min(100.0))
+    let gpu = gpu_busy_share(&summary.resources, run.node.ranks.in_run);
+    let idle_pct = 100.0 * (1.0 - gpu.unwrap_or(0.0));
+    Some((own + waits_beside_pct(loops, main)).min(idle_pct))
 }
 
 /// Sets the fields about stages and queues in `part`, and returns the findings.

@@ -3,7 +3,8 @@ use std::time::Duration;
 use super::*;
 use crate::analysis::attribution::{Bottleneck, Evidence, Limit};
 use crate::analysis::floor::{NoHeadspace, WindowAnalysis};
-use crate::model::metric::{THREAD_CPU_TIME, THREAD_RUN_QUEUE_TIME};
+use crate::analysis::resources::RankCounts;
+use crate::model::metric::{GPU_UTILIZATION, THREAD_CPU_TIME, THREAD_RUN_QUEUE_TIME};
 use crate::model::record::Estimate;
 use crate::model::stack::{Activity, Frame, Place, StackReading, ThreadStack, WaitFor};
 use crate::model::stage_series::StageTicks;
@@ -55,6 +56,44 @@ fn measure_mode_gives_an_upper_bound_and_no_headspace() {
     assert!((summary.headspace_upper_bound_pct.unwrap() - 66.666).abs() < 0.01);
     assert_eq!(summary.headspace_pct, None);
     assert_eq!(summary.max_speedup, None);
+}
+
+#[test]
+fn the_upper_bound_is_at_most_the_time_in_which_the_gpu_of_the_only_rank_does_not_work() {
+    let mut history = ReadingSeries::default();
+    for second in 1..=4 {
+        let busy = Reading::with(
+            &GPU_UTILIZATION,
+            Scope::Gpu(0),
+            attributes::GPU_GENERAL,
+            0.9,
+        );
+        let at = Duration::from_secs(second);
+        history.push(at, Duration::from_secs(1), false, &[busy]);
+    }
+    let bound = |in_run| {
+        let ranks = RankCounts {
+            in_run,
+            on_node: Some(1),
+        };
+        let run = RunFacts {
+            elapsed_s: 4.0,
+            history: Some(&history),
+            node: RankNode {
+                ranks,
+                ..RankNode::default()
+            },
+            ..RunFacts::default()
+        };
+        let summary = summarise(&run, &[facts("train", series(100, 10, 20))]);
+        summary.headspace_upper_bound_pct.unwrap()
+    };
+
+    assert!((bound(1) - 10.0).abs() < 0.01, "{}", bound(1));
+    assert!(
+        (bound(2) - 66.666).abs() < 0.01,
+        "its GPU may wait for the other rank"
+    );
 }
 
 #[test]

@@ -76,6 +76,10 @@ thresholds! {
     /// for other work, and is not slow itself.
     mostly_blocked: 0.5, "share of the stage's time";
 
+    /// Share of the time in which the GPU works. From this on, it limits a loop that loads on the training thread: free
+    /// data then saves at most half as much as it leaves.
+    mostly_busy_gpu: 0.67, "share of time";
+
     /// The training thread's wait for a core. Below this, the loop may be limited by its compute. From this on,
     /// it is a finding and part of the evidence.
     negligible_core_wait_pct: 5.0, "% of time";

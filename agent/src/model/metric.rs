@@ -224,7 +224,7 @@ metrics! {
         "Share of time since the previous reading in which the device had at least one request. A device that serves requests in parallel may have capacity left at 1";
 
     GPU_UTILIZATION = Gauge "hw.gpu.utilization" ["1"] on "gpu" by "hw.gpu.task" =>
-        "Share of the driver's last sampling period in which the GPU executed work of a `hw.gpu.task` (general, encoder, decoder, jpeg, ofa), over all engines of that kind. The general value does not show how many SMs were busy";
+        "Share of the driver's last sampling period in which the GPU executed work of a `hw.gpu.task` (general, encoder, decoder, jpeg, ofa), over all engines of that kind. The general value counts kernels and copies, and does not show how many SMs were busy";
     GPU_SAMPLING_PERIOD = Gauge "headspace.gpu.sampling.period" ["s"] on "gpu" by "hw.gpu.task" =>
         "The driver's sampling period for GPU utilisation, by `hw.gpu.task`";
     GPU_SM_UTILIZATION = Gauge "headspace.gpu.sm.utilization" ["1"] on "gpu" by "source" =>
@@ -246,7 +246,7 @@ metrics! {
     GPU_SM_OWNED = Gauge "headspace.gpu.process.utilization" ["1"] on "gpu" by "owner" =>
         "Share of the driver's sampling period in which kernels ran, by `owner` (own: this process and its children; others: all other processes)";
     GPU_IO = Counter "hw.gpu.io" ["By"] on "gpu" by "network.io.direction" since Before =>
-        "Bytes transferred over PCIe since the driver was loaded, by `network.io.direction` (receive: into the GPU; transmit: out of the GPU)";
+        "Bytes transferred over PCIe, by `network.io.direction` (receive: into the GPU; transmit: out of the GPU). With GPM: since headspace began to read; otherwise since the driver was loaded";
     GPU_POWER = Gauge "hw.power" ["W"] on "gpu" =>
         "Power draw, on most GPUs averaged over the last second";
     GPU_ENERGY = Counter "hw.energy" ["J"] on "gpu" since Before =>

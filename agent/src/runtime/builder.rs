@@ -10,6 +10,7 @@ use super::fork::Owner;
 use super::limits::Limits;
 use super::signal;
 use super::wake::Waker;
+use crate::analysis::resources::RankCounts;
 use crate::delivery::{RecordQueue, export_thread};
 use crate::model::record::{GpuRecord, ProbeRecord, RunRecord, SummaryRecord};
 use crate::notice::log::PrintNotice;
@@ -97,7 +98,10 @@ impl AgentBuilder {
             NoticeLog::new(self.print_notice),
             self.gpus,
             self.rank_gpu.clone(),
-            run.ranks_on_node,
+            RankCounts {
+                in_run: run.world_size,
+                on_node: run.ranks_on_node,
+            },
             self.process_age_s,
             step_cost_ns,
         );

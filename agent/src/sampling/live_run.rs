@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::loops::LoopEntry;
 use crate::analysis::attribution::Attribution;
 use crate::analysis::loop_facts::LoopFacts;
-use crate::analysis::resources::{CoresInUse, RankNode, cores_in_use};
+use crate::analysis::resources::{CoresInUse, RankCounts, RankNode, cores_in_use};
 use crate::analysis::stacks::{StackTimes, stacks_record};
 use crate::analysis::summary::{Conclusions, RunFacts, Summary, summarise};
 use crate::lock::lock;
@@ -34,8 +34,7 @@ pub struct LiveRun {
     stacks: Mutex<StackTimes>,
     pub(super) gpus: Arc<OnceLock<Vec<GpuRecord>>>,
     rank_gpu: RankGpu,
-    /// Number of ranks of the run on this machine.
-    ranks_on_node: Option<u32>,
+    ranks: RankCounts,
     shared_mib_ms: OnceLock<f64>,
     costs: Mutex<Costs>,
     cached_conclusions: Mutex<Option<CachedConclusions>>,
@@ -70,7 +69,7 @@ impl LiveRun {
         notice_log: NoticeLog,
         gpus: Arc<OnceLock<Vec<GpuRecord>>>,
         rank_gpu: RankGpu,
-        ranks_on_node: Option<u32>,
+        ranks: RankCounts,
         process_age_s: Option<f64>,
         step_cost_ns: f64,
     ) -> Self {
@@ -82,7 +81,7 @@ impl LiveRun {
             stacks: Mutex::default(),
             gpus,
             rank_gpu,
-            ranks_on_node,
+            ranks,
             shared_mib_ms: OnceLock::new(),
             costs: Mutex::default(),
             cached_conclusions: Mutex::default(),
@@ -250,7 +249,7 @@ impl LiveRun {
             node: RankNode {
                 gpus: self.gpus().unwrap_or_default(),
                 compute_gpu: self.rank_gpu.get(),
-                ranks: self.ranks_on_node,
+                ranks: self.ranks,
             },
             agent_cpu_s: Some(costs.agent_cpu_s + recording_s),
             dropped,

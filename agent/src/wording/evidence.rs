@@ -91,16 +91,32 @@ pub(super) fn evidence_text(evidence: &Evidence) -> String {
             duration_ms(*floor_ms),
             duration_ms(*step_ms)
         ),
-        Evidence::Waiting { wait_ms, step_ms } => format!(
-            "the loop waits {} for data in a step of {}",
-            duration_ms(*wait_ms),
-            duration_ms(*step_ms)
-        ),
+        Evidence::Waiting {
+            wait_ms,
+            step_ms,
+            gpu_ms,
+        } => waiting(*wait_ms, *step_ms, *gpu_ms),
     }
 }
 
 fn share(share: f64) -> String {
     percent(100.0 * share, 0)
+}
+
+fn waiting(wait_ms: f64, step_ms: f64, gpu_ms: Option<f64>) -> String {
+    let (wait, step) = (duration_ms(wait_ms), duration_ms(step_ms));
+    match gpu_ms {
+        // Both cannot be true of different times: the loop waits while the GPU works.
+        Some(gpu_ms) if wait_ms + gpu_ms > step_ms => format!(
+            "the GPU works for {} of each step of {step}, also while the loop waits {wait} for data",
+            duration_ms(gpu_ms)
+        ),
+        Some(gpu_ms) => format!(
+            "the loop waits {wait} for data in a step of {step}, and the GPU works for {} of it",
+            duration_ms(gpu_ms)
+        ),
+        None => format!("the loop waits {wait} for data in a step of {step}"),
+    }
 }
 
 fn stage_evidence(stage: &StageEvidence) -> String {

@@ -12,6 +12,7 @@ use headspace_agent::port::{CollectError, Collector, Pace};
 use headspace_agent::sampling::RankGpu;
 
 use super::device::{Device, any_left};
+use super::gpm::FEW;
 use super::library::Fault;
 use super::read_interval::{Cadence, FASTEST};
 use super::values::{Sink, VALUES, Value};
@@ -53,8 +54,8 @@ struct Polled {
 }
 
 impl Gpu {
-    /// Watches the devices. On devices in `beside_gpm`, values that GPM covers better are read less
-    /// often.
+    /// Watches the devices. On devices in `beside_gpm`, values that GPM has are not read. If there are many devices,
+    /// values that GPM covers better are read less often on them.
     pub(super) fn new(
         devices: &[Arc<Device>],
         rank_gpu: &RankGpu,
@@ -63,9 +64,11 @@ impl Gpu {
         let watch = |device: &Arc<Device>| {
             let beside_gpm = beside_gpm(device);
             let values = VALUES.iter().filter(|value| value.applies_to(device));
+            let values = values.filter(|value| !(value.in_gpm && beside_gpm));
+            let rarely = beside_gpm && devices.len() > FEW;
             Watched {
                 device: Arc::clone(device),
-                polled: values.map(|value| Polled::new(value, beside_gpm)).collect(),
+                polled: values.map(|value| Polled::new(value, rarely)).collect(),
             }
         };
         Self {
@@ -76,12 +79,10 @@ impl Gpu {
 }
 
 impl Polled {
-    fn new(value: &'static Value, beside_gpm: bool) -> Self {
-        let [alone, with_gpm] = value.every_s;
-        let every_s = if beside_gpm { with_gpm } else { alone };
+    fn new(value: &'static Value, rarely: bool) -> Self {
         Self {
             value,
-            cadence: Cadence::new(Duration::from_secs(every_s)),
+            cadence: Cadence::new(Duration::from_secs(value.every_s[usize::from(rarely)])),
             refresh: Duration::ZERO,
             count: 0,
             totals: Vec::new(),

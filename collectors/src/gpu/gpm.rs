@@ -1,4 +1,5 @@
-//! The source `gpu_gpm`: utilisation of the parts of a GPU between two samples, on Hopper and later.
+//! The source `gpu_gpm`: utilisation of the parts of a GPU and its `PCIe` traffic between two samples, on Hopper and
+//! later.
 //!
 //! The driver compares two samples of its counters (GPM), so each reading is the mean over the whole
 //! time between them. Less frequent readings lose only detail. GPM is the only interface that reports
@@ -8,9 +9,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use headspace_agent::model::Reading;
-use headspace_agent::model::metric::{self, Metric};
+use headspace_agent::model::metric::{self, Metric, MetricKind};
 use headspace_agent::model::reading::Attributes;
+use headspace_agent::model::{Reading, attributes};
 use headspace_agent::port::{Clock, CollectError, Collector, Pace};
 use headspace_agent::runtime::fork::Owner;
 use headspace_agent::sampling::RankGpu;
@@ -27,7 +28,7 @@ pub const NAME: &str = "gpu_gpm";
 
 /// The values that it reads.
 pub const READS: &str = "each GPU's SM utilisation and occupancy, tensor cores, memory bandwidth, \
-    and every decoder, JPEG and optical-flow engine by itself (GPM, Hopper and later)";
+    PCIe bytes, and every decoder, JPEG and optical-flow engine by itself (GPM, Hopper and later)";
 
 /// Shortest useful time between two samples.
 ///
@@ -35,12 +36,13 @@ pub const READS: &str = "each GPU's SM utilisation and occupancy, tensor cores, 
 /// interval divides by a window that the hardware has not finished.
 pub(super) const MIN_GAP: Duration = Duration::from_millis(110);
 
-/// A GPM metric in percent, and the metric and attributes that it is reported as.
+/// A GPM metric, and the metric and attributes that it is reported as. GPM reports utilisation in percent, and traffic
+/// in MiB/s, which is reported as a total.
 pub(super) type Row = (Id, &'static Metric, Attributes);
 
 /// With at most this many devices, everything is read every second. With more, some metrics are read
 /// less often, only to limit the size of the records.
-const FEW: usize = 2;
+pub(super) const FEW: usize = 2;
 
 /// Read every 10 s with more than [`FEW`] devices.
 const PARTS: [Row; 3] = [
@@ -48,6 +50,23 @@ const PARTS: [Row; 3] = [
     (Id::AnyTensorUtil, &metric::GPU_TENSOR_UTILIZATION, &[]),
     (Id::DramBwUtil, &metric::GPU_DRAM_UTILIZATION, &[]),
 ];
+
+/// The traffic over `PCIe`, as counted by the GPU: into it (receive) and out of it. Read as often as [`PARTS`].
+const TRAFFIC: [Row; 2] = [
+    (
+        Id::PcieRxPerSec,
+        &metric::GPU_IO,
+        attributes::NETWORK_RECEIVE,
+    ),
+    (
+        Id::PcieTxPerSec,
+        &metric::GPU_IO,
+        attributes::NETWORK_TRANSMIT,
+    ),
+];
+
+/// Bytes in a MiB.
+const MIB: f64 = 1024.0 * 1024.0;
 
 macro_rules! engines {
     ($($id:ident = $name:literal),+ $(,)?) => {
@@ -102,14 +121,20 @@ impl std::fmt::Debug for Gpm {
 /// A device and its sampling windows.
 struct Watched {
     device: Arc<Device>,
-    windows: [Window; 4],
+    windows: [Window; 5],
 }
 
 /// Metrics that are read together, and the sample at which their next reading begins.
 struct Window {
-    rows: Vec<Row>,
+    rows: Vec<Counted>,
     cadence: Cadence,
     since: Option<(Duration, Sample)>,
+}
+
+/// A row with the total of its readings, if it is a counter.
+struct Counted {
+    row: Row,
+    total: f64,
 }
 
 /// A sample. Only the process that took it may free it.
@@ -245,7 +270,10 @@ impl Watched {
         };
         let sm = [(Id::SmUtil, &metric::GPU_SM_UTILIZATION, source)];
         let window = |rows: &[Row], every: u64, since| Window {
-            rows: rows.to_vec(),
+            rows: rows
+                .iter()
+                .map(|&row| Counted { row, total: 0.0 })
+                .collect(),
             cadence: Cadence::new(Duration::from_secs(if among_few { 1 } else { every })),
             since,
         };
@@ -254,6 +282,7 @@ impl Watched {
             windows: [
                 window(&sm, 1, Some(first)),
                 window(&PARTS, 10, None),
+                window(&TRAFFIC, 10, None),
                 window(&ENGINES[..DECODERS], 10, None),
                 window(&ENGINES[DECODERS..], 30, None),
             ],
@@ -279,12 +308,13 @@ impl Window {
             Ok(sample) => sample,
             Err(error) => return self.fail(device, &error),
         };
-        if let Some((_, first)) = self.since.replace((now, sample))
+        if let Some((since, first)) = self.since.replace((now, sample))
             && let Some((_, second)) = &self.since
         {
-            let ids: Vec<Id> = self.rows.iter().map(|(id, ..)| *id).collect();
+            let ids: Vec<Id> = self.rows.iter().map(|counted| counted.row.0).collect();
+            let seconds = now.saturating_sub(since).as_secs_f64();
             match first.until(second, &ids) {
-                Ok(values) => self.keep(device, values, out),
+                Ok(values) => self.keep(device, values, seconds, out),
                 Err(error) => self.fail(device, &error),
             }
         }
@@ -295,21 +325,23 @@ impl Window {
         &mut self,
         device: &Device,
         values: Vec<Result<f64, NvmlError>>,
+        seconds: f64,
         out: &mut Vec<Reading>,
     ) {
         let mut values = values.into_iter();
-        self.rows
-            .retain(|&(_, metric, attributes)| match values.next() {
-                Some(Ok(percent)) => {
-                    out.extend(
-                        share(percent)
-                            .map(|value| Reading::with(metric, device.scope(), attributes, value)),
-                    );
-                    true
-                }
-                Some(Err(error)) => device.judge(&error) != Fault::Absent,
-                None => true,
-            });
+        self.rows.retain_mut(|counted| match values.next() {
+            Some(Ok(value)) => {
+                let (_, metric, attributes) = counted.row;
+                out.extend(
+                    counted
+                        .reported(value, seconds)
+                        .map(|value| Reading::with(metric, device.scope(), attributes, value)),
+                );
+                true
+            }
+            Some(Err(error)) => device.judge(&error) != Fault::Absent,
+            None => true,
+        });
     }
 
     /// Handles the failure of a whole window.
@@ -318,6 +350,20 @@ impl Window {
             self.rows.clear();
         }
         self.since = None;
+    }
+}
+
+impl Counted {
+    /// The reported value, if GPM returns `value` for the last `seconds`. `None` if it is invalid.
+    fn reported(&mut self, value: f64, seconds: f64) -> Option<f64> {
+        if self.row.1.kind != MetricKind::Counter {
+            return share(value);
+        }
+        if !(value.is_finite() && value >= 0.0) {
+            return None;
+        }
+        self.total += value * MIB * seconds;
+        Some(self.total.round())
     }
 }
 
@@ -372,6 +418,19 @@ mod tests {
         for rubbish in [-1.0, 250.0, f64::NAN, f64::INFINITY] {
             assert_eq!(share(rubbish), None, "{rubbish}");
         }
+    }
+
+    #[test]
+    fn traffic_adds_up_to_a_total_and_an_invalid_rate_adds_nothing() {
+        let mut received = Counted {
+            row: TRAFFIC[0],
+            total: 0.0,
+        };
+        assert_eq!(received.reported(3.0, 2.0), Some(6.0 * MIB));
+        for rubbish in [-1.0, f64::NAN, f64::INFINITY] {
+            assert_eq!(received.reported(rubbish, 1.0), None, "{rubbish}");
+        }
+        assert_eq!(received.reported(0.5, 4.0), Some(8.0 * MIB));
     }
 
     #[test]

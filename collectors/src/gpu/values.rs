@@ -2,7 +2,7 @@
 //!
 //! A row of [`VALUES`] is one driver call, which returns one or several values. The row states how
 //! often to read it, on which devices, and with which call. Never called:
-//! `nvmlDeviceGetPcieThroughput`, which sleeps 20 ms per direction (the cumulative counters give more
+//! `nvmlDeviceGetPcieThroughput`, which sleeps 20 ms per direction (GPM and the cumulative counters give more
 //! information); any call that changes a setting; and any call that synchronises.
 
 use std::time::Duration;
@@ -37,9 +37,11 @@ pub(super) enum Of {
 /// A row: one call of the driver.
 #[derive(Debug)]
 pub(super) struct Value {
-    /// Long-run interval between two calls in seconds, and the interval on a device for which GPM gives
-    /// more information.
+    /// Long-run interval between two calls in seconds. Second: the interval if GPM gives more information and there
+    /// are many devices.
     pub(super) every_s: [u64; 2],
+    /// Whether GPM gives the value itself.
+    pub(super) in_gpm: bool,
     pub(super) of: Of,
     /// Reads the value. Also returns the driver's refresh interval, if the driver reports one.
     pub(super) read: Read,
@@ -76,7 +78,10 @@ pub(super) static VALUES: [Value; 17] = [
     row([5, 5], Of::Used, memory),
     row([5, 5], Of::Whole, power),
     row([2, 5], Of::Chip, throttled),
-    row([10, 10], Of::Whole, pcie),
+    Value {
+        in_gpm: true,
+        ..row([10, 10], Of::Whole, pcie)
+    },
     row([10, 10], Of::Whole, energy),
     row([10, 10], Of::Chip, temperature),
     row([10, 10], Of::Chip, |device, sink| {
@@ -98,7 +103,12 @@ pub(super) static VALUES: [Value; 17] = [
 ];
 
 const fn row(every_s: [u64; 2], of: Of, read: Read) -> Value {
-    Value { every_s, of, read }
+    Value {
+        every_s,
+        in_gpm: false,
+        of,
+        read,
+    }
 }
 
 impl Value {
@@ -285,7 +295,7 @@ fn pcie(device: &Handle<'static>, sink: &mut Sink<'_>) -> Outcome {
     fault.map_or(Ok(None), Err)
 }
 
-/// A total since the driver was loaded. A 32-bit total is rejected: on a busy bus it overflows within a
+/// A total since the driver was loaded. A 32-bit total, as on an H100, is rejected: on a busy bus it overflows within a
 /// tenth of a second, and the number of overflows is unknown.
 fn total(value: &SampleValue) -> Result<u64, NvmlError> {
     match *value {

@@ -124,6 +124,7 @@ mod tests {
             evidence: Evidence::Waiting {
                 wait_ms: 1.0,
                 step_ms: 10.0,
+                gpu_ms: None,
             },
             confidence: 0.5,
         }

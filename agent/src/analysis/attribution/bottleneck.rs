@@ -11,7 +11,7 @@ use super::candidates::{
 };
 use super::evidence::evidence;
 use super::law_terms::{Term, at_least};
-use super::loop_waits::{blocked_share, long_lock_wait_ms, loop_waits};
+use super::loop_waits::{blocked_share, gpu_limits, long_lock_wait_ms, loop_waits};
 use super::prediction::Predictor;
 use super::queueing_model::Model;
 use crate::analysis::findings::gil_contention_ms;
@@ -43,6 +43,13 @@ fn suspects(predictor: &Predictor<'_>) -> Option<Binding> {
     let step = model.facts.step_ms;
     if let Some(free) = compute_bound(model) {
         return Some(free);
+    }
+    if model.simulated.inline && gpu_limits(model) {
+        return Some(Binding {
+            term: Term::Compute,
+            limit_ms: model.free_ms,
+            confidence: confidence::BUSY_GPU,
+        });
     }
     if model.simulated.inline && loop_waits(model) {
         let slowest = slowest(model)?;
@@ -92,7 +99,7 @@ fn compute_bound(model: &Model<'_>) -> Option<Binding> {
     let (step, facts) = (model.facts.step_ms, model.facts);
     let spared = match facts.floor_ms {
         Some(floor) => (step - floor.value) / step,
-        None => facts.idle_ms() / step,
+        None => (facts.idle_ms() / step).min(1.0 - model.uses.gpu.unwrap_or(0.0)),
     };
     let (r, t) = (&facts.resources, model.thresholds);
     let has_core = !at_least(r.consumer_run_queue_pct, t.negligible_core_wait_pct);

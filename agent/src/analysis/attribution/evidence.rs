@@ -121,12 +121,14 @@ pub enum Evidence {
         /// The whole step.
         step_ms: f64,
     },
-    /// The loop hardly waits.
+    /// The loop hardly waits, or it mostly waits for the GPU.
     Waiting {
         /// Wait for data per step.
         wait_ms: f64,
         /// The whole step.
         step_ms: f64,
+        /// Time per step in which the GPU executes kernels or copies, if known.
+        gpu_ms: Option<f64>,
     },
 }
 
@@ -260,7 +262,11 @@ fn compute_evidence(model: &Model<'_>) -> Evidence {
             floor_ms: model.free_ms,
             step_ms,
         },
-        None => Evidence::Waiting { wait_ms, step_ms },
+        None => Evidence::Waiting {
+            wait_ms,
+            step_ms,
+            gpu_ms: model.uses.gpu.map(|busy| busy * step_ms),
+        },
     }
 }
 

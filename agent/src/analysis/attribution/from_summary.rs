@@ -18,6 +18,7 @@ pub(in crate::analysis) fn attribute_run(
     summary: &SummaryRecord,
     main: &LoopFacts,
     stacks: Option<&StackTimes>,
+    ranks_in_run: u32,
 ) -> Attribution {
     if main.mode == Mode::Replay || main.totals.concurrent {
         return Attribution::default();
@@ -62,6 +63,7 @@ pub(in crate::analysis) fn attribute_run(
         compute_cv: variation(steady.iter().map(|step| step.compute_ns as f64)),
         floor_ms: floor.map(|floor| floor.floor_ms),
         contention_ms: floor.map(|floor| floor.contention_ms),
+        ranks_in_run,
         resources: summary.resources.clone(),
         loader: main.loader.clone(),
         shared_mib_ms: main.shared_mib_ms,

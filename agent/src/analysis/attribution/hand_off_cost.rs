@@ -119,6 +119,7 @@ mod tests {
                 tensor_bytes,
                 objects,
                 object_bytes,
+                ..BatchRecord::default()
             };
             price(Some(batch), None).receive_ms
         };
@@ -145,6 +146,7 @@ mod tests {
             tensor_bytes: 40 << 20,
             objects: 3,
             object_bytes: 0,
+            ..BatchRecord::default()
         };
         let of = |shared_mib_ms| price(Some(batch), Some(shared_mib_ms));
 

@@ -1,5 +1,6 @@
-//! Decides from sampled stacks what the training thread waits for, other than a batch.
+//! Decides from sampled stacks and the use of the GPU what the training thread waits for, other than a batch.
 
+use super::law_terms::at_least;
 use super::queueing_model::Model;
 use crate::analysis::stacks::LineShare;
 use crate::model::stack::{Activity, WaitFor};
@@ -28,6 +29,12 @@ pub(super) fn blocked_lines<'a>(
     model.facts.lines.iter().filter(move |line| {
         line.place.stage() == Some(name) && line.activity == Activity::Wait(WaitFor::Lock)
     })
+}
+
+/// Whether the GPU works for most of the step, as far as no probe shows more. A loop that loads on the training thread
+/// then mostly waits for the GPU, also within the calls of its loader.
+pub(super) fn gpu_limits(model: &Model<'_>) -> bool {
+    model.facts.floor_ms.is_none() && at_least(model.uses.gpu, model.thresholds.mostly_busy_gpu)
 }
 
 /// Whether the loop waits for data for long.

@@ -74,6 +74,9 @@ impl<'a> Predictor<'a> {
                 .map_or(now.loop_ms, |floor| floor.value);
             bound = bound.max(own.min(step));
         }
+        if let Some(device_ms) = changed.device_ms {
+            bound = bound.max(device_ms.min(step));
+        }
         for (supply, used) in [
             (Supply::Disk, model.uses.disk),
             (Supply::Engines, model.uses.engines),

@@ -53,7 +53,9 @@ impl<'a> Model<'a> {
         let pools = find_pools(facts, &nodes, thresholds);
         // The training thread is as busy while it receives a batch as during compute.
         let compute = (facts.step_ms - facts.idle_ms()).max(0.0);
-        let free_ms = facts.floor_ms.map_or(compute, |floor| floor.value);
+        let device_ms = uses.gpu.map(|busy| busy * facts.step_ms);
+        let free_ms =
+            (facts.floor_ms).map_or(compute.max(device_ms.unwrap_or(0.0)), |floor| floor.value);
         let mut model = Self {
             simulated: SimulatedPipeline {
                 stations: Vec::new(),
@@ -63,7 +65,8 @@ impl<'a> Model<'a> {
                 loop_times: facts.compute_cv.map_or_else(Times::constant, Times::around),
                 loop_cores: 0.0,
                 contention: 0.0,
-                device_ms: None,
+                // A probe shows more exactly whether the device limits the step.
+                device_ms: device_ms.filter(|_| facts.floor_ms.is_none()),
                 inline: is_inline(facts, &nodes, thresholds),
                 cores: cores_of_rank(&facts.resources)
                     .unwrap_or(f64::INFINITY)

@@ -3,6 +3,7 @@
 use super::facts::PipelineFacts;
 use super::law_terms::at_least;
 use super::stage_order::Node;
+use crate::analysis::resources::gpu_busy_share;
 use crate::analysis::thresholds::Thresholds;
 use crate::model::record::ResourcesRecord;
 
@@ -12,6 +13,8 @@ pub(super) struct Uses {
     pub(super) cores: Option<f64>,
     pub(super) disk: Option<f64>,
     pub(super) engines: Option<f64>,
+    /// Share of the time in which the GPU executes kernels or copies.
+    pub(super) gpu: Option<f64>,
     /// Cores' worth of work that may need the interpreter lock, if threads wait for it.
     pub(super) gil: Option<f64>,
 }
@@ -33,6 +36,7 @@ pub(super) fn resource_uses(facts: &PipelineFacts, nodes: &[Node<'_>], t: &Thres
             .map(|(used, usable)| used / usable),
         disk: r.disk_utilization_pct.map(|pct| (pct / 100.0).min(1.0)),
         engines: decoders(r).map(|(engines, busy)| (busy / f64::from(engines)).min(1.0)),
+        gpu: gpu_busy_share(r, facts.ranks_in_run),
         gil: waits.then_some(of_one_process),
     }
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::super::mode::Mode;
 use super::super::options::OptionsFrom;
 use super::codes::codes;
+use super::tick::is_default;
 
 /// The program, its machine and its settings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -176,6 +177,9 @@ pub struct BatchRecord {
     pub objects: u64,
     /// Bytes in the strings and arrays that are among `objects`.
     pub object_bytes: u64,
+    /// Number of tensors on a device, among `tensors`.
+    #[serde(skip_serializing_if = "is_default")]
+    pub device_tensors: u64,
 }
 
 codes! {

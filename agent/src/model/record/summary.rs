@@ -134,7 +134,7 @@ pub struct SummaryRecord {
     /// 95 % confidence interval of the headspace, lower and upper end in percent.
     pub headspace_ci_pct: Option<(f64, f64)>,
     /// Upper bound on what less waiting saves, in percent of the step time: the share of the step that
-    /// is spent waiting for data. It is not an upper bound on the headspace, because the loader may also
+    /// is spent waiting for data, or in which the GPU does not work, if that is less. It is not an upper bound on the headspace, because the loader may also
     /// slow the model's own code (contention), which only a probe measures. Null if a probe measured the
     /// headspace.
     pub headspace_upper_bound_pct: Option<f64>,
@@ -318,7 +318,7 @@ pub struct GpuUse {
     pub sm_pct: Option<f64>,
     /// Source of `sm_pct`: `gpm` or `gpm_mig`.
     pub sm_source: Option<String>,
-    /// Share of time in which at least one kernel ran (GPU-Util of `nvidia-smi`). This value does not
+    /// Share of time in which at least one kernel or copy ran (GPU-Util of `nvidia-smi`). This value does not
     /// show how many SMs were busy.
     pub any_kernel_pct: Option<f64>,
     /// Mean number of busy decoders (NVDEC): the sum of their utilisations.

@@ -237,6 +237,6 @@ pub struct QueueTick {
     pub active: Option<f64>,
 }
 
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

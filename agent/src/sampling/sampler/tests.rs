@@ -2,6 +2,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
 use super::*;
+use crate::analysis::resources::RankCounts;
 use crate::model::record::{GpuRecord, LoaderRecord, Role};
 use crate::model::{Mode, Scope, metric};
 use crate::notice::NoticeLog;
@@ -21,7 +22,7 @@ fn sampler(collectors: Vec<Box<dyn Collector>>) -> (Sampler, ManualClock, Arc<Re
         NoticeLog::new(Box::new(|_| {})),
         Arc::default(),
         RankGpu::default(),
-        None,
+        RankCounts::default(),
         None,
         50.0,
     ));

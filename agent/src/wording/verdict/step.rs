@@ -147,6 +147,11 @@ impl Verdict<'_> {
                 "The loop hardly waits for data. Only a probe shows whether the loader slows the \
                  model's own code (contention)"
             }
+            // The GPU works also while the loop waits, and this is known.
+            _ if s.headspace_upper_bound_pct < s.wait_pct => {
+                "A shorter wait saves only time in which the GPU does not work. Only a probe shows \
+                 whether the loader also slows the model's own code (contention)"
+            }
             _ => {
                 "The upper bound covers only the wait. If the device works during the wait, the \
                  saving is smaller. Only a probe shows whether the loader also slows the model's \

@@ -19,9 +19,9 @@ _ELEMENTS = 32
 _MAX_OBJECTS = 1000
 
 
-def count_parts(batch: Any) -> tuple[int, int, int, int]:
-    """Tensors, bytes in them, other objects, and bytes in strings and arrays among those."""
-    tensors = tensor_bytes = objects = object_bytes = 0.0
+def count_parts(batch: Any) -> tuple[int, int, int, int, int]:
+    """Tensors, bytes in them, other objects, bytes in strings and arrays among those, and tensors on a device."""
+    tensors = tensor_bytes = objects = object_bytes = device_tensors = 0.0
     #: Parts, with the number of parts that each stands for.
     stack: list[tuple[Any, float]] = [(batch, 1.0)]
     visited = 0
@@ -31,6 +31,8 @@ def count_parts(batch: Any) -> tuple[int, int, int, int]:
         if type(part).__module__.partition(".")[0] == "torch" and hasattr(part, "nbytes"):
             tensors += stands_for
             tensor_bytes += stands_for * int(part.nbytes)
+            if part.device.type != "cpu":
+                device_tensors += stands_for
             continue
         objects += stands_for
         if isinstance(part, (str, bytes, bytearray)):
@@ -47,12 +49,18 @@ def count_parts(batch: Any) -> tuple[int, int, int, int]:
             object_bytes += stands_for * size
         elif hasattr(part, "__dict__"):
             stack.append((vars(part), stands_for))
-    return round(tensors), round(tensor_bytes), round(objects), round(object_bytes)
+    return (
+        round(tensors),
+        round(tensor_bytes),
+        round(objects),
+        round(object_bytes),
+        round(device_tensors),
+    )
 
 
 def count_bytes(batch: Any) -> int:
     """Bytes in its tensors, arrays and strings."""
-    _tensors, tensor_bytes, _objects, object_bytes = count_parts(batch)
+    _tensors, tensor_bytes, _objects, object_bytes, _ = count_parts(batch)
     return tensor_bytes + object_bytes
 
 
@@ -60,4 +68,4 @@ def report_parts(batch: Any, loop_name: str) -> None:
     """Counts the parts of a batch and records the numbers for its loop. The price of a worker process needs them."""
     session = lifecycle.current
     if session is not None:
-        session._native.describe_batch(loop_name, *count_parts(batch))
+        session._native.describe_batch(loop_name, count_parts(batch))

@@ -67,6 +67,7 @@ pub(crate) fn facts(line: &Line, totals: &RunTotals, probed: bool, blind: Blind)
             ..LoaderRecord::default()
         },
         shared_mib_ms: None,
+        ranks_in_run: 1,
     }
 }
 

@@ -239,8 +239,11 @@ fn others_away(context: &Context<'_>) -> Option<Draft> {
 
 fn pinned(context: &Context<'_>) -> Option<Draft> {
     let model = context.model;
-    let off = model.facts.loader.pin_memory == Some(false);
-    if !off || model.facts.resources.gpus.is_empty() {
+    let loader = &model.facts.loader;
+    let off = loader.pin_memory == Some(false);
+    // Memory of a device cannot be pinned.
+    let on_device = (loader.batch).is_some_and(|batch| batch.device_tensors > 0);
+    if !off || on_device || model.facts.resources.gpus.is_empty() {
         return None;
     }
     Some(Draft {
