@@ -72,8 +72,8 @@ thresholds! {
     /// share on, the model contains the lock.
     long_shared_lock_wait: 0.05, "share of a call";
 
-    /// Share of a stage's time on the training thread in which it waits for a lock. From this on, the stage waits
-    /// for other work, and is not slow itself.
+    /// Share of a stage's time on the training thread in which it waits for a lock, or share of the wait for data on that
+    /// thread which stays with free data. From this on, the stage waits for other work, and is not slow itself.
     mostly_blocked: 0.5, "share of the stage's time";
 
     /// Share of the time in which the GPU works. From this on, it limits a loop that loads on the training thread: free

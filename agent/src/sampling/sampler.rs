@@ -335,11 +335,8 @@ impl Sampler {
 
     fn take_readings(&mut self, last: bool) -> BTreeMap<String, BTreeMap<String, f64>> {
         let mut scopes = BTreeMap::<String, BTreeMap<String, f64>>::new();
-        for reading in self.readings.drain(..) {
-            let wanted = self.thinning.keeps(&reading, self.tick, last);
-            if !(wanted && reading.value.is_finite()) {
-                continue;
-            }
+        let finite = (self.readings.drain(..)).filter(|reading| reading.value.is_finite());
+        for reading in self.thinning.choose(finite, self.tick, last) {
             scopes
                 .entry(reading.scope.to_string())
                 .or_default()

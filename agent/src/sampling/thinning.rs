@@ -1,8 +1,8 @@
 //! Chooses the readings, stages and queues that a tick's record holds, which halves the size of the records.
 //!
 //! - Totals lose only time resolution if they are written less often. After the first ticks, they are
-//!   written in every fifth tick, and only if they changed. Levels and maxima are written whenever they are
-//!   read.
+//!   written in every fifth tick, and only if they changed. A total that was read in between waits for that tick.
+//!   Levels and maxima are written whenever they are read.
 //! - Stages and queues are written in rotation, a few in each tick. An entry covers the time since the
 //!   previous entry. The rest of a worker that has ended is written at once.
 
@@ -30,23 +30,36 @@ const TOTALS_EVERY: u64 = 5;
 /// that begin in the middle of a run. So does the last tick.
 pub(super) const ALL_TOTALS_EVERY: u64 = 60;
 
-/// The last written value of each total.
+/// Decides which readings a tick holds.
 #[derive(Debug, Default)]
 pub(super) struct Thinning {
+    /// The last written value of each total.
     written: HashMap<Key, f64>,
+    /// The last readings of totals since the last tick that holds totals.
+    waiting: HashMap<Key, Reading>,
 }
 
 impl Thinning {
-    /// Whether the record of this tick holds a reading.
-    pub(super) fn keeps(&mut self, reading: &Reading, tick: u64, last: bool) -> bool {
-        if reading.metric.kind != MetricKind::Counter {
-            return true;
-        }
+    /// Adds the readings of this tick, and returns those for its record.
+    pub(super) fn choose(
+        &mut self,
+        readings: impl Iterator<Item = Reading>,
+        tick: u64,
+        last: bool,
+    ) -> Vec<Reading> {
+        let (totals, mut chosen): (Vec<_>, Vec<_>) =
+            readings.partition(|reading| reading.metric.kind == MetricKind::Counter);
+        let keyed = totals.into_iter().map(|total| (Key::from(&total), total));
+        self.waiting.extend(keyed);
         let whole = last || tick.is_multiple_of(ALL_TOTALS_EVERY);
-        if !(whole || tick < FIRST_TICKS || tick.is_multiple_of(TOTALS_EVERY)) {
-            return false;
+        if whole || tick < FIRST_TICKS || tick.is_multiple_of(TOTALS_EVERY) {
+            let written = &mut self.written;
+            chosen.extend(self.waiting.drain().filter_map(|(key, total)| {
+                let changed = written.insert(key, total.value) != Some(total.value);
+                (changed || whole).then_some(total)
+            }));
         }
-        self.written.insert(Key::from(reading), reading.value) != Some(reading.value) || whole
+        chosen
     }
 }
 
@@ -216,34 +229,56 @@ mod tests {
     use crate::model::metric::{GC_PAUSE_LONGEST, GIL_WAITS, PROCESS_MEMORY_USAGE};
     use crate::model::{Metric, Scope};
 
-    /// The numbers of the ticks that hold the value, among the first `ticks`.
-    fn written(metric: &'static Metric, value: impl Fn(u64) -> f64, ticks: u64) -> Vec<u64> {
+    /// The ticks that hold the metric among the first `ticks`, and the value that they hold. `value` returns what is read
+    /// in a tick.
+    fn written(
+        metric: &'static Metric,
+        value: impl Fn(u64) -> Option<f64>,
+        ticks: u64,
+    ) -> Vec<(u64, f64)> {
         let mut thinning = Thinning::default();
-        (0..ticks)
-            .filter(|&tick| {
-                let reading = Reading::new(metric, Scope::Process, value(tick));
-                thinning.keeps(&reading, tick, tick + 1 == ticks)
-            })
-            .collect()
+        let mut written = Vec::new();
+        for tick in 0..ticks {
+            let read = value(tick).map(|value| Reading::new(metric, Scope::Process, value));
+            let chosen = thinning.choose(read.into_iter(), tick, tick + 1 == ticks);
+            written.extend(chosen.iter().map(|reading| (tick, reading.value)));
+        }
+        written
+    }
+
+    /// The ticks alone.
+    fn ticks(written: &[(u64, f64)]) -> Vec<u64> {
+        written.iter().map(|(tick, _)| *tick).collect()
     }
 
     #[test]
     fn a_total_is_written_rarely_after_the_beginning_and_in_the_last_tick() {
-        let ticks = written(&GIL_WAITS, |tick| tick as f64, 33);
+        let written = written(&GIL_WAITS, |tick| Some(tick as f64), 33);
 
         let expected: Vec<u64> = (0..=20).chain([25, 30, 32]).collect();
-        assert_eq!(ticks, expected);
+        assert_eq!(ticks(&written), expected);
+    }
+
+    #[test]
+    fn a_total_that_is_read_rarely_waits_for_a_tick_that_holds_totals() {
+        let read_every_ten = |tick: u64| (tick % 10 == 3).then_some(tick as f64);
+        let written = written(&GIL_WAITS, read_every_ten, 55);
+
+        let in_time = [(3, 3.0), (13, 13.0)];
+        let late = [(25, 23.0), (35, 33.0), (45, 43.0), (54, 53.0)];
+        assert_eq!(written, [&in_time[..], &late[..]].concat());
     }
 
     #[test]
     fn an_unchanged_total_is_written_every_sixty_ticks() {
-        assert_eq!(written(&GIL_WAITS, |_| 7.0, 122), [0, 60, 120, 121]);
+        let written = written(&GIL_WAITS, |_| Some(7.0), 122);
+        assert_eq!(ticks(&written), [0, 60, 120, 121]);
     }
 
     #[test]
     fn levels_and_maxima_are_written_whenever_they_are_read() {
         for metric in [&PROCESS_MEMORY_USAGE, &GC_PAUSE_LONGEST] {
-            assert_eq!(written(metric, |_| 7.0, 100).len(), 100);
+            assert_eq!(written(metric, |_| Some(7.0), 100).len(), 100);
         }
     }
 }

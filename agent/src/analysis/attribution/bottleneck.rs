@@ -11,7 +11,7 @@ use super::candidates::{
 };
 use super::evidence::evidence;
 use super::law_terms::{Term, at_least};
-use super::loop_waits::{blocked_share, gpu_limits, long_lock_wait_ms, loop_waits};
+use super::loop_waits::{blocked_share, device_limits, long_lock_wait_ms, loop_waits};
 use super::prediction::Predictor;
 use super::queueing_model::Model;
 use crate::analysis::findings::gil_contention_ms;
@@ -44,11 +44,11 @@ fn suspects(predictor: &Predictor<'_>) -> Option<Binding> {
     if let Some(free) = compute_bound(model) {
         return Some(free);
     }
-    if model.simulated.inline && gpu_limits(model) {
+    if device_limits(model) {
         return Some(Binding {
             term: Term::Compute,
             limit_ms: model.free_ms,
-            confidence: confidence::BUSY_GPU,
+            confidence: confidence::BUSY_DEVICE,
         });
     }
     if model.simulated.inline && loop_waits(model) {

@@ -31,10 +31,16 @@ pub(super) fn blocked_lines<'a>(
     })
 }
 
-/// Whether the GPU works for most of the step, as far as no probe shows more. A loop that loads on the training thread
-/// then mostly waits for the GPU, also within the calls of its loader.
-pub(super) fn gpu_limits(model: &Model<'_>) -> bool {
-    model.facts.floor_ms.is_none() && at_least(model.uses.gpu, model.thresholds.mostly_busy_gpu)
+/// Whether a loop that loads on the training thread mostly waits for a device, also within the calls of its loader: most
+/// of the wait stays with free data, or the GPU works for most of the step.
+pub(super) fn device_limits(model: &Model<'_>) -> bool {
+    let (facts, t) = (model.facts, model.thresholds);
+    model.simulated.inline
+        && loop_waits(model)
+        && match facts.floor_ms {
+            Some(floor) => facts.step_ms - floor.value < (1.0 - t.mostly_blocked) * facts.wait_ms,
+            None => at_least(model.uses.gpu, t.mostly_busy_gpu),
+        }
 }
 
 /// Whether the loop waits for data for long.

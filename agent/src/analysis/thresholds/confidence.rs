@@ -12,8 +12,8 @@ pub(crate) const PLAUSIBLE: f64 = 0.4;
 pub(crate) const MEASURED_FLOOR: f64 = 0.95;
 /// The loop hardly waits.
 pub(crate) const NEGLIGIBLE_WAIT: f64 = 0.85;
-/// The GPU works for most of the step of a loop that loads on the training thread.
-pub(crate) const BUSY_GPU: f64 = 0.75;
+/// A loop that loads on the training thread mostly waits for a device.
+pub(crate) const BUSY_DEVICE: f64 = 0.75;
 /// Stages run on the training thread, and one of them takes longest.
 pub(crate) const ON_TRAINING_THREAD: f64 = 0.85;
 /// The longest limit, in a model that reproduces the step.
