@@ -133,7 +133,15 @@ def h100(**changes: Any) -> dict[str, Any]:
     return {key: value for key, value in device.items() if value is not None}
 
 
-IDLE_GPM = {"sm_util": 1, "sm_occupancy": 1, "any_tensor_util": 0, "dram_bw_util": 1, "nvdec_0": 0}
+IDLE_GPM = {
+    "sm_util": 1,
+    "sm_occupancy": 1,
+    "any_tensor_util": 0,
+    "dram_bw_util": 1,
+    "nvdec_0": 0,
+    "pcie_rx": 1900,
+    "pcie_tx": 95,
+}
 
 
 def test_all_quantities_agree_when_the_driver_gives_every_reader_the_same_values(
@@ -146,7 +154,7 @@ def test_all_quantities_agree_when_the_driver_gives_every_reader_the_same_values
     for quantity in ("general utilisation", "power", "energy", "PCIe in", "SM utilisation"):
         assert " yes " in rows[quantity], done.stdout
     assert "400.0" in rows["energy"]
-    assert "2000.0" in rows["PCIe in"]
+    assert "1992.3" in rows["PCIe in"]  # 1900 MiB/s
     assert "all agree" in done.stdout
 
 

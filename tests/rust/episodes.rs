@@ -47,7 +47,14 @@ impl Tally {
             let Some(episode) = found.first() else {
                 continue;
             };
-            let near = episode.from_step.abs_diff(case.from) as f64 <= 0.01 * case.steps as f64;
+            // If only most steps are slow, fast ones may follow the first one, so its place is less certain.
+            let steps = if pattern == Pattern::MostlySlow {
+                20.0
+            } else {
+                0.0
+            };
+            let near = episode.from_step.abs_diff(case.from) as f64
+                <= (0.01 * case.steps as f64).max(steps);
             let is_kind = is_kind(episode, pattern);
             // The stalls of other patterns do not begin at one step.
             let has_onset = !matches!(pattern, Pattern::PeriodicInEpoch | Pattern::Outliers);
@@ -72,7 +79,7 @@ fn is_kind(episode: &Episode, pattern: Pattern) -> bool {
         Pattern::Periodic | Pattern::PeriodicInEpoch => {
             matches!(episode.kind, EpisodeKind::Periodic { .. })
         }
-        Pattern::Change => {
+        Pattern::Change | Pattern::MostlySlow => {
             matches!(episode.kind, EpisodeKind::Change { .. }) && episode.to_step.is_none()
         }
         Pattern::SlowPart => {
@@ -102,6 +109,12 @@ fn study_of_faults(seeds: &Range<u64>, least_pct: f64) {
         ]
         .map(|part| tally.pct(part));
         println!("{name:16} {kind:6.1} {onset:8.1} {period:9.1} {cost:17.1} {others:17.1}");
+        // Its onset is the least certain one.
+        let least_pct = if pattern == Pattern::MostlySlow {
+            least_pct - 5.0
+        } else {
+            least_pct
+        };
         assert!(onset >= least_pct && period >= least_pct, "{pattern:?}");
     }
 }
@@ -137,6 +150,20 @@ fn a_healthy_day_has_no_episode() {
             "{pattern:?}"
         );
     }
+}
+
+#[test]
+fn a_change_after_which_most_steps_are_slower_is_found_in_a_short_run() {
+    let mut found = 0;
+    for seed in 0..40 {
+        let case = draw_case(Pattern::MostlySlow, seed, Some(400));
+        let first = episodes(&case).into_iter().next();
+        found += u32::from(first.is_some_and(|episode| {
+            is_kind(&episode, Pattern::MostlySlow) && episode.from_step.abs_diff(case.from) <= 12
+        }));
+    }
+    // The others have much noise, or few slow steps.
+    assert!(found >= 25, "{found} of 40");
 }
 
 /// None of these seeds was used to choose the constants of the method.

@@ -100,7 +100,8 @@ impl StepBucket {
         self.step_ns.saturating_sub(self.stall_excess_ns) as f64
     }
 
-    fn merge(&mut self, later: Self) {
+    /// Adds the bucket that follows.
+    pub(crate) fn merge(&mut self, later: Self) {
         self.steps += later.steps;
         self.step_ns += later.step_ns;
         self.wait_ns += later.wait_ns;

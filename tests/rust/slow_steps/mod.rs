@@ -14,6 +14,8 @@ pub(crate) enum Pattern {
     PeriodicInEpoch,
     /// From one step on, all steps are slower.
     Change,
+    /// From one step on, most steps are slower. The others, one to eight in a row, are as before.
+    MostlySlow,
     /// The steps are slower for a part of the run.
     SlowPart,
     /// The steps become slower and slower.
@@ -34,18 +36,21 @@ pub(crate) enum Pattern {
     WorkersInTurn,
     /// A slow wave of 3 %.
     Wave,
+    /// Most steps are slower than the others from the start.
+    TwoSpeeds,
 }
 
 impl Pattern {
-    pub(crate) const FAULTS: [Self; 6] = [
+    pub(crate) const FAULTS: [Self; 7] = [
         Self::Periodic,
         Self::PeriodicInEpoch,
         Self::Change,
+        Self::MostlySlow,
         Self::SlowPart,
         Self::Drift,
         Self::Outliers,
     ];
-    pub(crate) const HEALTHY: [Self; 7] = [
+    pub(crate) const HEALTHY: [Self; 8] = [
         Self::Noise,
         Self::SlowNoise,
         Self::HeavyTails,
@@ -53,6 +58,7 @@ impl Pattern {
         Self::Logging,
         Self::WorkersInTurn,
         Self::Wave,
+        Self::TwoSpeeds,
     ];
 }
 
@@ -88,6 +94,8 @@ struct Run {
     /// Time lost by stalls, as a share of the other time.
     stall_cost: f64,
     outlier_share: f64,
+    /// Share of the slow steps among the later ones, if only most are slow.
+    slow_share: f64,
     workers: u64,
     /// Steps of an epoch.
     epoch: u64,
@@ -134,7 +142,8 @@ impl Run {
         let share = |share: f64| whole(share * steps as f64);
         let from = match pattern {
             Pattern::Periodic => 20 + share(draw.uniform(0.0, 0.3)),
-            Pattern::Change => share(draw.uniform(0.1, 0.9)),
+            Pattern::Change | Pattern::MostlySlow => share(draw.uniform(0.1, 0.9)),
+            Pattern::TwoSpeeds => 0,
             Pattern::SlowPart => share(draw.uniform(0.1, 0.5)),
             _ => 20,
         };
@@ -156,6 +165,19 @@ impl Run {
             workers: draw.whole(2, 8),
             epoch: (period * draw.whole(3, 20) + draw.whole(1, period - 1)).min(steps / 3),
             persistence: draw.uniform(0.9, 0.999),
+            slow_share: draw.uniform(0.65, 0.95),
+        }
+    }
+
+    /// Number of steps from here on that are as fast as before, if only most are slow.
+    fn draw_fast_steps(&self, draw: &mut Draw) -> u64 {
+        const LONGEST: u64 = 8;
+        let mean_length = f64::midpoint(1.0, LONGEST as f64);
+        let begins = (1.0 - self.slow_share) / (self.slow_share * mean_length);
+        if draw.0.unit() < begins {
+            draw.whole(1, LONGEST)
+        } else {
+            0
         }
     }
 
@@ -208,7 +230,11 @@ impl Run {
             {
                 stall_ms(per_period) * (0.1 * draw.normal()).exp()
             }
-            Pattern::Change | Pattern::SlowPart if inside => usual_ms * (self.ratio - 1.0),
+            Pattern::Change | Pattern::MostlySlow | Pattern::TwoSpeeds | Pattern::SlowPart
+                if inside =>
+            {
+                usual_ms * (self.ratio - 1.0)
+            }
             Pattern::Drift => usual_ms * (self.ratio - 1.0) * step as f64 / self.steps as f64,
             Pattern::Outliers if draw.0.unit() < self.outlier_share => {
                 stall_ms(self.outlier_share) * draw.uniform(0.5, 1.5)
@@ -232,12 +258,18 @@ pub(crate) fn draw_case(pattern: Pattern, seed: u64, steps: Option<u64>) -> Case
         seconds: 0.0,
         cost_s: 0.0,
     };
-    let (mut slow_noise, mut to_ns) = (0.0, 0_u64);
+    let is_mixed = matches!(pattern, Pattern::MostlySlow | Pattern::TwoSpeeds);
+    let (mut slow_noise, mut to_ns, mut fast_steps) = (0.0, 0_u64, 0);
     for step in 0..run.steps {
         let change = (1.0 - run.persistence * run.persistence).sqrt();
         slow_noise = run.persistence * slow_noise + change * draw.normal();
         let usual_ms = run.usual_ms(step, slow_noise, &mut draw);
-        let lost_ms = run.lost_ms(step, usual_ms, &mut draw);
+        let mut lost_ms = run.lost_ms(step, usual_ms, &mut draw);
+        if is_mixed && fast_steps > 0 {
+            (lost_ms, fast_steps) = (0.0, fast_steps - 1);
+        } else if is_mixed && step >= run.from {
+            fast_steps = run.draw_fast_steps(&mut draw);
+        }
         case.cost_s += lost_ms / 1e3;
         case.seconds += (usual_ms + lost_ms) / 1e3;
         let nanos = whole((usual_ms + lost_ms) * 1e6);

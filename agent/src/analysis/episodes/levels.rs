@@ -12,12 +12,17 @@ use crate::statistics::{mean, quantile};
 const MIN_STEPS: u64 = 100;
 const MIN_BUCKETS: usize = 40;
 
+/// Minimum steps of a bucket, if enough buckets remain: single steps may be fast and slow in turn.
+const MIN_BUCKET_STEPS: u64 = 4;
+
 /// Minimum length of a level, as a share of the run, and in buckets.
 const MIN_SHARE: f64 = 0.04;
 const MIN_LEVEL_BUCKETS: usize = 6;
 
-/// Minimum length of the level that is taken as the usual one, as a share of the steps.
+/// Minimum length of the level that is taken as the usual one, as a share of the steps, and in steps. If fast and slow
+/// steps alternate, a few dozen steps in a row may be fast by chance.
 const MIN_USUAL: f64 = 0.05;
+const MIN_USUAL_STEPS: u64 = 80;
 
 /// Minimum ratio of two levels.
 const MIN_RATIO: f64 = 1.15;
@@ -93,6 +98,7 @@ pub(super) fn usual(levels: &[Level]) -> Option<&Level> {
     let steps: u64 = levels.iter().map(|level| level.steps).sum();
     (levels.iter())
         .filter(|level| level.steps as f64 >= MIN_USUAL * steps as f64)
+        .filter(|level| level.steps >= MIN_USUAL_STEPS.min(steps / 4))
         .min_by(|a, b| a.step_ms().total_cmp(&b.step_ms()))
 }
 
@@ -116,25 +122,51 @@ pub(super) fn find_levels(buckets: &[StepBucket]) -> Levels {
     if steps < MIN_STEPS || complete.len() < MIN_BUCKETS {
         return Levels::Constant;
     }
-    let values: Vec<f64> = complete
-        .iter()
-        .map(|bucket| bucket.usual_step_ns().max(1.0).ln())
-        .collect();
-    let raw = values;
+    let joins = joins(complete, longest);
+    let joined = joined(complete, joins);
+    let raw = logarithms(&joined);
     let values = running_median(&raw);
     let edges = edges(&values, &raw);
     if edges.is_empty() {
-        return find_drift(complete, &values).map_or(Levels::Constant, Levels::Drift);
+        return find_drift(&joined, &values).map_or(Levels::Constant, Levels::Drift);
     }
     let mut bounds = vec![0];
-    bounds.extend(edges);
+    bounds.extend(edges.iter().map(|edge| edge * joins));
     bounds.push(complete.len());
+    if joins > 1 {
+        refine(&mut bounds, &logarithms(complete), joins);
+    }
     Levels::Steps(
         bounds
             .windows(2)
             .map(|pair| level(complete, pair[0], pair[1]))
             .collect(),
     )
+}
+
+fn logarithms(buckets: &[StepBucket]) -> Vec<f64> {
+    let usual = buckets.iter().map(StepBucket::usual_step_ns);
+    usual.map(|ns| ns.max(1.0).ln()).collect()
+}
+
+/// Number of buckets to join, so that each has at least [`MIN_BUCKET_STEPS`] steps. The longest one has `longest`.
+fn joins(buckets: &[StepBucket], longest: u64) -> usize {
+    let joins = MIN_BUCKET_STEPS.div_ceil(longest.max(1));
+    usize::try_from(joins).map_or(1, |joins| joins.min(buckets.len() / MIN_BUCKETS))
+}
+
+/// Groups of `joins` buckets. A rest that fills no group is left out.
+fn joined(buckets: &[StepBucket], joins: usize) -> Vec<StepBucket> {
+    let groups = buckets.chunks_exact(joins);
+    groups
+        .map(|group| {
+            let join = |mut one: StepBucket, later: &StepBucket| {
+                one.merge(*later);
+                one
+            };
+            group[1..].iter().fold(group[0], join)
+        })
+        .collect()
 }
 
 fn min_length(buckets: usize) -> usize {
@@ -200,6 +232,29 @@ fn edges(values: &[f64], raw: &[f64]) -> Vec<usize> {
         }
     }
     bounds[1..bounds.len() - 1].to_vec()
+}
+
+/// Moves each bound, which is known to some buckets, to the place that divides the values around it best. A value costs
+/// its squared distance to the median of its level.
+fn refine(bounds: &mut [usize], values: &[f64], joins: usize) {
+    for at in 1..bounds.len() - 1 {
+        let (from, bound, to) = (bounds[at - 1], bounds[at], bounds[at + 1]);
+        let before = sorted_median(&values[from..bound]);
+        let after = sorted_median(&values[bound..to]);
+        let near = MEDIAN_WIDTH * joins;
+        let places = bound.saturating_sub(near).max(from + 1)..(bound + near).min(to);
+        // Cost of the values up to each place, compared with those at the first place.
+        let mut cost = 0.0;
+        let mut best = (0.0, places.start);
+        for place in places {
+            if cost < best.0 {
+                best = (cost, place);
+            }
+            let value = values[place];
+            cost += (value - before).powi(2) - (value - after).powi(2);
+        }
+        bounds[at] = best.1;
+    }
 }
 
 /// What a further level must at least reduce the sum of squares by: as for independent normal values
