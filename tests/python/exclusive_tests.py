@@ -26,7 +26,13 @@ def machine(*, alone: bool) -> Iterator[None]:
         (folder / f"pytest-{run}-door").open("w") as door,
         (folder / f"pytest-{run}-room").open("w") as room,
     ):
-        fcntl.flock(door, fcntl.LOCK_EX)
-        fcntl.flock(room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
-        fcntl.flock(door, fcntl.LOCK_UN)
-        yield
+        # A process that the test leaves behind inherits the locks, so closing the files may not release them.
+        try:
+            fcntl.flock(door, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+            finally:
+                fcntl.flock(door, fcntl.LOCK_UN)
+            yield
+        finally:
+            fcntl.flock(room, fcntl.LOCK_UN)

@@ -21,7 +21,7 @@ def processes_of(session: int) -> list[int]:
     return sorted(found)
 
 
-def describe(session: int) -> str:
+def describe_processes(session: int) -> str:
     """The stacks of all its processes by py-spy. Without py-spy, the functions of the kernel in which they wait."""
     tool = shutil.which("py-spy", path=str(Path(sys.executable).parent))
     parts = []
@@ -42,6 +42,10 @@ def describe(session: int) -> str:
         parts.append(f"process {pid}: {command}\n  kernel waits: {waits}")
         if tool is not None:
             dump = [tool, "dump", "--nonblocking", "--pid", str(pid)]
-            done = subprocess.run(dump, capture_output=True, text=True, timeout=30)
-            parts.append(done.stdout + done.stderr)
+            try:
+                done = subprocess.run(dump, capture_output=True, text=True, timeout=5)
+            except subprocess.TimeoutExpired as error:
+                parts.append(str(error))
+            else:
+                parts.append(done.stdout + done.stderr)
     return "\n".join(parts)

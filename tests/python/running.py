@@ -199,7 +199,7 @@ class Started(Runs):
         try:
             out, err = self.process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
-            stacks = hung_programs.describe(self.process.pid)
+            stacks = hung_programs.describe_processes(self.process.pid)
             os.killpg(self.process.pid, signal.SIGKILL)
             out, err = self.process.communicate()
             pytest.fail(f"still running after {timeout:g} s\n{stacks}\n{out}\n{err}")

@@ -23,7 +23,7 @@ from page import excerpt  # noqa: E402
 
 CARDS = read_cards()
 
-#: Cases that run here, and their steps. Other tests use the same cores, so the verdict on each of these programs must
+#: Cases that run here, and their steps. Except for ALONE, other tests use the same cores, so the verdict on each of these programs must
 #: not depend on exact times. The other cases need more steps, or they would disturb other tests.
 SHORT_RUNS = {
     # Each needs at least 30 samples of the stacks of its loader or of its loop. A step takes 20 to 60 ms, and a slow
@@ -40,7 +40,7 @@ SHORT_RUNS = {
     "ray_operator_one_task": 100,
 }
 
-#: Cases whose ranks need all cores: if other tests use a core, a step takes so long that the slow data hides behind it.
+#: Cases whose ranks need all cores. If another test uses a core, compute becomes so slow that it hides the wait for data.
 ALONE = {"other_rank_waits_for_data"}
 
 

@@ -110,13 +110,13 @@ def test_top_shows_each_gpu_and_each_engine(run: Started, tmp_path: Path) -> Non
         first = first[first.index("\n gpu 0 ") :]
         assert "NVIDIA H100 80GB HBM3   400 W  55 °C" in first
         decoders = {f"NVDEC {engine[-1]}": level for engine, level in levels.items()}
-        for label, level in {"SMs": 70, "kernel running": 90, **decoders}.items():
+        for label, level in {"SMs": 70, "GPU busy": 90, **decoders}.items():
             bar = "█" * round(level / 10)
             assert re.search(rf"^ +{label} +{level:.0f} %  {bar}·*$", first, re.M), terminal.text
         assert "18.6 GiB of 80.0 GiB" in first
         # Values that it does not have are absent.
         assert re.search(r"^ +all decoders +37 %", second, re.M), terminal.text
-        assert re.search(r"^ +kernel running +81 %", second, re.M), terminal.text
+        assert re.search(r"^ +GPU busy +81 %", second, re.M), terminal.text
         assert "NVDEC" not in second
         assert "SMs" not in second
         # On a small terminal they are below, and can be scrolled to.

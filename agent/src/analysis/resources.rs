@@ -84,7 +84,7 @@ fn others(span: &Span<'_>, own: f64) -> Option<f64> {
 /// Numbers of ranks.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RankCounts {
-    /// Ranks of the run; at most 1 without other ranks.
+    /// Number of ranks of the run; 0 or 1 if there are no others.
     pub in_run: u32,
     /// Ranks of the run on the machine; `None` if unknown.
     pub on_node: Option<u32>,
@@ -310,17 +310,15 @@ fn busiest_disk(history: &ReadingSeries, span: &Span<'_>) -> Option<f64> {
 
 /// Share of the time in which the GPU of this rank executes kernels or copies. Of several GPUs, the busiest counts.
 ///
-/// `None` if it is unknown how much of this work the rank needs: with other ranks, because a kernel also runs while it
-/// waits for them, and if other programs have memory on the GPU, because the driver does not show whose kernels ran.
+/// `None` if it is unknown whether the rank needs this work: with other ranks, because a kernel also runs while it
+/// waits for them, and without a GPU that almost only this rank has memory on, because the driver does not show whose
+/// kernels ran.
 pub(super) fn gpu_busy_share(resources: &ResourcesRecord, ranks_in_run: u32) -> Option<f64> {
-    let is_shared = |gpu: &GpuUse| {
-        gpu.others_memory_pct
-            .is_some_and(|pct| pct >= OTHERS_MEMORY_PCT)
-    };
-    if ranks_in_run > 1 || resources.own_gpus().any(is_shared) {
+    if ranks_in_run > 1 {
         return None;
     }
-    let busy = resources.own_gpus().filter_map(|gpu| gpu.any_kernel_pct);
+    let is_own = |gpu: &&GpuUse| (gpu.others_memory_pct).is_some_and(|pct| pct < OTHERS_MEMORY_PCT);
+    let busy = (resources.own_gpus().filter(is_own)).filter_map(|gpu| gpu.any_kernel_pct);
     busy.reduce(f64::max).map(|pct| pct / 100.0)
 }
 
@@ -380,7 +378,6 @@ fn gpu(span: &Span<'_>, ordinal: u32, gpus: &[GpuRecord]) -> GpuUse {
             ))
         })
         .reduce(|a, b| if b.0 > a.0 { b } else { a });
-    let counted = u32::try_from(decoders.len()).ok();
     let owned = |owner| of(&GPU_MEMORY_OWNED, owner);
     let (own, others) = (
         owned(attributes::OWNER_OWN),
@@ -393,8 +390,7 @@ fn gpu(span: &Span<'_>, ordinal: u32, gpus: &[GpuRecord]) -> GpuUse {
         any_kernel_pct: of(&GPU_UTILIZATION, attributes::GPU_GENERAL).map(|s| 100.0 * s),
         nvdec_busy: (!decoders.is_empty()).then(|| decoders.iter().sum()),
         nvdec_engines: (gpus.iter().find(|gpu| gpu.ordinal == ordinal))
-            .and_then(|gpu| gpu.nvdec_engines)
-            .or(counted.filter(|count| *count > 0)),
+            .and_then(|gpu| gpu.nvdec_engines),
         decoder_pct: of(&GPU_UTILIZATION, attributes::GPU_DECODER).map(|s| 100.0 * s),
         memory_peak_bytes: span.of(&GPU_MEMORY_USAGE, &scope, &[]).max(),
         memory_bytes: span.of(&GPU_MEMORY_LIMIT, &scope, &[]).last(),

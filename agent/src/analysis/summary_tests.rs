@@ -4,7 +4,9 @@ use super::*;
 use crate::analysis::attribution::{Bottleneck, Evidence, Limit};
 use crate::analysis::floor::{NoHeadspace, WindowAnalysis};
 use crate::analysis::resources::RankCounts;
-use crate::model::metric::{GPU_UTILIZATION, THREAD_CPU_TIME, THREAD_RUN_QUEUE_TIME};
+use crate::model::metric::{
+    GPU_MEMORY_OWNED, GPU_UTILIZATION, THREAD_CPU_TIME, THREAD_RUN_QUEUE_TIME,
+};
 use crate::model::record::Estimate;
 use crate::model::stack::{Activity, Frame, Place, StackReading, ThreadStack, WaitFor};
 use crate::model::stage_series::StageTicks;
@@ -69,7 +71,14 @@ fn the_upper_bound_is_at_most_the_time_in_which_the_gpu_of_the_only_rank_does_no
             0.9,
         );
         let at = Duration::from_secs(second);
-        history.push(at, Duration::from_secs(1), false, &[busy]);
+        let own = Reading::with(&GPU_MEMORY_OWNED, Scope::Gpu(0), attributes::OWNER_OWN, 1e9);
+        let others = Reading::with(
+            &GPU_MEMORY_OWNED,
+            Scope::Gpu(0),
+            attributes::OWNER_OTHERS,
+            0.0,
+        );
+        history.push(at, Duration::from_secs(1), false, &[busy, own, others]);
     }
     let bound = |in_run| {
         let ranks = RankCounts {

@@ -72,12 +72,16 @@ thresholds! {
     /// share on, the model contains the lock.
     long_shared_lock_wait: 0.05, "share of a call";
 
-    /// Share of a stage's time on the training thread in which it waits for a lock, or share of the wait for data on that
-    /// thread which stays with free data. From this on, the stage waits for other work, and is not slow itself.
+    /// Share of a stage's time on the training thread in which it waits for a lock. From this on, the stage waits
+    /// for other work, and is not slow itself.
     mostly_blocked: 0.5, "share of the stage's time";
 
-    /// Share of the time in which the GPU works. From this on, it limits a loop that loads on the training thread: free
-    /// data then saves at most half as much as it leaves.
+    /// The wait for data that is left with free data, if loading runs on the training thread. From this on, the loop waits
+    /// for a device.
+    mostly_left_wait: 0.5, "share of the wait";
+
+    /// Share of the time in which the GPU works. From this on, free data can shorten the step by at most a third, so the
+    /// GPU limits a loop that loads on the training thread.
     mostly_busy_gpu: 0.67, "share of time";
 
     /// The training thread's wait for a core. Below this, the loop may be limited by its compute. From this on,

@@ -304,7 +304,7 @@ metrics! {
     RUN_HEADSPACE = Gauge "headspace.run.headspace" ["1"] on "run" by "estimate" =>
         "Headspace: share of the step time that free data would save, measured by the probe, by `estimate` (value; low and high: the 95 % confidence interval)";
     RUN_HEADSPACE_BOUND = Gauge "headspace.run.headspace.upper_bound" ["1"] on "run" =>
-        "Upper bound on what less waiting saves: share of the step time that is spent waiting for data. It is not an upper bound on the headspace, because free data also ends the contention with the loader";
+        "Upper bound on what less waiting saves, as a share of the step time: the smaller of the wait for data and the time in which the GPU is idle. It is not an upper bound on the headspace, because free data also ends the contention with the loader";
     RUN_STEADY_STEP_TIME = Gauge "headspace.run.steady_step.time" ["s"] on "run" =>
         "Mean step time of the training loop in steady state";
     RUN_THROUGHPUT = Gauge "headspace.run.throughput" ["{sample}/s"] on "run" =>

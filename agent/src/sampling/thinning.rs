@@ -33,10 +33,17 @@ pub(super) const ALL_TOTALS_EVERY: u64 = 60;
 /// Decides which readings a tick holds.
 #[derive(Debug, Default)]
 pub(super) struct Thinning {
-    /// The last written value of each total.
-    written: HashMap<Key, f64>,
-    /// The last readings of totals since the last tick that holds totals.
-    waiting: HashMap<Key, Reading>,
+    totals: HashMap<Key, Total>,
+}
+
+/// A total of the last [`ALL_TOTALS_EVERY`] ticks.
+#[derive(Debug)]
+struct Total {
+    last: Reading,
+    /// The tick in which it was read.
+    tick: u64,
+    /// The last written value.
+    written: Option<f64>,
 }
 
 impl Thinning {
@@ -49,15 +56,25 @@ impl Thinning {
     ) -> Vec<Reading> {
         let (totals, mut chosen): (Vec<_>, Vec<_>) =
             readings.partition(|reading| reading.metric.kind == MetricKind::Counter);
-        let keyed = totals.into_iter().map(|total| (Key::from(&total), total));
-        self.waiting.extend(keyed);
+        for last in totals {
+            let key = Key::from(&last);
+            let written = self.totals.get(&key).and_then(|total| total.written);
+            let total = Total {
+                last,
+                tick,
+                written,
+            };
+            self.totals.insert(key, total);
+        }
         let whole = last || tick.is_multiple_of(ALL_TOTALS_EVERY);
         if whole || tick < FIRST_TICKS || tick.is_multiple_of(TOTALS_EVERY) {
-            let written = &mut self.written;
-            chosen.extend(self.waiting.drain().filter_map(|(key, total)| {
-                let changed = written.insert(key, total.value) != Some(total.value);
-                (changed || whole).then_some(total)
-            }));
+            (self.totals).retain(|_, total| tick - total.tick <= ALL_TOTALS_EVERY);
+            for total in self.totals.values_mut() {
+                if whole || total.written != Some(total.last.value) {
+                    total.written = Some(total.last.value);
+                    chosen.push(total.last.clone());
+                }
+            }
         }
         chosen
     }
@@ -267,6 +284,13 @@ mod tests {
         let in_time = [(3, 3.0), (13, 13.0)];
         let late = [(25, 23.0), (35, 33.0), (45, 43.0), (54, 53.0)];
         assert_eq!(written, [&in_time[..], &late[..]].concat());
+    }
+
+    #[test]
+    fn a_tick_with_all_totals_also_holds_those_that_were_read_before_it() {
+        let read_at_33 = |tick: u64| (tick == 33).then_some(7.0);
+
+        assert_eq!(written(&GIL_WAITS, read_at_33, 200), [(35, 7.0), (60, 7.0)]);
     }
 
     #[test]

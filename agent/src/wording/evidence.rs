@@ -106,8 +106,8 @@ fn share(share: f64) -> String {
 fn waiting(wait_ms: f64, step_ms: f64, gpu_ms: Option<f64>) -> String {
     let (wait, step) = (duration_ms(wait_ms), duration_ms(step_ms));
     match gpu_ms {
-        // Both cannot be true of different times: the loop waits while the GPU works.
-        Some(gpu_ms) if wait_ms + gpu_ms > step_ms => format!(
+        // Together they exceed the step, so the GPU works during most of the wait.
+        Some(gpu_ms) if wait_ms + gpu_ms - step_ms > wait_ms / 2.0 => format!(
             "the GPU works for {} of each step of {step}, also while the loop waits {wait} for data",
             duration_ms(gpu_ms)
         ),

@@ -3,14 +3,14 @@
 use crate::model::GpuActivity;
 use crate::model::record::GpuRule;
 
-/// Share of time in which at least one kernel was running (GPU-Util of `nvidia-smi`).
-pub const KERNEL_RUNNING: &str = "kernel running";
+/// Share of time in which at least one kernel or copy was running (GPU-Util of `nvidia-smi`).
+pub const GPU_BUSY: &str = "GPU busy";
 
-/// The label of an activity: `kernel running`, `NVDEC 0`.
+/// The label of an activity: `GPU busy`, `NVDEC 0`.
 pub fn activity_label(activity: GpuActivity<'_>) -> String {
     match activity {
         GpuActivity::Sms => "SMs".to_owned(),
-        GpuActivity::AnyKernel => KERNEL_RUNNING.to_owned(),
+        GpuActivity::AnyKernel => GPU_BUSY.to_owned(),
         GpuActivity::AllDecoders => "all decoders".to_owned(),
         GpuActivity::AllEncoders => "all encoders".to_owned(),
         GpuActivity::Decoder(number) => format!("NVDEC {number}"),

@@ -2,15 +2,14 @@
 //!
 //! No driver call returns the number of decoders (NVDEC) of a GPU. If the GPU supports MIG, the profile
 //! of the largest slice contains it, and a slice reports its own number. Otherwise a table of common
-//! models is used. For other models GPM provides the number. That takes two samples, and so a tenth of
-//! a second, once.
+//! models is used. GPM does not show the number: it answers 0 for decoders that do not exist.
 
 use std::sync::Arc;
 
 use headspace_agent::model::record::{GpuRecord, SmSource};
 
 use super::device::Device;
-use super::gpm::{Gpm, MIN_GAP, Sample, decoders};
+use super::gpm::Gpm;
 use super::values::memory_of;
 
 /// `NVML_GPU_INSTANCE_PROFILE_7_SLICE` and `_4_SLICE`: the largest slice of most GPUs that support
@@ -34,12 +33,8 @@ const TABLE: [(&str, u32); 8] = [
 
 /// The devices as the `run` record describes them.
 pub(super) fn describe(devices: &[Arc<Device>], gpm: Option<&Gpm>) -> Vec<GpuRecord> {
-    let mut counts: Vec<_> = devices
-        .iter()
-        .map(|device| known_decoders(device))
-        .collect();
-    count_by_gpm(devices, gpm, &mut counts);
-    let records = devices.iter().zip(counts).map(|(device, count)| {
+    let records = devices.iter().map(|device| {
+        let count = known_decoders(device);
         let in_use = device.used();
         GpuRecord {
             ordinal: device.ordinal,
@@ -92,35 +87,6 @@ fn by_name(name: &str) -> Option<u32> {
         let (_, count) = TABLE.iter().find(|(model, _)| *model == word)?;
         Some(*count)
     })
-}
-
-/// Fills in missing numbers with the number of decoders that GPM reports.
-fn count_by_gpm(devices: &[Arc<Device>], gpm: Option<&Gpm>, counts: &mut [Option<Count>]) {
-    let Some(gpm) = gpm else { return };
-    let first: Vec<_> = devices
-        .iter()
-        .zip(counts.iter_mut())
-        .filter(|(device, count)| count.is_none() && gpm.watches(device.ordinal))
-        .filter_map(|(device, count)| Some((device, count, Sample::take(device).ok()?)))
-        .collect();
-    if first.is_empty() {
-        return;
-    }
-    std::thread::sleep(MIN_GAP);
-    let ids: Vec<_> = decoders().collect();
-    for (device, count, before) in first {
-        let answers = Sample::take(device).and_then(|after| before.until(&after, &ids));
-        let engines = answers
-            .unwrap_or_default()
-            .iter()
-            .zip(0_u32..)
-            .filter(|(answer, _)| answer.is_ok())
-            .count();
-        *count = u32::try_from(engines)
-            .ok()
-            .filter(|&engines| engines > 0)
-            .map(|engines| (engines, "gpm"));
-    }
 }
 
 #[cfg(test)]

@@ -54,8 +54,8 @@ struct Polled {
 }
 
 impl Gpu {
-    /// Watches the devices. On devices in `beside_gpm`, values that GPM has are not read. If there are many devices,
-    /// values that GPM covers better are read less often on them.
+    /// Watches the devices. Values that GPM also has are not read on devices for which `beside_gpm` is true. With more
+    /// than two devices, other values are read less often on them.
     pub(super) fn new(
         devices: &[Arc<Device>],
         rank_gpu: &RankGpu,

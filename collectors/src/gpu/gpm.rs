@@ -1,10 +1,10 @@
 //! The source `gpu_gpm`: utilisation of the parts of a GPU and its `PCIe` traffic between two samples, on Hopper and
 //! later.
 //!
-//! The driver compares two samples of its counters (GPM), so each reading is the mean over the whole
-//! time between them. Less frequent readings lose only detail. GPM is the only interface that reports
-//! the share of active SMs, and each engine separately. On a slice (MIG) it is the only one at all,
-//! through the slice's own sample. A slice's values describe the slice.
+//! The driver compares two samples of its counters (GPM), so each utilisation is the mean over the whole
+//! time between them, and the traffic is a total. Less frequent readings lose only detail. GPM is the only
+//! interface that reports the share of active SMs, and each engine separately. On a slice (MIG) it is the
+//! only one at all, through the slice's own sample. A slice's values describe the slice.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -100,11 +100,6 @@ const ENGINES: [Row; 18] = engines![
 /// Number of decoders among the engines.
 const DECODERS: usize = 8;
 
-/// The ids of the decoders.
-pub(super) fn decoders() -> impl Iterator<Item = Id> {
-    ENGINES.iter().take(DECODERS).map(|(id, ..)| *id)
-}
-
 /// The source `gpu_gpm`.
 pub struct Gpm {
     devices: Vec<Watched>,
@@ -121,18 +116,18 @@ impl std::fmt::Debug for Gpm {
 /// A device and its sampling windows.
 struct Watched {
     device: Arc<Device>,
-    windows: [Window; 5],
+    windows: [Window; 4],
 }
 
 /// Metrics that are read together, and the sample at which their next reading begins.
 struct Window {
-    rows: Vec<Counted>,
+    rows: Vec<RowState>,
     cadence: Cadence,
     since: Option<(Duration, Sample)>,
 }
 
 /// A row with the total of its readings, if it is a counter.
-struct Counted {
+struct RowState {
     row: Row,
     total: f64,
 }
@@ -269,10 +264,17 @@ impl Watched {
             &[("source", "gpm")]
         };
         let sm = [(Id::SmUtil, &metric::GPU_SM_UTILIZATION, source)];
+        // The traffic of a slice is not known.
+        let traffic = if device.slice.is_some() {
+            &[]
+        } else {
+            &TRAFFIC[..]
+        };
+        let parts = [&PARTS, traffic].concat();
         let window = |rows: &[Row], every: u64, since| Window {
             rows: rows
                 .iter()
-                .map(|&row| Counted { row, total: 0.0 })
+                .map(|&row| RowState { row, total: 0.0 })
                 .collect(),
             cadence: Cadence::new(Duration::from_secs(if among_few { 1 } else { every })),
             since,
@@ -281,8 +283,7 @@ impl Watched {
             device: Arc::clone(device),
             windows: [
                 window(&sm, 1, Some(first)),
-                window(&PARTS, 10, None),
-                window(&TRAFFIC, 10, None),
+                window(&parts, 10, None),
                 window(&ENGINES[..DECODERS], 10, None),
                 window(&ENGINES[DECODERS..], 30, None),
             ],
@@ -311,7 +312,7 @@ impl Window {
         if let Some((since, first)) = self.since.replace((now, sample))
             && let Some((_, second)) = &self.since
         {
-            let ids: Vec<Id> = self.rows.iter().map(|counted| counted.row.0).collect();
+            let ids: Vec<Id> = self.rows.iter().map(|state| state.row.0).collect();
             let seconds = now.saturating_sub(since).as_secs_f64();
             match first.until(second, &ids) {
                 Ok(values) => self.keep(device, values, seconds, out),
@@ -329,11 +330,11 @@ impl Window {
         out: &mut Vec<Reading>,
     ) {
         let mut values = values.into_iter();
-        self.rows.retain_mut(|counted| match values.next() {
+        self.rows.retain_mut(|state| match values.next() {
             Some(Ok(value)) => {
-                let (_, metric, attributes) = counted.row;
+                let (_, metric, attributes) = state.row;
                 out.extend(
-                    counted
+                    state
                         .reported(value, seconds)
                         .map(|value| Reading::with(metric, device.scope(), attributes, value)),
                 );
@@ -353,7 +354,7 @@ impl Window {
     }
 }
 
-impl Counted {
+impl RowState {
     /// The reported value, if GPM returns `value` for the last `seconds`. `None` if it is invalid.
     fn reported(&mut self, value: f64, seconds: f64) -> Option<f64> {
         if self.row.1.kind != MetricKind::Counter {
@@ -422,7 +423,7 @@ mod tests {
 
     #[test]
     fn traffic_adds_up_to_a_total_and_an_invalid_rate_adds_nothing() {
-        let mut received = Counted {
+        let mut received = RowState {
             row: TRAFFIC[0],
             total: 0.0,
         };
@@ -439,9 +440,7 @@ mod tests {
         let ids: HashSet<_> = ENGINES.iter().map(|(id, ..)| id.as_c()).collect();
 
         assert_eq!((names.len(), ids.len()), (ENGINES.len(), ENGINES.len()));
-        assert_eq!(
-            decoders().map(|id| id.as_c()).collect::<Vec<_>>(),
-            (30..38).collect::<Vec<_>>()
-        );
+        let decoders = ENGINES[..DECODERS].iter().map(|(id, ..)| id.as_c());
+        assert_eq!(decoders.collect::<Vec<_>>(), (30..38).collect::<Vec<_>>());
     }
 }

@@ -37,8 +37,7 @@ pub(super) enum Of {
 /// A row: one call of the driver.
 #[derive(Debug)]
 pub(super) struct Value {
-    /// Long-run interval between two calls in seconds. Second: the interval if GPM gives more information and there
-    /// are many devices.
+    /// Long-run intervals between two calls, in seconds: usually, and with more than two devices and GPM.
     pub(super) every_s: [u64; 2],
     /// Whether GPM gives the value itself.
     pub(super) in_gpm: bool,

@@ -11,7 +11,7 @@ use super::candidates::{
 };
 use super::evidence::evidence;
 use super::law_terms::{Term, at_least};
-use super::loop_waits::{blocked_share, device_limits, long_lock_wait_ms, loop_waits};
+use super::loop_waits::{blocked_share, is_limited_by_device, long_lock_wait_ms, loop_waits};
 use super::prediction::Predictor;
 use super::queueing_model::Model;
 use crate::analysis::findings::gil_contention_ms;
@@ -44,7 +44,7 @@ fn suspects(predictor: &Predictor<'_>) -> Option<Binding> {
     if let Some(free) = compute_bound(model) {
         return Some(free);
     }
-    if device_limits(model) {
+    if is_limited_by_device(model) {
         return Some(Binding {
             term: Term::Compute,
             limit_ms: model.free_ms,
@@ -170,7 +170,6 @@ fn suspected(model: &Model<'_>, found: Binding) -> Option<Binding> {
     })
 }
 
-/// The stage with the largest share of the loader's time.
 /// The stage with the longest time per batch.
 pub(super) fn slowest(model: &Model<'_>) -> Option<usize> {
     let load = |stage: &usize| model.nodes[*stage].busy_ms();

@@ -29,7 +29,7 @@ pub struct PipelineFacts {
     pub floor_ms: Option<Estimate>,
     /// The part of `step_ms - floor_ms` by which the loader slows the loop's own code.
     pub contention_ms: Option<f64>,
-    /// Number of ranks of the run; at most 1 without other ranks.
+    /// Number of ranks of the run; 0 or 1 if there are no others.
     pub ranks_in_run: u32,
     /// Available and used resources.
     pub resources: ResourcesRecord,

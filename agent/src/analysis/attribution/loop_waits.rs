@@ -31,14 +31,14 @@ pub(super) fn blocked_lines<'a>(
     })
 }
 
-/// Whether a loop that loads on the training thread mostly waits for a device, also within the calls of its loader: most
-/// of the wait stays with free data, or the GPU works for most of the step.
-pub(super) fn device_limits(model: &Model<'_>) -> bool {
+/// Whether the device limits a loop that loads on the training thread, although its loader seems slow. With a probe: most
+/// of the wait is left with free data. Without one: the GPU works for most of the step.
+pub(super) fn is_limited_by_device(model: &Model<'_>) -> bool {
     let (facts, t) = (model.facts, model.thresholds);
     model.simulated.inline
         && loop_waits(model)
         && match facts.floor_ms {
-            Some(floor) => facts.step_ms - floor.value < (1.0 - t.mostly_blocked) * facts.wait_ms,
+            Some(floor) => facts.step_ms - floor.value < (1.0 - t.mostly_left_wait) * facts.wait_ms,
             None => at_least(model.uses.gpu, t.mostly_busy_gpu),
         }
 }

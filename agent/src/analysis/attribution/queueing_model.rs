@@ -30,7 +30,7 @@ pub(super) struct Model<'a> {
     /// How serializing batches delays the workers, if it does.
     pub(super) send_delay: Option<SendDelay>,
     pub(super) simulated: SimulatedPipeline,
-    /// Compute with free data.
+    /// Step with free data: the measured floor, or the longer of compute and the GPU's work.
     pub(super) free_ms: f64,
     pub(super) thresholds: &'a Thresholds,
 }

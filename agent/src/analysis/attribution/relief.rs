@@ -89,7 +89,10 @@ pub(super) fn without_collection(model: &Model<'_>, simulated: &mut SimulatedPip
     let stopped = model.facts.resources.gc_pct.unwrap_or(0.0) / 100.0;
     let left = (1.0 - stopped).clamp(bounds::MIN_LEFT, 1.0);
     simulated.loop_ms *= left;
-    simulated.device_ms = simulated.device_ms.map(|ms| left * ms);
+    // A floor contains the pauses. The measured work of the GPU does not.
+    if model.facts.floor_ms.is_some() {
+        simulated.device_ms = simulated.device_ms.map(|ms| left * ms);
+    }
     for (station, node) in simulated.stations.iter_mut().zip(&model.nodes) {
         if node.stage.processes <= 1 {
             scale(&mut station.parts, left);

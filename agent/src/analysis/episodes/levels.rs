@@ -2,8 +2,8 @@
 //!
 //! The step time without stalls is divided into the constants that fit best. A division counts only if the two
 //! levels are far apart compared with the spread within them. Before that, a running median of five buckets
-//! removes spikes and keeps edges where they are (Tukey, "Exploratory Data Analysis", 1977). All is done on
-//! logarithms.
+//! removes spikes and keeps edges where they are (Tukey, "Exploratory Data Analysis", 1977). In a short run, the
+//! buckets are joined first, and the edges are then moved to single buckets. All is done on logarithms.
 
 use crate::model::step_history::StepBucket;
 use crate::statistics::{mean, quantile};
@@ -12,7 +12,8 @@ use crate::statistics::{mean, quantile};
 const MIN_STEPS: u64 = 100;
 const MIN_BUCKETS: usize = 40;
 
-/// Minimum steps of a bucket, if enough buckets remain: single steps may be fast and slow in turn.
+/// Minimum steps of a bucket, if [`MIN_BUCKETS`] buckets remain. The mean of a bucket then evens out fast and slow steps
+/// that alternate.
 const MIN_BUCKET_STEPS: u64 = 4;
 
 /// Minimum length of a level, as a share of the run, and in buckets.
@@ -23,6 +24,9 @@ const MIN_LEVEL_BUCKETS: usize = 6;
 /// steps alternate, a few dozen steps in a row may be fast by chance.
 const MIN_USUAL: f64 = 0.05;
 const MIN_USUAL_STEPS: u64 = 80;
+
+/// In a short run, one part in this many is long enough.
+const USUAL_PARTS: u64 = 4;
 
 /// Minimum ratio of two levels.
 const MIN_RATIO: f64 = 1.15;
@@ -98,7 +102,7 @@ pub(super) fn usual(levels: &[Level]) -> Option<&Level> {
     let steps: u64 = levels.iter().map(|level| level.steps).sum();
     (levels.iter())
         .filter(|level| level.steps as f64 >= MIN_USUAL * steps as f64)
-        .filter(|level| level.steps >= MIN_USUAL_STEPS.min(steps / 4))
+        .filter(|level| level.steps >= MIN_USUAL_STEPS.min(steps / USUAL_PARTS))
         .min_by(|a, b| a.step_ms().total_cmp(&b.step_ms()))
 }
 
@@ -122,9 +126,9 @@ pub(super) fn find_levels(buckets: &[StepBucket]) -> Levels {
     if steps < MIN_STEPS || complete.len() < MIN_BUCKETS {
         return Levels::Constant;
     }
-    let joins = joins(complete, longest);
-    let joined = joined(complete, joins);
-    let raw = logarithms(&joined);
+    let joins = count_joins(complete, longest);
+    let joined = join_buckets(complete, joins);
+    let raw = log_step_times(&joined);
     let values = running_median(&raw);
     let edges = edges(&values, &raw);
     if edges.is_empty() {
@@ -134,7 +138,7 @@ pub(super) fn find_levels(buckets: &[StepBucket]) -> Levels {
     bounds.extend(edges.iter().map(|edge| edge * joins));
     bounds.push(complete.len());
     if joins > 1 {
-        refine(&mut bounds, &logarithms(complete), joins);
+        refine(&mut bounds, &log_step_times(complete), joins);
     }
     Levels::Steps(
         bounds
@@ -144,19 +148,19 @@ pub(super) fn find_levels(buckets: &[StepBucket]) -> Levels {
     )
 }
 
-fn logarithms(buckets: &[StepBucket]) -> Vec<f64> {
+fn log_step_times(buckets: &[StepBucket]) -> Vec<f64> {
     let usual = buckets.iter().map(StepBucket::usual_step_ns);
     usual.map(|ns| ns.max(1.0).ln()).collect()
 }
 
 /// Number of buckets to join, so that each has at least [`MIN_BUCKET_STEPS`] steps. The longest one has `longest`.
-fn joins(buckets: &[StepBucket], longest: u64) -> usize {
+fn count_joins(buckets: &[StepBucket], longest: u64) -> usize {
     let joins = MIN_BUCKET_STEPS.div_ceil(longest.max(1));
     usize::try_from(joins).map_or(1, |joins| joins.min(buckets.len() / MIN_BUCKETS))
 }
 
-/// Groups of `joins` buckets. A rest that fills no group is left out.
-fn joined(buckets: &[StepBucket], joins: usize) -> Vec<StepBucket> {
+/// Groups of `joins` buckets. An incomplete last group is omitted.
+fn join_buckets(buckets: &[StepBucket], joins: usize) -> Vec<StepBucket> {
     let groups = buckets.chunks_exact(joins);
     groups
         .map(|group| {
@@ -234,13 +238,12 @@ fn edges(values: &[f64], raw: &[f64]) -> Vec<usize> {
     bounds[1..bounds.len() - 1].to_vec()
 }
 
-/// Moves each bound, which is known to some buckets, to the place that divides the values around it best. A value costs
-/// its squared distance to the median of its level.
+/// Moves each bound, which is exact only to a few buckets after joining, to the bucket that separates the two levels
+/// best: with the smallest sum of squared distances to the mean of each level.
 fn refine(bounds: &mut [usize], values: &[f64], joins: usize) {
     for at in 1..bounds.len() - 1 {
         let (from, bound, to) = (bounds[at - 1], bounds[at], bounds[at + 1]);
-        let before = sorted_median(&values[from..bound]);
-        let after = sorted_median(&values[bound..to]);
+        let (before, after) = (mean(&values[from..bound]), mean(&values[bound..to]));
         let near = MEDIAN_WIDTH * joins;
         let places = bound.saturating_sub(near).max(from + 1)..(bound + near).min(to);
         // Cost of the values up to each place, compared with those at the first place.

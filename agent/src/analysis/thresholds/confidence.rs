@@ -10,7 +10,7 @@ pub(crate) const PLAUSIBLE: f64 = 0.4;
 
 /// Free data would gain almost nothing: a probe measured it.
 pub(crate) const MEASURED_FLOOR: f64 = 0.95;
-/// The loop hardly waits.
+/// The loop hardly waits, or the GPU works for almost the whole step.
 pub(crate) const NEGLIGIBLE_WAIT: f64 = 0.85;
 /// A loop that loads on the training thread mostly waits for a device.
 pub(crate) const BUSY_DEVICE: f64 = 0.75;

@@ -133,8 +133,8 @@ pub struct SummaryRecord {
     pub headspace_pct: Option<f64>,
     /// 95 % confidence interval of the headspace, lower and upper end in percent.
     pub headspace_ci_pct: Option<(f64, f64)>,
-    /// Upper bound on what less waiting saves, in percent of the step time: the share of the step that
-    /// is spent waiting for data, or in which the GPU does not work, if that is less. It is not an upper bound on the headspace, because the loader may also
+    /// Upper bound on what less waiting saves, in percent of the step time: the smaller of the wait for
+    /// data and the time in which the GPU is idle. It is not an upper bound on the headspace, because the loader may also
     /// slow the model's own code (contention), which only a probe measures. Null if a probe measured the
     /// headspace.
     pub headspace_upper_bound_pct: Option<f64>,

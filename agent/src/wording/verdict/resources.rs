@@ -4,7 +4,7 @@ use super::super::cpu_labels::{
     CORES_USED, CPU_PRESSURE, CPU_THROTTLED, GC_PAUSES, IO_PRESSURE, MEMORY_PRESSURE,
     RUN_QUEUE_WAIT,
 };
-use super::super::gpu::{KERNEL_RUNNING, rule_text};
+use super::super::gpu::{GPU_BUSY, rule_text};
 use super::super::section::{Block, Column, Fact, Row, Section, SectionId, Table, more_in_records};
 use super::super::units::{amount, bytes, duration_ms, part_of, percent};
 use super::Detail;
@@ -23,7 +23,7 @@ const GPU_COLUMNS: [Column; 6] = [
         "Share of SMs with work, over time, by the performance counters",
     ),
     Column::new(
-        KERNEL_RUNNING,
+        GPU_BUSY,
         "Share of time in which at least one kernel was running; does not show how many SMs were busy",
     ),
     Column::new("NVDEC", "Mean number of busy decoders, of all decoders"),
@@ -184,7 +184,7 @@ fn gpu_parts(gpu: &GpuUse, several: bool) -> Vec<String> {
         });
     } else if let Some(pct) = gpu.any_kernel_pct {
         // This is not SM activity: one small kernel at a time gives 100 %.
-        parts.push(format!("{KERNEL_RUNNING} {} of the time", share(pct)));
+        parts.push(format!("{GPU_BUSY} {} of the time", share(pct)));
     }
     match (gpu.nvdec_busy, gpu.nvdec_engines, gpu.decoder_pct) {
         (Some(busy), Some(engines), _) => {

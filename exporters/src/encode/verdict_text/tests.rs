@@ -581,9 +581,7 @@ fn each_gpu_has_its_number_and_kernel_activity_is_not_shown_as_sm_activity() {
     let text = verdict_of(&summary);
 
     assert!(
-        text.contains(
-            "gpu        1: kernel running 98 % of the time   NVDEC 14 % over 7 engines\n"
-        ),
+        text.contains("gpu        1: GPU busy 98 % of the time   NVDEC 14 % over 7 engines\n"),
         "{text}"
     );
     assert!(
