@@ -2,9 +2,9 @@
 
     python tests/gpu/busy_share.py [--seconds N]
 
-For a machine with an NVIDIA GPU, torch and nvidia-ml-py. Each load works and then pauses, in turn. CUDA events measure
-the share of time in which the GPU works. Beside it are the driver's answers: GPU-Util, and SM activity and PCIe traffic
-by GPM (Hopper and later).
+For a machine with an NVIDIA GPU of the Hopper generation or later, torch and nvidia-ml-py. Each load works and then
+pauses, in turn. CUDA events measure the share of time in which the GPU works. Beside it are the driver's answers:
+GPU-Util, and SM activity and PCIe traffic by GPM.
 """
 
 from __future__ import annotations

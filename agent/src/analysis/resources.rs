@@ -124,6 +124,8 @@ pub fn training_thread_runnable_share(history: &ReadingSeries, part: Part) -> Op
 #[expect(clippy::too_many_lines, reason = "one record, field by field")]
 pub fn resources(history: &ReadingSeries, part: Part, node: RankNode<'_>) -> ResourcesRecord {
     let span = history.between(part.from_s, part.to_s);
+    // Memory is read so rarely that a short part may have no reading.
+    let until_end = history.between(0.0, part.to_s);
     let consumer = Scope::Thread(attributes::CONSUMER.into());
     let percent = |share: f64| 100.0 * share;
     let ratio = |part: Option<f64>, whole: Option<f64>| {
@@ -180,8 +182,8 @@ pub fn resources(history: &ReadingSeries, part: Part, node: RankNode<'_>) -> Res
         memory_proportional_bytes: whole_tree(&span, |scope| {
             span.of(&PROCESS_MEMORY_PROPORTIONAL, scope, &[]).last()
         }),
-        children_memory_bytes: children_memory(&span),
-        memory_available_bytes: memory_available(&span, node),
+        children_memory_bytes: children_memory(&until_end),
+        memory_available_bytes: memory_available(&until_end, node),
         other_threads_cores: other_threads(&span),
         memory_growth_per_step: growth,
         memory_growth_of: growing,
@@ -255,10 +257,11 @@ fn other_threads(span: &Span<'_>) -> Option<f64> {
     Some((all - consumer - agent).max(0.0))
 }
 
-/// Proportional memory of the process's children.
+/// Proportional memory of the process's children at the last reading. `None` if there were none then.
 fn children_memory(span: &Span<'_>) -> Option<f64> {
     let memory = |scope| span.of(&PROCESS_MEMORY_PROPORTIONAL, scope, &[]).last();
-    Some((memory(&Scope::Tree)? - memory(&Scope::Process)?).max(0.0))
+    let children = memory(&Scope::Tree)? - memory(&Scope::Process)?;
+    (children > 0.0).then_some(children)
 }
 
 /// Memory that this rank can still use, if all ranks of the machine take as much as this one.

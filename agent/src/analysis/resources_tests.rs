@@ -118,6 +118,24 @@ fn other_ranks_use_as_many_cores_as_this_one_and_other_programs_use_the_rest() {
 }
 
 #[test]
+fn the_memory_of_the_workers_counts_if_it_was_read_before_the_steady_state() {
+    let mut history = ReadingSeries::default();
+    let memory = |scope, bytes| Reading::new(&PROCESS_MEMORY_PROPORTIONAL, scope, bytes);
+    let read = [memory(Scope::Process, 1e9), memory(Scope::Tree, 3e9)];
+    history.push(SECOND * 5, SECOND, false, &read);
+    history.push(SECOND * 20, SECOND, false, &[]);
+    let part = Part {
+        from_s: 8.0,
+        to_s: 20.0,
+        steps_per_s: None,
+    };
+
+    let seen = resources(&history, part, RankNode::default());
+
+    assert!(near(seen.children_memory_bytes, 2e9));
+}
+
+#[test]
 fn without_readings_of_the_ranks_gpu_no_other_gpu_replaces_it() {
     let mut history = ReadingSeries::default();
     for i in 1..=10 {

@@ -99,7 +99,7 @@ pub struct GpuRecord {
     /// Number of hardware video decoders (NVDEC).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvdec_engines: Option<u32>,
-    /// Source of the number of decoders: `mig_profile`, `gpm` or `table`.
+    /// Source of the number of decoders: `mig_profile` or `table`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvdec_engines_from: Option<String>,
     /// Source of the SM utilisation: `gpm` or `gpm_mig`. Absent if the SM utilisation cannot be read.

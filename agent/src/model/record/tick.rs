@@ -38,7 +38,7 @@ pub struct TickRecord {
     /// Values by scope and metric key: `{"process": {"process.thread.count": 3}}`. Values that were
     /// not read are absent. Totals (kind `counter`) that changed since they were last written are in
     /// each of the first 20 ticks, and then in every fifth tick, also if they were read in a tick
-    /// before it. Every 60th tick and the last tick hold all totals of the last 60 ticks.
+    /// before it. Every 60th tick and the last tick also hold totals that did not change.
     #[serde(default)]
     pub readings: BTreeMap<String, BTreeMap<String, f64>>,
     /// Number of steps and records dropped since the run began.
