@@ -15,7 +15,7 @@ class Missing(Exception):
 
 
 def idle(seconds: float) -> None:
-    """Nothing, in a process with a CUDA context: without one, the driver may need seconds for an answer."""
+    """Nothing, in a process with a CUDA context, as a training process has one."""
     try:
         import torch
     except ImportError:

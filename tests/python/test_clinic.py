@@ -23,8 +23,8 @@ from page import excerpt  # noqa: E402
 
 CARDS = read_cards()
 
-#: Cases that run here, and their steps. Except for ALONE, other tests use the same cores, so the verdict on each of these programs must
-#: not depend on exact times. The other cases need more steps, or they would disturb other tests.
+#: Cases that run here, and their steps. Except for ALONE, other tests use the same cores, so the verdict on each of these
+#: programs must not depend on exact times. The other cases need more steps, or they would disturb other tests.
 SHORT_RUNS = {
     # Each needs at least 30 samples of the stacks of its loader or of its loop. A step takes 20 to 60 ms, and a slow
     # machine takes 5 samples per second.

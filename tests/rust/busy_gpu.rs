@@ -7,21 +7,26 @@ use headspace_agent::model::record::{
 };
 use headspace_agent::wording::bottleneck_record;
 
+/// The stage `fetch`, with one call at a time in each process.
+fn fetch(processes: u32, mean_ms: f64, cpu_pct: f64) -> StageSummary {
+    StageSummary {
+        name: "fetch".to_owned(),
+        processes,
+        concurrency: Some(f64::from(processes)),
+        concurrency_known: true,
+        calls_per_batch: Some(1.0),
+        out_per_in: Some(1.0),
+        mean_ms: Some(mean_ms),
+        cpu_pct: Some(cpu_pct),
+        ..StageSummary::default()
+    }
+}
+
 /// A loop that loads on its training thread. A call of its loader uploads a batch, and so waits for the work that the
 /// loop launched before: the GPU works for 97 % of the step.
 fn loop_that_uploads_in_its_loader(gpu: GpuUse) -> PipelineFacts {
     PipelineFacts {
-        stages: vec![StageSummary {
-            name: "fetch".to_owned(),
-            processes: 1,
-            concurrency: Some(1.0),
-            concurrency_known: true,
-            calls_per_batch: Some(1.0),
-            out_per_in: Some(1.0),
-            mean_ms: Some(30.0),
-            cpu_pct: Some(99.0),
-            ..StageSummary::default()
-        }],
+        stages: vec![fetch(1, 30.0, 99.0)],
         step_ms: 36.0,
         wait_ms: 30.1,
         loader: LoaderRecord {
@@ -125,17 +130,7 @@ fn a_gpu_whose_work_is_not_known_to_be_the_ranks_own_bounds_nothing() {
 /// A loop that launches work for `gpu_pct` of the step, and then waits for two workers.
 fn loop_that_waits_for_workers(gpu_pct: f64) -> PipelineFacts {
     PipelineFacts {
-        stages: vec![StageSummary {
-            name: "fetch".to_owned(),
-            processes: 2,
-            concurrency: Some(2.0),
-            concurrency_known: true,
-            calls_per_batch: Some(1.0),
-            out_per_in: Some(1.0),
-            mean_ms: Some(60.0),
-            cpu_pct: Some(20.0),
-            ..StageSummary::default()
-        }],
+        stages: vec![fetch(2, 60.0, 20.0)],
         queues: vec![QueueSummary {
             name: "prefetch".to_owned(),
             capacity: Some(4),

@@ -32,7 +32,7 @@ impl Slowdown {
         self.slope_ms / self.call_ms(calls)
     }
 
-    /// Time of a call with that many calls at once: on the line, but not below the mean time of the lowest level.
+    /// Time of a call if `calls` run at once, by the fitted line. The mean time of the lowest level is its minimum.
     fn call_ms(&self, calls: u32) -> f64 {
         let on_line = self.intercept_ms + self.slope_ms * f64::from(calls);
         on_line.max(self.measured[0].mean_ms).max(f64::MIN_POSITIVE)

@@ -265,7 +265,7 @@ fn compute_evidence(model: &Model<'_>) -> Evidence {
         None => Evidence::Waiting {
             wait_ms,
             step_ms,
-            gpu_ms: model.uses.gpu.map(|busy| busy * step_ms),
+            gpu_ms: model.uses.gpu_ms(step_ms),
         },
     }
 }

@@ -53,7 +53,7 @@ impl<'a> Model<'a> {
         let pools = find_pools(facts, &nodes, thresholds);
         // The training thread is as busy while it receives a batch as during compute.
         let compute = (facts.step_ms - facts.idle_ms()).max(0.0);
-        let device_ms = uses.gpu.map(|busy| busy * facts.step_ms);
+        let device_ms = uses.gpu_ms(facts.step_ms);
         let free_ms =
             (facts.floor_ms).map_or(compute.max(device_ms.unwrap_or(0.0)), |floor| floor.value);
         let mut model = Self {

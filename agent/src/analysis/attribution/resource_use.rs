@@ -19,6 +19,13 @@ pub(super) struct Uses {
     pub(super) gil: Option<f64>,
 }
 
+impl Uses {
+    /// Time per step in which the GPU executes kernels or copies.
+    pub(super) fn gpu_ms(&self, step_ms: f64) -> Option<f64> {
+        self.gpu.map(|busy| busy * step_ms)
+    }
+}
+
 /// The utilization of the resources in the facts.
 pub(super) fn resource_uses(facts: &PipelineFacts, nodes: &[Node<'_>], t: &Thresholds) -> Uses {
     let r = &facts.resources;

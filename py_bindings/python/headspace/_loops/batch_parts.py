@@ -65,7 +65,10 @@ def count_bytes(batch: Any) -> int:
 
 
 def report_parts(batch: Any, loop_name: str) -> None:
-    """Counts the parts of a batch and records the numbers for its loop. The price of a worker process and the proposal of pinned memory need them."""
+    """Counts the parts of a batch and records the numbers for its loop.
+
+    The price of a worker process and the proposal of pinned memory need them.
+    """
     session = lifecycle.current
     if session is not None:
         session._native.describe_batch(loop_name, count_parts(batch))
