@@ -15,7 +15,7 @@ mod doctor;
 mod find_runs;
 pub mod page;
 pub mod python_sources;
-mod report;
+pub mod report;
 mod run;
 mod serve;
 mod skipped_lines;

@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use headspace::report::verdict_of_ranks;
 use headspace_agent::model::record::{BatchRecord, ProbeRecord, SummaryRecord};
 use headspace_agent::notice::Notice;
 use headspace_agent::runtime::Agent;
@@ -26,6 +27,9 @@ use crate::session::configuration::SessionConfig;
 use crate::session::rendered::{Rendered, render};
 use crate::session::start_agent::{StartedSession, Surroundings};
 use crate::stages::process_slots;
+
+/// How long the first rank waits for the other ranks of its machine, before it prints the verdict on all.
+const RANKS_END_WITHIN: Duration = Duration::from_secs(2);
 
 /// A started run. Private: `headspace.start` returns the public `Session`.
 #[pyclass(module = "headspace._native", frozen)]
@@ -226,6 +230,17 @@ impl Session {
     /// An uncaught exception ends the program. `stop`, which follows, records it.
     fn ended_by_exception(&self, exception: &str, is_error: bool) {
         self.agent().ended_by_exception(exception, is_error);
+    }
+
+    /// The verdict on all ranks as text. Waits at most 2 seconds until those of this machine have ended. None if this
+    /// is the only rank, or the files of the others cannot be read.
+    fn verdict_of_ranks(&self, py: Python<'_>) -> Option<String> {
+        let StartedSession { run, folder, .. } = &self.started;
+        if run.world_size < 2 {
+            return None;
+        }
+        let ranks = run.ranks_on_node.unwrap_or(run.world_size) as usize;
+        py.detach(|| verdict_of_ranks(folder, ranks, Instant::now() + RANKS_END_WITHIN))
     }
 
     /// Ends the session. Returns the whole run at the first call. Returns None later, and in a forked child.

@@ -1,6 +1,6 @@
 """Runs the clinic: public problems rebuilt as programs. Does the verdict name the confirmed cause?
 
-`python tests/clinic [--steps N] [CASE...]`, or `make clinic`. Each case is a folder in `cases/` or `held_out/`.
+`python tests/clinic [--steps N] [--rounds N] [CASE...]`, or `make clinic`. Each case is a folder in `cases/` or `held_out/`.
 """
 
 from __future__ import annotations
@@ -14,27 +14,34 @@ sys.path.append(str(Path(__file__).parents[1] / "real"))
 from card import Card, read_cards
 from diagnosis import Result, count_healthy, count_named, examine
 from machine import machine
-from page import cured, page
+from page import cured, named, page
 
 
-def try_to_examine(card: Card, steps: int | None) -> Result:
+def try_to_examine(card: Card, steps: int | None, rounds: int) -> Result:
     if missing := card.missing_modules:
         return Result(card, problem=f"not installed: {', '.join(missing)}")
     try:
-        return examine(card, steps)
+        return examine(card, steps, rounds)
     except RuntimeError as error:
         return Result(card, problem=str(error))
 
 
+def short_name(thread: str) -> str:
+    """The repository and the number of a thread, such as `webdataset#24`."""
+    *_, repository, _, number = thread.split("/")
+    return f"{repository}#{number}"
+
+
 def row(result: Result) -> str:
     """One row of the table."""
-    name = result.card.name
-    if result.sick is None:
-        return f"| {name} | {result.problem} | | | |"
-    named = "yes" if result.is_named else "no: " + ", ".join(f"`{text}`" for text in result.missed)
-    step = "-" if result.sick.live_ms is None else f"{result.sick.live_ms:.1f}"
+    name, threads = result.card.name, ", ".join(map(short_name, result.card.threads))
+    if not result.rounds:
+        return f"| {name} | {threads} | {result.problem} | | | |"
+    shown = result.shown
+    answer = " ".join([named(result), *(f"`{text}`" for text in shown.missed)])
+    step = "-" if shown.sick.live_ms is None else f"{shown.sick.live_ms:.1f}"
     false = ", ".join(result.false_cures) or "none"
-    return f"| {name} | {named} | {step} | {cured(result)} | {false} |"
+    return f"| {name} | {threads} | {answer} | {step} | {cured(result)} | {false} |"
 
 
 def print_counts(results: list[Result]) -> None:
@@ -49,6 +56,12 @@ def main() -> int:
     cards = read_cards()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, help="steps of each program (default: its own)")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=3,
+        help="runs of a program whose cured step is predicted, and of the cured program (default: 3)",
+    )
     parser.add_argument("--verdicts", action="store_true", help="also print the verdicts")
     parser.add_argument("--page", type=Path, help="write the results to this page")
     parser.add_argument("case", nargs="*", help=f"of {', '.join(cards)}")
@@ -56,15 +69,17 @@ def main() -> int:
     if unknown := [name for name in args.case if name not in cards]:
         parser.error(f"no case {', '.join(unknown)}")
     print(
-        "| case | cause named | step (ms) | cured step: predicted, measured | false cures of the twin |"
+        "| case | threads | cause named | step (ms) | cured step: predicted, measured "
+        "| false cures of the twin |"
     )
-    print("| --- | --- | --- | --- | --- |", flush=True)
+    print("| --- | --- | --- | --- | --- | --- |", flush=True)
     results = []
     for name in args.case or cards:
-        results.append(try_to_examine(cards[name], args.steps))
+        results.append(try_to_examine(cards[name], args.steps, args.rounds))
         print(row(results[-1]), flush=True)
-        if args.verdicts and results[-1].sick is not None:
-            print(results[-1].sick.text, flush=True)
+        if args.verdicts:
+            for one in results[-1].rounds:
+                print(one.sick.text, flush=True)
     if args.page is not None:
         args.page.write_text(page(results, machine()))
     for held_out in (False, True):

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from card import Card
 from processes import run
@@ -21,36 +22,79 @@ FALSE_CURE_PCT = 5.0
 
 
 @dataclass(frozen=True)
+class Round:
+    """One run of the sick program, and one of the cured one."""
+
+    sick: Verdict
+    #: Regular expressions of the card that the verdict does not fulfil.
+    missed: tuple[str, ...]
+    #: Step of the cured program that headspace predicts, in milliseconds.
+    predicted_ms: float | None
+    #: Step of the cured program in milliseconds. None if the card names no cure that can be applied.
+    cured_ms: float | None
+
+
+@dataclass(frozen=True)
 class Result:
     """The outcome of a case."""
 
     card: Card
-    #: The verdict of the sick program. None if it could not be run; `problem` has the reason.
-    sick: Verdict | None = None
-    #: Regular expressions of the card that the verdict does not fulfil.
-    missed: tuple[str, ...] = ()
-    #: Step of the cured program that headspace predicts, in milliseconds.
-    predicted_ms: float | None = None
-    #: Step of the cured program in milliseconds.
-    cured_ms: float | None = None
+    #: Empty if the programs could not be run; `problem` has the reason.
+    rounds: tuple[Round, ...] = ()
     #: Remedies of the healthy twin that promise a gain.
     false_cures: tuple[str, ...] = ()
     problem: str = ""
 
     @property
+    def named_rounds(self) -> int:
+        """Number of rounds in which the verdict names the cause."""
+        return sum(not one.missed for one in self.rounds)
+
+    @property
     def is_named(self) -> bool:
-        return self.sick is not None and not self.missed
+        """Whether the verdict names the cause in most rounds."""
+        return 2 * self.named_rounds > len(self.rounds)
+
+    @property
+    def shown(self) -> Round:
+        """A round that shows the outcome."""
+        return next(one for one in self.rounds if (not one.missed) == self.is_named)
 
     @property
     def is_twin_healthy(self) -> bool:
-        return self.sick is not None and not self.false_cures
+        return bool(self.rounds) and not self.false_cures
+
+    @property
+    def predicted_ms(self) -> float | None:
+        """Median of the predictions. None if most rounds have none."""
+        found = [one.predicted_ms for one in self.rounds if one.predicted_ms is not None]
+        return median(found) if 2 * len(found) > len(self.rounds) else None
+
+    @property
+    def cured_ms(self) -> float | None:
+        """Median step of the cured program."""
+        found = [one.cured_ms for one in self.rounds if one.cured_ms is not None]
+        return median(found) if found else None
 
     @property
     def error_pct(self) -> float | None:
         """Error of the predicted step, in percent of the measured one."""
         if self.predicted_ms is None or self.cured_ms is None:
             return None
-        return 100 * (self.predicted_ms / self.cured_ms - 1)
+        return error_pct(self.predicted_ms, self.cured_ms)
+
+    @property
+    def errors_pct(self) -> list[float]:
+        """Error of each round."""
+        return [
+            error_pct(one.predicted_ms, one.cured_ms)
+            for one in self.rounds
+            if one.predicted_ms is not None and one.cured_ms is not None
+        ]
+
+
+def error_pct(predicted: float, measured: float) -> float:
+    return 100 * (predicted / measured - 1)
 
 
 def count_named(results: list[Result]) -> int:
@@ -91,18 +135,26 @@ def missed(card: Card, text: str) -> tuple[str, ...]:
     )
 
 
-def examine(card: Card, steps: int | None) -> Result:
-    """Runs the sick program, the cured one and the healthy twin."""
+def examine(card: Card, steps: int | None, rounds: int) -> Result:
+    """Runs the sick program and the cured one in turn, and then the healthy twin.
+
+    A machine becomes faster and slower while it runs. Programs that run in turn are affected alike.
+    """
+    # Without a prediction, there is nothing to compare.
+    count = rounds if card.prediction else 1
+    done = tuple(run_round(card, steps) for _ in range(count))
+    twin = watch(card, *card.twin, steps)
+    return Result(card, rounds=done, false_cures=false_cures(twin))
+
+
+def run_round(card: Card, steps: int | None) -> Round:
     sick = watch(card, "train.py", [], steps)
     cured = watch(card, "train.py", card.apply, steps) if card.apply else None
-    twin = watch(card, *card.twin, steps)
-    return Result(
-        card,
-        sick=sick,
+    return Round(
+        sick,
         missed=missed(card, sick.text),
-        predicted_ms=card.predicted_ms(sick),
+        predicted_ms=card.predicted_ms(sick) if card.prediction else None,
         cured_ms=None if cured is None else cured.live_ms,
-        false_cures=false_cures(twin),
     )
 
 

@@ -54,8 +54,7 @@ def page(results: list[Result], machine: str) -> str:
     for held_out, heading in ((False, "## Symptoms"), (True, HELD_OUT)):
         group = [result for result in ordered if result.card.held_out == held_out]
         if group:
-            parts += [heading, *summary(group)]
-    parts += map(case, ordered)
+            parts += [heading, *summary(group), *map(case, group)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -68,20 +67,33 @@ def summary(results: list[Result]) -> Iterable[str]:
     rows = ["| symptom | cause named | cured step: predicted, measured |", "| --- | --- | --- |"]
     for result in results:
         anchor = re.sub(r"[^a-z0-9 -]", "", result.card.title.lower()).replace(" ", "-")
-        named_text = "yes" if result.is_named else "no"
         link = f"[{result.card.title}](#{anchor})"
-        rows.append(f"| {link} | {named_text} | {cured(result)} |")
+        rows.append(f"| {link} | {named(result)} | {cured(result)} |")
     yield "\n".join(rows)
 
 
+def named(result: Result) -> str:
+    """Whether the cause is named, and in how many runs if they differ."""
+    answer = "yes" if result.is_named else "no"
+    runs = len(result.rounds)
+    if result.named_rounds in (0, runs):
+        return answer
+    return f"{answer}: in {result.named_rounds} of {runs} runs"
+
+
 def cured(result: Result) -> str:
-    """Step of the cured program: predicted, and measured."""
+    """Step of the cured program: predicted, and measured, with the error of each round."""
     if result.problem:
         return result.problem.partition("\n")[0]
     measured = "-" if result.cured_ms is None else f"{result.cured_ms:.1f} ms"
     if result.predicted_ms is None or result.error_pct is None:
         return f"no prediction, {measured}"
-    return f"{result.predicted_ms:.1f} ms, {measured} ({result.error_pct:+.0f} %)"
+    errors = ", ".join(signed(error) for error in result.errors_pct)
+    return f"{result.predicted_ms:.1f} ms, {measured} ({signed(result.error_pct)} %; runs: {errors})"
+
+
+def signed(percent: float) -> str:
+    return f"{percent:+.0f}"
 
 
 def case(result: Result) -> str:
@@ -99,11 +111,11 @@ def case(result: Result) -> str:
             )
     texts.append("Threads: " + ", ".join(f"<{thread}>" for thread in card.threads))
     texts.append(f"Program: `{card.folder.relative_to(ROOT)}/train.py`")
-    if result.sick is None:
+    if not result.rounds:
         texts.append(f"Not measured: {result.problem}")
     else:
-        texts.append(f"```text\n{excerpt(result.sick.text)}\n```")
-        missing = ", ".join(f"`{text}`" for text in result.missed)
+        texts.append(f"```text\n{excerpt(result.shown.sick.text)}\n```")
+        missing = ", ".join(f"`{text}`" for text in result.shown.missed)
         texts.append("headspace names the cause." if result.is_named else f"Not named: {missing}")
     if result.false_cures:
         texts.append(f"False cures of the healthy twin: {', '.join(result.false_cures)}")

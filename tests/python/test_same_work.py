@@ -1,4 +1,4 @@
-"""Ranks that do the same work are found: by the contents of their first batches, and by the files that they read."""
+"""Ranks and workers that do the same work are found: by the contents of their batches, and by the files they read."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_ranks_that_train_on_the_same_batches_are_found(
         env = environment(rank)
         run = program("rank_batches.py", batches, env=env, runs=tmp_path / "runs")
         assert run.exit_code == 0, run.stderr
-        assert len(run.summary(rank)["batch_digests"]) == 4
+        assert len(run.summary(rank)["batch_digests"]) >= 4
 
     assert json.loads(report(run, "--json"))["ranks"].get("ranks_with_same_batches") == found
     assert is_said(run, "2 ranks train on the same batches.") == (found is not None)
@@ -68,6 +68,20 @@ def test_ranks_that_read_the_same_files_in_the_same_order_are_found(
 def test_a_single_rank_has_no_digests(program: Programs) -> None:
     run = program("rank_batches.py", "same")
     assert "batch_digests" not in run.summary()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("parts", "is_found"), [("whole", True), ("split", False)])
+def test_workers_that_each_load_the_whole_stream_are_found(
+    program: Programs, parts: str, is_found: bool
+) -> None:
+    pytest.importorskip("torch")
+    run = program("stream_workers.py", parts)
+
+    assert run.exit_code == 0, run.stderr
+    codes = [finding["code"] for finding in run.summary()["findings"]]
+    assert ("same_batches_in_workers" in codes) == is_found
+    assert is_said(run, "Each of the 2 worker processes loads the whole stream") == is_found
 
 
 def tensors(kind: str) -> Any:

@@ -569,6 +569,30 @@ fn a_remedy_on_all_ranks_also_frees_the_cores_that_the_other_ranks_use() {
 }
 
 #[test]
+fn waits_for_other_ranks_do_not_hide_that_the_loop_needs_a_core() {
+    // Two ranks on two cores tokenize the same texts. The training thread needs its core for 26 ms per step: 29 % of its
+    // compute and receipt, but half of them without the waits for the other rank.
+    let mut facts = loop_with_large_workers(1, 100.0);
+    facts.stages[0] = stage_summary("fetch", 1.0, 1.0, 112.0, 78.0);
+    facts.step_ms = 116.0;
+    facts.wait_ms = 45.0;
+    facts.receive_ms = 19.0;
+    facts.compute_blocked_ms = Some(39.0);
+    facts.resources.cores_usable = Some(2.0);
+    facts.resources.cores_used = Some(0.98);
+    facts.resources.other_ranks_cores = Some(0.97);
+    facts.resources.consumer_run_queue_pct = Some(19.0);
+    facts.resources.runnable_threads = Some(4.4);
+
+    let cheaper = remedy(&attribute(&facts), "cheaper_calls").unwrap().clone();
+    // The core's work is 114 ms per step, of which 87 ms are the stage's.
+    assert!(
+        (cheaper.predicted_step_ms - 71.0).abs() < 5.0,
+        "{cheaper:?}"
+    );
+}
+
+#[test]
 fn with_more_threads_than_cores_the_cores_are_the_bottleneck_and_no_threads_are_proposed() {
     let mut line = Line::of(vec![Stage::of("decode", 8, Part::Cpu, 20.0, 4)], 10.0);
     (line.cores, line.compute_cores) = (2.0, 1.0);

@@ -78,6 +78,11 @@ pub enum Finding {
         /// Number of ranks.
         ranks: u32,
     },
+    /// The worker processes of a loader all load the same batches.
+    SameBatchesInWorkers {
+        /// Number of worker processes.
+        workers: u32,
+    },
     /// The samples are split among the ranks twice, so that most are never used.
     SplitTwice,
     /// The loop changed cached batches in place.
@@ -156,6 +161,7 @@ impl Finding {
             },
             Self::NoSteadyState { .. } => FindingCode::NoSteadyState,
             Self::SameSamples { .. } => FindingCode::SameSamples,
+            Self::SameBatchesInWorkers { .. } => FindingCode::SameBatchesInWorkers,
             Self::SplitTwice => FindingCode::SplitTwice,
             Self::BatchesMutated { .. } => FindingCode::BatchesMutated,
             Self::NoHeadspace { .. } => FindingCode::NoHeadspace,

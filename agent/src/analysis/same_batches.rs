@@ -1,16 +1,22 @@
-//! Finds ranks that train on the same batches.
+//! Finds ranks, and worker processes, that load the same batches.
 //!
 //! Without a distributed sampler, and with the same seed, each rank loads and trains on the same samples. The
 //! digests of the ranks' first batches are then equal. Ranks with different seeds also load all samples, but in
 //! another order: this is not found.
+//!
+//! torch gives the whole stream to each worker process, and takes a batch from each in turn. If the stream is not
+//! split by its own code, each batch comes from all workers, one after the other.
 
 use std::collections::{HashMap, HashSet};
 
-/// Number of batches that are compared.
+/// Number of batches of each rank that are compared.
 const COMPARED: usize = 4;
 
 /// Minimum number of different batches among them. Synthetic data may be the same in all batches.
 const MIN_DIFFERENT: usize = 3;
+
+/// Minimum number of different batches of each worker. Synthetic data may be the same in all batches.
+const MIN_DIFFERENT_OF_WORKER: usize = 2;
 
 /// The number of ranks whose first batches are those of another rank, the largest such group. `None` if all
 /// differ, or if there are too few batches.
@@ -24,6 +30,17 @@ pub(super) fn ranks_with_same_batches<'a>(
         *groups.entry(first).or_default() += 1;
     }
     groups.into_values().max().filter(|ranks| *ranks > 1)
+}
+
+/// Whether the worker processes of a loader all load the same batches, by the digests of a loop's first batches.
+pub(super) fn workers_load_same_batches(digests: &[u64], workers: u32) -> bool {
+    if workers < 2 {
+        return false;
+    }
+    let rounds: Vec<&[u64]> = digests.chunks_exact(workers as usize).collect();
+    let are_equal = |round: &&[u64]| round.iter().all(|digest| *digest == round[0]);
+    let differ: HashSet<u64> = rounds.iter().map(|round| round[0]).collect();
+    rounds.iter().all(are_equal) && differ.len() >= MIN_DIFFERENT_OF_WORKER
 }
 
 #[cfg(test)]
@@ -60,5 +77,26 @@ mod tests {
     fn batches_that_are_all_equal_say_nothing() {
         let synthetic = digests(&["a", "a", "a", "a"]);
         assert_eq!(found(&[synthetic.clone(), synthetic]), None);
+    }
+
+    #[test]
+    fn workers_that_each_load_the_whole_stream_are_found() {
+        assert!(workers_load_same_batches(&[1, 1, 2, 2, 3, 3], 2));
+        // The last round is incomplete.
+        assert!(workers_load_same_batches(&[1, 1, 1, 2, 2, 2, 3, 3], 3));
+    }
+
+    #[test]
+    fn workers_with_their_own_batches_are_not_found() {
+        assert!(!workers_load_same_batches(&[1, 2, 3, 4], 2));
+        assert!(!workers_load_same_batches(&[1, 1, 2, 3], 2));
+        assert!(!workers_load_same_batches(&[1, 1, 2, 2], 1));
+        assert!(!workers_load_same_batches(&[1, 1, 2, 2], 0));
+    }
+
+    #[test]
+    fn equal_batches_of_all_workers_say_nothing_if_each_has_only_one() {
+        assert!(!workers_load_same_batches(&[7, 7, 7, 7], 2));
+        assert!(!workers_load_same_batches(&[1, 1, 1, 1], 4));
     }
 }

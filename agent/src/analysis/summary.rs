@@ -9,6 +9,7 @@ use super::probe_result::ProbeResult;
 use super::resources::{
     Part, RankNode, gpu_busy_share, resources, sm_utilization_pct, training_thread_runnable_share,
 };
+use super::same_batches::workers_load_same_batches;
 use super::stacks::{StackTimes, gil_holders, stage_work};
 use super::stages::{data_readiness_pct, failures, stages};
 use super::thresholds::Thresholds;
@@ -169,9 +170,7 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
     fill_loop(&mut summary, main);
     summary.other_loops = others(loops, main);
     findings.extend(fill_steady(&mut summary, main));
-    let ranks = main.loader.ranks_with_same_samples;
-    findings.extend(ranks.map(|ranks| Finding::SameSamples { ranks }));
-    findings.extend(main.loader.split_twice.then_some(Finding::SplitTwice));
+    findings.extend(same_work(main));
     if let Some(probe) = main.probe.as_ref() {
         findings.extend(fill_probe(&mut summary, probe));
     }
@@ -281,6 +280,18 @@ fn episodes(run: &RunFacts<'_>, main: &LoopFacts) -> Vec<Episode> {
         sized_batches: &main.totals.sized_batches,
     };
     find_episodes(&main.totals.history, warm_from, sources)
+}
+
+/// What ranks and worker processes do several times, or split several times.
+fn same_work(main: &LoopFacts) -> impl Iterator<Item = Finding> {
+    let ranks = main.loader.ranks_with_same_samples;
+    let ranks = ranks.map(|ranks| Finding::SameSamples { ranks });
+    let digests = &main.totals.batch_digests;
+    let workers = main.loader.workers;
+    let workers = workers.filter(|workers| workers_load_same_batches(digests, *workers));
+    let workers = workers.map(|workers| Finding::SameBatchesInWorkers { workers });
+    let split = main.loader.split_twice.then_some(Finding::SplitTwice);
+    ranks.into_iter().chain(workers).chain(split)
 }
 
 /// Sets what the main loop is, and its counts.

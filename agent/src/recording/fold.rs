@@ -24,8 +24,8 @@ use crate::port::MonotonicClock;
 /// Number of the last batches whose size is kept.
 const MAX_SIZED_BATCHES: usize = 256;
 
-/// Number of batch digests that are kept: those of the first epoch.
-const MAX_BATCH_DIGESTS: usize = 4;
+/// Number of a loop's first batches whose digests are kept. It is enough for two batches of each of eight workers.
+pub const DIGESTED_BATCHES: u32 = 16;
 
 /// The totals of one loop's events that were read so far.
 #[derive(Debug, Default)]
@@ -131,7 +131,7 @@ impl Fold {
             }
             Event::BatchSize(samples) => self.batch_size = samples,
             Event::BatchDigest(digest) => {
-                if self.batch_digests.len() < MAX_BATCH_DIGESTS {
+                if self.batch_digests.len() < DIGESTED_BATCHES as usize {
                     self.batch_digests.push(digest);
                 }
             }

@@ -12,5 +12,5 @@ mod sampled;
 pub mod stage;
 
 pub use event::Event;
-pub use fold::Fold;
+pub use fold::{DIGESTED_BATCHES, Fold};
 pub use recorder::Recorder;

@@ -86,6 +86,11 @@ fn text(finding: &Finding) -> String {
             "Each of the {ranks} ranks loads and prepares the same samples, and then keeps \
              1/{ranks} of them, so the same work is done {ranks} times."
         ),
+        Finding::SameBatchesInWorkers { workers } => format!(
+            "Each of the {workers} worker processes loads the whole stream, so the same work is done \
+             {workers} times, and each batch is trained on {workers} times. Let each worker load its own \
+             part of the stream (`torch.utils.data.get_worker_info`)."
+        ),
         Finding::SplitTwice => "The samples are split among the ranks twice: each rank keeps its part of what \
                                 is already its part, so an epoch uses only a part of the samples. Split \
                                 them once: Accelerate's `prepare` splits them already."

@@ -5,14 +5,17 @@ mod table;
 mod write_file;
 
 use std::io;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use headspace_agent::model::Record;
-use headspace_agent::model::record::SummaryRecord;
+use headspace_agent::model::record::{RanksRecord, SummaryRecord};
 use headspace_agent::wording::incomplete_runs::without_summary;
 use headspace_agent::wording::ranks::sections;
 use headspace_agent::wording::verdict::{Verdict, line_table};
 use headspace_exporters::encode::verdict_text::{text as section_text, verdict_text};
-use headspace_exporters::run_folder::RankRun;
+use headspace_exporters::run_folder::{RankRun, Run};
 
 use self::ranks::FoundRun;
 use self::write_file::Format;
@@ -21,6 +24,9 @@ use crate::find_runs::{find, newest};
 use crate::skipped_lines::tell_skipped;
 use crate::whole_run::{main_rank, number_if_slowest, summary_of_run};
 use crate::{Context, EXIT_OK, EXIT_UNREADABLE};
+
+/// The first pause while other ranks end. Each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 /// A run with a summary to report.
 struct Reported<'a> {
@@ -110,11 +116,23 @@ fn text(reported: &[Reported<'_>]) -> String {
     }
 }
 
-/// The verdict of the slowest rank, or of the first one if none is slower. If there are several ranks, also
-/// their combined results and one line for each.
+/// The verdict, the table of lines, and what all ranks show together.
 fn verdict(one: &Reported<'_>) -> String {
+    let mut text = verdict_of_main_rank(one);
+    if let Some(lines) = line_table(one.summary) {
+        text.push('\n');
+        text.push_str(&section_text(&[lines]));
+    }
+    if let Some(together) = &one.found.ranks {
+        text.push_str(&ranks_together(&one.found.run, together));
+    }
+    text
+}
+
+/// The verdict of the slowest rank, or of the first one if none is slower.
+fn verdict_of_main_rank(one: &Reported<'_>) -> String {
     let place = one.found.path.display().to_string();
-    let verdict = Verdict {
+    verdict_text(&Verdict {
         run: one.main.run.as_ref(),
         // The ticks are not needed: a summary names the main loop, unless the run had no loop.
         probe: one.main.main_probe(None),
@@ -122,19 +140,34 @@ fn verdict(one: &Reported<'_>) -> String {
         slowest_rank: number_if_slowest(one.main, one.found.ranks.as_ref()),
         unfinished_s: one.main.unfinished_s(),
         ..Verdict::new(one.summary)
-    };
-    let mut text = verdict_text(&verdict);
-    if let Some(lines) = line_table(one.summary) {
-        text.push('\n');
-        text.push_str(&section_text(&[lines]));
+    })
+}
+
+/// The combined results of all ranks, and one line for each.
+fn ranks_together(run: &Run, together: &RanksRecord) -> String {
+    let combined = section_text(&sections(together));
+    let table = table::ranks(&run.ranks, together);
+    format!("\n{combined}\n{table}")
+}
+
+/// The verdict of a run of several ranks: that of the slowest one, and the combined results. Waits until `ranks` ranks
+/// have ended, but at most until `deadline`. `None` if no other rank can be read, or none has a summary.
+pub fn verdict_of_ranks(folder: &Path, ranks: usize, deadline: Instant) -> Option<String> {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let found = FoundRun::read(folder).ok()?;
+        let together = found.ranks.as_ref();
+        let ended = together.map_or(0, |all| all.each.len() - all.unfinished_count as usize);
+        if ended < ranks && Instant::now() + pause < deadline {
+            thread::sleep(pause);
+            pause *= 2;
+            continue;
+        }
+        let together = together.filter(|all| all.each.len() > 1)?;
+        let reported = Reported::from_run(&found)?;
+        let text = verdict_of_main_rank(&reported) + &ranks_together(&found.run, together);
+        return Some(text.trim_end().to_owned());
     }
-    if let Some(together) = &one.found.ranks {
-        text.push('\n');
-        text.push_str(&section_text(&sections(together)));
-        text.push('\n');
-        text.push_str(&table::ranks(&one.found.run.ranks, together));
-    }
-    text
 }
 
 /// The summaries as JSON: an object if one run was requested, or else a list. The list may have one

@@ -1,20 +1,20 @@
-//! Reads the first batches of each epoch: counts their samples, if the loader does not state its batch size, and
-//! computes digests of their contents, if the run has several ranks.
+//! Reads the first batches: counts the samples of those of each epoch, if the loader does not state its batch size, and
+//! computes digests of the contents of those of the loop, if ranks or worker processes could load the same.
 //!
 //! `headspace/_loops/samples.py` and `headspace/_loops/batch_digest.py` read one batch. This takes some
 //! microseconds, so later batches are not read. If two batches differ in their number of samples, or one cannot be
-//! counted, the batch size is unknown. Ranks with equal digests train on the same batches.
+//! counted, the batch size is unknown. Equal digests mean equal batches.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use headspace_agent::recording::{Event, Recorder};
+use headspace_agent::recording::{DIGESTED_BATCHES, Event, Recorder};
 use pyo3::prelude::*;
 
 use crate::interpreter::interrupts::number_for_batch;
 
-/// Batches of an epoch that are read.
-const READ: u32 = 4;
+/// Batches of an epoch whose samples are counted.
+const COUNTED: u32 = 4;
 
 /// No batch was counted yet.
 const UNSEEN: u64 = u64::MAX;
@@ -57,15 +57,28 @@ impl Samples {
 pub(crate) struct BatchReaders {
     /// None if the loader states its batch size.
     samples: Option<Arc<Samples>>,
-    /// Returns a digest of a batch, or None. None in a run of one rank.
-    digest: Option<Arc<Py<PyAny>>>,
+    /// None if nothing else could load the same batches.
+    digests: Option<Arc<Digests>>,
+}
+
+/// The digests of a loop's first batches.
+struct Digests {
+    /// Returns a digest of a batch, or None.
+    compute: Py<PyAny>,
+    /// Batches that are still to be read, in all epochs together.
+    left: AtomicU32,
 }
 
 impl BatchReaders {
     pub(crate) fn new(count_samples: Option<Py<PyAny>>, digest: Option<Py<PyAny>>) -> Self {
         Self {
             samples: count_samples.map(Samples::new),
-            digest: digest.map(Arc::new),
+            digests: digest.map(|compute| {
+                Arc::new(Digests {
+                    compute,
+                    left: AtomicU32::new(DIGESTED_BATCHES),
+                })
+            }),
         }
     }
 }
@@ -73,45 +86,55 @@ impl BatchReaders {
 /// Reads the first batches of one epoch.
 pub(crate) struct FirstBatches {
     readers: BatchReaders,
-    left: AtomicU32,
+    /// Batches of this epoch whose samples are still to be counted.
+    uncounted: AtomicU32,
 }
 
 impl FirstBatches {
     pub(crate) fn new(mut readers: BatchReaders) -> Self {
         readers.samples = readers.samples.filter(|samples| samples.is_open());
-        let reads = readers.samples.is_some() || readers.digest.is_some();
-        let left = AtomicU32::new(if reads { READ } else { 0 });
-        Self { readers, left }
+        let counted = readers.samples.as_ref().map_or(0, |_| COUNTED);
+        Self {
+            readers,
+            uncounted: AtomicU32::new(counted),
+        }
     }
 
     /// Whether another batch must be read.
     #[inline]
     pub(crate) fn has_left(&self) -> bool {
-        self.left.load(Ordering::Relaxed) > 0
+        let digests = self.readers.digests.as_ref();
+        self.uncounted.load(Ordering::Relaxed) > 0
+            || digests.is_some_and(|digests| digests.left.load(Ordering::Relaxed) > 0)
     }
 
     /// Reads a batch before it is recorded. An interrupt of the program is returned.
     #[cold]
     pub(crate) fn read(&self, batch: &Bound<'_, PyAny>, recorder: &Recorder) -> PyResult<()> {
-        let left = self.left.load(Ordering::Relaxed);
-        self.left.store(left.saturating_sub(1), Ordering::Relaxed);
+        let uncounted = count_down(&self.uncounted);
         // Once the size is unknown, it stays so.
-        if let Some(samples) = self
-            .readers
-            .samples
-            .as_ref()
-            .filter(|samples| samples.is_open())
+        if let Some(samples) = &self.readers.samples
+            && uncounted > 0
+            && samples.is_open()
         {
             let size = samples.add(batch)?;
-            if left == READ || size == UNKNOWN {
+            if uncounted == COUNTED || size == UNKNOWN {
                 recorder.mark(Event::BatchSize(size));
             }
         }
-        if let Some(digest) = &self.readers.digest
-            && let Some(digest) = number_for_batch(digest, batch)?
+        if let Some(digests) = &self.readers.digests
+            && count_down(&digests.left) > 0
+            && let Some(digest) = number_for_batch(&digests.compute, batch)?
         {
             recorder.mark(Event::BatchDigest(digest));
         }
         Ok(())
     }
+}
+
+/// Subtracts one, and returns the number before. Zero stays zero.
+fn count_down(left: &AtomicU32) -> u32 {
+    let before = left.load(Ordering::Relaxed);
+    left.store(before.saturating_sub(1), Ordering::Relaxed);
+    before
 }

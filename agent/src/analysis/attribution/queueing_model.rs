@@ -310,17 +310,20 @@ impl<'a> Model<'a> {
             .iter()
             .map(|node| node.busy_ms() * node.cpu().unwrap_or(0.0))
             .sum();
+        // Compute without the waits for other ranks, in which the loop needs no core.
+        let waits_for_ranks = self.wait_for_ranks_ms();
+        let working = (compute - waits_for_ranks).max(1e-9);
         let own = r
             .cores_used
-            .map_or(0.0, |used| (used * step - staged) / compute.max(1e-9));
+            .map_or(0.0, |used| (used * step - staged) / working);
         // A loop that loads by itself keeps one core busy. It still needs that core if workers load.
         let beside = self.simulated.others / self.simulated.cores;
         let contended = |used: f64| used + beside > t.uncontended_core_utilization;
         let shared = self.simulated.inline || self.uses.cores.is_some_and(contended);
         if shared && own > t.min_loop_cores {
-            let waits = queued + self.wait_for_ranks_ms();
+            let waits = queued + waits_for_ranks;
             self.simulated.loop_ms = (compute - waits).max(t.min_loop_work * compute);
-            let cores = own * compute / self.simulated.loop_ms;
+            let cores = own * working / self.simulated.loop_ms;
             self.simulated.loop_cores = cores.min(self.simulated.cores);
             return;
         }

@@ -69,6 +69,8 @@ codes! {
         NoSteadyState = "no_steady_state",
         /// Several ranks load and prepare the same samples.
         SameSamples = "same_samples",
+        /// The worker processes of a loader load the same batches.
+        SameBatchesInWorkers = "same_batches_in_workers",
         /// The samples are split among the ranks twice.
         SplitTwice = "split_twice",
         /// The loop changed cached batches.

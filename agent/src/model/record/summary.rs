@@ -60,8 +60,9 @@ pub struct SummaryRecord {
     pub epochs: u64,
     /// Number of live steps in steady state.
     pub steady_steps: u64,
-    /// Digests of the contents of the main loop's first four batches, in hexadecimal. Ranks with equal
-    /// digests train on the same batches. Empty in a run of one rank, and if the batches cannot be read.
+    /// Digests of the contents of the main loop's first 16 batches, in hexadecimal. Batches with equal digests are
+    /// equal. They are read in a run of several ranks, and if several worker processes load a stream. Empty otherwise,
+    /// and if the batches cannot be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub batch_digests: Vec<String>,
     /// Total duration of the live steps in steady state, in seconds.

@@ -1,4 +1,4 @@
-"""Computes a digest of a batch's contents, which is the same in each rank that gets the same batch.
+"""Computes a digest of a batch's contents. Equal batches of several ranks or workers have the same digest.
 
 A batch has a digest only if each of its parts can be read: equal labels say nothing about images that are on a
 GPU. Arrays on a device are not read, because that would wait for the device. Of long parts, a sample is read.

@@ -37,21 +37,27 @@ def read_facts(loader: Any, mode: str, batch_size: int | None = None) -> _native
     is_collated = _batch_sampler(loader) is not None
     count_samples = samples.count_in_collated if is_collated else samples.count_in_any
     of_torch = torch_loader(loader)
+    unsplit = sample_split.is_unsplit_stream(of_torch)
     return {
         "type_name": type_name_of(loader),
         "batches": length_of(loader) if has_cheap_length else None,
         "batch_size": batch_size,
         "count_samples": count_samples if batch_size is None else None,
         "count_bytes": count_bytes,
-        "digest_batch": digest_batch if _settings.world_size() > 1 else None,
+        "digest_batch": digest_batch if _can_load_same(unsplit, workers) else None,
         "workers": workers,
         "prefetch_depth": prefetch_depth,
         "prefetch_factor": factor,
         "pin_memory": read_attribute(loader, "pin_memory", bool),
         "ranks_with_same_samples": sample_split.ranks_with_same_samples(of_torch),
-        "unsplit_stream": sample_split.is_unsplit_stream(of_torch),
+        "unsplit_stream": unsplit,
         "split_twice": sample_split.is_split_twice(of_torch),
     }
+
+
+def _can_load_same(is_unsplit_stream: bool, workers: int | None) -> bool:
+    """Whether other ranks, or several worker processes, could load the same batches."""
+    return _settings.world_size() > 1 or (is_unsplit_stream and (workers or 0) > 1)
 
 
 def torch_loader(loader: Any) -> Any:
