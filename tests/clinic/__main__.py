@@ -1,6 +1,6 @@
 """Runs the clinic: public problems rebuilt as programs. Does the verdict name the confirmed cause?
 
-`python tests/clinic [--steps N] [--rounds N] [CASE...]`, or `make clinic`. Each case is a folder in `cases/` or `held_out/`.
+`python tests/clinic [--steps N] [--rounds LEAST MOST] [CASE...]`, or `make clinic`. Each case is a folder in `cases/` or `held_out/`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from machine import machine
 from page import cured, named, page
 
 
-def try_to_examine(card: Card, steps: int | None, rounds: int) -> Result:
+def try_to_examine(card: Card, steps: int | None, rounds: tuple[int, int]) -> Result:
     if missing := card.missing_modules:
         return Result(card, problem=f"not installed: {', '.join(missing)}")
     try:
@@ -59,8 +59,10 @@ def main() -> int:
     parser.add_argument(
         "--rounds",
         type=int,
-        default=3,
-        help="runs of a program whose cured step is predicted, and of the cured program (default: 3)",
+        nargs=2,
+        default=(3, 8),
+        metavar=("LEAST", "MOST"),
+        help="runs of a program whose cured step is predicted, and of the cured program (default: 3 8)",
     )
     parser.add_argument("--verdicts", action="store_true", help="also print the verdicts")
     parser.add_argument("--page", type=Path, help="write the results to this page")
@@ -75,7 +77,7 @@ def main() -> int:
     print("| --- | --- | --- | --- | --- | --- |", flush=True)
     results = []
     for name in args.case or cards:
-        results.append(try_to_examine(cards[name], args.steps, args.rounds))
+        results.append(try_to_examine(cards[name], args.steps, tuple(args.rounds)))
         print(row(results[-1]), flush=True)
         if args.verdicts:
             for one in results[-1].rounds:

@@ -6,9 +6,10 @@ import os
 import re
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import mean, stdev
 
 from card import Card
 from processes import run
@@ -19,6 +20,10 @@ TIMEOUT_S = 240.0
 
 #: A likely remedy of the healthy twin is a false cure if it promises at least this, in percent of the step.
 FALSE_CURE_PCT = 5.0
+
+
+#: Standard error of the mean error of the predictions, in points, at which no further round is run.
+PRECISION_PCT = 3.0
 
 
 @dataclass(frozen=True)
@@ -66,15 +71,15 @@ class Result:
 
     @property
     def predicted_ms(self) -> float | None:
-        """Median of the predictions. None if most rounds have none."""
+        """Mean of the predictions. None if most rounds have none."""
         found = [one.predicted_ms for one in self.rounds if one.predicted_ms is not None]
-        return median(found) if 2 * len(found) > len(self.rounds) else None
+        return mean(found) if 2 * len(found) > len(self.rounds) else None
 
     @property
     def cured_ms(self) -> float | None:
-        """Median step of the cured program."""
+        """Mean step of the cured program."""
         found = [one.cured_ms for one in self.rounds if one.cured_ms is not None]
-        return median(found) if found else None
+        return mean(found) if found else None
 
     @property
     def error_pct(self) -> float | None:
@@ -85,16 +90,26 @@ class Result:
 
     @property
     def errors_pct(self) -> list[float]:
-        """Error of each round."""
-        return [
-            error_pct(one.predicted_ms, one.cured_ms)
-            for one in self.rounds
-            if one.predicted_ms is not None and one.cured_ms is not None
-        ]
+        """Error of each round with a prediction."""
+        return errors_pct(self.rounds)
 
 
 def error_pct(predicted: float, measured: float) -> float:
     return 100 * (predicted / measured - 1)
+
+
+def errors_pct(rounds: Sequence[Round]) -> list[float]:
+    return [
+        error_pct(one.predicted_ms, one.cured_ms)
+        for one in rounds
+        if one.predicted_ms is not None and one.cured_ms is not None
+    ]
+
+
+def is_precise(rounds: Sequence[Round]) -> bool:
+    """Whether the mean error of these rounds is known well enough."""
+    errors = errors_pct(rounds)
+    return len(errors) > 1 and stdev(errors) / len(errors) ** 0.5 <= PRECISION_PCT
 
 
 def count_named(results: list[Result]) -> int:
@@ -135,16 +150,19 @@ def missed(card: Card, text: str) -> tuple[str, ...]:
     )
 
 
-def examine(card: Card, steps: int | None, rounds: int) -> Result:
+def examine(card: Card, steps: int | None, rounds: tuple[int, int]) -> Result:
     """Runs the sick program and the cured one in turn, and then the healthy twin.
 
-    A machine becomes faster and slower while it runs. Programs that run in turn are affected alike.
+    A shared machine becomes faster and slower by a third within a minute, so one run of each program says little. The
+    number of rounds is between the two in `rounds`, and depends on the spread of the errors, not on their size.
     """
+    least, most = rounds
+    done = [run_round(card, steps)]
     # Without a prediction, there is nothing to compare.
-    count = rounds if card.prediction else 1
-    done = tuple(run_round(card, steps) for _ in range(count))
+    while card.prediction and len(done) < most and (len(done) < least or not is_precise(done)):
+        done.append(run_round(card, steps))
     twin = watch(card, *card.twin, steps)
-    return Result(card, rounds=done, false_cures=false_cures(twin))
+    return Result(card, rounds=tuple(done), false_cures=false_cures(twin))
 
 
 def run_round(card: Card, steps: int | None) -> Round:
