@@ -12,9 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use headspace::report::verdict_of_ranks;
+use headspace::ranks_at_end::verdict_at_end;
 use headspace_agent::model::record::{BatchRecord, ProbeRecord, SummaryRecord};
 use headspace_agent::notice::Notice;
+use headspace_agent::port::catch_panics::contain;
 use headspace_agent::runtime::Agent;
 use headspace_collectors::shared_memory;
 use headspace_collectors::workers::Marker;
@@ -28,8 +29,8 @@ use crate::session::rendered::{Rendered, render};
 use crate::session::start_agent::{StartedSession, Surroundings};
 use crate::stages::process_slots;
 
-/// How long the first rank waits for the other ranks of its machine, before it prints the verdict on all.
-const RANKS_END_WITHIN: Duration = Duration::from_secs(2);
+/// How long rank 0 waits for the other ranks before it prints the verdict on all.
+const MAX_WAIT_FOR_RANKS: Duration = Duration::from_secs(2);
 
 /// A started run. Private: `headspace.start` returns the public `Session`.
 #[pyclass(module = "headspace._native", frozen)]
@@ -232,15 +233,17 @@ impl Session {
         self.agent().ended_by_exception(exception, is_error);
     }
 
-    /// The verdict on all ranks as text. Waits at most 2 seconds until those of this machine have ended. None if this
-    /// is the only rank, or the files of the others cannot be read.
-    fn verdict_of_ranks(&self, py: Python<'_>) -> Option<String> {
+    /// The verdict on all ranks as text, after the end of this one. Waits at most 2 seconds until they have ended. None
+    /// if this is the only rank, and if the files of the ranks are missing or too large.
+    fn verdict_on_ranks(&self, py: Python<'_>) -> Option<String> {
         let StartedSession { run, folder, .. } = &self.started;
         if run.world_size < 2 {
             return None;
         }
-        let ranks = run.ranks_on_node.unwrap_or(run.world_size) as usize;
-        py.detach(|| verdict_of_ranks(folder, ranks, Instant::now() + RANKS_END_WITHIN))
+        let deadline = Instant::now() + MAX_WAIT_FOR_RANKS;
+        // A panic in the reader must not end the user's program.
+        let verdict = py.detach(|| contain(|| verdict_at_end(folder, deadline)));
+        verdict.ok().flatten()
     }
 
     /// Ends the session. Returns the whole run at the first call. Returns None later, and in a forked child.

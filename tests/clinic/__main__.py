@@ -37,9 +37,8 @@ def row(result: Result) -> str:
     name, threads = result.card.name, ", ".join(map(short_name, result.card.threads))
     if not result.rounds:
         return f"| {name} | {threads} | {result.problem} | | | |"
-    shown = result.shown
-    answer = " ".join([named(result), *(f"`{text}`" for text in shown.missed)])
-    step = "-" if shown.sick.live_ms is None else f"{shown.sick.live_ms:.1f}"
+    answer = " ".join([named(result), *(f"`{text}`" for text in result.shown.missed)])
+    step = "-" if result.step_ms is None else f"{result.step_ms:.1f}"
     false = ", ".join(result.false_cures) or "none"
     return f"| {name} | {threads} | {answer} | {step} | {cured(result)} | {false} |"
 
@@ -68,6 +67,8 @@ def main() -> int:
     parser.add_argument("--page", type=Path, help="write the results to this page")
     parser.add_argument("case", nargs="*", help=f"of {', '.join(cards)}")
     args = parser.parse_args()
+    if not 1 <= args.rounds[0] <= args.rounds[1]:
+        parser.error("--rounds needs two numbers from 1 on, the smaller one first")
     if unknown := [name for name in args.case if name not in cards]:
         parser.error(f"no case {', '.join(unknown)}")
     print(

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
@@ -20,7 +20,6 @@ TIMEOUT_S = 240.0
 
 #: A likely remedy of the healthy twin is a false cure if it promises at least this, in percent of the step.
 FALSE_CURE_PCT = 5.0
-
 
 #: Standard error of the mean error of the predictions, in points, at which no further round is run.
 PRECISION_PCT = 3.0
@@ -70,46 +69,50 @@ class Result:
         return bool(self.rounds) and not self.false_cures
 
     @property
+    def step_ms(self) -> float | None:
+        """Mean step of the sick program."""
+        return mean_of(one.sick.live_ms for one in self.rounds)
+
+    @property
     def predicted_ms(self) -> float | None:
         """Mean of the predictions. None if most rounds have none."""
-        found = [one.predicted_ms for one in self.rounds if one.predicted_ms is not None]
-        return mean(found) if 2 * len(found) > len(self.rounds) else None
+        is_usual = 2 * len(self.errors_pct) > len(self.rounds)
+        return mean_of(one.predicted_ms for one in self.rounds) if is_usual else None
 
     @property
     def cured_ms(self) -> float | None:
         """Mean step of the cured program."""
-        found = [one.cured_ms for one in self.rounds if one.cured_ms is not None]
-        return mean(found) if found else None
+        return mean_of(one.cured_ms for one in self.rounds)
 
     @property
     def error_pct(self) -> float | None:
-        """Error of the predicted step, in percent of the measured one."""
-        if self.predicted_ms is None or self.cured_ms is None:
-            return None
-        return error_pct(self.predicted_ms, self.cured_ms)
+        """Mean error of the predicted steps, in percent of the measured ones."""
+        return None if self.predicted_ms is None else mean(self.errors_pct)
 
     @property
     def errors_pct(self) -> list[float]:
-        """Error of each round with a prediction."""
+        """Error of each round with a prediction. Both of its programs ran at about the same time."""
         return errors_pct(self.rounds)
 
 
-def error_pct(predicted: float, measured: float) -> float:
-    return 100 * (predicted / measured - 1)
+def mean_of(numbers: Iterable[float | None]) -> float | None:
+    """Mean of those that are known. None if none is."""
+    known = [number for number in numbers if number is not None]
+    return mean(known) if known else None
 
 
 def errors_pct(rounds: Sequence[Round]) -> list[float]:
     return [
-        error_pct(one.predicted_ms, one.cured_ms)
+        100 * (one.predicted_ms / one.cured_ms - 1)
         for one in rounds
         if one.predicted_ms is not None and one.cured_ms is not None
     ]
 
 
-def is_precise(rounds: Sequence[Round]) -> bool:
-    """Whether the mean error of these rounds is known well enough."""
+def needs_more(rounds: Sequence[Round]) -> bool:
+    """Whether further rounds would make the mean error of the predictions more precise, and it is not precise yet."""
     errors = errors_pct(rounds)
-    return len(errors) > 1 and stdev(errors) / len(errors) ** 0.5 <= PRECISION_PCT
+    return len(errors) > 1 and stdev(errors) / len(errors) ** 0.5 > PRECISION_PCT
 
 
 def count_named(results: list[Result]) -> int:
@@ -159,7 +162,7 @@ def examine(card: Card, steps: int | None, rounds: tuple[int, int]) -> Result:
     least, most = rounds
     done = [run_round(card, steps)]
     # Without a prediction, there is nothing to compare.
-    while card.prediction and len(done) < most and (len(done) < least or not is_precise(done)):
+    while card.prediction and len(done) < most and (len(done) < least or needs_more(done)):
         done.append(run_round(card, steps))
     twin = watch(card, *card.twin, steps)
     return Result(card, rounds=tuple(done), false_cures=false_cures(twin))

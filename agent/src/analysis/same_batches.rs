@@ -4,8 +4,8 @@
 //! digests of the ranks' first batches are then equal. Ranks with different seeds also load all samples, but in
 //! another order: this is not found.
 //!
-//! torch gives the whole stream to each worker process, and takes a batch from each in turn. If the stream is not
-//! split by its own code, each batch comes from all workers, one after the other.
+//! torch gives the whole stream to each worker process, and takes a batch from each in turn. If the dataset's code does
+//! not split the stream, each batch arrives once from every worker.
 
 use std::collections::{HashMap, HashSet};
 
@@ -25,11 +25,19 @@ pub(super) fn ranks_with_same_batches<'a>(
 ) -> Option<u32> {
     let mut groups: HashMap<&[String], u32> = HashMap::new();
     let differs = |first: &&[String]| first.iter().collect::<HashSet<_>>().len() >= MIN_DIFFERENT;
-    let compared = digests.filter_map(|digests| digests.get(..COMPARED));
+    let once: Vec<Vec<String>> = digests.map(without_repeats).collect();
+    let compared = once.iter().filter_map(|digests| digests.get(..COMPARED));
     for first in compared.filter(differs) {
         *groups.entry(first).or_default() += 1;
     }
     groups.into_values().max().filter(|ranks| *ranks > 1)
+}
+
+/// The digests without those that are equal to the one before. Worker processes may load the same batches too.
+fn without_repeats(digests: &[String]) -> Vec<String> {
+    let mut once = digests.to_vec();
+    once.dedup();
+    once
 }
 
 /// Whether the worker processes of a loader all load the same batches, by the digests of a loop's first batches.
@@ -39,8 +47,8 @@ pub(super) fn workers_load_same_batches(digests: &[u64], workers: u32) -> bool {
     }
     let rounds: Vec<&[u64]> = digests.chunks_exact(workers as usize).collect();
     let are_equal = |round: &&[u64]| round.iter().all(|digest| *digest == round[0]);
-    let differ: HashSet<u64> = rounds.iter().map(|round| round[0]).collect();
-    rounds.iter().all(are_equal) && differ.len() >= MIN_DIFFERENT_OF_WORKER
+    let distinct: HashSet<u64> = rounds.iter().map(|round| round[0]).collect();
+    rounds.iter().all(are_equal) && distinct.len() >= MIN_DIFFERENT_OF_WORKER
 }
 
 #[cfg(test)]
@@ -77,6 +85,12 @@ mod tests {
     fn batches_that_are_all_equal_say_nothing() {
         let synthetic = digests(&["a", "a", "a", "a"]);
         assert_eq!(found(&[synthetic.clone(), synthetic]), None);
+    }
+
+    #[test]
+    fn ranks_whose_workers_also_load_the_same_batches_are_found() {
+        let twice = digests(&["a", "a", "b", "b", "c", "c", "d", "d"]);
+        assert_eq!(found(&[twice.clone(), twice]), Some(2));
     }
 
     #[test]

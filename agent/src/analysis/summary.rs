@@ -282,16 +282,17 @@ fn episodes(run: &RunFacts<'_>, main: &LoopFacts) -> Vec<Episode> {
     find_episodes(&main.totals.history, warm_from, sources)
 }
 
-/// What ranks and worker processes do several times, or split several times.
+/// Work that ranks or worker processes repeat, and samples that are split twice.
 fn same_work(main: &LoopFacts) -> impl Iterator<Item = Finding> {
-    let ranks = main.loader.ranks_with_same_samples;
-    let ranks = ranks.map(|ranks| Finding::SameSamples { ranks });
-    let digests = &main.totals.batch_digests;
-    let workers = main.loader.workers;
-    let workers = workers.filter(|workers| workers_load_same_batches(digests, *workers));
-    let workers = workers.map(|workers| Finding::SameBatchesInWorkers { workers });
-    let split = main.loader.split_twice.then_some(Finding::SplitTwice);
-    ranks.into_iter().chain(workers).chain(split)
+    let LoopFacts { loader, totals, .. } = main;
+    let in_ranks = (loader.ranks_with_same_samples).map(|ranks| Finding::SameSamples { ranks });
+    let repeats = |workers: &u32| {
+        loader.unsplit_stream && workers_load_same_batches(&totals.batch_digests, *workers)
+    };
+    let in_workers =
+        (loader.workers.filter(repeats)).map(|workers| Finding::SameBatchesInWorkers { workers });
+    let split_twice = loader.split_twice.then_some(Finding::SplitTwice);
+    in_ranks.into_iter().chain(in_workers).chain(split_twice)
 }
 
 /// Sets what the main loop is, and its counts.

@@ -25,8 +25,8 @@ pub struct LoopTotals {
     pub epochs: u64,
     /// Number of samples in a batch, if the loop reported it.
     pub batch_size: Option<u64>,
-    /// Digests of the contents of the first batches. Empty if nothing else could load the same batches, and if they cannot
-    /// be read.
+    /// Digests of the contents of the first batches. Empty unless other ranks or workers may load the same batches, and
+    /// if the batches cannot be read.
     pub batch_digests: Vec<u64>,
     /// Sizes of slow batches, and of the batches that followed them.
     pub sized_batches: Vec<SizedBatch>,

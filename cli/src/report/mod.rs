@@ -6,8 +6,6 @@ mod write_file;
 
 use std::io;
 use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use headspace_agent::model::Record;
 use headspace_agent::model::record::{RanksRecord, SummaryRecord};
@@ -24,9 +22,6 @@ use crate::find_runs::{find, newest};
 use crate::skipped_lines::tell_skipped;
 use crate::whole_run::{main_rank, number_if_slowest, summary_of_run};
 use crate::{Context, EXIT_OK, EXIT_UNREADABLE};
-
-/// The first pause while other ranks end. Each further one is twice as long.
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 /// A run with a summary to report.
 struct Reported<'a> {
@@ -124,7 +119,7 @@ fn verdict(one: &Reported<'_>) -> String {
         text.push_str(&section_text(&[lines]));
     }
     if let Some(together) = &one.found.ranks {
-        text.push_str(&ranks_together(&one.found.run, together));
+        text.push_str(&text_of_ranks(&one.found.run, together));
     }
     text
 }
@@ -144,30 +139,18 @@ fn verdict_of_main_rank(one: &Reported<'_>) -> String {
 }
 
 /// The combined results of all ranks, and one line for each.
-fn ranks_together(run: &Run, together: &RanksRecord) -> String {
+fn text_of_ranks(run: &Run, together: &RanksRecord) -> String {
     let combined = section_text(&sections(together));
     let table = table::ranks(&run.ranks, together);
     format!("\n{combined}\n{table}")
 }
 
-/// The verdict of a run of several ranks: that of the slowest one, and the combined results. Waits until `ranks` ranks
-/// have ended, but at most until `deadline`. `None` if no other rank can be read, or none has a summary.
-pub fn verdict_of_ranks(folder: &Path, ranks: usize, deadline: Instant) -> Option<String> {
-    let mut pause = FIRST_PAUSE;
-    loop {
-        let found = FoundRun::read(folder).ok()?;
-        let together = found.ranks.as_ref();
-        let ended = together.map_or(0, |all| all.each.len() - all.unfinished_count as usize);
-        if ended < ranks && Instant::now() + pause < deadline {
-            thread::sleep(pause);
-            pause *= 2;
-            continue;
-        }
-        let together = together.filter(|all| all.each.len() > 1)?;
-        let reported = Reported::from_run(&found)?;
-        let text = verdict_of_main_rank(&reported) + &ranks_together(&found.run, together);
-        return Some(text.trim_end().to_owned());
-    }
+/// The verdict on a run of several ranks, without the table of lines. `None` if fewer than two ranks have a summary.
+pub(crate) fn verdict_on_ranks(folder: &Path) -> Option<String> {
+    let found = FoundRun::read(folder).ok()?;
+    let together = found.ranks.as_ref().filter(|all| all.each.len() > 1)?;
+    let verdict = verdict_of_main_rank(&Reported::from_run(&found)?);
+    Some(verdict + &text_of_ranks(&found.run, together))
 }
 
 /// The summaries as JSON: an object if one run was requested, or else a list. The list may have one

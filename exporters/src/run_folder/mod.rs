@@ -9,12 +9,14 @@
 //!     └── rank1.jsonl
 //! ```
 
+mod end_of_file;
 mod follow_rotation;
 mod follow_run;
 mod names;
 mod resolve_path;
 mod run;
 
+pub use end_of_file::has_ended;
 pub use follow_run::{Follower, Polled};
 pub use names::{FolderError, RankFile, create, files, part_path, rank_path, runs};
 pub use resolve_path::{PathKind, newest};

@@ -1,9 +1,9 @@
-//! Reads the first batches: counts the samples of those of each epoch, if the loader does not state its batch size, and
-//! computes digests of the contents of those of the loop, if ranks or worker processes could load the same.
+//! Reads a loop's first batches. Counts their samples (in each epoch) if the loader does not state its batch size.
+//! Computes digests of their contents (once per loop) if other ranks or workers may load the same batches.
 //!
 //! `headspace/_loops/samples.py` and `headspace/_loops/batch_digest.py` read one batch. This takes some
 //! microseconds, so later batches are not read. If two batches differ in their number of samples, or one cannot be
-//! counted, the batch size is unknown. Equal digests mean equal batches.
+//! counted, the batch size is unknown. Equal batches have equal digests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -57,7 +57,7 @@ impl Samples {
 pub(crate) struct BatchReaders {
     /// None if the loader states its batch size.
     samples: Option<Arc<Samples>>,
-    /// None if nothing else could load the same batches.
+    /// None unless other ranks or workers may load the same batches.
     digests: Option<Arc<Digests>>,
 }
 

@@ -310,20 +310,21 @@ impl<'a> Model<'a> {
             .iter()
             .map(|node| node.busy_ms() * node.cpu().unwrap_or(0.0))
             .sum();
-        // Compute without the waits for other ranks, in which the loop needs no core.
+        // The loop needs no core while it waits for other ranks.
         let waits_for_ranks = self.wait_for_ranks_ms();
-        let working = (compute - waits_for_ranks).max(1e-9);
-        let own = r
+        let least_ms = (t.min_loop_work * compute).max(1e-9);
+        let own_compute_ms = (compute - waits_for_ranks).max(least_ms);
+        let own_cores = r
             .cores_used
-            .map_or(0.0, |used| (used * step - staged) / working);
+            .map_or(0.0, |used| (used * step - staged) / own_compute_ms);
         // A loop that loads by itself keeps one core busy. It still needs that core if workers load.
         let beside = self.simulated.others / self.simulated.cores;
         let contended = |used: f64| used + beside > t.uncontended_core_utilization;
         let shared = self.simulated.inline || self.uses.cores.is_some_and(contended);
-        if shared && own > t.min_loop_cores {
+        if shared && own_cores > t.min_loop_cores {
             let waits = queued + waits_for_ranks;
-            self.simulated.loop_ms = (compute - waits).max(t.min_loop_work * compute);
-            let cores = own * working / self.simulated.loop_ms;
+            self.simulated.loop_ms = (compute - waits).max(least_ms);
+            let cores = own_cores * own_compute_ms / self.simulated.loop_ms;
             self.simulated.loop_cores = cores.min(self.simulated.cores);
             return;
         }

@@ -60,9 +60,10 @@ pub struct SummaryRecord {
     pub epochs: u64,
     /// Number of live steps in steady state.
     pub steady_steps: u64,
-    /// Digests of the contents of the main loop's first 16 batches, in hexadecimal. Batches with equal digests are
-    /// equal. They are read in a run of several ranks, and if several worker processes load a stream. Empty otherwise,
-    /// and if the batches cannot be read.
+    /// Digests of the contents of up to 16 of the main loop's first batches, in hexadecimal. Equal batches have equal
+    /// digests. Of long parts, only a sample is read, so different batches can have equal ones, but rarely do. Digests
+    /// exist in a run of several ranks, and if several worker processes load a stream. Empty otherwise, and if the
+    /// batches cannot be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub batch_digests: Vec<String>,
     /// Total duration of the live steps in steady state, in seconds.

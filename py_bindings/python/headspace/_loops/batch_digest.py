@@ -31,7 +31,7 @@ def digest_batch(batch: Any) -> int | None:
 
     Raises what the methods of an array raise, for example if it is sparse.
     """
-    # Imported here, because runs of a single rank do not need it.
+    # Imported here, because most runs of a single rank do not need it.
     from hashlib import blake2b
 
     digest = blake2b(digest_size=8)
@@ -67,7 +67,7 @@ def _read_array(array: Any) -> bytes | None:
     """The shape and some elements. None if the array is on a device, or if its elements are not scalars."""
     if str(get_attribute(array, "device") or "cpu") != "cpu":
         return None
-    # This copies an array that is not contiguous. Only four batches of an epoch are read.
+    # This copies an array that is not contiguous. Only 16 batches of a loop are read.
     flat = array.reshape(-1)
     # Rounded up, so that the elements are those of the whole array, not of its start.
     step = max(1, -(-len(flat) // _ELEMENTS))

@@ -44,7 +44,7 @@ def read_facts(loader: Any, mode: str, batch_size: int | None = None) -> _native
         "batch_size": batch_size,
         "count_samples": count_samples if batch_size is None else None,
         "count_bytes": count_bytes,
-        "digest_batch": digest_batch if _can_load_same(unsplit, workers) else None,
+        "digest_batch": digest_batch if _may_load_same(unsplit, workers) else None,
         "workers": workers,
         "prefetch_depth": prefetch_depth,
         "prefetch_factor": factor,
@@ -55,8 +55,8 @@ def read_facts(loader: Any, mode: str, batch_size: int | None = None) -> _native
     }
 
 
-def _can_load_same(is_unsplit_stream: bool, workers: int | None) -> bool:
-    """Whether other ranks, or several worker processes, could load the same batches."""
+def _may_load_same(is_unsplit_stream: bool, workers: int | None) -> bool:
+    """Whether other ranks, or several worker processes, may load the same batches."""
     return _settings.world_size() > 1 or (is_unsplit_stream and (workers or 0) > 1)
 
 

@@ -83,9 +83,10 @@ class Session:
         return Report(*self._native.report())
 
     def stop(self) -> Report | None:
-        """Ends the run and prints its verdict. The first of several ranks prints the verdict on all of them.
+        """Ends the run and prints its verdict.
 
-        Waits at most 2 seconds for the last records, and again at most 2 seconds for other ranks to end. Returns None if the run has already ended, and in
+        Rank 0 of several prints the verdict on all ranks, and waits at most 2 seconds until they have ended. The
+        report is that of this rank. Waits at most 2 seconds for the last records. Returns None if the run has already ended, and in
         a process that was forked after the start of the session.
         """
         # No import here, because this function runs at exit. There, an import changes the exit status of Python
@@ -101,7 +102,7 @@ class Session:
         if self._feed is not None:
             self._feed.finish()
         if self._prints_verdict:
-            stderr.write_line(self._native.verdict_of_ranks() or rendered[1])
+            stderr.write_line(self._native.verdict_on_ranks() or rendered[1])
         return Report(*rendered)
 
     def _at_exit(self) -> None:
