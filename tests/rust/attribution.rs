@@ -593,6 +593,23 @@ fn waits_for_other_ranks_do_not_hide_that_the_loop_needs_a_core() {
 }
 
 #[test]
+fn the_gain_of_more_calls_is_less_certain_if_processes_outside_the_stages_work_too() {
+    // As measured with Ray Data: its processes use 0.4 of the 1.1 cores.
+    let confidence = |cores_used: f64| {
+        let mut facts = loop_with_large_workers(1, 100.0);
+        facts.stages[0] = stage_summary("fetch", 1.0, 1.0, 40.0, 10.0);
+        facts.wait_ms = 22.0;
+        facts.resources.cores_used = Some(cores_used);
+        facts.resources.other_threads_cores = Some(0.1);
+        remedy(&attribute(&facts), "more_workers")
+            .unwrap()
+            .confidence
+    };
+    assert!(confidence(0.7) >= 0.7);
+    assert!(confidence(1.1) < 0.7);
+}
+
+#[test]
 fn with_more_threads_than_cores_the_cores_are_the_bottleneck_and_no_threads_are_proposed() {
     let mut line = Line::of(vec![Stage::of("decode", 8, Part::Cpu, 20.0, 4)], 10.0);
     (line.cores, line.compute_cores) = (2.0, 1.0);

@@ -257,11 +257,19 @@ fn other_threads(span: &Span<'_>) -> Option<f64> {
     Some((all - consumer - agent).max(0.0))
 }
 
-/// Proportional memory of the process's children at the last reading. `None` if there were none then.
+/// Memory of this process's children, at the last reading at which there were any. At the last reading of a run, the
+/// workers have often ended.
 fn children_memory(span: &Span<'_>) -> Option<f64> {
-    let memory = |scope| span.of(&PROCESS_MEMORY_PROPORTIONAL, scope, &[]).last();
-    let children = memory(&Scope::Tree)? - memory(&Scope::Process)?;
-    (children > 0.0).then_some(children)
+    let points = |scope| span.of(&PROCESS_MEMORY_PROPORTIONAL, scope, &[]).points();
+    let (tree, own) = (points(&Scope::Tree), points(&Scope::Process));
+    let own: Vec<(f64, f64)> = own.collect();
+    let children = tree.filter_map(|(at, tree)| {
+        let (_, own) = own
+            .iter()
+            .find(|(own_at, _)| own_at.total_cmp(&at).is_eq())?;
+        Some(tree - own)
+    });
+    children.filter(|bytes| *bytes > 0.0).last()
 }
 
 /// Memory that this rank can still use, if all ranks of the machine take as much as this one.

@@ -118,12 +118,14 @@ fn other_ranks_use_as_many_cores_as_this_one_and_other_programs_use_the_rest() {
 }
 
 #[test]
-fn the_memory_of_the_workers_counts_if_it_was_read_before_the_steady_state() {
+fn the_memory_of_the_workers_counts_if_it_was_read_before_the_steady_state_and_they_have_ended() {
     let mut history = ReadingSeries::default();
     let memory = |scope, bytes| Reading::new(&PROCESS_MEMORY_PROPORTIONAL, scope, bytes);
     let read = [memory(Scope::Process, 1e9), memory(Scope::Tree, 3e9)];
     history.push(SECOND * 5, SECOND, false, &read);
-    history.push(SECOND * 20, SECOND, false, &[]);
+    history.push(SECOND * 19, SECOND, false, &[]);
+    let read = [memory(Scope::Process, 1e9), memory(Scope::Tree, 1e9)];
+    history.push(SECOND * 20, SECOND, false, &read);
     let part = Part {
         from_s: 8.0,
         to_s: 20.0,

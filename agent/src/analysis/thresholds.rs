@@ -250,6 +250,10 @@ thresholds! {
     /// The work in compute. It is at least this, however long its thread waits for a core.
     min_loop_work: 0.2, "share of compute";
 
+    /// The cores that the run uses outside the training process and outside all stages, such as those of Ray's own
+    /// processes. From this on, the gain of more calls is only assumed.
+    large_unknown_work: 0.25, "share of the cores used";
+
     /// The cores that other programs use. From this on, other programs are part of the model.
     min_other_programs: 0.1, "cores";
 

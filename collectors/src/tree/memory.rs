@@ -38,7 +38,7 @@ const CPU_REST: u32 = 5_000;
 
 /// The same after the first readings. They often precede the worker processes, or the data that these load, and the
 /// verdict needs the workers' memory early.
-const FIRST_CPU_REST: u32 = 500;
+const FIRST_CPU_REST: u32 = 200;
 
 /// Number of readings that [`FIRST_CPU_REST`] follows.
 const FIRST_READINGS: u32 = 2;

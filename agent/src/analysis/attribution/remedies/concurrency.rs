@@ -210,13 +210,32 @@ fn confidence_in_more(context: &Context<'_>, stage: usize, to: u32) -> f64 {
     let shares_lock = model.shared_lock(stage).is_some();
     // The line of the times is extrapolated.
     let slowed = find_slowdown(model, stage).is_some();
-    if slow_each_other || shares_lock || slowed || reads_from_storage(model) {
+    if slow_each_other
+        || shares_lock
+        || slowed
+        || reads_from_storage(model)
+        || has_unknown_work(model)
+    {
         confidence::ASSUMED_GAIN
     } else if model.nodes[stage].stage.concurrency_known {
         confidence::DECLARED_CONCURRENCY
     } else {
         confidence::OBSERVED_CONCURRENCY
     }
+}
+
+/// Whether much of the run's work is done outside the training process and outside all stages, such as by Ray's own
+/// processes. The model does not know how it grows with more calls.
+fn has_unknown_work(model: &Model<'_>) -> bool {
+    let (r, step) = (&model.facts.resources, model.facts.step_ms);
+    let Some((used, other_threads)) = r.cores_used.zip(r.other_threads_cores) else {
+        return false;
+    };
+    let training_thread = 1.0 - model.facts.idle_ms() / step;
+    let work_ms = |node: &Node<'_>| node.busy_ms() * node.cpu().unwrap_or(0.0);
+    let in_stages = model.nodes.iter().map(work_ms).sum::<f64>() / step;
+    let unknown = used - training_thread - other_threads - in_stages;
+    unknown >= model.thresholds.large_unknown_work * used
 }
 
 /// The mean memory of the `workers` worker processes, and what further ones may take.
