@@ -15,6 +15,7 @@ const WARMUP: u64 = 10;
 fn episodes(case: &Case) -> Vec<Episode> {
     let sources = EpisodeSources {
         workers: case.workers,
+        parts_known: true,
         ..EpisodeSources::default()
     };
     find_episodes(&case.history, WARMUP, sources)
@@ -48,7 +49,7 @@ impl Tally {
                 continue;
             };
             // If only most steps are slow, fast ones may follow the first one, so its place is less certain.
-            let steps = if pattern == Pattern::MostlySlow {
+            let steps = if matches!(pattern, Pattern::MostlySlow | Pattern::WaitInNoise) {
                 20.0
             } else {
                 0.0
@@ -79,7 +80,7 @@ fn is_kind(episode: &Episode, pattern: Pattern) -> bool {
         Pattern::Periodic | Pattern::PeriodicInEpoch => {
             matches!(episode.kind, EpisodeKind::Periodic { .. })
         }
-        Pattern::Change | Pattern::MostlySlow => {
+        Pattern::Change | Pattern::MostlySlow | Pattern::WaitInNoise => {
             matches!(episode.kind, EpisodeKind::Change { .. }) && episode.to_step.is_none()
         }
         Pattern::SlowPart => {
@@ -109,8 +110,8 @@ fn study_of_faults(seeds: &Range<u64>, least_pct: f64) {
         ]
         .map(|part| tally.pct(part));
         println!("{name:16} {kind:6.1} {onset:8.1} {period:9.1} {cost:17.1} {others:17.1}");
-        // Its onset is the least certain one.
-        let least_pct = if pattern == Pattern::MostlySlow {
+        // Their onset is the least certain one.
+        let least_pct = if matches!(pattern, Pattern::MostlySlow | Pattern::WaitInNoise) {
             least_pct - 5.0
         } else {
             least_pct

@@ -127,7 +127,7 @@ pub fn find_episodes(
         buckets: &buckets,
     };
     let mut episodes = Vec::new();
-    let levels = find_levels(&buckets);
+    let levels = find_levels(&buckets, sources.parts_known);
     let mut changed = Vec::new();
     match &levels {
         Levels::Constant => {}

@@ -38,14 +38,17 @@ pub(crate) enum Pattern {
     Wave,
     /// Most steps are slower than the others from the start.
     TwoSpeeds,
+    /// From one step on, the loop waits for most batches, while its compute becomes faster and slower by a third.
+    WaitInNoise,
 }
 
 impl Pattern {
-    pub(crate) const FAULTS: [Self; 7] = [
+    pub(crate) const FAULTS: [Self; 8] = [
         Self::Periodic,
         Self::PeriodicInEpoch,
         Self::Change,
         Self::MostlySlow,
+        Self::WaitInNoise,
         Self::SlowPart,
         Self::Drift,
         Self::Outliers,
@@ -142,7 +145,9 @@ impl Run {
         let share = |share: f64| whole(share * steps as f64);
         let from = match pattern {
             Pattern::Periodic => 20 + share(draw.uniform(0.0, 0.3)),
-            Pattern::Change | Pattern::MostlySlow => share(draw.uniform(0.1, 0.9)),
+            Pattern::Change | Pattern::MostlySlow | Pattern::WaitInNoise => {
+                share(draw.uniform(0.1, 0.9))
+            }
             Pattern::TwoSpeeds => 0,
             Pattern::SlowPart => share(draw.uniform(0.1, 0.5)),
             _ => 20,
@@ -230,7 +235,11 @@ impl Run {
             {
                 stall_ms(per_period) * (0.1 * draw.normal()).exp()
             }
-            Pattern::Change | Pattern::MostlySlow | Pattern::TwoSpeeds | Pattern::SlowPart
+            Pattern::Change
+            | Pattern::MostlySlow
+            | Pattern::WaitInNoise
+            | Pattern::TwoSpeeds
+            | Pattern::SlowPart
                 if inside =>
             {
                 usual_ms * (self.ratio - 1.0)
@@ -241,6 +250,25 @@ impl Run {
             }
             _ => 0.0,
         }
+    }
+}
+
+/// Another virtual machine on the same core, which now and then works for a while.
+#[derive(Debug, Default)]
+struct Neighbour {
+    works: bool,
+    steps_left: u64,
+}
+
+impl Neighbour {
+    /// Factor by which the next step is slower.
+    fn slowdown(&mut self, draw: &mut Draw) -> f64 {
+        if self.steps_left == 0 {
+            self.works = !self.works;
+            self.steps_left = draw.scale(10.0, 150.0);
+        }
+        self.steps_left -= 1;
+        if self.works { 1.35 } else { 1.0 }
     }
 }
 
@@ -258,12 +286,19 @@ pub(crate) fn draw_case(pattern: Pattern, seed: u64, steps: Option<u64>) -> Case
         seconds: 0.0,
         cost_s: 0.0,
     };
-    let is_mixed = matches!(pattern, Pattern::MostlySlow | Pattern::TwoSpeeds);
+    let is_mixed = matches!(
+        pattern,
+        Pattern::MostlySlow | Pattern::WaitInNoise | Pattern::TwoSpeeds
+    );
     let (mut slow_noise, mut to_ns, mut fast_steps) = (0.0, 0_u64, 0);
+    let mut neighbour = Neighbour::default();
     for step in 0..run.steps {
         let change = (1.0 - run.persistence * run.persistence).sqrt();
         slow_noise = run.persistence * slow_noise + change * draw.normal();
-        let usual_ms = run.usual_ms(step, slow_noise, &mut draw);
+        let mut usual_ms = run.usual_ms(step, slow_noise, &mut draw);
+        if pattern == Pattern::WaitInNoise {
+            usual_ms *= neighbour.slowdown(&mut draw);
+        }
         let mut lost_ms = run.lost_ms(step, usual_ms, &mut draw);
         if is_mixed && fast_steps > 0 {
             (lost_ms, fast_steps) = (0.0, fast_steps - 1);
@@ -278,9 +313,18 @@ pub(crate) fn draw_case(pattern: Pattern, seed: u64, steps: Option<u64>) -> Case
             step,
             step_in_epoch: run.step_in_epoch(step),
             to_ns,
-            sample: StepSample {
-                compute_ns: nanos / 2,
-                wait_ns: nanos - nanos / 2,
+            sample: match pattern {
+                Pattern::WaitInNoise => {
+                    let wait_ns = whole((lost_ms + 0.05 * usual_ms) * 1e6).min(nanos);
+                    StepSample {
+                        compute_ns: nanos - wait_ns,
+                        wait_ns,
+                    }
+                }
+                _ => StepSample {
+                    compute_ns: nanos / 2,
+                    wait_ns: nanos - nanos / 2,
+                },
             },
         });
     }

@@ -4,6 +4,10 @@
 //! levels are far apart compared with the spread within them. Before that, a running median of five buckets
 //! removes spikes and keeps edges where they are (Tukey, "Exploratory Data Analysis", 1977). In a short run, the
 //! buckets are joined first, and the edges are then moved to single buckets. All is done on logarithms.
+//!
+//! If wait and compute are known, the steps are first divided as if each had the mean compute of the run. This division
+//! counts if it is far clearer than in the steps themselves: on a shared machine, compute becomes faster and slower by a
+//! third, which hides a change of the wait.
 
 use crate::model::step_history::StepBucket;
 use crate::statistics::{mean, quantile};
@@ -23,7 +27,7 @@ const MIN_LEVEL_BUCKETS: usize = 6;
 /// Minimum length of the level that is taken as the usual one, as a share of the steps, and in steps. If fast and slow
 /// steps alternate, a few dozen steps in a row may be fast by chance.
 const MIN_USUAL: f64 = 0.05;
-const MIN_USUAL_STEPS: u64 = 80;
+const MIN_USUAL_STEPS: u64 = 100;
 
 /// In a short run, one part in this many is long enough.
 const USUAL_PARTS: u64 = 4;
@@ -39,6 +43,9 @@ const MAX_OVERLAP: f64 = 0.1;
 
 /// Minimum part of a drift's rise from each third of the run to the next.
 const MIN_THIRD: f64 = 0.2;
+
+/// How much clearer levels must be by the waits than by the steps, so that the waits alone decide.
+const MIN_CLARITY_GAIN: f64 = 1.5;
 
 /// Width of the running median, in buckets.
 const MEDIAN_WIDTH: usize = 5;
@@ -114,8 +121,8 @@ pub(super) fn settling_steps(steps: u64) -> u64 {
     (steps / 64).max(STEPS).min(steps / 8)
 }
 
-/// The levels of a run. `buckets` are in order.
-pub(super) fn find_levels(buckets: &[StepBucket]) -> Levels {
+/// The levels of a run. `buckets` are in order. `parts_known` says whether their waits are known.
+pub(super) fn find_levels(buckets: &[StepBucket], parts_known: bool) -> Levels {
     // The last bucket may hold few steps.
     let longest = buckets.iter().map(|b| b.steps).max().unwrap_or(0);
     let complete = match buckets.split_last() {
@@ -127,25 +134,80 @@ pub(super) fn find_levels(buckets: &[StepBucket]) -> Levels {
         return Levels::Constant;
     }
     let joins = count_joins(complete, longest);
-    let joined = join_buckets(complete, joins);
-    let raw = log_step_times(&joined);
-    let values = running_median(&raw);
-    let edges = edges(&values, &raw);
-    if edges.is_empty() {
-        return find_drift(&joined, &values).map_or(Levels::Constant, Levels::Drift);
+    if let Some(levels) = parts_known
+        .then(|| levels_of_waits(complete, joins))
+        .flatten()
+    {
+        return Levels::Steps(levels);
     }
+    let bounds = find_bounds(complete, joins);
+    if bounds.len() > 2 {
+        return Levels::Steps(levels(complete, &bounds));
+    }
+    let joined = join_buckets(complete, joins);
+    let values = running_median(&log_step_times(&joined));
+    find_drift(&joined, &values).map_or(Levels::Constant, Levels::Drift)
+}
+
+/// The bounds of the levels, with both ends of the run. `joins` buckets are joined for the search.
+fn find_bounds(buckets: &[StepBucket], joins: usize) -> Vec<usize> {
+    let raw = log_step_times(&join_buckets(buckets, joins));
+    let edges = edges(&running_median(&raw), &raw);
     let mut bounds = vec![0];
     bounds.extend(edges.iter().map(|edge| edge * joins));
-    bounds.push(complete.len());
+    bounds.push(buckets.len());
     if joins > 1 {
-        refine(&mut bounds, &log_step_times(complete), joins);
+        refine(&mut bounds, &log_step_times(buckets), joins);
     }
-    Levels::Steps(
-        bounds
-            .windows(2)
-            .map(|pair| level(complete, pair[0], pair[1]))
-            .collect(),
-    )
+    bounds
+}
+
+fn levels(buckets: &[StepBucket], bounds: &[usize]) -> Vec<Level> {
+    let pairs = bounds.windows(2);
+    pairs.map(|pair| level(buckets, pair[0], pair[1])).collect()
+}
+
+/// The levels by the waits alone, if one is slower and they are far clearer than by the whole steps.
+fn levels_of_waits(buckets: &[StepBucket], joins: usize) -> Option<Vec<Level>> {
+    let with_mean_compute = with_mean_compute(buckets);
+    let bounds = find_bounds(&with_mean_compute, joins);
+    let levels = levels(buckets, &bounds);
+    let usual = usual(&levels)?;
+    let is_any_slower = levels.iter().any(|level| level.is_slower_than(usual));
+    let clearer = clarity(&with_mean_compute, &bounds) / clarity(buckets, &bounds);
+    (is_any_slower && clearer >= MIN_CLARITY_GAIN).then_some(levels)
+}
+
+/// The smallest distance of two neighbouring levels, in robust standard deviations.
+fn clarity(buckets: &[StepBucket], bounds: &[usize]) -> f64 {
+    let values = log_step_times(buckets);
+    let distances = bounds.windows(3).map(|edge| {
+        let (before, after) = (&values[edge[0]..edge[1]], &values[edge[1]..edge[2]]);
+        let (one, two) = (sorted_median(before), sorted_median(after));
+        let residuals = before.iter().map(|x| x - one);
+        let residuals = residuals.chain(after.iter().map(|x| x - two));
+        (one - two).abs() / deviation(residuals).max(f64::MIN_POSITIVE)
+    });
+    distances.fold(f64::INFINITY, f64::min)
+}
+
+/// The buckets as if each step had the mean compute. The excess of stalls is taken from the wait first.
+fn with_mean_compute(buckets: &[StepBucket]) -> Vec<StepBucket> {
+    let compute_ns = |bucket: &StepBucket| {
+        let stalled_ns = bucket.stall_excess_ns.saturating_sub(bucket.wait_ns);
+        bucket.step_ns.saturating_sub(bucket.wait_ns + stalled_ns)
+    };
+    let total_ns: u64 = buckets.iter().map(compute_ns).sum();
+    let steps: u64 = buckets.iter().map(|bucket| bucket.steps).sum();
+    let mean_ns = total_ns / steps.max(1);
+    buckets
+        .iter()
+        .map(|bucket| StepBucket {
+            step_ns: mean_ns * bucket.steps + bucket.wait_ns,
+            stall_excess_ns: bucket.stall_excess_ns.min(bucket.wait_ns),
+            ..*bucket
+        })
+        .collect()
 }
 
 fn log_step_times(buckets: &[StepBucket]) -> Vec<f64> {
