@@ -1,6 +1,7 @@
 """Runs the clinic: public problems rebuilt as programs. Does the verdict name the confirmed cause?
 
-`python tests/clinic [--steps N] [--rounds LEAST MOST] [CASE...]`, or `make clinic`. Each case is a folder in `cases/` or `held_out/`.
+`python tests/clinic [--steps N] [--rounds LEAST MOST] [CASE...]`, or `make clinic`. Each case is a folder in `cases/` or
+`held_out/`.
 """
 
 from __future__ import annotations

@@ -121,6 +121,16 @@ def steps_in_ticks(records: list[Record], loop: str | None = None) -> int:
     )
 
 
+def words(text: str) -> str:
+    """The text on one line, so that a sentence is found wherever it is wrapped."""
+    return " ".join(text.split())
+
+
+def rank_environment(rank: int) -> dict[str, str]:
+    """The environment of one of two ranks, as `torchrun` sets it."""
+    return {"RANK": str(rank), "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "two"}
+
+
 @dataclass(frozen=True)
 class Runs:
     """A folder of runs."""

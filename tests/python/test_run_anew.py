@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from headspace_run import run
-from running import Programs, Ran
+from running import Programs, Ran, words
 
 
 def page(ran: Ran) -> str:
@@ -21,7 +21,7 @@ def page(ran: Ran) -> str:
 
 def text(ran: Ran) -> str:
     """The verdict in one line."""
-    return " ".join(ran.stderr.split())
+    return words(ran.stderr)
 
 
 def ticked(ran: Ran, kind: str) -> set[str]:

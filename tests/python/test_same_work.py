@@ -10,13 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import Programs, Runs
+from running import Programs, Runs, rank_environment, words
 
 from headspace._loops.batch_digest import digest_batch
-
-
-def environment(rank: int) -> dict[str, str]:
-    return {"RANK": str(rank), "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "two"}
 
 
 def report(run: Runs, *options: str) -> str:
@@ -25,7 +21,7 @@ def report(run: Runs, *options: str) -> str:
 
 
 def is_said(run: Runs, sentence: str) -> bool:
-    return sentence in " ".join(report(run).split())
+    return sentence in words(report(run))
 
 
 @pytest.mark.parametrize(("batches", "found"), [("same", 2), ("own", None)])
@@ -33,7 +29,7 @@ def test_ranks_that_train_on_the_same_batches_are_found(
     program: Programs, tmp_path: Path, batches: str, found: int | None
 ) -> None:
     for rank in range(2):
-        env = environment(rank)
+        env = rank_environment(rank)
         run = program("rank_batches.py", batches, env=env, runs=tmp_path / "runs")
         assert run.exit_code == 0, run.stderr
         assert len(run.summary(rank)["batch_digests"]) == 16
@@ -53,7 +49,7 @@ def test_ranks_that_read_the_same_files_in_the_same_order_are_found(
         (shards / f"{number}.bin").write_bytes(bytes([number]) * 6000)
     started = [
         program.start(
-            "shards.py", shards, rank * first, env=environment(rank), runs=tmp_path / "runs"
+            "shards.py", shards, rank * first, env=rank_environment(rank), runs=tmp_path / "runs"
         )
         for rank in range(2)
     ]

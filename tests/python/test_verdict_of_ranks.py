@@ -4,23 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from running import Programs, Started
+from running import Programs, Started, rank_environment, words
 
 
 def start_rank(program: Programs, runs: Path, rank: int, *options: str) -> Started:
-    env = {
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": "2",
-        "LOCAL_WORLD_SIZE": "2",
-        "TORCHELASTIC_RUN_ID": "two",
-        "HEADSPACE_INTERVAL": "0.1",
-    }
+    env = {**rank_environment(rank), "HEADSPACE_INTERVAL": "0.1"}
     return program.start("loop.py", "--compute-ms=4", *options, env=env, runs=runs)
-
-
-def words(text: str) -> str:
-    return " ".join(text.split())
 
 
 def test_rank_0_waits_until_the_others_have_ended_and_names_the_slow_one(

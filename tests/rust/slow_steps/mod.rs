@@ -308,23 +308,18 @@ pub(crate) fn draw_case(pattern: Pattern, seed: u64, steps: Option<u64>) -> Case
         case.cost_s += lost_ms / 1e3;
         case.seconds += (usual_ms + lost_ms) / 1e3;
         let nanos = whole((usual_ms + lost_ms) * 1e6);
+        let wait_ns = match pattern {
+            Pattern::WaitInNoise => whole((lost_ms + 0.05 * usual_ms) * 1e6).min(nanos),
+            _ => nanos - nanos / 2,
+        };
         to_ns += nanos;
         case.history.push(NumberedStep {
             step,
             step_in_epoch: run.step_in_epoch(step),
             to_ns,
-            sample: match pattern {
-                Pattern::WaitInNoise => {
-                    let wait_ns = whole((lost_ms + 0.05 * usual_ms) * 1e6).min(nanos);
-                    StepSample {
-                        compute_ns: nanos - wait_ns,
-                        wait_ns,
-                    }
-                }
-                _ => StepSample {
-                    compute_ns: nanos / 2,
-                    wait_ns: nanos - nanos / 2,
-                },
+            sample: StepSample {
+                compute_ns: nanos - wait_ns,
+                wait_ns,
             },
         });
     }

@@ -298,6 +298,12 @@ impl<'a> Model<'a> {
         self.facts.resources.other_ranks_cores.is_some()
     }
 
+    /// Time per step that cores work in the calls of all stages, as far as it is known.
+    pub(super) fn stage_work_ms(&self) -> f64 {
+        let work = |node: &Node<'_>| node.busy_ms() * node.cpu().unwrap_or(0.0);
+        self.nodes.iter().map(work).sum()
+    }
+
     /// Sets compute: its time without contention, its slowdown, and its asynchronous device time.
     fn set_loop(&mut self) {
         let facts = self.facts;
@@ -305,11 +311,7 @@ impl<'a> Model<'a> {
         let (r, t) = (&facts.resources, self.thresholds);
         let queued = r.consumer_run_queue_pct.unwrap_or(0.0) / 100.0 * step;
         let queued = queued * compute / self.own_thread_ms().max(1e-9);
-        let staged: f64 = self
-            .nodes
-            .iter()
-            .map(|node| node.busy_ms() * node.cpu().unwrap_or(0.0))
-            .sum();
+        let staged = self.stage_work_ms();
         // The loop needs no core while it waits for other ranks.
         let waits_for_ranks = self.wait_for_ranks_ms();
         let least_ms = (t.min_loop_work * compute).max(1e-9);

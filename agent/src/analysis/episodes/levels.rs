@@ -140,21 +140,21 @@ pub(super) fn find_levels(buckets: &[StepBucket], parts_known: bool) -> Levels {
     {
         return Levels::Steps(levels);
     }
-    let bounds = find_bounds(complete, joins);
+    let joined = join_buckets(complete, joins);
+    let raw = log_step_times(&joined);
+    let values = running_median(&raw);
+    let bounds = find_bounds(complete, joins, &values, &raw);
     if bounds.len() > 2 {
         return Levels::Steps(levels(complete, &bounds));
     }
-    let joined = join_buckets(complete, joins);
-    let values = running_median(&log_step_times(&joined));
     find_drift(&joined, &values).map_or(Levels::Constant, Levels::Drift)
 }
 
-/// The bounds of the levels, with both ends of the run. `joins` buckets are joined for the search.
-fn find_bounds(buckets: &[StepBucket], joins: usize) -> Vec<usize> {
-    let raw = log_step_times(&join_buckets(buckets, joins));
-    let edges = edges(&running_median(&raw), &raw);
+/// The bounds of the levels, with both ends of the run. `raw` has the logarithms of the step times after `joins` buckets
+/// were joined, and `values` has their running median.
+fn find_bounds(buckets: &[StepBucket], joins: usize, values: &[f64], raw: &[f64]) -> Vec<usize> {
     let mut bounds = vec![0];
-    bounds.extend(edges.iter().map(|edge| edge * joins));
+    bounds.extend(edges(values, raw).iter().map(|edge| edge * joins));
     bounds.push(buckets.len());
     if joins > 1 {
         refine(&mut bounds, &log_step_times(buckets), joins);
@@ -170,7 +170,8 @@ fn levels(buckets: &[StepBucket], bounds: &[usize]) -> Vec<Level> {
 /// The levels by the waits alone, if one is slower and they are far clearer than by the whole steps.
 fn levels_of_waits(buckets: &[StepBucket], joins: usize) -> Option<Vec<Level>> {
     let with_mean_compute = with_mean_compute(buckets);
-    let bounds = find_bounds(&with_mean_compute, joins);
+    let raw = log_step_times(&join_buckets(&with_mean_compute, joins));
+    let bounds = find_bounds(&with_mean_compute, joins, &running_median(&raw), &raw);
     let levels = levels(buckets, &bounds);
     let usual = usual(&levels)?;
     let is_any_slower = levels.iter().any(|level| level.is_slower_than(usual));
@@ -183,10 +184,8 @@ fn clarity(buckets: &[StepBucket], bounds: &[usize]) -> f64 {
     let values = log_step_times(buckets);
     let distances = bounds.windows(3).map(|edge| {
         let (before, after) = (&values[edge[0]..edge[1]], &values[edge[1]..edge[2]]);
-        let (one, two) = (sorted_median(before), sorted_median(after));
-        let residuals = before.iter().map(|x| x - one);
-        let residuals = residuals.chain(after.iter().map(|x| x - two));
-        (one - two).abs() / deviation(residuals).max(f64::MIN_POSITIVE)
+        let ([one, two], deviation) = medians_and_deviation(before, after);
+        (one - two).abs() / deviation.max(f64::MIN_POSITIVE)
     });
     distances.fold(f64::INFINITY, f64::min)
 }
@@ -367,12 +366,8 @@ fn best_bounds(values: &[f64], penalty: f64) -> Vec<usize> {
 
 /// How distinct two levels are, compared with what is required: at least 1 if they count as two levels.
 fn distinctness(before: &[f64], after: &[f64]) -> f64 {
-    let (one, two) = (sorted_median(before), sorted_median(after));
+    let ([one, two], deviation) = medians_and_deviation(before, after);
     let distance = (one - two).abs();
-    let residuals = before
-        .iter()
-        .map(|x| x - one)
-        .chain(after.iter().map(|x| x - two));
     let middle = f64::midpoint(one, two);
     let nearer = |values: &[f64], own: f64| {
         let other_side = values
@@ -381,12 +376,20 @@ fn distinctness(before: &[f64], after: &[f64]) -> f64 {
         other_side.count() as f64 / values.len() as f64
     };
     let ratio = distance / MIN_RATIO.ln();
-    let deviations = distance / (MIN_DEVIATIONS * deviation(residuals)).max(f64::MIN_POSITIVE);
+    let deviations = distance / (MIN_DEVIATIONS * deviation).max(f64::MIN_POSITIVE);
     if nearer(before, one).max(nearer(after, two)) > MAX_OVERLAP {
         // Less than 1, and comparable among those that are not distinct.
         return ratio.min(deviations).min(0.99);
     }
     ratio.min(deviations)
+}
+
+/// The median of each level, and the robust standard deviation within both.
+fn medians_and_deviation(before: &[f64], after: &[f64]) -> ([f64; 2], f64) {
+    let (one, two) = (sorted_median(before), sorted_median(after));
+    let residuals = before.iter().map(|x| x - one);
+    let residuals = residuals.chain(after.iter().map(|x| x - two));
+    ([one, two], deviation(residuals))
 }
 
 /// Robust standard deviation of residuals.

@@ -86,8 +86,8 @@ class Session:
         """Ends the run and prints its verdict.
 
         Rank 0 of several prints the verdict on all ranks, and waits at most 2 seconds until they have ended. The
-        report is that of this rank. Waits at most 2 seconds for the last records. Returns None if the run has already ended, and in
-        a process that was forked after the start of the session.
+        report is that of this rank. Waits at most 2 seconds for the last records. Returns None if the run has already
+        ended, and in a process that was forked after the start of the session.
         """
         # No import here, because this function runs at exit. There, an import changes the exit status of Python
         # 3.10 after Ctrl-C.

@@ -232,8 +232,7 @@ fn has_unknown_work(model: &Model<'_>) -> bool {
         return false;
     };
     let training_thread = 1.0 - model.facts.idle_ms() / step;
-    let work_ms = |node: &Node<'_>| node.busy_ms() * node.cpu().unwrap_or(0.0);
-    let in_stages = model.nodes.iter().map(work_ms).sum::<f64>() / step;
+    let in_stages = model.stage_work_ms() / step;
     let unknown = used - training_thread - other_threads - in_stages;
     unknown >= model.thresholds.large_unknown_work * used
 }
