@@ -17,7 +17,7 @@ mod signal;
 mod stalls;
 
 pub use self::batch_class::BatchClass;
-use self::levels::{Level, Levels, find_levels};
+use self::levels::{Level, Levels, Rise, find_levels};
 pub use self::signal::Signal;
 use self::signal::{Context, signal_of_change};
 use self::stalls::stall_episodes;
@@ -128,11 +128,14 @@ pub fn find_episodes(
     };
     let mut episodes = Vec::new();
     let levels = find_levels(&buckets, sources.parts_known);
-    let mut changed = Vec::new();
+    let mut rises = Vec::new();
     match &levels {
         Levels::Constant => {}
         Levels::Steps(levels) => {
-            changed = levels.iter().skip(1).map(|level| level.from_step).collect();
+            rises = levels
+                .windows(2)
+                .filter_map(|pair| Rise::between(&pair[0], &pair[1]))
+                .collect();
             episodes.extend(changes(levels, steps, &context));
         }
         Levels::Drift(drift) => episodes.push(Episode {
@@ -154,7 +157,7 @@ pub fn find_episodes(
         episode.from_step == first_step && ends_early
     };
     episodes.retain(|episode| !is_warmup(episode));
-    episodes.extend(stall_episodes(&stalls, &changed, steps, &context));
+    episodes.extend(stall_episodes(&stalls, &rises, steps, &context));
     episodes.retain(|episode| episode.cost_s >= MIN_COST * total_s);
     episodes.sort_by(|a, b| b.cost_s.total_cmp(&a.cost_s));
     episodes

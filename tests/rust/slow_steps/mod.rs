@@ -40,10 +40,12 @@ pub(crate) enum Pattern {
     TwoSpeeds,
     /// From one step on, the loop waits for most batches, while its compute becomes faster and slower by a third.
     WaitInNoise,
+    /// Some steps, at random, are much slower, while the machine becomes faster and slower by a third now and then.
+    OutliersAtSpeeds,
 }
 
 impl Pattern {
-    pub(crate) const FAULTS: [Self; 8] = [
+    pub(crate) const FAULTS: [Self; 9] = [
         Self::Periodic,
         Self::PeriodicInEpoch,
         Self::Change,
@@ -52,6 +54,7 @@ impl Pattern {
         Self::SlowPart,
         Self::Drift,
         Self::Outliers,
+        Self::OutliersAtSpeeds,
     ];
     pub(crate) const HEALTHY: [Self; 8] = [
         Self::Noise,
@@ -245,7 +248,7 @@ impl Run {
                 usual_ms * (self.ratio - 1.0)
             }
             Pattern::Drift => usual_ms * (self.ratio - 1.0) * step as f64 / self.steps as f64,
-            Pattern::Outliers if draw.0.unit() < self.outlier_share => {
+            Pattern::Outliers | Pattern::OutliersAtSpeeds if draw.0.unit() < self.outlier_share => {
                 stall_ms(self.outlier_share) * draw.uniform(0.5, 1.5)
             }
             _ => 0.0,
@@ -254,18 +257,28 @@ impl Run {
 }
 
 /// Another virtual machine on the same core, which now and then works for a while.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Neighbour {
     works: bool,
     steps_left: u64,
+    /// Limits of the number of steps for which it works or rests.
+    lengths: (f64, f64),
 }
 
 impl Neighbour {
+    fn new(lengths: (f64, f64)) -> Self {
+        Self {
+            works: false,
+            steps_left: 0,
+            lengths,
+        }
+    }
+
     /// Factor by which the next step is slower.
     fn slowdown(&mut self, draw: &mut Draw) -> f64 {
         if self.steps_left == 0 {
             self.works = !self.works;
-            self.steps_left = draw.scale(10.0, 150.0);
+            self.steps_left = draw.scale(self.lengths.0, self.lengths.1);
         }
         self.steps_left -= 1;
         if self.works { 1.35 } else { 1.0 }
@@ -291,12 +304,19 @@ pub(crate) fn draw_case(pattern: Pattern, seed: u64, steps: Option<u64>) -> Case
         Pattern::MostlySlow | Pattern::WaitInNoise | Pattern::TwoSpeeds
     );
     let (mut slow_noise, mut to_ns, mut fast_steps) = (0.0, 0_u64, 0);
-    let mut neighbour = Neighbour::default();
+    let mut neighbour = match pattern {
+        Pattern::WaitInNoise => Some(Neighbour::new((10.0, 150.0))),
+        Pattern::OutliersAtSpeeds => {
+            let steps = run.steps as f64;
+            Some(Neighbour::new((steps / 10.0, steps / 2.0)))
+        }
+        _ => None,
+    };
     for step in 0..run.steps {
         let change = (1.0 - run.persistence * run.persistence).sqrt();
         slow_noise = run.persistence * slow_noise + change * draw.normal();
         let mut usual_ms = run.usual_ms(step, slow_noise, &mut draw);
-        if pattern == Pattern::WaitInNoise {
+        if let Some(neighbour) = &mut neighbour {
             usual_ms *= neighbour.slowdown(&mut draw);
         }
         let mut lost_ms = run.lost_ms(step, usual_ms, &mut draw);

@@ -9,7 +9,7 @@
 //! counts if it is far clearer than in the steps themselves: on a shared machine, compute becomes faster and slower by a
 //! third, which hides a change of the wait.
 
-use crate::model::step_history::StepBucket;
+use crate::model::step_history::{Stall, StepBucket};
 use crate::statistics::{mean, quantile};
 
 /// Minimum number of steps, and of buckets.
@@ -92,6 +92,36 @@ impl Level {
     }
 }
 
+/// A change to slower steps.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Rise {
+    from_step: u64,
+    /// By how much a step takes longer than before, in nanoseconds.
+    step_ns: f64,
+}
+
+impl Rise {
+    /// `None` if the steps are not slower.
+    pub(super) fn between(before: &Level, after: &Level) -> Option<Self> {
+        let step_ns = 1e6 * (after.step_ms() - before.step_ms());
+        (step_ns > 0.0).then_some(Self {
+            from_step: after.from_step,
+            step_ns,
+        })
+    }
+
+    /// Whether steps that were found to be a stall may only be the first ones of the new level: the usual step is still
+    /// that from before. `steps` is the length of the run.
+    pub(super) fn may_explain(&self, stall: &Stall, steps: u64) -> bool {
+        /// Maximum excess of such steps, compared with the rise: they vary.
+        const MAX_EXCESS: f64 = 3.0;
+        let settling = settling_steps(steps);
+        let is_near = (self.from_step.saturating_sub(settling)..self.from_step + settling)
+            .contains(&stall.step);
+        is_near && (stall.excess_ns as f64) < MAX_EXCESS * self.step_ns * stall.steps as f64
+    }
+}
+
 /// Step time that rises all the time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Drift {
@@ -114,7 +144,7 @@ pub(super) fn usual(levels: &[Level]) -> Option<&Level> {
 }
 
 /// Steps around a change in which stalls are part of the change.
-pub(super) fn settling_steps(steps: u64) -> u64 {
+fn settling_steps(steps: u64) -> u64 {
     /// Minimum: the estimate of the usual step needs so many steps to follow a change. In longer runs it is
     /// 1/64 of the run, because the place of the change is known only to a bucket.
     const STEPS: u64 = 64;

@@ -1,6 +1,6 @@
 //! Divides the stalls of a run into periodic ones and others.
 
-use super::levels::settling_steps;
+use super::levels::Rise;
 use super::periods::find_periods;
 use super::signal::{Context, signal_of_stalls};
 use super::{Episode, EpisodeKind, step_without_ms};
@@ -16,35 +16,30 @@ const MIN_OUTLIERS: usize = 8;
 /// Share of the lost time that is most of it.
 const MOST: f64 = 0.8;
 
-/// The episodes of stalls. Stalls just after a change of the level belong to the change: the usual step is
-/// still that from before.
+/// The episodes of stalls. Stalls that a rise of the level may explain belong to the rise.
 pub(super) fn stall_episodes(
     stalls: &[Stall],
-    changed: &[u64],
+    rises: &[Rise],
     steps: u64,
     context: &Context<'_>,
 ) -> Vec<Episode> {
-    let is_after_change = |step: u64| {
-        let settling = settling_steps(steps);
-        changed
-            .iter()
-            .any(|from| (from.saturating_sub(settling)..from + settling).contains(&step))
-    };
-    let mut others: Vec<Stall> = (stalls.iter())
-        .filter(|stall| !is_after_change(stall.step))
+    let is_rise = |stall: &&Stall| rises.iter().any(|rise| rise.may_explain(stall, steps));
+    let mut others: Vec<Stall> = stalls
+        .iter()
+        .filter(|stall| !is_rise(stall))
         .copied()
         .collect();
-    // Older stalls than the kept ones are known from the buckets alone.
-    let buckets = context
-        .buckets
-        .iter()
-        .filter(|b| !is_after_change(b.first_step));
-    let all_excess_ns: u64 = buckets.map(|bucket| bucket.stall_excess_ns).sum();
-    let kept_ns: u64 = others.iter().map(|stall| stall.excess_ns).sum();
-    if kept_ns == 0 {
+    let total_ns = |stalls: &[Stall]| stalls.iter().map(|stall| stall.excess_ns).sum::<u64>();
+    if total_ns(&others) == 0 {
         return Vec::new();
     }
-    let per_kept = (all_excess_ns as f64 / kept_ns as f64).max(1.0);
+    // Older stalls than the kept ones are known from the buckets alone.
+    let all_ns: u64 = context
+        .buckets
+        .iter()
+        .map(|bucket| bucket.stall_excess_ns)
+        .sum();
+    let per_kept = (all_ns as f64 / total_ns(stalls) as f64).max(1.0);
     let episode = |kind, members: &[Stall], regular: &[Stall]| {
         let cost_s = per_kept * excess_s(members);
         Episode {
