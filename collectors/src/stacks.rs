@@ -182,10 +182,7 @@ impl StackReader for PythonStacks {
         {
             let others = others.into_iter().take(MAX_HELPERS);
             let others = others.map(|(trace, tid)| (trace, tid, activity(trace, tid)));
-            let may_help = |(trace, _, activity): &(&StackTrace, u32, Activity)| {
-                activity.is_work() || is_in_pool_task(trace, *activity)
-            };
-            wanted.extend(others.filter(may_help));
+            wanted.extend(others.filter(|(trace, _, activity)| may_help(trace, *activity)));
         }
         let wanted: Vec<_> = wanted
             .into_iter()
@@ -220,6 +217,15 @@ impl StackReader for PythonStacks {
         self.processes.remove(&pid);
         self.retried_locks.forget(pid);
     }
+}
+
+/// Whether another thread may wait for this one: it works, reads, or executes a task of a pool.
+fn may_help(trace: &StackTrace, activity: Activity) -> bool {
+    let reads = matches!(
+        activity,
+        Activity::Wait(WaitFor::File | WaitFor::Connection)
+    );
+    activity.is_work() || reads || is_in_pool_task(trace, activity)
 }
 
 /// Whether a thread of a `ThreadPoolExecutor`, or of a pool of `multiprocessing`, executes a task, and does not wait for

@@ -47,6 +47,50 @@ def test_the_steps_of_an_optimiser_are_the_steps_of_a_loop_without_a_loader(
     assert not_seen(ran.stderr) == 0
 
 
+@pytest.mark.parametrize("processes", [False, True], ids=["thread", "process"])
+def test_a_loop_that_waits_for_its_own_queue_has_the_producers_as_its_bottleneck(
+    program: Programs, processes: bool
+) -> None:
+    pytest.importorskip("torch")
+    ran = run(program, "own_queue.py", *(["--processes"] if processes else []))
+    assert ran.exit_code == 0, ran.stderr
+    summary = ran.summary()
+    waited = float(ran.stdout)
+
+    assert (summary["loop"], summary["wait_ms"]) == ("optimizer steps", None)
+    assert summary["bottleneck"]["kind"] == "producers"
+    wait = summary["item_wait_ms"]
+    assert wait["low"] <= wait["value"] <= wait["high"]
+    # The queue is the loop's only reason to wait.
+    assert waited > 0.5
+    assert wait["value"] / summary["steady_step_mean_ms"] == pytest.approx(waited, abs=0.25)
+    evidence = summary["bottleneck"]["evidence"]
+    assert "(next_batch) for what other threads or processes make" in evidence
+    assert ("(decode)" in evidence) is not processes
+    if not processes:
+        line = summary["lines"][0]
+        assert (line["stage"], line["function"]) == ("producers", "decode")
+        assert line["predicted_step_ms"] < 0.75 * summary["steady_step_mean_ms"]
+    assert "producers" in ran.stderr
+
+
+def test_the_threads_that_fill_a_queue_are_the_bottleneck_of_a_function_that_returns_batches(
+    program: Programs,
+) -> None:
+    pytest.importorskip("torch")
+    ran = run(program, "own_queue.py", options=("--batch-from", "own_queue:next_batch"))
+    assert ran.exit_code == 0, ran.stderr
+    summary = ran.summary()
+
+    assert summary["loop"] == "next_batch"
+    assert "item_wait_ms" not in summary
+    assert summary["wait_pct"] > 50
+    assert summary["bottleneck"]["kind"] == "producers"
+    assert "other threads are at `own_queue.py:" in summary["bottleneck"]["evidence"]
+    line = summary["lines"][0]
+    assert (line["stage"], line["function"]) == ("producers", "decode")
+
+
 @pytest.mark.parametrize("args", [("--accumulate", 3), ("--optimizers", 2)], ids=str)
 def test_a_step_with_several_batches_or_optimisers_counts_once(
     program: Programs, args: tuple[str, int]

@@ -29,6 +29,7 @@ mod loop_waits;
 mod nested_stages;
 mod pools;
 mod prediction;
+mod producers;
 mod queueing_model;
 mod relief;
 mod remedies;

@@ -4,6 +4,7 @@
 mod compute_waits;
 mod data_files;
 mod gil_holders;
+mod item_waits;
 mod line_shares;
 mod own_line;
 mod shared_lock_waits;

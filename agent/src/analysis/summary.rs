@@ -221,6 +221,12 @@ fn fill_from_stacks(summary: &mut SummaryRecord, run: &RunFacts<'_>, main: &Loop
     summary.gil_holders = gil_holders(stacks);
     summary.stage_work = stage_work(stacks);
     summary.data_files = stacks.data_files();
+    let item_waits = stacks.item_waits(&main.totals.name);
+    let step_ms = summary
+        .steady_step_mean_ms
+        .filter(|_| summary.wait_ms.is_none());
+    summary.item_wait_ms =
+        (item_waits.zip(step_ms)).map(|(waits, step_ms)| waits.share.map(|share| share * step_ms));
     // The thread's times cover all of the part: also windows on cached batches, and what is between the epochs.
     let steps_s = (part.steps_per_s.zip(summary.steady_step_mean_ms))
         .map_or(0.0, |(steps, step_ms)| steps * step_ms / 1e3);

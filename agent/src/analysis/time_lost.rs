@@ -3,7 +3,9 @@
 use super::thresholds::confidence::PLAUSIBLE;
 use super::thresholds::findings::LOST_SHARE;
 use crate::model::Mode;
-use crate::model::record::{EpisodeRecord, RemedyCode, RemedyRecord, SummaryRecord};
+use crate::model::record::{
+    BottleneckKind, BottleneckRecord, EpisodeRecord, RemedyCode, RemedyRecord, SummaryRecord,
+};
 
 /// Where a run loses time.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -12,10 +14,12 @@ pub enum TimeLost<'a> {
     Remedy(&'a RemedyRecord),
     /// Slow steps, for which no remedy is known.
     Episode(&'a EpisodeRecord),
+    /// Waits for threads or processes without stages, for which no remedy is known.
+    Producers(&'a BottleneckRecord),
 }
 
 /// The best plausible remedy, or else the costliest episode, that would shorten the run by at least
-/// [`LOST_SHARE`]. `None` in a run with a probe or a replay, whose verdict the user requested.
+/// [`LOST_SHARE`], or else waits of this length for threads or processes without stages. `None` in a run with a probe or a replay, whose verdict the user requested.
 pub fn time_lost(summary: &SummaryRecord) -> Option<TimeLost<'_>> {
     if summary.mode != Some(Mode::Measure) || summary.steady_steps == 0 {
         return None;
@@ -33,14 +37,23 @@ pub fn time_lost(summary: &SummaryRecord) -> Option<TimeLost<'_>> {
     let costliest = (summary.episodes.iter())
         .max_by(|a, b| a.cost_s.total_cmp(&b.cost_s))
         .filter(|episode| episode.cost_s >= LOST_SHARE * summary.steady_s);
+    let wait_ms = summary
+        .wait_ms
+        .or(summary.item_wait_ms.map(|wait| wait.value));
+    let waits = wait_ms.zip(summary.steady_step_mean_ms);
+    let waits_long = waits.is_some_and(|(wait_ms, step_ms)| wait_ms >= LOST_SHARE * step_ms);
+    let producers = (summary.bottleneck.as_ref())
+        .filter(|found| found.kind == BottleneckKind::Producers && waits_long);
     best.copied()
         .map(TimeLost::Remedy)
         .or(costliest.map(TimeLost::Episode))
+        .or(producers.map(TimeLost::Producers))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::record::Estimate;
 
     fn remedy(code: RemedyCode, predicted_gain_pct: f64, confidence: f64) -> RemedyRecord {
         RemedyRecord {
@@ -99,6 +112,22 @@ mod tests {
             time_lost(&summary),
             Some(TimeLost::Episode(&summary.episodes[1]))
         );
+    }
+
+    #[test]
+    fn waits_for_producers_are_named_if_they_are_long() {
+        let mut summary = summary(vec![]);
+        summary.steady_step_mean_ms = Some(10.0);
+        summary.bottleneck = Some(BottleneckRecord {
+            kind: BottleneckKind::Producers,
+            ..BottleneckRecord::default()
+        });
+        let lost = |wait_ms| {
+            let mut summary = summary.clone();
+            summary.item_wait_ms = Some(Estimate::around(wait_ms, 0.1));
+            matches!(time_lost(&summary), Some(TimeLost::Producers(_)))
+        };
+        assert_eq!([lost(0.9), lost(4.0)], [false, true]);
     }
 
     #[test]

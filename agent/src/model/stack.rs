@@ -96,6 +96,29 @@ pub struct ThreadStack {
     pub frames: Vec<Frame>,
 }
 
+/// Whether a thread waits for what another thread or process makes: for an item of a queue, or for the result of a future
+/// or of a pool. A wait in `queue.SimpleQueue` is not seen, because it has no Python frame.
+pub fn waits_for_item(frames: &[Frame], activity: Activity) -> bool {
+    const CALLS: [(&str, &[&str]); 4] = [
+        ("/queue.py", &["get"]),
+        ("/multiprocessing/queues.py", &["get"]),
+        ("/multiprocessing/pool.py", &["get", "next"]),
+        ("/concurrent/futures/_base.py", &["result"]),
+    ];
+    let is_call = |frame: &Frame| {
+        // From Python 3.11 on, the name has the class.
+        let name = frame.function.rsplit('.').next().unwrap_or_default();
+        let matches =
+            |(file, names): &(&str, &[&str])| frame.file.ends_with(file) && names.contains(&name);
+        CALLS.iter().any(matches)
+    };
+    let mut library = frames.iter().take_while(|frame| !frame.is_own);
+    matches!(activity, Activity::Wait(_)) && library.any(is_call)
+}
+
+/// Name of the place [`Place::Producers`] in records and texts.
+pub const PRODUCERS: &str = "producers";
+
 /// The part of the program that a thread worked for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Place {
@@ -103,15 +126,19 @@ pub enum Place {
     Stage(String),
     /// The compute of the loop with this name.
     Loop(String),
-    /// Neither in a stage nor in the compute of a loop.
+    /// In no stage, while the training thread waits for an item of a queue or the result of a future: probably a thread
+    /// that makes it.
+    Producers,
+    /// Nothing of the above.
     Elsewhere,
 }
 
 impl Place {
-    /// Name of the stage. `None` outside of stages.
+    /// Name of the stage, or [`PRODUCERS`]. `None` outside of them.
     pub fn stage(&self) -> Option<&str> {
         match self {
             Self::Stage(name) => Some(name),
+            Self::Producers => Some(PRODUCERS),
             Self::Loop(_) | Self::Elsewhere => None,
         }
     }

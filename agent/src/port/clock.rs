@@ -89,15 +89,16 @@ impl TickRate {
 
     /// Compares raw time stamps with the system's clock for 0.5 ms. The error is below 30 ppm.
     fn measure(clock: &quanta::Clock) -> Self {
-        const SPAN: Duration = Duration::from_micros(500);
-        let (first_ticks, first) = simultaneous_readings(clock);
-        let (ticks, time) = loop {
-            let (ticks, time) = simultaneous_readings(clock);
-            if time - first >= SPAN {
-                break (ticks - first_ticks, time - first);
+        const SPAN_NS: u64 = 500_000;
+        let (first_ticks, first_ns) = simultaneous_readings(clock);
+        let (ticks, nanos) = loop {
+            let (ticks, ns) = simultaneous_readings(clock);
+            let nanos = ns.saturating_sub(first_ns);
+            if nanos >= SPAN_NS {
+                break (ticks.saturating_sub(first_ticks), nanos);
             }
         };
-        let nanos = time.as_nanos() * u128::from(Self::MANY_TICKS) / u128::from(ticks.max(1));
+        let nanos = u128::from(nanos) * u128::from(Self::MANY_TICKS) / u128::from(ticks.max(1));
         Self {
             nanos_of_many_ticks: u64::try_from(nanos).unwrap_or(u64::MAX),
         }
@@ -106,18 +107,18 @@ impl TickRate {
     #[inline]
     fn nanos(self, ticks: u64) -> u64 {
         let scaled = u128::from(ticks) * u128::from(self.nanos_of_many_ticks);
-        (scaled / u128::from(Self::MANY_TICKS)) as u64
+        u64::try_from(scaled / u128::from(Self::MANY_TICKS)).unwrap_or(u64::MAX)
     }
 }
 
-/// A raw time stamp and the system's monotonic time at the same moment: of several pairs the one whose two
+/// A raw time stamp and the system's monotonic time in nanoseconds at the same moment: of several pairs the one whose two
 /// readings were closest to each other, since the thread may lose its core between them.
-fn simultaneous_readings(clock: &quanta::Clock) -> (u64, Duration) {
+fn simultaneous_readings(clock: &quanta::Clock) -> (u64, u64) {
     const PAIRS: usize = 16;
     let pairs = std::iter::repeat_with(|| {
-        let before = monotonic_time();
+        let before = monotonic_ns();
         let ticks = clock.raw();
-        let gap = monotonic_time().saturating_sub(before);
+        let gap = monotonic_ns().saturating_sub(before);
         (gap, ticks, before)
     });
     let (gap, ticks, before) = (pairs.take(PAIRS))
@@ -126,9 +127,10 @@ fn simultaneous_readings(clock: &quanta::Clock) -> (u64, Duration) {
     (ticks, before + gap / 2)
 }
 
-/// Time of the system's monotonic clock.
-fn monotonic_time() -> Duration {
-    (clock_gettime(ClockId::Monotonic).try_into()).unwrap_or_default()
+/// Nanoseconds of the system's monotonic clock.
+fn monotonic_ns() -> u64 {
+    let time: Duration = (clock_gettime(ClockId::Monotonic).try_into()).unwrap_or_default();
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Default for MonotonicClock {
@@ -184,10 +186,10 @@ mod tests {
     #[test]
     fn every_measurement_of_the_rate_agrees_with_a_long_one() {
         let clock = quanta::Clock::new();
-        let (first_ticks, first) = simultaneous_readings(&clock);
+        let (first_ticks, first_ns) = simultaneous_readings(&clock);
         let rates: Vec<_> = (0..100).map(|_| TickRate::measure(&clock)).collect();
-        let (ticks, time) = simultaneous_readings(&clock);
-        let long = (time - first).as_nanos() as f64;
+        let (ticks, ns) = simultaneous_readings(&clock);
+        let long = (ns - first_ns) as f64;
         for rate in rates {
             let error = rate.nanos(ticks - first_ticks) as f64 / long - 1.0;
             assert!(error.abs() < 200e-6, "{error}");

@@ -13,8 +13,8 @@ use crate::model::stack::ThreadStack;
 pub trait StackReader: Send + 'static {
     /// Appends the stacks of the threads of the process to `out`. `threads` are the threads that matter: for
     /// these the reader also finds what they wait for. Other threads may be left out, unless they hold the
-    /// interpreter lock. If a thread that matters waits for a lock, threads that work should not be left out: it may
-    /// wait for them.
+    /// interpreter lock. If a thread that matters waits for a lock, threads that work or read should not be left out: it
+    /// may wait for them.
     ///
     /// # Errors
     ///

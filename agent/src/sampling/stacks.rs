@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::lock::lock;
-use crate::model::stack::{Activity, Place, StackReading, ThreadStack, WaitFor};
+use crate::model::stack::{Activity, Place, StackReading, ThreadStack, WaitFor, waits_for_item};
 use crate::notice::{Notice, NoticeLog};
 use crate::port::catch_panics::contain;
 use crate::port::clock::{Clock, MonotonicClock, ThreadTime, thread_cpu_time};
@@ -41,6 +41,18 @@ pub struct StackTarget {
     pub trainer: Option<Trainer>,
 }
 
+impl StackTarget {
+    /// The training thread, if threads in no stage may be those that make its batches: the process has no stages.
+    fn awaiting(&self) -> Option<ThreadId> {
+        let has_stages = (self.region)
+            .is_some_and(|region| region.stages.iter().any(|slot| slot.name.get().is_some()));
+        (self.trainer.as_ref())
+            .filter(|_| !has_stages)?
+            .consumer
+            .thread()
+    }
+}
+
 /// The loops of the training process, and the thread that iterates them.
 #[derive(Debug, Clone)]
 pub struct Trainer {
@@ -53,11 +65,11 @@ pub struct Trainer {
 impl Trainer {
     /// The place of the thread outside stages: the loop that began last, unless a loop waits for a batch.
     fn place(&self) -> Place {
-        let recorders = || self.loops.iter().map(|entry| (entry, &entry.recorder));
-        if recorders().any(|(_, recorder)| recorder.is_waiting()) {
+        if self.loops.iter().any(|entry| entry.recorder.is_waiting()) {
             return Place::Elsewhere;
         }
-        recorders()
+        (self.loops.iter())
+            .map(|entry| (entry, &entry.recorder))
             .filter_map(|(entry, recorder)| Some((entry, recorder.epoch_begun()?)))
             .max_by_key(|(_, begun)| *begun)
             .map_or(Place::Elsewhere, |(entry, _)| {
@@ -200,7 +212,7 @@ impl StackThread {
                 at_ns: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX),
                 seconds: now.saturating_sub(last).as_secs_f64().min(MAX_SECONDS),
                 is_trainer: target.trainer.is_some(),
-                samples: join(stacks, &places, &self::places(target)),
+                samples: join(stacks, &places, &self::places(target), target.awaiting()),
                 files: None,
             };
             if reading.is_loading() {
@@ -259,11 +271,12 @@ fn stage_place(target: &StackTarget, number: Option<usize>) -> Place {
 }
 
 /// The samples of the stacks. A thread that changed its place during the reading is left out, because its stack
-/// may belong to either place.
+/// may belong to either place. `awaiting` is the training thread, if threads in no stage may make its batches.
 fn join(
     stacks: Vec<ThreadStack>,
     before: &[(ThreadId, Place)],
     after: &[(ThreadId, Place)],
+    awaiting: Option<ThreadId>,
 ) -> Vec<(Place, ThreadStack)> {
     let place = |places: &[(ThreadId, Place)], tid| {
         let found = places.iter().find(|(thread, _)| thread.tid == tid);
@@ -273,7 +286,40 @@ fn join(
         let here = place(before, stack.tid);
         (here == place(after, stack.tid)).then_some((here, stack))
     };
-    move_time_to_helpers(stacks.into_iter().filter_map(sample).collect())
+    let mut samples = move_time_to_helpers(stacks.into_iter().filter_map(sample).collect());
+    if let Some(thread) = awaiting {
+        mark_producers(&mut samples, thread);
+    }
+    samples
+}
+
+/// Gives the threads that run the user's code in no stage the place of producers, while the training thread waits for
+/// what another thread makes. Of threads that work and threads that wait for a file or a connection, only those that work
+/// count.
+fn mark_producers(samples: &mut [(Place, ThreadStack)], training_thread: ThreadId) {
+    let waits = |(place, stack): &(Place, ThreadStack)| {
+        let is_waiting = waits_for_item(&stack.frames, stack.activity);
+        stack.tid == training_thread.tid && place.stage().is_none() && is_waiting
+    };
+    if !samples.iter().any(waits) {
+        return;
+    }
+    let works = |stack: &ThreadStack| stack.activity.is_work() || stack.in_pool_task;
+    let may_produce = |(place, stack): &(Place, ThreadStack)| {
+        *place == Place::Elsewhere
+            && stack.tid != training_thread.tid
+            && stack.frames.iter().any(|frame| frame.is_own)
+    };
+    let any_works = samples
+        .iter()
+        .any(|sample| may_produce(sample) && works(&sample.1));
+    let is_producer =
+        |sample: &(Place, ThreadStack)| may_produce(sample) && (works(&sample.1) || !any_works);
+    let producers = samples.iter().filter(|sample| is_producer(sample)).count();
+    for (place, stack) in samples.iter_mut().filter(|sample| is_producer(sample)) {
+        *place = Place::Producers;
+        stack.helpers = u32::try_from(producers).ok();
+    }
 }
 
 /// Moves the time of a stage's call that waits for a lock to threads that are in no stage: to those that execute tasks
@@ -355,5 +401,55 @@ mod tests {
         );
         let two = move_time_to_helpers(vec![call(), call(), helper(2)]);
         assert_eq!(two[0].1.frames[0].function, "map".into());
+    }
+
+    #[test]
+    fn threads_that_work_while_the_training_thread_waits_for_an_item_are_producers() {
+        let training_thread = ThreadId { tid: 1, handle: 0 };
+        let lock = Activity::Wait(WaitFor::Lock);
+        let trainer = |function: &str, activity| {
+            let called = Frame {
+                is_own: false,
+                ..Frame::own("/usr/lib/python3.11/queue.py", 171, function)
+            };
+            let frames = vec![called, Frame::own("train.py", 42, "main")];
+            let stack = ThreadStack {
+                tid: 1,
+                ..ThreadStack::doing(activity, frames)
+            };
+            (Place::Loop("train".to_owned()), stack)
+        };
+        let thread = |tid, activity| (Place::Elsewhere, stack(tid, "load", activity));
+        let places = |mut samples: Vec<(Place, ThreadStack)>| {
+            mark_producers(&mut samples, training_thread);
+            let producers = samples
+                .into_iter()
+                .filter(|(place, _)| *place == Place::Producers);
+            producers
+                .map(|(_, stack)| (stack.tid, stack.helpers))
+                .collect::<Vec<_>>()
+        };
+        let reads = Activity::Wait(WaitFor::Connection);
+        let (two, three) = (thread(2, Activity::Native), thread(3, Activity::Python));
+
+        assert_eq!(
+            places(vec![
+                trainer("get", lock),
+                two.clone(),
+                three,
+                thread(4, reads)
+            ]),
+            [(2, Some(2)), (3, Some(2))]
+        );
+        assert_eq!(
+            places(vec![trainer("get", lock), thread(4, reads)]),
+            [(4, Some(1))]
+        );
+        assert_eq!(places(vec![trainer("put", lock), two.clone()]), []);
+        assert_eq!(places(vec![trainer("get", Activity::Python), two]), []);
+
+        let mut library = thread(2, Activity::Native);
+        library.1.frames[0].is_own = false;
+        assert_eq!(places(vec![trainer("get", lock), library]), []);
     }
 }

@@ -5,6 +5,7 @@ use super::verdict::place_in_file;
 use crate::analysis::attribution::{CoreUser, CoresEvidence, Evidence, StageEvidence};
 use crate::analysis::stacks::SharedLockWaits;
 use crate::model::record::{BatchRecord, CallsAtOnce};
+use crate::model::stack::Frame;
 
 /// The evidence of a conclusion: a clause, without a capital letter and a full stop. Other texts continue it.
 #[expect(clippy::too_many_lines, reason = "one text for each kind of evidence")]
@@ -52,13 +53,7 @@ pub(super) fn evidence_text(evidence: &Evidence) -> String {
             wait_ms,
             step_ms,
         } => {
-            let line = line.as_ref().map_or_else(String::new, |line| {
-                format!(
-                    " at `{}` ({})",
-                    place_in_file(&line.file, line.line),
-                    line.function
-                )
-            });
+            let line = line.as_ref().map_or_else(String::new, at_line);
             format!(
                 "the training thread loads for {} of each step of {}, but `{stage}` waits {} % of that \
                  time{line} for another thread or a device, for example for work that the loop launched before",
@@ -67,6 +62,12 @@ pub(super) fn evidence_text(evidence: &Evidence) -> String {
                 share(*blocked)
             )
         }
+        Evidence::Producers {
+            wait_ms,
+            step_ms,
+            waiting_line,
+            line,
+        } => producers(*wait_ms, *step_ms, waiting_line.as_ref(), line.as_ref()),
         Evidence::Gc { pct } => format!(
             "the garbage collector stops the process for {} % of the time",
             percent(*pct, 1)
@@ -101,6 +102,29 @@ pub(super) fn evidence_text(evidence: &Evidence) -> String {
 
 fn share(share: f64) -> String {
     percent(100.0 * share, 0)
+}
+
+/// A line and its function, after a verb.
+fn at_line(line: &Frame) -> String {
+    let place = place_in_file(&line.file, line.line);
+    format!(" at `{place}` ({})", line.function)
+}
+
+fn producers(
+    wait_ms: f64,
+    step_ms: f64,
+    waiting_line: Option<&Frame>,
+    line: Option<&(Frame, f64)>,
+) -> String {
+    let (wait, step) = (duration_ms(wait_ms), duration_ms(step_ms));
+    let place = waiting_line.map_or_else(String::new, at_line);
+    let meanwhile = line.map_or_else(String::new, |(line, part)| {
+        let line = at_line(line);
+        format!("; {} % of that time, other threads are{line}", share(*part))
+    });
+    format!(
+        "the loop waits {wait} of each step of {step}{place} for what other threads or processes make{meanwhile}"
+    )
 }
 
 fn waiting(wait_ms: f64, step_ms: f64, gpu_ms: Option<f64>) -> String {

@@ -8,8 +8,10 @@ use crate::model::record::SummaryRecord;
 /// The sentence for a run in progress. `None` if it loses little time, or if the cause is a guess.
 pub fn time_lost_text(summary: &SummaryRecord) -> Option<String> {
     let step = duration_ms(summary.steady_step_mean_ms?);
-    let wait = duration_ms(summary.wait_ms?);
-    let waits = format!("a step takes {step}, and the loop waits {wait} of this for data");
+    let waits = match summary.wait_ms.map(duration_ms) {
+        Some(wait) => format!("a step takes {step}, and the loop waits {wait} of this for data"),
+        None => format!("a step takes {step}"),
+    };
     Some(match time_lost(summary)? {
         TimeLost::Remedy(remedy) => format!(
             "{waits}; with this change, it would take {} (−{} %, {}): {}",
@@ -19,6 +21,7 @@ pub fn time_lost_text(summary: &SummaryRecord) -> Option<String> {
             remedy.what
         ),
         TimeLost::Episode(episode) => format!("{waits}. {}", episode.text),
+        TimeLost::Producers(found) => found.evidence.clone(),
     })
 }
 

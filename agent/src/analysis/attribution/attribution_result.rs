@@ -47,7 +47,11 @@ impl Bottleneck {
     pub(super) fn is_changed_by(&self, remedy: &Remedy) -> bool {
         let names = |name: &str| match &self.limit {
             Limit::Stage(limit) | Limit::Pool(limit) => limit == name,
-            Limit::Resource(_) | Limit::Jitter | Limit::HandOff | Limit::Compute => false,
+            Limit::Resource(_)
+            | Limit::Jitter
+            | Limit::HandOff
+            | Limit::Producers
+            | Limit::Compute => false,
         };
         let is_named = |stage: &str| names(stage) || self.evidence.stages().contains(&stage);
         let resource = remedy.resource.map(Limit::Resource);
@@ -70,6 +74,8 @@ pub enum Limit {
     Jitter,
     /// The receipt of batches from other processes, on the training thread.
     HandOff,
+    /// Threads or processes without stages, which make what the loop waits for.
+    Producers,
     /// The loop's own work on a batch.
     Compute,
 }

@@ -85,6 +85,17 @@ pub enum Evidence {
         /// The step.
         step_ms: f64,
     },
+    /// The loop waits for what threads or processes without stages make.
+    Producers {
+        /// Time per step in which the loop waits.
+        wait_ms: f64,
+        /// The step.
+        step_ms: f64,
+        /// The line of the loop that waits, if it is known.
+        waiting_line: Option<Frame>,
+        /// The line of other threads with the most time meanwhile, and its share of this time.
+        line: Option<(Frame, f64)>,
+    },
     /// The garbage collector stops the process.
     Gc {
         /// Share of time.

@@ -2,6 +2,7 @@
 
 use super::facts::PipelineFacts;
 use super::line_gains::lines_of_loop;
+use super::producers::ProducerFacts;
 use super::{Attribution, attribute};
 use crate::analysis::loop_facts::LoopFacts;
 use crate::analysis::stacks::{LineShare, StackTimes};
@@ -12,8 +13,7 @@ use crate::model::stack::Place;
 use crate::model::{HandOffEnd, Mode};
 use crate::statistics::{mean, variance};
 
-/// Finds what limits the main loop, and what would help. The result is empty if the loop's waiting is not
-/// known, or if its batches come from a cache.
+/// Finds what limits the main loop, and what would help. The result is empty if its batches come from a cache.
 pub(in crate::analysis) fn attribute_run(
     summary: &SummaryRecord,
     main: &LoopFacts,
@@ -30,11 +30,47 @@ pub(in crate::analysis) fn attribute_run(
     let lines = stacks.map(|stacks| hot_lines(stacks, ran_share, &main.totals.name));
     let lines = lines.unwrap_or_default();
     let Some(wait_ms) = summary.wait_ms else {
-        return Attribution {
+        let item_waits = stacks.and_then(|stacks| stacks.item_waits(&main.totals.name));
+        let producers = ProducerFacts {
+            step_ms,
+            wait_ms: summary.item_wait_ms.map_or(0.0, |wait| wait.value),
+            waiting_line: item_waits.map(|waits| waits.line),
+            lines: &lines,
+        };
+        return producers.attribute().unwrap_or_else(|| Attribution {
             lines: lines_of_loop(&lines, step_ms),
             ..Attribution::default()
-        };
+        });
     };
+    let facts = PipelineFacts {
+        step_ms,
+        wait_ms,
+        lines,
+        ranks_in_run,
+        shared_lock_waits: stacks
+            .map(|stacks| stacks.shared_lock_waits(ran_share))
+            .unwrap_or_default(),
+        ..pipeline_facts(summary, main, wait_ms)
+    };
+    let found = attribute(&facts);
+    let producers = ProducerFacts {
+        step_ms,
+        wait_ms,
+        waiting_line: None,
+        lines: &facts.lines,
+    };
+    let is_unknown = facts.stages.is_empty() && found.bottleneck.is_none();
+    match producers.attribute().filter(|_| is_unknown) {
+        Some(producers) => Attribution {
+            remedies: found.remedies,
+            ..producers
+        },
+        None => found,
+    }
+}
+
+/// What the summary and the loop say about the pipeline.
+fn pipeline_facts(summary: &SummaryRecord, main: &LoopFacts, wait_ms: f64) -> PipelineFacts {
     let floor = main.probe.as_ref().and_then(|probe| probe.floor.ok());
     let steady = main
         .warmup_steps()
@@ -50,20 +86,17 @@ pub(in crate::analysis) fn attribute_run(
     };
     let receive_ms = per_batch(HandOffEnd::Receive).sum::<f64>();
     let send_ms = per_batch(HandOffEnd::Send).reduce(|a, b| a + b);
-    attribute(&PipelineFacts {
+    PipelineFacts {
         stages,
         queues: (summary.queues.iter())
             .filter(|queue| !serves_another_loop(summary, queue.loop_name.as_deref()))
             .cloned()
             .collect(),
-        step_ms,
-        wait_ms,
         receive_ms: receive_ms.min(wait_ms),
         send_ms,
         compute_cv: variation(steady.iter().map(|step| step.compute_ns as f64)),
         floor_ms: floor.map(|floor| floor.floor_ms),
         contention_ms: floor.map(|floor| floor.contention_ms),
-        ranks_in_run,
         resources: summary.resources.clone(),
         loader: main.loader.clone(),
         shared_mib_ms: main.shared_mib_ms,
@@ -72,11 +105,8 @@ pub(in crate::analysis) fn attribute_run(
         gil_holder: (summary.gil_holders.iter())
             .find(|holder| !holder.in_loop)
             .cloned(),
-        lines,
-        shared_lock_waits: stacks
-            .map(|stacks| stacks.shared_lock_waits(ran_share))
-            .unwrap_or_default(),
-    })
+        ..PipelineFacts::default()
+    }
 }
 
 /// The lines of the main loop and of the stages, with at least a small share of their place.
@@ -88,7 +118,7 @@ fn hot_lines(
     let mut lines = stacks.lines(Thresholds::default().min_line_share, ran_share);
     lines.retain(|line| match &line.place {
         Place::Loop(name) => name == main_loop,
-        Place::Stage(_) | Place::Elsewhere => true,
+        Place::Stage(_) | Place::Producers | Place::Elsewhere => true,
     });
     lines
 }

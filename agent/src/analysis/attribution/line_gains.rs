@@ -41,7 +41,7 @@ pub(super) fn line_gains(model: &Model<'_>, predictor: &Predictor<'_>) -> Vec<Li
             }
             Place::Loop(_) if may_wait_for_ranks(model, line) => return None,
             Place::Loop(_) => shorten_compute(&mut simulated, saved * line.proportional_share),
-            Place::Elsewhere => return None,
+            Place::Producers | Place::Elsewhere => return None,
         }
         Some(predictor.step_ms(&simulated))
     };
@@ -60,7 +60,7 @@ pub(super) fn lines_of_loop(lines: &[LineShare], step_ms: f64) -> Vec<LineGain> 
 }
 
 /// The lines whose predicted step is shorter, the shortest step first.
-fn select(
+pub(super) fn select(
     lines: &[LineShare],
     step_ms: f64,
     thresholds: &Thresholds,

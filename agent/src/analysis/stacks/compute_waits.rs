@@ -52,7 +52,7 @@ impl StackTimes {
 }
 
 /// A proportion with Agresti and Coull's interval (American Statistician 52, 1998), which does not vanish at 0 and 1.
-fn proportion(share: f64, samples: f64) -> Estimate {
+pub(super) fn proportion(share: f64, samples: f64) -> Estimate {
     let all = samples + NORMAL * NORMAL;
     let centre = (share * samples + NORMAL * NORMAL / 2.0) / all;
     let half = NORMAL * (centre * (1.0 - centre) / all).sqrt();

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use super::stack_times::StackTimes;
 use crate::analysis::thresholds::stacks::MIN_WORK_SHARE;
 use crate::model::record::{StageWorkRecord, Work};
-use crate::model::stack::{Activity, Frame, Place, WaitFor};
+use crate::model::stack::{Activity, Frame, WaitFor};
 
 /// Packages and modules by the work that their functions do: a folder or a file in the path.
 const PACKAGES: [(&str, Work); 24] = [
@@ -54,7 +54,7 @@ const FUNCTIONS: [(&str, Work); 9] = [
 pub(in crate::analysis) fn stage_work(stacks: &StackTimes) -> Vec<StageWorkRecord> {
     let mut stages: HashMap<&str, HashMap<Work, f64>> = HashMap::new();
     for stack in stacks.stacks() {
-        if let Place::Stage(name) = stack.place {
+        if let Some(name) = stack.place.stage() {
             let work = work_of(stack.frames, stack.activity);
             *stages.entry(name).or_default().entry(work).or_default() += stack.seconds;
         }

@@ -38,6 +38,8 @@ codes! {
         Jitter = "jitter",
         /// The receipt of batches from other processes, on the training thread.
         HandOff = "hand_off",
+        /// Threads or processes without stages, which make what the loop waits for.
+        Producers = "producers",
         /// The loop's own work on a batch.
         #[default]
         Compute = "compute",

@@ -12,7 +12,8 @@ pub const COMPUTE: &str = "compute";
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct LineRecord {
-    /// Name of the stage whose calls contain the line. Null for a line of compute, which is outside all stages.
+    /// Name of the stage whose calls contain the line. `producers` for a line of threads in no stage, while the loop
+    /// waits for what they make. Null for a line of compute.
     pub stage: Option<String>,
     /// Path of the source file.
     pub file: String,
@@ -174,7 +175,8 @@ impl From<&Frame> for FrameRecord {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct StackRecord {
-    /// Name of the stage, if the stack is from a call of a stage.
+    /// Name of the stage, if the stack is from a call of a stage. `producers` for a thread in no stage, while the loop
+    /// waits for what it makes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
     /// Name of the loop, if the stack is from the loop's own code.
@@ -200,9 +202,10 @@ impl StackRecord {
     /// Sets the stage or the loop.
     pub fn set_place(&mut self, place: &Place) {
         match place {
-            Place::Stage(name) => self.stage = Some(name.clone()),
             Place::Loop(name) => self.loop_name = Some(name.clone()),
-            Place::Elsewhere => {}
+            Place::Stage(_) | Place::Producers | Place::Elsewhere => {
+                self.stage = place.stage().map(ToOwned::to_owned);
+            }
         }
     }
 }

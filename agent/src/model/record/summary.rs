@@ -100,6 +100,11 @@ pub struct SummaryRecord {
     /// stacks. Absent with too few samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compute_gil_wait_ms: Option<f64>,
+    /// Part of the step in which the loop's own code waits for an item of a queue, or for the result of a future or of a
+    /// pool. Estimated from sampled stacks. Absent if `wait_ms` is known, if there are no such waits, and with too few
+    /// samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub item_wait_ms: Option<Estimate>,
     /// Wait, in percent of a live step in steady state.
     pub wait_pct: Option<f64>,
     /// 95th percentile of the live step in steady state.

@@ -41,6 +41,23 @@ fn wait(s: &SummaryRecord, wait_ms: f64) -> Fact {
     }
 }
 
+/// Why the floor and the wait of a loop are unknown, and how to measure them.
+fn unknown_floor(s: &SummaryRecord) -> String {
+    let which = match s.loop_role {
+        Some(Role::Background) => "the training loop",
+        Some(Role::Training | Role::Evaluation) | None => "this loop",
+    };
+    let why = if s.item_wait_ms.is_some() {
+        format!("the wait of {which} is only estimated, from sampled stacks")
+    } else {
+        format!("headspace did not see what {which} waits for")
+    };
+    format!(
+        "Unknown: {why}. Wrap what it iterates in headspace.wrap(...), or name the function \
+         that returns a batch: headspace run --batch-from train:get_batch"
+    )
+}
+
 impl Verdict<'_> {
     pub(super) fn step(&self) -> Option<Section> {
         let s = self.summary;
@@ -127,16 +144,7 @@ impl Verdict<'_> {
             let facts = Section::facts(SectionId::Floor, vec![unknown, bound]);
             return Some(facts.and(Block::Sentence(self.what_the_bound_leaves_open())));
         }
-        let which = match s.loop_role {
-            Some(Role::Background) => "the training loop",
-            Some(Role::Training | Role::Evaluation) | None => "this loop",
-        };
-        let words = format!(
-            "Unknown: headspace did not see what {which} waits for. Wrap what it iterates in \
-             headspace.wrap(...), or name the function that returns a batch: headspace run \
-             --batch-from train:get_batch"
-        );
-        Some(Section::sentence(SectionId::Floor, words))
+        Some(Section::sentence(SectionId::Floor, unknown_floor(s)))
     }
 
     /// What the upper bound does not include: contention of the loader with the model's own code.
