@@ -221,11 +221,7 @@ impl StackReader for PythonStacks {
 
 /// Whether another thread may wait for this one: it works, reads, or executes a task of a pool.
 fn may_help(trace: &StackTrace, activity: Activity) -> bool {
-    let reads = matches!(
-        activity,
-        Activity::Wait(WaitFor::File | WaitFor::Connection)
-    );
-    activity.is_work() || reads || is_in_pool_task(trace, activity)
+    activity.is_work() || activity.is_reading() || is_in_pool_task(trace, activity)
 }
 
 /// Whether a thread of a `ThreadPoolExecutor`, or of a pool of `multiprocessing`, executes a task, and does not wait for

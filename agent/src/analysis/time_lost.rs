@@ -18,8 +18,9 @@ pub enum TimeLost<'a> {
     Producers(&'a BottleneckRecord),
 }
 
-/// The best plausible remedy, or else the costliest episode, that would shorten the run by at least
-/// [`LOST_SHARE`], or else waits of this length for threads or processes without stages. `None` in a run with a probe or a replay, whose verdict the user requested.
+/// The best plausible remedy that shortens the run by at least [`LOST_SHARE`]. Without one: the costliest episode, or the
+/// waits for producers, whichever loses more, if it loses at least this share. `None` in a run with a probe or a replay,
+/// whose verdict the user requested.
 pub fn time_lost(summary: &SummaryRecord) -> Option<TimeLost<'_>> {
     if summary.mode != Some(Mode::Measure) || summary.steady_steps == 0 {
         return None;
@@ -34,20 +35,20 @@ pub fn time_lost(summary: &SummaryRecord) -> Option<TimeLost<'_>> {
     // "Halve what a call costs" names a goal, not a change. It comes only if there is no change.
     let is_change = |remedy: &&&RemedyRecord| remedy.code() != Some(RemedyCode::CheaperCalls);
     let best = worthwhile.iter().find(is_change).or(worthwhile.first());
-    let costliest = (summary.episodes.iter())
-        .max_by(|a, b| a.cost_s.total_cmp(&b.cost_s))
-        .filter(|episode| episode.cost_s >= LOST_SHARE * summary.steady_s);
-    let wait_ms = summary
-        .wait_ms
-        .or(summary.item_wait_ms.map(|wait| wait.value));
-    let waits = wait_ms.zip(summary.steady_step_mean_ms);
-    let waits_long = waits.is_some_and(|(wait_ms, step_ms)| wait_ms >= LOST_SHARE * step_ms);
-    let producers = (summary.bottleneck.as_ref())
-        .filter(|found| found.kind == BottleneckKind::Producers && waits_long);
-    best.copied()
-        .map(TimeLost::Remedy)
-        .or(costliest.map(TimeLost::Episode))
-        .or(producers.map(TimeLost::Producers))
+    let costliest = (summary.episodes.iter()).max_by(|a, b| a.cost_s.total_cmp(&b.cost_s));
+    let costliest = costliest.map(|episode| {
+        let share = episode.cost_s / summary.steady_s;
+        (share, TimeLost::Episode(episode))
+    });
+    let wait_ms = (summary.wait_ms).or(summary.item_wait_ms.map(|wait| wait.value));
+    let waits = (wait_ms.zip(summary.steady_step_mean_ms))
+        .zip(summary.bottleneck.as_ref())
+        .filter(|(_, found)| found.kind == BottleneckKind::Producers)
+        .map(|((wait_ms, step_ms), found)| (wait_ms / step_ms, TimeLost::Producers(found)));
+    let most = (costliest.into_iter().chain(waits))
+        .filter(|(share, _)| *share >= LOST_SHARE)
+        .max_by(|(a, _), (b, _)| a.total_cmp(b));
+    (best.copied().map(TimeLost::Remedy)).or(most.map(|(_, lost)| lost))
 }
 
 #[cfg(test)]

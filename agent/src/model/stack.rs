@@ -36,6 +36,11 @@ impl Activity {
             Self::Python | Self::Native | Self::Wait(WaitFor::Core | WaitFor::InterpreterLock)
         )
     }
+
+    /// Whether the thread waits for a file, a pipe or a socket.
+    pub fn is_reading(self) -> bool {
+        matches!(self, Self::Wait(WaitFor::File | WaitFor::Connection))
+    }
 }
 
 /// What a thread waits for.
@@ -113,7 +118,7 @@ pub fn waits_for_item(frames: &[Frame], activity: Activity) -> bool {
         CALLS.iter().any(matches)
     };
     let mut library = frames.iter().take_while(|frame| !frame.is_own);
-    matches!(activity, Activity::Wait(_)) && library.any(is_call)
+    !activity.is_work() && library.any(is_call)
 }
 
 /// Name of the place [`Place::Producers`] in records and texts.
@@ -129,7 +134,7 @@ pub enum Place {
     /// In no stage, while the training thread waits for an item of a queue or the result of a future: probably a thread
     /// that makes it.
     Producers,
-    /// Nothing of the above.
+    /// None of the above.
     Elsewhere,
 }
 
@@ -161,7 +166,7 @@ pub struct StackReading {
 }
 
 impl StackReading {
-    /// Whether a thread was in a stage: the process loaded data.
+    /// Whether a thread was in a stage, or was a producer: the process loaded data.
     pub fn is_loading(&self) -> bool {
         self.samples
             .iter()

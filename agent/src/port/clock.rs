@@ -28,8 +28,8 @@ pub struct MonotonicClock {
 }
 
 impl MonotonicClock {
-    /// A clock whose origin is now. The first call in a process measures the rate of the raw time stamps,
-    /// which takes about 1.1 ms.
+    /// A clock whose origin is now. The first call in a process takes about 1.1 ms: 0.6 ms for `quanta`'s own
+    /// measurement, and 0.5 ms for that of the rate of the raw time stamps.
     pub fn new() -> Self {
         static RATE: OnceLock<TickRate> = OnceLock::new();
         let clock = quanta::Clock::new();
@@ -87,7 +87,8 @@ struct TickRate {
 impl TickRate {
     const MANY_TICKS: u64 = 1 << 32;
 
-    /// Compares raw time stamps with the system's clock for 0.5 ms. The error is below 30 ppm.
+    /// Compares raw time stamps with the system's clock for 0.5 ms. The error is at most the time between two
+    /// simultaneous readings, divided by 0.5 ms. On an AMD EPYC, it was below 30 ppm in 200 measurements.
     fn measure(clock: &quanta::Clock) -> Self {
         const SPAN_NS: u64 = 500_000;
         let (first_ticks, first_ns) = simultaneous_readings(clock);

@@ -42,8 +42,8 @@ pub struct StackTarget {
 }
 
 impl StackTarget {
-    /// The training thread, if threads in no stage may be those that make its batches: the process has no stages.
-    fn awaiting(&self) -> Option<ThreadId> {
+    /// The training thread of a process without stages. Threads in no stage may make its batches.
+    fn training_thread_without_stages(&self) -> Option<ThreadId> {
         let has_stages = (self.region)
             .is_some_and(|region| region.stages.iter().any(|slot| slot.name.get().is_some()));
         (self.trainer.as_ref())
@@ -212,7 +212,12 @@ impl StackThread {
                 at_ns: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX),
                 seconds: now.saturating_sub(last).as_secs_f64().min(MAX_SECONDS),
                 is_trainer: target.trainer.is_some(),
-                samples: join(stacks, &places, &self::places(target), target.awaiting()),
+                samples: join(
+                    stacks,
+                    &places,
+                    &self::places(target),
+                    target.training_thread_without_stages(),
+                ),
                 files: None,
             };
             if reading.is_loading() {
@@ -271,12 +276,13 @@ fn stage_place(target: &StackTarget, number: Option<usize>) -> Place {
 }
 
 /// The samples of the stacks. A thread that changed its place during the reading is left out, because its stack
-/// may belong to either place. `awaiting` is the training thread, if threads in no stage may make its batches.
+/// may belong to either place. `without_stages` is the training thread of a process
+/// without stages.
 fn join(
     stacks: Vec<ThreadStack>,
     before: &[(ThreadId, Place)],
     after: &[(ThreadId, Place)],
-    awaiting: Option<ThreadId>,
+    without_stages: Option<ThreadId>,
 ) -> Vec<(Place, ThreadStack)> {
     let place = |places: &[(ThreadId, Place)], tid| {
         let found = places.iter().find(|(thread, _)| thread.tid == tid);
@@ -287,21 +293,22 @@ fn join(
         (here == place(after, stack.tid)).then_some((here, stack))
     };
     let mut samples = move_time_to_helpers(stacks.into_iter().filter_map(sample).collect());
-    if let Some(thread) = awaiting {
+    if let Some(thread) = without_stages {
         mark_producers(&mut samples, thread);
     }
     samples
 }
 
 /// Gives the threads that run the user's code in no stage the place of producers, while the training thread waits for
-/// what another thread makes. Of threads that work and threads that wait for a file or a connection, only those that work
-/// count.
+/// what another thread makes. If any of them works, those that wait for a file or a connection do not count.
 fn mark_producers(samples: &mut [(Place, ThreadStack)], training_thread: ThreadId) {
-    let waits = |(place, stack): &(Place, ThreadStack)| {
-        let is_waiting = waits_for_item(&stack.frames, stack.activity);
-        stack.tid == training_thread.tid && place.stage().is_none() && is_waiting
+    // A wait for another process is a wait for a connection, or for a lock in shared memory.
+    let waits_for_thread = |(_, stack): &(Place, ThreadStack)| {
+        stack.tid == training_thread.tid
+            && stack.activity == Activity::Wait(WaitFor::Lock)
+            && waits_for_item(&stack.frames, stack.activity)
     };
-    if !samples.iter().any(waits) {
+    if !samples.iter().any(waits_for_thread) {
         return;
     }
     let works = |stack: &ThreadStack| stack.activity.is_work() || stack.in_pool_task;
@@ -313,8 +320,10 @@ fn mark_producers(samples: &mut [(Place, ThreadStack)], training_thread: ThreadI
     let any_works = samples
         .iter()
         .any(|sample| may_produce(sample) && works(&sample.1));
-    let is_producer =
-        |sample: &(Place, ThreadStack)| may_produce(sample) && (works(&sample.1) || !any_works);
+    let is_producer = |sample: &(Place, ThreadStack)| {
+        let counts = works(&sample.1) || (!any_works && sample.1.activity.is_reading());
+        may_produce(sample) && counts
+    };
     let producers = samples.iter().filter(|sample| is_producer(sample)).count();
     for (place, stack) in samples.iter_mut().filter(|sample| is_producer(sample)) {
         *place = Place::Producers;
@@ -441,12 +450,19 @@ mod tests {
             ]),
             [(2, Some(2)), (3, Some(2))]
         );
+        let sleeps = thread(5, Activity::Wait(WaitFor::Timer));
         assert_eq!(
-            places(vec![trainer("get", lock), thread(4, reads)]),
+            places(vec![trainer("get", lock), thread(4, reads), sleeps]),
             [(4, Some(1))]
         );
         assert_eq!(places(vec![trainer("put", lock), two.clone()]), []);
-        assert_eq!(places(vec![trainer("get", Activity::Python), two]), []);
+        for activity in [
+            Activity::Python,
+            Activity::Wait(WaitFor::InterpreterLock),
+            reads,
+        ] {
+            assert_eq!(places(vec![trainer("get", activity), two.clone()]), []);
+        }
 
         let mut library = thread(2, Activity::Native);
         library.1.frames[0].is_own = false;

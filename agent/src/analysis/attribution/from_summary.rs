@@ -13,7 +13,8 @@ use crate::model::stack::Place;
 use crate::model::{HandOffEnd, Mode};
 use crate::statistics::{mean, variance};
 
-/// Finds what limits the main loop, and what would help. The result is empty if its batches come from a cache.
+/// Finds what limits the main loop, and what would help. The result is empty if the loop trains on cached batches, if
+/// its iterations overlap, or if its steady step is unknown.
 pub(in crate::analysis) fn attribute_run(
     summary: &SummaryRecord,
     main: &LoopFacts,
@@ -29,15 +30,18 @@ pub(in crate::analysis) fn attribute_run(
     let ran_share = |place: &Place| ran_share(summary, place);
     let lines = stacks.map(|stacks| hot_lines(stacks, ran_share, &main.totals.name));
     let lines = lines.unwrap_or_default();
+    let producing_share = stacks.map_or(0.0, StackTimes::producing_share);
     let Some(wait_ms) = summary.wait_ms else {
         let item_waits = stacks.and_then(|stacks| stacks.item_waits(&main.totals.name));
         let producers = ProducerFacts {
             step_ms,
             wait_ms: summary.item_wait_ms.map_or(0.0, |wait| wait.value),
             waiting_line: item_waits.map(|waits| waits.line),
+            producing_share,
             lines: &lines,
         };
-        return producers.attribute().unwrap_or_else(|| Attribution {
+        let producers = producers.attribute().filter(|_| summary.stages.is_empty());
+        return producers.unwrap_or_else(|| Attribution {
             lines: lines_of_loop(&lines, step_ms),
             ..Attribution::default()
         });
@@ -57,6 +61,7 @@ pub(in crate::analysis) fn attribute_run(
         step_ms,
         wait_ms,
         waiting_line: None,
+        producing_share,
         lines: &facts.lines,
     };
     let is_unknown = facts.stages.is_empty() && found.bottleneck.is_none();

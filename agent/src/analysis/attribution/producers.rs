@@ -19,6 +19,8 @@ pub(super) struct ProducerFacts<'a> {
     pub(super) wait_ms: f64,
     /// The line of the loop that waits, if it is known.
     pub(super) waiting_line: Option<Frame>,
+    /// Share of all the time in which producers were seen while the loop waited.
+    pub(super) producing_share: f64,
     /// Hot lines of the loop and of the producers.
     pub(super) lines: &'a [LineShare],
 }
@@ -39,7 +41,9 @@ impl ProducerFacts<'_> {
         {
             return None;
         }
-        let saved = thresholds.cheaper_call_saving;
+        // In the rest of the wait, no producer worked or read: for example, it slept.
+        let seen = (self.producing_share * step_ms / wait_ms).min(1.0);
+        let saved = thresholds.cheaper_call_saving * seen;
         let shorter = |line: &LineShare| {
             let is_producer = line.place == Place::Producers;
             let at_producers = step_ms * (1.0 - saved * line.proportional_share);
@@ -55,7 +59,7 @@ impl ProducerFacts<'_> {
                     wait_ms,
                     step_ms,
                     waiting_line: self.waiting_line,
-                    line: longest.map(|line| (line.frame.clone(), line.share)),
+                    line: longest.map(|line| (line.frame.clone(), seen * line.share)),
                 },
                 confidence: confidence::SAMPLED_WAIT,
             }),
@@ -95,6 +99,7 @@ mod tests {
                 step_ms: 10.0,
                 wait_ms,
                 waiting_line: None,
+                producing_share: 1.0,
                 lines: &lines,
             };
             let gains = facts.attribute().map(|found| found.lines);
@@ -119,6 +124,7 @@ mod tests {
             step_ms: 10.0,
             wait_ms: 7.0,
             waiting_line,
+            producing_share: 0.0,
             lines: &[],
         };
         assert_eq!(facts(None).attribute(), None);

@@ -97,28 +97,28 @@ impl Level {
 pub(super) struct Rise {
     from_step: u64,
     /// By how much a step takes longer than before, in nanoseconds.
-    step_ns: f64,
+    longer_by_ns: f64,
 }
 
 impl Rise {
     /// `None` if the steps are not slower.
     pub(super) fn between(before: &Level, after: &Level) -> Option<Self> {
-        let step_ns = 1e6 * (after.step_ms() - before.step_ms());
-        (step_ns > 0.0).then_some(Self {
+        let longer_by_ns = 1e6 * (after.step_ms() - before.step_ms());
+        (longer_by_ns > 0.0).then_some(Self {
             from_step: after.from_step,
-            step_ns,
+            longer_by_ns,
         })
     }
 
-    /// Whether steps that were found to be a stall may only be the first ones of the new level: the usual step is still
-    /// that from before. `steps` is the length of the run.
-    pub(super) fn may_explain(&self, stall: &Stall, steps: u64) -> bool {
-        /// Maximum excess of such steps, compared with the rise: they vary.
+    /// Whether this stall may be only the first steps of the new level, which the estimate of the usual step does not
+    /// follow yet. `run_steps` is the length of the run.
+    pub(super) fn may_explain(&self, stall: &Stall, run_steps: u64) -> bool {
+        /// Maximum excess of such steps, compared with the rise. Chosen: steps vary.
         const MAX_EXCESS: f64 = 3.0;
-        let settling = settling_steps(steps);
+        let settling = settling_steps(run_steps);
         let is_near = (self.from_step.saturating_sub(settling)..self.from_step + settling)
             .contains(&stall.step);
-        is_near && (stall.excess_ns as f64) < MAX_EXCESS * self.step_ns * stall.steps as f64
+        is_near && (stall.excess_ns as f64) < MAX_EXCESS * self.longer_by_ns * stall.steps as f64
     }
 }
 

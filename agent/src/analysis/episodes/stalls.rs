@@ -23,17 +23,17 @@ pub(super) fn stall_episodes(
     steps: u64,
     context: &Context<'_>,
 ) -> Vec<Episode> {
-    let is_rise = |stall: &&Stall| rises.iter().any(|rise| rise.may_explain(stall, steps));
+    let belongs_to_rise = |stall: &&Stall| rises.iter().any(|rise| rise.may_explain(stall, steps));
     let mut others: Vec<Stall> = stalls
         .iter()
-        .filter(|stall| !is_rise(stall))
+        .filter(|stall| !belongs_to_rise(stall))
         .copied()
         .collect();
     let total_ns = |stalls: &[Stall]| stalls.iter().map(|stall| stall.excess_ns).sum::<u64>();
     if total_ns(&others) == 0 {
         return Vec::new();
     }
-    // Older stalls than the kept ones are known from the buckets alone.
+    // Older stalls than the kept ones are known from the buckets alone, and old rises count as stalls there.
     let all_ns: u64 = context
         .buckets
         .iter()

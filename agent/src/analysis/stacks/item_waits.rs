@@ -41,6 +41,12 @@ impl StackTimes {
             line: (*line).clone(),
         })
     }
+
+    /// The share of the time of the training process in which producers were seen while the loop waited for them.
+    pub(in crate::analysis) fn producing_share(&self) -> f64 {
+        let producing_s = (self.places.get(&Place::Producers)).map_or(0.0, |place| place.seconds);
+        producing_s / self.gil.seconds.max(f64::MIN_POSITIVE)
+    }
 }
 
 #[cfg(test)]

@@ -71,11 +71,20 @@ impl GilTimes {
 
     /// Seconds in which a thread held the lock for this line.
     pub(super) fn held_seconds_of(&self, place: &Place, frame: &Frame) -> f64 {
+        let place = holder_place(place);
         let is_line = |((at, held), _): &(&(Place, Frame), &f64)| {
             held.line == frame.line && held.file == frame.file && at == place
         };
         let of_line = self.holders.iter().filter(is_line);
         of_line.map(|(_, seconds)| seconds).sum()
+    }
+}
+
+/// The place for which a line holds the interpreter lock. A producer holds it also while the loop does not wait.
+fn holder_place(place: &Place) -> &Place {
+    match place {
+        Place::Producers => &Place::Elsewhere,
+        other => other,
     }
 }
 
@@ -105,7 +114,7 @@ impl StackTimes {
         for (place, stack) in reading.samples {
             let line = own_line(&stack.frames);
             if let Some(frame) = line.filter(|_| stack.holds_gil && is_trainer) {
-                let holder = (place.clone(), frame.clone());
+                let holder = (holder_place(&place).clone(), frame.clone());
                 *self.gil.holders.entry(holder).or_default() += seconds;
             }
             if place != Place::Elsewhere {
