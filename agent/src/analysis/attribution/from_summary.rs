@@ -31,17 +31,22 @@ pub(in crate::analysis) fn attribute_run(
     let lines = stacks.map(|stacks| hot_lines(stacks, ran_share, &main.totals.name));
     let lines = lines.unwrap_or_default();
     let producing_share = stacks.map_or(0.0, StackTimes::producing_share);
+    let producers = |wait_ms, waiting_line, lines: &[LineShare]| {
+        let facts = ProducerFacts {
+            step_ms,
+            wait_ms,
+            waiting_line,
+            producing_share,
+            lines,
+        };
+        facts.attribute()
+    };
     let Some(wait_ms) = summary.wait_ms else {
         let item_waits = stacks.and_then(|stacks| stacks.item_waits(&main.totals.name));
-        let producers = ProducerFacts {
-            step_ms,
-            wait_ms: summary.item_wait_ms.map_or(0.0, |wait| wait.value),
-            waiting_line: item_waits.map(|waits| waits.line),
-            producing_share,
-            lines: &lines,
-        };
-        let producers = producers.attribute().filter(|_| summary.stages.is_empty());
-        return producers.unwrap_or_else(|| Attribution {
+        let item_waits = item_waits.filter(|_| summary.stages.is_empty());
+        let found = item_waits
+            .and_then(|waits| producers(waits.share.value * step_ms, Some(waits.line), &lines));
+        return found.unwrap_or_else(|| Attribution {
             lines: lines_of_loop(&lines, step_ms),
             ..Attribution::default()
         });
@@ -57,15 +62,10 @@ pub(in crate::analysis) fn attribute_run(
         ..pipeline_facts(summary, main, wait_ms)
     };
     let found = attribute(&facts);
-    let producers = ProducerFacts {
-        step_ms,
-        wait_ms,
-        waiting_line: None,
-        producing_share,
-        lines: &facts.lines,
-    };
-    let is_unknown = facts.stages.is_empty() && found.bottleneck.is_none();
-    match producers.attribute().filter(|_| is_unknown) {
+    if !facts.stages.is_empty() || found.bottleneck.is_some() {
+        return found;
+    }
+    match producers(wait_ms, None, &facts.lines) {
         Some(producers) => Attribution {
             remedies: found.remedies,
             ..producers

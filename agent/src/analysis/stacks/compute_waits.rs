@@ -2,9 +2,8 @@
 //! or machines.
 
 use super::stack_times::StackTimes;
-use crate::analysis::thresholds::stacks::MIN_SAMPLES;
 use crate::model::record::Estimate;
-use crate::model::stack::{Activity, Place, WaitFor};
+use crate::model::stack::{Activity, WaitFor};
 use crate::statistics::NORMAL;
 
 /// Waits in a loop's own code.
@@ -24,10 +23,7 @@ pub(in crate::analysis) struct ComputeWaits {
 impl StackTimes {
     /// The waits in the compute of the loop with this name. `None` with too few samples.
     pub(in crate::analysis) fn compute_waits(&self, loop_name: &str) -> Option<ComputeWaits> {
-        let place = self.places.get(&Place::Loop(loop_name.to_owned()))?;
-        if place.samples < MIN_SAMPLES || place.seconds <= 0.0 {
-            return None;
-        }
+        let place = self.sampled_loop(loop_name)?;
         let seconds = |is_wait: fn(WaitFor) -> bool| {
             let waits = place.stacks.iter().filter(
                 |((_, activity), _)| matches!(activity, Activity::Wait(what) if is_wait(*what)),

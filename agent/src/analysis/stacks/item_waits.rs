@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use super::compute_waits::proportion;
 use super::own_line::own_line;
 use super::stack_times::StackTimes;
-use crate::analysis::thresholds::stacks::MIN_SAMPLES;
 use crate::model::record::Estimate;
 use crate::model::stack::{Frame, Place, waits_for_item};
 
@@ -21,10 +20,7 @@ pub(in crate::analysis) struct ItemWaits {
 impl StackTimes {
     /// The waits for items in the own code of the loop with this name. `None` with too few samples, or if there are none.
     pub(in crate::analysis) fn item_waits(&self, loop_name: &str) -> Option<ItemWaits> {
-        let place = self.places.get(&Place::Loop(loop_name.to_owned()))?;
-        if place.samples < MIN_SAMPLES || place.seconds <= 0.0 {
-            return None;
-        }
+        let place = self.sampled_loop(loop_name)?;
         let mut lines: HashMap<&Frame, f64> = HashMap::new();
         for ((frames, activity), sampled) in &place.stacks {
             if let Some(line) = own_line(frames)

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use super::data_files::{DataFiles, OpenFiles};
 use super::own_line::own_line;
-use crate::analysis::thresholds::stacks::{MAX_RECENT_LINES, MAX_STACKS, MIN_HELPER_SHARE};
+use crate::analysis::thresholds::stacks::{
+    MAX_RECENT_LINES, MAX_STACKS, MIN_HELPER_SHARE, MIN_SAMPLES,
+};
 use crate::model::bounded::push_bounded;
 use crate::model::record::DataFileRecord;
 use crate::model::stack::{Activity, Frame, Place, StackReading, ThreadStack, WaitFor};
@@ -192,6 +194,12 @@ impl StackTimes {
                 self.count += place.stacks.len() - known;
             }
         }
+    }
+
+    /// The stacks of a loop's own code. `None` with too few samples.
+    pub(super) fn sampled_loop(&self, name: &str) -> Option<&PlaceStacks> {
+        let place = self.places.get(&Place::Loop(name.to_owned()))?;
+        (place.samples >= MIN_SAMPLES && place.seconds > 0.0).then_some(place)
     }
 
     /// All stacks, in no order.
