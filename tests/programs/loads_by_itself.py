@@ -57,7 +57,7 @@ class Batches(Dataset):
         if KIND == "objects":
             in_python(10)
             return [{"id": n, "text": f"sample {index} {n}"} for n in range(8_000)]
-        time.sleep(0.020)
+        time.sleep(0.100 if KIND == "waits long" else 0.020)
         return {"image": torch.ones(64, 64), "label": torch.ones(64)}
 
 

@@ -12,7 +12,8 @@ from running import Programs, wait_until
 @pytest.mark.slow
 def test_a_run_that_loses_time_says_so_in_one_line_within_a_minute(program: Programs) -> None:
     pytest.importorskip("torch")
-    started = headspace_run.start(program, "loads_by_itself.py", "waits", 100_000, 0)
+    # The wait is much longer than the work, so that workers help on a machine with other work, too.
+    started = headspace_run.start(program, "loads_by_itself.py", "waits long", 100_000, 0)
     wait_until(
         lambda: started.path.is_dir() and started.folders and "time_lost" in started.notices(),
         "the notice",
