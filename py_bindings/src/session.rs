@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use headspace::ranks_at_end::verdict_at_end;
-use headspace_agent::model::record::{BatchRecord, ProbeRecord, SummaryRecord};
+use headspace_agent::model::record::{ProbeRecord, SummaryRecord};
 use headspace_agent::notice::Notice;
 use headspace_agent::port::catch_panics::contain;
 use headspace_agent::runtime::Agent;
@@ -24,6 +24,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use crate::interpreter::{Interpreter, stacks};
+use crate::loops::first_batches::batch_of_parts;
 use crate::session::configuration::SessionConfig;
 use crate::session::rendered::{Rendered, render};
 use crate::session::start_agent::{StartedSession, Surroundings};
@@ -149,15 +150,7 @@ impl Session {
     /// Records the contents of one of the first batches of a loop. The first call also measures, on a separate
     /// thread, the cost of passing data between processes.
     fn describe_batch(&self, loop_name: &str, parts: [u64; 5]) {
-        let [tensors, tensor_bytes, objects, object_bytes, device_tensors] = parts;
-        let batch = BatchRecord {
-            tensors,
-            tensor_bytes,
-            objects,
-            object_bytes,
-            device_tensors,
-        };
-        if !self.agent().describe_batch(loop_name, batch) {
+        if !(self.agent()).describe_batch(loop_name, batch_of_parts(parts)) {
             return;
         }
         let agent = self.agent().clone();

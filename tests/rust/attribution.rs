@@ -11,7 +11,7 @@ use headspace_agent::analysis::attribution::facts::PipelineFacts;
 use headspace_agent::analysis::attribution::{Attribution, Limit, Remedy, attribute};
 use headspace_agent::analysis::stacks::SharedLockWaits;
 use headspace_agent::model::record::{
-    CallsAtOnce, ComputeGpu, Estimate, GilHolderRecord, GpuRule, GpuUse, LoaderRecord,
+    BatchRecord, CallsAtOnce, ComputeGpu, Estimate, GilHolderRecord, GpuRule, GpuUse, LoaderRecord,
     QueueSummary, RemedyCode, Resource, ResourcesRecord, StageSummary,
 };
 use headspace_agent::model::stack::Frame;
@@ -524,6 +524,44 @@ fn work_that_leaves_the_lock_for_a_worker_makes_the_workers_batches_longer() {
     // The loop needs 25 ms without the waits, the worker 8 ms and its new work.
     assert!((predicted(20.0) - 25.0).abs() < 1.0);
     assert!((predicted(50.0) - 33.0).abs() < 1.0);
+}
+
+#[test]
+fn work_that_leaves_the_lock_for_a_worker_frees_the_cores_of_the_loops_process() {
+    let predicted = |delivered_batch: Option<BatchRecord>| {
+        let mut facts = loop_with_large_workers(1, 100.0);
+        facts.stages[0].mean_ms = Some(30.0);
+        facts.stages[0].cpu_pct = Some(100.0);
+        facts.queues[0].empty_pct = Some(0.0);
+        (facts.step_ms, facts.wait_ms) = (100.0, 0.0);
+        facts.resources.cores_usable = Some(2.0);
+        facts.resources.cores_used = Some(1.9);
+        facts.resources.gil_wait_ms = Some(5.0);
+        facts.compute_gil_wait_ms = Some(40.0);
+        facts.gil_holder = Some(GilHolderRecord {
+            function: "stage_batches".to_owned(),
+            share_pct: 50.0,
+            ..GilHolderRecord::default()
+        });
+        facts.loader.batch = Some(BatchRecord {
+            objects: 400_000,
+            ..BatchRecord::default()
+        });
+        facts.loader.delivered_batch = delivered_batch;
+        let found = attribute(&facts);
+        remedy(&found, "free_lock").unwrap().predicted_step_ms
+    };
+    let one_tensor = BatchRecord {
+        tensors: 1,
+        tensor_bytes: 1 << 20,
+        ..BatchRecord::default()
+    };
+
+    // The worker needs 30 ms and its new work of 50 ms. The loop's process worked for 160 ms, of which 50 ms for what
+    // moves to the worker. Until the contents of the loop's batches are known, the objects are assumed to be received.
+    let (of_objects, of_tensor) = (predicted(None), predicted(Some(one_tensor)));
+    assert!((of_tensor / 80.0 - 1.0).abs() < 0.1, "{of_tensor}");
+    assert!(of_objects > of_tensor + 15.0, "{of_objects}, {of_tensor}");
 }
 
 #[test]

@@ -27,6 +27,7 @@ pub struct LoopEntry {
     probe: Mutex<ProbeProgress>,
     trains: AtomicBool,
     batch: OnceLock<BatchRecord>,
+    delivered_batch: OnceLock<BatchRecord>,
 }
 
 /// Progress of a loop's probe.
@@ -50,6 +51,7 @@ impl LoopEntry {
             probe: Mutex::default(),
             trains: AtomicBool::new(false),
             batch: OnceLock::new(),
+            delivered_batch: OnceLock::new(),
         })
     }
 
@@ -63,10 +65,16 @@ impl LoopEntry {
         self.batch.set(batch).is_ok()
     }
 
-    /// The loader, with the role of its loop and the contents of a batch, if they are known by now.
+    /// Stores the contents of a batch that the loop gets. Only the first call counts.
+    pub fn set_delivered_batch(&self, batch: BatchRecord) {
+        self.delivered_batch.get_or_init(|| batch);
+    }
+
+    /// The loader, with the role of its loop and the contents of its batches, if they are known by now.
     pub fn described(&self) -> LoaderRecord {
         let mut loader = self.loader.clone();
         loader.batch = loader.batch.or_else(|| self.batch.get().copied());
+        loader.delivered_batch = self.delivered_batch.get().copied();
         if self.trains.load(Ordering::Relaxed) {
             loader.role = Some(Role::Training);
         }

@@ -414,6 +414,7 @@ class _LoaderFacts(TypedDict, total=False):
     split_twice: bool
     count_samples: Callable[[Any], int | None] | None
     digest_batch: Callable[[Any], int | None] | None
+    count_parts: Callable[[Any], tuple[int, int, int, int, int]] | None
     count_bytes: Callable[[Any], int] | None
     role: str | None
     chosen: bool

@@ -1,20 +1,26 @@
 //! Reads a loop's first batches. Counts their samples (in each epoch) if the loader does not state its batch size.
-//! Computes digests of their contents (once per loop) if other ranks or workers may load the same batches.
+//! Computes digests of their contents (once per loop) if other ranks or workers may load the same batches. Counts the
+//! parts of one batch (once per loop) if the batches come from worker processes.
 //!
-//! `headspace/_loops/samples.py` and `headspace/_loops/batch_digest.py` read one batch. This takes some
+//! `samples.py`, `batch_digest.py` and `batch_parts.py` of `headspace/_loops` read one batch. This takes some
 //! microseconds, so later batches are not read. If two batches differ in their number of samples, or one cannot be
 //! counted, the batch size is unknown. Equal batches have equal digests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use headspace_agent::recording::{DIGESTED_BATCHES, Event, Recorder};
+use headspace_agent::model::record::BatchRecord;
+use headspace_agent::recording::{DIGESTED_BATCHES, Event};
+use headspace_agent::sampling::LoopEntry;
 use pyo3::prelude::*;
 
-use crate::interpreter::interrupts::number_for_batch;
+use crate::interpreter::interrupts::{number_for_batch, unless_interrupted};
 
 /// Batches of an epoch whose samples are counted.
 const COUNTED: u32 = 4;
+
+/// Number of the batch whose parts are counted: the first may be unlike the others.
+const DESCRIBED: u32 = 2;
 
 /// No batch was counted yet.
 const UNSEEN: u64 = u64::MAX;
@@ -59,6 +65,16 @@ pub(crate) struct BatchReaders {
     samples: Option<Arc<Samples>>,
     /// None unless other ranks or workers may load the same batches.
     digests: Option<Arc<Digests>>,
+    /// None unless the batches come from worker processes.
+    parts: Option<Arc<Parts>>,
+}
+
+/// The parts of a loop's batches.
+struct Parts {
+    /// Counts the parts of a batch.
+    count: Py<PyAny>,
+    /// Batches up to the one whose parts are counted, in all epochs together.
+    left: AtomicU32,
 }
 
 /// The digests of a loop's first batches.
@@ -70,13 +86,23 @@ struct Digests {
 }
 
 impl BatchReaders {
-    pub(crate) fn new(count_samples: Option<Py<PyAny>>, digest: Option<Py<PyAny>>) -> Self {
+    pub(crate) fn new(
+        count_samples: Option<Py<PyAny>>,
+        digest: Option<Py<PyAny>>,
+        count_parts: Option<Py<PyAny>>,
+    ) -> Self {
         Self {
             samples: count_samples.map(Samples::new),
             digests: digest.map(|compute| {
                 Arc::new(Digests {
                     compute,
                     left: AtomicU32::new(DIGESTED_BATCHES),
+                })
+            }),
+            parts: count_parts.map(|count| {
+                Arc::new(Parts {
+                    count,
+                    left: AtomicU32::new(DESCRIBED),
                 })
             }),
         }
@@ -103,14 +129,17 @@ impl FirstBatches {
     /// Whether another batch must be read.
     #[inline]
     pub(crate) fn has_left(&self) -> bool {
-        let digests = self.readers.digests.as_ref();
-        self.uncounted.load(Ordering::Relaxed) > 0
-            || digests.is_some_and(|digests| digests.left.load(Ordering::Relaxed) > 0)
+        let BatchReaders { digests, parts, .. } = &self.readers;
+        let digests = digests.as_ref().map(|digests| &digests.left);
+        let parts = parts.as_ref().map(|parts| &parts.left);
+        let left = [Some(&self.uncounted), digests, parts];
+        (left.into_iter().flatten()).any(|left| left.load(Ordering::Relaxed) > 0)
     }
 
     /// Reads a batch before it is recorded. An interrupt of the program is returned.
     #[cold]
-    pub(crate) fn read(&self, batch: &Bound<'_, PyAny>, recorder: &Recorder) -> PyResult<()> {
+    pub(crate) fn read(&self, batch: &Bound<'_, PyAny>, entry: &LoopEntry) -> PyResult<()> {
+        let recorder = &entry.recorder;
         let uncounted = count_down(&self.uncounted);
         // Once the size is unknown, it stays so.
         if let Some(samples) = &self.readers.samples
@@ -128,7 +157,28 @@ impl FirstBatches {
         {
             recorder.mark(Event::BatchDigest(digest));
         }
+        if let Some(parts) = &self.readers.parts
+            && count_down(&parts.left) == 1
+        {
+            let counted = (parts.count.bind(batch.py()).call1((batch,)))
+                .and_then(|parts| parts.extract::<[u64; 5]>());
+            if let Some(counted) = unless_interrupted(batch.py(), counted)? {
+                entry.set_delivered_batch(batch_of_parts(counted));
+            }
+        }
         Ok(())
+    }
+}
+
+/// The contents of a batch, by the numbers that `count_parts` of `headspace/_loops/batch_parts.py` returns.
+pub(crate) fn batch_of_parts(parts: [u64; 5]) -> BatchRecord {
+    let [tensors, tensor_bytes, objects, object_bytes, device_tensors] = parts;
+    BatchRecord {
+        tensors,
+        tensor_bytes,
+        objects,
+        object_bytes,
+        device_tensors,
     }
 }
 

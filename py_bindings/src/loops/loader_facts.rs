@@ -42,6 +42,9 @@ pub(crate) struct LoaderFacts {
     /// Returns a digest of a batch's contents, or None. Called for the first batches of each epoch.
     #[pyo3(default)]
     pub(crate) digest_batch: Option<Py<PyAny>>,
+    /// Counts the parts of a batch: the fields of a `BatchRecord`, in their order. Called for one batch.
+    #[pyo3(default)]
+    pub(crate) count_parts: Option<Py<PyAny>>,
     /// Returns the bytes of a batch. Called for slow batches, and for those that follow them.
     #[pyo3(default)]
     pub(crate) count_bytes: Option<Py<PyAny>>,
@@ -75,6 +78,7 @@ impl LoaderFacts {
             role: self.role.as_deref().and_then(Role::named),
             chosen: self.chosen,
             batch: None,
+            delivered_batch: None,
         }
     }
 }

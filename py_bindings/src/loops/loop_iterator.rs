@@ -148,7 +148,8 @@ impl LoopIterator {
             Ok(Next::Batch(batch)) => {
                 self.reopen();
                 if self.first_batches.has_left() {
-                    self.first_batches.read(batch.bind(py), recorder)?;
+                    self.first_batches
+                        .read(batch.bind(py), self.epoch.entry())?;
                 }
                 let is_slow = recorder.is_slow(request, receive);
                 if self.cache.is_none() && (is_slow || self.batch_sizes.reads_next()) {

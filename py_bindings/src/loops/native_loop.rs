@@ -46,8 +46,11 @@ impl Loop {
     #[pyo3(signature = (name, plan, loader = None))]
     fn new(name: String, plan: PlanOptions, loader: Option<LoaderFacts>) -> PyResult<Self> {
         let mut loader = loader.unwrap_or_default();
-        let batch_readers =
-            BatchReaders::new(loader.count_samples.take(), loader.digest_batch.take());
+        let batch_readers = BatchReaders::new(
+            loader.count_samples.take(),
+            loader.digest_batch.take(),
+            loader.count_parts.take(),
+        );
         let count_bytes = loader.count_bytes.take().map(Arc::new);
         Ok(Self {
             plan: Plan::new(plan, loader.prefetch_depth)?,

@@ -8,7 +8,7 @@ from headspace import _settings
 from headspace._loops import sample_split, samples
 from headspace._loops.attributes import read_attribute, type_name_of
 from headspace._loops.batch_digest import digest_batch
-from headspace._loops.batch_parts import count_bytes
+from headspace._loops.batch_parts import count_bytes, count_parts
 from headspace._loops.epochs import length_of
 
 TYPE_CHECKING = False
@@ -43,6 +43,8 @@ def read_facts(loader: Any, mode: str, batch_size: int | None = None) -> _native
         "batches": length_of(loader) if has_cheap_length else None,
         "batch_size": batch_size,
         "count_samples": count_samples if batch_size is None else None,
+        # Without workers, no batch changes its process, and the loop gets what the loader makes.
+        "count_parts": count_parts if workers else None,
         "count_bytes": count_bytes,
         "digest_batch": digest_batch if _may_load_same(unsplit, workers) else None,
         "workers": workers,

@@ -108,7 +108,8 @@ impl LoopIterator {
         self.failed.store(false, Ordering::Relaxed);
         self.reopen();
         if self.first_batches.has_left() {
-            self.first_batches.read(batch.bind(py), recorder)?;
+            self.first_batches
+                .read(batch.bind(py), self.epoch.entry())?;
         }
         recorder.lap(times.request, times.receive);
         self.report_step(cache, times);

@@ -4,6 +4,7 @@
 use super::super::bottleneck::{lock_contended, slowest};
 use super::super::candidates::limit_ms;
 use super::super::evidence::inner;
+use super::super::hand_off_cost::Price;
 use super::super::law_terms::{Term, at_least};
 use super::super::loop_waits::long_lock_wait_ms;
 use super::super::queueing_model::Model;
@@ -13,7 +14,7 @@ use super::super::simulation::{Supply, whole};
 use super::action::{Action, GuessedWork};
 use super::{Context, Draft, change};
 use crate::analysis::thresholds::confidence;
-use crate::model::record::Setting;
+use crate::model::record::{BatchRecord, Setting};
 
 pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
     [
@@ -113,17 +114,23 @@ fn shard_data(context: &Context<'_>) -> Option<Draft> {
 }
 
 /// Proposes to free the interpreter lock from the work that holds it while the loop's own code waits for it. If there
-/// are worker processes, they do this work too.
+/// are worker processes, they do this work too, and send what the loop gets.
 fn free_lock(context: &Context<'_>) -> Option<Draft> {
     let model = context.model;
     let holder = model.facts.gil_holder.as_ref()?;
     let wait_ms = long_lock_wait_ms(model)?;
     let mut simulated = model.simulated.clone();
+    let own_work_ms = simulated.loop_cores * simulated.loop_ms;
     simulated.loop_ms = (simulated.loop_ms - wait_ms).max(0.0);
     if let Some(workers) = model.workers {
         let held_ms = holder.share_pct / 100.0 * context.step_ms();
         let work = (Supply::Cores, held_ms / model.nodes[workers].calls);
         simulated.stations[workers].parts.push(work);
+        let left_ms = own_work_ms - held_ms - hand_off_without_change_saves(model);
+        // The thread of the loop itself stays as busy as it is.
+        let least = simulated.loop_cores.min(1.0);
+        let cores = left_ms / simulated.loop_ms.max(f64::MIN_POSITIVE);
+        simulated.loop_cores = cores.clamp(least, simulated.cores.max(least));
     }
     let action = Action::FreeLock {
         function: holder.function.clone(),
@@ -133,6 +140,20 @@ fn free_lock(context: &Context<'_>) -> Option<Draft> {
     Some(Draft {
         changed: Some(simulated),
         ..Draft::new(action, Term::Gil, confidence::ASSUMED_GAIN)
+    })
+}
+
+/// The work of a hand-off that is saved, per batch, if worker processes send what the loop gets now. For example, a thread
+/// of the training process may make one tensor of many objects.
+fn hand_off_without_change_saves(model: &Model<'_>) -> f64 {
+    let loader = &model.facts.loader;
+    let work_ms = |batch: BatchRecord| {
+        let price = Price::of_batch(Some(batch), model.facts.shared_mib_ms, model.thresholds);
+        price.receive_ms + price.send_ms
+    };
+    let parts = loader.batch.zip(loader.delivered_batch);
+    parts.map_or(0.0, |(received, delivered)| {
+        (work_ms(received) - work_ms(delivered)).max(0.0)
     })
 }
 
