@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy
 import pytest
@@ -11,6 +11,9 @@ from running import Runs
 
 import headspace
 from headspace._loops.batch_parts import count_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def test_containers_and_their_elements_count_as_objects_and_arrays_as_bytes() -> None:
@@ -48,6 +51,27 @@ def test_tensors_that_are_not_in_the_main_memory_are_counted() -> None:
     batch = [torch.zeros(8, device="meta"), torch.zeros(8)]
 
     assert count_parts(batch) == (2, 64, 1, 0, 1)
+
+
+class Joins:
+    """A loader with worker processes, whose batches the training process joins to one tensor."""
+
+    num_workers = 2
+
+    def __iter__(self) -> Iterator[Any]:
+        torch = pytest.importorskip("torch")
+        return (torch.zeros(100 * (number + 1)) for number in range(40))
+
+
+def test_the_contents_of_the_batches_that_the_loop_gets_are_recorded(runs: Runs) -> None:
+    session = headspace.start(interval=60)
+    for _ in headspace.wrap(Joins()):
+        pass
+    session.stop()
+
+    # The second batch.
+    delivered = {"tensors": 1, "tensor_bytes": 800, "objects": 0, "object_bytes": 0}
+    assert runs.summary()["delivered_batch"] == delivered
 
 
 def test_a_loader_without_workers_is_named_and_workers_are_proposed(runs: Runs) -> None:

@@ -118,9 +118,12 @@ def test_workers_that_wait_for_one_lock_get_another_remedy_than_more_workers(
     summary = run.summary()
     (remedy,) = (found for found in summary["remedies"] if found["code"] == "separate_locks")
     assert remedy["predicted_step_ms"] < freed_share * summary["steady_step_mean_ms"]
-    # 4 workers and the lock that one of them holds give a step of 20 ms; more workers do not change that.
-    more = (found for found in summary["remedies"] if found["code"] == "more_workers")
-    assert all(found["predicted_gain_pct"] < 15 for found in more)
+    # A worker holds the lock for 20 ms, so no number of workers gives a shorter step.
+    more = [found for found in summary["remedies"] if found["code"] == "more_workers"]
+    assert all(found["predicted_step_ms"] > 20 for found in more)
+    # If the workers sleep and try again, more of them leave the lock free for a shorter time.
+    if how not in ("filelock", "database"):
+        assert all(found["predicted_gain_pct"] < 15 for found in more)
     assert "its calls wait for one another's lock" in summary["bottleneck"]["evidence"]
 
 

@@ -398,6 +398,7 @@ fn fill_steady(summary: &mut SummaryRecord, main: &LoopFacts) -> Option<Finding>
         summary.wait_pct = None;
     }
     summary.batch = main.loader.batch;
+    summary.delivered_batch = main.loader.delivered_batch;
     let batch_size = main.totals.batch_size.or(main.loader.batch_size);
     summary.throughput_samples_per_s = batch_size
         .filter(|_| summary.steady_s > 0.0)

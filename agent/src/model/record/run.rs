@@ -156,7 +156,7 @@ pub struct LoaderRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<BatchRecord>,
     /// Contents of the second batch that the loop gets from a loader with worker processes, if it is known when the
-    /// record is written. It differs from `batch` if the training process changes what the workers send.
+    /// record is written. The summary has it, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered_batch: Option<BatchRecord>,
     /// Purpose of the loop. Absent if unknown.

@@ -84,6 +84,10 @@ pub struct SummaryRecord {
     /// through a queue whose receipt is measured. Absent if a thread pins the memory of batches from workers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch: Option<BatchRecord>,
+    /// Contents of the second batch that the main loop gets from a loader with worker processes. They differ from
+    /// `batch` if the training process changes what the workers send.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delivered_batch: Option<BatchRecord>,
     /// Mean wait per live step in steady state.
     pub wait_ms: Option<f64>,
     /// Part of `wait_ms` in which the loader, on the training thread, waits for another thread or for a device,
