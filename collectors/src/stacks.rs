@@ -29,6 +29,7 @@ use self::retried_locks::{RetriedLocks, is_in_lock_library};
 use self::thread_locks::ThreadLocks;
 use self::waits::InterpreterStatics;
 use crate::log_target::STACKS;
+use crate::procfs::walk::Walker;
 
 /// Attempts to attach to a process: a worker needs some time until its interpreter runs.
 const ATTEMPTS: u32 = 12;
@@ -76,6 +77,7 @@ pub struct PythonStacks {
     processes: HashMap<u32, Process>,
     retried_locks: RetriedLocks,
     code: OwnCode,
+    walker: Walker,
 }
 
 enum Process {
@@ -95,6 +97,7 @@ impl PythonStacks {
             processes: HashMap::new(),
             retried_locks: RetriedLocks::default(),
             code: OwnCode::new(libraries),
+            walker: Walker::with_root(Path::new("/")),
         }
     }
 
@@ -206,6 +209,12 @@ impl StackReader for PythonStacks {
             }
         }
         Ok(())
+    }
+
+    fn descendants(&mut self, pid: u32) -> Vec<u32> {
+        let found = self.walker.trees(&[pid]).unwrap_or_default();
+        let pids = found.into_iter().map(|process| process.pid);
+        pids.filter(|found| *found != pid).collect()
     }
 
     fn data_files(&mut self, pid: u32) -> Option<Vec<Arc<str>>> {

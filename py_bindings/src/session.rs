@@ -24,7 +24,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use crate::interpreter::{Interpreter, stacks};
-use crate::loops::first_batches::batch_of_parts;
+use crate::loops::batch_parts::BatchParts;
 use crate::session::configuration::SessionConfig;
 use crate::session::rendered::{Rendered, render};
 use crate::session::start_agent::{StartedSession, Surroundings};
@@ -149,8 +149,8 @@ impl Session {
 
     /// Records the contents of one of the first batches of a loop. The first call also measures, on a separate
     /// thread, the cost of passing data between processes.
-    fn describe_batch(&self, loop_name: &str, parts: [u64; 5]) {
-        if !(self.agent()).describe_batch(loop_name, batch_of_parts(parts)) {
+    fn describe_batch(&self, loop_name: &str, parts: BatchParts) {
+        if !self.agent().describe_batch(loop_name, parts.into()) {
             return;
         }
         let agent = self.agent().clone();

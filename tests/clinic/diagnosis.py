@@ -13,13 +13,16 @@ from statistics import mean, stdev
 
 from card import Card
 from processes import run
-from verdict import Verdict, read
+from verdict import Remedy, Verdict, read
 
 #: Seconds that one run may take.
 TIMEOUT_S = 240.0
 
 #: A likely remedy of the healthy twin is a false cure if it promises at least this, in percent of the step.
 FALSE_CURE_PCT = 5.0
+
+#: The same for a plausible remedy. A run that loses time names such a remedy unasked.
+FALSE_PLAUSIBLE_CURE_PCT = 10.0
 
 #: Standard error of the mean error of the predictions, in points, at which no further round is run.
 PRECISION_PCT = 3.0
@@ -45,6 +48,8 @@ class Result:
     card: Card
     #: Empty if the programs could not be run; `problem` has the reason.
     rounds: tuple[Round, ...] = ()
+    #: Step of the healthy twin in milliseconds. None if it was not measured.
+    twin_ms: float | None = None
     #: Remedies of the healthy twin that promise a gain.
     false_cures: tuple[str, ...] = ()
     problem: str = ""
@@ -66,7 +71,7 @@ class Result:
 
     @property
     def is_twin_healthy(self) -> bool:
-        return bool(self.rounds) and not self.false_cures
+        return self.twin_ms is not None and not self.false_cures
 
     @property
     def step_ms(self) -> float | None:
@@ -165,7 +170,7 @@ def examine(card: Card, steps: int | None, rounds: tuple[int, int]) -> Result:
     while card.prediction and len(done) < most and (len(done) < least or needs_more(done)):
         done.append(run_round(card, steps))
     twin = watch(card, *card.twin, steps)
-    return Result(card, rounds=tuple(done), false_cures=false_cures(twin))
+    return Result(card, tuple(done), twin_ms=twin.live_ms, false_cures=false_cures(twin))
 
 
 def run_round(card: Card, steps: int | None) -> Round:
@@ -179,8 +184,14 @@ def run_round(card: Card, steps: int | None) -> Round:
     )
 
 
-def false_cures(twin: Verdict) -> tuple[str, ...]:
+def false_cures(twin: Verdict, *, plausible: bool = True) -> tuple[str, ...]:
+    """The remedies that promise the twin a gain. Only likely ones if not `plausible`."""
     step = twin.live_ms or 0.0
-    limit = step * (1 - FALSE_CURE_PCT / 100)
-    found = (one for one in twin.remedies if one.is_likely and not one.at_least)
-    return tuple(one.name for one in found if one.predicted_ms < limit)
+
+    def is_false(one: Remedy) -> bool:
+        gain_pct = 100 * (1 - one.predicted_ms / step) if step else 0.0
+        least_pct = FALSE_CURE_PCT if one.is_likely else FALSE_PLAUSIBLE_CURE_PCT
+        is_meant = one.is_likely or (plausible and one.is_plausible)
+        return is_meant and not one.at_least and gain_pct >= least_pct
+
+    return tuple(one.name for one in twin.remedies if is_false(one))

@@ -44,7 +44,12 @@ cores are half as fast, three cards demanded numbers that are only right on the 
 `page_cache_full`. They now accept a wider range.
 
 The prediction is that of the remedy, or of the step without the costliest episode, or without the excess of the slowest
-rank, as the card says. There is none if headspace predicts no number for the cure."""
+rank, as the card says. There is none if headspace predicts no number for the cure. The cured program may go further than
+the remedy: `too_few_workers_each_large` and `other_rank_waits_for_data` run four workers, where two or three are
+proposed, and `ray_operator_one_task` four fetchers, where two calls are proposed.
+
+A *false cure* of a healthy twin is a likely remedy that promises at least 5 % of the step, or a plausible one that
+promises at least 10 %. A run that loses time names the latter unasked."""
 
 HELD_OUT = """\
 ## Symptoms of held-out threads

@@ -9,11 +9,24 @@ import pytest
 from running import Programs, wait_until
 
 
+#: What a user runs who does not know that anything is wasted.
+NOTHING_SEEMS_WRONG = "../clinic/cases/no_workers_heavy_transforms/train.py"
+
+
 @pytest.mark.slow
-def test_a_run_that_loses_time_says_so_in_one_line_within_a_minute(program: Programs) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [
+        # The wait is much longer than the work, so that workers help on a machine with other work, too.
+        pytest.param(("loads_by_itself.py", "waits long", 100_000, 0), id="waits"),
+        pytest.param((NOTHING_SEEMS_WRONG, "--steps", 100_000), id="works", marks=pytest.mark.alone),
+    ],
+)
+def test_a_run_that_loses_time_says_so_in_one_line_within_a_minute(
+    program: Programs, command: tuple[object, ...]
+) -> None:
     pytest.importorskip("torch")
-    # The wait is much longer than the work, so that workers help on a machine with other work, too.
-    started = headspace_run.start(program, "loads_by_itself.py", "waits long", 100_000, 0)
+    started = headspace_run.start(program, str(command[0]), *command[1:])
     wait_until(
         lambda: started.path.is_dir() and started.folders and "time_lost" in started.notices(),
         "the notice",

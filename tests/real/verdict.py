@@ -11,6 +11,8 @@ from typing import Any
 
 #: From this confidence on the verdict calls a remedy likely.
 LIKELY = 0.7
+#: From this confidence on it calls a remedy plausible, and a run that loses time names it unasked.
+PLAUSIBLE = 0.4
 
 
 @dataclass(frozen=True)
@@ -22,8 +24,17 @@ class Remedy:
     knob: str | None
     to: str | None
     predicted_ms: float
-    is_likely: bool
+    confidence: float
     at_least: bool
+
+    @property
+    def is_likely(self) -> bool:
+        return self.confidence >= LIKELY
+
+    @property
+    def is_plausible(self) -> bool:
+        """Whether it is at least plausible."""
+        return self.confidence >= PLAUSIBLE
 
     @property
     def name(self) -> str:
@@ -95,7 +106,7 @@ class Verdict:
                 remedy.get("change", {}).get("knob"),
                 remedy.get("change", {}).get("to"),
                 remedy["predicted_step_ms"],
-                remedy["confidence"] >= LIKELY,
+                remedy["confidence"],
                 remedy.get("at_least", False),
             )
             for remedy in self.summary.get("remedies", [])

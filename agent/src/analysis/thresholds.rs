@@ -80,6 +80,9 @@ thresholds! {
     /// for a device.
     mostly_left_wait: 0.5, "share of the wait";
 
+    /// Share of a call's time in which a core works for it. Below this, the call mostly waits, probably for data.
+    mostly_waiting_cpu: 0.5, "share of a call";
+
     /// Share of the time in which the GPU works. From this on, free data can shorten the step by at most a third, so the
     /// GPU limits a loop that loads on the training thread.
     mostly_busy_gpu: 0.67, "share of time";

@@ -18,9 +18,9 @@ pub enum TimeLost<'a> {
     Producers(&'a BottleneckRecord),
 }
 
-/// The best plausible remedy that shortens the run by at least [`LOST_SHARE`]. Without one: the costliest episode, or the
-/// waits for producers, whichever loses more, if it loses at least this share. `None` in a run with a probe or a replay,
-/// whose verdict the user requested.
+/// The best plausible remedy that shortens the run by at least [`LOST_SHARE`], unless an episode costs more than the remedy
+/// gains. Without a remedy: the costliest episode, or the waits for producers, whichever loses more, if it loses at least
+/// this share. `None` in a run with a probe or a replay, whose verdict the user requested.
 pub fn time_lost(summary: &SummaryRecord) -> Option<TimeLost<'_>> {
     if summary.mode != Some(Mode::Measure) || summary.steady_steps == 0 {
         return None;
@@ -34,7 +34,11 @@ pub fn time_lost(summary: &SummaryRecord) -> Option<TimeLost<'_>> {
         .collect();
     // "Halve what a call costs" names a goal, not a change. It comes only if there is no change.
     let is_change = |remedy: &&&RemedyRecord| remedy.code() != Some(RemedyCode::CheaperCalls);
-    let best = worthwhile.iter().find(is_change).or(worthwhile.first());
+    let best = (worthwhile.iter().find(is_change)).or(worthwhile.first());
+    let best = best.map(|remedy| {
+        let share = remedy.predicted_gain_pct / 100.0;
+        (share, TimeLost::Remedy(remedy))
+    });
     let costliest = (summary.episodes.iter()).max_by(|a, b| a.cost_s.total_cmp(&b.cost_s));
     let costliest = costliest.map(|episode| {
         let share = episode.cost_s / summary.steady_s;
@@ -45,10 +49,13 @@ pub fn time_lost(summary: &SummaryRecord) -> Option<TimeLost<'_>> {
         .zip(summary.bottleneck.as_ref())
         .filter(|(_, found)| found.kind == BottleneckKind::Producers)
         .map(|((wait_ms, step_ms), found)| (wait_ms / step_ms, TimeLost::Producers(found)));
-    let most = (costliest.into_iter().chain(waits))
-        .filter(|(share, _)| *share >= LOST_SHARE)
-        .max_by(|(a, _), (b, _)| a.total_cmp(b));
-    (best.copied().map(TimeLost::Remedy)).or(most.map(|(_, lost)| lost))
+    // Waits for producers are no slow part of the run: if there is a remedy, it is for them.
+    let waits = waits.filter(|_| best.is_none());
+    // Of equal shares, the last counts.
+    let most = [waits, costliest, best].into_iter().flatten();
+    most.filter(|(share, _)| *share >= LOST_SHARE)
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, lost)| lost)
 }
 
 #[cfg(test)]
@@ -112,6 +119,22 @@ mod tests {
         assert_eq!(
             time_lost(&summary),
             Some(TimeLost::Episode(&summary.episodes[1]))
+        );
+    }
+
+    #[test]
+    fn an_episode_is_named_if_it_costs_more_than_the_best_remedy_gains() {
+        let lost_to_episode = |cost_s| {
+            let mut summary = summary(vec![remedy(RemedyCode::MoreWorkers, 26.0, 0.9)]);
+            summary.episodes = vec![EpisodeRecord {
+                cost_s,
+                ..EpisodeRecord::default()
+            }];
+            matches!(time_lost(&summary), Some(TimeLost::Episode(_)))
+        };
+        assert_eq!(
+            [lost_to_episode(12.0), lost_to_episode(18.0)],
+            [false, true]
         );
     }
 

@@ -27,6 +27,9 @@ pub trait StackReader: Send + 'static {
         out: &mut Vec<ThreadStack>,
     ) -> Result<(), CollectError>;
 
+    /// IDs of the processes that descend from a process. Empty if they are not known.
+    fn descendants(&mut self, pid: u32) -> Vec<u32>;
+
     /// The data files that the process has open for reading at this moment, each once. `None` if they do not show what is
     /// read, because the process has many files open at once. A file that was mapped to memory and closed is left out.
     ///

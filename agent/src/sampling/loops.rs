@@ -65,7 +65,12 @@ impl LoopEntry {
         self.batch.set(batch).is_ok()
     }
 
-    /// Stores the contents of a batch that the loop gets. Only the first call counts.
+    /// Whether the contents of a batch as the loop gets it are known.
+    pub fn has_delivered_batch(&self) -> bool {
+        self.delivered_batch.get().is_some()
+    }
+
+    /// Stores the contents of a batch as the loop gets it. Only the first batch counts.
     pub fn set_delivered_batch(&self, batch: BatchRecord) {
         self.delivered_batch.get_or_init(|| batch);
     }

@@ -6,6 +6,7 @@
 pub mod background_source;
 pub mod live_run;
 pub mod loops;
+mod producer_processes;
 mod rank_gpu;
 pub mod sampler;
 pub mod schedule;

@@ -17,6 +17,7 @@ use crate::port::{CollectError, ConsumerThread, StackReader};
 use crate::recording::stage::{Region, ThreadSlot};
 
 use super::loops::LoopEntry;
+use super::producer_processes::ProducerProcesses;
 use super::stack_pace::{Outcome, StackPace};
 
 /// Maximum time that one sample stands for, in seconds.
@@ -39,9 +40,21 @@ pub struct StackTarget {
     pub region: Option<&'static Region>,
     /// The training loops, if this process runs them.
     pub trainer: Option<Trainer>,
+    /// Whether the program started this process itself, for what is not known. It may not run Python.
+    pub may_produce: bool,
 }
 
 impl StackTarget {
+    /// A process that the program started itself.
+    fn producer(pid: u32) -> Self {
+        Self {
+            pid,
+            region: None,
+            trainer: None,
+            may_produce: true,
+        }
+    }
+
     /// The training thread of a process without stages. Threads in no stage may make its batches.
     fn training_thread_without_stages(&self) -> Option<ThreadId> {
         let has_stages = (self.region)
@@ -107,6 +120,7 @@ pub struct StackThread {
     pace: StackPace,
     /// When the data files of each process were last read.
     files_read: HashMap<u32, Duration>,
+    producer_processes: ProducerProcesses,
     /// CPU time of this thread at the end of its last reading.
     cpu: Duration,
 }
@@ -124,6 +138,7 @@ pub fn stack_sampling(
         clock,
         pace: StackPace::new(),
         files_read: HashMap::new(),
+        producer_processes: ProducerProcesses::default(),
         cpu: Duration::ZERO,
     };
     (StackSampling { shared, consumer }, thread)
@@ -167,24 +182,37 @@ impl StackThread {
             if state.closed {
                 return;
             }
-            let targets = state.targets.clone();
+            let mut targets = state.targets.clone();
             drop(state);
+            let Ok(producers) = self.producer_targets(&targets, notice_log) else {
+                return;
+            };
+            targets.extend(producers);
             for target in &targets {
                 if !self.pace.is_due(target.pid, self.clock.now()) {
                     continue;
                 }
                 let sampled = contain(|| self.sample(target, targets.len(), notice_log));
-                if let Err(reason) = sampled {
-                    notice_log.post(&Notice::SourceOff {
-                        source: NAME,
-                        reason,
-                    });
+                if turned_off(sampled, notice_log).is_err() {
                     return;
                 }
             }
             self.forget_all_but(&targets);
             self.shared.cpu.note();
         }
+    }
+
+    /// The processes that the program started itself, if they must be read. An error if the reader is off.
+    fn producer_targets(
+        &mut self,
+        targets: &[StackTarget],
+        notice_log: &NoticeLog,
+    ) -> Result<Vec<StackTarget>, ()> {
+        let known: Vec<u32> = targets.iter().map(|target| target.pid).collect();
+        let (now, reader) = (self.clock.now(), self.reader.as_mut());
+        let found = contain(|| self.producer_processes.find(&known, now, reader));
+        let found = turned_off(found, notice_log)?;
+        Ok(found.into_iter().map(StackTarget::producer).collect())
     }
 
     /// Reads one of `count` processes.
@@ -194,10 +222,18 @@ impl StackThread {
         let mut stacks = Vec::new();
         // Before the reading and after it: only threads that stayed where they were are used.
         let places = places(target);
-        let threads: Vec<ThreadId> = places.iter().map(|(thread, _)| *thread).collect();
+        let mut threads: Vec<ThreadId> = places.iter().map(|(thread, _)| *thread).collect();
+        if target.may_produce {
+            // Its main thread. Up to Python 3.10, only a thread that holds the interpreter lock is found.
+            threads.push(ThreadId {
+                tid: target.pid,
+                handle: 0,
+            });
+        }
         let outcome = match self.reader.read(target.pid, &threads, &mut stacks) {
             Ok(()) => Outcome::Succeeded,
             Err(CollectError::Transient(_)) => Outcome::Failed,
+            Err(CollectError::Unsupported { .. }) if target.may_produce => Outcome::Impossible,
             Err(error @ CollectError::Unsupported { .. }) => {
                 notice_log.post(&Notice::StacksUnreadable {
                     pid: target.pid,
@@ -212,12 +248,7 @@ impl StackThread {
                 at_ns: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX),
                 seconds: now.saturating_sub(last).as_secs_f64().min(MAX_SECONDS),
                 is_trainer: target.trainer.is_some(),
-                samples: join(
-                    stacks,
-                    &places,
-                    &self::places(target),
-                    target.training_thread_without_stages(),
-                ),
+                samples: self.join(target, stacks, &places),
                 files: None,
             };
             if reading.is_loading() {
@@ -230,6 +261,23 @@ impl StackThread {
         let used = cpu.saturating_sub(std::mem::replace(&mut self.cpu, cpu));
         self.pace.note(target.pid, now, used, count, outcome);
         lock(&self.shared.state).readings.extend(reading);
+    }
+
+    /// The samples of the stacks, with their places.
+    fn join(
+        &mut self,
+        target: &StackTarget,
+        stacks: Vec<ThreadStack>,
+        before: &[(ThreadId, Place)],
+    ) -> Vec<(Place, ThreadStack)> {
+        let without_stages = target.training_thread_without_stages();
+        let mut samples = join(stacks, before, &places(target), without_stages);
+        if target.trainer.is_some() {
+            (self.producer_processes).note_training_process(&samples, without_stages);
+        } else if target.may_produce {
+            self.producer_processes.mark(target.pid, &mut samples);
+        }
+        samples
     }
 
     fn data_files_if_due(&mut self, pid: u32, now: Duration) -> Option<Vec<Arc<str>>> {
@@ -247,6 +295,16 @@ impl StackThread {
         self.files_read.retain(|pid, _| is_target(*pid));
         pace.keep(is_target, |pid| reader.forget(pid));
     }
+}
+
+/// What the reader returned. If it panicked, the user is told that this source is off.
+fn turned_off<T>(outcome: Result<T, String>, notice_log: &NoticeLog) -> Result<T, ()> {
+    outcome.map_err(|reason| {
+        notice_log.post(&Notice::SourceOff {
+            source: NAME,
+            reason,
+        });
+    })
 }
 
 /// The threads of interest of a process, and the place of each.

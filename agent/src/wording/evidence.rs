@@ -120,7 +120,7 @@ fn producers(
     let place = waiting_line.map_or_else(String::new, at_line);
     let meanwhile = line.map_or_else(String::new, |(line, part)| {
         let line = at_line(line);
-        format!("; {} % of that time, other threads are{line}", share(*part))
+        format!("; {} % of that time, these are{line}", share(*part))
     });
     format!(
         "the loop waits {wait} of each step of {step}{place} for what other threads or processes make{meanwhile}"

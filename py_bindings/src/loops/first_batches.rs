@@ -1,26 +1,28 @@
 //! Reads a loop's first batches. Counts their samples (in each epoch) if the loader does not state its batch size.
 //! Computes digests of their contents (once per loop) if other ranks or workers may load the same batches. Counts the
-//! parts of one batch (once per loop) if the batches come from worker processes.
+//! parts of one batch (once per session) if the batches come from worker processes.
 //!
-//! `samples.py`, `batch_digest.py` and `batch_parts.py` of `headspace/_loops` read one batch. This takes some
-//! microseconds, so later batches are not read. If two batches differ in their number of samples, or one cannot be
-//! counted, the batch size is unknown. Equal batches have equal digests.
+//! `samples.py`, `batch_digest.py` and `batch_parts.py` of `headspace/_loops` read one batch, on the training thread.
+//! Samples and digests take some microseconds, parts up to a millisecond, so later batches are not read. If two batches
+//! differ in their number of samples, or one cannot be counted, the batch size is unknown. Equal batches have equal
+//! digests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use headspace_agent::model::record::BatchRecord;
 use headspace_agent::recording::{DIGESTED_BATCHES, Event};
 use headspace_agent::sampling::LoopEntry;
 use pyo3::prelude::*;
 
 use crate::interpreter::interrupts::{number_for_batch, unless_interrupted};
+use crate::loops::batch_parts::BatchParts;
 
 /// Batches of an epoch whose samples are counted.
 const COUNTED: u32 = 4;
 
-/// Number of the batch whose parts are counted: the first may be unlike the others.
-const DESCRIBED: u32 = 2;
+/// Number of the batch whose parts are counted: early, so that this is part of the warm-up. The same as `DESCRIBED_ITEM`
+/// of `headspace/_processes/hand_off.py`, because the contents of both batches are compared.
+const DESCRIBED_BATCH: u32 = 2;
 
 /// No batch was counted yet.
 const UNSEEN: u64 = u64::MAX;
@@ -66,15 +68,7 @@ pub(crate) struct BatchReaders {
     /// None unless other ranks or workers may load the same batches.
     digests: Option<Arc<Digests>>,
     /// None unless the batches come from worker processes.
-    parts: Option<Arc<Parts>>,
-}
-
-/// The parts of a loop's batches.
-struct Parts {
-    /// Counts the parts of a batch.
-    count: Py<PyAny>,
-    /// Batches up to the one whose parts are counted, in all epochs together.
-    left: AtomicU32,
+    count_parts: Option<Arc<Py<PyAny>>>,
 }
 
 /// The digests of a loop's first batches.
@@ -99,12 +93,7 @@ impl BatchReaders {
                     left: AtomicU32::new(DIGESTED_BATCHES),
                 })
             }),
-            parts: count_parts.map(|count| {
-                Arc::new(Parts {
-                    count,
-                    left: AtomicU32::new(DESCRIBED),
-                })
-            }),
+            count_parts: count_parts.map(Arc::new),
         }
     }
 }
@@ -114,26 +103,29 @@ pub(crate) struct FirstBatches {
     readers: BatchReaders,
     /// Batches of this epoch whose samples are still to be counted.
     uncounted: AtomicU32,
+    /// Batches of this epoch up to the one whose parts are counted.
+    until_described: AtomicU32,
 }
 
 impl FirstBatches {
     pub(crate) fn new(mut readers: BatchReaders) -> Self {
         readers.samples = readers.samples.filter(|samples| samples.is_open());
         let counted = readers.samples.as_ref().map_or(0, |_| COUNTED);
+        let until_described = readers.count_parts.as_ref().map_or(0, |_| DESCRIBED_BATCH);
         Self {
             readers,
             uncounted: AtomicU32::new(counted),
+            until_described: AtomicU32::new(until_described),
         }
     }
 
     /// Whether another batch must be read.
     #[inline]
     pub(crate) fn has_left(&self) -> bool {
-        let BatchReaders { digests, parts, .. } = &self.readers;
-        let digests = digests.as_ref().map(|digests| &digests.left);
-        let parts = parts.as_ref().map(|parts| &parts.left);
-        let left = [Some(&self.uncounted), digests, parts];
-        (left.into_iter().flatten()).any(|left| left.load(Ordering::Relaxed) > 0)
+        let digests = self.readers.digests.as_ref();
+        self.uncounted.load(Ordering::Relaxed) > 0
+            || self.until_described.load(Ordering::Relaxed) > 0
+            || digests.is_some_and(|digests| digests.left.load(Ordering::Relaxed) > 0)
     }
 
     /// Reads a batch before it is recorded. An interrupt of the program is returned.
@@ -157,28 +149,17 @@ impl FirstBatches {
         {
             recorder.mark(Event::BatchDigest(digest));
         }
-        if let Some(parts) = &self.readers.parts
-            && count_down(&parts.left) == 1
+        if let Some(count_parts) = &self.readers.count_parts
+            && count_down(&self.until_described) == 1
+            && !entry.has_delivered_batch()
         {
-            let counted = (parts.count.bind(batch.py()).call1((batch,)))
-                .and_then(|parts| parts.extract::<[u64; 5]>());
-            if let Some(counted) = unless_interrupted(batch.py(), counted)? {
-                entry.set_delivered_batch(batch_of_parts(counted));
+            let parts = (count_parts.bind(batch.py()).call1((batch,)))
+                .and_then(|parts| parts.extract::<BatchParts>().map_err(PyErr::from));
+            if let Some(parts) = unless_interrupted(batch.py(), parts)? {
+                entry.set_delivered_batch(parts.into());
             }
         }
         Ok(())
-    }
-}
-
-/// The contents of a batch, by the numbers that `count_parts` of `headspace/_loops/batch_parts.py` returns.
-pub(crate) fn batch_of_parts(parts: [u64; 5]) -> BatchRecord {
-    let [tensors, tensor_bytes, objects, object_bytes, device_tensors] = parts;
-    BatchRecord {
-        tensors,
-        tensor_bytes,
-        objects,
-        object_bytes,
-        device_tensors,
     }
 }
 

@@ -2,6 +2,7 @@
 //! and the records of each epoch.
 
 pub(crate) mod batch_cache;
+pub(crate) mod batch_parts;
 pub(crate) mod batch_sizes;
 pub(crate) mod epoch_recording;
 pub(crate) mod fast_next;

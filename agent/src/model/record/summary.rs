@@ -84,8 +84,8 @@ pub struct SummaryRecord {
     /// through a queue whose receipt is measured. Absent if a thread pins the memory of batches from workers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch: Option<BatchRecord>,
-    /// Contents of the second batch that the main loop gets from a loader with worker processes. They differ from
-    /// `batch` if the training process changes what the workers send.
+    /// Contents of the second batch of an epoch as the main loop gets it, if its loader has worker processes. They differ
+    /// from `batch` if the training process changes what the workers send, or moves it to a device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delivered_batch: Option<BatchRecord>,
     /// Mean wait per live step in steady state.

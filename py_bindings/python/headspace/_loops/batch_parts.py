@@ -39,7 +39,9 @@ def count_parts(batch: Any) -> tuple[int, int, int, int, int]:
             object_bytes += stands_for * len(part)
         elif isinstance(part, (list, tuple, set, frozenset, dict)):
             # Keys are not counted: those of similar dictionaries are sent once.
-            elements = list(part.values() if isinstance(part, dict) else part)
+            elements: Any = part.values() if isinstance(part, dict) else part
+            if not isinstance(elements, (list, tuple)):
+                elements = list(elements)
             gap = max(1, len(elements) // _ELEMENTS)
             sample = elements[::gap]
             if sample:

@@ -204,7 +204,7 @@ pub enum Shared {
     Cores,
 }
 
-/// What a stage seems to do, by its name. The sampled kinds of work ([`Work`](crate::model::record::Work)) do not
+/// What a stage seems to do, by its name, and by how long its calls wait. The sampled kinds of work ([`Work`](crate::model::record::Work)) do not
 /// replace it: they exist only for stages of several kinds, and do not distinguish videos from images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GuessedWork {
@@ -262,8 +262,8 @@ impl Action {
 }
 
 impl GuessedWork {
-    /// What a stage of that name seems to do.
-    pub(super) fn from_name(name: &str) -> Self {
+    /// What a stage of that name seems to do. `mostly_waits` tells whether its calls hardly use a core.
+    pub(super) fn of(name: &str, mostly_waits: bool) -> Self {
         let has = |words: &[&str]| has_word(name, words);
         if has_decoding_name(name) || has(&["demux", "clip", "frame"]) {
             Self::Video
@@ -277,7 +277,8 @@ impl GuessedWork {
             "transform",
         ]) {
             Self::Images
-        } else if has(&["read", "load", "fetch", "download", "open"]) {
+        // `fetch` is also headspace's own name for all that a worker of torch does.
+        } else if mostly_waits || has(&["read", "load", "download", "open"]) {
             Self::Reading
         } else {
             Self::Unknown

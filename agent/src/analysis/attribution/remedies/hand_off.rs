@@ -22,6 +22,7 @@ pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
     if !receives && !context.binds(Term::HandOff) {
         return Vec::new();
     }
+    let receive_ms = |batch| price(model, batch).receive_ms;
     let contents = model.facts.loader.batch.map_or_else(Vec::new, |batch| {
         let drafts = [
             pack_batch(batch),
@@ -29,7 +30,7 @@ pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
             smaller_tensors(batch),
         ];
         let with_change =
-            |(action, changed)| draft(model, action, price(model, changed) / price(model, batch));
+            |(action, changed)| draft(model, action, receive_ms(changed) / receive_ms(batch));
         drafts.into_iter().flatten().map(with_change).collect()
     });
     let messages = larger_messages(model);
@@ -40,9 +41,27 @@ pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
         .collect()
 }
 
-/// The time to receive a batch with these contents, by its price.
-fn price(model: &Model<'_>, batch: BatchRecord) -> f64 {
-    Price::of_batch(Some(batch), model.facts.shared_mib_ms, model.thresholds).receive_ms
+/// The price of a batch with these contents.
+fn price(model: &Model<'_>, batch: BatchRecord) -> Price {
+    Price::of_batch(Some(batch), model.facts.shared_mib_ms, model.thresholds)
+}
+
+/// Time per batch that both ends of the hand-off save, in milliseconds, if workers send what the loop gets now. Negative
+/// if that costs more. 0 if the contents are unknown, and if the loop receives the batches itself: then the thread that
+/// holds the lock does not change them.
+pub(super) fn saving_of_delivered_ms(model: &Model<'_>) -> f64 {
+    let loader = &model.facts.loader;
+    let both_ends_ms = |batch| {
+        let price = price(model, batch);
+        price.receive_ms + price.send_ms
+    };
+    let facts = model.facts;
+    let loop_receives = facts.receive_ms >= model.thresholds.negligible_wait * facts.step_ms;
+    (loader.batch.zip(loader.delivered_batch))
+        .filter(|_| !loop_receives)
+        .map_or(0.0, |(sent, delivered)| {
+            both_ends_ms(sent) - both_ends_ms(delivered)
+        })
 }
 
 /// A remedy after which the hand-off takes this share of its time now.
@@ -109,7 +128,8 @@ fn smaller_tensors(batch: BatchRecord) -> Option<(Action, BatchRecord)> {
 /// Passes several batches in one message. Only the cost of a message itself is saved, so it must be a large part.
 fn larger_messages(model: &Model<'_>) -> Option<Draft> {
     let batches = counts::BATCHES_PER_MESSAGE;
-    let message = model.thresholds.worker_batch_ms / price(model, model.facts.loader.batch?);
+    let message =
+        model.thresholds.worker_batch_ms / price(model, model.facts.loader.batch?).receive_ms;
     let saved = message * (1.0 - 1.0 / f64::from(batches));
     let is_large = message >= model.thresholds.large_message_cost;
     (is_large && receives_long(model))

@@ -4,7 +4,6 @@
 use super::super::bottleneck::{lock_contended, slowest};
 use super::super::candidates::limit_ms;
 use super::super::evidence::inner;
-use super::super::hand_off_cost::Price;
 use super::super::law_terms::{Term, at_least};
 use super::super::loop_waits::long_lock_wait_ms;
 use super::super::queueing_model::Model;
@@ -12,9 +11,10 @@ use super::super::relief::{free_shared_lock, relieve, scale};
 use super::super::resource_use::share_of_cores;
 use super::super::simulation::{Supply, whole};
 use super::action::{Action, GuessedWork};
+use super::hand_off::saving_of_delivered_ms;
 use super::{Context, Draft, change};
 use crate::analysis::thresholds::confidence;
-use crate::model::record::{BatchRecord, Setting};
+use crate::model::record::Setting;
 
 pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
     [
@@ -50,9 +50,11 @@ fn cheaper(context: &Context<'_>) -> Option<Draft> {
     let mut simulated = model.simulated.clone();
     let left = 1.0 - model.thresholds.cheaper_call_saving * part.min(1.0);
     model.change_loading(&mut simulated, stage, |parts| scale(parts, left));
+    let mostly_waits =
+        (model.nodes[stage].cpu()).is_some_and(|share| share < model.thresholds.mostly_waiting_cpu);
     let action = Action::CheaperCalls {
         stage: named.to_owned(),
-        work: GuessedWork::from_name(&format!("{name} {named}")),
+        work: GuessedWork::of(&format!("{name} {named}"), mostly_waits),
     };
     Some(Draft {
         stage: Some(stage),
@@ -114,7 +116,7 @@ fn shard_data(context: &Context<'_>) -> Option<Draft> {
 }
 
 /// Proposes to free the interpreter lock from the work that holds it while the loop's own code waits for it. If there
-/// are worker processes, they do this work too, and send what the loop gets.
+/// are worker processes, they are assumed to do this work, and to send the batches that the loop gets now.
 fn free_lock(context: &Context<'_>) -> Option<Draft> {
     let model = context.model;
     let holder = model.facts.gil_holder.as_ref()?;
@@ -126,11 +128,13 @@ fn free_lock(context: &Context<'_>) -> Option<Draft> {
         let held_ms = holder.share_pct / 100.0 * context.step_ms();
         let work = (Supply::Cores, held_ms / model.nodes[workers].calls);
         simulated.stations[workers].parts.push(work);
-        let left_ms = own_work_ms - held_ms - hand_off_without_change_saves(model);
-        // The thread of the loop itself stays as busy as it is.
-        let least = simulated.loop_cores.min(1.0);
+        // `loop_cores` has all CPU time outside the stages' calls: also that of the workers' threads that send.
+        let left_ms = own_work_ms - held_ms - saving_of_delivered_ms(model);
+        // The loop's own thread keeps its work: up to one core.
+        let loop_thread_cores = simulated.loop_cores.min(1.0);
         let cores = left_ms / simulated.loop_ms.max(f64::MIN_POSITIVE);
-        simulated.loop_cores = cores.clamp(least, simulated.cores.max(least));
+        simulated.loop_cores =
+            cores.clamp(loop_thread_cores, simulated.cores.max(loop_thread_cores));
     }
     let action = Action::FreeLock {
         function: holder.function.clone(),
@@ -140,20 +144,6 @@ fn free_lock(context: &Context<'_>) -> Option<Draft> {
     Some(Draft {
         changed: Some(simulated),
         ..Draft::new(action, Term::Gil, confidence::ASSUMED_GAIN)
-    })
-}
-
-/// The work of a hand-off that is saved, per batch, if worker processes send what the loop gets now. For example, a thread
-/// of the training process may make one tensor of many objects.
-fn hand_off_without_change_saves(model: &Model<'_>) -> f64 {
-    let loader = &model.facts.loader;
-    let work_ms = |batch: BatchRecord| {
-        let price = Price::of_batch(Some(batch), model.facts.shared_mib_ms, model.thresholds);
-        price.receive_ms + price.send_ms
-    };
-    let parts = loader.batch.zip(loader.delivered_batch);
-    parts.map_or(0.0, |(received, delivered)| {
-        (work_ms(received) - work_ms(delivered)).max(0.0)
     })
 }
 
