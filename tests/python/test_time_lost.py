@@ -8,7 +8,6 @@ import headspace_run
 import pytest
 from running import Programs, wait_until
 
-
 #: What a user runs who does not know that anything is wasted.
 NOTHING_SEEMS_WRONG = "../clinic/cases/no_workers_heavy_transforms/train.py"
 

@@ -154,7 +154,7 @@ impl FirstBatches {
             && !entry.has_delivered_batch()
         {
             let parts = (count_parts.bind(batch.py()).call1((batch,)))
-                .and_then(|parts| parts.extract::<BatchParts>().map_err(PyErr::from));
+                .and_then(|parts| parts.extract::<BatchParts>());
             if let Some(parts) = unless_interrupted(batch.py(), parts)? {
                 entry.set_delivered_batch(parts.into());
             }
