@@ -100,9 +100,10 @@ def test_the_slow_line_of_torchs_workers_is_named(program: Programs) -> None:
         ("record", 0.6),
         ("semaphore", 0.6),
         ("threads", 0.6),
-        # They wait by sleeping and trying again, so the lock is free for a part of the time.
-        ("filelock", 0.75),
-        ("database", 0.75),
+        # They wait by sleeping and trying again, so the lock is free for a part of the time. How long depends on the cores
+        # that other tests use.
+        pytest.param("filelock", 0.75, marks=pytest.mark.alone),
+        pytest.param("database", 0.75, marks=pytest.mark.alone),
     ],
 )
 def test_workers_that_wait_for_one_lock_get_another_remedy_than_more_workers(
@@ -194,7 +195,9 @@ def test_a_perfetto_trace_has_the_stacks_of_each_stage(program: Programs, tmp_pa
     # A sample at the end of a sleep finds the thread at the same line, but no longer asleep.
     at_the_line = [part for part in slices if part.name == name]
     assert {part.notes["line"] for part in at_the_line} == {line_of("sleep")}
-    (slow,) = (part for part in at_the_line if part.notes["does"] == "sleeps")
+    # Some samples may have another caller.
+    sleeps = (part for part in at_the_line if part.notes["does"] == "sleeps")
+    slow = max(sleeps, key=lambda part: part.end - part.start)
     step_ms = run.summary()["lines"][0]["predicted_step_ms"]
     assert slow.notes["step at half, ms"] == pytest.approx(step_ms)
     longest = max(part.end - part.start for part in slices)
@@ -250,9 +253,10 @@ def test_other_tasks_of_an_event_loop_are_not_lines_of_its_stage(program: Progra
     run = program("coroutine_stage.py", 500)
     assert run.exit_code == 0, run.stderr
     stacks = run.kind("stacks")[-1]
-    stages = {stack["stage"] for stack in stacks["stacks"]}
+    # The stacks of the loop's own code have no stage.
+    stages = {stack.get("stage") for stack in stacks["stacks"]}
     assert "fetch" not in stages
 
-    of_decode = [stack for stack in stacks["stacks"] if stack["stage"] == "decode"]
+    of_decode = [stack for stack in stacks["stacks"] if stack.get("stage") == "decode"]
     innermost = {stacks["frames"][stack["frames"][-1]]["function"] for stack in of_decode}
     assert innermost == {"decode"}, "frames of the generator"
