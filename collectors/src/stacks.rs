@@ -77,7 +77,6 @@ pub struct PythonStacks {
     processes: HashMap<u32, Process>,
     retried_locks: RetriedLocks,
     code: OwnCode,
-    walker: Walker,
 }
 
 enum Process {
@@ -97,7 +96,6 @@ impl PythonStacks {
             processes: HashMap::new(),
             retried_locks: RetriedLocks::default(),
             code: OwnCode::new(libraries),
-            walker: Walker::with_root(Path::new("/")),
         }
     }
 
@@ -212,8 +210,11 @@ impl StackReader for PythonStacks {
     }
 
     fn descendants(&mut self, pid: u32) -> Vec<u32> {
-        let found = self.walker.trees(&[pid]).unwrap_or_default();
-        let pids = found.into_iter().map(|process| process.pid);
+        let found = Walker::with_root(Path::new("/")).trees(&[pid]);
+        let pids = found
+            .unwrap_or_default()
+            .into_iter()
+            .map(|process| process.pid);
         pids.filter(|found| *found != pid).collect()
     }
 

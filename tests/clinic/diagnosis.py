@@ -184,14 +184,13 @@ def run_round(card: Card, steps: int | None) -> Round:
     )
 
 
-def false_cures(twin: Verdict, *, plausible: bool = True) -> tuple[str, ...]:
-    """The remedies that promise the twin a gain. Only likely ones if not `plausible`."""
+def false_cures(twin: Verdict) -> tuple[str, ...]:
+    """The remedies that promise the twin a gain."""
     step = twin.live_ms or 0.0
 
     def is_false(one: Remedy) -> bool:
-        gain_pct = 100 * (1 - one.predicted_ms / step) if step else 0.0
         least_pct = FALSE_CURE_PCT if one.is_likely else FALSE_PLAUSIBLE_CURE_PCT
-        is_meant = one.is_likely or (plausible and one.is_plausible)
-        return is_meant and not one.at_least and gain_pct >= least_pct
+        promises = one.predicted_ms < step * (1 - least_pct / 100)
+        return one.is_plausible and not one.at_least and promises
 
     return tuple(one.name for one in twin.remedies if is_false(one))

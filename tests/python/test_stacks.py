@@ -119,12 +119,10 @@ def test_workers_that_wait_for_one_lock_get_another_remedy_than_more_workers(
     summary = run.summary()
     (remedy,) = (found for found in summary["remedies"] if found["code"] == "separate_locks")
     assert remedy["predicted_step_ms"] < freed_share * summary["steady_step_mean_ms"]
-    # A worker holds the lock for 20 ms, so no number of workers gives a shorter step.
+    # 4 workers and the lock that one of them holds give a step of 20 ms; more workers do not change that.
     more = [found for found in summary["remedies"] if found["code"] == "more_workers"]
     assert all(found["predicted_step_ms"] > 20 for found in more)
-    # If the workers sleep and try again, more of them leave the lock free for a shorter time.
-    if how not in ("filelock", "database"):
-        assert all(found["predicted_gain_pct"] < 15 for found in more)
+    assert all(found["predicted_gain_pct"] < 15 for found in more)
     assert "its calls wait for one another's lock" in summary["bottleneck"]["evidence"]
 
 
@@ -184,6 +182,7 @@ def test_report_writes_the_stacks_for_other_viewers(program: Programs, tmp_path:
     assert f"slow_line.py:{line_of('sleep')}" in most[-2]
 
 
+@pytest.mark.alone  # With three busy workers of pytest, there was once a second row of the sleep.
 def test_a_perfetto_trace_has_the_stacks_of_each_stage(program: Programs, tmp_path: Path) -> None:
     test_perfetto = pytest.importorskip("test_perfetto")
     run = ran(program, "inline", "sleep")
@@ -195,9 +194,7 @@ def test_a_perfetto_trace_has_the_stacks_of_each_stage(program: Programs, tmp_pa
     # A sample at the end of a sleep finds the thread at the same line, but no longer asleep.
     at_the_line = [part for part in slices if part.name == name]
     assert {part.notes["line"] for part in at_the_line} == {line_of("sleep")}
-    # Some samples may have another caller.
-    sleeps = (part for part in at_the_line if part.notes["does"] == "sleeps")
-    slow = max(sleeps, key=lambda part: part.end - part.start)
+    (slow,) = (part for part in at_the_line if part.notes["does"] == "sleeps")
     step_ms = run.summary()["lines"][0]["predicted_step_ms"]
     assert slow.notes["step at half, ms"] == pytest.approx(step_ms)
     longest = max(part.end - part.start for part in slices)

@@ -502,6 +502,17 @@ fn the_predicted_gain_of_more_workers_includes_that_their_calls_take_longer() {
     assert!(more.confidence <= 0.5, "{more:?}");
 }
 
+/// A function of another thread holds the interpreter lock for this share of the time, while the loop waits for it.
+fn hold_lock(facts: &mut PipelineFacts, share_pct: f64, wait_ms: f64) {
+    facts.resources.gil_wait_ms = Some(5.0);
+    facts.compute_gil_wait_ms = Some(wait_ms);
+    facts.gil_holder = Some(GilHolderRecord {
+        function: "stage_batches".to_owned(),
+        share_pct,
+        ..GilHolderRecord::default()
+    });
+}
+
 #[test]
 fn work_that_leaves_the_lock_for_a_worker_makes_the_workers_batches_longer() {
     let predicted = |share_pct: f64| {
@@ -510,13 +521,7 @@ fn work_that_leaves_the_lock_for_a_worker_makes_the_workers_batches_longer() {
         facts.stages[0].cpu_pct = Some(90.0);
         facts.queues[0].empty_pct = Some(0.0);
         (facts.step_ms, facts.wait_ms) = (50.0, 0.0);
-        facts.resources.gil_wait_ms = Some(5.0);
-        facts.compute_gil_wait_ms = Some(25.0);
-        facts.gil_holder = Some(GilHolderRecord {
-            function: "stage_batches".to_owned(),
-            share_pct,
-            ..GilHolderRecord::default()
-        });
+        hold_lock(&mut facts, share_pct, 25.0);
         let found = attribute(&facts);
         remedy(&found, "free_lock").unwrap().predicted_step_ms
     };
@@ -536,13 +541,7 @@ fn work_that_leaves_the_lock_for_a_worker_frees_the_cores_of_the_loops_process()
         (facts.step_ms, facts.wait_ms) = (100.0, 0.0);
         facts.resources.cores_usable = Some(2.0);
         facts.resources.cores_used = Some(1.9);
-        facts.resources.gil_wait_ms = Some(5.0);
-        facts.compute_gil_wait_ms = Some(40.0);
-        facts.gil_holder = Some(GilHolderRecord {
-            function: "stage_batches".to_owned(),
-            share_pct: 50.0,
-            ..GilHolderRecord::default()
-        });
+        hold_lock(&mut facts, 50.0, 40.0);
         facts.loader.batch = Some(BatchRecord {
             objects: 400_000,
             ..BatchRecord::default()

@@ -12,6 +12,7 @@ pub mod probe_result;
 pub mod ranks;
 #[cfg(test)]
 mod ranks_tests;
+mod remedies_in_episodes;
 pub mod resources;
 mod same_batches;
 pub mod stacks;

@@ -1,23 +1,24 @@
 //! Computes the numbers of the verdict from a run's totals: a pure function.
 
-use super::attribution::{Action, Attribution, Remedy, attribute_run, set_filling_stages};
-use super::episodes::{Episode, EpisodeKind, EpisodeSources, find_episodes};
+use super::attribution::{Attribution, attribute_run, set_filling_stages};
+use super::episodes::{Episode, EpisodeSources, find_episodes};
 use super::findings::{Finding, findings};
 use super::loop_facts::LoopFacts;
 use super::main_loop::select_main_loop;
 use super::probe_result::ProbeResult;
+use super::remedies_in_episodes::fit_to_episodes;
 use super::resources::{
     Part, RankNode, gpu_busy_share, resources, sm_utilization_pct, training_thread_runnable_share,
 };
 use super::same_batches::workers_load_same_batches;
 use super::stacks::{StackTimes, gil_holders, stage_work};
 use super::stages::{data_readiness_pct, failures, stages};
-use super::thresholds::{Thresholds, confidence};
+use super::thresholds::Thresholds;
 use super::warmup::no_steady_state;
 use crate::model::metric::HOST_CPU_UTILIZATION;
 use crate::model::record::{
-    Dropped, EndRecord, EpisodeSignal, Estimate, FloorRecord, OtherLoop, Phase, RemedyCode, Role,
-    RunState, SummaryRecord, WindowRecord,
+    Dropped, EndRecord, Estimate, FloorRecord, OtherLoop, Phase, Role, RunState, SummaryRecord,
+    WindowRecord,
 };
 use crate::model::step_series::{StepSeries, Totals};
 use crate::model::{Mode, ReadingSeries, Scope, StageSeries};
@@ -206,38 +207,6 @@ fn conclude(summary: &SummaryRecord, run: &RunFacts<'_>, main: &LoopFacts) -> Co
     Conclusions {
         attribution,
         episodes,
-    }
-}
-
-/// Fits the remedies to the slow parts of the run that cost much. The model of the pipeline knows only means over the
-/// whole run.
-///
-/// - There is something to do, even if the loop hardly waits for data.
-/// - A larger buffer helps against slow batches, but not against slowness that lasts.
-/// - If the run is slower because more bytes come from storage, it is not known whether the storage serves more workers
-///   at once.
-fn fit_to_episodes(remedies: &mut Vec<Remedy>, episodes: &[Episode], step_ms: f64) {
-    let worth_ms = step_ms * (1.0 - Thresholds::default().worth_tuning_pct / 100.0);
-    let costly = || (episodes.iter()).filter(|one| one.predicted_step_ms <= worth_ms);
-    let lasts = |one: &Episode| {
-        matches!(
-            one.kind,
-            EpisodeKind::Change { .. } | EpisodeKind::Drift { .. }
-        )
-    };
-    let any_costly = costly().next().is_some();
-    let any_lasts = costly().any(lasts);
-    remedies.retain(|remedy| match remedy.action {
-        Action::Stop => !any_costly,
-        Action::MorePrefetch { .. } | Action::BiggerQueue { .. } => !any_lasts,
-        _ => true,
-    });
-    let by_storage =
-        costly().any(|one| lasts(one) && one.signal.kind == Some(EpisodeSignal::StorageReads));
-    for remedy in remedies.iter_mut().filter(|_| by_storage) {
-        if remedy.action.code() == RemedyCode::MoreWorkers {
-            remedy.confidence = remedy.confidence.min(confidence::MINIMUM_GAIN);
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::analysis::attribution::{Bottleneck, Evidence, Limit};
+use crate::analysis::attribution::{Action, Bottleneck, Evidence, Limit};
 use crate::analysis::floor::{NoHeadspace, WindowAnalysis};
 use crate::analysis::resources::RankCounts;
 use crate::model::metric::{

@@ -101,6 +101,18 @@ pub struct ThreadStack {
     pub frames: Vec<Frame>,
 }
 
+impl ThreadStack {
+    /// Whether the user's own code is among the calls.
+    pub(crate) fn runs_own_code(&self) -> bool {
+        self.frames.iter().any(|frame| frame.is_own)
+    }
+
+    /// Whether the thread works, or executes a task of a pool.
+    pub(crate) fn works_for_others(&self) -> bool {
+        self.activity.is_work() || self.in_pool_task
+    }
+}
+
 /// Whether a thread waits for what another thread or process makes: for an item of a queue, or for the result of a future
 /// or of a pool. A wait in `queue.SimpleQueue` is not seen, because it has no Python frame.
 pub fn waits_for_item(frames: &[Frame], activity: Activity) -> bool {

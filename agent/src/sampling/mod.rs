@@ -6,7 +6,7 @@
 pub mod background_source;
 pub mod live_run;
 pub mod loops;
-mod producer_processes;
+mod producers;
 mod rank_gpu;
 pub mod sampler;
 pub mod schedule;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::lock::lock;
-use crate::model::stack::{Activity, Place, StackReading, ThreadStack, WaitFor, waits_for_item};
+use crate::model::stack::{Activity, Place, StackReading, ThreadStack, WaitFor};
 use crate::notice::{Notice, NoticeLog};
 use crate::port::catch_panics::contain;
 use crate::port::clock::{Clock, MonotonicClock, ThreadTime, thread_cpu_time};
@@ -17,7 +17,7 @@ use crate::port::{CollectError, ConsumerThread, StackReader};
 use crate::recording::stage::{Region, ThreadSlot};
 
 use super::loops::LoopEntry;
-use super::producer_processes::ProducerProcesses;
+use super::producers::Producers;
 use super::stack_pace::{Outcome, StackPace};
 
 /// Maximum time that one sample stands for, in seconds.
@@ -40,19 +40,21 @@ pub struct StackTarget {
     pub region: Option<&'static Region>,
     /// The training loops, if this process runs them.
     pub trainer: Option<Trainer>,
-    /// Whether the program started this process itself, for what is not known. It may not run Python.
-    pub may_produce: bool,
 }
 
 impl StackTarget {
-    /// A process that the program started itself.
-    fn producer(pid: u32) -> Self {
+    /// A process that the program started itself. It may not run Python.
+    fn unknown(pid: u32) -> Self {
         Self {
             pid,
             region: None,
             trainer: None,
-            may_produce: true,
         }
+    }
+
+    /// Whether it is neither the training process nor a worker with stages.
+    fn is_unknown(&self) -> bool {
+        self.region.is_none() && self.trainer.is_none()
     }
 
     /// The training thread of a process without stages. Threads in no stage may make its batches.
@@ -120,7 +122,7 @@ pub struct StackThread {
     pace: StackPace,
     /// When the data files of each process were last read.
     files_read: HashMap<u32, Duration>,
-    producer_processes: ProducerProcesses,
+    producers: Producers,
     /// CPU time of this thread at the end of its last reading.
     cpu: Duration,
 }
@@ -138,7 +140,7 @@ pub fn stack_sampling(
         clock,
         pace: StackPace::new(),
         files_read: HashMap::new(),
-        producer_processes: ProducerProcesses::default(),
+        producers: Producers::default(),
         cpu: Duration::ZERO,
     };
     (StackSampling { shared, consumer }, thread)
@@ -182,37 +184,31 @@ impl StackThread {
             if state.closed {
                 return;
             }
-            let mut targets = state.targets.clone();
+            let targets = state.targets.clone();
             drop(state);
-            let Ok(producers) = self.producer_targets(&targets, notice_log) else {
+            if let Err(reason) = contain(|| self.read_due(targets, notice_log)) {
+                notice_log.post(&Notice::SourceOff {
+                    source: NAME,
+                    reason,
+                });
                 return;
-            };
-            targets.extend(producers);
-            for target in &targets {
-                if !self.pace.is_due(target.pid, self.clock.now()) {
-                    continue;
-                }
-                let sampled = contain(|| self.sample(target, targets.len(), notice_log));
-                if turned_off(sampled, notice_log).is_err() {
-                    return;
-                }
             }
-            self.forget_all_but(&targets);
             self.shared.cpu.note();
         }
     }
 
-    /// The processes that the program started itself, if they must be read. An error if the reader is off.
-    fn producer_targets(
-        &mut self,
-        targets: &[StackTarget],
-        notice_log: &NoticeLog,
-    ) -> Result<Vec<StackTarget>, ()> {
+    /// Reads these processes, and those that the program started itself, if they are due.
+    fn read_due(&mut self, mut targets: Vec<StackTarget>, notice_log: &NoticeLog) {
         let known: Vec<u32> = targets.iter().map(|target| target.pid).collect();
         let (now, reader) = (self.clock.now(), self.reader.as_mut());
-        let found = contain(|| self.producer_processes.find(&known, now, reader));
-        let found = turned_off(found, notice_log)?;
-        Ok(found.into_iter().map(StackTarget::producer).collect())
+        let others = self.producers.find_processes(&known, now, reader);
+        targets.extend(others.into_iter().map(StackTarget::unknown));
+        for target in &targets {
+            if self.pace.is_due(target.pid, self.clock.now()) {
+                self.sample(target, targets.len(), notice_log);
+            }
+        }
+        self.forget_all_but(&targets);
     }
 
     /// Reads one of `count` processes.
@@ -223,7 +219,7 @@ impl StackThread {
         // Before the reading and after it: only threads that stayed where they were are used.
         let places = places(target);
         let mut threads: Vec<ThreadId> = places.iter().map(|(thread, _)| *thread).collect();
-        if target.may_produce {
+        if target.is_unknown() {
             // Its main thread. Up to Python 3.10, only a thread that holds the interpreter lock is found.
             threads.push(ThreadId {
                 tid: target.pid,
@@ -233,7 +229,7 @@ impl StackThread {
         let outcome = match self.reader.read(target.pid, &threads, &mut stacks) {
             Ok(()) => Outcome::Succeeded,
             Err(CollectError::Transient(_)) => Outcome::Failed,
-            Err(CollectError::Unsupported { .. }) if target.may_produce => Outcome::Impossible,
+            Err(CollectError::Unsupported { .. }) if target.is_unknown() => Outcome::Impossible,
             Err(error @ CollectError::Unsupported { .. }) => {
                 notice_log.post(&Notice::StacksUnreadable {
                     pid: target.pid,
@@ -248,7 +244,7 @@ impl StackThread {
                 at_ns: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX),
                 seconds: now.saturating_sub(last).as_secs_f64().min(MAX_SECONDS),
                 is_trainer: target.trainer.is_some(),
-                samples: self.join(target, stacks, &places),
+                samples: self.samples(target, stacks, &places),
                 files: None,
             };
             if reading.is_loading() {
@@ -263,19 +259,19 @@ impl StackThread {
         lock(&self.shared.state).readings.extend(reading);
     }
 
-    /// The samples of the stacks, with their places.
-    fn join(
+    /// The samples of a process, with their places. Producers are marked.
+    fn samples(
         &mut self,
         target: &StackTarget,
         stacks: Vec<ThreadStack>,
         before: &[(ThreadId, Place)],
     ) -> Vec<(Place, ThreadStack)> {
-        let without_stages = target.training_thread_without_stages();
-        let mut samples = join(stacks, before, &places(target), without_stages);
+        let mut samples = join(stacks, before, &places(target));
         if target.trainer.is_some() {
-            (self.producer_processes).note_training_process(&samples, without_stages);
-        } else if target.may_produce {
-            self.producer_processes.mark(target.pid, &mut samples);
+            let training_thread = target.training_thread_without_stages();
+            self.producers.mark_threads(&mut samples, training_thread);
+        } else if target.is_unknown() {
+            self.producers.mark_process(target.pid, &mut samples);
         }
         samples
     }
@@ -295,16 +291,6 @@ impl StackThread {
         self.files_read.retain(|pid, _| is_target(*pid));
         pace.keep(is_target, |pid| reader.forget(pid));
     }
-}
-
-/// What the reader returned. If it panicked, the user is told that this source is off.
-fn turned_off<T>(outcome: Result<T, String>, notice_log: &NoticeLog) -> Result<T, ()> {
-    outcome.map_err(|reason| {
-        notice_log.post(&Notice::SourceOff {
-            source: NAME,
-            reason,
-        });
-    })
 }
 
 /// The threads of interest of a process, and the place of each.
@@ -334,13 +320,11 @@ fn stage_place(target: &StackTarget, number: Option<usize>) -> Place {
 }
 
 /// The samples of the stacks. A thread that changed its place during the reading is left out, because its stack
-/// may belong to either place. `without_stages` is the training thread of a process
-/// without stages.
+/// may belong to either place.
 fn join(
     stacks: Vec<ThreadStack>,
     before: &[(ThreadId, Place)],
     after: &[(ThreadId, Place)],
-    without_stages: Option<ThreadId>,
 ) -> Vec<(Place, ThreadStack)> {
     let place = |places: &[(ThreadId, Place)], tid| {
         let found = places.iter().find(|(thread, _)| thread.tid == tid);
@@ -350,43 +334,7 @@ fn join(
         let here = place(before, stack.tid);
         (here == place(after, stack.tid)).then_some((here, stack))
     };
-    let mut samples = move_time_to_helpers(stacks.into_iter().filter_map(sample).collect());
-    if let Some(thread) = without_stages {
-        mark_producers(&mut samples, thread);
-    }
-    samples
-}
-
-/// Gives the threads that run the user's code in no stage the place of producers, while the training thread waits for
-/// what another thread makes. If any of them works, those that wait for a file or a connection do not count.
-fn mark_producers(samples: &mut [(Place, ThreadStack)], training_thread: ThreadId) {
-    // A wait for another process is a wait for a connection, or for a lock in shared memory.
-    let waits_for_thread = |(_, stack): &(Place, ThreadStack)| {
-        stack.tid == training_thread.tid
-            && stack.activity == Activity::Wait(WaitFor::Lock)
-            && waits_for_item(&stack.frames, stack.activity)
-    };
-    if !samples.iter().any(waits_for_thread) {
-        return;
-    }
-    let works = |stack: &ThreadStack| stack.activity.is_work() || stack.in_pool_task;
-    let may_produce = |(place, stack): &(Place, ThreadStack)| {
-        *place == Place::Elsewhere
-            && stack.tid != training_thread.tid
-            && stack.frames.iter().any(|frame| frame.is_own)
-    };
-    let any_works = samples
-        .iter()
-        .any(|sample| may_produce(sample) && works(&sample.1));
-    let is_producer = |sample: &(Place, ThreadStack)| {
-        let counts = works(&sample.1) || (!any_works && sample.1.activity.is_reading());
-        may_produce(sample) && counts
-    };
-    let producers = samples.iter().filter(|sample| is_producer(sample)).count();
-    for (place, stack) in samples.iter_mut().filter(|sample| is_producer(sample)) {
-        *place = Place::Producers;
-        stack.helpers = u32::try_from(producers).ok();
-    }
+    move_time_to_helpers(stacks.into_iter().filter_map(sample).collect())
 }
 
 /// Moves the time of a stage's call that waits for a lock to threads that are in no stage: to those that execute tasks
@@ -468,62 +416,5 @@ mod tests {
         );
         let two = move_time_to_helpers(vec![call(), call(), helper(2)]);
         assert_eq!(two[0].1.frames[0].function, "map".into());
-    }
-
-    #[test]
-    fn threads_that_work_while_the_training_thread_waits_for_an_item_are_producers() {
-        let training_thread = ThreadId { tid: 1, handle: 0 };
-        let lock = Activity::Wait(WaitFor::Lock);
-        let trainer = |function: &str, activity| {
-            let called = Frame {
-                is_own: false,
-                ..Frame::own("/usr/lib/python3.11/queue.py", 171, function)
-            };
-            let frames = vec![called, Frame::own("train.py", 42, "main")];
-            let stack = ThreadStack {
-                tid: 1,
-                ..ThreadStack::doing(activity, frames)
-            };
-            (Place::Loop("train".to_owned()), stack)
-        };
-        let thread = |tid, activity| (Place::Elsewhere, stack(tid, "load", activity));
-        let places = |mut samples: Vec<(Place, ThreadStack)>| {
-            mark_producers(&mut samples, training_thread);
-            let producers = samples
-                .into_iter()
-                .filter(|(place, _)| *place == Place::Producers);
-            producers
-                .map(|(_, stack)| (stack.tid, stack.helpers))
-                .collect::<Vec<_>>()
-        };
-        let reads = Activity::Wait(WaitFor::Connection);
-        let (two, three) = (thread(2, Activity::Native), thread(3, Activity::Python));
-
-        assert_eq!(
-            places(vec![
-                trainer("get", lock),
-                two.clone(),
-                three,
-                thread(4, reads)
-            ]),
-            [(2, Some(2)), (3, Some(2))]
-        );
-        let sleeps = thread(5, Activity::Wait(WaitFor::Timer));
-        assert_eq!(
-            places(vec![trainer("get", lock), thread(4, reads), sleeps]),
-            [(4, Some(1))]
-        );
-        assert_eq!(places(vec![trainer("put", lock), two.clone()]), []);
-        for activity in [
-            Activity::Python,
-            Activity::Wait(WaitFor::InterpreterLock),
-            reads,
-        ] {
-            assert_eq!(places(vec![trainer("get", activity), two.clone()]), []);
-        }
-
-        let mut library = thread(2, Activity::Native);
-        library.1.frames[0].is_own = false;
-        assert_eq!(places(vec![trainer("get", lock), library]), []);
     }
 }

@@ -113,14 +113,12 @@ impl StageReader {
             pid: own_pid,
             region: self.own.as_ref().map(|(region, _)| *region),
             trainer: Some(trainer),
-            may_produce: false,
         };
         let descendants = self.workers.iter().filter(|worker| worker.is_descendant);
         let workers = descendants.map(|worker| StackTarget {
             pid: worker.pid,
             region: Some(worker.region),
             trainer: None,
-            may_produce: false,
         });
         std::iter::once(own).chain(workers).collect()
     }

@@ -204,8 +204,9 @@ pub enum Shared {
     Cores,
 }
 
-/// What a stage seems to do, by its name, and by how long its calls wait. The sampled kinds of work ([`Work`](crate::model::record::Work)) do not
-/// replace it: they exist only for stages of several kinds, and do not distinguish videos from images.
+/// What a stage seems to do, by its name, and by how long its calls wait. The sampled kinds of work
+/// ([`Work`](crate::model::record::Work)) do not replace it: they exist only for stages of several kinds, and do not
+/// distinguish videos from images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GuessedWork {
     /// Decode video.
