@@ -18,7 +18,9 @@ NOTHING_SEEMS_WRONG = "../clinic/cases/no_workers_heavy_transforms/train.py"
     [
         # The wait is much longer than the work, so that workers help on a machine with other work, too.
         pytest.param(("loads_by_itself.py", "waits long", 100_000, 0), id="waits"),
-        pytest.param((NOTHING_SEEMS_WRONG, "--steps", 100_000), id="works", marks=pytest.mark.alone),
+        pytest.param(
+            (NOTHING_SEEMS_WRONG, "--steps", 100_000), id="works", marks=pytest.mark.alone
+        ),
     ],
 )
 def test_a_run_that_loses_time_says_so_in_one_line_within_a_minute(
