@@ -108,20 +108,21 @@ fn touched_memory_is_charged_to_the_group_or_there_is_a_stated_reason() {
             return not_here(&format!("platform: {error}"));
         }
     };
-    let Some(&before) = tick(&mut source)
-        .unwrap()
-        .get("headspace.cgroup.memory.usage")
-    else {
-        return not_here("platform: a group with a quota alone");
+    let mut usage = || {
+        let readings = tick(&mut source).unwrap();
+        readings.get("headspace.cgroup.memory.usage").copied()
     };
-    // Other processes of the group may free memory meanwhile, so the test repeats.
-    let mut held = Vec::new();
+    if usage().is_none() {
+        return not_here("platform: a group with a quota alone");
+    }
+    // Other processes of the group may free memory meanwhile. So each attempt is compared with the
+    // usage just before it.
     until(|| {
-        if held.len() < 8 {
-            held.push(vec![1u8; 32 * MIB]);
-        }
-        black_box(&held);
-        tick(&mut source).unwrap()["headspace.cgroup.memory.usage"] >= before + 16e6
+        let before = usage().unwrap();
+        let held = black_box(vec![1u8; 32 * MIB]);
+        let after = usage().unwrap();
+        drop(held);
+        after >= before + 16e6
     });
 }
 

@@ -13,7 +13,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[1] / "real"))
 
 from card import Card, read_cards
-from diagnosis import Result, count_healthy, count_named, examine
+from diagnosis import LOSS_PCT, Result, count_healthy, count_named, examine
 from machine import machine
 from page import cured, named, page
 
@@ -40,7 +40,7 @@ def row(result: Result) -> str:
         return f"| {name} | {threads} | {result.problem} | | | |"
     answer = " ".join([named(result), *(f"`{text}`" for text in result.shown.missed)])
     step = "-" if result.step_ms is None else f"{result.step_ms:.1f}"
-    false = ", ".join(result.false_cures) or "none"
+    false = ", ".join((*result.false_cures, *result.twin_losses)) or "none"
     return f"| {name} | {threads} | {answer} | {step} | {cured(result)} | {false} |"
 
 
@@ -50,6 +50,10 @@ def print_counts(results: list[Result]) -> None:
     print(f"cause named: {count_named(results)} of {len(results)}")
     print(f"predicted step within 10 % of the measured one: {close} of {len(errors)}")
     print(f"healthy twins without a false cure: {count_healthy(results)} of {len(results)}")
+    lossy = sum(bool(result.twin_losses) for result in results)
+    print(
+        f"healthy twins with an episode or a slowest rank of {LOSS_PCT:.0f} %: {lossy} of {len(results)}"
+    )
 
 
 def main() -> int:
@@ -74,7 +78,7 @@ def main() -> int:
         parser.error(f"no case {', '.join(unknown)}")
     print(
         "| case | threads | cause named | step (ms) | cured step: predicted, measured "
-        "| false cures of the twin |"
+        "| false cures and losses of the twin |"
     )
     print("| --- | --- | --- | --- | --- | --- |", flush=True)
     results = []

@@ -15,6 +15,15 @@ CASES = Path(__file__).parent / "cases"
 #: Cases that were chosen, and whose expected verdicts were written, before headspace was run on them.
 HELD_OUT = Path(__file__).parent / "held_out"
 
+#: What a user sees first, in the order of the page.
+GROUPS = (
+    "The loop waits for data",
+    "The speed changes during the run",
+    "Steps are slow, and the loop does not wait",
+    "There are several ranks",
+    "Nothing stands out",
+)
+
 
 @dataclass(frozen=True)
 class Card:
@@ -23,6 +32,8 @@ class Card:
     name: str
     #: The symptom, as a user would search for it.
     title: str
+    #: Which of `GROUPS` the symptom belongs to.
+    group: str
     threads: list[str]
     #: Whether the threads were read, or only summarised by others.
     verified: bool

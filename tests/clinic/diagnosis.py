@@ -24,6 +24,9 @@ FALSE_CURE_PCT = 5.0
 #: The same for a plausible remedy. A run that loses time names such a remedy unasked.
 FALSE_PLAUSIBLE_CURE_PCT = 10.0
 
+#: An episode or a slowest rank of the healthy twin is reported if it costs at least this, in percent of the step.
+LOSS_PCT = 5.0
+
 #: Standard error of the mean error of the predictions, in points, at which no further round is run.
 PRECISION_PCT = 3.0
 
@@ -52,6 +55,8 @@ class Result:
     twin_ms: float | None = None
     #: Remedies of the healthy twin that promise a gain.
     false_cures: tuple[str, ...] = ()
+    #: Its costliest episode and its slowest rank, if they cost much. They may be real: the machine stalls, too.
+    twin_losses: tuple[str, ...] = ()
     problem: str = ""
 
     @property
@@ -170,7 +175,13 @@ def examine(card: Card, steps: int | None, rounds: tuple[int, int]) -> Result:
     while card.prediction and len(done) < most and (len(done) < least or needs_more(done)):
         done.append(run_round(card, steps))
     twin = watch(card, *card.twin, steps)
-    return Result(card, tuple(done), twin_ms=twin.live_ms, false_cures=false_cures(twin))
+    return Result(
+        card,
+        tuple(done),
+        twin_ms=twin.live_ms,
+        false_cures=false_cures(twin),
+        twin_losses=losses(twin),
+    )
 
 
 def run_round(card: Card, steps: int | None) -> Round:
@@ -194,3 +205,17 @@ def false_cures(twin: Verdict) -> tuple[str, ...]:
         return one.is_plausible and not one.at_least and promises
 
     return tuple(one.name for one in twin.remedies if is_false(one))
+
+
+def losses(twin: Verdict) -> tuple[str, ...]:
+    """The costliest episode and the slowest rank, if they cost much."""
+    most_ms = (twin.live_ms or 0.0) * (1 - LOSS_PCT / 100)
+    predicted = {
+        "an episode": twin.without_episode_ms,
+        "a slowest rank": twin.without_slowest_rank_ms,
+    }
+    return tuple(
+        f"{cause} (without it {step_ms:.1f} ms instead of {twin.live_ms:.1f} ms)"
+        for cause, step_ms in predicted.items()
+        if step_ms is not None and step_ms < most_ms
+    )
