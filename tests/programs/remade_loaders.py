@@ -56,13 +56,20 @@ class Infinite(MultiEpochs):
     """Ends its workers itself, as ultralytics' loader of that name does."""
 
     def __del__(self):
-        # torch's handler of SIGCHLD may raise in any of these lines: a worker that it knows was killed.
-        for worker in self.iterator._workers:
-            with contextlib.suppress(RuntimeError):
-                if worker.is_alive():
-                    worker.terminate()
-        with contextlib.suppress(RuntimeError):
-            self.iterator._shutdown_workers()
+        # A worker that is killed while it holds this event's lock leaves it locked for ever, and torch's shutdown waits
+        # for it.
+        with self.iterator._workers_done_event._cond:
+            for worker in self.iterator._workers:
+                kill(worker)
+        self.iterator._shutdown_workers()
+
+
+def kill(worker):
+    """Terminates a worker and waits for its end. torch's handler of SIGCHLD raises once for a worker that was killed."""
+    with contextlib.suppress(RuntimeError):
+        worker.terminate()
+        worker.join()
+    worker.join()
 
 
 class Late(DataLoader):

@@ -7,14 +7,16 @@
 
 mod simulator;
 
+use std::sync::Arc;
+
 use headspace_agent::analysis::attribution::facts::PipelineFacts;
 use headspace_agent::analysis::attribution::{Attribution, Limit, Remedy, attribute};
-use headspace_agent::analysis::stacks::SharedLockWaits;
+use headspace_agent::analysis::stacks::{BlockedLoading, LineShare, SharedLockWaits};
 use headspace_agent::model::record::{
     BatchRecord, CallsAtOnce, ComputeGpu, Estimate, GilHolderRecord, GpuRule, GpuUse, LoaderRecord,
     QueueSummary, RemedyCode, Resource, ResourcesRecord, StageSummary,
 };
-use headspace_agent::model::stack::Frame;
+use headspace_agent::model::stack::{Activity, Frame, Place, WaitFor};
 use headspace_agent::wording::{bottleneck_record, remedy_record};
 use simulator::line::draw::Blind;
 use simulator::line::engine::run;
@@ -633,6 +635,92 @@ fn waits_for_other_ranks_do_not_hide_that_the_loop_needs_a_core() {
         (cheaper.predicted_step_ms - 71.0).abs() < 5.0,
         "{cheaper:?}"
     );
+}
+
+#[test]
+fn loading_on_the_training_thread_that_waits_for_the_device_is_not_slow() {
+    // The loop launches work on a device. Collating on the training thread uploads the batch, and waits for that work.
+    let upload = Frame {
+        file: Arc::from("train.py"),
+        line: 47,
+        function: Arc::from("upload"),
+        is_own: true,
+    };
+    let found = |share: f64| {
+        let collate = StageSummary {
+            within: Some("fetch".to_owned()),
+            ..stage_summary("collate", 1.0, 1.0, 14.0, 10.0)
+        };
+        attribute(&PipelineFacts {
+            stages: vec![stage_summary("fetch", 1.0, 1.0, 24.0, 40.0), collate],
+            step_ms: 40.0,
+            wait_ms: 24.0,
+            blocked_loading: Some(BlockedLoading {
+                share,
+                line: upload.clone(),
+            }),
+            loader: LoaderRecord {
+                workers: Some(0),
+                ..LoaderRecord::default()
+            },
+            resources: ResourcesRecord {
+                cores_usable: Some(2.0),
+                ..ResourcesRecord::default()
+            },
+            ..PipelineFacts::default()
+        })
+    };
+
+    let waits = found(0.55);
+    assert_eq!(bottleneck_limit(&waits), Some(Limit::Compute));
+    assert!(evidence(&waits).contains("waits 55 % of that time at `train.py:47` (upload)"));
+    assert!((waits.wait_blocked_ms().unwrap() - 13.2).abs() < 1e-6);
+    assert_eq!(waits.remedies, []);
+
+    let works = found(0.2);
+    assert_eq!(
+        bottleneck_limit(&works),
+        Some(Limit::Stage("fetch".to_owned()))
+    );
+    assert!(remedy(&works, "more_workers").is_some(), "{works:?}");
+}
+
+#[test]
+fn a_line_of_a_stage_does_not_take_the_time_of_the_stages_within_it() {
+    let read = LineShare {
+        place: Place::Stage("fetch".to_owned()),
+        frame: Frame {
+            file: Arc::from("train.py"),
+            line: 12,
+            function: Arc::from("read"),
+            is_own: true,
+        },
+        activity: Activity::Wait(WaitFor::File),
+        share: 0.8,
+        proportional_share: 0.8,
+        work_share: 0.0,
+        wait_share: 1.0,
+        own_share: 0.8,
+    };
+    let collate = StageSummary {
+        within: Some("fetch".to_owned()),
+        ..stage_summary("collate", 1.0, 1.0, 14.0, 10.0)
+    };
+    let found = attribute(&PipelineFacts {
+        stages: vec![stage_summary("fetch", 1.0, 1.0, 24.0, 40.0), collate],
+        step_ms: 40.0,
+        wait_ms: 24.0,
+        lines: vec![read],
+        loader: LoaderRecord {
+            workers: Some(0),
+            ..LoaderRecord::default()
+        },
+        ..PipelineFacts::default()
+    });
+
+    // Half of 80 % of 24 - 14 ms.
+    let line = found.lines.first().unwrap();
+    assert!((line.predicted_step_ms - 36.0).abs() < 0.5, "{line:?}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Sampled stacks: how much time the lines of the program take, who holds the interpreter lock, and which work
 //! a stage does.
 
+mod blocked_loading;
 mod compute_waits;
 mod data_files;
 mod gil_holders;
@@ -12,6 +13,7 @@ mod stack_times;
 mod stacks_record;
 mod work;
 
+pub use self::blocked_loading::BlockedLoading;
 pub use self::data_files::OpenFiles;
 pub(super) use self::gil_holders::gil_holders;
 pub use self::line_shares::LineShare;

@@ -46,22 +46,19 @@ pub(super) fn evidence_text(evidence: &Evidence) -> String {
             batch,
         } => hand_off_ends(*receive_ms, *send_ms, *delayed_load_ms, *step_ms) + &contents(*batch),
         Evidence::BlockedLoading {
-            stage,
-            blocked,
+            share: blocked,
             blocked_ms: _,
             line,
             wait_ms,
             step_ms,
-        } => {
-            let line = line.as_ref().map_or_else(String::new, at_line);
-            format!(
-                "the training thread loads for {} of each step of {}, but `{stage}` waits {} % of that \
-                 time{line} for another thread or a device, for example for work that the loop launched before",
-                duration_ms(*wait_ms),
-                duration_ms(*step_ms),
-                share(*blocked)
-            )
-        }
+        } => format!(
+            "the training thread loads for {} of each step of {}, but waits {} % of that time{} for another thread \
+             or a device, for example for work that the loop launched before",
+            duration_ms(*wait_ms),
+            duration_ms(*step_ms),
+            share(*blocked),
+            at_line(line)
+        ),
         Evidence::Producers {
             wait_ms,
             step_ms,

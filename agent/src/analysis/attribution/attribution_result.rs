@@ -20,7 +20,7 @@ pub struct Attribution {
 
 impl Attribution {
     /// Time per step in which the loader, on the training thread, waits for another thread or for a device.
-    /// `None` if this is not most of the loader's time, or if compute is not the bottleneck.
+    /// `None` if this is a small part of the loader's time, or if compute is not the bottleneck.
     pub fn wait_blocked_ms(&self) -> Option<f64> {
         match self.bottleneck.as_ref()?.evidence {
             Evidence::BlockedLoading { blocked_ms, .. } => Some(blocked_ms),

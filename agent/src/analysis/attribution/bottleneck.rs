@@ -11,7 +11,7 @@ use super::candidates::{
 };
 use super::evidence::evidence;
 use super::law_terms::{Term, at_least};
-use super::loop_waits::{blocked_share, is_limited_by_device, long_lock_wait_ms, loop_waits};
+use super::loop_waits::{blocked_loading, is_limited_by_device, long_lock_wait_ms, loop_waits};
 use super::prediction::Predictor;
 use super::queueing_model::Model;
 use crate::analysis::findings::gil_contention_ms;
@@ -52,8 +52,7 @@ fn suspects(predictor: &Predictor<'_>) -> Option<Binding> {
         });
     }
     if model.simulated.inline && loop_waits(model) {
-        let slowest = slowest(model)?;
-        if blocked_share(model, slowest).is_some() {
+        if blocked_loading(model).is_some() {
             return Some(Binding {
                 term: Term::Compute,
                 limit_ms: model.facts.step_ms,
@@ -61,7 +60,7 @@ fn suspects(predictor: &Predictor<'_>) -> Option<Binding> {
             });
         }
         return Some(Binding {
-            term: Term::Stage(slowest),
+            term: Term::Stage(slowest(model)?),
             limit_ms: model.facts.wait_ms,
             confidence: confidence::ON_TRAINING_THREAD,
         });

@@ -3,7 +3,7 @@
 use super::calls_at_once::find_slowdown;
 use super::hand_off_cost::Price;
 use super::law_terms::Term;
-use super::loop_waits::{blocked_lines, blocked_share, long_lock_wait_ms, loop_waits};
+use super::loop_waits::{blocked_loading, long_lock_wait_ms, loop_waits};
 use super::queueing_model::Model;
 use super::stage_order::Node;
 use crate::analysis::stacks::SharedLockWaits;
@@ -70,16 +70,14 @@ pub enum Evidence {
         /// Contents of a batch, if known.
         batch: Option<BatchRecord>,
     },
-    /// Loading on the training thread mostly waits for another thread or a device.
+    /// Loading on the training thread waits long for another thread or a device.
     BlockedLoading {
-        /// The stage.
-        stage: String,
         /// Share of its time in which it waits.
-        blocked: f64,
+        share: f64,
         /// This time per step.
         blocked_ms: f64,
         /// The line at which it waits longest.
-        line: Option<Frame>,
+        line: Frame,
         /// The loop's wait for data.
         wait_ms: f64,
         /// The step.
@@ -263,10 +261,15 @@ pub(super) fn evidence(model: &Model<'_>, term: Term) -> Evidence {
 fn compute_evidence(model: &Model<'_>) -> Evidence {
     let (step_ms, wait_ms) = (model.facts.step_ms, model.facts.wait_ms);
     if loop_waits(model)
-        && let Some(blocked) =
-            (0..model.nodes.len()).find_map(|stage| blocked_loading(model, stage))
+        && let Some(blocked) = blocked_loading(model)
     {
-        return blocked;
+        return Evidence::BlockedLoading {
+            share: blocked.share,
+            blocked_ms: blocked.share * wait_ms,
+            line: blocked.line.clone(),
+            wait_ms,
+            step_ms,
+        };
     }
     match model.facts.floor_ms {
         Some(_) => Evidence::Floor {
@@ -279,21 +282,6 @@ fn compute_evidence(model: &Model<'_>) -> Evidence {
             gpu_ms: model.uses.gpu_ms(step_ms),
         },
     }
-}
-
-/// The evidence that a stage on the training thread mostly waits for something else than data. `None` if it does not.
-fn blocked_loading(model: &Model<'_>, stage: usize) -> Option<Evidence> {
-    let node = &model.nodes[stage];
-    let blocked = blocked_share(model, stage)?;
-    let line = blocked_lines(model, stage).next();
-    Some(Evidence::BlockedLoading {
-        stage: node.stage.name.clone(),
-        blocked,
-        blocked_ms: (blocked * node.busy_ms()).min(model.facts.wait_ms),
-        line: line.map(|line| line.frame.clone()),
-        wait_ms: model.facts.wait_ms,
-        step_ms: model.facts.step_ms,
-    })
 }
 
 fn of_cores(model: &Model<'_>) -> CoresEvidence {

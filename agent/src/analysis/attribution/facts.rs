@@ -3,7 +3,7 @@
 //!
 //! A running session, records or a simulator supply these facts.
 
-use crate::analysis::stacks::{LineShare, SharedLockWaits};
+use crate::analysis::stacks::{BlockedLoading, LineShare, SharedLockWaits};
 use crate::model::record::{
     Estimate, GilHolderRecord, LoaderRecord, QueueSummary, ResourcesRecord, StageSummary,
 };
@@ -46,6 +46,8 @@ pub struct PipelineFacts {
     pub compute_gil_wait_ms: Option<f64>,
     /// Line that holds the interpreter lock most, outside the loop's own code.
     pub gil_holder: Option<GilHolderRecord>,
+    /// Waits of the stages on the training thread for another thread or a device, if sampled.
+    pub blocked_loading: Option<BlockedLoading>,
     /// Lines of the stages, the largest share of a stage first.
     pub lines: Vec<LineShare>,
     /// Waits of the stages' calls for locks that several processes share, if sampled.

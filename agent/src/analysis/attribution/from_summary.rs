@@ -51,6 +51,11 @@ pub(in crate::analysis) fn attribute_run(
             ..Attribution::default()
         });
     };
+    let pipeline = pipeline_facts(summary, main, wait_ms);
+    let loads = |place: &Place| {
+        let is_stage = |name| pipeline.stages.iter().any(|stage| stage.name == name);
+        place.stage().is_some_and(is_stage)
+    };
     let facts = PipelineFacts {
         step_ms,
         wait_ms,
@@ -59,7 +64,8 @@ pub(in crate::analysis) fn attribute_run(
         shared_lock_waits: stacks
             .map(|stacks| stacks.shared_lock_waits(ran_share))
             .unwrap_or_default(),
-        ..pipeline_facts(summary, main, wait_ms)
+        blocked_loading: stacks.and_then(|stacks| stacks.blocked_loading(loads, ran_share)),
+        ..pipeline
     };
     let found = attribute(&facts);
     if !facts.stages.is_empty() || found.bottleneck.is_some() {

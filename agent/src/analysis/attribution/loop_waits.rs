@@ -2,8 +2,7 @@
 
 use super::law_terms::at_least;
 use super::queueing_model::Model;
-use crate::analysis::stacks::LineShare;
-use crate::model::stack::{Activity, WaitFor};
+use crate::analysis::stacks::BlockedLoading;
 
 /// Time per step in which the loop's own code waits for the interpreter lock, if that is long.
 pub(super) fn long_lock_wait_ms(model: &Model<'_>) -> Option<f64> {
@@ -11,24 +10,11 @@ pub(super) fn long_lock_wait_ms(model: &Model<'_>) -> Option<f64> {
     (facts.compute_gil_wait_ms).filter(|wait_ms| *wait_ms >= t.long_gil_wait * facts.step_ms)
 }
 
-/// The share of a stage's time on the training thread in which it waits for another thread or a device, if that
-/// is most of its time. For example, an upload waits for the work that was launched before.
-pub(super) fn blocked_share(model: &Model<'_>, stage: usize) -> Option<f64> {
-    let share = blocked_lines(model, stage)
-        .map(|line| line.share)
-        .sum::<f64>();
-    (model.simulated.inline && share >= model.thresholds.mostly_blocked).then_some(share)
-}
-
-/// The lines of a stage that wait for another thread or a device, the longest first.
-pub(super) fn blocked_lines<'a>(
-    model: &'a Model<'_>,
-    stage: usize,
-) -> impl Iterator<Item = &'a LineShare> {
-    let name = &model.nodes[stage].stage.name;
-    model.facts.lines.iter().filter(move |line| {
-        line.place.stage() == Some(name) && line.activity == Activity::Wait(WaitFor::Lock)
-    })
+/// The waits of loading on the training thread for another thread or a device, if they are a large part of its time.
+pub(super) fn blocked_loading<'a>(model: &Model<'a>) -> Option<&'a BlockedLoading> {
+    let least = model.thresholds.long_blocked_loading;
+    let waits = (model.facts.blocked_loading.as_ref()).filter(|waits| waits.share >= least);
+    waits.filter(|_| model.simulated.inline)
 }
 
 /// Whether the device limits a loop that loads on the training thread, although its loader seems slow. With a probe: most

@@ -2,27 +2,29 @@
 
 use super::facts::PipelineFacts;
 use super::stage_order::Node;
+use crate::model::record::StageSummary;
 
-/// The number of the stage that contains the named stage, and the named stage's part of its time.
+/// The number of the stage that contains the named stage, and the named stage's part of its time. Time in stages within
+/// the named one is not part of it, as in [`LineShare`](crate::analysis::stacks::LineShare).
 pub(super) fn find_stage(
     facts: &PipelineFacts,
     nodes: &[Node<'_>],
     name: &str,
 ) -> Option<(usize, f64)> {
-    let (mut name, mut part) = (name, 1.0);
+    let busy_ms = |stage: &StageSummary| Some(stage.mean_ms? * stage.calls_per_batch?);
+    let find = |name: &str| facts.stages.iter().find(|stage| stage.name == name);
+    let within = |stage: &&StageSummary| stage.within.as_deref() == Some(name);
+    let nested_ms: f64 = (facts.stages.iter().filter(within))
+        .filter_map(busy_ms)
+        .sum();
+    let own_ms = busy_ms(find(name)?)? - nested_ms;
+    let mut outer = name;
     // Stages nest a few levels deep at most; the bound protects against a cycle in the records.
     for _ in 0..8 {
-        if let Some(stage) = nodes.iter().position(|node| node.stage.name == name) {
-            return Some((stage, part));
+        if let Some(stage) = nodes.iter().position(|node| node.stage.name == outer) {
+            return Some((stage, (own_ms / nodes[stage].busy_ms()).clamp(0.0, 1.0)));
         }
-        let busy = |name: &str| {
-            let stage = facts.stages.iter().find(|stage| stage.name == name)?;
-            Some((stage, stage.mean_ms? * stage.calls_per_batch?))
-        };
-        let (inner, own) = busy(name)?;
-        let outer = inner.within.as_deref()?;
-        part *= own / busy(outer)?.1;
-        name = outer;
+        outer = find(outer)?.within.as_deref()?;
     }
     None
 }

@@ -91,7 +91,8 @@ pub struct SummaryRecord {
     /// Mean wait per live step in steady state.
     pub wait_ms: Option<f64>,
     /// Part of `wait_ms` in which the loader, on the training thread, waits for another thread or for a device,
-    /// for example until the device has done the work that the loop launched before. Estimated from sampled stacks. Absent if it is not most of the wait.
+    /// for example until the device has done the work that the loop launched before. Estimated from sampled
+    /// stacks. Absent if it is a small part of the wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_blocked_ms: Option<f64>,
     /// Mean compute per live step in steady state.

@@ -51,6 +51,7 @@ pub(crate) fn facts(line: &Line, totals: &RunTotals, probed: bool, blind: Blind)
         compute_blocked_ms: None,
         compute_gil_wait_ms: None,
         gil_holder: None,
+        blocked_loading: None,
         lines: Vec::new(),
         shared_lock_waits: Vec::new(),
         resources: resources(line, totals, blind.counters),

@@ -3,7 +3,7 @@
 
 use super::super::hand_off_cost::Price;
 use super::super::law_terms::{Term, at_least};
-use super::super::loop_waits::blocked_share;
+use super::super::loop_waits::blocked_loading;
 use super::super::queueing_model::Model;
 use super::super::relief::replace;
 use super::super::simulation::{SimulatedPipeline, Station, Supply, whole};
@@ -13,7 +13,7 @@ use crate::analysis::thresholds::{confidence, counts};
 use crate::model::record::Setting;
 
 pub(super) fn draft(context: &Context<'_>, stage: usize) -> Option<Draft> {
-    if blocked_share(context.model, stage).is_some() {
+    if blocked_loading(context.model).is_some() {
         return None;
     }
     if context.model.facts.loader.workers == Some(0) {
