@@ -167,13 +167,14 @@ def examine(card: Card, steps: int | None, rounds: tuple[int, int]) -> Result:
     """Runs the sick program and the cured one in turn, and then the healthy twin.
 
     A shared machine becomes faster and slower by a third within a minute, so one run of each program says little. The
-    number of rounds is between the two in `rounds`, and depends on the spread of the errors, not on their size.
+    number of rounds is between the two in `rounds`, and depends on the spread of the errors, not on their size. The
+    program that runs first alternates, so that a machine that becomes faster favours neither.
     """
     least, most = rounds
     done = [run_round(card, steps)]
     # Without a prediction, there is nothing to compare.
     while card.prediction and len(done) < most and (len(done) < least or needs_more(done)):
-        done.append(run_round(card, steps))
+        done.append(run_round(card, steps, is_cured_first=len(done) % 2 == 1))
     twin = watch(card, *card.twin, steps)
     return Result(
         card,
@@ -184,9 +185,14 @@ def examine(card: Card, steps: int | None, rounds: tuple[int, int]) -> Result:
     )
 
 
-def run_round(card: Card, steps: int | None) -> Round:
+def run_round(card: Card, steps: int | None, *, is_cured_first: bool = False) -> Round:
+    def watch_cured() -> Verdict | None:
+        return watch(card, "train.py", card.apply, steps) if card.apply else None
+
+    cured = watch_cured() if is_cured_first else None
     sick = watch(card, "train.py", [], steps)
-    cured = watch(card, "train.py", card.apply, steps) if card.apply else None
+    if not is_cured_first:
+        cured = watch_cured()
     return Round(
         sick,
         missed=missed(card, sick.text),

@@ -25,7 +25,7 @@ under `headspace run`, and its healthy twin, and the program with the cure. With
 this page.
 
 If a card has a prediction, the program and the cured one run in turn, three to eight times, until the standard error of
-the mean error is at most 3 percentage points. The tables then contain the mean of these runs, and the error of each
+the mean error is at most 3 percentage points. Which of the two runs first alternates. The tables then contain the mean of these runs, and the error of each
 (`runs`). This is necessary because a shared virtual machine becomes faster and slower while it runs: with the same
 program and without headspace, the mean compute of seven runs was 24 to 33 ms. The other programs run once. The verdict
 shown for a case is from one run.
