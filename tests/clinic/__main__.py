@@ -13,7 +13,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[1] / "real"))
 
 from card import Card, read_cards
-from diagnosis import LOSS_PCT, Result, count_healthy, count_named, examine
+from diagnosis import LOSS_PCT, Result, count_healthy, count_lossy, count_named, examine
 from machine import machine
 from page import cured, named, page
 
@@ -50,9 +50,9 @@ def print_counts(results: list[Result]) -> None:
     print(f"cause named: {count_named(results)} of {len(results)}")
     print(f"predicted step within 10 % of the measured one: {close} of {len(errors)}")
     print(f"healthy twins without a false cure: {count_healthy(results)} of {len(results)}")
-    lossy = sum(bool(result.twin_losses) for result in results)
     print(
-        f"healthy twins with an episode or a slowest rank of {LOSS_PCT:.0f} %: {lossy} of {len(results)}"
+        f"healthy twins with an episode or a slowest rank of {LOSS_PCT:.0f} %: "
+        f"{count_lossy(results)} of {len(results)}"
     )
 
 

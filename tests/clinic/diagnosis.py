@@ -135,6 +135,11 @@ def count_healthy(results: list[Result]) -> int:
     return sum(result.is_twin_healthy for result in results)
 
 
+def count_lossy(results: list[Result]) -> int:
+    """Number of healthy twins whose verdict has a loss."""
+    return sum(bool(result.twin_losses) for result in results)
+
+
 def watch(card: Card, program: str, options: list[str], steps: int | None) -> Verdict:
     """The verdict of a program. Raises RuntimeError if the program fails or was not measured."""
     steps_option = [] if steps is None else ["--steps", str(steps)]

@@ -8,7 +8,7 @@ from pathlib import Path
 from textwrap import fill
 
 from card import GROUPS
-from diagnosis import LOSS_PCT, Result, count_healthy, count_named
+from diagnosis import LOSS_PCT, Result, count_healthy, count_lossy, count_named
 
 #: The project's folder.
 ROOT = Path(__file__).parents[2]
@@ -87,7 +87,7 @@ def summary(results: list[Result]) -> Iterable[str]:
     yield fill(
         f"The cause is named in {count_named(results)} of {len(results)} cases, and "
         f"{count_healthy(results)} of {len(results)} healthy twins get no false cure. The verdict on "
-        f"{sum(bool(result.twin_losses) for result in results)} of them has an episode or a slowest rank that costs at "
+        f"{count_lossy(results)} of them has an episode or a slowest rank that costs at "
         f"least {LOSS_PCT:.0f} % of the step.",
         120,
     )

@@ -47,7 +47,6 @@ pub(super) fn evidence_text(evidence: &Evidence) -> String {
         } => hand_off_ends(*receive_ms, *send_ms, *delayed_load_ms, *step_ms) + &contents(*batch),
         Evidence::BlockedLoading {
             share: blocked,
-            blocked_ms: _,
             line,
             wait_ms,
             step_ms,

@@ -23,7 +23,7 @@ impl Attribution {
     /// `None` if this is a small part of the loader's time, or if compute is not the bottleneck.
     pub fn wait_blocked_ms(&self) -> Option<f64> {
         match self.bottleneck.as_ref()?.evidence {
-            Evidence::BlockedLoading { blocked_ms, .. } => Some(blocked_ms),
+            Evidence::BlockedLoading { share, wait_ms, .. } => Some(share * wait_ms),
             _ => None,
         }
     }

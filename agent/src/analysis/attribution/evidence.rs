@@ -74,8 +74,6 @@ pub enum Evidence {
     BlockedLoading {
         /// Share of its time in which it waits.
         share: f64,
-        /// This time per step.
-        blocked_ms: f64,
         /// The line at which it waits longest.
         line: Frame,
         /// The loop's wait for data.
@@ -265,7 +263,6 @@ fn compute_evidence(model: &Model<'_>) -> Evidence {
     {
         return Evidence::BlockedLoading {
             share: blocked.share,
-            blocked_ms: blocked.share * wait_ms,
             line: blocked.line.clone(),
             wait_ms,
             step_ms,
@@ -374,10 +371,7 @@ pub(super) fn inner<'a>(model: &'a Model<'_>, stage: usize) -> Option<(&'a str, 
         .stages
         .iter()
         .filter(|inner| inner.within.as_deref() == Some(&node.stage.name))
-        .filter_map(|inner| {
-            let part = inner.mean_ms? * inner.calls_per_batch? / whole;
-            Some((inner.name.as_str(), part))
-        })
+        .filter_map(|inner| Some((inner.name.as_str(), inner.busy_ms()? / whole)))
         .filter(|(_, share)| *share > t.shown_nested_stage && *share <= t.max_nested_stage)
         .max_by(|a, b| a.1.total_cmp(&b.1))
 }

@@ -93,7 +93,7 @@ fn pipeline_facts(summary: &SummaryRecord, main: &LoopFacts, wait_ms: f64) -> Pi
         .partition(|stage| stage.hand_off.is_some());
     let per_batch = |end: HandOffEnd| {
         let stages = (hand_offs.iter()).filter(move |stage| stage.hand_off == Some(end));
-        stages.filter_map(|stage: &StageSummary| Some(stage.mean_ms? * stage.calls_per_batch?))
+        stages.filter_map(StageSummary::busy_ms)
     };
     let receive_ms = per_batch(HandOffEnd::Receive).sum::<f64>();
     let send_ms = per_batch(HandOffEnd::Send).reduce(|a, b| a + b);

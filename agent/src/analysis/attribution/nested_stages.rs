@@ -11,13 +11,12 @@ pub(super) fn find_stage(
     nodes: &[Node<'_>],
     name: &str,
 ) -> Option<(usize, f64)> {
-    let busy_ms = |stage: &StageSummary| Some(stage.mean_ms? * stage.calls_per_batch?);
     let find = |name: &str| facts.stages.iter().find(|stage| stage.name == name);
     let within = |stage: &&StageSummary| stage.within.as_deref() == Some(name);
     let nested_ms: f64 = (facts.stages.iter().filter(within))
-        .filter_map(busy_ms)
+        .filter_map(StageSummary::busy_ms)
         .sum();
-    let own_ms = busy_ms(find(name)?)? - nested_ms;
+    let own_ms = find(name)?.busy_ms()? - nested_ms;
     let mut outer = name;
     // Stages nest a few levels deep at most; the bound protects against a cycle in the records.
     for _ in 0..8 {

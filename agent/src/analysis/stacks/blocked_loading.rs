@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::own_line::own_line;
+use super::own_line::{longest_line, own_line};
 use super::stack_times::{PlaceStacks, StackTimes};
 use crate::analysis::thresholds::stacks::MIN_SAMPLES;
 use crate::model::stack::{Activity, Frame, Place, WaitFor};
@@ -45,12 +45,11 @@ impl StackTimes {
                 }
             }
         }
-        let (line, _) =
-            (lines.iter()).max_by(|a, b| a.1.total_cmp(b.1).then_with(|| b.0.cmp(a.0)))?;
+        let line = longest_line(&lines)?;
         let seconds: f64 = places.iter().map(|(_, stacks)| stacks.seconds).sum();
         Some(BlockedLoading {
             share: lines.values().sum::<f64>() / seconds,
-            line: (*line).clone(),
+            line: line.clone(),
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::compute_waits::proportion;
-use super::own_line::own_line;
+use super::own_line::{longest_line, own_line};
 use super::stack_times::StackTimes;
 use crate::model::record::Estimate;
 use crate::model::stack::{Frame, Place, waits_for_item};
@@ -29,12 +29,11 @@ impl StackTimes {
                 *lines.entry(line).or_default() += sampled.seconds;
             }
         }
-        let (line, _) =
-            (lines.iter()).max_by(|a, b| a.1.total_cmp(b.1).then_with(|| b.0.cmp(a.0)))?;
+        let line = longest_line(&lines)?;
         let share = lines.values().sum::<f64>() / place.seconds;
         Some(ItemWaits {
             share: proportion(share, f64::from(place.samples)),
-            line: (*line).clone(),
+            line: line.clone(),
         })
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::own_line::own_line;
+use super::own_line::{longest_line, own_line};
 use super::stack_times::StackTimes;
 use crate::analysis::thresholds::stacks::MIN_SAMPLES;
 use crate::model::stack::{Activity, Frame, Place, WaitFor};
@@ -47,12 +47,11 @@ impl StackTimes {
                     *lines.entry(line).or_default() += weight * sampled.seconds;
                 }
             }
-            let (line, _) =
-                (lines.iter()).max_by(|a, b| a.1.total_cmp(b.1).then_with(|| b.0.cmp(a.0)))?;
+            let line = longest_line(&lines)?;
             Some(SharedLockWaits {
                 stage,
                 share: lines.values().sum::<f64>() / stacks.seconds,
-                line: (*line).clone(),
+                line: line.clone(),
             })
         };
         self.places.keys().filter_map(in_stage).collect()

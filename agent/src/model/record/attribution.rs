@@ -138,6 +138,13 @@ pub struct StageSummary {
     pub workers: Vec<StageWorker>,
 }
 
+impl StageSummary {
+    /// Duration of the calls per batch, in milliseconds, if it is known.
+    pub fn busy_ms(&self) -> Option<f64> {
+        Some(self.mean_ms? * self.calls_per_batch?)
+    }
+}
+
 /// The calls of a stage that had the same number of calls at once: the mean of the number when the call began and the
 /// number when it ended, rounded up. Failed calls do not count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
