@@ -30,10 +30,12 @@ struct Descriptors {
     uses: u32,
 }
 
-/// Whether a library that waits for file locks called the sleep of this thread.
+/// Whether the thread acquires a lock in one of the libraries. Between two sleeps it runs their code to try again: this
+/// is a part of its wait.
 pub(super) fn is_in_lock_library(trace: &StackTrace) -> bool {
     let is_library = |file: &str| LIBRARIES.iter().any(|part| file.contains(part));
-    (trace.frames.first()).is_some_and(|frame| is_library(&frame.filename))
+    (trace.frames.iter())
+        .any(|frame| frame.name.ends_with("acquire") && is_library(&frame.filename))
 }
 
 impl RetriedLocks {
