@@ -64,7 +64,7 @@ def main() -> int:
         "--rounds",
         type=int,
         nargs=2,
-        default=(3, 8),
+        default=(3, 6),
         metavar=("LEAST", "MOST"),
         help="runs of a program whose cured step is predicted, and of the cured program (default: 3 8)",
     )
