@@ -49,12 +49,12 @@ struct Attached {
 }
 
 impl Attached {
-    /// What the thread of a stack does. `is_locked_out` is whether it waits for a file lock, if it sleeps.
+    /// What the thread of a stack does. `is_retry` is whether it waits for a file lock, if it sleeps.
     fn activity(
         &mut self,
         trace: &StackTrace,
         (pid, tid): (u32, u32),
-        is_locked_out: impl FnOnce() -> bool,
+        is_retry: impl FnOnce() -> bool,
     ) -> Activity {
         if is_in_lock_library(trace) {
             return Activity::Wait(WaitFor::SharedLock);
@@ -68,7 +68,7 @@ impl Attached {
         let is_shared = |lock| self.thread_locks.is_shared(trace, tid, lock);
         Activity::Wait(match wait.what {
             WaitFor::Lock if wait.lock.is_some_and(is_shared) => WaitFor::ThreadLock,
-            WaitFor::Timer if is_locked_out() => WaitFor::SharedLock,
+            WaitFor::Timer if is_retry() => WaitFor::SharedLock,
             what => what,
         })
     }
@@ -163,9 +163,12 @@ impl StackReader for PythonStacks {
         // The same for all threads of the process.
         let mut is_locked_out = None;
         let mut activity = |trace: &StackTrace, tid| {
-            let is_locked_out =
-                || *is_locked_out.get_or_insert_with(|| retried_locks.is_locked_out(pid, &program));
-            attached.activity(trace, (pid, tid), is_locked_out)
+            let is_retry = || {
+                let is_locked_out = *is_locked_out
+                    .get_or_insert_with(|| retried_locks.is_locked_out(pid, &program));
+                retried_locks.is_retry(trace, is_locked_out)
+            };
+            attached.activity(trace, (pid, tid), is_retry)
         };
         let mut wanted = Vec::new();
         let mut others = Vec::new();

@@ -2,7 +2,8 @@
 //!
 //! `SQLite` and the library `filelock` wait in this way. Their threads sleep, so the system call does not show the lock.
 //! `filelock` is recognised by its module. `SQLite` sleeps in native code, so it is recognised by the lock: another
-//! process of the program holds it, and this process has its file open for writing.
+//! process of the program holds it, and this process has its file open for writing. For a moment before the next try, the
+//! lock may be free. So a sleep at a line counts if the lock was held in at least half of the sleeps at this line.
 //!
 //! The kernel lists the locks of each descriptor in `/proc/<pid>/fdinfo`. Its list of all locks, `/proc/locks`, is not
 //! read, because this delays all operations on file locks of the machine.
@@ -18,10 +19,22 @@ const LIBRARIES: [&str; 3] = ["/filelock/", "/portalocker/", "/fasteners/"];
 /// Number of uses of a list of descriptors until it is read again.
 const USES: u32 = 16;
 
-/// The descriptors of each process that can hold a lock for writing.
+/// Maximum number of lines that sleep.
+const MAX_LINES: usize = 1024;
+
+/// The descriptors of each process that can hold a lock for writing, and the lines that sleep.
 #[derive(Default)]
 pub(super) struct RetriedLocks {
     descriptors: HashMap<u32, Descriptors>,
+    sleeps: HashMap<(String, i32), Sleeps>,
+}
+
+/// Samples in which a thread slept at a line.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sleeps {
+    samples: u32,
+    /// Those in which another process held a lock that this one may wait for.
+    locked_out: u32,
 }
 
 /// Descriptors of files that are open for writing.
@@ -39,6 +52,25 @@ pub(super) fn is_in_lock_library(trace: &StackTrace) -> bool {
 }
 
 impl RetriedLocks {
+    /// Whether the sleep of this thread is a wait for a lock. `is_locked_out` is that of its process.
+    pub(super) fn is_retry(&mut self, trace: &StackTrace, is_locked_out: bool) -> bool {
+        match trace.frames.first() {
+            Some(frame) => self.is_retry_at(&frame.filename, frame.line, is_locked_out),
+            None => is_locked_out,
+        }
+    }
+
+    fn is_retry_at(&mut self, file: &str, line: i32, is_locked_out: bool) -> bool {
+        let place = (file.to_owned(), line);
+        if self.sleeps.len() >= MAX_LINES && !self.sleeps.contains_key(&place) {
+            return is_locked_out;
+        }
+        let sleeps = self.sleeps.entry(place).or_default();
+        sleeps.samples += 1;
+        sleeps.locked_out += u32::from(is_locked_out);
+        2 * sleeps.locked_out >= sleeps.samples
+    }
+
     /// Whether another process of the program has locked a file for writing that process `pid` has open for writing.
     /// `processes` are those of the program.
     pub(super) fn is_locked_out(&mut self, pid: u32, processes: &[u32]) -> bool {
@@ -143,6 +175,15 @@ mod tests {
         let reading = "lock:\t1: POSIX  ADVISORY  READ 4711 fe:01:263 0 EOF\n";
         assert_eq!(parse(&info("0100002", reading)), file(false));
         assert_eq!(parse(&info("0100000", "")), None, "it is only read");
+    }
+
+    #[test]
+    fn a_sleep_while_the_lock_is_free_counts_if_the_lock_was_mostly_held_at_this_line() {
+        let mut locks = RetriedLocks::default();
+        let mut at = |line, is_locked_out| locks.is_retry_at("data.py", line, is_locked_out);
+        assert!(at(7, true) && at(7, true) && at(7, false));
+        assert!(!at(9, false) && !at(9, false) && !at(9, true));
+        assert!(at(7, false), "at another line, it does not matter");
     }
 
     #[test]
