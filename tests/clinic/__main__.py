@@ -66,7 +66,7 @@ def main() -> int:
         nargs=2,
         default=(3, 6),
         metavar=("LEAST", "MOST"),
-        help="runs of a program whose cured step is predicted, and of the cured program (default: 3 8)",
+        help="runs of a program whose cured step is predicted, and of the cured program (default: 3 6)",
     )
     parser.add_argument("--verdicts", action="store_true", help="also print the verdicts")
     parser.add_argument("--page", type=Path, help="write the results to this page")
