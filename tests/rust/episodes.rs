@@ -87,7 +87,7 @@ fn is_kind(episode: &Episode, pattern: Pattern) -> bool {
         Pattern::Periodic | Pattern::PeriodicInEpoch => {
             matches!(episode.kind, EpisodeKind::Periodic { .. })
         }
-        Pattern::Change | Pattern::MostlySlow | Pattern::WaitInNoise => {
+        Pattern::Change | Pattern::ChangeAtSpeeds | Pattern::MostlySlow | Pattern::WaitInNoise => {
             matches!(episode.kind, EpisodeKind::Change { .. }) && episode.to_step.is_none()
         }
         Pattern::SlowPart => {
@@ -163,18 +163,30 @@ fn a_healthy_day_has_no_episode() {
     }
 }
 
+/// Number of runs of 40, with 400 steps each, whose change is found at most this many steps from its place.
+fn found_in_short_runs(pattern: Pattern, distance: u64) -> usize {
+    let found = |seed: &u64| {
+        let case = draw_case(pattern, *seed, Some(400));
+        let first = episodes(&case).into_iter().next();
+        first.is_some_and(|episode| {
+            is_kind(&episode, pattern) && episode.from_step.abs_diff(case.from) <= distance
+        })
+    };
+    (0..40).filter(found).count()
+}
+
 #[test]
 fn a_change_after_which_most_steps_are_slower_is_found_in_a_short_run() {
-    let mut found = 0;
-    for seed in 0..40 {
-        let case = draw_case(Pattern::MostlySlow, seed, Some(400));
-        let first = episodes(&case).into_iter().next();
-        found += u32::from(first.is_some_and(|episode| {
-            is_kind(&episode, Pattern::MostlySlow) && episode.from_step.abs_diff(case.from) <= 12
-        }));
-    }
     // The others have much noise, or few slow steps.
+    let found = found_in_short_runs(Pattern::MostlySlow, 12);
     assert!(found >= 25, "{found} of 40");
+}
+
+#[test]
+fn a_large_change_is_found_in_a_short_run_on_a_machine_whose_speed_changes() {
+    // A slow phase of the machine just before the change counts for it. The others begin too early or too late.
+    let found = found_in_short_runs(Pattern::ChangeAtSpeeds, 40);
+    assert!(found >= 27, "{found} of 40");
 }
 
 /// None of these seeds was used to choose the constants of the method.

@@ -177,8 +177,8 @@ fn changes(levels: &[Level], steps: u64, context: &Context<'_>) -> Vec<Episode> 
         return Vec::new();
     };
     let slow: Vec<&[Level]> = levels
-        .chunk_by(|a, b| a.is_slower_than(usual) == b.is_slower_than(usual))
-        .filter(|run| run[0].is_slower_than(usual))
+        .chunk_by(|a, b| a.is_slower_than(&usual) == b.is_slower_than(&usual))
+        .filter(|run| run[0].is_slower_than(&usual))
         .collect();
     let episode = |run: &&[Level]| {
         let (first, last) = (run.first()?, run.last()?);

@@ -42,13 +42,16 @@ pub(crate) enum Pattern {
     WaitInNoise,
     /// Some steps, at random, are much slower, while the machine becomes faster and slower by a third now and then.
     OutliersAtSpeeds,
+    /// From one step on, all steps are much slower, while the machine becomes faster and slower by a third.
+    ChangeAtSpeeds,
 }
 
 impl Pattern {
-    pub(crate) const FAULTS: [Self; 9] = [
+    pub(crate) const FAULTS: [Self; 10] = [
         Self::Periodic,
         Self::PeriodicInEpoch,
         Self::Change,
+        Self::ChangeAtSpeeds,
         Self::MostlySlow,
         Self::WaitInNoise,
         Self::SlowPart,
@@ -148,9 +151,10 @@ impl Run {
         let share = |share: f64| whole(share * steps as f64);
         let from = match pattern {
             Pattern::Periodic => 20 + share(draw.uniform(0.0, 0.3)),
-            Pattern::Change | Pattern::MostlySlow | Pattern::WaitInNoise => {
-                share(draw.uniform(0.1, 0.9))
-            }
+            Pattern::Change
+            | Pattern::ChangeAtSpeeds
+            | Pattern::MostlySlow
+            | Pattern::WaitInNoise => share(draw.uniform(0.1, 0.9)),
             Pattern::TwoSpeeds => 0,
             Pattern::SlowPart => share(draw.uniform(0.1, 0.5)),
             _ => 20,
@@ -167,7 +171,11 @@ impl Run {
             period,
             from,
             to,
-            ratio: draw.uniform(1.25, 3.0),
+            ratio: match pattern {
+                // More than the machine's speed changes by.
+                Pattern::ChangeAtSpeeds => draw.uniform(1.8, 3.0),
+                _ => draw.uniform(1.25, 3.0),
+            },
             stall_cost: draw.uniform(0.05, 0.3),
             outlier_share: draw.uniform(0.005, 0.05),
             workers: draw.whole(2, 8),
@@ -239,6 +247,7 @@ impl Run {
                 stall_ms(per_period) * (0.1 * draw.normal()).exp()
             }
             Pattern::Change
+            | Pattern::ChangeAtSpeeds
             | Pattern::MostlySlow
             | Pattern::WaitInNoise
             | Pattern::TwoSpeeds
@@ -305,7 +314,7 @@ pub(crate) fn draw_case(pattern: Pattern, seed: u64, steps: Option<u64>) -> Case
     );
     let (mut slow_noise, mut to_ns, mut fast_steps) = (0.0, 0_u64, 0);
     let mut neighbour = match pattern {
-        Pattern::WaitInNoise => Some(Neighbour::new((10.0, 150.0))),
+        Pattern::WaitInNoise | Pattern::ChangeAtSpeeds => Some(Neighbour::new((10.0, 150.0))),
         Pattern::OutliersAtSpeeds => {
             let steps = run.steps as f64;
             Some(Neighbour::new((steps / 10.0, steps / 2.0)))

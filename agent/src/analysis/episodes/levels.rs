@@ -1,9 +1,10 @@
 //! Divides a run into levels of its step time, or finds that the step time drifts.
 //!
 //! The step time without stalls is divided into the constants that fit best. A division counts only if the two
-//! levels are far apart compared with the spread within them. Before that, a running median of five buckets
-//! removes spikes and keeps edges where they are (Tukey, "Exploratory Data Analysis", 1977). In a short run, the
-//! buckets are joined first, and the edges are then moved to single buckets. All is done on logarithms.
+//! levels are far apart compared with the spread within them, or if one is much slower and they hardly overlap. Before
+//! that, a running median of five buckets removes spikes and keeps edges where they are (Tukey, "Exploratory Data
+//! Analysis", 1977). In a short run, the buckets are joined first, and the edges are then moved to single buckets. All
+//! is done on logarithms.
 //!
 //! If wait and compute are known, the steps are first divided as if each had the mean compute of the run. This division
 //! counts if it is far clearer than in the steps themselves: on a shared machine, compute becomes faster and slower by a
@@ -24,7 +25,7 @@ const MIN_BUCKET_STEPS: u64 = 4;
 const MIN_SHARE: f64 = 0.04;
 const MIN_LEVEL_BUCKETS: usize = 6;
 
-/// Minimum length of the level that is taken as the usual one, as a share of the steps, and in steps. If fast and slow
+/// Minimum length of the levels that are taken as the usual one, as a share of the steps, and in steps. If fast and slow
 /// steps alternate, a few dozen steps in a row may be fast by chance.
 const MIN_USUAL: f64 = 0.05;
 const MIN_USUAL_STEPS: u64 = 100;
@@ -40,6 +41,14 @@ const MIN_DEVIATIONS: f64 = 4.0;
 
 /// Maximum share of the buckets of one level that are nearer to the other.
 const MAX_OVERLAP: f64 = 0.1;
+
+/// Levels with this ratio are distinct at any deviation within them, if at most [`FAR_OVERLAP`] of the buckets of one
+/// level are nearer to the other. A shared machine becomes faster and slower by a third, so the deviation within a level
+/// can be as large as that. Chosen: more than a third.
+const FAR_RATIO: f64 = 1.5;
+
+/// See [`FAR_RATIO`]. Normal values that are [`MIN_DEVIATIONS`] apart overlap by 0.023.
+const FAR_OVERLAP: f64 = 0.023;
 
 /// Minimum part of a drift's rise from each third of the run to the next.
 const MIN_THIRD: f64 = 0.2;
@@ -80,6 +89,16 @@ pub(super) struct Level {
 impl Level {
     pub(super) fn step_ms(&self) -> f64 {
         1e3 * self.seconds / self.steps.max(1) as f64
+    }
+
+    /// Both levels as one. Its place is that of the first.
+    fn joined_with(self, other: &Self) -> Self {
+        Self {
+            steps: self.steps + other.steps,
+            seconds: self.seconds + other.seconds,
+            with_stalls_s: self.with_stalls_s + other.with_stalls_s,
+            ..self
+        }
     }
 
     /// Whether the steps are slower both with and without stalls. If only the time with stalls is longer, the
@@ -134,13 +153,20 @@ pub(super) struct Drift {
     pub(super) middle_s: f64,
 }
 
-/// The fastest level that is long enough.
-pub(super) fn usual(levels: &[Level]) -> Option<&Level> {
+/// The fastest levels that are long enough together: a machine that becomes faster and slower divides the steps before a
+/// change into several levels. `None` without levels.
+pub(super) fn usual(levels: &[Level]) -> Option<Level> {
     let steps: u64 = levels.iter().map(|level| level.steps).sum();
-    (levels.iter())
-        .filter(|level| level.steps as f64 >= MIN_USUAL * steps as f64)
-        .filter(|level| level.steps >= MIN_USUAL_STEPS.min(steps / USUAL_PARTS))
-        .min_by(|a, b| a.step_ms().total_cmp(&b.step_ms()))
+    let least = (MIN_USUAL * steps as f64).max(MIN_USUAL_STEPS.min(steps / USUAL_PARTS) as f64);
+    let mut fastest_first = levels.to_vec();
+    fastest_first.sort_by(|a, b| a.step_ms().total_cmp(&b.step_ms()));
+    fastest_first.into_iter().reduce(|usual, next| {
+        if usual.steps as f64 >= least {
+            usual
+        } else {
+            usual.joined_with(&next)
+        }
+    })
 }
 
 /// Steps around a change in which stalls are part of the change.
@@ -204,7 +230,7 @@ fn levels_of_waits(buckets: &[StepBucket], joins: usize) -> Option<Vec<Level>> {
     let bounds = find_bounds(&with_mean_compute, joins, &running_median(&raw), &raw);
     let levels = levels(buckets, &bounds);
     let usual = usual(&levels)?;
-    let is_any_slower = levels.iter().any(|level| level.is_slower_than(usual));
+    let is_any_slower = levels.iter().any(|level| level.is_slower_than(&usual));
     let clearer = clarity(&with_mean_compute, &bounds) / clarity(buckets, &bounds);
     (is_any_slower && clearer >= MIN_CLARITY_GAIN).then_some(levels)
 }
@@ -407,7 +433,11 @@ fn distinctness(before: &[f64], after: &[f64]) -> f64 {
     };
     let ratio = distance / MIN_RATIO.ln();
     let deviations = distance / (MIN_DEVIATIONS * deviation).max(f64::MIN_POSITIVE);
-    if nearer(before, one).max(nearer(after, two)) > MAX_OVERLAP {
+    let overlap = nearer(before, one).max(nearer(after, two));
+    if distance >= FAR_RATIO.ln() && overlap <= FAR_OVERLAP {
+        return ratio;
+    }
+    if overlap > MAX_OVERLAP {
         // Less than 1, and comparable among those that are not distinct.
         return ratio.min(deviations).min(0.99);
     }
