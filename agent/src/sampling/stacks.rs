@@ -14,7 +14,7 @@ use crate::port::catch_panics::contain;
 use crate::port::clock::{Clock, MonotonicClock, ThreadTime, thread_cpu_time};
 use crate::port::thread::ThreadId;
 use crate::port::{CollectError, ConsumerThread, StackReader};
-use crate::recording::stage::{Region, ThreadSlot};
+use crate::recording::stage::{Region, ThreadPosition, ThreadSlot};
 
 use super::loops::LoopEntry;
 use super::producers::Producers;
@@ -27,6 +27,11 @@ const MAX_SECONDS: f64 = 2.0;
 /// descriptors, and 0.45 ms with 128, about as much as a reading of stacks. At this interval, the number of readings of
 /// stacks becomes smaller by 10 to 32 %.
 const FILES_INTERVAL: Duration = Duration::from_millis(300);
+
+/// Time that a reading may take beside its CPU time. If it takes longer, the thread that reads had to wait for a core or
+/// for the kernel, and the threads that it reads may have left their stage and come back in the meantime. Chosen: a
+/// reading costs about 0.15 ms.
+const MAX_INTERRUPTION: Duration = Duration::from_millis(1);
 
 /// Name of this source in notices.
 pub(crate) const NAME: &str = "stacks";
@@ -217,8 +222,8 @@ impl StackThread {
         let last = self.pace.last_reading(target.pid);
         let mut stacks = Vec::new();
         // Before the reading and after it: only threads that stayed where they were are used.
-        let places = places(target);
-        let mut threads: Vec<ThreadId> = places.iter().map(|(thread, _)| *thread).collect();
+        let before = places(target);
+        let mut threads: Vec<ThreadId> = before.iter().map(|located| located.thread).collect();
         if target.is_unknown() {
             // Its main thread. Up to Python 3.10, only a thread that holds the interpreter lock is found.
             threads.push(ThreadId {
@@ -226,7 +231,15 @@ impl StackThread {
                 handle: 0,
             });
         }
-        let outcome = match self.reader.read(target.pid, &threads, &mut stacks) {
+        let begun = (self.clock.now(), thread_cpu_time().unwrap_or_default());
+        let read = self.reader.read(target.pid, &threads, &mut stacks);
+        let was_interrupted = is_interrupted(
+            self.clock.now().saturating_sub(begun.0),
+            thread_cpu_time()
+                .unwrap_or_default()
+                .saturating_sub(begun.1),
+        );
+        let outcome = match read {
             Ok(()) => Outcome::Succeeded,
             Err(CollectError::Transient(_)) => Outcome::Failed,
             Err(CollectError::Unsupported { .. }) if target.is_unknown() => Outcome::Impossible,
@@ -244,7 +257,7 @@ impl StackThread {
                 at_ns: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX),
                 seconds: now.saturating_sub(last).as_secs_f64().min(MAX_SECONDS),
                 is_trainer: target.trainer.is_some(),
-                samples: self.samples(target, stacks, &places),
+                samples: self.samples(target, stacks, &before, was_interrupted),
                 files: None,
             };
             if reading.is_loading() {
@@ -264,9 +277,10 @@ impl StackThread {
         &mut self,
         target: &StackTarget,
         stacks: Vec<ThreadStack>,
-        before: &[(ThreadId, Place)],
+        before: &[Located],
+        was_interrupted: bool,
     ) -> Vec<(Place, ThreadStack)> {
-        let mut samples = join(stacks, before, &places(target));
+        let mut samples = join(stacks, before, &places(target), was_interrupted);
         if target.trainer.is_some() {
             let training_thread = target.training_thread_without_stages();
             self.producers.mark_threads(&mut samples, training_thread);
@@ -293,46 +307,72 @@ impl StackThread {
     }
 }
 
+/// Whether a reading waited so long, beside its CPU time, that its threads may have left their places and come back.
+fn is_interrupted(duration: Duration, cpu: Duration) -> bool {
+    duration.saturating_sub(cpu) > MAX_INTERRUPTION
+}
+
+/// A thread, its place, and how often its stage has changed.
+#[derive(Debug, Clone)]
+struct Located {
+    thread: ThreadId,
+    place: Place,
+    changes: u16,
+}
+
 /// The threads of interest of a process, and the place of each.
-fn places(target: &StackTarget) -> Vec<(ThreadId, Place)> {
+fn places(target: &StackTarget) -> Vec<Located> {
     let slots = target.region.map_or(&[][..], |region| &region.threads[..]);
     let mut places: Vec<_> = (slots.iter())
         .filter_map(ThreadSlot::get)
-        .map(|(thread, number)| (thread, stage_place(target, number)))
+        .map(|position| Located {
+            thread: position.thread,
+            place: stage_place(target, position),
+            changes: position.changes,
+        })
         .collect();
     if let Some(trainer) = &target.trainer
         && let Some(consumer) = trainer.consumer.thread()
     {
-        match places.iter_mut().find(|(thread, _)| *thread == consumer) {
-            Some((_, place @ Place::Elsewhere)) => *place = trainer.place(),
+        match places.iter_mut().find(|one| one.thread == consumer) {
+            Some(one) if one.place == Place::Elsewhere => one.place = trainer.place(),
             Some(_) => {}
-            None => places.push((consumer, trainer.place())),
+            None => places.push(Located {
+                thread: consumer,
+                place: trainer.place(),
+                changes: 0,
+            }),
         }
     }
     places
 }
 
-/// The stage with this slot number.
-fn stage_place(target: &StackTarget, number: Option<usize>) -> Place {
-    let slot = number.and_then(|number| target.region?.stages.get(number));
+/// The stage of a thread.
+fn stage_place(target: &StackTarget, position: ThreadPosition) -> Place {
+    let slot = (position.stage).and_then(|number| target.region?.stages.get(number));
     let name = slot.and_then(|slot| slot.name.get());
     name.map_or(Place::Elsewhere, Place::Stage)
 }
 
 /// The samples of the stacks. A thread that changed its place during the reading is left out, because its stack
-/// may belong to either place.
+/// may belong to either place. If the reading was interrupted, so is a thread that came back to its place.
 fn join(
     stacks: Vec<ThreadStack>,
-    before: &[(ThreadId, Place)],
-    after: &[(ThreadId, Place)],
+    before: &[Located],
+    after: &[Located],
+    was_interrupted: bool,
 ) -> Vec<(Place, ThreadStack)> {
-    let place = |places: &[(ThreadId, Place)], tid| {
-        let found = places.iter().find(|(thread, _)| thread.tid == tid);
-        found.map_or(Place::Elsewhere, |(_, place)| place.clone())
+    let find = |places: &[Located], tid| {
+        let found = places.iter().find(|one| one.thread.tid == tid);
+        found.map_or((Place::Elsewhere, 0), |one| {
+            (one.place.clone(), one.changes)
+        })
     };
     let sample = |stack: ThreadStack| {
-        let here = place(before, stack.tid);
-        (here == place(after, stack.tid)).then_some((here, stack))
+        let (here, changes) = find(before, stack.tid);
+        let (there, later_changes) = find(after, stack.tid);
+        let stayed = here == there && (changes == later_changes || !was_interrupted);
+        stayed.then_some((here, stack))
     };
     move_time_to_helpers(stacks.into_iter().filter_map(sample).collect())
 }
@@ -381,6 +421,40 @@ mod tests {
             tid,
             ..ThreadStack::doing(activity, vec![Frame::own("data.py", 1, function)])
         }
+    }
+
+    #[test]
+    fn a_thread_that_left_its_stage_and_came_back_during_an_interrupted_reading_has_no_sample() {
+        let located = |changes| {
+            [Located {
+                thread: ThreadId { tid: 1, handle: 0 },
+                place: Place::Stage("fetch".to_owned()),
+                changes,
+            }]
+        };
+        let samples = |later_changes, was_interrupted| {
+            let stacks = vec![stack(1, "read", Activity::Native)];
+            join(
+                stacks,
+                &located(5),
+                &located(later_changes),
+                was_interrupted,
+            )
+            .len()
+        };
+
+        assert_eq!(samples(7, true), 0);
+        assert_eq!(samples(5, true), 1, "it stayed in its call");
+        // In a short reading, it was outside for a short time, too. Without its samples, a stage with short calls would
+        // have none.
+        assert_eq!(samples(7, false), 1);
+    }
+
+    #[test]
+    fn a_reading_is_interrupted_if_it_waits_for_longer_than_a_reading_takes() {
+        let ms = Duration::from_millis;
+        assert!(is_interrupted(ms(8), ms(1)));
+        assert!(!is_interrupted(ms(8), ms(8)), "a process with many threads");
     }
 
     fn functions(samples: &[(Place, ThreadStack)]) -> Vec<(&Place, &str, Option<u32>)> {

@@ -13,5 +13,5 @@ pub mod workers;
 pub use queue::QueueSlot;
 pub use slot::{Entered, StageSlot, Writers};
 pub use table::{Region, Slots};
-pub use thread::ThreadSlot;
+pub use thread::{ThreadPosition, ThreadSlot};
 pub use workers::{Worker, WorkerState, Workers};

@@ -1,9 +1,9 @@
 //! The innermost stage that a thread is in, for the reader of stacks.
 //!
-//! A thread that calls stages has one word: its ID, and the stage whose call it is in. The thread writes it at
-//! the beginning and at the end of a call. Readers in any process may read it at any time: both parts change
-//! together. The thread's handle in the C library is beside it, because up to Python 3.10 the interpreter's
-//! state contains only that one.
+//! A thread that calls stages has one word: its ID, the stage whose call it is in, and how often this changed. The
+//! thread writes it at the beginning and at the end of a call. Readers in any process may read it at any time: its
+//! parts change together. The thread's handle in the C library is beside it, because up to Python 3.10 the
+//! interpreter's state contains only that one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,8 +16,20 @@ pub const THREADS: usize = 128;
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct ThreadSlot {
+    /// From the highest bit: the thread's ID (32 bits), the number of changes (16), and the stage (16).
     word: AtomicU64,
     handle: AtomicU64,
+}
+
+/// Where the slot of a thread says that the thread is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThreadPosition {
+    /// The thread.
+    pub thread: ThreadId,
+    /// Number of the slot of its innermost stage. `None` outside stages.
+    pub stage: Option<usize>,
+    /// How often the stage changed. It starts again at 0 after 65,535.
+    pub changes: u16,
 }
 
 impl ThreadSlot {
@@ -38,8 +50,15 @@ impl ThreadSlot {
     /// it.
     #[inline]
     pub fn set_stage(&self, number: u32) {
-        let tid = self.word.load(Ordering::Relaxed) & !u64::from(u32::MAX);
-        self.word.store(tid | u64::from(number), Ordering::Relaxed);
+        const STAGE: u64 = 0xffff;
+        const CHANGES: u64 = 0xffff_0000;
+        let word = self.word.load(Ordering::Relaxed);
+        let changes = word.wrapping_add(1 << 16) & CHANGES;
+        let tid = word & !(CHANGES | STAGE);
+        self.word.store(
+            tid | changes | (u64::from(number) & STAGE),
+            Ordering::Relaxed,
+        );
     }
 
     /// Frees the slot, because its thread exits.
@@ -48,13 +67,17 @@ impl ThreadSlot {
         self.word.store(0, Ordering::Relaxed);
     }
 
-    /// The thread, and the number of its stage's slot if it is in a call. `None` if the slot is free.
-    pub fn get(&self) -> Option<(ThreadId, Option<usize>)> {
+    /// The thread, and where it is. `None` if the slot is free.
+    pub fn get(&self) -> Option<ThreadPosition> {
         let word = self.word.load(Ordering::Relaxed);
         let tid = u32::try_from(word >> 32).ok().filter(|tid| *tid > 0)?;
         let handle = self.handle.load(Ordering::Relaxed);
-        let number = usize::try_from(word & u64::from(u32::MAX)).ok()?;
-        Some((ThreadId { tid, handle }, number.checked_sub(1)))
+        let [.., c1, c0, n1, n0] = word.to_be_bytes();
+        Some(ThreadPosition {
+            thread: ThreadId { tid, handle },
+            stage: usize::from(u16::from_be_bytes([n1, n0])).checked_sub(1),
+            changes: u16::from_be_bytes([c1, c0]),
+        })
     }
 }
 
@@ -77,17 +100,37 @@ mod tests {
         ThreadId { tid, handle: 77 }
     }
 
+    fn position(tid: u32, stage: Option<usize>, changes: u16) -> Option<ThreadPosition> {
+        Some(ThreadPosition {
+            thread: thread(tid),
+            stage,
+            changes,
+        })
+    }
+
     #[test]
     fn a_thread_is_in_the_stage_that_it_set_last() {
         let slots = slots();
         let slot = ThreadSlot::claim(slots, thread(4711)).unwrap();
-        assert_eq!(slots[0].get(), Some((thread(4711), None)));
+        assert_eq!(slots[0].get(), position(4711, None, 0));
 
         slot.set_stage(3);
-        assert_eq!(slots[0].get(), Some((thread(4711), Some(2))));
+        assert_eq!(slots[0].get(), position(4711, Some(2), 1));
 
         slot.set_stage(0);
-        assert_eq!(slots[0].get(), Some((thread(4711), None)));
+        assert_eq!(slots[0].get(), position(4711, None, 2));
+    }
+
+    #[test]
+    fn the_number_of_changes_starts_again_and_changes_neither_thread_nor_stage() {
+        let slots = slots();
+        let slot = ThreadSlot::claim(slots, thread(4711)).unwrap();
+
+        for _ in 0..=u16::MAX {
+            slot.set_stage(1024);
+        }
+
+        assert_eq!(slots[0].get(), position(4711, Some(1023), 0));
     }
 
     #[test]
@@ -103,6 +146,6 @@ mod tests {
         first.release();
 
         assert!(ThreadSlot::claim(slots, thread(3)).is_some());
-        assert_eq!(first.get(), Some((thread(3), None)));
+        assert_eq!(first.get(), position(3, None, 0));
     }
 }
