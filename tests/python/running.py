@@ -188,7 +188,10 @@ class Started(Runs):
     _said: list[str] = field(default_factory=list)
 
     def records(self, rank: int = 0) -> list[Record]:
-        """One rank's records of the only run so far."""
+        """One rank's records of the only run so far. None before its file is there."""
+        paths = [folder / f"rank{rank}.jsonl" for folder in self.folders]
+        if not any(path.exists() for path in paths):
+            return []
         return read_records(self.folder / f"rank{rank}.jsonl", unfinished=True)
 
     def wait_for(self, line: str) -> None:
