@@ -100,25 +100,25 @@ mod tests {
         ThreadId { tid, handle: 77 }
     }
 
-    fn position(tid: u32, stage: Option<usize>, changes: u16) -> Option<ThreadPosition> {
-        Some(ThreadPosition {
+    fn position(tid: u32, stage: Option<usize>, changes: u16) -> ThreadPosition {
+        ThreadPosition {
             thread: thread(tid),
             stage,
             changes,
-        })
+        }
     }
 
     #[test]
     fn a_thread_is_in_the_stage_that_it_set_last() {
         let slots = slots();
         let slot = ThreadSlot::claim(slots, thread(4711)).unwrap();
-        assert_eq!(slots[0].get(), position(4711, None, 0));
+        assert_eq!(slots[0].get(), Some(position(4711, None, 0)));
 
         slot.set_stage(3);
-        assert_eq!(slots[0].get(), position(4711, Some(2), 1));
+        assert_eq!(slots[0].get(), Some(position(4711, Some(2), 1)));
 
         slot.set_stage(0);
-        assert_eq!(slots[0].get(), position(4711, None, 2));
+        assert_eq!(slots[0].get(), Some(position(4711, None, 2)));
     }
 
     #[test]
@@ -130,7 +130,7 @@ mod tests {
             slot.set_stage(1024);
         }
 
-        assert_eq!(slots[0].get(), position(4711, Some(1023), 0));
+        assert_eq!(slots[0].get(), Some(position(4711, Some(1023), 0)));
     }
 
     #[test]
@@ -146,6 +146,6 @@ mod tests {
         first.release();
 
         assert!(ThreadSlot::claim(slots, thread(3)).is_some());
-        assert_eq!(first.get(), position(3, None, 0));
+        assert_eq!(first.get(), Some(position(3, None, 0)));
     }
 }
