@@ -3,22 +3,26 @@
 //! The sampler passes the processes at each tick, and takes the samples since the tick before. Samples of a
 //! tick with replayed steps are not used: the loader works differently then.
 
+mod thread_places;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::lock::lock;
-use crate::model::stack::{Activity, Place, StackReading, ThreadStack, WaitFor};
+use crate::model::stack::{Place, StackReading, ThreadStack};
 use crate::notice::{Notice, NoticeLog};
 use crate::port::catch_panics::contain;
 use crate::port::clock::{Clock, MonotonicClock, ThreadTime, thread_cpu_time};
 use crate::port::thread::ThreadId;
 use crate::port::{CollectError, ConsumerThread, StackReader};
-use crate::recording::stage::{Region, ThreadPosition, ThreadSlot};
+use crate::recording::stage::Region;
 
 use super::loops::LoopEntry;
 use super::producers::Producers;
 use super::stack_pace::{Outcome, StackPace};
+
+use self::thread_places::{ReadingSpan, ThreadPlace, find_thread_places, match_stacks_with_places};
 
 /// Maximum time that one sample stands for, in seconds.
 const MAX_SECONDS: f64 = 2.0;
@@ -27,11 +31,6 @@ const MAX_SECONDS: f64 = 2.0;
 /// descriptors, and 0.45 ms with 128, about as much as a reading of stacks. At this interval, the number of readings of
 /// stacks becomes smaller by 10 to 32 %.
 const FILES_INTERVAL: Duration = Duration::from_millis(300);
-
-/// Time that a reading may take beside its CPU time. If it takes longer, the thread that reads had to wait for a core or
-/// for the kernel, and the threads that it reads may have left their stage and come back in the meantime. Chosen: a
-/// reading costs about 0.15 ms.
-const MAX_INTERRUPTION: Duration = Duration::from_millis(1);
 
 /// Name of this source in notices.
 pub(crate) const NAME: &str = "stacks";
@@ -222,8 +221,8 @@ impl StackThread {
         let last = self.pace.last_reading(target.pid);
         let mut stacks = Vec::new();
         // Before the reading and after it: only threads that stayed where they were are used.
-        let before = places(target);
-        let mut threads: Vec<ThreadId> = before.iter().map(|located| located.thread).collect();
+        let before = find_thread_places(target);
+        let mut threads: Vec<ThreadId> = before.iter().map(|known| known.thread).collect();
         if target.is_unknown() {
             // Its main thread. Up to Python 3.10, only a thread that holds the interpreter lock is found.
             threads.push(ThreadId {
@@ -231,14 +230,10 @@ impl StackThread {
                 handle: 0,
             });
         }
-        let begun = (self.clock.now(), thread_cpu_time().unwrap_or_default());
+        let (begun, cpu_begun) = (self.clock.now(), thread_cpu_time());
         let read = self.reader.read(target.pid, &threads, &mut stacks);
-        let was_interrupted = is_interrupted(
-            self.clock.now().saturating_sub(begun.0),
-            thread_cpu_time()
-                .unwrap_or_default()
-                .saturating_sub(begun.1),
-        );
+        let cpu = (thread_cpu_time().zip(cpu_begun)).map(|(now, begun)| now.saturating_sub(begun));
+        let span = ReadingSpan::new(self.clock.now().saturating_sub(begun), cpu);
         let outcome = match read {
             Ok(()) => Outcome::Succeeded,
             Err(CollectError::Transient(_)) => Outcome::Failed,
@@ -257,7 +252,7 @@ impl StackThread {
                 at_ns: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX),
                 seconds: now.saturating_sub(last).as_secs_f64().min(MAX_SECONDS),
                 is_trainer: target.trainer.is_some(),
-                samples: self.samples(target, stacks, &before, was_interrupted),
+                samples: self.samples(target, stacks, &before, span),
                 files: None,
             };
             if reading.is_loading() {
@@ -277,10 +272,11 @@ impl StackThread {
         &mut self,
         target: &StackTarget,
         stacks: Vec<ThreadStack>,
-        before: &[Located],
-        was_interrupted: bool,
+        before: &[ThreadPlace],
+        span: ReadingSpan,
     ) -> Vec<(Place, ThreadStack)> {
-        let mut samples = join(stacks, before, &places(target), was_interrupted);
+        let mut samples =
+            match_stacks_with_places(stacks, before, &find_thread_places(target), span);
         if target.trainer.is_some() {
             let training_thread = target.training_thread_without_stages();
             self.producers.mark_threads(&mut samples, training_thread);
@@ -304,191 +300,5 @@ impl StackThread {
         let is_target = |pid| targets.iter().any(|target| target.pid == pid);
         self.files_read.retain(|pid, _| is_target(*pid));
         pace.keep(is_target, |pid| reader.forget(pid));
-    }
-}
-
-/// Whether a reading waited so long, beside its CPU time, that its threads may have left their places and come back.
-fn is_interrupted(duration: Duration, cpu: Duration) -> bool {
-    duration.saturating_sub(cpu) > MAX_INTERRUPTION
-}
-
-/// A thread, its place, and how often its stage has changed.
-#[derive(Debug, Clone)]
-struct Located {
-    thread: ThreadId,
-    place: Place,
-    changes: u16,
-}
-
-/// The threads of interest of a process, and the place of each.
-fn places(target: &StackTarget) -> Vec<Located> {
-    let slots = target.region.map_or(&[][..], |region| &region.threads[..]);
-    let mut places: Vec<_> = (slots.iter())
-        .filter_map(ThreadSlot::get)
-        .map(|position| Located {
-            thread: position.thread,
-            place: stage_place(target, position),
-            changes: position.changes,
-        })
-        .collect();
-    if let Some(trainer) = &target.trainer
-        && let Some(consumer) = trainer.consumer.thread()
-    {
-        match places.iter_mut().find(|one| one.thread == consumer) {
-            Some(one) if one.place == Place::Elsewhere => one.place = trainer.place(),
-            Some(_) => {}
-            None => places.push(Located {
-                thread: consumer,
-                place: trainer.place(),
-                changes: 0,
-            }),
-        }
-    }
-    places
-}
-
-/// The stage of a thread.
-fn stage_place(target: &StackTarget, position: ThreadPosition) -> Place {
-    let slot = (position.stage).and_then(|number| target.region?.stages.get(number));
-    let name = slot.and_then(|slot| slot.name.get());
-    name.map_or(Place::Elsewhere, Place::Stage)
-}
-
-/// The samples of the stacks. A thread that changed its place during the reading is left out, because its stack
-/// may belong to either place. If the reading was interrupted, so is a thread that came back to its place.
-fn join(
-    stacks: Vec<ThreadStack>,
-    before: &[Located],
-    after: &[Located],
-    was_interrupted: bool,
-) -> Vec<(Place, ThreadStack)> {
-    let find = |places: &[Located], tid| {
-        let found = places.iter().find(|one| one.thread.tid == tid);
-        found.map_or((Place::Elsewhere, 0), |one| {
-            (one.place.clone(), one.changes)
-        })
-    };
-    let sample = |stack: ThreadStack| {
-        let (here, changes) = find(before, stack.tid);
-        let (there, later_changes) = find(after, stack.tid);
-        let stayed = here == there && (changes == later_changes || !was_interrupted);
-        stayed.then_some((here, stack))
-    };
-    move_time_to_helpers(stacks.into_iter().filter_map(sample).collect())
-}
-
-/// Moves the time of a stage's call that waits for a lock to threads that are in no stage: to those that execute tasks
-/// of a pool, even if they wait, for example for a file, or else to those that work. It is assumed that the call waits
-/// for them. With several waiting calls, or if the loop's own code waits too, it is unknown who waits for them.
-fn move_time_to_helpers(mut samples: Vec<(Place, ThreadStack)>) -> Vec<(Place, ThreadStack)> {
-    let waits = |(place, stack): &(Place, ThreadStack)| {
-        *place != Place::Elsewhere && stack.activity == Activity::Wait(WaitFor::Lock)
-    };
-    let in_task =
-        |(place, stack): &(Place, ThreadStack)| *place == Place::Elsewhere && stack.in_pool_task;
-    let any_in_task = samples.iter().any(in_task);
-    let helps = |sample: &(Place, ThreadStack)| {
-        let works = sample.0 == Place::Elsewhere && sample.1.activity.is_work();
-        in_task(sample) || (!any_in_task && works)
-    };
-    let helpers = samples.iter().filter(|sample| helps(sample)).count();
-    let mut waiting = samples
-        .iter()
-        .enumerate()
-        .filter(|(_, sample)| waits(sample));
-    let (Some((call, (stage, _))), None) = (waiting.next(), waiting.next()) else {
-        return samples;
-    };
-    if helpers == 0 || stage.stage().is_none() {
-        return samples;
-    }
-    let stage = stage.clone();
-    for (place, stack) in samples.iter_mut().filter(|sample| helps(sample)) {
-        *place = stage.clone();
-        stack.helpers = u32::try_from(helpers).ok();
-    }
-    samples.remove(call);
-    samples
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::stack::Frame;
-
-    fn stack(tid: u32, function: &str, activity: Activity) -> ThreadStack {
-        ThreadStack {
-            tid,
-            ..ThreadStack::doing(activity, vec![Frame::own("data.py", 1, function)])
-        }
-    }
-
-    #[test]
-    fn a_thread_that_left_its_stage_and_came_back_during_an_interrupted_reading_has_no_sample() {
-        let located = |changes| {
-            [Located {
-                thread: ThreadId { tid: 1, handle: 0 },
-                place: Place::Stage("fetch".to_owned()),
-                changes,
-            }]
-        };
-        let samples = |later_changes, was_interrupted| {
-            let stacks = vec![stack(1, "read", Activity::Native)];
-            join(
-                stacks,
-                &located(5),
-                &located(later_changes),
-                was_interrupted,
-            )
-            .len()
-        };
-
-        assert_eq!(samples(7, true), 0);
-        assert_eq!(samples(5, true), 1, "it stayed in its call");
-        // In a short reading, it was outside for a short time, too. Without its samples, a stage with short calls would
-        // have none.
-        assert_eq!(samples(7, false), 1);
-    }
-
-    #[test]
-    fn a_reading_is_interrupted_if_it_waits_for_longer_than_a_reading_takes() {
-        let ms = Duration::from_millis;
-        assert!(is_interrupted(ms(8), ms(1)));
-        assert!(!is_interrupted(ms(8), ms(8)), "a process with many threads");
-    }
-
-    fn functions(samples: &[(Place, ThreadStack)]) -> Vec<(&Place, &str, Option<u32>)> {
-        (samples.iter())
-            .map(|(place, stack)| (place, &*stack.frames[0].function, stack.helpers))
-            .collect()
-    }
-
-    #[test]
-    fn the_time_of_a_call_that_waits_for_its_pool_belongs_to_the_threads_of_the_pool() {
-        let fetch = || Place::Stage("fetch".to_owned());
-        let call = || (fetch(), stack(1, "map", Activity::Wait(WaitFor::Lock)));
-        let helper = |tid| (Place::Elsewhere, stack(tid, "decode", Activity::Native));
-
-        let samples = move_time_to_helpers(vec![call(), helper(2), helper(3)]);
-        let expected = (&fetch(), "decode", Some(2));
-        assert_eq!(functions(&samples), [expected, expected]);
-
-        // Threads in tasks of a pool also count while they wait, for example for a store.
-        let reads = |tid| {
-            let mut stack = stack(tid, "read", Activity::Wait(WaitFor::Connection));
-            stack.in_pool_task = true;
-            (Place::Elsewhere, stack)
-        };
-        let samples = move_time_to_helpers(vec![call(), reads(2), reads(3)]);
-        let expected = (&fetch(), "read", Some(2));
-        assert_eq!(functions(&samples), [expected, expected]);
-
-        // Alone, the call waits for something else. With a second one, it is unknown which of them waits for it.
-        assert_eq!(
-            functions(&move_time_to_helpers(vec![call()])),
-            [(&fetch(), "map", None)]
-        );
-        let two = move_time_to_helpers(vec![call(), call(), helper(2)]);
-        assert_eq!(two[0].1.frames[0].function, "map".into());
     }
 }

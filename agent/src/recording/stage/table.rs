@@ -14,11 +14,12 @@ use std::sync::atomic::Ordering;
 
 use super::queue::QueueSlot;
 use super::slot::{SlotName, StageSlot};
-use super::thread::{THREADS, ThreadSlot};
+use super::thread::{MAX_STAGES, THREADS, ThreadSlot};
 use crate::lock::lock;
 
 /// Number of stages in a region.
 pub const STAGES: usize = 1024;
+const _: () = assert!(STAGES <= MAX_STAGES);
 
 /// Number of queues in a region.
 pub const QUEUES: usize = 256;

@@ -1,41 +1,49 @@
 //! The innermost stage that a thread is in, for the reader of stacks.
 //!
-//! A thread that calls stages has one word: its ID, the stage whose call it is in, and how often this changed. The
-//! thread writes it at the beginning and at the end of a call. Readers in any process may read it at any time: its
-//! parts change together. The thread's handle in the C library is beside it, because up to Python 3.10 the
+//! A thread that calls stages has one word: its ID, the stage that it is in, and the number of times that its stage
+//! changed. The thread writes it at the beginning and at the end of a call. Readers in any process may read it at any
+//! time: its parts change together. The thread's handle in the C library is beside it, because up to Python 3.10 the
 //! interpreter's state contains only that one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::port::thread::ThreadId;
 
+/// Layout of a thread's word, from the highest bit: its ID (32 bits), the number of changes (16), and its stage's number
+/// plus 1 (16).
+const TID_SHIFT: u32 = 32;
+const CHANGES_SHIFT: u32 = 16;
+const FIELD: u64 = 0xffff;
+
+/// Maximum number of stages of a process: a stage's number plus 1 has 16 bits.
+pub const MAX_STAGES: usize = 0xffff;
+
 /// Number of threads of a process whose stage is known. The stacks of further threads belong to no stage.
 pub const THREADS: usize = 128;
 
-/// A thread and its stage. 0 if free.
+/// A thread and its position. `word` is 0 if the slot is free.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct ThreadSlot {
-    /// From the highest bit: the thread's ID (32 bits), the number of changes (16), and the stage (16).
     word: AtomicU64,
     handle: AtomicU64,
 }
 
-/// Where the slot of a thread says that the thread is.
+/// Position of a thread, as its slot shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadPosition {
     /// The thread.
     pub thread: ThreadId,
     /// Number of the slot of its innermost stage. `None` outside stages.
     pub stage: Option<usize>,
-    /// How often the stage changed. It starts again at 0 after 65,535.
+    /// Number of changes of the stage, modulo 65,536.
     pub changes: u16,
 }
 
 impl ThreadSlot {
     /// Takes a free slot for this thread. `None` if all are in use.
     pub fn claim(slots: &'static [Self], thread: ThreadId) -> Option<&'static Self> {
-        let word = u64::from(thread.tid) << 32;
+        let word = u64::from(thread.tid) << TID_SHIFT;
         let free = |slot: &&Self| {
             (slot.word)
                 .compare_exchange(0, word, Ordering::Relaxed, Ordering::Relaxed)
@@ -50,15 +58,11 @@ impl ThreadSlot {
     /// it.
     #[inline]
     pub fn set_stage(&self, number: u32) {
-        const STAGE: u64 = 0xffff;
-        const CHANGES: u64 = 0xffff_0000;
         let word = self.word.load(Ordering::Relaxed);
-        let changes = word.wrapping_add(1 << 16) & CHANGES;
-        let tid = word & !(CHANGES | STAGE);
-        self.word.store(
-            tid | changes | (u64::from(number) & STAGE),
-            Ordering::Relaxed,
-        );
+        let tid = word >> TID_SHIFT << TID_SHIFT;
+        let changes = word.wrapping_add(1 << CHANGES_SHIFT) & (FIELD << CHANGES_SHIFT);
+        let stage = u64::from(number) & FIELD;
+        self.word.store(tid | changes | stage, Ordering::Relaxed);
     }
 
     /// Frees the slot, because its thread exits.
@@ -70,13 +74,14 @@ impl ThreadSlot {
     /// The thread, and where it is. `None` if the slot is free.
     pub fn get(&self) -> Option<ThreadPosition> {
         let word = self.word.load(Ordering::Relaxed);
-        let tid = u32::try_from(word >> 32).ok().filter(|tid| *tid > 0)?;
+        let tid = u32::try_from(word >> TID_SHIFT)
+            .ok()
+            .filter(|tid| *tid > 0)?;
         let handle = self.handle.load(Ordering::Relaxed);
-        let [.., c1, c0, n1, n0] = word.to_be_bytes();
         Some(ThreadPosition {
             thread: ThreadId { tid, handle },
-            stage: usize::from(u16::from_be_bytes([n1, n0])).checked_sub(1),
-            changes: u16::from_be_bytes([c1, c0]),
+            stage: usize::try_from(word & FIELD).ok()?.checked_sub(1),
+            changes: u16::try_from(word >> CHANGES_SHIFT & FIELD).ok()?,
         })
     }
 }
