@@ -47,7 +47,7 @@ impl Tally {
             tally.others += u32::from(found.len() > 1);
             // The machine's changes may cost more than the stalls.
             let is_second = |episode: &&Episode| {
-                pattern == Pattern::OutliersAtSpeeds && is_kind(episode, pattern)
+                pattern == Pattern::OutliersAtVaryingSpeed && is_kind(episode, pattern)
             };
             let Some(episode) = found.iter().find(is_second).or(found.first()) else {
                 continue;
@@ -64,7 +64,7 @@ impl Tally {
             // The stalls of other patterns do not begin at one step.
             let has_onset = !matches!(
                 pattern,
-                Pattern::PeriodicInEpoch | Pattern::Outliers | Pattern::OutliersAtSpeeds
+                Pattern::PeriodicInEpoch | Pattern::Outliers | Pattern::OutliersAtVaryingSpeed
             );
             tally.kind += u32::from(is_kind);
             tally.onset += u32::from(is_kind && (near || !has_onset));
@@ -87,14 +87,17 @@ fn is_kind(episode: &Episode, pattern: Pattern) -> bool {
         Pattern::Periodic | Pattern::PeriodicInEpoch => {
             matches!(episode.kind, EpisodeKind::Periodic { .. })
         }
-        Pattern::Change | Pattern::ChangeAtSpeeds | Pattern::MostlySlow | Pattern::WaitInNoise => {
+        Pattern::Change
+        | Pattern::ChangeAtVaryingSpeed
+        | Pattern::MostlySlow
+        | Pattern::WaitInNoise => {
             matches!(episode.kind, EpisodeKind::Change { .. }) && episode.to_step.is_none()
         }
         Pattern::SlowPart => {
             matches!(episode.kind, EpisodeKind::Change { .. }) && episode.to_step.is_some()
         }
         Pattern::Drift => matches!(episode.kind, EpisodeKind::Drift { .. }),
-        Pattern::Outliers | Pattern::OutliersAtSpeeds => {
+        Pattern::Outliers | Pattern::OutliersAtVaryingSpeed => {
             matches!(episode.kind, EpisodeKind::Outliers { .. })
         }
         _ => false,
@@ -163,7 +166,8 @@ fn a_healthy_day_has_no_episode() {
     }
 }
 
-/// Number of runs of 40, with 400 steps each, whose change is found at most this many steps from its place.
+/// Of 40 runs with 400 steps each, the number in which the first episode is the change, at most `distance` steps from
+/// its true first step.
 fn found_in_short_runs(pattern: Pattern, distance: u64) -> usize {
     let found = |seed: &u64| {
         let case = draw_case(pattern, *seed, Some(400));
@@ -184,9 +188,10 @@ fn a_change_after_which_most_steps_are_slower_is_found_in_a_short_run() {
 
 #[test]
 fn a_large_change_is_found_in_a_short_run_on_a_machine_whose_speed_changes() {
-    // A slow phase of the machine just before the change counts for it. The others begin too early or too late.
-    let found = found_in_short_runs(Pattern::ChangeAtSpeeds, 40);
-    assert!(found >= 27, "{found} of 40");
+    // If the machine is slow just before the change, the change seems to begin with this slow phase. The others begin
+    // too early or too late. 27 are found.
+    let found = found_in_short_runs(Pattern::ChangeAtVaryingSpeed, 40);
+    assert!(found >= 25, "{found} of 40");
 }
 
 /// None of these seeds was used to choose the constants of the method.

@@ -173,7 +173,7 @@ fn step_without_ms(buckets: &[StepBucket], cost_s: f64) -> f64 {
 
 /// One episode for each run of neighbouring levels that are slower than the usual one.
 fn changes(levels: &[Level], steps: u64, context: &Context<'_>) -> Vec<Episode> {
-    let Some(usual) = levels::usual(levels) else {
+    let Some(usual) = levels::usual_level(levels) else {
         return Vec::new();
     };
     let slow: Vec<&[Level]> = levels

@@ -1,10 +1,10 @@
 //! Divides a run into levels of its step time, or finds that the step time drifts.
 //!
 //! The step time without stalls is divided into the constants that fit best. A division counts only if the two
-//! levels are far apart compared with the spread within them, or if one is much slower and they hardly overlap. Before
-//! that, a running median of five buckets removes spikes and keeps edges where they are (Tukey, "Exploratory Data
-//! Analysis", 1977). In a short run, the buckets are joined first, and the edges are then moved to single buckets. All
-//! is done on logarithms.
+//! levels are far apart compared with the spread within them, or if one is much slower than the other and almost no
+//! bucket is nearer to the other level. Before that, a running median of five buckets removes spikes and keeps edges where
+//! they are (Tukey, "Exploratory Data Analysis", 1977). In a short run, the buckets are joined first, and the edges are
+//! then moved to single buckets. All is done on logarithms.
 //!
 //! If wait and compute are known, the steps are first divided as if each had the mean compute of the run. This division
 //! counts if it is far clearer than in the steps themselves: on a shared machine, compute becomes faster and slower by a
@@ -25,8 +25,8 @@ const MIN_BUCKET_STEPS: u64 = 4;
 const MIN_SHARE: f64 = 0.04;
 const MIN_LEVEL_BUCKETS: usize = 6;
 
-/// Minimum length of the levels that are taken as the usual one, as a share of the steps, and in steps. If fast and slow
-/// steps alternate, a few dozen steps in a row may be fast by chance.
+/// Minimum number of steps in the usual level or levels, as a share of the run, and absolute. If fast and slow steps
+/// alternate, a few dozen steps in a row may be fast by chance.
 const MIN_USUAL: f64 = 0.05;
 const MIN_USUAL_STEPS: u64 = 100;
 
@@ -42,12 +42,13 @@ const MIN_DEVIATIONS: f64 = 4.0;
 /// Maximum share of the buckets of one level that are nearer to the other.
 const MAX_OVERLAP: f64 = 0.1;
 
-/// Levels with this ratio are distinct at any deviation within them, if at most [`FAR_OVERLAP`] of the buckets of one
-/// level are nearer to the other. A shared machine becomes faster and slower by a third, so the deviation within a level
-/// can be as large as that. Chosen: more than a third.
+/// Two levels with at least this ratio are distinct however large the deviation within them is, if their overlap is at
+/// most [`FAR_OVERLAP`]. On a shared machine, steps become slower by a third and faster again, so the deviation alone
+/// would hide the change. Chosen: more than a third.
 const FAR_RATIO: f64 = 1.5;
 
-/// See [`FAR_RATIO`]. Normal values that are [`MIN_DEVIATIONS`] apart overlap by 0.023.
+/// Maximum share of the buckets of one level that are nearer to the other, for levels that differ by [`FAR_RATIO`]. It
+/// is the overlap of normal values that are [`MIN_DEVIATIONS`] apart: P(z > 2) = 0.023.
 const FAR_OVERLAP: f64 = 0.023;
 
 /// Minimum part of a drift's rise from each third of the run to the next.
@@ -153,20 +154,26 @@ pub(super) struct Drift {
     pub(super) middle_s: f64,
 }
 
-/// The fastest levels that are long enough together: a machine that becomes faster and slower divides the steps before a
-/// change into several levels. `None` without levels.
-pub(super) fn usual(levels: &[Level]) -> Option<Level> {
+/// The fastest levels that have enough steps together, as one. A machine that becomes faster and slower divides the steps
+/// before a change into several levels. Levels that differ by [`FAR_RATIO`] or more are not joined. `None` if no such group
+/// has enough steps.
+pub(super) fn usual_level(levels: &[Level]) -> Option<Level> {
     let steps: u64 = levels.iter().map(|level| level.steps).sum();
-    let least = (MIN_USUAL * steps as f64).max(MIN_USUAL_STEPS.min(steps / USUAL_PARTS) as f64);
+    let min_steps = (MIN_USUAL * steps as f64).max(MIN_USUAL_STEPS.min(steps / USUAL_PARTS) as f64);
     let mut fastest_first = levels.to_vec();
     fastest_first.sort_by(|a, b| a.step_ms().total_cmp(&b.step_ms()));
-    fastest_first.into_iter().reduce(|usual, next| {
-        if usual.steps as f64 >= least {
-            usual
-        } else {
-            usual.joined_with(&next)
+    let mut group: Option<Level> = None;
+    for next in fastest_first {
+        let joined = match group {
+            Some(group) if next.step_ms() < FAR_RATIO * group.step_ms() => group.joined_with(&next),
+            _ => next,
+        };
+        if joined.steps as f64 >= min_steps {
+            return Some(joined);
         }
-    })
+        group = Some(joined);
+    }
+    None
 }
 
 /// Steps around a change in which stalls are part of the change.
@@ -229,7 +236,7 @@ fn levels_of_waits(buckets: &[StepBucket], joins: usize) -> Option<Vec<Level>> {
     let raw = log_step_times(&join_buckets(&with_mean_compute, joins));
     let bounds = find_bounds(&with_mean_compute, joins, &running_median(&raw), &raw);
     let levels = levels(buckets, &bounds);
-    let usual = usual(&levels)?;
+    let usual = usual_level(&levels)?;
     let is_any_slower = levels.iter().any(|level| level.is_slower_than(&usual));
     let clearer = clarity(&with_mean_compute, &bounds) / clarity(buckets, &bounds);
     (is_any_slower && clearer >= MIN_CLARITY_GAIN).then_some(levels)
@@ -435,6 +442,7 @@ fn distinctness(before: &[f64], after: &[f64]) -> f64 {
     let deviations = distance / (MIN_DEVIATIONS * deviation).max(f64::MIN_POSITIVE);
     let overlap = nearer(before, one).max(nearer(after, two));
     if distance >= FAR_RATIO.ln() && overlap <= FAR_OVERLAP {
+        // Far apart: the deviation within the levels does not count.
         return ratio;
     }
     if overlap > MAX_OVERLAP {
@@ -491,4 +499,43 @@ fn find_drift(buckets: &[StepBucket], values: &[f64]) -> Option<Drift> {
         cost_s: buckets.iter().map(above).sum(),
         middle_s: buckets[values.len() / 2].from_ns as f64 / 1e9,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Levels of these lengths and step times in milliseconds.
+    fn levels(of: &[(u64, f64)]) -> Vec<Level> {
+        (of.iter())
+            .map(|&(steps, step_ms)| Level {
+                from_step: 0,
+                to_step: None,
+                from_s: 0.0,
+                to_s: None,
+                steps,
+                seconds: steps as f64 * step_ms / 1e3,
+                with_stalls_s: steps as f64 * step_ms / 1e3,
+            })
+            .collect()
+    }
+
+    /// The usual step time, in microseconds.
+    fn usual_us(of: &[(u64, f64)]) -> Option<f64> {
+        usual_level(&levels(of)).map(|level| (1e3 * level.step_ms()).round())
+    }
+
+    #[test]
+    fn levels_of_a_machine_whose_speed_changes_are_the_usual_level_together() {
+        assert_eq!(
+            usual_us(&[(90, 10.0), (60, 13.0), (250, 40.0)]),
+            Some(11_200.0)
+        );
+    }
+
+    #[test]
+    fn a_few_fast_steps_are_not_joined_with_much_slower_ones() {
+        assert_eq!(usual_us(&[(90, 10.0), (310, 30.0)]), Some(30_000.0));
+        assert_eq!(usual_us(&[]), None);
+    }
 }
