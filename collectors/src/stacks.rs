@@ -25,7 +25,7 @@ use tracing::{debug, trace_span};
 use self::core_waits::CoreWaits;
 use self::data_files::open_data_files;
 use self::own_code::OwnCode;
-use self::retried_locks::{RetriedLocks, is_in_lock_library};
+use self::retried_locks::{RetriedLocks, is_acquiring_library_lock};
 use self::thread_locks::ThreadLocks;
 use self::waits::InterpreterStatics;
 use crate::log_target::STACKS;
@@ -49,14 +49,15 @@ struct Attached {
 }
 
 impl Attached {
-    /// What the thread of a stack does. `is_retry` is whether it waits for a file lock, if it sleeps.
+    /// What the thread of a stack does. `is_retry` says whether a sleep of this thread is a wait for a file lock. It is
+    /// called only if the thread sleeps.
     fn activity(
         &mut self,
         trace: &StackTrace,
         (pid, tid): (u32, u32),
         is_retry: impl FnOnce() -> bool,
     ) -> Activity {
-        if is_in_lock_library(trace) {
+        if is_acquiring_library_lock(trace) {
             return Activity::Wait(WaitFor::SharedLock);
         }
         // A thread may also wait while it holds the interpreter lock.

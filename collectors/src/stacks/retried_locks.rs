@@ -1,9 +1,10 @@
 //! Finds threads that wait for a file lock by sleeping and trying again.
 //!
-//! `SQLite` and the library `filelock` wait in this way. Their threads sleep, so the system call does not show the lock.
-//! `filelock` is recognised by its module. `SQLite` sleeps in native code, so it is recognised by the lock: another
-//! process of the program holds it, and this process has its file open for writing. For a moment before the next try, the
-//! lock may be free. So a sleep at a line counts if the lock was held in at least half of the sleeps at this line.
+//! `SQLite` and the libraries `filelock`, `portalocker` and `fasteners` wait in this way. The system call does not show
+//! the lock. A thread waits for a lock of one of the libraries while a function `acquire` of the library is on its stack,
+//! also between two sleeps, when it tries again. `SQLite` sleeps in native code, so it is recognised by the lock: another
+//! process of the program holds it, and this process has its file open for writing. Between two tries, the lock may be
+//! free for a moment. So a sleep counts if the lock was held in at least half of the sleeps at its line.
 //!
 //! The kernel lists the locks of each descriptor in `/proc/<pid>/fdinfo`. Its list of all locks, `/proc/locks`, is not
 //! read, because this delays all operations on file locks of the machine.
@@ -19,19 +20,24 @@ const LIBRARIES: [&str; 3] = ["/filelock/", "/portalocker/", "/fasteners/"];
 /// Number of uses of a list of descriptors until it is read again.
 const USES: u32 = 16;
 
-/// Maximum number of lines that sleep.
+/// Minimum share of the sleeps at a line in which the lock was held, so that a sleep there is a wait for the lock. A
+/// waiter also sleeps while the lock is free for a moment; other sleeps meet a held lock only by chance. Chosen.
+const MIN_LOCKED_OUT: f64 = 0.5;
+
+/// Maximum number of lines whose sleeps are counted. At further lines, each sleep is judged alone.
 const MAX_LINES: usize = 1024;
 
 /// The descriptors of each process that can hold a lock for writing, and the lines that sleep.
 #[derive(Default)]
 pub(super) struct RetriedLocks {
     descriptors: HashMap<u32, Descriptors>,
-    sleeps: HashMap<(String, i32), Sleeps>,
+    /// By file and line, over all processes: workers run the same lines.
+    sleeps: HashMap<(String, i32), SleepCounts>,
 }
 
 /// Samples in which a thread slept at a line.
 #[derive(Debug, Clone, Copy, Default)]
-struct Sleeps {
+struct SleepCounts {
     samples: u32,
     /// Those in which another process held a lock that this one may wait for.
     locked_out: u32,
@@ -43,16 +49,20 @@ struct Descriptors {
     uses: u32,
 }
 
-/// Whether the thread acquires a lock in one of the libraries. Between two sleeps it runs their code to try again: this
+/// Whether the thread acquires a lock of one of the libraries. Between two sleeps it runs their code to try again: this
 /// is a part of its wait.
-pub(super) fn is_in_lock_library(trace: &StackTrace) -> bool {
-    let is_library = |file: &str| LIBRARIES.iter().any(|part| file.contains(part));
-    (trace.frames.iter())
-        .any(|frame| frame.name.ends_with("acquire") && is_library(&frame.filename))
+pub(super) fn is_acquiring_library_lock(trace: &StackTrace) -> bool {
+    (trace.frames.iter()).any(|frame| is_acquire(&frame.name, &frame.filename))
+}
+
+/// Whether a function acquires a lock of one of the libraries. From Python 3.11 on, the name has the class.
+fn is_acquire(function: &str, file: &str) -> bool {
+    function.ends_with("acquire") && LIBRARIES.iter().any(|part| file.contains(part))
 }
 
 impl RetriedLocks {
-    /// Whether the sleep of this thread is a wait for a lock. `is_locked_out` is that of its process.
+    /// Whether the sleep of this thread is a wait for a lock. `is_locked_out` says whether another process holds a lock
+    /// on a file that this process has open for writing.
     pub(super) fn is_retry(&mut self, trace: &StackTrace, is_locked_out: bool) -> bool {
         match trace.frames.first() {
             Some(frame) => self.is_retry_at(&frame.filename, frame.line, is_locked_out),
@@ -61,14 +71,14 @@ impl RetriedLocks {
     }
 
     fn is_retry_at(&mut self, file: &str, line: i32, is_locked_out: bool) -> bool {
-        let place = (file.to_owned(), line);
-        if self.sleeps.len() >= MAX_LINES && !self.sleeps.contains_key(&place) {
+        let line_key = (file.to_owned(), line);
+        if self.sleeps.len() >= MAX_LINES && !self.sleeps.contains_key(&line_key) {
             return is_locked_out;
         }
-        let sleeps = self.sleeps.entry(place).or_default();
+        let sleeps = self.sleeps.entry(line_key).or_default();
         sleeps.samples += 1;
         sleeps.locked_out += u32::from(is_locked_out);
-        2 * sleeps.locked_out >= sleeps.samples
+        f64::from(sleeps.locked_out) >= MIN_LOCKED_OUT * f64::from(sleeps.samples)
     }
 
     /// Whether another process of the program has locked a file for writing that process `pid` has open for writing.
@@ -178,12 +188,29 @@ mod tests {
     }
 
     #[test]
-    fn a_sleep_while_the_lock_is_free_counts_if_the_lock_was_mostly_held_at_this_line() {
+    fn a_sleep_counts_if_the_lock_was_held_in_at_least_half_of_the_sleeps_at_its_line() {
         let mut locks = RetriedLocks::default();
-        let mut at = |line, is_locked_out| locks.is_retry_at("data.py", line, is_locked_out);
-        assert!(at(7, true) && at(7, true) && at(7, false));
-        assert!(!at(9, false) && !at(9, false) && !at(9, true));
-        assert!(at(7, false), "at another line, it does not matter");
+        let mut is_retry = |line, is_locked_out| locks.is_retry_at("data.py", line, is_locked_out);
+        assert!(is_retry(7, true), "the lock is held");
+        assert!(is_retry(7, false), "the lock is free for a moment");
+        assert!(!is_retry(7, false), "the lock is free most of the time");
+
+        assert!(!is_retry(9, false), "the lock is free");
+        assert!(!is_retry(9, false), "the lock is free");
+        assert!(!is_retry(9, true), "the lock is held by chance");
+        assert!(
+            is_retry(7, true),
+            "the sleeps at line 9 do not count at line 7"
+        );
+    }
+
+    #[test]
+    fn only_functions_of_a_lock_library_that_acquire_count() {
+        let library = "/site-packages/filelock/_api.py";
+        assert!(is_acquire("BaseFileLock.acquire", library));
+        assert!(is_acquire("_acquire", library));
+        assert!(!is_acquire("BaseFileLock.release", library));
+        assert!(!is_acquire("acquire", "/home/user/train/locks.py"));
     }
 
     #[test]
