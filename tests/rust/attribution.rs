@@ -659,6 +659,16 @@ fn loading_on_the_training_thread_that_waits_for_the_device_is_not_slow() {
                 share,
                 line: upload.clone(),
             }),
+            lines: vec![LineShare {
+                place: Place::Stage("collate".to_owned()),
+                frame: upload.clone(),
+                activity: Activity::Wait(WaitFor::Lock),
+                share: 0.8,
+                proportional_share: 0.8,
+                work_share: 0.0,
+                wait_share: 1.0,
+                own_share: 0.8,
+            }],
             loader: LoaderRecord {
                 workers: Some(0),
                 ..LoaderRecord::default()
@@ -676,8 +686,14 @@ fn loading_on_the_training_thread_that_waits_for_the_device_is_not_slow() {
     assert!(evidence(&waits).contains("waits 55 % of that time at `train.py:47` (upload)"));
     assert!((waits.wait_blocked_ms().unwrap() - 13.2).abs() < 1e-6);
     assert_eq!(waits.remedies, []);
+    assert_eq!(
+        waits.lines,
+        [],
+        "a faster upload waits as long for the device"
+    );
 
     let works = found(0.2);
+    assert_eq!(works.lines.len(), 1);
     assert_eq!(
         bottleneck_limit(&works),
         Some(Limit::Stage("fetch".to_owned()))

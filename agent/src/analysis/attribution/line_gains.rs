@@ -4,13 +4,14 @@
 //! changes the cost of the calls, as the remedy `cheaper_calls` does; for the loop, its compute. A line without
 //! a gain is left out, however hot it is.
 
+use super::loop_waits::blocked_loading;
 use super::nested_stages::find_stage;
 use super::prediction::Predictor;
 use super::queueing_model::Model;
 use super::simulation::{SimulatedPipeline, Supply};
 use crate::analysis::stacks::LineShare;
 use crate::analysis::thresholds::{Thresholds, counts};
-use crate::model::stack::{Activity, Place};
+use crate::model::stack::{Activity, Place, WaitFor};
 
 /// A line, and the step if it took half its time.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,6 +28,7 @@ pub(super) fn line_gains(model: &Model<'_>, predictor: &Predictor<'_>) -> Vec<Li
     let predict = |line: &LineShare| {
         let mut simulated = model.simulated.clone();
         match &line.place {
+            Place::Stage(_) if waits_for_device(model, line) => return None,
             Place::Stage(name) => {
                 let (stage, part) = find_stage(model.facts, &model.nodes, name)?;
                 model.change_loading(&mut simulated, stage, |parts| {
@@ -125,6 +127,13 @@ fn may_wait_for_ranks(model: &Model<'_>, line: &LineShare) -> bool {
     waits && model.has_other_ranks()
 }
 
+/// Whether loading on the training thread waits at this line for another thread or a device. Then only that one can make
+/// it faster.
+fn waits_for_device(model: &Model<'_>, line: &LineShare) -> bool {
+    line.activity == Activity::Wait(WaitFor::Lock)
+        && blocked_loading(model).is_some_and(|waits| waits.line == line.frame)
+}
+
 /// Removes this share of compute.
 fn shorten_compute(simulated: &mut SimulatedPipeline, share: f64) {
     simulated.loop_ms *= 1.0 - share.min(1.0);
@@ -133,7 +142,7 @@ fn shorten_compute(simulated: &mut SimulatedPipeline, share: f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::stack::{Frame, WaitFor};
+    use crate::model::stack::Frame;
 
     #[test]
     fn beside_a_scarce_lock_a_line_shortens_the_work_and_the_waits_that_are_its_own() {
