@@ -13,7 +13,16 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[1] / "real"))
 
 from card import Card, read_cards
-from diagnosis import LOSS_PCT, Result, count_healthy, count_lossy, count_named, examine
+from diagnosis import (
+    LOSS_PCT,
+    ROUNDS,
+    Result,
+    count_healthy,
+    count_lossy,
+    count_named,
+    count_predicted,
+    examine,
+)
 from machine import machine
 from page import cured, named, page
 
@@ -45,10 +54,9 @@ def row(result: Result) -> str:
 
 
 def print_counts(results: list[Result]) -> None:
-    errors = [result.error_pct for result in results if result.error_pct is not None]
-    close = sum(abs(error) <= 10 for error in errors)
+    close, predicted = count_predicted(results)
     print(f"cause named: {count_named(results)} of {len(results)}")
-    print(f"predicted step within 10 % of the measured one: {close} of {len(errors)}")
+    print(f"predicted step within 10 % of the measured one: {close} of {predicted}")
     print(f"healthy twins without a false cure: {count_healthy(results)} of {len(results)}")
     print(
         f"healthy twins with an episode or a slowest rank of {LOSS_PCT:.0f} %: "
@@ -64,9 +72,10 @@ def main() -> int:
         "--rounds",
         type=int,
         nargs=2,
-        default=(3, 6),
+        default=ROUNDS,
         metavar=("LEAST", "MOST"),
-        help="runs of a program whose cured step is predicted, and of the cured program (default: 3 6)",
+        help="runs of a program whose cured step is predicted, and of the cured program "
+        f"(default: {ROUNDS[0]} {ROUNDS[1]})",
     )
     parser.add_argument("--verdicts", action="store_true", help="also print the verdicts")
     parser.add_argument("--page", type=Path, help="write the results to this page")

@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
-import tomllib
+try:
+    import tomllib
+except ModuleNotFoundError:  # Python 3.10
+    import tomli as tomllib
 from verdict import Verdict
 
 #: The cases for which headspace was improved.
@@ -25,6 +28,16 @@ GROUPS = (
 )
 
 
+#: Who says what the cause is, and how the page says this.
+CAUSE_FROM = {
+    "maintainer": "confirmed by a maintainer",
+    "author": "from the author of a change that cures it",
+    "reporter": "measured by a reporter",
+    "suspicion": "suspected in the threads, not confirmed",
+    "nobody": "the threads name none",
+}
+
+
 @dataclass(frozen=True)
 class Card:
     """A case: the sick program `train.py` in its folder, and its healthy twin."""
@@ -35,12 +48,11 @@ class Card:
     #: Which of `GROUPS` the symptom belongs to.
     group: str
     threads: list[str]
-    #: Whether the threads were read, or only summarised by others.
-    verified: bool
     #: What the user saw.
     symptom: str
-    #: The cause that the thread confirmed.
+    #: The cause, as the threads say it, and who says it: one of `CAUSE_FROM`.
     cause: str
+    cause_from: str
     #: What cured it there, and what it gained.
     cure: str
     gain: str
@@ -72,6 +84,10 @@ class Card:
                 return verdict.without_slowest_rank_ms
             case code:
                 return verdict.predicted_ms(code)
+
+    @property
+    def is_cause_confirmed(self) -> bool:
+        return self.cause_from not in ("suspicion", "nobody")
 
     @property
     def missing_modules(self) -> list[str]:

@@ -27,6 +27,10 @@ FALSE_PLAUSIBLE_CURE_PCT = 10.0
 #: An episode or a slowest rank of the healthy twin is reported if it costs at least this, in percent of the step.
 LOSS_PCT = 5.0
 
+#: Minimum and maximum number of rounds of a case with a prediction. More would make the clinic longer: with these, all
+#: cases take 1.5 hours.
+ROUNDS = (3, 6)
+
 #: Standard error of the mean error of the predictions, in points, at which no further round is run.
 PRECISION_PCT = 3.0
 
@@ -128,6 +132,12 @@ def needs_more(rounds: Sequence[Round]) -> bool:
 def count_named(results: list[Result]) -> int:
     """Number of cases whose cause is named."""
     return sum(result.is_named for result in results)
+
+
+def count_predicted(results: list[Result]) -> tuple[int, int]:
+    """Number of predicted steps within 10 % of the measured ones, and of all predicted steps."""
+    errors = [result.error_pct for result in results if result.error_pct is not None]
+    return sum(abs(error) <= 10 for error in errors), len(errors)
 
 
 def count_healthy(results: list[Result]) -> int:
