@@ -188,11 +188,11 @@ class Started(Runs):
     _said: list[str] = field(default_factory=list)
 
     def records(self, rank: int = 0) -> list[Record]:
-        """One rank's records of the only run so far. None before its file is there."""
-        paths = [folder / f"rank{rank}.jsonl" for folder in self.folders]
-        if not any(path.exists() for path in paths):
+        """One rank's records of the only run so far. Empty until its file exists."""
+        if not self.folders:
             return []
-        return read_records(self.folder / f"rank{rank}.jsonl", unfinished=True)
+        path = self.folder / f"rank{rank}.jsonl"
+        return read_records(path, unfinished=True) if path.exists() else []
 
     def wait_for(self, line: str) -> None:
         """Reads stdout up to that line."""

@@ -15,8 +15,6 @@ import pytest
 CLINIC = Path(__file__).parents[1] / "clinic"
 sys.path += [str(CLINIC), str(CLINIC.with_name("real"))]
 
-tomllib = pytest.importorskip("tomllib", reason="platform: Python 3.10 has no tomllib")
-
 from card import CASES, HELD_OUT, Card, read_cards  # noqa: E402
 from diagnosis import false_cures, missed, watch  # noqa: E402
 from page import excerpt  # noqa: E402
