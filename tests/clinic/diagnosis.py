@@ -28,7 +28,7 @@ FALSE_PLAUSIBLE_CURE_PCT = 10.0
 LOSS_PCT = 5.0
 
 #: Minimum and maximum number of rounds of a case with a prediction. More would make the clinic longer: with these, all
-#: cases take 1.5 hours.
+#: cases take 45 to 85 minutes.
 ROUNDS = (3, 6)
 
 #: Standard error of the mean error of the predictions, in points, at which no further round is run.
