@@ -48,7 +48,7 @@ METHOD = f"""\
 ## How the clinic runs
 
 The programs are in `tests/clinic/`. They run on two CPU cores, and nothing in them names a stage for headspace. Slow
-disks, stores and devices are simulated. `make clinic` runs each program under `headspace run`, its healthy twin, and
+disks and devices are simulated, and so are most stores. `make clinic` runs each program under `headspace run`, its healthy twin, and
 the program with the cure. With `CLINIC_ARGS="--page FILE"`, it writes this page.
 
 If a card has a prediction, the program and the cured one run in turn, {ROUNDS[0]} to {ROUNDS[1]} times, until the

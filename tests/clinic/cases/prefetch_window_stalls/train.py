@@ -1,11 +1,13 @@
-"""Train a regressor on blocks of rows, which the loader reads from remote storage."""
+"""Train a regressor on blocks of rows, which the loader reads from an object store."""
 
 import argparse
-import tempfile
+import multiprocessing
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from multiprocessing.connection import Connection
+from urllib.request import urlopen
 
 import numpy as np
 import torch
@@ -17,22 +19,38 @@ BLOCKS, ROWS, COLUMNS = 64, 256, 128
 
 
 class Store:
-    """A file of blocks, with the latency of remote storage. The last column is the target."""
+    """Blocks of rows in an object store. The last column is the target."""
 
-    def __init__(self, path: Path, latency: float) -> None:
-        self.blocks = np.memmap(path, np.float32, "r", shape=(BLOCKS, ROWS, COLUMNS + 1))
-        self.latency = latency
+    def __init__(self, port: int) -> None:
+        self.address = f"http://127.0.0.1:{port}"
 
     def read(self, block: int) -> np.ndarray:
-        time.sleep(self.latency)
-        return np.array(self.blocks[block])
+        with urlopen(f"{self.address}/{block}") as response:
+            data = bytearray(response.read())
+        return np.frombuffer(data, np.float32).reshape(ROWS, COLUMNS + 1)
 
 
-def write_store(path: Path) -> None:
+def serve(latency: float, port: Connection) -> None:
+    """The object store: random blocks, each sent after a latency."""
     rng = np.random.default_rng(0)
-    rows = rng.standard_normal((BLOCKS * ROWS, COLUMNS + 1), dtype=np.float32)
-    rows[:, -1] = rows[:, :8].mean(1)
-    rows.tofile(path)
+    rows = rng.standard_normal((BLOCKS, ROWS, COLUMNS + 1), dtype=np.float32)
+    rows[..., -1] = rows[..., :8].mean(-1)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            time.sleep(latency)
+            data = rows[int(self.path[1:])].tobytes()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    port.send(server.server_port)
+    server.serve_forever()
 
 
 class Windows(IterableDataset):
@@ -67,25 +85,25 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "blocks.f32")
-        write_store(path)
-        store = Store(path, args.latency_ms / 1000)
-        loader = DataLoader(
-            Windows(store, args.steps, args.window, args.readers),
-            batch_size=None,
-            num_workers=1,
-            prefetch_factor=args.window,
-        )
-        model = build_model(512, args.layers).train()
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-        for step, rows in enumerate(loader, 1):
-            loss = functional.mse_loss(model(rows[:, :COLUMNS]), rows[:, COLUMNS:])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            if step % 50 == 0:
-                print(f"step {step} loss {loss.item():.4f}", flush=True)
+    port, sender = multiprocessing.Pipe(duplex=False)
+    latency = args.latency_ms / 1000
+    multiprocessing.Process(target=serve, args=(latency, sender), daemon=True).start()
+    store = Store(port.recv())
+    loader = DataLoader(
+        Windows(store, args.steps, args.window, args.readers),
+        batch_size=None,
+        num_workers=1,
+        prefetch_factor=args.window,
+    )
+    model = build_model(512, args.layers).train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    for step, rows in enumerate(loader, 1):
+        loss = functional.mse_loss(model(rows[:, :COLUMNS]), rows[:, COLUMNS:])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % 50 == 0:
+            print(f"step {step} loss {loss.item():.4f}", flush=True)
 
 
 if __name__ == "__main__":
