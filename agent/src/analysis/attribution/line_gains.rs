@@ -128,9 +128,10 @@ fn may_wait_for_ranks(model: &Model<'_>, line: &LineShare) -> bool {
 }
 
 /// Whether loading on the training thread waits at this line for another thread or a device. Then only that one can make
-/// it faster.
+/// it faster. The loader must say that it has no workers: the times of calls in one thread of a loader look the same.
 fn waits_for_device(model: &Model<'_>, line: &LineShare) -> bool {
-    line.activity == Activity::Wait(WaitFor::Lock)
+    model.facts.loader.workers == Some(0)
+        && line.activity == Activity::Wait(WaitFor::Lock)
         && blocked_loading(model).is_some_and(|waits| waits.line == line.frame)
 }
 
