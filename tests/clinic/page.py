@@ -89,6 +89,7 @@ twin got a false cure. headspace was then improved for these cases. Their cards 
 - In `page_cache_full`, 240 instead of 160 steps come before the cache is full: headspace had too few readings of them
   to compare.
 - The cured program of `too_few_workers_each_large` has three workers instead of four: as many as the verdict proposes.
+- That of `prefetch_window_stalls` has four readers instead of eight: its store now runs on the same cores.
 - The healthy twins of `no_workers_heavy_transforms`, `ray_operator_one_task` and `too_few_workers_each_large` have a
   larger network. The loader of the first was almost as slow as its loop. In the second, Ray's own processes needed the
   cores of the training thread, so the proposal of a third core was no false cure. In the third, the hand-off of batches
