@@ -182,3 +182,18 @@ fn a_worker_whose_loading_and_serializing_delay_each_other_is_limited_by_the_han
          MiB, other objects: 2)"
     );
 }
+
+#[test]
+fn a_line_of_compute_does_not_shorten_the_time_in_which_batches_are_received() {
+    let mut facts = loop_that_receives_for_half_of_its_step(tensor(MIB));
+    facts.lines = vec![LineShare {
+        place: Place::Loop("train".to_owned()),
+        ..line(Activity::Python, 1.0)
+    }];
+
+    let found = attribute(&facts);
+
+    // Half of the 9.5 ms between the receipt of a batch and the request for the next.
+    let gain = found.lines.first().unwrap();
+    assert!((gain.predicted_step_ms - 15.25).abs() < 0.5, "{gain:?}");
+}

@@ -4,6 +4,7 @@
 //! changes the cost of the calls, as the remedy `cheaper_calls` does; for the loop, its compute. A line without
 //! a gain is left out, however hot it is.
 
+use super::facts::PipelineFacts;
 use super::loop_waits::blocked_loading;
 use super::nested_stages::find_stage;
 use super::prediction::Predictor;
@@ -42,7 +43,10 @@ pub(super) fn line_gains(model: &Model<'_>, predictor: &Predictor<'_>) -> Vec<Li
                 });
             }
             Place::Loop(_) if may_wait_for_ranks(model, line) => return None,
-            Place::Loop(_) => shorten_compute(&mut simulated, saved * line.proportional_share),
+            Place::Loop(_) => {
+                let share = line.proportional_share * compute_share(model.facts);
+                shorten_compute(&mut simulated, saved * share);
+            }
             Place::Producers | Place::Elsewhere => return None,
         }
         Some(predictor.step_ms(&simulated))
@@ -135,7 +139,17 @@ fn waits_for_device(model: &Model<'_>, line: &LineShare) -> bool {
         && blocked_loading(model).is_some_and(|waits| waits.line == line.frame)
 }
 
-/// Removes this share of compute.
+/// Share of compute in the time of the loop. The model's loop also receives batches, and a line of compute has no part in
+/// that.
+fn compute_share(facts: &PipelineFacts) -> f64 {
+    let (compute, with_receiving) = (
+        facts.step_ms - facts.wait_ms,
+        facts.step_ms - facts.idle_ms(),
+    );
+    (compute / with_receiving.max(f64::MIN_POSITIVE)).clamp(0.0, 1.0)
+}
+
+/// Removes this share of the loop's time.
 fn shorten_compute(simulated: &mut SimulatedPipeline, share: f64) {
     simulated.loop_ms *= 1.0 - share.min(1.0);
 }
