@@ -29,7 +29,11 @@ HEADING = """\
 Each case rebuilds a problem from public issue threads as a small program with the same symptom. Find yours in the
 table: its section shows the rows of `headspace report` that matter, and what changed in the cured program. headspace
 was [improved](#how-the-clinic-runs) for the cases without a mark. Those with a * were
-[held out](#symptoms-of-held-out-threads)."""
+[held out](#symptoms-of-held-out-threads).
+
+The last column has the step that headspace predicts without the cause, the measured step of the cured program, the
+error of the prediction in percent, and that of each run. Some predictions are those of a remedy, others are those of
+the step without a slow part of the run."""
 
 SYMPTOMS = """\
 ## Symptoms
@@ -48,8 +52,8 @@ METHOD = f"""\
 ## How the clinic runs
 
 The programs are in `tests/clinic/`. They run on two CPU cores, and nothing in them names a stage for headspace. Slow
-disks and devices are simulated, and so are most stores. `make clinic` runs each program under `headspace run`, its healthy twin, and
-the program with the cure. With `CLINIC_ARGS="--page FILE"`, it writes this page.
+disks and devices are simulated, and so are most stores. `make clinic` runs each program under `headspace run`, its
+healthy twin, and the program with the cure. With `CLINIC_ARGS="--page FILE"`, it writes this page.
 
 If a card has a prediction, the program and the cured one run in turn, {ROUNDS[0]} to {ROUNDS[1]} times, until the
 standard error of the mean error is at most 3 percentage points. Which of the two runs first alternates. The table then
@@ -88,13 +92,14 @@ twin got a false cure. headspace was then improved for these cases. Their cards 
   `page_cache_full`. They now accept a wider range, because another machine's cores are half as fast.
 - In `page_cache_full`, 240 instead of 160 steps come before the cache is full: headspace had too few readings of them
   to compare.
-- The cured program of `too_few_workers_each_large` has three workers instead of four: as many as the verdict proposes.
+- The cured program of `too_few_workers_each_large` has three workers instead of four. The verdict proposes three or
+  four.
 - That of `prefetch_window_stalls` has four readers instead of eight: its store now runs on the same cores.
 - The healthy twins of `no_workers_heavy_transforms`, `ray_operator_one_task` and `too_few_workers_each_large` have a
   larger network. The loader of the first was almost as slow as its loop. In the second, Ray's own processes needed the
   cores of the training thread, so the proposal of a third core was no false cure. In the third, the hand-off of batches
-  took 11 % of the step. headspace proposed loading in threads, and this really made the step 7 % shorter in one run, and
-  19 % in another.
+  took 11 % of the step. headspace proposed loading in threads, and this really made the step 7 % shorter in one run,
+  and 19 % in another.
 
 So the cases without a mark show what headspace can name. The held-out ones show how it does on threads that it was
 not improved for."""
@@ -133,11 +138,16 @@ def table(results: list[Result]) -> str:
 def counts(results: list[Result]) -> str:
     """How many causes are named, how many predictions are right, and what the twins are told."""
     close, predicted = count_predicted(results)
+    predictions = (
+        f"{close} of {predicted} predicted steps are within 10 % of the measured ones. "
+        if predicted
+        else ""
+    )
     confirmed = [result for result in results if result.card.is_cause_confirmed]
     return fill(
         f"The cause is named in {count_named(results)} of {len(results)} cases. The threads confirm the cause of "
         f"{len(confirmed)} of them, and {count_named(confirmed)} of these are named. "
-        f"{close} of {predicted} predicted steps are within 10 % of the measured ones. {count_healthy(results)} of {len(results)} healthy twins get no false cure. The verdict on "
+        f"{predictions}{count_healthy(results)} of {len(results)} healthy twins get no false cure. The verdict on "
         f"{count_lossy(results)} of them has an episode or a slowest rank that costs at least {LOSS_PCT:.0f} % of the "
         f"step.",
         120,
@@ -167,7 +177,7 @@ def cured(result: Result) -> str:
 
 
 def signed(percent: float) -> str:
-    return f"{percent:+.0f}"
+    return f"{round(percent):+d}"
 
 
 def case(result: Result) -> str:
