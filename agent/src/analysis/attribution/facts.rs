@@ -59,4 +59,9 @@ impl PipelineFacts {
     pub fn idle_ms(&self) -> f64 {
         (self.wait_ms - self.receive_ms).max(0.0)
     }
+
+    /// The part of the mean step in which the training thread is busy: compute, and receiving batches.
+    pub fn busy_ms(&self) -> f64 {
+        (self.step_ms - self.idle_ms()).max(0.0)
+    }
 }

@@ -142,11 +142,8 @@ fn waits_for_device(model: &Model<'_>, line: &LineShare) -> bool {
 /// Share of compute in the time of the loop. The model's loop also receives batches, and a line of compute has no part in
 /// that.
 fn compute_share(facts: &PipelineFacts) -> f64 {
-    let (compute, with_receiving) = (
-        facts.step_ms - facts.wait_ms,
-        facts.step_ms - facts.idle_ms(),
-    );
-    (compute / with_receiving.max(f64::MIN_POSITIVE)).clamp(0.0, 1.0)
+    let compute = facts.step_ms - facts.wait_ms;
+    (compute / facts.busy_ms().max(f64::MIN_POSITIVE)).clamp(0.0, 1.0)
 }
 
 /// Removes this share of the loop's time.

@@ -52,7 +52,7 @@ impl<'a> Model<'a> {
             workers.and_then(|stage| find_send_delay(facts, &nodes[stage], thresholds));
         let pools = find_pools(facts, &nodes, thresholds);
         // The training thread is as busy while it receives a batch as during compute.
-        let compute = (facts.step_ms - facts.idle_ms()).max(0.0);
+        let compute = facts.busy_ms();
         let device_ms = uses.gpu_ms(facts.step_ms);
         let free_ms =
             (facts.floor_ms).map_or(compute.max(device_ms.unwrap_or(0.0)), |floor| floor.value);
