@@ -380,13 +380,59 @@ def test_both_ends_of_the_hand_off_of_batches_through_the_last_queue_are_timed(
     worker.join()
 
     assert received == [[number] * 1000 for number in range(50)]
-    stages = {stage["name"]: stage for stage in runs.summary()["stages"]}
-    received_end, sent_end = stages["hand-off"], stages["hand-off (worker)"]
     # The mark of the end is an item, too.
-    assert (received_end["hand_off"], received_end["calls"]) == ("receive", 51)
-    assert (sent_end["hand_off"], sent_end["calls"]) == ("send", 51)
+    calls = {s["hand_off"]: s["calls"] for s in runs.summary()["stages"] if "hand_off" in s}
+    assert calls == {"receive": 51, "send": 51}
     # A list of numbers.
     assert runs.summary()["batch"]["objects"] == 1001
+
+
+HAND_OFFS = """
+import multiprocessing, sys
+import headspace, torch
+
+def iterate_loader():
+    dataset = torch.utils.data.TensorDataset(torch.zeros(64, 2))
+    loader = torch.utils.data.DataLoader(dataset, num_workers=1)
+    for batch in headspace.wrap(loader):
+        pass
+
+def send(batches):
+    for number in range(20):
+        batches.put(number)
+    batches.put(None)
+
+def receive_from_queue():
+    batches = headspace.queue("batches", multiprocessing.Queue(4), last=True)
+    multiprocessing.Process(target=send, args=(batches,), daemon=True).start()
+    for batch in headspace.wrap(iter(batches.get, None), name="queue"):
+        pass
+
+with headspace.start():
+    for function in sys.argv[1:]:
+        globals()[function]()
+"""
+
+
+@pytest.mark.parametrize("queue_first", [False, True])
+def test_a_loader_and_a_queue_do_not_share_the_stages_of_their_hand_offs(
+    runs: Runs, queue_first: bool
+) -> None:
+    order = ["iterate_loader", "receive_from_queue"]
+    if queue_first:
+        order.reverse()
+    subprocess.run([sys.executable, "-c", HAND_OFFS, *order], check=True, timeout=60)
+
+    received: dict[str, int] = {}
+    for tick in runs.kind("tick"):
+        for stage in tick.get("stages", []):
+            name, calls = stage["name"], stage["time"]["count"]
+            received[name] = received.get(name, 0) + calls
+    loader, batches = (
+        ("DataLoader hand-off", "hand-off") if queue_first else ("hand-off", "batches hand-off")
+    )
+    assert received.items() >= {(loader, 64), (batches, 21)}
+    assert received["fetch"] == 64
 
 
 def test_the_get_of_a_timed_queue_keeps_the_queue_alive(name: str) -> None:

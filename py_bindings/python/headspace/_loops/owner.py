@@ -14,8 +14,20 @@ if TYPE_CHECKING:
     from headspace import _native
     from headspace._loops.nesting import Enclosing
 
-#: The loop that first used a prefix, by prefix.
-_loops_by_prefix: dict[str, str] = {}
+#: The loop or queue that first used a prefix for a kind of stages, by prefix and kind.
+_owners: dict[tuple[str, Literal["any", "hand-off"]], str] = {}
+
+
+def claim_prefix(prefix: str, owner: str, kind: Literal["any", "hand-off"]) -> str:
+    """The prefix of the names of an owner's stages: this one, or one of its own if another owner has it.
+
+    Args:
+        owner: Name of a loop, or of a queue whose loop is not known.
+        kind: Which stages get the prefix.
+    """
+    if _owners.setdefault((prefix, kind), owner) == owner:
+        return prefix
+    return f"{owner} "
 
 
 class Owner:
@@ -29,18 +41,16 @@ class Owner:
         beside = min(
             (name_beside_loader(self.loop_name, name) for name in (kind, kind.lstrip("_"))), key=len
         )
-        prefix = f"{beside} " if beside else ""
-        if _loops_by_prefix.setdefault(prefix, self.loop_name) != self.loop_name:
-            prefix = f"{self.loop_name} "
         #: Prefix of the names of its stages, queues and workers, so that no two loops share a name.
-        self.prefix = prefix
+        self.prefix = claim_prefix(f"{beside} " if beside else "", self.loop_name, "any")
+        self._hand_off_prefix = claim_prefix(self.prefix, self.loop_name, "hand-off")
 
     def stage(self, name: str, concurrency: int | None = None) -> _native.Stage:
         return stage_of_loop(f"{self.prefix}{name}", self.loop_name, concurrency=concurrency)
 
     def hand_off(self, end: Literal["send", "receive"]) -> _native.Stage:
         """An end of the hand-off of batches from workers to the training thread."""
-        return hand_off_stage(end, self.loop_name, self.prefix)
+        return hand_off_stage(end, self.loop_name, self._hand_off_prefix)
 
     def watch_queue(self, name: str, read: Callable[[], tuple[int, int] | None]) -> None:
         """Watches the queue that the training loop takes its batches from.

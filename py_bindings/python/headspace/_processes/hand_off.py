@@ -147,12 +147,12 @@ class _SentItems:
         self.waiting: set[int] = set()
         #: The process whose items are timed. A forked child of it begins again.
         self.process = 0
-
-    def put(self, queue: Any, obj: object, *args: Any, **kwargs: Any) -> None:
+    def put(self, prefix: str, queue: Any, obj: object, *args: Any, **kwargs: Any) -> None:
+        """Puts an item. `prefix` is put before the name of the stage."""
         if self.process != os.getpid():
             self.waiting.clear()
             self.process = os.getpid()
-            call_ignoring_errors(self.begin)
+            call_ignoring_errors(self.begin, prefix)
         if len(self.waiting) >= _MAX_WAITING:
             self.waiting.clear()
         # The queue holds the item until it is serialized, so its address stays its own.
@@ -163,8 +163,8 @@ class _SentItems:
             self.waiting.discard(id(obj))
             raise
 
-    def begin(self) -> None:
-        time_sending(hand_off_stage("send"), self.take)
+    def begin(self, prefix: str) -> None:
+        time_sending(hand_off_stage("send", prefix=prefix), self.take)
 
     def take(self, obj: object) -> bool:
         """Removes an item. Returns whether it was waiting."""
@@ -178,11 +178,12 @@ class _SentItems:
 _sent = _SentItems()
 
 
-def time_items(queue: Any) -> None:
+def time_items(queue: Any, prefix: str) -> None:
     """Times the serialization of the items that other processes put into this queue.
 
     Args:
         queue: A `multiprocessing.Queue`. A process receives it by fork, or pickled.
+        prefix: Put before the name of the stage. The queue that is used first gives a process its prefix.
     """
     if "put" in vars(queue):  # Its items are timed already, or it has a `put` of its own.
         return
@@ -192,21 +193,21 @@ def time_items(queue: Any) -> None:
         if os.getpid() == trainer:
             type(queue).put(queue, obj, *args, **kwargs)
         else:
-            _sent.put(queue, obj, *args, **kwargs)
+            _sent.put(prefix, queue, obj, *args, **kwargs)
 
     def reduce(protocol: int) -> tuple[Any, ...]:
         own_reduce: Any = type(queue).__reduce_ex__
-        return _receive_queue, (own_reduce(queue, protocol),)
+        return _receive_queue, (own_reduce(queue, protocol), prefix)
 
     # Pickling asks the object itself for its `__reduce_ex__`.
     queue.put, queue.__reduce_ex__ = put, reduce
 
 
-def _receive_queue(reduced: tuple[Any, ...]) -> Any:
+def _receive_queue(reduced: tuple[Any, ...], prefix: str) -> Any:
     """The queue of :func:`time_items` in a process that received it pickled: `reduced` by its own class."""
     make, args, *state = reduced
     queue = make(*args)
     if state and state[0] is not None:
         queue.__setstate__(state[0])
-    queue.put = partial(_sent.put, queue)
+    queue.put = partial(_sent.put, prefix, queue)
     return queue

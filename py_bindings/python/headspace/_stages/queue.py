@@ -59,7 +59,8 @@ def queue(
         capacity: Maximum number of items, or a function that returns it. By default that of ``q``.
         last: Whether the training loop takes its batches from this queue. If it is a ``multiprocessing.Queue``,
             its ``get`` in this process is then timed as the stage ``hand-off``, and the serialization of the
-            items that other processes put into it as the stage ``hand-off (worker)``.
+            items that other processes put into it as the stage ``hand-off (worker)``. If a loader or another
+            queue has these names already, they begin with the name of this queue.
 
     Returns:
         ``q``.
@@ -77,12 +78,13 @@ def queue(
         )
     _native.watch_queue(name, _make_reader(_weakly(q), read_queue, capacity), last)
     if last:
-        call_ignoring_errors(_watch_hand_off, q)
+        call_ignoring_errors(_watch_hand_off, name, q)
     return q
 
 
-def _watch_hand_off(q: object) -> None:
+def _watch_hand_off(name: str, q: object) -> None:
     """Times the hand-off of batches from other processes."""
+    from headspace._loops.owner import claim_prefix
     from headspace._processes.hand_off import (
         hand_off_stage,
         is_process_queue,
@@ -91,8 +93,10 @@ def _watch_hand_off(q: object) -> None:
     )
 
     if is_process_queue(q):
-        time_receipt(q, hand_off_stage("receive"), _describe_received, weakly=False)
-        time_items(q)
+        prefix = claim_prefix("", name, "hand-off")
+        receive = hand_off_stage("receive", prefix=prefix)
+        time_receipt(q, receive, _describe_received, weakly=False)
+        time_items(q, prefix)
 
 
 def _describe_received(item: object) -> None:
