@@ -15,20 +15,22 @@ import torch
 parser = argparse.ArgumentParser()
 parser.add_argument("--seconds", type=float, default=12)
 parser.add_argument("--processes", action="store_true", help="load in a process, not in a thread")
+parser.add_argument("--values", type=int, default=400_000, help="numbers that are sorted for a batch")
+parser.add_argument("--objects", type=int, default=0, help="further objects in a batch")
 args = parser.parse_args()
 
 
 def decode(number):
-    return np.sort(np.random.default_rng(number).random(400_000))[:64]
+    return np.sort(np.random.default_rng(number).random(args.values))[:64]
 
 
 def load(batches):
     for number in itertools.count():
-        batches.put(decode(number))
+        batches.put((decode(number), [{"label": n} for n in range(args.objects)]))
 
 
 def next_batch():
-    return batches.get()
+    return get()
 
 
 torch.set_num_threads(1)
@@ -41,10 +43,11 @@ else:
     batches = queue.Queue(4)
     loader = threading.Thread(target=load, args=(batches,), daemon=True)
 loader.start()
+get = batches.get
 waited, begin = 0.0, time.perf_counter()
 while time.perf_counter() < begin + args.seconds:
     asked = time.perf_counter()
-    batch = next_batch()
+    batch, _ = next_batch()
     waited += time.perf_counter() - asked
     model(torch.from_numpy(batch).float()).sum().backward()
     optimizer.step()

@@ -71,6 +71,30 @@ def test_a_loop_that_waits_for_its_own_queue_has_the_producers_as_its_bottleneck
     assert (line["stage"], line["function"]) == ("producers", "decode")
     assert line["predicted_step_ms"] < 0.75 * summary["steady_step_mean_ms"]
     assert "producers" in ran.stderr
+    receipts = [stage for stage in summary["stages"] if stage.get("hand_off") == "receive"]
+    if not processes:
+        assert receipts == []
+    else:
+        [receipt] = receipts
+        assert (receipt["name"], receipt["loop_name"]) == ("hand-off", "optimizer steps")
+        assert receipt["calls"] == pytest.approx(summary["steps"], abs=16)
+        assert summary["batch"]["objects"] == 3
+
+
+def test_a_loop_that_receives_long_from_its_own_queue_has_the_hand_off_as_its_bottleneck(
+    program: Programs,
+) -> None:
+    pytest.importorskip("torch")
+    many_objects = ("--processes", "--values", 1000, "--objects", 40_000)
+    ran = run(program, "own_queue.py", *many_objects)
+    assert ran.exit_code == 0, ran.stderr
+    summary = ran.summary()
+
+    assert summary["bottleneck"]["kind"] == "hand_off"
+    # The tuple, the array, the list, and 40,000 dictionaries of a number each.
+    assert summary["batch"]["objects"] == 80_003
+    remedy = next(found for found in summary["remedies"] if found["code"] == "pack_batch")
+    assert remedy["predicted_step_ms"] < 0.75 * summary["steady_step_mean_ms"]
 
 
 def test_the_threads_that_fill_a_queue_are_the_bottleneck_of_a_function_that_returns_batches(

@@ -16,7 +16,7 @@ use crate::port::catch_panics::contain;
 use crate::port::clock::{Clock, MonotonicClock, ThreadTime, thread_cpu_time};
 use crate::port::thread::ThreadId;
 use crate::port::{CollectError, ConsumerThread, StackReader};
-use crate::recording::stage::Region;
+use crate::recording::stage::{Region, StageSlot};
 
 use super::loops::LoopEntry;
 use super::producers::Producers;
@@ -61,10 +61,11 @@ impl StackTarget {
         self.region.is_none() && self.trainer.is_none()
     }
 
-    /// The training thread of a process without stages. Threads in no stage may make its batches.
+    /// The training thread of a process without stages that make batches. Threads in no stage may make them.
     fn training_thread_without_stages(&self) -> Option<ThreadId> {
-        let has_stages = (self.region)
-            .is_some_and(|region| region.stages.iter().any(|slot| slot.name.get().is_some()));
+        let makes_batches =
+            |slot: &StageSlot| slot.name.get().is_some() && slot.hand_off_end().is_none();
+        let has_stages = (self.region).is_some_and(|region| region.stages.iter().any(makes_batches));
         (self.trainer.as_ref())
             .filter(|_| !has_stages)?
             .consumer

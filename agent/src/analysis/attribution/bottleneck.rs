@@ -20,7 +20,14 @@ use crate::analysis::thresholds::confidence;
 /// Finds the bottleneck; `None` if there is no clear one.
 pub(super) fn binding(predictor: &Predictor<'_>) -> Option<Binding> {
     let model = predictor.model;
-    let found = suspects(predictor)?;
+    let Some(found) = suspects(predictor) else {
+        // Nothing that makes batches is known, and the receipt takes most of the wait.
+        return receives_long(model).then_some(Binding {
+            term: Term::HandOff,
+            limit_ms: 0.0,
+            confidence: confidence::SLOWED_TERM,
+        });
+    };
     let cause = match found.term {
         Term::Compute if receives_long(model) => Some(Term::HandOff),
         Term::Compute if is_starved(model) => Some(cores_or_quota(model)),

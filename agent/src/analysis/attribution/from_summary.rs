@@ -42,10 +42,23 @@ pub(in crate::analysis) fn attribute_run(
         facts.attribute()
     };
     let Some(wait_ms) = summary.wait_ms else {
+        let is_staged = summary.stages.iter().any(|stage| stage.hand_off.is_none());
         let item_waits = stacks.and_then(|stacks| stacks.item_waits(&main.totals.name));
-        let item_waits = item_waits.filter(|_| summary.stages.is_empty());
-        let found = item_waits
-            .and_then(|waits| producers(waits.share.value * step_ms, Some(waits.line), &lines));
+        let item_waits = item_waits.filter(|_| !is_staged);
+        let item_wait_ms = (item_waits.as_ref()).map_or(0.0, |waits| waits.share.value * step_ms);
+        let receipt = pipeline_facts(summary, main, step_ms);
+        if !is_staged && receipt.receive_ms > item_wait_ms {
+            // The receipt of an item is work, so the samples of waits do not contain it.
+            return attribute(&PipelineFacts {
+                step_ms,
+                wait_ms: (item_wait_ms + receipt.receive_ms).min(step_ms),
+                lines,
+                ranks_in_run,
+                ..receipt
+            });
+        }
+        let found =
+            item_waits.and_then(|waits| producers(item_wait_ms, Some(waits.line), &lines));
         return found.unwrap_or_else(|| Attribution {
             lines: lines_of_loop(&lines, step_ms),
             ..Attribution::default()

@@ -4,6 +4,7 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
+use crate::model::HandOffEnd;
 use crate::model::call_levels::LEVELS;
 use crate::model::distribution::{BUCKETS, bucket_of};
 use crate::model::stage::{NAME_BYTES, cut_name};
@@ -120,7 +121,7 @@ pub struct StageSlot {
     /// Slot number of the stage from which it is called, plus 1. 0 if it is called outside any stage,
     /// [`WITHIN_SEVERAL`] if from several, [`WITHIN_UNKNOWN`] before the first call of a run.
     pub within: AtomicU32,
-    /// The code of the [`HandOffEnd`](crate::model::HandOffEnd) that it is.
+    /// The code of the [`HandOffEnd`] that it is.
     pub hand_off: AtomicU32,
     /// Number of calls that began.
     pub entered: AtomicU64,
@@ -206,6 +207,11 @@ impl Default for Outcome {
 }
 
 impl StageSlot {
+    /// The end of the hand-off between processes that it is. `None` for other stages.
+    pub fn hand_off_end(&self) -> Option<HandOffEnd> {
+        HandOffEnd::from_code(self.hand_off.load(Ordering::Relaxed))
+    }
+
     /// Begins a call. `own_thread` is false if calls may interleave on the thread (asyncio). Then CPU time
     /// is not measured.
     #[inline]

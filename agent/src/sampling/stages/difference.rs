@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::PipelineDelta;
 use crate::model::call_levels::{LEVELS, LevelTotals};
 use crate::model::distribution::{BUCKETS, MAX_NANOS, bound_of};
-use crate::model::{CallLevels, Distribution, HandOffEnd, QueueSample, StageSample};
+use crate::model::{CallLevels, Distribution, QueueSample, StageSample};
 use crate::recording::stage::slot::{WITHIN_SEVERAL, WITHIN_UNKNOWN};
 use crate::recording::stage::{QueueSlot, Region, StageSlot};
 
@@ -183,7 +183,7 @@ impl StageSnapshot {
         sample.map(|sample| StageSample {
             name: self.name.clone(),
             loop_name: slot.loop_name.get(),
-            hand_off: HandOffEnd::from_code(slot.hand_off.load(Relaxed)),
+            hand_off: slot.hand_off_end(),
             concurrency: (concurrency > 0).then_some(concurrency),
             peak: u32::try_from(peak).unwrap_or(u32::MAX),
             bytes: self.has_bytes.then_some(sample.bytes.unwrap_or(0)),

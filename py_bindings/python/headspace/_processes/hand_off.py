@@ -15,6 +15,7 @@ import time
 from _weakref import ref
 from functools import partial
 
+from headspace._loops.replacing import mark
 from headspace._native import stage_of_loop
 from headspace._processes.private_parts import call_ignoring_errors
 
@@ -72,7 +73,9 @@ def time_receipt(
     """
     if "get" in vars(queue):  # It is timed already.
         return
-    get, poll, receive_bytes = type(queue).get, queue._poll, queue._recv_bytes
+    class_get = type(queue).get
+    get = getattr(class_get, "_headspace_original", class_get)
+    poll, receive_bytes = queue._poll, queue._recv_bytes
     get_queue: Callable[[], Any] = ref(queue) if weakly else lambda: queue
     process = os.getpid()
     pipe = select.poll()
@@ -106,7 +109,7 @@ def time_receipt(
         return item
 
     queue._poll, queue._recv_bytes = noting_poll, noting_receive_bytes
-    queue.get = timed_get
+    queue.get = mark(timed_get, get)
 
 
 def time_sending(stage: _native.Stage, is_batch: Callable[[object], bool]) -> None:

@@ -20,6 +20,7 @@ from headspace._loops.make_loop import make_loop
 from headspace._processes.worker import is_worker
 from headspace._session import lifecycle
 from headspace._session.own_errors import call_safely
+from headspace._watch import process_queues
 
 NAME = "optimizer steps"
 
@@ -84,6 +85,11 @@ class _StepCounter:
         self._gap = True
         return True
 
+    def loop_of_this_thread(self) -> _native.Loop | None:
+        """The loop, if this thread makes its steps and iterates no loader."""
+        is_own = self._loop is not None and self._thread == get_ident()
+        return self._loop if is_own and not nesting.is_iterating() else None
+
     def _make_loop(self, optimizer: Any) -> _native.Loop | None:
         if is_worker():
             self._is_worker = True
@@ -121,4 +127,5 @@ def module_imported(name: str, module: ModuleType) -> None:
     if compiler is not None and optimizer is not None:
         _is_compiling = compiler.is_compiling
         optimizer.register_optimizer_step_post_hook(_step_ended)
+        process_queues.watch(_counter.loop_of_this_thread)
         observe_torch.on_eval[:] = [_note_evaluation]
