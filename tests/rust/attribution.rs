@@ -219,6 +219,28 @@ fn a_tail_in_torch_workers_is_found_and_a_larger_prefetch_factor_absorbs_it() {
 }
 
 #[test]
+fn a_worker_that_is_always_busy_gains_nothing_from_a_larger_prefetch_factor() {
+    let mut fetch = stage("fetch", 2, 40.0, 1);
+    (fetch.ahead, fetch.service) = (Some(2), Service::new(1.0, 0.6, Shape::Bimodal, 0.0));
+    let line = Line::of(vec![fetch], 12.0);
+    let totals = run(&line, 3000, 1);
+    let irregular = facts(&line, &totals, false, Blind::default());
+    assert!(remedy(&attribute(&irregular), "bigger_buffer").is_some());
+
+    // Its long calls come at equal distances, so it never waits for room.
+    let step_ms = irregular.stages[0].busy_ms().unwrap() / 2.0;
+    let regular = PipelineFacts {
+        wait_ms: irregular.wait_ms - (irregular.step_ms - step_ms),
+        step_ms,
+        ..irregular
+    };
+    let found = attribute(&regular);
+
+    assert!(found.bottleneck.is_some());
+    assert_eq!(remedy(&found, "bigger_buffer"), None);
+}
+
+#[test]
 fn remedies_for_a_torch_loader_name_its_own_options() {
     let mut fetch = stage("fetch", 2, 60.0, 1);
     fetch.ahead = Some(2);
