@@ -68,8 +68,8 @@ struct Member {
     compute: Option<Known>,
     /// Compute without waits for other threads, processes and machines.
     own_compute: Option<Known>,
-    /// Line of the program with the most time in the compute, without lines that wait.
-    line: Option<RankLine>,
+    /// Lines of the program in the compute, without lines that wait.
+    lines: Vec<RankLine>,
 }
 
 /// A line of a rank's program.
@@ -129,7 +129,7 @@ pub enum RankEvidence {
     OwnComputeLonger {
         /// The excess of its own compute.
         own_ms: f64,
-        /// The line of its program that takes longest.
+        /// The line of its program whose time exceeds that of the other ranks most.
         line: Option<RankLine>,
     },
 }
@@ -205,7 +205,7 @@ impl Ranks {
                 wait,
                 compute,
                 own_compute: own_compute(summary),
-                line: longest_line(summary),
+                lines: compute_lines(summary),
             });
         }
         steady
@@ -351,13 +351,23 @@ fn waits_differ(members: &[Member], found: &SlowestRank) -> Finding {
 fn own_computes_differ(members: &[Member], found: &SlowestRank) -> Finding {
     let slow = members.get(found.index);
     let slowest = slow.map(|slow| slow.rank);
-    let line = slow.and_then(|slow| slow.line.clone()).filter(|line| {
-        // If it is also the longest line of another rank, it takes less time there.
-        let same = |other: &&RankLine| (&other.file, other.line) == (&line.file, line.line);
-        let others = members.iter().filter(|member| Some(member.rank) != slowest);
-        let mut longest = others.filter_map(|member| member.line.as_ref().filter(same));
-        longest.all(|other| other.ms < line.ms)
-    });
+    let others = || members.iter().filter(|member| Some(member.rank) != slowest);
+    // A line that another rank does not list takes little time there.
+    let ms_of = |member: &Member, line: &RankLine| {
+        let is_same = |other: &&RankLine| (&other.file, other.line) == (&line.file, line.line);
+        member
+            .lines
+            .iter()
+            .find(is_same)
+            .map_or(0.0, |same| same.ms)
+    };
+    let excess = |line: &RankLine| {
+        let longest = others().fold(0.0, |longest: f64, member| longest.max(ms_of(member, line)));
+        line.ms - longest
+    };
+    let lines = slow.map(|slow| slow.lines.as_slice()).unwrap_or_default();
+    let line = lines.iter().max_by(|a, b| excess(a).total_cmp(&excess(b)));
+    let line = line.filter(|line| excess(line) > 0.0).cloned();
     Finding {
         slowest,
         cause: RankCause::Compute,
@@ -380,18 +390,19 @@ fn own_compute(summary: &SummaryRecord) -> Option<Known> {
     })
 }
 
-/// The line of compute that takes longest without waiting.
-fn longest_line(summary: &SummaryRecord) -> Option<RankLine> {
-    let compute_ms = summary.compute_ms?;
+/// The lines of compute that do not wait.
+fn compute_lines(summary: &SummaryRecord) -> Vec<RankLine> {
+    let Some(compute_ms) = summary.compute_ms else {
+        return Vec::new();
+    };
     let works = |line: &&LineRecord| line.stage.is_none() && line.kind != LineKind::Wait;
-    let longest =
-        (summary.lines.iter().filter(works)).max_by(|a, b| a.share_pct.total_cmp(&b.share_pct))?;
-    Some(RankLine {
-        file: longest.file.clone(),
-        line: longest.line,
-        function: longest.function.clone(),
-        ms: longest.share_pct / 100.0 * compute_ms,
-    })
+    let lines = summary.lines.iter().filter(works).map(|line| RankLine {
+        file: line.file.clone(),
+        line: line.line,
+        function: line.function.clone(),
+        ms: line.share_pct / 100.0 * compute_ms,
+    });
+    lines.collect()
 }
 
 /// The rank with the largest value of a quantity.

@@ -3,7 +3,8 @@
 use super::ranks::{RankEvidence, Ranks, RanksTogether};
 use super::tick_series::TickSeries;
 use crate::model::record::{
-    DataFileRecord, Estimate, LoopTick, RankCause, RanksRecord, RunState, SummaryRecord, TickRecord,
+    DataFileRecord, Estimate, LineRecord, LoopTick, RankCause, RanksRecord, RunState,
+    SummaryRecord, TickRecord,
 };
 use crate::model::{Distribution, RecordBody};
 use crate::statistics::bootstrap::Rng;
@@ -89,8 +90,16 @@ fn together(ranks: &[Own], tie: Tie, ticks: u32, noise: f64) -> RanksTogether {
     let mut all = Ranks::default();
     let world = u32::try_from(ranks.len()).ok();
     for ((rank, series), own) in (0..).zip(&all_series).zip(ranks) {
+        let compute_ms = own.compute + blocked_ms(own);
+        let line = |line, ms: f64| LineRecord {
+            line,
+            share_pct: 100.0 * ms / compute_ms,
+            ..LineRecord::default()
+        };
         let summary = SummaryRecord {
-            compute_ms: Some(own.compute + blocked_ms(own)),
+            compute_ms: Some(compute_ms),
+            // All ranks take the same time at line 1. A slow rank takes the rest at line 2.
+            lines: vec![line(1, USUAL.compute), line(2, own.compute - USUAL.compute)],
             compute_blocked_ms: Some(Estimate::around(blocked_ms(own), 0.3)),
             ..summary(u64::from(ticks) * 50)
         };
@@ -152,10 +161,12 @@ fn a_rank_with_slow_compute_is_found_by_how_little_it_waits_inside_its_compute()
     assert_eq!((found.slowest, found.cause), (Some(3), RankCause::Compute));
     assert!((found.excess_ms.unwrap().value - 4.0).abs() < 0.1);
     assert!((found.predicted_step_ms.unwrap() - 12.0).abs() < 0.1);
-    assert!(
-        matches!(evidence, RankEvidence::OwnComputeLonger { .. }),
-        "{evidence:?}"
-    );
+    let RankEvidence::OwnComputeLonger { line, .. } = evidence else {
+        panic!("{evidence:?}");
+    };
+    let line = line.unwrap();
+    assert_eq!(line.line, 2);
+    assert!((line.ms - 4.0).abs() < 0.1, "{line:?}");
 }
 
 #[test]

@@ -45,8 +45,9 @@ pub struct LiveRun {
     pub(super) step_cost_ns: f64,
 }
 
-/// How long conclusions are reused: at least this many seconds, and at least this share of the run's age.
-/// To compute them takes about 25 ms, so it uses at most a thousandth of the time.
+/// How long conclusions are reused: at least this many seconds, and at least this share of the steady state that they are
+/// about. In the first seconds of the steady state, they are reused for as long as it has lasted: each is about twice as
+/// many steps, so a run that is killed early has conclusions, too. To compute them takes about 25 ms.
 const CONCLUSIONS_REUSE: (f64, f64) = (25.0, 0.5);
 
 /// The last conclusions, and when they expire.
@@ -260,10 +261,11 @@ impl LiveRun {
             let elapsed_s = at.as_secs_f64();
             let (least_s, share) = CONCLUSIONS_REUSE;
             let nothing = summary.conclusions.attribution == Attribution::default();
-            let least_s = if nothing { 0.0 } else { least_s };
+            let steady_s = summary.record.steady_s;
+            let least_s = if nothing { 0.0 } else { least_s.min(steady_s) };
             *lock(&self.cached_conclusions) = Some(CachedConclusions {
                 conclusions: summary.conclusions.clone(),
-                until_s: elapsed_s + least_s.max(share * elapsed_s),
+                until_s: elapsed_s + least_s.max(share * steady_s),
             });
         }
         (summary, facts)

@@ -65,7 +65,8 @@ impl StackTarget {
     fn training_thread_without_stages(&self) -> Option<ThreadId> {
         let makes_batches =
             |slot: &StageSlot| slot.name.get().is_some() && slot.hand_off_end().is_none();
-        let has_stages = (self.region).is_some_and(|region| region.stages.iter().any(makes_batches));
+        let has_stages =
+            (self.region).is_some_and(|region| region.stages.iter().any(makes_batches));
         (self.trainer.as_ref())
             .filter(|_| !has_stages)?
             .consumer

@@ -57,8 +57,7 @@ pub(in crate::analysis) fn attribute_run(
                 ..receipt
             });
         }
-        let found =
-            item_waits.and_then(|waits| producers(item_wait_ms, Some(waits.line), &lines));
+        let found = item_waits.and_then(|waits| producers(item_wait_ms, Some(waits.line), &lines));
         return found.unwrap_or_else(|| Attribution {
             lines: lines_of_loop(&lines, step_ms),
             ..Attribution::default()

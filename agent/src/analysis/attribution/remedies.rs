@@ -153,7 +153,9 @@ impl Context<'_> {
     fn slowest_stage_ms(&self) -> f64 {
         let model = self.model;
         let stages = (0..model.nodes.len()).filter(|stage| !is_blocked(model, *stage));
-        stages.fold(0.0, |longest, stage| longest.max(model.nodes[stage].limit_ms))
+        stages.fold(0.0, |longest, stage| {
+            longest.max(model.nodes[stage].limit_ms)
+        })
     }
 
     /// A remedy after which the step is as long as now.

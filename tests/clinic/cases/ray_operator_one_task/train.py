@@ -44,7 +44,14 @@ def batches(shard: ray.data.DataIterator) -> Iterator[dict[str, torch.Tensor]]:
     yield from shard.iter_torch_batches(batch_size=BATCH, prefetch_batches=2)
 
 
-def train(rank: int, ranks: int, port: int, width: int, shard: ray.data.DataIterator) -> None:
+def spectral_norms(network: nn.Module) -> list[float]:
+    weights = [weight.detach() for weight in network.parameters() if weight.dim() == 2]
+    return [torch.linalg.matrix_norm(weight, 2).item() for weight in weights]
+
+
+def train(
+    rank: int, ranks: int, port: int, width: int, norms: bool, shard: ray.data.DataIterator
+) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     hidden = [nn.Linear(PATCH, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()]
@@ -54,12 +61,15 @@ def train(rank: int, ranks: int, port: int, width: int, shard: ray.data.DataIter
         dist.init_process_group("gloo", init_method=address, rank=rank, world_size=ranks)
         network = DistributedDataParallel(network)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9)
+    history = []
     for step, batch in enumerate(batches(shard)):
         scores = network(batch["frame"].view(len(batch["frame"]), -1, PATCH)).mean(dim=1)
         loss = nn.functional.cross_entropy(scores, batch["label"])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        if norms and rank == 0:
+            history.append(spectral_norms(network))
         if step % 100 == 0 and rank == 0:
             print(f"step {step}: loss {loss.item():.3f}", flush=True)
     if ranks > 1:
@@ -73,6 +83,7 @@ def main() -> None:
     parser.add_argument("--fetchers", type=int, default=1)
     parser.add_argument("--latency-ms", type=float, default=2.0)
     parser.add_argument("--width", type=int, default=384)
+    parser.add_argument("--norms", action="store_true", help="rank 0 notes the norms of all weights")
     args = parser.parse_args()
 
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
@@ -95,14 +106,15 @@ def main() -> None:
             .map_batches(scale, batch_size=BLOCK, num_cpus=0.5)
         )
         if args.ranks == 1:
-            train(0, 1, 0, args.width, dataset.iterator())
+            train(0, 1, 0, args.width, args.norms, dataset.iterator())
         else:
             with socket.socket() as probe:
                 probe.bind(("127.0.0.1", 0))
                 port = probe.getsockname()[1]
             task = ray.remote(num_cpus=0)(train)
             shards = enumerate(dataset.streaming_split(args.ranks, equal=True))
-            ray.get([task.remote(i, args.ranks, port, args.width, shard) for i, shard in shards])
+            options = args.ranks, port, args.width, args.norms
+            ray.get([task.remote(i, *options, shard) for i, shard in shards])
         ray.shutdown()
 
 
