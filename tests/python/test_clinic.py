@@ -136,3 +136,16 @@ def test_a_healthy_twin_gets_no_false_cure(name: str, steps: int) -> None:
 
     assert twin.live_ms is not None, twin.text
     assert false_cures(twin) == (), twin.text
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+def test_the_slow_one_of_several_ranks_that_ray_starts_is_named_with_its_line() -> None:
+    card = installed("ray_operator_one_task")
+    options = ["--ranks", "2", "--fetchers", "4", "--latency-ms", "0.5", "--norms"]
+
+    text = watch(card, "train.py", options, 500).text
+
+    assert "Rank 0, because of its compute" in text, text
+    assert re.search(r"mostly at `train.py:[0-9]+` \(spectral_norms", text), text
+    assert "bottleneck" in text, text

@@ -5,8 +5,8 @@
 //! other ranks wait for that rank inside their compute. So the rank with the longest wait is the slow one,
 //! and the extra compute of the others is waiting.
 //!
-//! If the waits for data do not differ either, the computes are equally long. A rank with a long compute of its
-//! own then waits least for the others. How long a rank waits inside its compute is known from sampled stacks.
+//! A rank with a long compute of its own waits least for the others inside its compute. How long a rank waits there is
+//! known from sampled stacks. If both the waits for data and the own computes differ, the larger difference counts.
 //!
 //! If the steps differ, the ranks do not wait for each other in each step. The slowest rank is then the one
 //! with the longest step. The cause is its wait or its compute, whichever exceeds that of the others by more.
@@ -288,12 +288,15 @@ fn slowest(members: &[Member]) -> Finding {
     let Some(by_wait) = compare_slowest(members, |member| member.wait) else {
         return unknown(RankEvidence::WaitsUnknown);
     };
-    if by_wait.is_clear() {
-        return waits_differ(members, &by_wait);
-    }
     let by_own_compute = compare_slowest(members, |member| member.own_compute);
-    if let Some(found) = by_own_compute.as_ref().filter(|found| found.is_clear()) {
-        return own_computes_differ(members, found);
+    let clear_own = by_own_compute.as_ref().filter(|found| found.is_clear());
+    match (by_wait.is_clear(), clear_own) {
+        (true, Some(own)) if own.excess > by_wait.excess => {
+            return own_computes_differ(members, own);
+        }
+        (true, _) => return waits_differ(members, &by_wait),
+        (false, Some(own)) => return own_computes_differ(members, own),
+        (false, None) => {}
     }
     let hidden = by_step.error.max(by_wait.error);
     if hidden > BLIND * by_step.step_ms {

@@ -170,6 +170,18 @@ fn a_rank_with_slow_compute_is_found_by_how_little_it_waits_inside_its_compute()
 }
 
 #[test]
+fn of_a_rank_with_a_longer_wait_and_one_with_a_longer_compute_the_others_wait_for_the_slower_one() {
+    for (wait_longer, slowest, cause) in [(1.0, 3, RankCause::Compute), (9.0, 5, RankCause::Data)] {
+        let mut ranks = vec![USUAL; 8];
+        ranks[3].compute += 4.0;
+        ranks[5].load += wait_longer;
+        let found = train(&ranks, Tie::EveryStep, 40, 0.2);
+
+        assert_eq!((found.slowest, found.cause), (Some(slowest), cause));
+    }
+}
+
+#[test]
 fn if_steps_differ_the_longest_step_shows_the_slowest_rank_and_the_cause() {
     for (slow, cause) in [
         (Own { load: 8.0, ..USUAL }, RankCause::Data),
