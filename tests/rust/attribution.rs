@@ -410,6 +410,16 @@ fn no_more_workers_are_proposed_than_fit_into_the_memory() {
 
     let none = attribute(&loop_with_large_workers(1, 1.0));
     assert_eq!(remedy_of(&none), None);
+    let smaller = remedy(&none, "smaller_processes").unwrap();
+    assert_eq!(
+        remedy_text(smaller),
+        "Load in 8 worker processes instead of 1, after each of them takes less memory: now each takes 1.00 GiB, and \
+         further ones may take 819 MiB in total."
+    );
+    assert_eq!(
+        smaller.predicted_step_ms,
+        remedy_of(&enough).unwrap().predicted_step_ms
+    );
 }
 
 #[test]

@@ -39,6 +39,7 @@ fn action(action: &Action) -> String {
             memory,
             splits_stream,
         } => more_processes(*from, *to, *memory, *splits_stream),
+        Action::SmallerProcesses { from, to, memory } => smaller_processes(*from, *to, *memory),
         Action::MoreCalls {
             stage,
             from,
@@ -219,6 +220,18 @@ fn more_processes(from: u32, to: u32, memory: Option<WorkerMemory>, splits_strea
         ""
     };
     format!("{processes}{memory}.{stream}")
+}
+
+fn smaller_processes(from: u32, to: u32, memory: WorkerMemory) -> String {
+    let WorkerMemory {
+        each, available, ..
+    } = memory;
+    format!(
+        "{}, after each of them takes less memory: now each takes {}, and further ones may take {} in total.",
+        worker_processes(from, to),
+        bytes(each),
+        bytes(available)
+    )
 }
 
 /// What the memory allows if there are to be `workers` worker processes.

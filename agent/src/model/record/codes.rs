@@ -91,6 +91,8 @@ codes! {
         Stop = "stop",
         /// Run more calls of a stage at once, or load in more worker processes.
         MoreWorkers = "more_workers",
+        /// Let each worker process take less memory, so that more of them fit.
+        SmallerProcesses = "smaller_processes",
         /// Run fewer calls of a stage at once.
         FewerWorkers = "fewer_workers",
         /// Submit more calls ahead.

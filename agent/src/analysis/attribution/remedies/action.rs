@@ -19,6 +19,15 @@ pub enum Action {
         /// Whether the program must split the stream among them.
         splits_stream: bool,
     },
+    /// Let each worker process take less memory, and load in more of them. Now the memory is enough for none more.
+    SmallerProcesses {
+        /// Worker processes now.
+        from: u32,
+        /// Worker processes that would be proposed if the memory were enough.
+        to: u32,
+        /// What the memory is enough for.
+        memory: WorkerMemory,
+    },
     /// Run more calls of a stage at once.
     MoreCalls {
         /// The stage.
@@ -225,6 +234,7 @@ impl Action {
         matches!(
             self,
             Self::MoreProcesses { .. }
+                | Self::SmallerProcesses { .. }
                 | Self::MoreCalls { .. }
                 | Self::MoreThreads { .. }
                 | Self::SubmitAhead { .. }
@@ -237,6 +247,7 @@ impl Action {
         match self {
             Self::Stop => RemedyCode::Stop,
             Self::MoreProcesses { .. } | Self::MoreCalls { .. } => RemedyCode::MoreWorkers,
+            Self::SmallerProcesses { .. } => RemedyCode::SmallerProcesses,
             Self::FewerCalls { .. } | Self::FewerProcesses { .. } => RemedyCode::FewerWorkers,
             Self::SubmitAhead { .. } => RemedyCode::SubmitAhead,
             Self::MoreThreads { .. } => RemedyCode::MoreThreads,

@@ -133,7 +133,7 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
     let memory = memory.flatten();
     let to = memory.map_or(calls, |memory| memory.fits.min(calls));
     if to <= from {
-        return None;
+        return memory.and_then(|memory| smaller_processes(context, stage, (from, calls), memory));
     }
     let (to, simulated) = with_more_calls(context, stage, (from, to));
     let action = if model.workers == Some(stage) {
@@ -158,6 +158,27 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
         change: Some(change_concurrency(context, stage, to)),
         changed: Some(simulated),
         confidence: confidence_in_more(context, stage, to),
+    })
+}
+
+/// Proposes that worker processes take less memory, if more of them would help and do not fit into it.
+fn smaller_processes(
+    context: &Context<'_>,
+    stage: usize,
+    (from, calls): (u32, u32),
+    memory: WorkerMemory,
+) -> Option<Draft> {
+    if calls <= from {
+        return None;
+    }
+    let (to, simulated) = with_more_calls(context, stage, (from, calls));
+    Some(Draft {
+        action: Action::SmallerProcesses { from, to, memory },
+        stage: Some(stage),
+        term: Term::Stage(stage),
+        change: None,
+        changed: Some(simulated),
+        confidence: confidence_in_more(context, stage, to).min(confidence::ASSUMED_GAIN),
     })
 }
 
