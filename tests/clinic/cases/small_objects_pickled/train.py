@@ -1,12 +1,16 @@
 """Train a small grid detector on synthetic scenes: boxes and classes per image, as in COCO."""
 
 import argparse
+import tempfile
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+import webdataset as wds
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 SIDE, PATCH, CLASSES = 64, 16, 20
 GRID = SIDE // PATCH
@@ -15,28 +19,33 @@ WIDTHS = (4, 1, 1, 1, 1, 2, 2)
 Target = dict[str, Tensor]
 
 
-class Scenes(Dataset):
-    """Images with three to eight boxes (centre, width, height)."""
+def make_sample(index: int) -> dict[str, Any]:
+    """An image with three to eight boxes (centre, width, height)."""
+    rng = np.random.default_rng(index)
+    boxes = rng.random((int(rng.integers(3, 9)), 4), dtype=np.float32)
+    target = {
+        "boxes": boxes,
+        "labels": rng.integers(0, CLASSES, len(boxes)),
+        "area": boxes[:, 2] * boxes[:, 3],
+        "iscrowd": (rng.random(len(boxes)) < 0.1).astype(np.int64),
+        "image_id": np.array([index]),
+        "orig_size": np.array([480, 640]),
+        "size": np.array([SIDE, SIDE]),
+    }
+    image = rng.integers(0, 256, (3, SIDE, SIDE), dtype=np.uint8)
+    return {"__key__": f"{index:06}", "image.npy": image, "target.pyd": target}
 
-    def __init__(self, count: int) -> None:
-        self.count = count
 
-    def __len__(self) -> int:
-        return self.count
+def write_shard(path: Path, count: int) -> None:
+    with wds.TarWriter(str(path)) as shard:
+        for index in range(count):
+            shard.write(make_sample(index))
 
-    def __getitem__(self, index: int) -> tuple[Tensor, Target]:
-        rng = np.random.default_rng(index)
-        image = torch.from_numpy(rng.integers(0, 256, (3, SIDE, SIDE), dtype=np.uint8))
-        boxes = rng.random((int(rng.integers(3, 9)), 4), dtype=np.float32)
-        return image, {
-            "boxes": torch.from_numpy(boxes),
-            "labels": torch.from_numpy(rng.integers(0, CLASSES, len(boxes))),
-            "area": torch.from_numpy(boxes[:, 2] * boxes[:, 3]),
-            "iscrowd": torch.from_numpy((rng.random(len(boxes)) < 0.1).astype(np.int64)),
-            "image_id": torch.tensor([index]),
-            "orig_size": torch.tensor([480, 640]),
-            "size": torch.tensor([SIDE, SIDE]),
-        }
+
+def to_tensors(sample: tuple[np.ndarray, dict[str, np.ndarray]]) -> tuple[Tensor, Target]:
+    image, target = sample
+    fields = {name: torch.from_numpy(values) for name, values in target.items()}
+    return torch.from_numpy(image), fields
 
 
 def collate(samples: list[tuple[Tensor, Target]]) -> tuple[Tensor, list[Target]]:
@@ -93,17 +102,22 @@ def main() -> None:
     model = build_model(512, args.layers).train()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     join = collate_table if args.pack else collate
-    loader = DataLoader(Scenes(args.steps * args.batch), args.batch, num_workers=1, collate_fn=join)
-    for step, (images, targets) in enumerate(loader, 1):
-        if args.pack:
-            targets = split_table(targets, len(images))
-        patches = functional.unfold(images.float().div_(255), PATCH, stride=PATCH)
-        loss = detection_loss(model(patches.transpose(1, 2)), targets)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        if step % 50 == 0:
-            print(f"step {step} loss {loss.item():.4f}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        shard = Path(folder, "scenes.tar")
+        write_shard(shard, args.steps * args.batch)
+        scenes = wds.WebDataset(str(shard), shardshuffle=False).decode()
+        scenes = scenes.to_tuple("image.npy", "target.pyd").map(to_tensors)
+        loader = DataLoader(scenes.batched(args.batch, join), batch_size=None, num_workers=1)
+        for step, (images, targets) in enumerate(loader, 1):
+            if args.pack:
+                targets = split_table(targets, len(images))
+            patches = functional.unfold(images.float().div_(255), PATCH, stride=PATCH)
+            loss = detection_loss(model(patches.transpose(1, 2)), targets)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            if step % 50 == 0:
+                print(f"step {step} loss {loss.item():.4f}", flush=True)
 
 
 if __name__ == "__main__":
