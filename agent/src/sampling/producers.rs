@@ -28,8 +28,7 @@ pub(super) struct Producers {
 }
 
 impl Producers {
-    /// Marks the producers among the threads of the training process. `training_thread` is `None` if this process has
-    /// stages: then those make the batches.
+    /// Marks the producers among the threads of the training process. `training_thread` is `None` if stages make the batches.
     pub(super) fn mark_threads(
         &mut self,
         samples: &mut [(Place, ThreadStack)],

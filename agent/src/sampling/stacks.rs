@@ -61,16 +61,16 @@ impl StackTarget {
         self.region.is_none() && self.trainer.is_none()
     }
 
-    /// The training thread of a process without stages that make batches. Threads in no stage may make them.
-    fn training_thread_without_stages(&self) -> Option<ThreadId> {
+    /// Whether it has stages that make batches.
+    fn has_stages(&self) -> bool {
         let makes_batches =
             |slot: &StageSlot| slot.name.get().is_some() && slot.hand_off_end().is_none();
-        let has_stages =
-            (self.region).is_some_and(|region| region.stages.iter().any(makes_batches));
-        (self.trainer.as_ref())
-            .filter(|_| !has_stages)?
-            .consumer
-            .thread()
+        (self.region).is_some_and(|region| region.stages.iter().any(makes_batches))
+    }
+
+    /// The training thread, if this process has it.
+    fn training_thread(&self) -> Option<ThreadId> {
+        self.trainer.as_ref()?.consumer.thread()
     }
 }
 
@@ -129,6 +129,8 @@ pub struct StackThread {
     /// When the data files of each process were last read.
     files_read: HashMap<u32, Duration>,
     producers: Producers,
+    /// Whether stages of any process make batches. If none does, threads in no stage may make them.
+    has_stages: bool,
     /// CPU time of this thread at the end of its last reading.
     cpu: Duration,
 }
@@ -147,6 +149,7 @@ pub fn stack_sampling(
         pace: StackPace::new(),
         files_read: HashMap::new(),
         producers: Producers::default(),
+        has_stages: false,
         cpu: Duration::ZERO,
     };
     (StackSampling { shared, consumer }, thread)
@@ -205,6 +208,7 @@ impl StackThread {
 
     /// Reads these processes, and those that the program started itself, if they are due.
     fn read_due(&mut self, mut targets: Vec<StackTarget>, notice_log: &NoticeLog) {
+        self.has_stages = targets.iter().any(StackTarget::has_stages);
         let known: Vec<u32> = targets.iter().map(|target| target.pid).collect();
         let (now, reader) = (self.clock.now(), self.reader.as_mut());
         let others = self.producers.find_processes(&known, now, reader);
@@ -280,7 +284,7 @@ impl StackThread {
         let mut samples =
             match_stacks_with_places(stacks, before, &find_thread_places(target), span);
         if target.trainer.is_some() {
-            let training_thread = target.training_thread_without_stages();
+            let training_thread = target.training_thread().filter(|_| !self.has_stages);
             self.producers.mark_threads(&mut samples, training_thread);
         } else if target.is_unknown() {
             self.producers.mark_process(target.pid, &mut samples);
