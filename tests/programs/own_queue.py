@@ -15,7 +15,9 @@ import torch
 parser = argparse.ArgumentParser()
 parser.add_argument("--seconds", type=float, default=12)
 parser.add_argument("--processes", action="store_true", help="load in a process, not in a thread")
-parser.add_argument("--values", type=int, default=400_000, help="numbers that are sorted for a batch")
+parser.add_argument(
+    "--values", type=int, default=400_000, help="numbers that are sorted for a batch"
+)
 parser.add_argument("--objects", type=int, default=0, help="further objects in a batch")
 args = parser.parse_args()
 

@@ -79,10 +79,8 @@ fn together(ranks: &[Own], tie: Tie, ticks: u32, noise: f64) -> RanksTogether {
         }
     }
     // As sampled stacks show it.
-    let longest = ranks
-        .iter()
-        .map(|own| own.load + own.compute)
-        .fold(0.0, f64::max);
+    let all_ms = ranks.iter().map(|own| own.load + own.compute);
+    let longest = all_ms.fold(0.0, f64::max);
     let blocked_ms = |own: &Own| match tie {
         Tie::EveryStep => longest - own.load - own.compute,
         Tie::Never => 0.0,
@@ -90,16 +88,9 @@ fn together(ranks: &[Own], tie: Tie, ticks: u32, noise: f64) -> RanksTogether {
     let mut all = Ranks::default();
     let world = u32::try_from(ranks.len()).ok();
     for ((rank, series), own) in (0..).zip(&all_series).zip(ranks) {
-        let compute_ms = own.compute + blocked_ms(own);
-        let line = |line, ms: f64| LineRecord {
-            line,
-            share_pct: 100.0 * ms / compute_ms,
-            ..LineRecord::default()
-        };
         let summary = SummaryRecord {
-            compute_ms: Some(compute_ms),
-            // All ranks take the same time at line 1. A slow rank takes the rest at line 2.
-            lines: vec![line(1, USUAL.compute), line(2, own.compute - USUAL.compute)],
+            compute_ms: Some(own.compute + blocked_ms(own)),
+            lines: lines(own.compute, own.compute + blocked_ms(own)),
             compute_blocked_ms: Some(Estimate::around(blocked_ms(own), 0.3)),
             ..summary(u64::from(ticks) * 50)
         };
@@ -115,6 +106,17 @@ fn together(ranks: &[Own], tie: Tie, ticks: u32, noise: f64) -> RanksTogether {
 )]
 fn nanos(ms: f64) -> u64 {
     (ms * 1e6) as u64
+}
+
+/// The lines of a rank whose own compute takes `own_ms` of its compute. All ranks take the same time at line 1. A slow rank
+/// takes the rest at line 2.
+fn lines(own_ms: f64, compute_ms: f64) -> Vec<LineRecord> {
+    let line = |line, ms: f64| LineRecord {
+        line,
+        share_pct: 100.0 * ms / compute_ms,
+        ..LineRecord::default()
+    };
+    vec![line(1, USUAL.compute), line(2, own_ms - USUAL.compute)]
 }
 
 fn summary(steps: u64) -> SummaryRecord {

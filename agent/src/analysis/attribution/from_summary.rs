@@ -30,38 +30,14 @@ pub(in crate::analysis) fn attribute_run(
     let ran_share = |place: &Place| ran_share(summary, place);
     let lines = stacks.map(|stacks| hot_lines(stacks, ran_share, &main.totals.name));
     let lines = lines.unwrap_or_default();
-    let producing_share = stacks.map_or(0.0, StackTimes::producing_share);
-    let producers = |wait_ms, waiting_line, lines: &[LineShare]| {
-        let facts = ProducerFacts {
-            step_ms,
-            wait_ms,
-            waiting_line,
-            producing_share,
-            lines,
-        };
-        facts.attribute()
-    };
     let Some(wait_ms) = summary.wait_ms else {
-        let is_staged = summary.stages.iter().any(|stage| stage.hand_off.is_none());
-        let item_waits = stacks.and_then(|stacks| stacks.item_waits(&main.totals.name));
-        let item_waits = item_waits.filter(|_| !is_staged);
-        let item_wait_ms = (item_waits.as_ref()).map_or(0.0, |waits| waits.share.value * step_ms);
-        let receipt = pipeline_facts(summary, main, step_ms);
-        if !is_staged && receipt.receive_ms > item_wait_ms {
-            // The receipt of an item is work, so the samples of waits do not contain it.
-            return attribute(&PipelineFacts {
-                step_ms,
-                wait_ms: (item_wait_ms + receipt.receive_ms).min(step_ms),
-                lines,
-                ranks_in_run,
-                ..receipt
-            });
-        }
-        let found = item_waits.and_then(|waits| producers(item_wait_ms, Some(waits.line), &lines));
-        return found.unwrap_or_else(|| Attribution {
-            lines: lines_of_loop(&lines, step_ms),
-            ..Attribution::default()
-        });
+        let facts = PipelineFacts {
+            step_ms,
+            ranks_in_run,
+            lines,
+            ..pipeline_facts(summary, main, step_ms)
+        };
+        return attribute_unknown_wait(facts, stacks, &main.totals.name);
     };
     let pipeline = pipeline_facts(summary, main, wait_ms);
     let loads = |place: &Place| {
@@ -83,13 +59,51 @@ pub(in crate::analysis) fn attribute_run(
     if !facts.stages.is_empty() || found.bottleneck.is_some() {
         return found;
     }
-    match producers(wait_ms, None, &facts.lines) {
+    let producers = ProducerFacts {
+        step_ms,
+        wait_ms,
+        waiting_line: None,
+        producing_share: stacks.map_or(0.0, StackTimes::producing_share),
+        lines: &facts.lines,
+    };
+    match producers.attribute() {
         Some(producers) => Attribution {
             remedies: found.remedies,
             ..producers
         },
         None => found,
     }
+}
+
+/// The attribution of a loop without a loader, whose wait is unknown. Samples show how long it waits for items. To receive
+/// an item is work, so they do not contain its receipt.
+fn attribute_unknown_wait(
+    facts: PipelineFacts,
+    stacks: Option<&StackTimes>,
+    loop_name: &str,
+) -> Attribution {
+    let step_ms = facts.step_ms;
+    let item_waits = stacks.and_then(|stacks| stacks.item_waits(loop_name));
+    let item_waits = item_waits.filter(|_| facts.stages.is_empty());
+    let item_wait_ms = (item_waits.as_ref()).map_or(0.0, |waits| waits.share.value * step_ms);
+    if facts.stages.is_empty() && facts.receive_ms > item_wait_ms {
+        let wait_ms = (item_wait_ms + facts.receive_ms).min(step_ms);
+        return attribute(&PipelineFacts { wait_ms, ..facts });
+    }
+    let producers = item_waits.and_then(|waits| {
+        let producers = ProducerFacts {
+            step_ms,
+            wait_ms: item_wait_ms,
+            waiting_line: Some(waits.line),
+            producing_share: stacks.map_or(0.0, StackTimes::producing_share),
+            lines: &facts.lines,
+        };
+        producers.attribute()
+    });
+    producers.unwrap_or_else(|| Attribution {
+        lines: lines_of_loop(&facts.lines, step_ms),
+        ..Attribution::default()
+    })
 }
 
 /// What the summary and the loop say about the pipeline.

@@ -150,6 +150,7 @@ class _SentItems:
         self.waiting: set[int] = set()
         #: The process whose items are timed. A forked child of it begins again.
         self.process = 0
+
     def put(self, prefix: str, queue: Any, obj: object, *args: Any, **kwargs: Any) -> None:
         """Puts an item. `prefix` is put before the name of the stage."""
         if self.process != os.getpid():

@@ -53,7 +53,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--threads", type=int, default=8)
     parser.add_argument("--latency-ms", type=float, default=4.0)
-    parser.add_argument("--thread-safe", action="store_true", help="codecs are opened without a lock")
+    parser.add_argument(
+        "--thread-safe", action="store_true", help="codecs are opened without a lock"
+    )
     parser.add_argument("--width", type=int, default=48)
     args = parser.parse_args()
     torch.set_num_threads(1)

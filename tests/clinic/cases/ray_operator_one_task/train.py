@@ -83,7 +83,9 @@ def main() -> None:
     parser.add_argument("--fetchers", type=int, default=1)
     parser.add_argument("--latency-ms", type=float, default=2.0)
     parser.add_argument("--width", type=int, default=384)
-    parser.add_argument("--norms", action="store_true", help="rank 0 notes the norms of all weights")
+    parser.add_argument(
+        "--norms", action="store_true", help="rank 0 notes the norms of all weights"
+    )
     args = parser.parse_args()
 
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
