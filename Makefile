@@ -106,7 +106,7 @@ real: $(STAMPS)/real $(STAMPS)/build ## Run 22 training programs with and withou
 
 # CLINIC_ARGS names cases, or writes the results to a page: CLINIC_ARGS="--page FILE".
 .PHONY: clinic
-clinic: $(STAMPS)/torch $(STAMPS)/build ## Run problems of public threads, rebuilt as programs: does the verdict name the cause? (1 to 1.5 hours)
+clinic: $(STAMPS)/torch $(STAMPS)/build ## Run problems of public threads, rebuilt as programs: does the verdict name the cause? (about an hour)
 	$(call say,"the clinic")
 	$(PY) tests/clinic $(CLINIC_ARGS)
 

@@ -56,8 +56,9 @@ class Card:
     #: What cured it there, and what it gained.
     cure: str
     gain: str
-    #: Options of `train.py` that apply the cure.
+    #: Options of `train.py` that apply the cure, and what they change.
     apply: list[str]
+    applied: str
     #: Modules that the programs import.
     modules: list[str]
     #: Launcher and its options; empty for a single process.

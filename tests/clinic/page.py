@@ -27,18 +27,24 @@ HEADING = """\
 # The clinic: slow training programs from public threads
 
 Each case rebuilds a problem from public issue threads as a small program with the same symptom. Find yours in the
-table: its section shows the rows of `headspace report` that matter, and what changed in the cured program. headspace
-was [improved](#how-the-clinic-runs) for the cases without a mark. Those with a * were
+table: its section shows the rows of `headspace report` that matter, and what changed in the cured program. The same rows
+for your program:
+
+```console
+$ headspace run -- python train.py
+```
+
+headspace was [developed](#how-the-clinic-runs) with the cases without a mark. Those with a * were
 [held out](#symptoms-of-held-out-threads).
 
-The last column has the step that headspace predicts without the cause, the measured step of the cured program, the
-error of the prediction in percent, and that of each run. Some predictions are those of a remedy, others are those of
-the step without a slow part of the run."""
+The column *step* has the step of the program, in the run that its section shows. The last column has the step that
+headspace predicts without the cause, the measured step of the cured program, the error of the prediction in percent, and
+that of each run. Some predictions are those of a remedy, others are those of the step without a slow part of the run."""
 
 SYMPTOMS = """\
 ## Symptoms
 
-headspace was improved for these cases."""
+headspace was developed with these cases."""
 
 HELD_OUT = """\
 ## Symptoms of held-out threads
@@ -81,7 +87,7 @@ do not count.
 The cards were written before headspace was first run on the programs. At first, it named 11 of the 14 causes, and one
 twin got a false cure. headspace was then improved for these cases. Their cards also changed:
 
-- Twelve cards demand more words: those that were there also matched verdicts of other cases, or left out a part of the
+- Thirteen cards demand more words: those that were there also matched verdicts of other cases, or left out a part of the
   cause.
 - That of `tone_before_crop_in_threads` forbade the proposal of a second worker process, but the measurement shows that
   it makes the step 10 % shorter.
@@ -95,12 +101,17 @@ twin got a false cure. headspace was then improved for these cases. Their cards 
 - The cured program of `too_few_workers_each_large` has three workers instead of four. The verdict proposes three or
   four.
 - That of `prefetch_window_stalls` has four readers instead of eight: its store now runs on the same cores. With eight
-  readers, the mean error was -7 %, and those of six runs -21 to +1 %. With four, it is -1 %.
+  readers, the mean error was -7 %, and those of six runs -21 to +1 %.
 - The healthy twins of `no_workers_heavy_transforms`, `ray_operator_one_task` and `too_few_workers_each_large` have a
   larger network. The loader of the first was almost as slow as its loop. In the second, Ray's own processes needed the
   cores of the training thread, so the proposal of a third core was no false cure. In the third, the hand-off of batches
   took 11 % of the step. headspace proposed loading in threads, and this really made the step 7 % shorter in one run,
   and 19 % in another.
+- `demux_threads_share_lock` was added last, and headspace named its cause in its first run. In the thread, eight threads
+  are slower than three. Here they are as fast, so the verdict proposes to avoid the lock, and no number of threads. The
+  program then changed twice: the lock is held while a thread waits for the store, not while it works, and the network is
+  larger. Before, the loader's threads needed the cores of the training thread in the cured program, and the predictions
+  were 4 to 28 % too short.
 
 So the cases without a mark show what headspace can name. The held-out ones show how it does on threads that it was
 not improved for."""
@@ -122,8 +133,8 @@ def page(results: list[Result], machine: str) -> str:
 def table(results: list[Result]) -> str:
     """The symptoms of all cases, with what the user sees first."""
     rows = [
-        "| first seen | symptom | cause named | cured step: predicted, measured |",
-        "| --- | --- | --- | --- |",
+        "| first seen | symptom | cause named | step | cured step: predicted, measured |",
+        "| --- | --- | --- | --- | --- |",
     ]
     last = None
     for result in results:
@@ -131,7 +142,8 @@ def table(results: list[Result]) -> str:
         anchor = re.sub(r"[^a-z0-9 -]", "", card.title.lower()).replace(" ", "-")
         link = f"[{card.title}](#{anchor}){' *' if card.held_out else ''}"
         group = "" if card.group == last else card.group
-        rows.append(f"| {group} | {link} | {named(result)} | {cured(result)} |")
+        step = shown_step(result)
+        rows.append(f"| {group} | {link} | {named(result)} | {step} | {cured(result)} |")
         last = card.group
     return "\n".join(rows)
 
@@ -162,6 +174,12 @@ def named(result: Result) -> str:
     if result.named_rounds in (0, runs):
         return answer
     return f"{answer}: in {result.named_rounds} of {runs} runs"
+
+
+def shown_step(result: Result) -> str:
+    """Step of the program in the run whose verdict the page shows."""
+    step_ms = result.shown.sick.live_ms if result.rounds else None
+    return "-" if step_ms is None else f"{step_ms:.1f} ms"
 
 
 def cured(result: Result) -> str:
@@ -196,7 +214,7 @@ def case(result: Result) -> str:
             )
     texts.append("Threads: " + ", ".join(f"<{thread}>" for thread in card.threads))
     program = f"`{card.folder.relative_to(ROOT)}/train.py`"
-    cured_by = f", cured by `{' '.join(card.apply)}`" if card.apply else ""
+    cured_by = f", cured by `{' '.join(card.apply)}`: {card.applied}" if card.apply else ""
     texts.append(f"Program: {program}{cured_by}")
     if not result.rounds:
         texts.append(f"Not measured: {result.problem}")

@@ -19,6 +19,7 @@ parser.add_argument(
     "--values", type=int, default=400_000, help="numbers that are sorted for a batch"
 )
 parser.add_argument("--objects", type=int, default=0, help="further objects in a batch")
+parser.add_argument("--evaluate", action="store_true", help="later, start a process with a queue of tasks")
 args = parser.parse_args()
 
 
@@ -44,9 +45,14 @@ if args.processes:
 else:
     batches = queue.Queue(4)
     loader = threading.Thread(target=load, args=(batches,), daemon=True)
+def evaluate(tasks):
+    while (task := tasks.get()) is not None:
+        np.sort(decode(task))
+
+
 loader.start()
 get = batches.get
-waited, begin = 0.0, time.perf_counter()
+waited, begin, steps, evaluation = 0.0, time.perf_counter(), 0, None
 while time.perf_counter() < begin + args.seconds:
     asked = time.perf_counter()
     batch, _ = next_batch()
@@ -54,4 +60,13 @@ while time.perf_counter() < begin + args.seconds:
     model(torch.from_numpy(batch).float()).sum().backward()
     optimizer.step()
     optimizer.zero_grad()
+    steps += 1
+    if args.evaluate and steps == 20:
+        tasks = multiprocessing.Queue()
+        for task in [*range(40), None]:
+            tasks.put(task)
+        evaluation = multiprocessing.Process(target=evaluate, args=(tasks,))
+        evaluation.start()
+if evaluation is not None:
+    evaluation.join()
 print(round(waited / (time.perf_counter() - begin), 3))

@@ -81,6 +81,18 @@ def test_a_loop_that_waits_for_its_own_queue_has_the_producers_as_its_bottleneck
         assert summary["batch"]["objects"] == 3
 
 
+def test_a_queue_of_tasks_of_a_process_that_the_training_thread_forks_is_not_its_hand_off(
+    program: Programs,
+) -> None:
+    pytest.importorskip("torch")
+    ran = run(program, "own_queue.py", "--processes", "--evaluate", "--seconds", 4)
+    assert ran.exit_code == 0, ran.stderr
+    stages = ran.summary()["stages"]
+
+    assert [(stage["name"], stage.get("hand_off")) for stage in stages] == [("hand-off", "receive")]
+    assert stages[0]["calls"] == pytest.approx(ran.summary()["steps"], abs=16)
+
+
 def test_a_loop_that_receives_long_from_its_own_queue_has_the_hand_off_as_its_bottleneck(
     program: Programs,
 ) -> None:

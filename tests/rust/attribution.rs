@@ -413,8 +413,8 @@ fn no_more_workers_are_proposed_than_fit_into_the_memory() {
     let smaller = remedy(&none, "smaller_processes").unwrap();
     assert_eq!(
         remedy_text(smaller),
-        "Load in 8 worker processes instead of 1, after each of them takes less memory: now each takes 1.00 GiB, and \
-         further ones may take 819 MiB in total."
+        "Reduce the memory of each worker process (now 1.00 GiB), then load in 8 instead of 1: further ones may take \
+         only 819 MiB in total."
     );
     let difference = smaller.predicted_step_ms - remedy_of(&enough).unwrap().predicted_step_ms;
     assert!(difference.abs() < 1e-9, "{smaller:?}");

@@ -6,14 +6,15 @@
 //! and the extra compute of the others is waiting.
 //!
 //! A rank with a long compute of its own waits least for the others inside its compute. How long a rank waits there is
-//! known from sampled stacks. If both the waits for data and the own computes differ, the larger difference counts.
+//! known from sampled stacks. If both the waits for data and the own compute times differ, the larger
+//! difference counts.
 //!
 //! If the steps differ, the ranks do not wait for each other in each step. The slowest rank is then the one
 //! with the longest step. The cause is its wait or its compute, whichever exceeds that of the others by more.
 //!
 //! Ranks that read the same files in the same order do the same work: `ranks/same_files.rs`.
 //!
-//! Ranks are added one at a time, and each is reduced to a few numbers. Histograms are merged. The cost is
+//! Ranks are added one at a time, and each is reduced to a few numbers and lines. Histograms are merged. The cost is
 //! linear in the number of ranks.
 
 mod same_files;
@@ -350,7 +351,7 @@ fn waits_differ(members: &[Member], found: &SlowestRank) -> Finding {
     }
 }
 
-/// The finding if only the own computes differ: the others wait for the rank that computes longest.
+/// The finding if the ranks' own compute times differ most: the others wait for the rank that computes longest.
 fn own_computes_differ(members: &[Member], found: &SlowestRank) -> Finding {
     let slow = members.get(found.index);
     let slowest = slow.map(|slow| slow.rank);

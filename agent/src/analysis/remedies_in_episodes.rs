@@ -24,7 +24,8 @@ pub(super) fn fit_to_episodes(remedies: &mut Vec<Remedy>, episodes: &[Episode], 
     });
     if lasting().any(|one| one.signal.kind == Some(EpisodeSignal::StorageReads)) {
         for remedy in remedies {
-            if remedy.action.code() == RemedyCode::MoreWorkers {
+            let code = remedy.action.code();
+            if matches!(code, RemedyCode::MoreWorkers | RemedyCode::SmallerProcesses) {
                 let most = confidence::MORE_WORKERS_AT_SLOW_STORAGE;
                 remedy.confidence = remedy.confidence.min(most);
             }

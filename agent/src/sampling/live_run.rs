@@ -45,9 +45,9 @@ pub struct LiveRun {
     pub(super) step_cost_ns: f64,
 }
 
-/// How long conclusions are reused: at least this many seconds, and at least this share of the steady state that they are
-/// about. In the first seconds of the steady state, they are reused for as long as it has lasted: each is about twice as
-/// many steps, so a run that is killed early has conclusions, too. To compute them takes about 25 ms.
+/// Conclusions are reused for this many seconds, but not for longer than the steady state has lasted, and at least for this
+/// share of the steady state. So early conclusions are renewed when the number of steps has doubled, and a run that is killed
+/// early has some. To compute them takes about 25 ms.
 const CONCLUSIONS_REUSE: (f64, f64) = (25.0, 0.5);
 
 /// The last conclusions, and when they expire.

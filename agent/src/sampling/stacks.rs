@@ -62,10 +62,9 @@ impl StackTarget {
     }
 
     /// Whether it has stages that make batches.
-    fn has_stages(&self) -> bool {
-        let makes_batches =
-            |slot: &StageSlot| slot.name.get().is_some() && slot.hand_off_end().is_none();
-        (self.region).is_some_and(|region| region.stages.iter().any(makes_batches))
+    fn makes_batches(&self) -> bool {
+        let is_one = |slot: &StageSlot| slot.name.get().is_some() && slot.hand_off_end().is_none();
+        (self.region).is_some_and(|region| region.stages.iter().any(is_one))
     }
 
     /// The training thread, if this process has it.
@@ -130,7 +129,7 @@ pub struct StackThread {
     files_read: HashMap<u32, Duration>,
     producers: Producers,
     /// Whether stages of any process make batches. If none does, threads in no stage may make them.
-    has_stages: bool,
+    stages_make_batches: bool,
     /// CPU time of this thread at the end of its last reading.
     cpu: Duration,
 }
@@ -149,7 +148,7 @@ pub fn stack_sampling(
         pace: StackPace::new(),
         files_read: HashMap::new(),
         producers: Producers::default(),
-        has_stages: false,
+        stages_make_batches: false,
         cpu: Duration::ZERO,
     };
     (StackSampling { shared, consumer }, thread)
@@ -208,7 +207,7 @@ impl StackThread {
 
     /// Reads these processes, and those that the program started itself, if they are due.
     fn read_due(&mut self, mut targets: Vec<StackTarget>, notice_log: &NoticeLog) {
-        self.has_stages = targets.iter().any(StackTarget::has_stages);
+        self.stages_make_batches = targets.iter().any(StackTarget::makes_batches);
         let known: Vec<u32> = targets.iter().map(|target| target.pid).collect();
         let (now, reader) = (self.clock.now(), self.reader.as_mut());
         let others = self.producers.find_processes(&known, now, reader);
@@ -284,7 +283,9 @@ impl StackThread {
         let mut samples =
             match_stacks_with_places(stacks, before, &find_thread_places(target), span);
         if target.trainer.is_some() {
-            let training_thread = target.training_thread().filter(|_| !self.has_stages);
+            let training_thread = target
+                .training_thread()
+                .filter(|_| !self.stages_make_batches);
             self.producers.mark_threads(&mut samples, training_thread);
         } else if target.is_unknown() {
             self.producers.mark_process(target.pid, &mut samples);

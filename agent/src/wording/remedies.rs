@@ -39,7 +39,12 @@ fn action(action: &Action) -> String {
             memory,
             splits_stream,
         } => more_processes(*from, *to, *memory, *splits_stream),
-        Action::SmallerProcesses { from, to, memory } => smaller_processes(*from, *to, *memory),
+        Action::SmallerProcesses {
+            from,
+            to,
+            memory,
+            splits_stream,
+        } => smaller_processes(*from, *to, *memory, *splits_stream),
         Action::MoreCalls {
             stage,
             from,
@@ -214,24 +219,25 @@ fn more_processes(from: u32, to: u32, memory: Option<WorkerMemory>, splits_strea
         (from, to) => worker_processes(from, to),
     };
     let memory = memory.map_or_else(String::new, |memory| workers_memory(memory, to));
-    let stream = if splits_stream {
+    format!("{processes}{memory}.{}", own_part(splits_stream))
+}
+
+fn smaller_processes(from: u32, to: u32, memory: WorkerMemory, splits_stream: bool) -> String {
+    let (each, available) = (bytes(memory.each), bytes(memory.available));
+    format!(
+        "Reduce the memory of each worker process (now {each}), then load in {to} instead of {from}: further ones may \
+         take only {available} in total.{}",
+        own_part(splits_stream)
+    )
+}
+
+/// What a program must do that splits its stream among the workers.
+fn own_part(splits_stream: bool) -> &'static str {
+    if splits_stream {
         " Each must load its own part of the stream (`torch.utils.data.get_worker_info`)."
     } else {
         ""
-    };
-    format!("{processes}{memory}.{stream}")
-}
-
-fn smaller_processes(from: u32, to: u32, memory: WorkerMemory) -> String {
-    let WorkerMemory {
-        each, available, ..
-    } = memory;
-    format!(
-        "{}, after each of them takes less memory: now each takes {}, and further ones may take {} in total.",
-        worker_processes(from, to),
-        bytes(each),
-        bytes(available)
-    )
+    }
 }
 
 /// What the memory allows if there are to be `workers` worker processes.

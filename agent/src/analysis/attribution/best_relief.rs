@@ -11,7 +11,7 @@
 //!    cause.
 //! 5. A stage was chosen (also by rule 4) that is fast enough on average. Then larger buffers remove the waiting.
 
-use super::candidates::{Binding, is_starved, limit_ms, terms};
+use super::candidates::{Binding, is_starved, limit_ms, longest_stage_limit_ms, terms};
 use super::law_terms::{Term, at_least};
 use super::prediction::Predictor;
 use super::queueing_model::Model;
@@ -25,7 +25,14 @@ type Gain = (Term, f64);
 pub(super) fn find_best_relief(predictor: &Predictor<'_>, confidence: f64) -> Option<Binding> {
     let model = predictor.model;
     let step = model.facts.step_ms;
-    let gain = |term| 1.0 - predictor.step_ms(&relieve(model, term)) / step;
+    let gain = |term| {
+        let relieved = predictor.step_ms(&relieve(model, term));
+        let possible = match term {
+            Term::Jitter => relieved.max(longest_stage_limit_ms(model).min(step)),
+            _ => relieved,
+        };
+        1.0 - possible / step
+    };
     let mut gains: Vec<Gain> = terms(model)
         .into_iter()
         .map(|term| (term, gain(term)))

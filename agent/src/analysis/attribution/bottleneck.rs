@@ -21,11 +21,11 @@ use crate::analysis::thresholds::confidence;
 pub(super) fn binding(predictor: &Predictor<'_>) -> Option<Binding> {
     let model = predictor.model;
     let Some(found) = suspects(predictor) else {
-        // Nothing that makes batches is known, and the receipt takes most of the wait.
+        // No other term is a clear bottleneck, and receiving a batch takes longer than waiting for one.
         return receives_long(model).then_some(Binding {
             term: Term::HandOff,
             limit_ms: 0.0,
-            confidence: confidence::SLOWED_TERM,
+            confidence: confidence::LONG_RECEIPT,
         });
     };
     let cause = match found.term {

@@ -78,6 +78,15 @@ pub(super) fn limit_ms(model: &Model<'_>, term: Term) -> f64 {
     }
 }
 
+/// Shortest step that the measured calls of the stages allow. A larger buffer saves only time in which a stage waits for
+/// room, so the step cannot become shorter than the time per batch in which the busiest stage works.
+pub(super) fn longest_stage_limit_ms(model: &Model<'_>) -> f64 {
+    let stages = (0..model.nodes.len()).filter(|stage| !is_blocked(model, *stage));
+    stages.fold(0.0, |longest, stage| {
+        longest.max(model.nodes[stage].limit_ms)
+    })
+}
+
 /// Whether the training thread takes long to receive a batch that is there, and longer than it waits for batches
 /// that are not there.
 pub(super) fn receives_long(model: &Model<'_>) -> bool {

@@ -75,8 +75,8 @@ pub(in crate::analysis) fn attribute_run(
     }
 }
 
-/// The attribution of a loop without a loader, whose wait is unknown. Samples show how long it waits for items. To receive
-/// an item is work, so they do not contain its receipt.
+/// The attribution of a loop without a loader, whose wait is unknown. Samples show how long it waits for items. The time
+/// of receiving an item is not part of this wait, because the thread works meanwhile.
 fn attribute_unknown_wait(
     facts: PipelineFacts,
     stacks: Option<&StackTimes>,
@@ -86,7 +86,8 @@ fn attribute_unknown_wait(
     let item_waits = stacks.and_then(|stacks| stacks.item_waits(loop_name));
     let item_waits = item_waits.filter(|_| facts.stages.is_empty());
     let item_wait_ms = (item_waits.as_ref()).map_or(0.0, |waits| waits.share.value * step_ms);
-    if facts.stages.is_empty() && facts.receive_ms > item_wait_ms {
+    let long_ms = Thresholds::default().long_hand_off * step_ms;
+    if facts.stages.is_empty() && facts.receive_ms >= long_ms.max(item_wait_ms) {
         let wait_ms = (item_wait_ms + facts.receive_ms).min(step_ms);
         return attribute(&PipelineFacts { wait_ms, ..facts });
     }

@@ -12,7 +12,7 @@ mod work_and_resources;
 
 use self::action::Action;
 use super::attribution_result::Remedy;
-use super::candidates::{Binding, is_blocked, limit_ms};
+use super::candidates::{Binding, limit_ms, longest_stage_limit_ms};
 use super::evidence::evidence;
 use super::law_terms::Term;
 use super::prediction::Predictor;
@@ -130,9 +130,8 @@ impl Context<'_> {
             // The work stays the same. A stage's own CPU time lacks what its calls hand to further threads.
             let bound = limit_ms(self.model, Term::Cores) / t.attainable_core_utilization;
             predicted.max(bound.min(step))
-        } else if draft.term == Term::Jitter {
-            // A buffer saves the time in which a stage waits for room, and no stage waits longer than it is not busy.
-            predicted.max(self.slowest_stage_ms().min(step))
+        } else if draft.action.enlarges_buffer() {
+            predicted.max(longest_stage_limit_ms(self.model).min(step))
         } else {
             predicted
         };
@@ -146,15 +145,6 @@ impl Context<'_> {
             at_least,
             confidence: confidence::of_prediction(draft.confidence, self.predictor.error()),
             ..self.without_gain(draft)
-        })
-    }
-
-    /// Shortest step that the calls of the stages allow, as they were measured.
-    fn slowest_stage_ms(&self) -> f64 {
-        let model = self.model;
-        let stages = (0..model.nodes.len()).filter(|stage| !is_blocked(model, *stage));
-        stages.fold(0.0, |longest, stage| {
-            longest.max(model.nodes[stage].limit_ms)
         })
     }
 

@@ -22,6 +22,8 @@ pub(crate) const LONGEST_LIMIT: f64 = 0.7;
 pub(crate) const LONGEST_LIMIT_ONLY: f64 = 0.6;
 /// A term that only seems slow because it waits for a core or the lock.
 pub(crate) const SLOWED_TERM: f64 = 0.6;
+/// Receiving batches takes longer than waiting for them, and no other term is clear.
+pub(crate) const LONG_RECEIPT: f64 = 0.6;
 /// Threads or processes without stages: samples show that the loop waits for what they make.
 pub(crate) const SAMPLED_WAIT: f64 = 0.75;
 /// Factor if jitter is the bottleneck.

@@ -207,7 +207,7 @@ impl Default for Outcome {
 }
 
 impl StageSlot {
-    /// The end of the hand-off between processes that it is. `None` for other stages.
+    /// Which end of the hand-off between processes this stage measures. `None` for other stages.
     pub fn hand_off_end(&self) -> Option<HandOffEnd> {
         HandOffEnd::from_code(self.hand_off.load(Ordering::Relaxed))
     }

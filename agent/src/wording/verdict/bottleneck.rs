@@ -30,10 +30,15 @@ fn bottleneck(summary: &SummaryRecord, detail: Detail) -> Option<Entry> {
     let found = match explain_wait(summary) {
         Explanation::Bottleneck(found) => found,
         Explanation::Unknown => {
-            return Some(Entry::new(
-                "unknown",
-                "neither the stages nor the resources explain how long the loop waits",
-            ));
+            let why = "neither the stages nor the resources explain how long the loop waits";
+            let why = if summary.episodes.is_empty() {
+                why.to_owned()
+            } else {
+                format!(
+                    "over the whole run, {why}; the slow parts of the run have causes of their own"
+                )
+            };
+            return Some(Entry::new("unknown", why));
         }
         Explanation::Nothing => return None,
     };

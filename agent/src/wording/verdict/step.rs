@@ -41,6 +41,21 @@ fn wait(s: &SummaryRecord, wait_ms: f64) -> Fact {
     }
 }
 
+/// The words after the upper bound: also the bound for a loader that waits for the device, which free data would not
+/// shorten.
+fn of_the_step(s: &SummaryRecord, bound_pct: f64, step_ms: f64) -> String {
+    match s.wait_blocked_ms {
+        Some(blocked_ms) => {
+            let rest_pct = (bound_pct - 100.0 * blocked_ms / step_ms).max(0.0);
+            format!(
+                "of the step, or {} % if the loader waits for the device",
+                percent(rest_pct, 1)
+            )
+        }
+        None => "of the step".to_owned(),
+    }
+}
+
 /// Why the floor and the wait of a loop are unknown, and how to measure them.
 fn unknown_floor(s: &SummaryRecord) -> String {
     let which = match s.loop_role {
@@ -122,7 +137,7 @@ impl Verdict<'_> {
                 "less waiting saves",
                 format!("at most {} %", percent(pct, 1)),
             )
-            .note("of the step")
+            .note(of_the_step(s, pct, step))
             .detail(
                 "an upper bound on what less waiting saves; only a probe measures the headspace",
             )

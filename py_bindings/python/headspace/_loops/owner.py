@@ -15,19 +15,23 @@ if TYPE_CHECKING:
     from headspace._loops.nesting import Enclosing
 
 #: The loop or queue that first used a prefix for a kind of stages, by prefix and kind.
-_owners: dict[tuple[str, Literal["any", "hand-off"]], str] = {}
+_owners: dict[tuple[str, str], tuple[str, str]] = {}
 
 
-def claim_prefix(prefix: str, owner: str, kind: Literal["any", "hand-off"]) -> str:
-    """The prefix of the names of an owner's stages: this one, or one of its own if another owner has it.
+def claim_prefix(
+    prefix: str,
+    owner: tuple[Literal["loop", "queue"], str],
+    stages: Literal["all but the hand-off", "hand-off"],
+) -> str:
+    """Returns `prefix`, or the owner's name if another owner uses `prefix` already.
 
     Args:
-        owner: Name of a loop, or of a queue whose loop is not known.
-        kind: Which stages get the prefix.
+        owner: A loop, or a queue whose loop is not known, with its name.
+        stages: Which stages get the prefix.
     """
-    if _owners.setdefault((prefix, kind), owner) == owner:
+    if _owners.setdefault((prefix, stages), owner) == owner:
         return prefix
-    return f"{owner} "
+    return f"{owner[1]} "
 
 
 class Owner:
@@ -41,9 +45,15 @@ class Owner:
         beside = min(
             (name_beside_loader(self.loop_name, name) for name in (kind, kind.lstrip("_"))), key=len
         )
+        prefix = f"{beside} " if beside else ""
         #: Prefix of the names of its stages, queues and workers, so that no two loops share a name.
-        self.prefix = claim_prefix(f"{beside} " if beside else "", self.loop_name, "any")
-        self._hand_off_prefix = claim_prefix(self.prefix, self.loop_name, "hand-off")
+        self.prefix = claim_prefix(prefix, ("loop", self.loop_name), "all but the hand-off")
+        self._hand_off_prefix = self.prefix
+
+    def claim_hand_off(self) -> None:
+        """Claims the names of the hand-off, before the owner is sent to the workers."""
+        owner = ("loop", self.loop_name)
+        self._hand_off_prefix = claim_prefix(self.prefix, owner, "hand-off")
 
     def stage(self, name: str, concurrency: int | None = None) -> _native.Stage:
         return stage_of_loop(f"{self.prefix}{name}", self.loop_name, concurrency=concurrency)

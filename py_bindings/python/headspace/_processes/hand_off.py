@@ -15,7 +15,6 @@ import time
 from _weakref import ref
 from functools import partial
 
-from headspace._loops.replacing import mark
 from headspace._native import stage_of_loop
 from headspace._processes.private_parts import call_ignoring_errors
 
@@ -54,6 +53,55 @@ def is_process_queue(thing: object) -> bool:
     return queues is not None and isinstance(thing, queues.Queue)
 
 
+class Receipts:
+    """Times how long this process takes to receive an item that is there, and to read it.
+
+    An item is there when its first bytes are in the pipe of the queue.
+    """
+
+    def __init__(
+        self, queue: Any, stage: _native.Stage, received: Callable[[Any], None] | None = None
+    ) -> None:
+        """
+        Args:
+            queue: A `multiprocessing.Queue`. No reference to it is kept.
+            stage: Counts the receipts.
+            received: Called once, with item number `DESCRIBED_ITEM`.
+        """
+        self._stage, self._received = stage, received
+        self._process = os.getpid()
+        self._arrived_ns = self._count = 0
+        poll, receive_bytes = queue._poll, queue._recv_bytes
+        pipe = select.poll()
+        pipe.register(queue._reader.fileno(), select.POLLIN)
+
+        def noting_poll(*args: Any) -> Any:
+            has_data = poll(*args)
+            self._arrived_ns = time.monotonic_ns()
+            return has_data
+
+        def noting_receive_bytes(*args: Any) -> Any:
+            if not self._arrived_ns:  # `get` without a timeout does not poll.
+                pipe.poll()
+                self._arrived_ns = time.monotonic_ns()
+            return receive_bytes(*args)
+
+        queue._poll, queue._recv_bytes = noting_poll, noting_receive_bytes
+
+    def time(self, get: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Calls `get`, and times the receipt of its item."""
+        self._arrived_ns = 0
+        item = get(*args, **kwargs)
+        # If two threads take items at the same time, a time can be lost or too short, but no item is lost.
+        begun_ns = self._arrived_ns
+        if begun_ns and os.getpid() == self._process:
+            call_ignoring_errors(self._stage.record, (time.monotonic_ns() - begun_ns) / 1e9)
+        self._count += 1
+        if self._count == DESCRIBED_ITEM and self._received is not None:
+            call_ignoring_errors(self._received, item)
+        return item
+
+
 def time_receipt(
     queue: Any,
     stage: _native.Stage,
@@ -61,55 +109,22 @@ def time_receipt(
     *,
     weakly: bool = True,
 ) -> None:
-    """Times how long this process takes to receive an item that is there, and to read it.
-
-    An item is there when its first bytes are in the pipe of the queue.
+    """Times the receipts of a queue.
 
     Args:
-        queue: A `multiprocessing.Queue`.
-        stage: Counts the receipts.
-        received: Called once, with item number `DESCRIBED_ITEM`.
+        queue, stage, received: As for :class:`Receipts`.
         weakly: Whether the new `get` holds only a weak reference to the queue.
     """
     if "get" in vars(queue):  # It is timed already.
         return
-    class_get = type(queue).get
-    get = getattr(class_get, "_headspace_original", class_get)
-    poll, receive_bytes = queue._poll, queue._recv_bytes
+    get = type(queue).get
     get_queue: Callable[[], Any] = ref(queue) if weakly else lambda: queue
-    process = os.getpid()
-    pipe = select.poll()
-    pipe.register(queue._reader.fileno(), select.POLLIN)
-    arrived_ns = count = 0
-
-    def noting_poll(*args: Any) -> Any:
-        nonlocal arrived_ns
-        has_data = poll(*args)
-        arrived_ns = time.monotonic_ns()
-        return has_data
-
-    def noting_receive_bytes(*args: Any) -> Any:
-        nonlocal arrived_ns
-        if not arrived_ns:  # `get` without a timeout does not poll.
-            pipe.poll()
-            arrived_ns = time.monotonic_ns()
-        return receive_bytes(*args)
+    receipts = Receipts(queue, stage, received)
 
     def timed_get(*args: Any, **kwargs: Any) -> Any:
-        nonlocal arrived_ns, count
-        arrived_ns = 0
-        item = get(get_queue(), *args, **kwargs)
-        # If two threads take items at the same time, a time can be lost or too short, but no item is lost.
-        begun_ns = arrived_ns
-        if begun_ns and os.getpid() == process:
-            call_ignoring_errors(stage.record, (time.monotonic_ns() - begun_ns) / 1e9)
-        count += 1
-        if count == DESCRIBED_ITEM and received is not None:
-            call_ignoring_errors(received, item)
-        return item
+        return receipts.time(get, get_queue(), *args, **kwargs)
 
-    queue._poll, queue._recv_bytes = noting_poll, noting_receive_bytes
-    queue.get = mark(timed_get, get)
+    queue.get = timed_get
 
 
 def time_sending(stage: _native.Stage, is_batch: Callable[[object], bool]) -> None:

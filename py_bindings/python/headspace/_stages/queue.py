@@ -93,7 +93,7 @@ def _watch_hand_off(name: str, q: object) -> None:
     )
 
     if is_process_queue(q):
-        prefix = claim_prefix("", name, "hand-off")
+        prefix = claim_prefix("", ("queue", name), "hand-off")
         receive = hand_off_stage("receive", prefix=prefix)
         time_receipt(q, receive, _describe_received, weakly=False)
         time_items(q, prefix)

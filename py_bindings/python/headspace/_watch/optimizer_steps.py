@@ -7,6 +7,7 @@ optimizer inside another one are one loop: the optimizer that was seen first end
 
 from __future__ import annotations
 
+import os
 from _thread import get_ident
 from _weakref import ref
 from collections.abc import Callable
@@ -40,6 +41,8 @@ class _StepCounter:
         self._optimizer: Callable[[], Any] = lambda: None
         self._steps_of_others = 0
         self._thread = 0
+        #: The process that made the loop.
+        self._process = 0
         self._steps_in_a_row = 0
         #: Iterations of loaders that had begun by the last step.
         self._iterations = 0
@@ -86,14 +89,16 @@ class _StepCounter:
         return True
 
     def loop_of_this_thread(self) -> _native.Loop | None:
-        """The loop, if this thread makes its steps and iterates no loader."""
-        is_own = self._loop is not None and self._thread == get_ident()
-        return self._loop if is_own and not nesting.is_iterating() else None
+        """The loop, if this thread makes its steps and iterates no loader. None in a forked child, whose threads have
+        the same numbers."""
+        makes_steps = self._thread == get_ident() and self._process == os.getpid()
+        return self._loop if makes_steps and not nesting.is_iterating() else None
 
     def _make_loop(self, optimizer: Any) -> _native.Loop | None:
         if is_worker():
             self._is_worker = True
             return None
+        self._process = os.getpid()
         role = observe_torch.role_by_modes().role
         return make_loop(NAME, {"type_name": type_name_of(optimizer)}, role=role)
 
@@ -127,5 +132,5 @@ def module_imported(name: str, module: ModuleType) -> None:
     if compiler is not None and optimizer is not None:
         _is_compiling = compiler.is_compiling
         optimizer.register_optimizer_step_post_hook(_step_ended)
-        process_queues.watch(_counter.loop_of_this_thread)
         observe_torch.on_eval[:] = [_note_evaluation]
+        process_queues.watch(_counter.loop_of_this_thread)

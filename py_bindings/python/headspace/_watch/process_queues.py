@@ -12,8 +12,8 @@ from functools import partial
 from headspace._loops.batch_parts import report_parts
 from headspace._loops.owner import claim_prefix
 from headspace._loops.replacing import replace
-from headspace._processes.hand_off import hand_off_stage, time_receipt
-from headspace._session.own_errors import call_safely
+from headspace._processes.hand_off import Receipts, hand_off_stage
+from headspace._processes.private_parts import call_ignoring_errors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +22,53 @@ if TYPE_CHECKING:
 
     from headspace import _native
 
+#: Items that the training thread takes from a queue before it counts as the queue of batches. The first queue that gives
+#: so many is the one: others have commands or results.
+_MIN_ITEMS = 4
+
+#: Most queues whose items are counted at the same time.
+_MAX_QUEUES = 64
+
+
+class _Batches:
+    """Finds the queue from which a loop takes its batches, and times the receipts."""
+
+    def __init__(self, loop_of_this_thread: Callable[[], _native.Loop | None]) -> None:
+        self.loop_of_this_thread = loop_of_this_thread
+        #: Number of items that the training thread took, by address of the queue, until the queue of batches is found.
+        self.taken: dict[int, int] = {}
+        #: Address of the queue of batches. Another queue that gets this address has no `receipts`.
+        self.found = 0
+
+    def receipts(self, queue: Any) -> Receipts | None:
+        """Times an item that this thread takes from the queue. None if it is not to be timed."""
+        loop = self.loop_of_this_thread()
+        attributes = getattr(queue, "__dict__", None)
+        # If it has a `get` of its own, it is timed already, or is not to be changed.
+        if loop is None or attributes is None or "get" in attributes:
+            return None
+        if "_headspace_receipts" in attributes:
+            return attributes["_headspace_receipts"]
+        if not self.found:
+            self._count(queue, loop.name)
+        return None
+
+    def _count(self, queue: Any, loop_name: str) -> None:
+        if len(self.taken) >= _MAX_QUEUES:
+            self.taken.clear()
+        count = self.taken[id(queue)] = self.taken.get(id(queue), 0) + 1
+        if count < _MIN_ITEMS:
+            return
+        self.found = id(queue)
+        self.taken.clear()
+        call_ignoring_errors(self._time, queue, loop_name)
+
+    def _time(self, queue: Any, loop_name: str) -> None:
+        prefix = claim_prefix("", ("loop", loop_name), "hand-off")
+        stage = hand_off_stage("receive", loop_name, prefix)
+        receipts = Receipts(queue, stage, partial(report_parts, loop_name=loop_name))
+        queue._headspace_receipts = receipts
+
 
 def watch(loop_of_this_thread: Callable[[], _native.Loop | None]) -> None:
     """Times the receipts from now on.
@@ -29,25 +76,19 @@ def watch(loop_of_this_thread: Callable[[], _native.Loop | None]) -> None:
     Args:
         loop_of_this_thread: The loop without a loader whose batches this thread takes. None if there is none.
     """
+    batches = _Batches(loop_of_this_thread)
 
     def make_wrapper(original: Callable[..., Any]) -> Callable[..., Any]:
         def get(self: Any, *args: Any, **kwargs: Any) -> Any:
-            timed = vars(self).get("get")
-            if timed is None:
-                loop = loop_of_this_thread()
-                if loop is not None:
-                    call_safely(_time_queue, self, loop.name)
-            elif getattr(timed, "_headspace_original", None) is original:
-                # The program called a reference to `get` from before it was timed.
-                return timed(*args, **kwargs)
-            return original(self, *args, **kwargs)
+            receipts = None
+            try:
+                receipts = batches.receipts(self)
+            except Exception:
+                pass
+            if receipts is None:
+                return original(self, *args, **kwargs)
+            return receipts.time(original, self, *args, **kwargs)
 
         return get
 
     replace(importlib.import_module("multiprocessing.queues").Queue, "get", make_wrapper)
-
-
-def _time_queue(queue: Any, loop_name: str) -> None:
-    prefix = claim_prefix("", loop_name, "hand-off")
-    stage = hand_off_stage("receive", loop_name, prefix)
-    time_receipt(queue, stage, partial(report_parts, loop_name=loop_name), weakly=False)

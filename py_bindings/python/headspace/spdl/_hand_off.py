@@ -35,6 +35,7 @@ def watch_receipt(loop: Any, source: object) -> None:
     if not is_process_queue(queue):
         return
     owner = Owner(loop)
+    owner.claim_hand_off()
 
     def describe_received(item: Any) -> None:
         report_parts(item.message, owner.loop_name)

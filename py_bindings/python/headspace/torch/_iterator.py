@@ -93,6 +93,8 @@ class _IteratorMaker:
         users = attributes.get("worker_init_fn")
         if type(users) is WorkerInit:  # Another thread makes an iterator, too.
             users = users.users_function
+        if loader.num_workers > 0:
+            self.owner.claim_hand_off()
         end_times = _make_end_times(loader)
         init = WorkerInit(users, time.monotonic_ns(), self.owner, end_times)
         attributes["worker_init_fn"] = init

@@ -19,14 +19,16 @@ pub enum Action {
         /// Whether the program must split the stream among them.
         splits_stream: bool,
     },
-    /// Let each worker process take less memory, and load in more of them. Now the memory is enough for none more.
+    /// Let each worker process take less memory, and load in more of them. At present, no further one fits into the memory.
     SmallerProcesses {
         /// Worker processes now.
         from: u32,
         /// Worker processes that would be proposed if the memory were enough.
         to: u32,
-        /// What the memory is enough for.
+        /// What they take, and what the memory is enough for.
         memory: WorkerMemory,
+        /// Whether the program must split the stream among them.
+        splits_stream: bool,
     },
     /// Run more calls of a stage at once.
     MoreCalls {
@@ -240,6 +242,11 @@ impl Action {
                 | Self::SubmitAhead { .. }
                 | Self::Background { .. }
         )
+    }
+
+    /// Whether it makes a buffer larger.
+    pub(super) fn enlarges_buffer(&self) -> bool {
+        matches!(self, Self::MorePrefetch { .. } | Self::BiggerQueue { .. })
     }
 
     /// Stable name for programs.

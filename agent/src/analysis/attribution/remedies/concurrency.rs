@@ -173,7 +173,12 @@ fn smaller_processes(
     }
     let (to, simulated) = with_more_calls(context, stage, (from, calls));
     Some(Draft {
-        action: Action::SmallerProcesses { from, to, memory },
+        action: Action::SmallerProcesses {
+            from,
+            to,
+            memory,
+            splits_stream: context.model.facts.loader.unsplit_stream,
+        },
         stage: Some(stage),
         term: Term::Stage(stage),
         change: None,
