@@ -19,7 +19,7 @@ parser.add_argument(
     "--values", type=int, default=400_000, help="numbers that are sorted for a batch"
 )
 parser.add_argument("--objects", type=int, default=0, help="further objects in a batch")
-parser.add_argument("--evaluate", action="store_true", help="later, start a process with a queue of tasks")
+parser.add_argument("--evaluate", action="store_true", help="start a process with a queue of tasks")
 args = parser.parse_args()
 
 
@@ -45,6 +45,8 @@ if args.processes:
 else:
     batches = queue.Queue(4)
     loader = threading.Thread(target=load, args=(batches,), daemon=True)
+
+
 def evaluate(tasks):
     while (task := tasks.get()) is not None:
         np.sort(decode(task))
@@ -61,7 +63,7 @@ while time.perf_counter() < begin + args.seconds:
     optimizer.step()
     optimizer.zero_grad()
     steps += 1
-    if args.evaluate and steps == 20:
+    if args.evaluate and steps == 6:
         tasks = multiprocessing.Queue()
         for task in [*range(40), None]:
             tasks.put(task)

@@ -52,8 +52,7 @@ class Owner:
 
     def claim_hand_off(self) -> None:
         """Claims the names of the hand-off, before the owner is sent to the workers."""
-        owner = ("loop", self.loop_name)
-        self._hand_off_prefix = claim_prefix(self.prefix, owner, "hand-off")
+        self._hand_off_prefix = claim_prefix(self.prefix, ("loop", self.loop_name), "hand-off")
 
     def stage(self, name: str, concurrency: int | None = None) -> _native.Stage:
         return stage_of_loop(f"{self.prefix}{name}", self.loop_name, concurrency=concurrency)

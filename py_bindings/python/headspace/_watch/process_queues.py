@@ -47,11 +47,10 @@ class _Batches:
         # If it has a `get` of its own, it is timed already, or is not to be changed.
         if loop is None or attributes is None or "get" in attributes:
             return None
-        if "_headspace_receipts" in attributes:
-            return attributes["_headspace_receipts"]
-        if not self.found:
+        receipts: Receipts | None = attributes.get("_headspace_receipts")
+        if receipts is None and not self.found:
             self._count(queue, loop.name)
-        return None
+        return receipts
 
     def _count(self, queue: Any, loop_name: str) -> None:
         if len(self.taken) >= _MAX_QUEUES:
