@@ -44,7 +44,7 @@ def test_workers_of_torch_count_the_fetches_at_once(
     from torch.utils.data import DataLoader, Dataset, get_worker_info
 
     monkeypatch.setattr("headspace._loops.names._uses", {})
-    monkeypatch.setattr("headspace._loops.owner._loops_by_prefix", {})
+    monkeypatch.setattr("headspace._loops.owner._owners", {})
     epochs = 200
     active = torch.zeros(4, dtype=torch.uint8).share_memory_().numpy()
 

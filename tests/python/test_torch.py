@@ -23,7 +23,7 @@ data = pytest.importorskip("torch.utils.data")
 def _first_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loader's stages have plain names where it is the first of its kind."""
     monkeypatch.setattr("headspace._loops.names._uses", {})
-    monkeypatch.setattr("headspace._loops.owner._loops_by_prefix", {})
+    monkeypatch.setattr("headspace._loops.owner._owners", {})
 
 
 class Numbers(data.Dataset):  # type: ignore[misc]
