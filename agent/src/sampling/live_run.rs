@@ -45,10 +45,13 @@ pub struct LiveRun {
     pub(super) step_cost_ns: f64,
 }
 
-/// Conclusions are reused for this many seconds, but not for longer than the steady state has lasted, and at least for this
-/// share of the steady state. So early conclusions are renewed when the number of steps has doubled, and a run that is killed
-/// early has some. To compute them takes about 25 ms.
+/// Conclusions are reused for this many seconds, and at least for this share of the steady state.
+/// To compute them takes about 25 ms, so it uses at most a thousandth of the time.
 const CONCLUSIONS_REUSE: (f64, f64) = (25.0, 0.5);
+
+/// In a young run, they are reused for as long as its steady state has lasted, but at least for this many seconds. So a run
+/// that is killed early has conclusions on much of it.
+const YOUNG_CONCLUSIONS_REUSE_S: f64 = 8.0;
 
 /// The last conclusions, and when they expire.
 #[derive(Debug)]
@@ -262,7 +265,11 @@ impl LiveRun {
             let (least_s, share) = CONCLUSIONS_REUSE;
             let nothing = summary.conclusions.attribution == Attribution::default();
             let steady_s = summary.record.steady_s;
-            let least_s = if nothing { 0.0 } else { least_s.min(steady_s) };
+            let least_s = if nothing {
+                0.0
+            } else {
+                least_s.min(steady_s.max(YOUNG_CONCLUSIONS_REUSE_S))
+            };
             *lock(&self.cached_conclusions) = Some(CachedConclusions {
                 conclusions: summary.conclusions.clone(),
                 until_s: elapsed_s + least_s.max(share * steady_s),
