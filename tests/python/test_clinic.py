@@ -154,6 +154,7 @@ def test_the_slow_one_of_several_ranks_that_ray_starts_is_named_with_its_lines()
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("limit_mb", "says"),
     [

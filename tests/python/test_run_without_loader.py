@@ -93,6 +93,8 @@ def test_a_queue_of_tasks_of_a_process_that_the_training_thread_forks_is_not_its
     assert stages[0]["calls"] == pytest.approx(ran.summary()["steps"], abs=16)
 
 
+# If another test uses the cores of the other process, the loop waits longer than it receives.
+@pytest.mark.alone
 def test_a_loop_that_receives_long_from_its_own_queue_has_the_hand_off_as_its_bottleneck(
     program: Programs,
 ) -> None:
