@@ -9,7 +9,7 @@ use crate::analysis::stacks::{LineShare, StackTimes};
 use crate::analysis::stages::serves_another_loop;
 use crate::analysis::thresholds::Thresholds;
 use crate::model::record::{StageSummary, SummaryRecord};
-use crate::model::stack::Place;
+use crate::model::stack::{Frame, Place};
 use crate::model::{HandOffEnd, Mode};
 use crate::statistics::{mean, variance};
 
@@ -59,14 +59,7 @@ pub(in crate::analysis) fn attribute_run(
     if !facts.stages.is_empty() || found.bottleneck.is_some() {
         return found;
     }
-    let producers = ProducerFacts {
-        step_ms,
-        wait_ms,
-        waiting_line: None,
-        producing_share: stacks.map_or(0.0, StackTimes::producing_share),
-        lines: &facts.lines,
-    };
-    match producers.attribute() {
+    match attribute_producers(&facts, stacks, None) {
         Some(producers) => Attribution {
             remedies: found.remedies,
             ..producers
@@ -78,33 +71,41 @@ pub(in crate::analysis) fn attribute_run(
 /// The attribution of a loop without a loader, whose wait is unknown. Samples show how long it waits for items. The time
 /// of receiving an item is not part of this wait, because the thread works meanwhile.
 fn attribute_unknown_wait(
-    facts: PipelineFacts,
+    mut facts: PipelineFacts,
     stacks: Option<&StackTimes>,
     loop_name: &str,
 ) -> Attribution {
     let step_ms = facts.step_ms;
     let item_waits = stacks.and_then(|stacks| stacks.item_waits(loop_name));
     let item_waits = item_waits.filter(|_| facts.stages.is_empty());
-    let item_wait_ms = (item_waits.as_ref()).map_or(0.0, |waits| waits.share.value * step_ms);
+    facts.wait_ms = (item_waits.as_ref()).map_or(0.0, |waits| waits.share.value * step_ms);
     let long_ms = Thresholds::default().long_hand_off * step_ms;
-    if facts.stages.is_empty() && facts.receive_ms >= long_ms.max(item_wait_ms) {
-        let wait_ms = (item_wait_ms + facts.receive_ms).min(step_ms);
-        return attribute(&PipelineFacts { wait_ms, ..facts });
+    if facts.stages.is_empty() && facts.receive_ms >= long_ms.max(facts.wait_ms) {
+        facts.wait_ms = (facts.wait_ms + facts.receive_ms).min(step_ms);
+        return attribute(&facts);
     }
-    let producers = item_waits.and_then(|waits| {
-        let producers = ProducerFacts {
-            step_ms,
-            wait_ms: item_wait_ms,
-            waiting_line: Some(waits.line),
-            producing_share: stacks.map_or(0.0, StackTimes::producing_share),
-            lines: &facts.lines,
-        };
-        producers.attribute()
-    });
+    let producers =
+        item_waits.and_then(|waits| attribute_producers(&facts, stacks, Some(waits.line)));
     producers.unwrap_or_else(|| Attribution {
         lines: lines_of_loop(&facts.lines, step_ms),
         ..Attribution::default()
     })
+}
+
+/// The producers as the bottleneck of a loop that waits at this line, if it is known.
+fn attribute_producers(
+    facts: &PipelineFacts,
+    stacks: Option<&StackTimes>,
+    waiting_line: Option<Frame>,
+) -> Option<Attribution> {
+    let producers = ProducerFacts {
+        step_ms: facts.step_ms,
+        wait_ms: facts.wait_ms,
+        waiting_line,
+        producing_share: stacks.map_or(0.0, StackTimes::producing_share),
+        lines: &facts.lines,
+    };
+    producers.attribute()
 }
 
 /// What the summary and the loop say about the pipeline.

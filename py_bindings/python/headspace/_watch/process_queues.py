@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from headspace import _native
 
-#: Items that the training thread takes from a queue before it counts as the queue of batches. The first queue that gives
-#: so many is the one: others have commands or results.
+#: Number of items after which a queue counts as the queue of batches. The training thread may also take commands or
+#: results from other queues, but fewer.
 _MIN_ITEMS = 4
 
 #: Most queues whose items are counted at the same time.
@@ -37,8 +37,7 @@ class _Batches:
         self.loop_of_this_thread = loop_of_this_thread
         #: Number of items that the training thread took, by address of the queue, until the queue of batches is found.
         self.taken: dict[int, int] = {}
-        #: Address of the queue of batches. Another queue that gets this address has no `receipts`.
-        self.found = 0
+        self.is_found = False
 
     def receipts(self, queue: Any) -> Receipts | None:
         """Times an item that this thread takes from the queue. None if it is not to be timed."""
@@ -48,7 +47,7 @@ class _Batches:
         if loop is None or attributes is None or "get" in attributes:
             return None
         receipts: Receipts | None = attributes.get("_headspace_receipts")
-        if receipts is None and not self.found:
+        if receipts is None and not self.is_found:
             self._count(queue, loop.name)
         return receipts
 
@@ -58,7 +57,7 @@ class _Batches:
         count = self.taken[id(queue)] = self.taken.get(id(queue), 0) + 1
         if count < _MIN_ITEMS:
             return
-        self.found = id(queue)
+        self.is_found = True
         self.taken.clear()
         call_ignoring_errors(self._time, queue, loop_name)
 
