@@ -1,7 +1,8 @@
 //! Proposes remedies: each changes one term of the model, which is then simulated again.
 //!
-//! They are sorted by gain times confidence, so a certain gain comes before a possible one. If the gain
-//! cannot be predicted, the remedy has the minimum that the laws promise, and is marked as such.
+//! They are sorted by gain times confidence, so a certain gain comes before a possible one. Exception: if too many
+//! threads compete for the cores, fewer concurrent calls come first. If the gain cannot be predicted, the remedy has the
+//! minimum that the laws promise, and is marked as such.
 
 pub(super) mod action;
 mod buffers;
@@ -19,7 +20,7 @@ use super::prediction::Predictor;
 use super::queueing_model::Model;
 use super::simulation::SimulatedPipeline;
 use crate::analysis::thresholds::{confidence, counts};
-use crate::model::record::{ChangeRecord, Setting};
+use crate::model::record::{ChangeRecord, RemedyCode, Resource, Setting};
 
 /// The model, and what is concluded from it so far.
 struct Context<'a> {
@@ -76,6 +77,14 @@ pub(super) fn remedies(
         .filter_map(|draft| context.predict(draft))
         .collect();
     remedies.sort_by(|a, b| score(b).total_cmp(&score(a)));
+    if concurrency::threads_slow_each_other(model) {
+        // It is easy to try, and the other predictions assume that calls take as long as now.
+        let is_fewer = |one: &Remedy| {
+            let for_cores = one.resource == Some(Resource::Cores);
+            for_cores && one.action.code() == RemedyCode::FewerWorkers
+        };
+        remedies.sort_by_key(|one| !is_fewer(one));
+    }
     remedies.truncate(counts::MAX_REMEDIES);
     let most = remedies.iter().map(|remedy| remedy.predicted_gain_pct);
     if let Some(found) = binding.filter(|found| found.term == Term::Compute)

@@ -288,7 +288,7 @@ fn saturates_disk(model: &Model<'_>, stage: usize) -> bool {
 }
 
 /// Whether too many threads are ready to run. The model does not know how much they slow each other.
-fn threads_slow_each_other(model: &Model<'_>) -> bool {
+pub(super) fn threads_slow_each_other(model: &Model<'_>) -> bool {
     let r = &model.facts.resources;
     let per_core = r.runnable_threads.zip(r.cores_usable);
     let per_core = per_core.map(|(threads, cores)| threads / cores);

@@ -50,8 +50,10 @@ fn cheaper(context: &Context<'_>) -> Option<Draft> {
     let mut simulated = model.simulated.clone();
     let left = 1.0 - model.thresholds.cheaper_call_saving * part.min(1.0);
     model.change_loading(&mut simulated, stage, |parts| scale(parts, left));
-    let mostly_waits =
-        (model.nodes[stage].cpu()).is_some_and(|share| share < model.thresholds.mostly_waiting_cpu);
+    // Little CPU time suggests reading, unless calls wait for their turn: for a core, or for the interpreter lock.
+    let waits_for_turn = matches!(found.term, Term::Cores | Term::Quota | Term::Gil);
+    let is_low = |cpu: f64| cpu < model.thresholds.mostly_waiting_cpu;
+    let mostly_waits = !waits_for_turn && model.nodes[stage].cpu().is_some_and(is_low);
     let action = Action::CheaperCalls {
         stage: named.to_owned(),
         work: GuessedWork::of(&format!("{name} {named}"), mostly_waits),
