@@ -4,14 +4,14 @@
 //! and its descendants, which Linux allows without privileges. A thread that changes its stack during the
 //! reading may give a mixed stack; its innermost frame is still one that the thread was in.
 
-mod core_waits;
+mod core_use;
 mod data_files;
 mod own_code;
 mod retried_locks;
 mod thread_locks;
 mod waits;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use py_spy::config::{Config, LockingStrategy};
 use py_spy::{PythonSpy, StackTrace};
 use tracing::{debug, trace_span};
 
-use self::core_waits::CoreWaits;
+use self::core_use::CoreUses;
 use self::data_files::open_data_files;
 use self::own_code::OwnCode;
 use self::retried_locks::{RetriedLocks, is_acquiring_library_lock};
@@ -45,7 +45,7 @@ struct Attached {
     spy: PythonSpy,
     statics: InterpreterStatics,
     thread_locks: ThreadLocks,
-    core_waits: CoreWaits,
+    core_uses: CoreUses,
 }
 
 impl Attached {
@@ -119,7 +119,7 @@ impl PythonStacks {
                         spy,
                         statics: InterpreterStatics::read(pid),
                         thread_locks: ThreadLocks::default(),
-                        core_waits: CoreWaits::default(),
+                        core_uses: CoreUses::default(),
                     }));
                 }
                 Err(error) => {
@@ -142,7 +142,9 @@ impl PythonStacks {
     fn frames(&mut self, trace: &StackTrace) -> Vec<Frame> {
         // Since Python 3.11, a module is at line 0 until its first line runs. Its time counts for the line that imports
         // it.
-        let frames = trace.frames.iter().skip_while(|frame| frame.line <= 0);
+        let frames = calls_of_process(trace)
+            .iter()
+            .skip_while(|frame| frame.line <= 0);
         let frames = frames.take(MAX_DEPTH);
         frames.map(|frame| self.code.frame(frame)).collect()
     }
@@ -174,8 +176,7 @@ impl StackReader for PythonStacks {
         let mut wanted = Vec::new();
         let mut others = Vec::new();
         for trace in &traces {
-            let native = trace.os_thread_id.and_then(|tid| u32::try_from(tid).ok());
-            match (matching_thread(trace, threads), native) {
+            match (matching_thread(trace, threads), native_id(trace)) {
                 (Some(thread), _) => wanted.push((trace, thread.tid, activity(trace, thread.tid))),
                 (None, Some(tid)) if trace.owns_gil => wanted.push((trace, tid, Activity::Python)),
                 (None, Some(tid)) => others.push((trace, tid)),
@@ -193,18 +194,20 @@ impl StackReader for PythonStacks {
         }
         let wanted: Vec<_> = wanted
             .into_iter()
-            .map(|(trace, tid, activity)| {
-                (trace, tid, activity, attached.core_waits.share(pid, tid))
-            })
+            .map(|(trace, tid, activity)| (trace, tid, activity, attached.core_uses.read(pid, tid)))
             .collect();
-        (attached.core_waits).keep(|tid| wanted.iter().any(|(_, alive, ..)| *alive == tid));
-        for (trace, tid, activity, core_wait) in wanted {
+        let alive: HashSet<_> = traces.iter().filter_map(native_id).collect();
+        let is_alive =
+            |tid| alive.contains(&tid) || wanted.iter().any(|(_, known, ..)| *known == tid);
+        attached.core_uses.keep(is_alive);
+        for (trace, tid, activity, core_use) in wanted {
             let frames = self.frames(trace);
             if !frames.is_empty() {
                 out.push(ThreadStack {
                     tid,
                     activity,
-                    core_wait,
+                    core_wait: core_use.wait_share,
+                    ran_recently: core_use.ran_recently,
                     helpers: None,
                     in_pool_task: is_in_pool_task(trace, activity),
                     holds_gil: trace.owns_gil,
@@ -235,6 +238,21 @@ impl StackReader for PythonStacks {
     }
 }
 
+/// The calls of a thread since its process was started. In a process that `multiprocessing` forked, the outer calls were
+/// made before, by the parent.
+fn calls_of_process(trace: &StackTrace) -> &[py_spy::Frame] {
+    let is_start =
+        |frame: &py_spy::Frame| is_function(frame, "_bootstrap", "/multiprocessing/process.py");
+    let start = trace.frames.iter().position(is_start);
+    &trace.frames[..start.unwrap_or(trace.frames.len())]
+}
+
+/// Whether a frame is in this function or method of a file.
+fn is_function(frame: &py_spy::Frame, name: &str, file: &str) -> bool {
+    // From Python 3.11 on, the name has the class.
+    frame.name.rsplit('.').next() == Some(name) && frame.filename.ends_with(file)
+}
+
 /// Whether another thread may wait for this one: it works, reads, or executes a task of a pool.
 fn may_help(trace: &StackTrace, activity: Activity) -> bool {
     activity.is_work() || activity.is_reading() || is_in_pool_task(trace, activity)
@@ -243,15 +261,12 @@ fn may_help(trace: &StackTrace, activity: Activity) -> bool {
 /// Whether a thread of a `ThreadPoolExecutor`, or of a pool of `multiprocessing`, executes a task, and does not wait for
 /// another thread's result within it: a task that waits for another one does not help.
 fn is_in_pool_task(trace: &StackTrace, activity: Activity) -> bool {
-    let ends_with = |frame: &py_spy::Frame, name: &str, file: &str| {
-        // From Python 3.11 on, the name has the class.
-        frame.name.rsplit('.').next() == Some(name) && frame.filename.ends_with(file)
-    };
-    let runs = |frame: &py_spy::Frame| ends_with(frame, "run", "/concurrent/futures/thread.py");
+    let runs = |frame: &py_spy::Frame| is_function(frame, "run", "/concurrent/futures/thread.py");
     // This function also waits for the next task.
-    let works = |frame: &py_spy::Frame| ends_with(frame, "worker", "/multiprocessing/pool.py");
+    let works = |frame: &py_spy::Frame| is_function(frame, "worker", "/multiprocessing/pool.py");
+    let calls = calls_of_process(trace);
     activity != Activity::Wait(WaitFor::Lock)
-        && (trace.frames.iter().any(runs) || trace.frames.iter().skip(1).any(works))
+        && (calls.iter().any(runs) || calls.iter().skip(1).any(works))
 }
 
 /// The message of an error and those of its causes, without repetitions.
@@ -265,6 +280,11 @@ fn join_causes(causes: impl Iterator<Item = String>) -> String {
         }
     }
     text
+}
+
+/// The kernel's ID of a thread. Unknown up to Python 3.10.
+fn native_id(trace: &StackTrace) -> Option<u32> {
+    u32::try_from(trace.os_thread_id?).ok()
 }
 
 /// The thread of interest that has this stack. Up to Python 3.10 only its handle is known.

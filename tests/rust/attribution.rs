@@ -16,7 +16,7 @@ use headspace_agent::model::record::{
     BatchRecord, CallsAtOnce, ComputeGpu, Estimate, GilHolderRecord, GpuRule, GpuUse, LoaderRecord,
     QueueSummary, RemedyCode, Resource, ResourcesRecord, StageSummary,
 };
-use headspace_agent::model::stack::{Activity, Frame, Place, WaitFor};
+use headspace_agent::model::stack::{Activity, Frame, Origin, Place, WaitFor};
 use headspace_agent::wording::{bottleneck_record, remedy_record};
 use simulator::line::draw::Blind;
 use simulator::line::engine::run;
@@ -434,7 +434,8 @@ fn for_many_threads_that_compete_for_few_cores_the_remedy_is_fewer_workers_witho
 
     let found = attribute(&facts);
 
-    let fewer = remedy(&found, "fewer_workers").unwrap();
+    let fewer = &found.remedies[0];
+    assert_eq!(fewer.action.code(), RemedyCode::FewerWorkers);
     assert!(fewer.at_least);
     assert_eq!(
         remedy_text(fewer),
@@ -453,7 +454,7 @@ fn workers_that_wait_for_one_lock_get_no_prediction_of_a_gain_from_more_workers(
             file: "data.py".into(),
             line: 11,
             function: "read".into(),
-            is_own: true,
+            origin: Origin::Own,
         },
     }];
     let found = attribute(&facts);
@@ -674,7 +675,7 @@ fn loading_on_the_training_thread_that_waits_for_the_device_is_not_slow() {
         file: Arc::from("train.py"),
         line: 47,
         function: Arc::from("upload"),
-        is_own: true,
+        origin: Origin::Own,
     };
     let found = |share: f64| {
         let collate = StageSummary {
@@ -739,7 +740,7 @@ fn a_line_of_a_stage_does_not_take_the_time_of_the_stages_within_it() {
             file: Arc::from("train.py"),
             line: 12,
             function: Arc::from("read"),
-            is_own: true,
+            origin: Origin::Own,
         },
         activity: Activity::Wait(WaitFor::File),
         share: 0.8,

@@ -8,7 +8,7 @@ use headspace_agent::analysis::stacks::LineShare;
 use headspace_agent::model::record::{
     BatchRecord, LoaderRecord, QueueSummary, ResourcesRecord, StageSummary,
 };
-use headspace_agent::model::stack::{Activity, Frame, Place};
+use headspace_agent::model::stack::{Activity, Frame, Origin, Place};
 use headspace_agent::wording::{bottleneck_record, remedy_record};
 
 const MIB: u64 = 1 << 20;
@@ -73,7 +73,7 @@ fn line(activity: Activity, share: f64) -> LineShare {
             file: Arc::from("train.py"),
             line: 12,
             function: Arc::from("decode"),
-            is_own: true,
+            origin: Origin::Own,
         },
         activity,
         share,

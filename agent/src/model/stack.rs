@@ -13,8 +13,26 @@ pub struct Frame {
     pub line: u32,
     /// Name of the function.
     pub function: Arc<str>,
-    /// Whether the line is the user's code, not the standard library or an installed package.
-    pub is_own: bool,
+    /// Whose code the line is.
+    pub origin: Origin,
+}
+
+/// Whose code a line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Origin {
+    /// The user's.
+    Own,
+    /// That of an installed package.
+    Package,
+    /// That of the standard library or of headspace, or generated code.
+    Other,
+}
+
+impl Frame {
+    /// Whether the line is the user's code.
+    pub fn is_own(&self) -> bool {
+        self.origin == Origin::Own
+    }
 }
 
 /// What a thread did at the moment of its stack.
@@ -90,6 +108,8 @@ pub struct ThreadStack {
     /// The share of its runnable time since the previous reading in which it waited for a core, in `[0, 1]`.
     /// A thread that runs and one that waits for a core look alike at one moment.
     pub core_wait: f64,
+    /// Whether the thread ran shortly before this reading. If not, it may wait for requests that nobody makes.
+    pub ran_recently: bool,
     /// How many threads work for the call at once, if the thread is one of them: the call handed work to them,
     /// and waits. Each stands for its part of the call's time. `None` for the call's own thread.
     pub helpers: Option<u32>,
@@ -104,7 +124,7 @@ pub struct ThreadStack {
 impl ThreadStack {
     /// Whether the user's own code is among the calls.
     pub(crate) fn runs_own_code(&self) -> bool {
-        self.frames.iter().any(|frame| frame.is_own)
+        self.frames.iter().any(Frame::is_own)
     }
 
     /// Whether the thread works, or executes a task of a pool.
@@ -129,7 +149,7 @@ pub fn waits_for_item(frames: &[Frame], activity: Activity) -> bool {
             |(file, names): &(&str, &[&str])| frame.file.ends_with(file) && names.contains(&name);
         CALLS.iter().any(matches)
     };
-    let mut library = frames.iter().take_while(|frame| !frame.is_own);
+    let mut library = frames.iter().take_while(|frame| !frame.is_own());
     !activity.is_work() && library.any(is_call)
 }
 
@@ -194,7 +214,7 @@ impl Frame {
             file: file.into(),
             line,
             function: function.into(),
-            is_own: true,
+            origin: Origin::Own,
         }
     }
 }
@@ -207,6 +227,7 @@ impl ThreadStack {
             tid: 1,
             activity,
             core_wait: 0.0,
+            ran_recently: true,
             helpers: None,
             in_pool_task: false,
             holds_gil: activity == Activity::Python,

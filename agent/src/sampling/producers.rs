@@ -118,7 +118,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::model::stack::Frame;
+    use crate::model::stack::{Frame, Origin};
     use crate::port::CollectError;
 
     struct Children(Vec<u32>);
@@ -148,7 +148,7 @@ mod tests {
 
     fn waiting() -> (Place, ThreadStack) {
         let get = Frame {
-            is_own: false,
+            origin: Origin::Package,
             ..Frame::own("/usr/lib/python3.11/multiprocessing/queues.py", 103, "get")
         };
         let frames = vec![get, Frame::own("train.py", 42, "main")];
@@ -217,7 +217,7 @@ mod tests {
         let lock = Activity::Wait(WaitFor::Lock);
         let trainer = |function: &str, activity| {
             let called = Frame {
-                is_own: false,
+                origin: Origin::Package,
                 ..Frame::own("/usr/lib/python3.11/queue.py", 171, function)
             };
             let frames = vec![called, Frame::own("train.py", 42, "main")];
@@ -268,7 +268,7 @@ mod tests {
         }
 
         let mut library = thread(2, Activity::Native);
-        library.1.frames[0].is_own = false;
+        library.1.frames[0].origin = Origin::Package;
         assert_eq!(places(vec![trainer("get", lock), library]), []);
     }
 }

@@ -6,6 +6,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use headspace_agent::model::stack::Origin;
+
 use super::own_code::OwnCode;
 use crate::procfs;
 use crate::procfs::open_files::{descriptors, target};
@@ -41,8 +43,8 @@ pub(super) fn open_data_files(process: &Path, code: &mut OwnCode) -> Option<Vec<
         let Some(path) = path.to_str().filter(|path| may_be_data(path)) else {
             continue;
         };
-        let (file, is_in_no_library) = code.file(path);
-        if !is_in_no_library || files.contains(&file) {
+        let (file, origin) = code.file(path);
+        if origin != Origin::Own || files.contains(&file) {
             continue;
         }
         if reads_a_file(process, &descriptor, &mut buffer) {

@@ -47,14 +47,18 @@ impl StackTimes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::stack::{Activity, StackReading, ThreadStack, WaitFor};
+    use crate::model::stack::{Activity, Origin, StackReading, ThreadStack, WaitFor};
 
     #[test]
     fn waits_for_a_queue_count_and_other_waits_do_not() {
         let mut times = StackTimes::default();
         let mut add = |calls: &[(&str, &str)], activity, samples| {
             let frame = |(file, function): &(&str, &str)| Frame {
-                is_own: *file == "train.py",
+                origin: if *file == "train.py" {
+                    Origin::Own
+                } else {
+                    Origin::Other
+                },
                 ..Frame::own(file, 7, function)
             };
             for _ in 0..samples {

@@ -38,8 +38,7 @@ impl StackTimes {
     /// The lines of all places, with at least this share of their place, the largest share first. `ran_share`
     /// is the share of its calls' time in which a place's threads ran, if it is known.
     ///
-    /// A stack counts for its innermost line of the user's code, or for its innermost line if none is the
-    /// user's.
+    /// `own_line` chooses the line that a stack counts for.
     pub fn lines(
         &self,
         min_share: f64,
@@ -180,14 +179,14 @@ fn longest(times: &HashMap<Activity, f64>) -> Activity {
 mod tests {
     use super::*;
     use crate::analysis::thresholds::stacks::MAX_STACKS;
-    use crate::model::stack::{StackReading, ThreadStack};
+    use crate::model::stack::{Origin, StackReading, ThreadStack};
 
-    fn frame(file: &str, line: u32, is_own: bool) -> Frame {
+    fn frame(file: &str, line: u32, origin: Origin) -> Frame {
         Frame {
             file: file.into(),
             line,
             function: "f".into(),
-            is_own,
+            origin,
         }
     }
 
@@ -219,7 +218,10 @@ mod tests {
     #[test]
     fn a_stack_counts_for_its_innermost_line_of_the_users_code() {
         let mut times = StackTimes::default();
-        let (library, own) = (frame("numpy.py", 7, false), frame("data.py", 41, true));
+        let (library, own) = (
+            frame("numpy.py", 7, Origin::Package),
+            frame("data.py", 41, Origin::Own),
+        );
         add(&mut times, &[library, own.clone()], Activity::Native, 0.3);
         add(
             &mut times,
@@ -229,7 +231,7 @@ mod tests {
         );
         assert!(times.lines(0.5, unknown).is_empty(), "too few samples");
         let wait = Activity::Wait(WaitFor::File);
-        add(&mut times, &[frame("data.py", 9, true)], wait, 0.1);
+        add(&mut times, &[frame("data.py", 9, Origin::Own)], wait, 0.1);
 
         let lines = times.lines(0.5, unknown);
 
@@ -249,7 +251,7 @@ mod tests {
     fn stacks_beyond_the_limit_count_for_their_place_only() {
         let mut times = StackTimes::default();
         for line in 0..2 * u32::try_from(MAX_STACKS).unwrap() {
-            let frames = [frame("data.py", line, true)];
+            let frames = [frame("data.py", line, Origin::Own)];
             add(&mut times, &frames, Activity::Python, 1.0);
         }
 
@@ -262,7 +264,10 @@ mod tests {
     #[test]
     fn samples_that_ran_have_the_share_that_the_cpu_time_shows() {
         let mut times = StackTimes::default();
-        let (work, wait) = (frame("data.py", 1, true), frame("data.py", 2, true));
+        let (work, wait) = (
+            frame("data.py", 1, Origin::Own),
+            frame("data.py", 2, Origin::Own),
+        );
         add(
             &mut times,
             std::slice::from_ref(&work),
@@ -289,7 +294,7 @@ mod tests {
     fn a_wait_for_a_core_belongs_to_the_work_of_its_line() {
         let mut times = StackTimes::default();
         for _ in 0..30 {
-            let mut reading = reading(&[frame("data.py", 1, true)], Activity::Native, 1.0);
+            let mut reading = reading(&[frame("data.py", 1, Origin::Own)], Activity::Native, 1.0);
             reading.samples[0].1.core_wait = 0.75;
             times.add(reading);
         }
@@ -308,7 +313,10 @@ mod tests {
     #[test]
     fn the_wait_for_the_interpreter_lock_gets_shorter_with_the_line_that_holds_the_lock() {
         let mut times = StackTimes::default();
-        let (sort, python) = (frame("data.py", 1, true), frame("data.py", 2, true));
+        let (sort, python) = (
+            frame("data.py", 1, Origin::Own),
+            frame("data.py", 2, Origin::Own),
+        );
         for (line, activity, seconds) in [
             (&sort, Activity::Native, 10.0),
             (&sort, Activity::Wait(WaitFor::InterpreterLock), 4.0),

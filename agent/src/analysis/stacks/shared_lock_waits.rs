@@ -71,13 +71,17 @@ fn waits_at_queue(frames: &[Frame]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::stack::{StackReading, ThreadStack};
+    use crate::model::stack::{Origin, StackReading, ThreadStack};
 
     fn times(what: WaitFor, is_trainer: bool, stacks: &[(&[(&str, &str)], u32)]) -> StackTimes {
         let mut times = StackTimes::default();
         for (calls, samples) in stacks {
             let frames = calls.iter().map(|(file, function)| Frame {
-                is_own: *file == "data.py",
+                origin: if *file == "data.py" {
+                    Origin::Own
+                } else {
+                    Origin::Other
+                },
                 ..Frame::own(file, 11, function)
             });
             let frames: Vec<Frame> = frames.collect();

@@ -36,6 +36,8 @@ pub struct TimedLine {
     pub frame: Frame,
     /// The function of a library that the line calls, if it does.
     pub callee: Option<Arc<str>>,
+    /// What the thread did.
+    pub activity: Activity,
 }
 
 /// The stacks of one place.
@@ -120,23 +122,26 @@ impl StackTimes {
                 *self.gil.holders.entry(holder).or_default() += seconds;
             }
             if place != Place::Elsewhere {
-                self.keep_line(reading.at_ns, &place, &stack.frames);
+                self.keep_line(reading.at_ns, &place, &stack);
                 let seconds = seconds / f64::from(stack.helpers.unwrap_or(1).max(1));
                 self.add_sample(place, stack, seconds, is_trainer);
             }
         }
     }
 
-    fn keep_line(&mut self, at_ns: u64, place: &Place, frames: &[Frame]) {
-        let Some(frame) = own_line(frames) else {
+    fn keep_line(&mut self, at_ns: u64, place: &Place, stack: &ThreadStack) {
+        let Some(frame) = own_line(&stack.frames) else {
             return;
         };
-        let called = frames.iter().take_while(|called| *called != frame).last();
+        let called = (stack.frames.iter())
+            .take_while(|called| *called != frame)
+            .last();
         let timed = TimedLine {
             at_ns,
             in_loop: matches!(place, Place::Loop(_)),
             frame: frame.clone(),
             callee: called.map(|called| Arc::clone(&called.function)),
+            activity: stack.activity,
         };
         push_bounded(&mut self.recent, timed, MAX_RECENT_LINES);
     }

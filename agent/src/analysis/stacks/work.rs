@@ -103,7 +103,7 @@ fn work_of_frame(frame: &Frame) -> Option<Work> {
         let found = names.iter().find(|(part, _)| name.contains(part));
         found.map(|(_, work)| *work)
     };
-    if frame.is_own {
+    if frame.is_own() {
         return named(&FUNCTIONS);
     }
     if let collating @ Some(_) = named(&FUNCTIONS[..1]) {
@@ -119,21 +119,23 @@ fn work_of_frame(frame: &Frame) -> Option<Work> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::stack::Origin;
 
-    fn frame(file: &str, function: &str, is_own: bool) -> Frame {
+    fn frame(file: &str, function: &str, origin: Origin) -> Frame {
         Frame {
             file: file.into(),
             line: 1,
             function: function.into(),
-            is_own,
+            origin,
         }
     }
 
     #[test]
     fn work_is_known_by_package_by_function_and_by_wait() {
         let packages = "/usr/lib/python3/site-packages";
-        let library = |path: &str, function| frame(&format!("{packages}/{path}"), function, false);
-        let own = |function| frame("/home/me/data.py", function, true);
+        let library =
+            |path: &str, function| frame(&format!("{packages}/{path}"), function, Origin::Package);
+        let own = |function| frame("/home/me/data.py", function, Origin::Own);
         let wait = |what| Activity::Wait(what);
         let item = || own("__getitem__");
         for (frames, activity, work) in [

@@ -165,7 +165,7 @@ impl From<&Frame> for FrameRecord {
             file: frame.file.to_string(),
             line: frame.line,
             function: frame.function.to_string(),
-            own: frame.is_own,
+            own: frame.is_own(),
         }
     }
 }

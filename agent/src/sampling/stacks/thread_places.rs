@@ -102,20 +102,31 @@ pub(super) fn match_stacks_with_places(
     move_time_to_helpers(stacks.into_iter().filter_map(sample).collect())
 }
 
-/// Moves the time of a stage's call that waits for a lock to threads that are in no stage: to those that execute tasks
-/// of a pool, even if they wait, for example for a file, or else to those that work. It is assumed that the call waits
-/// for them. With several waiting calls, or if the loop's own code waits too, it is unknown who waits for them.
+/// If a stage's call waits for a lock, it is assumed that it waits for other threads of its process, and its time is moved
+/// to them. Only threads outside of stages count. They are the first of these groups that is not empty:
+///
+/// 1. threads that execute a task of a pool, even if they wait, for example for a file,
+/// 2. threads that work,
+/// 3. threads of the program's own code that wait for a file, a pipe or a socket, and ran recently.
+///
+/// With several waiting calls, or if the loop's own code waits too, it is unknown who waits for them.
 fn move_time_to_helpers(mut samples: Vec<(Place, ThreadStack)>) -> Vec<(Place, ThreadStack)> {
     let waits = |(place, stack): &(Place, ThreadStack)| {
         *place != Place::Elsewhere && stack.activity == Activity::Wait(WaitFor::Lock)
     };
-    let in_task =
-        |(place, stack): &(Place, ThreadStack)| *place == Place::Elsewhere && stack.in_pool_task;
-    let any_in_task = samples.iter().any(in_task);
-    let helps = |sample: &(Place, ThreadStack)| {
-        let works = sample.0 == Place::Elsewhere && sample.1.activity.is_work();
-        in_task(sample) || (!any_in_task && works)
+    let groups: [fn(&ThreadStack) -> bool; 3] = [
+        |stack| stack.in_pool_task,
+        |stack| stack.activity.is_work(),
+        |stack| stack.activity.is_reading() && stack.ran_recently && stack.runs_own_code(),
+    ];
+    let is_free = |place: &Place| *place == Place::Elsewhere;
+    let is_present = |group: &&fn(&ThreadStack) -> bool| {
+        (samples.iter()).any(|(place, stack)| is_free(place) && group(stack))
     };
+    let Some(group) = groups.iter().find(is_present) else {
+        return samples;
+    };
+    let helps = |(place, stack): &(Place, ThreadStack)| is_free(place) && group(stack);
     let helpers = samples.iter().filter(|sample| helps(sample)).count();
     let mut waiting = samples
         .iter()
@@ -124,7 +135,7 @@ fn move_time_to_helpers(mut samples: Vec<(Place, ThreadStack)>) -> Vec<(Place, T
     let (Some((call, (stage, _))), None) = (waiting.next(), waiting.next()) else {
         return samples;
     };
-    if helpers == 0 || stage.stage().is_none() {
+    if stage.stage().is_none() {
         return samples;
     }
     let stage = stage.clone();
@@ -207,6 +218,24 @@ mod tests {
         let samples = move_time_to_helpers(vec![call(), reads(2), reads(3)]);
         let expected = (&fetch(), "read", Some(2));
         assert_eq!(functions(&samples), [expected, expected]);
+
+        // A thread that reads helps only if no thread works.
+        let downloads = || {
+            let waits = Activity::Wait(WaitFor::Connection);
+            (Place::Elsewhere, stack(2, "download", waits))
+        };
+        let samples = move_time_to_helpers(vec![call(), downloads()]);
+        assert_eq!(functions(&samples), [(&fetch(), "download", Some(1))]);
+        let mut idle = downloads();
+        idle.1.ran_recently = false;
+        let samples = move_time_to_helpers(vec![call(), idle]);
+        assert_eq!(functions(&samples)[0], (&fetch(), "map", None));
+        let samples = move_time_to_helpers(vec![call(), downloads(), helper(3)]);
+        assert_eq!(
+            functions(&samples)[1],
+            (&fetch(), "decode", Some(1)),
+            "the download may be another program part's"
+        );
 
         // Alone, the call waits for something else. With a second one, it is unknown which of them waits for it.
         assert_eq!(
