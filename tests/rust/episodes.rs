@@ -7,6 +7,8 @@ mod slow_steps;
 use std::ops::Range;
 
 use headspace_agent::analysis::episodes::{Episode, EpisodeKind, EpisodeSources, find_episodes};
+use headspace_agent::model::step_history::NumberedStep;
+use headspace_agent::model::{StepHistory, StepSample};
 use slow_steps::{Case, Pattern, draw_case};
 
 /// Steps of the warm-up.
@@ -95,6 +97,12 @@ fn is_kind(episode: &Episode, pattern: Pattern) -> bool {
         }
         Pattern::SlowPart => {
             matches!(episode.kind, EpisodeKind::Change { .. }) && episode.to_step.is_some()
+        }
+        // In a long run, the usual step follows: then it is a change.
+        Pattern::ShortPeriod => {
+            let is_change =
+                matches!(episode.kind, EpisodeKind::Change { .. }) && episode.to_step.is_none();
+            is_change || matches!(episode.kind, EpisodeKind::Periodic { .. })
         }
         Pattern::Drift => matches!(episode.kind, EpisodeKind::Drift { .. }),
         Pattern::Outliers | Pattern::OutliersAtVaryingSpeed => {
@@ -195,6 +203,54 @@ fn a_large_change_is_found_in_a_short_run_on_a_machine_whose_speed_changes() {
 }
 
 /// None of these seeds was used to choose the constants of the method.
+/// 6,000 steps of 20 ms. Every 100th of the first half takes 400 ms longer. From then on, every second step takes 60 ms
+/// longer.
+fn stalls_before_dense_stalls() -> StepHistory {
+    let mut history = StepHistory::default();
+    let mut to_ns = 0;
+    for step in 0..6_000 {
+        let longer_ms = match step {
+            0..3_000 if step % 100 == 99 => 400,
+            3_000.. if step % 2 == 0 => 60,
+            _ => 0,
+        };
+        let sample = StepSample {
+            compute_ns: 19_000_000 + step % 7 * 100_000,
+            wait_ns: 1_000_000 * longer_ms,
+        };
+        to_ns += sample.step_ns();
+        history.push(NumberedStep {
+            step,
+            step_in_epoch: step,
+            to_ns,
+            sample,
+        });
+    }
+    history
+}
+
+#[test]
+fn stalls_before_a_change_that_includes_its_stalls_have_their_own_cost() {
+    let sources = EpisodeSources {
+        parts_known: true,
+        ..EpisodeSources::default()
+    };
+    let found = find_episodes(&stalls_before_dense_stalls(), WARMUP, sources);
+
+    let [change, periodic] = found.as_slice() else {
+        panic!("{found:?}");
+    };
+    assert!(
+        matches!(change.kind, EpisodeKind::Change { .. }),
+        "{change:?}"
+    );
+    assert!(change.from_step.abs_diff(3_000) <= 24, "{change:?}");
+    assert!((change.cost_s / 90.0 - 1.0).abs() < 0.1, "{change:?}");
+    let is_periodic = matches!(periodic.kind, EpisodeKind::Periodic { period: 100, .. });
+    assert!(is_periodic, "{periodic:?}");
+    assert!((periodic.cost_s / 12.0 - 1.0).abs() < 0.1, "{periodic:?}");
+}
+
 #[test]
 #[ignore = "study"]
 fn seeded_faults_are_found_in_thousands_of_runs() {

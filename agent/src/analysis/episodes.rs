@@ -20,7 +20,7 @@ pub use self::batch_class::BatchClass;
 use self::levels::{Level, Levels, Rise, find_levels};
 pub use self::signal::Signal;
 use self::signal::{Context, signal_of_change};
-use self::stalls::stall_episodes;
+use self::stalls::{is_dense, stall_episodes};
 use super::resources::RankNode;
 use super::stacks::StackTimes;
 use crate::model::step_history::{Stall, StepBucket, StepHistory};
@@ -48,6 +48,13 @@ pub struct Episode {
     pub predicted_step_ms: f64,
     /// What else changed with it.
     pub signal: Signal,
+}
+
+impl Episode {
+    /// Whether this step is between its first and its last one.
+    fn has_step(&self, step: u64) -> bool {
+        self.from_step <= step && self.to_step.is_none_or(|to| step < to)
+    }
 }
 
 /// What kind of slowness.
@@ -126,41 +133,110 @@ pub fn find_episodes(
         sources,
         buckets: &buckets,
     };
-    let mut episodes = Vec::new();
-    let levels = find_levels(&buckets, sources.parts_known);
-    let mut rises = Vec::new();
-    match &levels {
-        Levels::Constant => {}
-        Levels::Steps(levels) => {
-            rises = levels
-                .windows(2)
-                .filter_map(|pair| Rise::between(&pair[0], &pair[1]))
-                .collect();
-            episodes.extend(changes(levels, steps, &context));
-        }
-        Levels::Drift(drift) => episodes.push(Episode {
-            kind: EpisodeKind::Drift {
-                begin_ms: drift.begin_ms,
-                end_ms: drift.end_ms,
-            },
-            from_step: drift.from_step,
-            to_step: None,
-            share: 1.0,
-            cost_s: drift.cost_s,
-            predicted_step_ms: step_without_ms(&buckets, drift.cost_s),
-            signal: signal_of_change(&context, drift.middle_s, None),
-        }),
-    }
+    let LevelChanges {
+        mut episodes,
+        rises,
+        include_stalls,
+    } = find_changes(&stalls, steps, &context);
+    let is_part = |step| include_stalls && is_in_change(&episodes, step);
+    let other_stalls: Vec<Stall> = (stalls.into_iter())
+        .filter(|stall| !is_part(stall.step))
+        .collect();
+    let with_other_stalls = count_stalls_as_level(&buckets, |bucket| is_part(bucket.first_step));
     let first_step = buckets.first().map_or(0, |bucket| bucket.first_step);
     let is_warmup = |episode: &Episode| {
         let ends_early = episode.to_step.is_some_and(|to| to <= warm_from);
         episode.from_step == first_step && ends_early
     };
     episodes.retain(|episode| !is_warmup(episode));
-    episodes.extend(stall_episodes(&stalls, &rises, steps, &context));
+    let other = context.with_buckets(&with_other_stalls);
+    episodes.extend(stall_episodes(&other_stalls, &rises, steps, &other));
     episodes.retain(|episode| episode.cost_s >= MIN_COST * total_s);
     episodes.sort_by(|a, b| b.cost_s.total_cmp(&a.cost_s));
     episodes
+}
+
+/// The changes of the level of the steps.
+struct LevelChanges {
+    episodes: Vec<Episode>,
+    /// All rises of the level.
+    rises: Vec<Rise>,
+    /// Whether the stalls within the episodes are a part of them.
+    include_stalls: bool,
+}
+
+/// The changes of the level, or its drift. If stalls are dense, they count for the level, unless it does not change then.
+fn find_changes(stalls: &[Stall], steps: u64, context: &Context<'_>) -> LevelChanges {
+    if is_dense(stalls) {
+        let all = count_stalls_as_level(context.buckets, |_| true);
+        let (changes, _) = changes_of_level(steps, &context.with_buckets(&all));
+        // Elsewhere, the stalls are no part of the level.
+        let inside = |bucket: &StepBucket| is_in_change(&changes, bucket.first_step);
+        let inside = count_stalls_as_level(context.buckets, inside);
+        let (episodes, rises) = changes_of_level(steps, &context.with_buckets(&inside));
+        let is_change = |one: &Episode| matches!(one.kind, EpisodeKind::Change { .. });
+        if episodes.iter().any(is_change) {
+            return LevelChanges {
+                episodes,
+                rises,
+                include_stalls: true,
+            };
+        }
+    }
+    let (episodes, rises) = changes_of_level(steps, context);
+    LevelChanges {
+        episodes,
+        rises,
+        include_stalls: false,
+    }
+}
+
+/// Whether a step is within a change of the level.
+fn is_in_change(episodes: &[Episode], step: u64) -> bool {
+    let is_change = |one: &&Episode| matches!(one.kind, EpisodeKind::Change { .. });
+    (episodes.iter().filter(is_change)).any(|change| change.has_step(step))
+}
+
+/// The buckets without an excess of stalls where `is_level` says so: there, the time of the stalls counts for the level.
+fn count_stalls_as_level(
+    buckets: &[StepBucket],
+    is_level: impl Fn(&StepBucket) -> bool,
+) -> Vec<StepBucket> {
+    let of_level = |bucket: &StepBucket| {
+        let is_level = is_level(bucket);
+        StepBucket {
+            stall_excess_ns: if is_level { 0 } else { bucket.stall_excess_ns },
+            ..*bucket
+        }
+    };
+    buckets.iter().map(of_level).collect()
+}
+
+/// The changes of the level of the steps, or its drift, and all rises of the level.
+fn changes_of_level(steps: u64, context: &Context<'_>) -> (Vec<Episode>, Vec<Rise>) {
+    match find_levels(context.buckets, context.sources.parts_known) {
+        Levels::Constant => (Vec::new(), Vec::new()),
+        Levels::Steps(levels) => {
+            let pairs = levels.windows(2);
+            let rises = pairs.filter_map(|pair| Rise::between(&pair[0], &pair[1]));
+            (changes(&levels, steps, context), rises.collect())
+        }
+        Levels::Drift(drift) => {
+            let episode = Episode {
+                kind: EpisodeKind::Drift {
+                    begin_ms: drift.begin_ms,
+                    end_ms: drift.end_ms,
+                },
+                from_step: drift.from_step,
+                to_step: None,
+                share: 1.0,
+                cost_s: drift.cost_s,
+                predicted_step_ms: step_without_ms(context.buckets, drift.cost_s),
+                signal: signal_of_change(context, drift.middle_s, None),
+            };
+            (vec![episode], Vec::new())
+        }
+    }
 }
 
 /// Mean step in milliseconds if the steps took `cost_s` less.

@@ -2,6 +2,7 @@
 
 pub mod attribution;
 pub mod compare;
+mod episode_corrections;
 pub mod episodes;
 pub mod findings;
 pub mod floor;
@@ -12,7 +13,6 @@ pub mod probe_result;
 pub mod ranks;
 #[cfg(test)]
 mod ranks_tests;
-mod remedies_in_episodes;
 pub mod resources;
 mod same_batches;
 pub mod stacks;

@@ -1,12 +1,12 @@
 //! Computes the numbers of the verdict from a run's totals: a pure function.
 
 use super::attribution::{Attribution, attribute_run, set_filling_stages};
+use super::episode_corrections::correct_by_episodes;
 use super::episodes::{Episode, EpisodeSources, find_episodes};
 use super::findings::{Finding, findings};
 use super::loop_facts::LoopFacts;
 use super::main_loop::select_main_loop;
 use super::probe_result::ProbeResult;
-use super::remedies_in_episodes::fit_to_episodes;
 use super::resources::{
     Part, RankNode, gpu_busy_share, resources, sm_utilization_pct, training_thread_runnable_share,
 };
@@ -202,7 +202,7 @@ fn conclude(summary: &SummaryRecord, run: &RunFacts<'_>, main: &LoopFacts) -> Co
     let mut attribution = attribute_run(summary, main, run.stacks, run.node.ranks.in_run);
     let episodes = episodes(run, main);
     if let Some(step_ms) = summary.steady_step_mean_ms {
-        fit_to_episodes(&mut attribution.remedies, &episodes, step_ms);
+        correct_by_episodes(&mut attribution, &episodes, step_ms);
     }
     Conclusions {
         attribution,

@@ -1,9 +1,10 @@
 //! Texts of episodes: when the steps were slower, what that cost, and what changed with it.
 
 use super::units::{bytes, duration_ms, duration_s, percent};
-use super::verdict::place_in_file;
+use super::verdict::{does, place_in_file};
 use crate::analysis::episodes::{Episode, EpisodeKind, Signal};
-use crate::model::record::{EpisodeKindCode, EpisodeRecord, EpisodeSignal};
+use crate::model::record::{EpisodeKindCode, EpisodeRecord, EpisodeSignal, LineKind};
+use crate::model::stack::WaitFor;
 
 /// The record of an episode.
 pub(super) fn episode_record(episode: &Episode) -> EpisodeRecord {
@@ -28,6 +29,7 @@ pub(super) fn episode_record(episode: &Episode) -> EpisodeRecord {
         line: line.map(|frame| frame.line),
         function: line.map(|frame| frame.function.to_string()),
         callee: episode.signal.callee.as_ref().map(ToString::to_string),
+        waits_for: waits_for(&episode.signal),
         batch_bytes: class.map(|class| class.bytes),
         usual_batch_bytes: class.map(|class| class.usual_bytes),
         data_file: episode.signal.data_file.as_ref().map(ToString::to_string),
@@ -155,21 +157,33 @@ fn signal_text(part: EpisodeSignal, signal: &Signal, kind: EpisodeKind) -> Strin
         return format!("{what}.");
     };
     let place = place_in_file(&line.file, line.line);
-    let callee = signal.callee.as_ref();
-    let callee = callee.map_or_else(String::new, |callee| format!(", which calls `{callee}`"));
-    let waits = part == EpisodeSignal::Wait;
-    let loading = if waits { " while loading is" } else { "," };
+    let call = (signal.callee.iter()).map(|callee| format!("calls `{callee}`"));
+    // A wait for a lock does not show what the holder of the lock does.
+    let wait = waits_for(signal).filter(|what| !matches!(what, WaitFor::Lock | WaitFor::Other));
+    let wait = wait.map(|what| does(LineKind::Wait, Some(what)).to_owned());
+    let actions: Vec<String> = call.chain(wait).collect();
+    let which = match actions.as_slice() {
+        [] => String::new(),
+        _ => format!(", which {}", actions.join(" and ")),
+    };
+    let is_wait = part == EpisodeSignal::Wait;
+    let loading = if is_wait { " while loading is" } else { "," };
     format!(
-        "{what}{loading} mostly at `{place}` ({}){callee}.",
+        "{what}{loading} mostly at `{place}` ({}){which}.",
         line.function
     )
+}
+
+/// What threads mostly wait for at the line of a signal.
+fn waits_for(signal: &Signal) -> Option<WaitFor> {
+    LineKind::of(signal.activity?).1
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::analysis::episodes::BatchClass;
-    use crate::model::stack::Frame;
+    use crate::model::stack::{Activity, Frame};
 
     fn episode(kind: EpisodeKind, signal: EpisodeSignal) -> Episode {
         Episode {
@@ -197,6 +211,7 @@ mod tests {
         let mut stalls = episode(kind, EpisodeSignal::Wait);
         stalls.signal.line = Some(Frame::own("/home/user/train.py", 49, "refill"));
         stalls.signal.callee = Some("recv".into());
+        stalls.signal.activity = Some(Activity::Wait(WaitFor::Connection));
 
         let record = episode_record(&stalls);
 
@@ -205,10 +220,11 @@ mod tests {
             "From step 32 on, the loop stalls every 32 steps, each time for 821 ms on average. The \
              loader prefetches 32 batches. These stalls cost 9.85 s. Without them, a step would take \
              18.2 ms on average. In a stall, the loop waits for data while loading is mostly at \
-             `train.py:49` (refill), which calls `recv`."
+             `train.py:49` (refill), which calls `recv` and waits for a pipe or socket."
         );
         assert_eq!(record.period_steps, Some(32));
         assert_eq!(record.line, Some(49));
+        assert_eq!(record.waits_for, Some(WaitFor::Connection));
         assert_eq!(record.data_file, None);
     }
 

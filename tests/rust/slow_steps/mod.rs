@@ -44,11 +44,14 @@ pub(crate) enum Pattern {
     OutliersAtVaryingSpeed,
     /// From one step on, all steps are much slower, while the machine becomes faster and slower by a third.
     ChangeAtVaryingSpeed,
+    /// From one step on, every second, third or fourth step stalls.
+    ShortPeriod,
 }
 
 impl Pattern {
-    pub(crate) const FAULTS: [Self; 10] = [
+    pub(crate) const FAULTS: [Self; 11] = [
         Self::Periodic,
+        Self::ShortPeriod,
         Self::PeriodicInEpoch,
         Self::Change,
         Self::ChangeAtVaryingSpeed,
@@ -147,13 +150,17 @@ impl Run {
     fn draw(pattern: Pattern, steps: Option<u64>, draw: &mut Draw) -> Self {
         let steps = steps.unwrap_or_else(|| draw.scale(1_000.0, 100_000.0));
         // At least ten stalls.
-        let period = draw.scale(5.0, (steps as f64 / 15.0).min(1000.0));
+        let period = match pattern {
+            Pattern::ShortPeriod => draw.whole(2, 4),
+            _ => draw.scale(5.0, (steps as f64 / 15.0).min(1000.0)),
+        };
         let share = |share: f64| whole(share * steps as f64);
         let from = match pattern {
             Pattern::Periodic => 20 + share(draw.uniform(0.0, 0.3)),
             Pattern::Change
             | Pattern::ChangeAtVaryingSpeed
             | Pattern::MostlySlow
+            | Pattern::ShortPeriod
             | Pattern::WaitInNoise => share(draw.uniform(0.1, 0.9)),
             Pattern::TwoSpeeds => 0,
             Pattern::SlowPart => share(draw.uniform(0.1, 0.5)),
@@ -234,7 +241,7 @@ impl Run {
         let per_period = 1.0 / self.period as f64;
         let inside = (self.from..self.to).contains(&step);
         match self.pattern {
-            Pattern::Periodic
+            Pattern::Periodic | Pattern::ShortPeriod
                 if inside
                     && (step - self.from).is_multiple_of(self.period)
                     && draw.0.unit() > 0.03 =>

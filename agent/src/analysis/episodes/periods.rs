@@ -15,7 +15,7 @@ const MAX_PERIODS: usize = 3;
 const MIN_STALLS: usize = 5;
 
 /// Minimum number of steps in a period.
-const MIN_PERIOD: u64 = 3;
+const MIN_PERIOD: u64 = 2;
 
 /// Minimum share of the turns in which a stall came.
 const MIN_TURNS: f64 = 0.8;

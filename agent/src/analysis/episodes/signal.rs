@@ -4,15 +4,16 @@
 //! of the sampled stacks within stalls and outside of them. What changed is not always the cause.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use super::EpisodeSources;
 use super::batch_class::BatchClass;
 use crate::analysis::resources::{Part, resources};
-use crate::analysis::stacks::{OpenFiles, TimedLine};
+use crate::analysis::stacks::{OpenFiles, StackTimes, TimedLine};
 use crate::analysis::thresholds::findings::STORAGE_READS;
 use crate::model::record::{EpisodeSignal, GpuUse, ResourcesRecord};
-use crate::model::stack::Frame;
+use crate::model::stack::{Activity, Frame};
 use crate::model::step_history::{Stall, StepBucket};
 
 /// Minimum share of the samples within an episode that a line has.
@@ -44,6 +45,8 @@ pub struct Signal {
     pub line: Option<Frame>,
     /// The function of a library that this line mostly called, if it did.
     pub callee: Option<Arc<str>>,
+    /// What threads mostly did at that line during the episode.
+    pub activity: Option<Activity>,
     /// The data file that loading had open during the episode, and hardly otherwise. `None` if the loop did not wait.
     pub data_file: Option<Arc<str>>,
     /// The size of the batches in stalls, if it differs from that of others.
@@ -57,12 +60,13 @@ impl Signal {
         context: &Context<'_>,
         is_inside: impl Fn(u64) -> bool,
     ) -> Self {
-        let (line, callee) = context.line(part, &is_inside).unzip();
+        let line = context.line(part, &is_inside);
         Self {
             kind: part,
-            line,
-            callee: callee.flatten(),
             data_file: context.data_file(part, &is_inside),
+            callee: line.and_then(|line| context.callee(line, &is_inside)),
+            activity: line.and_then(|line| context.activity(line, &is_inside)),
+            line: line.cloned(),
             batch_class: None,
         }
     }
@@ -79,6 +83,14 @@ pub(super) struct Context<'a> {
 type Interval = (f64, f64);
 
 impl Context<'_> {
+    /// The same with other excesses of stalls.
+    pub(super) fn with_buckets<'a>(&'a self, buckets: &'a [StepBucket]) -> Context<'a> {
+        Context {
+            sources: self.sources,
+            buckets,
+        }
+    }
+
     /// Begin and end of the steps.
     fn whole(&self) -> Interval {
         let seconds = |ns: u64| ns as f64 / 1e9;
@@ -116,12 +128,8 @@ impl Context<'_> {
 
     /// The line whose share of the samples inside is large, and larger than outside.
     /// Of compute, only lines of the loop's own code count; of the wait, only other lines. If the loop waits, the line at
-    /// which loading mostly is counts too, because the loop waits for that line. Also returns the function that it calls.
-    fn line(
-        &self,
-        part: Option<EpisodeSignal>,
-        is_inside: impl Fn(u64) -> bool,
-    ) -> Option<(Frame, Option<Arc<str>>)> {
+    /// which loading mostly is counts too, because the loop waits for that line.
+    fn line(&self, part: Option<EpisodeSignal>, is_inside: impl Fn(u64) -> bool) -> Option<&Frame> {
         let counts_in_loop = |in_loop: bool| match part {
             Some(EpisodeSignal::Wait) => !in_loop,
             Some(_) => in_loop,
@@ -149,16 +157,34 @@ impl Context<'_> {
                 let stands_out = count.stands_out(all, MIN_LINE_SHARE);
                 (stands_out, count.inside, &line.frame)
             })?;
-        let mut callees: HashMap<Option<&Arc<str>>, u32> = HashMap::new();
-        let inside = self.sources.stacks?.recent_lines();
-        let inside = inside.filter(|line| line.frame == found.frame && is_inside(line.at_ns));
-        for line in inside {
-            *callees.entry(line.callee.as_ref()).or_default() += 1;
-        }
-        let (callee, _) = callees
-            .into_iter()
-            .max_by_key(|(callee, count)| (*count, *callee))?;
-        Some((found.frame.clone(), callee.cloned()))
+        Some(&found.frame)
+    }
+
+    /// The function that a line mostly calls inside.
+    fn callee(&self, line: &Frame, is_inside: impl Fn(u64) -> bool) -> Option<Arc<str>> {
+        let samples = self.samples_of(line, is_inside);
+        most_frequent(samples.map(|sample| sample.callee.as_ref()))
+            .flatten()
+            .cloned()
+    }
+
+    /// What threads mostly do at a line inside: first whether they work, then the most frequent activity.
+    fn activity(&self, line: &Frame, is_inside: impl Fn(u64) -> bool) -> Option<Activity> {
+        let samples = self.samples_of(line, is_inside);
+        let samples: Vec<Activity> = samples.map(|sample| sample.activity).collect();
+        let works = most_frequent(samples.iter().map(|activity| activity.is_work()))?;
+        let of_kind = samples.into_iter();
+        most_frequent(of_kind.filter(|activity| activity.is_work() == works))
+    }
+
+    fn samples_of(
+        &self,
+        line: &Frame,
+        is_inside: impl Fn(u64) -> bool,
+    ) -> impl Iterator<Item = &TimedLine> {
+        let stacks = self.sources.stacks.into_iter();
+        let samples = stacks.flat_map(StackTimes::recent_lines);
+        samples.filter(move |sample| sample.frame == *line && is_inside(sample.at_ns))
     }
 
     /// The data file that is open in a large share of the samples of loading inside, and in fewer outside. Only if the
@@ -214,6 +240,18 @@ impl Counts {
     fn is_common(self, all: Self, min_share: f64) -> bool {
         self.inside >= MIN_SAMPLES && share(self.inside, all.inside) >= min_share
     }
+}
+
+/// The most frequent value. Of equally frequent ones, the largest.
+fn most_frequent<T: Copy + Eq + Hash + Ord>(values: impl Iterator<Item = T>) -> Option<T> {
+    let mut counts: HashMap<T, u32> = HashMap::new();
+    for value in values {
+        *counts.entry(value).or_default() += 1;
+    }
+    let most = counts
+        .into_iter()
+        .max_by_key(|(value, count)| (*count, *value))?;
+    Some(most.0)
 }
 
 fn share(part: u32, whole: u32) -> f64 {
@@ -345,8 +383,7 @@ fn resource(during: &ResourcesRecord, usual: &ResourcesRecord) -> Option<Episode
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::stacks::StackTimes;
-    use crate::model::stack::{Activity, Place, StackReading, ThreadStack};
+    use crate::model::stack::{Place, StackReading, ThreadStack};
 
     fn sample(at_ns: u64, function: &str) -> StackReading {
         let line = if function == "save" { 2 } else { 1 };

@@ -10,11 +10,25 @@ use crate::statistics::mean;
 /// Time lost by stalls in a bucket, as a share of the mean of later ones, from which the same stalls are in it.
 const MIN_DENSITY: f64 = 0.3;
 
+/// Stalls are dense if so many of them begin within [`DENSE_STEPS`] steps. The quartiles of
+/// [`StepHistory`](crate::model::step_history::StepHistory) then follow the slow steps, so that only some of these are
+/// recorded as stalls. Chosen.
+const DENSE_STALLS: usize = 32;
+
+/// One stall in 4.6 steps: includes a stall every four steps of which a few are missing.
+const DENSE_STEPS: u64 = 144;
+
 /// Minimum number of stalls without a period that hold most of the lost time. Fewer may be chance.
 const MIN_OUTLIERS: usize = 8;
 
 /// Share of the lost time that is most of it.
 const MOST: f64 = 0.8;
+
+/// Whether stalls are dense somewhere. They then belong to the level of the steps.
+pub(super) fn is_dense(stalls: &[Stall]) -> bool {
+    let mut windows = stalls.windows(DENSE_STALLS);
+    windows.any(|window| window[DENSE_STALLS - 1].step - window[0].step <= DENSE_STEPS)
+}
 
 /// The episodes of stalls. Stalls that a rise of the level may explain belong to the rise.
 pub(super) fn stall_episodes(

@@ -80,7 +80,8 @@ pub(crate) const ASSUMED_GAIN: f64 = 0.5;
 pub(crate) const FEWER_DECODING_CALLS: f64 = 0.45;
 /// Only the minimum of the gain is known.
 pub(crate) const MINIMUM_GAIN: f64 = 0.3;
-/// More workers, while storage is why the run has become slower: it may not serve more of them at once.
+/// More workers, while storage or another process or machine may be why the run has become slower: it may not serve more
+/// of them at once.
 pub(crate) const MORE_WORKERS_AT_SLOW_STORAGE: f64 = 0.3;
 /// Page-locked memory.
 pub(crate) const PIN_MEMORY: f64 = 0.2;

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::stack::WaitFor;
+
 /// A part of a run with slower steps. Without it, the run would have been at least 3 % shorter.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -42,6 +44,12 @@ pub struct EpisodeRecord {
     /// Name of the function of a library that this line mostly called. Absent if it called none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub callee: Option<String>,
+    /// What threads mostly waited for at this line. Absent if they mostly ran.
+    #[serde(
+        deserialize_with = "super::known",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub waits_for: Option<WaitFor>,
     /// Median size of the batches in stalls, in bytes. Absent if it does not differ from that of other batches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch_bytes: Option<u64>,
