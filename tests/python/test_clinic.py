@@ -32,6 +32,8 @@ SHORT_RUNS = {
     "no_workers_heavy_transforms": 250,
     "small_objects_pickled": 250,
     "tone_before_crop_in_threads": 250,
+    # The store becomes slower after 280 batches.
+    "store_throttles_chunks": 500,
     # That all ranks load the same samples is known from the loader.
     "every_rank_tokenizes_all": 80,
     # The comparison of ranks needs at least 4 ticks, of 1 s each, after the warm-up.
@@ -40,8 +42,8 @@ SHORT_RUNS = {
     "ray_operator_one_task": 100,
 }
 
-#: Cases whose ranks need all cores. If another test uses a core, compute becomes so slow that it hides the wait for data.
-ALONE = {"other_rank_waits_for_data"}
+#: Cases that need all cores. If another test uses a core, compute becomes so slow that it hides the wait for data.
+ALONE = {"other_rank_waits_for_data", "store_throttles_chunks"}
 
 
 def short(runs: dict[str, int]) -> list[Any]:
