@@ -87,7 +87,7 @@ do not count.
 The cards were written before headspace was first run on the programs. At first, it named 11 of the 14 causes, and one
 twin got a false cure. headspace was then improved for these cases. Their cards also changed:
 
-- Thirteen cards demand more words: those that were there also matched verdicts of other cases, or left out a part of the
+- Fourteen cards demand more words: those that were there also matched verdicts of other cases, or left out a part of the
   cause.
 - That of `tone_before_crop_in_threads` forbade the proposal of a second worker process, but the measurement shows that
   it makes the step 10 % shorter.
@@ -107,11 +107,14 @@ twin got a false cure. headspace was then improved for these cases. Their cards 
   cores of the training thread, so the proposal of a third core was no false cure. In the third, the hand-off of batches
   took 11 % of the step. headspace proposed loading in threads, and this really made the step 7 % shorter in one run,
   and 19 % in another.
-- `demux_threads_share_lock` was added last, and headspace named its cause in its first run. In the thread, eight threads
+- `demux_threads_share_lock` was added later, and headspace named its cause in its first run. In the thread, eight threads
   are slower than three. Here they are as fast, so the verdict proposes to avoid the lock, and no number of threads. The
   program then changed twice: the lock is held while a thread waits for the store, not while it works, and the network is
   larger. Before, the loader's threads needed the cores of the training thread in the cured program, and the predictions
   were 4 to 28 % too short.
+- `store_throttles_chunks` was added last, and headspace did not name its cause at first. It found two series of stalls
+  instead of one change, and the line of the training loop that a worker inherits from its parent instead of the line
+  that downloads. It also proposed a second worker, and a longer buffer.
 
 So the cases without a mark show what headspace can name. The held-out ones show how it does on threads that it was
 not improved for."""

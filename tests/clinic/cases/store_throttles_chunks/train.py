@@ -91,7 +91,9 @@ def main() -> None:
         cache.mkdir()
         write_store(store, args.steps * args.batch)
         receiver, sender = multiprocessing.Pipe(duplex=False)
-        server = multiprocessing.Process(target=serve, args=(store, args.burst_mb << 20, sender), daemon=True)
+        server = multiprocessing.Process(
+            target=serve, args=(store, args.burst_mb << 20, sender), daemon=True
+        )
         server.start()
         url = f"http://127.0.0.1:{receiver.recv()}"
         dataset = litdata.StreamingDataset(Dir(path=str(cache), url=url))
