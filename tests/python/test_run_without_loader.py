@@ -13,6 +13,8 @@ import pytest
 from headspace_run import HEADSPACE, run
 from running import Programs, Ran
 
+from headspace._watch.batch_function import BatchFunction, look_at_end
+
 NOT_SEEN = "headspace: no training loop was seen"
 
 
@@ -320,3 +322,20 @@ def test_a_function_that_is_missing_or_never_called_is_reported(
 
     assert ran.stderr.count("\n") == 1
     assert why in ran.stderr
+
+
+def test_a_program_that_ends_before_the_next_poll_is_checked_once_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    function = BatchFunction("__main__:defined_after_the_poll")
+    # The poll came before the definition.
+    function.has_module = True
+    assert not function.replace(sys.modules["__main__"])
+    monkeypatch.setattr(
+        sys.modules["__main__"], "defined_after_the_poll", lambda: None, raising=False
+    )
+
+    look_at_end(function)
+
+    assert function.is_found
+    assert "was not called through its module" in (function.failure() or "")

@@ -270,8 +270,8 @@ def _look_for(function: BatchFunction) -> None:
 
 
 def look_at_end(function: BatchFunction) -> None:
-    """Checks a last time: a short program may end before the thread has polled."""
-    if not function.has_module and _is_script(function):
+    """Checks a last time: a short program may end before the thread polls again."""
+    if not function.is_found and _is_script(function):
         function.has_module = True
         call_safely(function.replace, sys.modules["__main__"])
 
