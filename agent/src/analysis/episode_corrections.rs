@@ -1,6 +1,6 @@
 //! Corrects the bottleneck and the remedies by the slow parts of the run. Attribution knows only means over the whole run.
 
-use super::attribution::{Attribution, Limit};
+use super::attribution::{Attribution, Limit, Remedy};
 use super::episodes::{Episode, EpisodeKind};
 use super::thresholds::{Thresholds, confidence};
 use crate::model::record::{EpisodeSignal, RemedyCode};
@@ -10,8 +10,8 @@ use crate::model::stack::Activity;
 ///
 /// - `stop` is removed: there is something to do.
 /// - If the slowness lasts, the bottleneck `jitter` and a larger buffer are removed.
-/// - If a slower source of data may be the cause, it is not known whether it serves more workers at once. So the confidence
-///   of more workers is limited.
+/// - If a slower source of data may be the cause, it is not known whether it serves more workers at once. So the gain of
+///   more workers is unknown, and the remedy comes last.
 pub(super) fn correct_by_episodes(found: &mut Attribution, episodes: &[Episode], step_ms: f64) {
     let worth_ms = step_ms * (1.0 - Thresholds::default().worth_tuning_pct / 100.0);
     let is_costly = |one: &&Episode| one.predicted_step_ms <= worth_ms;
@@ -27,13 +27,20 @@ pub(super) fn correct_by_episodes(found: &mut Attribution, episodes: &[Episode],
         _ => true,
     });
     if lasting().any(|one| may_be_slow_source(one)) {
-        for remedy in &mut found.remedies {
+        let loads_more = |remedy: &Remedy| {
             let code = remedy.action.code();
-            if matches!(code, RemedyCode::MoreWorkers | RemedyCode::SmallerProcesses) {
-                let most = confidence::MORE_WORKERS_AT_SLOW_STORAGE;
-                remedy.confidence = remedy.confidence.min(most);
-            }
+            matches!(code, RemedyCode::MoreWorkers | RemedyCode::SmallerProcesses)
+        };
+        for remedy in found.remedies.iter_mut().filter(|one| loads_more(one)) {
+            let most = confidence::MORE_WORKERS_AT_SLOW_STORAGE;
+            remedy.confidence = remedy.confidence.min(most);
+            (
+                remedy.at_least,
+                remedy.predicted_step_ms,
+                remedy.predicted_gain_pct,
+            ) = (true, step_ms, 0.0);
         }
+        found.remedies.sort_by_key(loads_more);
     }
 }
 
@@ -59,7 +66,7 @@ fn lasts(episode: &Episode) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::attribution::{Action, Bottleneck, Evidence, Remedy};
+    use super::super::attribution::{Action, Bottleneck, Evidence};
     use super::super::episodes::Signal;
     use super::*;
     use crate::model::stack::WaitFor;
@@ -152,6 +159,7 @@ mod tests {
         let found = left(change, storage(), 5.0);
         assert_eq!(found.bottleneck, None);
         assert_eq!(remedies(&found), [(workers, 0.3)]);
+        assert!(found.remedies[0].at_least);
         let found = left(change, wait(connection), 5.0);
         assert_eq!(remedies(&found), [(workers, 0.3)]);
         let found = left(change, wait(Some(Activity::Native)), 5.0);
