@@ -17,9 +17,11 @@ from diagnosis import (
     LOSS_PCT,
     ROUNDS,
     Result,
+    count_close_runs,
     count_healthy,
     count_lossy,
     count_named,
+    count_named_twins,
     count_predicted,
     examine,
 )
@@ -57,6 +59,11 @@ def print_counts(results: list[Result]) -> None:
     close, predicted = count_predicted(results)
     print(f"cause named: {count_named(results)} of {len(results)}")
     print(f"predicted step within 10 % of the measured one: {close} of {predicted}")
+    close, predicted = count_close_runs(results)
+    print(f"the same of the single runs: {close} of {predicted}")
+    print(
+        f"healthy twins whose verdict also contains the words of the card: {count_named_twins(results)}"
+    )
     print(f"healthy twins without a false cure: {count_healthy(results)} of {len(results)}")
     print(
         f"healthy twins with an episode or a slowest rank of {LOSS_PCT:.0f} %: "

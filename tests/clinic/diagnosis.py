@@ -61,6 +61,8 @@ class Result:
     false_cures: tuple[str, ...] = ()
     #: Its costliest episode and its slowest rank, if they cost much. They may be real: the machine stalls, too.
     twin_losses: tuple[str, ...] = ()
+    #: Whether the verdict on the healthy twin also contains the words of the card. Then they prove nothing.
+    is_twin_named: bool = False
     problem: str = ""
 
     @property
@@ -140,6 +142,19 @@ def count_predicted(results: list[Result]) -> tuple[int, int]:
     return sum(abs(error) <= 10 for error in errors), len(errors)
 
 
+def count_close_runs(results: list[Result]) -> tuple[int, int]:
+    """The same for the single runs."""
+    errors = [
+        error for result in results if result.error_pct is not None for error in result.errors_pct
+    ]
+    return sum(abs(error) <= 10 for error in errors), len(errors)
+
+
+def count_named_twins(results: list[Result]) -> int:
+    """Number of healthy twins whose verdict also contains the words of the card."""
+    return sum(result.is_twin_named for result in results)
+
+
 def count_healthy(results: list[Result]) -> int:
     """Number of healthy twins without a false cure."""
     return sum(result.is_twin_healthy for result in results)
@@ -197,6 +212,7 @@ def examine(card: Card, steps: int | None, rounds: tuple[int, int]) -> Result:
         twin_ms=twin.live_ms,
         false_cures=false_cures(twin),
         twin_losses=losses(twin),
+        is_twin_named=not missed(card, twin.text),
     )
 
 

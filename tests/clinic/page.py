@@ -11,9 +11,11 @@ from diagnosis import (
     LOSS_PCT,
     ROUNDS,
     Result,
+    count_close_runs,
     count_healthy,
     count_lossy,
     count_named,
+    count_named_twins,
     count_predicted,
 )
 
@@ -74,7 +76,7 @@ Earlier runs of the whole clinic, on other shared machines and with earlier vers
 sources of the symptom, the cause and the cure.
 
 The prediction is that of the remedy, or of the step without the costliest episode, or without the excess of the slowest
-rank, as the card says. There is none if headspace predicts no number for the cure. The cured program may go further
+rank, as the card says. There is none if the card names no such prediction, or if headspace makes none. The cured program may go further
 than the remedy: `other_rank_waits_for_data` runs four workers, where two or three are proposed, and
 `ray_operator_one_task` four fetchers, where two or three calls are proposed. The prediction for the latter is wrong by
 -47 to +15 % from machine to machine: with Ray, a call takes 106 ms if one runs at a time, and 169 to 198 ms if two to
@@ -154,8 +156,10 @@ def table(results: list[Result]) -> str:
 def counts(results: list[Result]) -> str:
     """The number of named causes, of right predictions, and of twins without a false cure, as a paragraph."""
     close, predicted = count_predicted(results)
+    close_runs, runs = count_close_runs(results)
     predictions = (
-        f"{close} of {predicted} predicted steps are within 10 % of the measured ones. "
+        f"{close} of {predicted} predicted steps are within 10 % of the measured ones, and so are {close_runs} of the "
+        f"{runs} single runs. "
         if predicted
         else ""
     )
@@ -163,7 +167,8 @@ def counts(results: list[Result]) -> str:
     return fill(
         f"The cause is named in {count_named(results)} of {len(results)} cases. The threads confirm the cause of "
         f"{len(confirmed)} of them, and {count_named(confirmed)} of these are named. "
-        f"{predictions}{count_healthy(results)} of {len(results)} healthy twins get no false cure. The verdict on "
+        f"{predictions}{count_healthy(results)} of {len(results)} healthy twins get no false cure. The words of the "
+        f"card are also in the verdict on the healthy twin in {count_named_twins(results)} cases. The verdict on "
         f"{count_lossy(results)} of them has an episode or a slowest rank that costs at least {LOSS_PCT:.0f} % of the "
         f"step.",
         120,
