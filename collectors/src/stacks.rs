@@ -11,7 +11,7 @@ mod retried_locks;
 mod thread_locks;
 mod waits;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -196,9 +196,10 @@ impl StackReader for PythonStacks {
             .into_iter()
             .map(|(trace, tid, activity)| (trace, tid, activity, attached.core_uses.read(pid, tid)))
             .collect();
-        let alive: HashSet<_> = traces.iter().filter_map(native_id).collect();
-        let is_alive =
-            |tid| alive.contains(&tid) || wanted.iter().any(|(_, known, ..)| *known == tid);
+        let is_alive = |tid| {
+            (traces.iter()).any(|trace| native_id(trace) == Some(tid))
+                || wanted.iter().any(|(_, known, ..)| *known == tid)
+        };
         attached.core_uses.keep(is_alive);
         for (trace, tid, activity, core_use) in wanted {
             let frames = self.frames(trace);

@@ -138,15 +138,17 @@ def count_named(results: list[Result]) -> int:
 
 def count_predicted(results: list[Result]) -> tuple[int, int]:
     """Number of predicted steps within 10 % of the measured ones, and of all predicted steps."""
-    errors = [result.error_pct for result in results if result.error_pct is not None]
-    return sum(abs(error) <= 10 for error in errors), len(errors)
+    return count_close([result.error_pct for result in results if result.error_pct is not None])
 
 
 def count_close_runs(results: list[Result]) -> tuple[int, int]:
     """The same for the single runs."""
-    errors = [
-        error for result in results if result.error_pct is not None for error in result.errors_pct
-    ]
+    predicted = (result for result in results if result.error_pct is not None)
+    return count_close([error for result in predicted for error in result.errors_pct])
+
+
+def count_close(errors: list[float]) -> tuple[int, int]:
+    """Number of errors of at most 10 %, and of all errors."""
     return sum(abs(error) <= 10 for error in errors), len(errors)
 
 

@@ -202,7 +202,6 @@ fn a_large_change_is_found_in_a_short_run_on_a_machine_whose_speed_changes() {
     assert!(found >= 25, "{found} of 40");
 }
 
-/// None of these seeds was used to choose the constants of the method.
 /// 6,000 steps of 20 ms. Every 100th of the first half takes 400 ms longer. From then on, every second step takes 60 ms
 /// longer.
 fn stalls_before_dense_stalls() -> StepHistory {
@@ -251,6 +250,7 @@ fn stalls_before_a_change_that_includes_its_stalls_have_their_own_cost() {
     assert!((periodic.cost_s / 12.0 - 1.0).abs() < 0.1, "{periodic:?}");
 }
 
+/// None of these seeds was used to choose the constants of the method.
 #[test]
 #[ignore = "study"]
 fn seeded_faults_are_found_in_thousands_of_runs() {

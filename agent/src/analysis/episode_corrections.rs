@@ -34,11 +34,9 @@ pub(super) fn correct_by_episodes(found: &mut Attribution, episodes: &[Episode],
         for remedy in found.remedies.iter_mut().filter(|one| loads_more(one)) {
             let most = confidence::MORE_WORKERS_AT_SLOW_STORAGE;
             remedy.confidence = remedy.confidence.min(most);
-            (
-                remedy.at_least,
-                remedy.predicted_step_ms,
-                remedy.predicted_gain_pct,
-            ) = (true, step_ms, 0.0);
+            remedy.at_least = true;
+            remedy.predicted_step_ms = step_ms;
+            remedy.predicted_gain_pct = 0.0;
         }
         found.remedies.sort_by_key(loads_more);
     }
@@ -58,10 +56,7 @@ fn may_be_slow_source(episode: &Episode) -> bool {
 
 /// Whether the steps stay slow, and are not only stalls.
 fn lasts(episode: &Episode) -> bool {
-    matches!(
-        episode.kind,
-        EpisodeKind::Change { .. } | EpisodeKind::Drift { .. }
-    )
+    episode.is_change() || matches!(episode.kind, EpisodeKind::Drift { .. })
 }
 
 #[cfg(test)]

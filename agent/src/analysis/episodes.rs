@@ -51,6 +51,11 @@ pub struct Episode {
 }
 
 impl Episode {
+    /// Whether the steps have another level.
+    pub(super) fn is_change(&self) -> bool {
+        matches!(self.kind, EpisodeKind::Change { .. })
+    }
+
     /// Whether this step is between its first and its last one.
     fn has_step(&self, step: u64) -> bool {
         self.from_step <= step && self.to_step.is_none_or(|to| step < to)
@@ -174,8 +179,7 @@ fn find_changes(stalls: &[Stall], steps: u64, context: &Context<'_>) -> LevelCha
         let inside = |bucket: &StepBucket| is_in_change(&changes, bucket.first_step);
         let inside = count_stalls_as_level(context.buckets, inside);
         let (episodes, rises) = changes_of_level(steps, &context.with_buckets(&inside));
-        let is_change = |one: &Episode| matches!(one.kind, EpisodeKind::Change { .. });
-        if episodes.iter().any(is_change) {
+        if episodes.iter().any(Episode::is_change) {
             return LevelChanges {
                 episodes,
                 rises,
@@ -193,8 +197,8 @@ fn find_changes(stalls: &[Stall], steps: u64, context: &Context<'_>) -> LevelCha
 
 /// Whether a step is within a change of the level.
 fn is_in_change(episodes: &[Episode], step: u64) -> bool {
-    let is_change = |one: &&Episode| matches!(one.kind, EpisodeKind::Change { .. });
-    (episodes.iter().filter(is_change)).any(|change| change.has_step(step))
+    let contains = |one: &Episode| one.is_change() && one.has_step(step);
+    episodes.iter().any(contains)
 }
 
 /// The buckets without an excess of stalls where `is_level` says so: there, the time of the stalls counts for the level.

@@ -10,9 +10,9 @@ use crate::statistics::mean;
 /// Time lost by stalls in a bucket, as a share of the mean of later ones, from which the same stalls are in it.
 const MIN_DENSITY: f64 = 0.3;
 
-/// Stalls are dense if so many of them begin within [`DENSE_STEPS`] steps. The quartiles of
-/// [`StepHistory`](crate::model::step_history::StepHistory) then follow the slow steps, so that only some of these are
-/// recorded as stalls. Chosen.
+/// Minimum number of stalls that begin within [`DENSE_STEPS`] steps, for the stalls to be dense. The quartiles of
+/// [`StepHistory`](crate::model::step_history::StepHistory) then follow the slow steps, and only some of these are recorded
+/// as stalls. Chosen.
 const DENSE_STALLS: usize = 32;
 
 /// One stall in 4.6 steps: includes a stall every four steps of which a few are missing.
