@@ -36,8 +36,8 @@ SHORT_RUNS = {
     "store_throttles_chunks": 500,
     # That all ranks load the same samples is known from the loader.
     "every_rank_tokenizes_all": 80,
-    # The comparison of ranks needs at least 4 ticks, of 1 s each, after the warm-up.
-    "other_rank_waits_for_data": 150,
+    # The comparison of ranks needs at least 4 ticks, of 1 s each, after the warm-up. The line needs 30 samples, too.
+    "other_rank_waits_for_data": 350,
     # The number is even, because a block of rows is two batches.
     "ray_operator_one_task": 100,
 }

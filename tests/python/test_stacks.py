@@ -96,7 +96,7 @@ def test_the_slow_line_of_torchs_workers_is_named(program: Programs) -> None:
 @pytest.mark.parametrize(
     ("how", "freed_share"),
     [
-        # More workers gain nothing, not even little. Other tests on the same cores make this less certain.
+        # Other tests on the same cores make the times of the calls less certain.
         pytest.param("file", 0.6, marks=pytest.mark.alone),
         pytest.param("record", 0.6, marks=pytest.mark.alone),
         pytest.param("semaphore", 0.6, marks=pytest.mark.alone),
@@ -121,9 +121,7 @@ def test_workers_that_wait_for_one_lock_get_another_remedy_than_more_workers(
     (remedy,) = (found for found in summary["remedies"] if found["code"] == "separate_locks")
     assert remedy["predicted_step_ms"] < freed_share * summary["steady_step_mean_ms"]
     # 4 workers and the lock that one of them holds give a step of 20 ms; more workers do not change that.
-    more = [found for found in summary["remedies"] if found["code"] == "more_workers"]
-    assert all(found["predicted_step_ms"] > 20 for found in more)
-    assert all(found["predicted_gain_pct"] < 15 for found in more)
+    assert "more_workers" not in {found["code"] for found in summary["remedies"]}
     assert "its calls wait for one another's lock" in summary["bottleneck"]["evidence"]
 
 

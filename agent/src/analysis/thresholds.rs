@@ -121,7 +121,8 @@ thresholds! {
     /// The utilization of the disk or decoders. From this on, the time of a call includes waiting for them,
     /// and the disk is tried as the bottleneck. The disk has no lower `candidate_utilization`: its
     /// utilization is the share of time in which it has any request, which is high long before the disk is
-    /// the bottleneck. Also the CPU share of a call from which the call always works. Waiting rises steeply
+    /// the bottleneck. Also the utilization of a shared lock, from which on no further calls are proposed, and the CPU
+    /// share of a call, from which on the call always works. Waiting rises steeply
     /// near full use (Kleinrock, *Queueing Systems*, 1975); where that begins is chosen.
     saturated_utilization: 0.85, "share of the supply";
 

@@ -22,7 +22,7 @@ use super::loops::LoopEntry;
 use super::producers::Producers;
 use super::stack_pace::{Outcome, StackPace};
 
-use self::thread_places::{ReadingSpan, ThreadPlace, find_thread_places, match_stacks_with_places};
+use self::thread_places::{ReadingSpan, find_thread_places, match_stacks_with_places};
 
 /// Maximum time that one sample stands for, in seconds.
 const MAX_SECONDS: f64 = 2.0;
@@ -225,7 +225,9 @@ impl StackThread {
         let now = self.clock.now();
         let last = self.pace.last_reading(target.pid);
         let mut stacks = Vec::new();
-        // Before the reading and after it: only threads that stayed where they were are used.
+        // Before the reading and after it: only threads that stayed where they were are used. The span contains both looks at
+        // the places: a thread may also move while this one waits for a core between a look and the reading.
+        let (begun, cpu_begun) = (self.clock.now(), thread_cpu_time());
         let before = find_thread_places(target);
         let mut threads: Vec<ThreadId> = before.iter().map(|known| known.thread).collect();
         if target.is_unknown() {
@@ -235,8 +237,8 @@ impl StackThread {
                 handle: 0,
             });
         }
-        let (begun, cpu_begun) = (self.clock.now(), thread_cpu_time());
         let read = self.reader.read(target.pid, &threads, &mut stacks);
+        let after = find_thread_places(target);
         let cpu = (thread_cpu_time().zip(cpu_begun)).map(|(now, begun)| now.saturating_sub(begun));
         let span = ReadingSpan::new(self.clock.now().saturating_sub(begun), cpu);
         let outcome = match read {
@@ -257,7 +259,10 @@ impl StackThread {
                 at_ns: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX),
                 seconds: now.saturating_sub(last).as_secs_f64().min(MAX_SECONDS),
                 is_trainer: target.trainer.is_some(),
-                samples: self.samples(target, stacks, &before, span),
+                samples: self.mark_producers(
+                    target,
+                    match_stacks_with_places(stacks, &before, &after, span),
+                ),
                 files: None,
             };
             if reading.is_loading() {
@@ -272,16 +277,12 @@ impl StackThread {
         lock(&self.shared.state).readings.extend(reading);
     }
 
-    /// The samples of a process, with their places. Producers are marked.
-    fn samples(
+    /// The samples of a process, with its producers marked.
+    fn mark_producers(
         &mut self,
         target: &StackTarget,
-        stacks: Vec<ThreadStack>,
-        before: &[ThreadPlace],
-        span: ReadingSpan,
+        mut samples: Vec<(Place, ThreadStack)>,
     ) -> Vec<(Place, ThreadStack)> {
-        let mut samples =
-            match_stacks_with_places(stacks, before, &find_thread_places(target), span);
         if target.trainer.is_some() {
             let training_thread = target
                 .training_thread()

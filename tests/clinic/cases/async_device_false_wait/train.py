@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, default_collate
+from torch.utils.data import DataLoader, Dataset
 
 SIDE = 40
 BATCH = 20
@@ -65,11 +65,6 @@ class Frames(Dataset[Sample]):
         return (self.device.upload(frame) if self.device else frame), index % 10
 
 
-def collate(samples: list[Sample], device: Device | None) -> tuple[torch.Tensor, torch.Tensor]:
-    frames, labels = default_collate(samples)
-    return (device.upload(frames) if device else frames), labels
-
-
 def update(optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> None:
     optimizer.zero_grad()
     loss.backward()
@@ -81,15 +76,15 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--forward-ms", type=float, default=15.0)
     parser.add_argument("--backward-ms", type=float, default=20.0)
-    parser.add_argument("--upload-batches", action="store_true")
+    parser.add_argument("--upload-in-loop", action="store_true")
+    parser.add_argument("--workers", type=int, default=0)
     args = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
 
     device = Device()
-    frames = Frames(args.steps * BATCH, None if args.upload_batches else device)
-    batches = partial(collate, device=device if args.upload_batches else None)
-    loader = DataLoader(frames, batch_size=BATCH, collate_fn=batches)
+    frames = Frames(args.steps * BATCH, None if args.upload_in_loop else device)
+    loader = DataLoader(frames, batch_size=BATCH, num_workers=args.workers)
     network = nn.Sequential(nn.Flatten(), nn.Linear(3 * SIDE**2, 64), nn.ReLU(), nn.Linear(64, 10))
     optimizer = torch.optim.SGD(network.parameters(), lr=0.01)
 
@@ -97,6 +92,8 @@ def main() -> None:
         return nn.functional.cross_entropy(network(pixels), labels)
 
     for step, (pixels, labels) in enumerate(loader):
+        if args.upload_in_loop:
+            pixels = device.upload(pixels)
         loss = device.launch(args.forward_ms / 1000, partial(forward, pixels, labels)).result()
         if not math.isfinite(value := loss.item()):
             raise ValueError(f"the loss is {value} in step {step}")

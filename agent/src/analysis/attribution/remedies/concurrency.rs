@@ -5,6 +5,7 @@ use super::super::calls_at_once::find_slowdown;
 use super::super::candidates::limit_ms;
 use super::super::law_terms::{Term, at_least};
 use super::super::queueing_model::Model;
+use super::super::shared_lock::SharedLock;
 use super::super::simulation::{SimulatedPipeline, whole};
 use super::super::stage_order::Node;
 use super::action::{Action, Shared, WorkerMemory};
@@ -119,7 +120,8 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
         });
     }
     let locked = model.holds_gil(stage) || waits_for_lock(model, stage);
-    if memory_suspect(model, stage) || locked || saturates_disk(model, stage) {
+    let saturated = saturates_disk(model, stage) || saturates_shared_lock(model, stage);
+    if memory_suspect(model, stage) || locked || saturated {
         return None;
     }
     if model.simulated.inline {
@@ -285,6 +287,15 @@ fn reads_from_storage(model: &Model<'_>) -> bool {
 /// Whether a stage reads as much as the disk can deliver.
 fn saturates_disk(model: &Model<'_>, stage: usize) -> bool {
     model.reader == Some(stage) && at_least(model.uses.disk, model.thresholds.saturated_utilization)
+}
+
+/// Whether a stage's calls hold the lock that they share almost all the time. How long they hold it is an estimate, so a
+/// prediction for more of them may still promise a few percent.
+fn saturates_shared_lock(model: &Model<'_>, stage: usize) -> bool {
+    let held_ms = |lock: SharedLock<'_>| lock.hold_ms * model.nodes[stage].calls;
+    (model.shared_lock(stage)).is_some_and(|lock| {
+        held_ms(lock) >= model.thresholds.saturated_utilization * model.facts.step_ms
+    })
 }
 
 /// Whether too many threads are ready to run. The model does not know how much they slow each other.
