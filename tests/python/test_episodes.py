@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from headspace_run import HEADSPACE
 from running import Programs, Runs
 
 import headspace
@@ -52,3 +54,28 @@ def test_stalls_name_the_class_of_their_batches(program: Programs) -> None:
     assert (episode["kind"], episode["signal"]) == ("outliers", "wait")
     assert (episode["batch_bytes"], episode["usual_batch_bytes"]) == (40_000, 10_000)
     assert "The batches of these steps have 39.1 KiB, other batches 9.77 KiB." in episode["text"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("source", "period", "signal", "function"),
+    [
+        ("checkpoint", 75, "compute", "save"),
+        ("logging", 50, "compute", "report"),
+        ("refill", 40, "wait", "Shuffled.refill"),
+    ],
+)
+def test_a_stall_names_its_period_and_its_source(
+    program: Programs, source: str, period: int, signal: str, function: str
+) -> None:
+    pytest.importorskip("torch")
+    run = program("stalls.py", source, 700, python=[*HEADSPACE, "--", sys.executable])
+    assert run.exit_code == 0, run.stderr
+
+    # A busy machine may cause further stalls.
+    (episode,) = (one for one in run.summary()["episodes"] if one["kind"] == "periodic")
+    assert episode["period_steps"] == period
+    assert (episode["signal"], episode["function"]) == (signal, function)
+    # The first and the last stall may be in the warm-up and after the last step.
+    stalls = 700 / period - 1
+    assert episode["cost_s"] == pytest.approx(stalls * 0.4, rel=0.4)

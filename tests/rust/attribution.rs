@@ -480,6 +480,28 @@ fn workers_that_wait_for_one_lock_get_no_prediction_of_a_gain_from_more_workers(
     assert!(remedy(&attribute(&facts), "more_workers").is_some());
 }
 
+#[test]
+fn the_gain_of_more_calls_is_unknown_if_much_work_is_done_outside_of_the_stages() {
+    let mut facts = loop_with_large_workers(1, 100.0);
+    facts.resources.other_threads_cores = Some(0.0);
+    facts.resources.cores_used = Some(0.2);
+    assert!(!remedy(&attribute(&facts), "more_workers").unwrap().at_least);
+
+    facts.resources.cores_used = Some(0.9);
+    let found = attribute(&facts);
+    let more = remedy(&found, "more_workers").unwrap();
+    assert!(more.at_least, "{more:?}");
+    assert!(more.predicted_gain_pct.abs() < 1e-9, "{more:?}");
+
+    // If calls are known to slow each other, the prediction contains this.
+    facts.stages[0].call_ms_by_calls = times_by_calls([40.0, 50.0, 60.0, 70.0]);
+    let found = attribute(&facts);
+    assert!(
+        !remedy(&found, "more_workers").unwrap().at_least,
+        "{found:?}"
+    );
+}
+
 /// Calls with 1, 2, 3 and 4 at once that take so long.
 fn times_by_calls(means_ms: [f64; 4]) -> Vec<CallsAtOnce> {
     (1..)

@@ -105,6 +105,13 @@ impl Context<'_> {
         )
     }
 
+    /// Whether this is within the steps. What comes after the last step, such as a checkpoint, is neither within an episode
+    /// nor usual.
+    fn is_in_steps(&self, at_ns: u64) -> bool {
+        let (begin, end) = self.whole();
+        (begin..end).contains(&(at_ns as f64 / 1e9))
+    }
+
     fn resources(&self, (from_s, to_s): Interval) -> Option<ResourcesRecord> {
         let part = Part {
             from_s,
@@ -138,6 +145,7 @@ impl Context<'_> {
         let mut counts: HashMap<(&str, u32), (&TimedLine, Counts)> = HashMap::new();
         let mut all = Counts::default();
         let lines = self.sources.stacks?.recent_lines();
+        let lines = lines.filter(|line| self.is_in_steps(line.at_ns));
         for line in lines.filter(|line| counts_in_loop(line.in_loop)) {
             let (_, count) = counts
                 .entry((&*line.frame.file, line.frame.line))
@@ -199,7 +207,8 @@ impl Context<'_> {
         }
         let mut counts: HashMap<&Arc<str>, Counts> = HashMap::new();
         let mut all = Counts::default();
-        for OpenFiles { at_ns, files } in self.sources.stacks?.recent_files() {
+        let readings = self.sources.stacks?.recent_files();
+        for OpenFiles { at_ns, files } in readings.filter(|one| self.is_in_steps(one.at_ns)) {
             all.add(is_inside(*at_ns));
             for file in files {
                 counts.entry(file).or_default().add(is_inside(*at_ns));
@@ -410,6 +419,16 @@ mod tests {
         (0..10).map(stall).collect()
     }
 
+    /// Steps of 100 s in all.
+    const STEPS: &[StepBucket] = &[StepBucket {
+        first_step: 0,
+        steps: 1000,
+        from_ns: 0,
+        step_ns: 100_000_000_000,
+        wait_ns: 0,
+        stall_excess_ns: 0,
+    }];
+
     fn context(stacks: &StackTimes) -> Context<'_> {
         Context {
             sources: EpisodeSources {
@@ -417,7 +436,7 @@ mod tests {
                 parts_known: true,
                 ..EpisodeSources::default()
             },
-            buckets: &[],
+            buckets: STEPS,
         }
     }
 
@@ -427,6 +446,10 @@ mod tests {
         for second in 0..100 {
             let function = if second % 10 == 9 { "save" } else { "forward" };
             stacks.add(sample(second * 1_000_000_000 + 500_000_000, function));
+        }
+        // The last one comes after the last step, so it is no usual sample.
+        for second in 100..200 {
+            stacks.add(sample(second * 1_000_000_000, "save"));
         }
         let signal = signal_of_stalls(&stalls(0), &context(&stacks));
 

@@ -158,7 +158,7 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
         stage: Some(stage),
         term: Term::Stage(stage),
         change: Some(change_concurrency(context, stage, to)),
-        changed: Some(simulated),
+        changed: is_gain_known(model, stage).then_some(simulated),
         confidence: confidence_in_more(context, stage, to),
     })
 }
@@ -242,7 +242,7 @@ fn confidence_in_more(context: &Context<'_>, stage: usize, to: u32) -> f64 {
         || shares_lock
         || slowed
         || reads_from_storage(model)
-        || has_unknown_work(model)
+        || !is_gain_known(model, stage)
     {
         confidence::ASSUMED_GAIN
     } else if model.nodes[stage].stage.concurrency_known {
@@ -250,6 +250,11 @@ fn confidence_in_more(context: &Context<'_>, stage: usize, to: u32) -> f64 {
     } else {
         confidence::OBSERVED_CONCURRENCY
     }
+}
+
+/// Whether it is known how much slower a call becomes with more of them: from the work, or from measured calls at once.
+fn is_gain_known(model: &Model<'_>, stage: usize) -> bool {
+    !has_unknown_work(model) || find_slowdown(model, stage).is_some()
 }
 
 /// Whether much of the run's work is done outside the training process and outside all stages, such as by Ray's own
