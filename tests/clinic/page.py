@@ -77,10 +77,10 @@ sources of the symptom, the cause and the cure.
 
 The prediction is that of the remedy, or of the step without the costliest episode, or without the excess of the slowest
 rank, as the card says. There is none if the card names no such prediction, or if headspace makes none. The cured program
-may go further than the remedy: `other_rank_waits_for_data` runs four workers, where two or three are proposed, and
-`ray_operator_one_task` four fetchers, where two or three calls are proposed. The prediction for the latter is wrong by
--47 to +15 % from machine to machine: with Ray, a call takes 106 ms if one runs at a time, and 169 to 198 ms if two to
-four run, although cores are free. A run with one call at a time does not show this.
+may go further than the remedy: `other_rank_waits_for_data` runs four workers, where two or three are proposed. For
+`ray_operator_one_task`, headspace once predicted a step that was wrong by -47 to +15 % from machine to machine: with
+Ray, a call takes 106 ms if one runs at a time, and 169 to 198 ms if two to four run, although cores are free. A run with
+one call at a time does not show this, so headspace now says that the gain of more calls is unknown.
 
 A *false cure* of a healthy twin is a likely remedy that promises at least 5 % of the step, or a plausible one that
 promises at least 10 %. A run that loses time names the latter unasked. Guesses and remedies without a predicted number

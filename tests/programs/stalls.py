@@ -27,14 +27,13 @@ WIDTH = 256
 class Shuffled(IterableDataset):
     """Samples in the order of a buffer that is filled when it is empty."""
 
-    def __init__(self, samples: int, buffer: int) -> None:
+    def __init__(self, samples: int, refill_seconds: float) -> None:
         self.samples = samples
-        self.buffer = buffer
+        self.refill_seconds = refill_seconds
 
     def refill(self) -> list[torch.Tensor]:
-        if self.buffer:
-            time.sleep(0.4)  # reads the next shard
-        return [torch.rand(WIDTH) for _ in range(self.buffer or 40 * BATCH)]
+        time.sleep(self.refill_seconds)  # reads the next shard
+        return [torch.rand(WIDTH) for _ in range(40 * BATCH)]
 
     def __iter__(self) -> Iterator[torch.Tensor]:
         buffer: list[torch.Tensor] = []
@@ -80,7 +79,8 @@ def main() -> None:
     network = nn.Sequential(nn.Linear(WIDTH, 1024), nn.ReLU(), nn.Linear(1024, WIDTH))
     optimizer = torch.optim.SGD(network.parameters(), lr=0.01)
     connection = socket.create_connection(Server().listener.getsockname())
-    loader = DataLoader(Shuffled(steps * BATCH, 40 * BATCH * (source == "refill")), BATCH)
+    samples = Shuffled(steps * BATCH, 0.4 if source == "refill" else 0.0)
+    loader = DataLoader(samples, BATCH)
     with tempfile.TemporaryDirectory() as folder:
         for step, batch in enumerate(loader):
             loss = nn.functional.mse_loss(network(batch), batch)

@@ -145,8 +145,9 @@ impl Context<'_> {
         let mut counts: HashMap<(&str, u32), (&TimedLine, Counts)> = HashMap::new();
         let mut all = Counts::default();
         let lines = self.sources.stacks?.recent_lines();
-        let lines = lines.filter(|line| self.is_in_steps(line.at_ns));
-        for line in lines.filter(|line| counts_in_loop(line.in_loop)) {
+        let counts_here =
+            |line: &&TimedLine| self.is_in_steps(line.at_ns) && counts_in_loop(line.in_loop);
+        for line in lines.filter(counts_here) {
             let (_, count) = counts
                 .entry((&*line.frame.file, line.frame.line))
                 .or_insert((line, Counts::default()));
@@ -447,7 +448,7 @@ mod tests {
             let function = if second % 10 == 9 { "save" } else { "forward" };
             stacks.add(sample(second * 1_000_000_000 + 500_000_000, function));
         }
-        // The last one comes after the last step, so it is no usual sample.
+        // These are taken after the last step, so they do not count.
         for second in 100..200 {
             stacks.add(sample(second * 1_000_000_000, "save"));
         }

@@ -5,7 +5,6 @@ use super::super::calls_at_once::find_slowdown;
 use super::super::candidates::limit_ms;
 use super::super::law_terms::{Term, at_least};
 use super::super::queueing_model::Model;
-use super::super::shared_lock::SharedLock;
 use super::super::simulation::{SimulatedPipeline, whole};
 use super::super::stage_order::Node;
 use super::action::{Action, Shared, WorkerMemory};
@@ -242,7 +241,7 @@ fn confidence_in_more(context: &Context<'_>, stage: usize, to: u32) -> f64 {
         || shares_lock
         || slowed
         || reads_from_storage(model)
-        || !is_gain_known(model, stage)
+        || has_unknown_work(model)
     {
         confidence::ASSUMED_GAIN
     } else if model.nodes[stage].stage.concurrency_known {
@@ -297,10 +296,9 @@ fn saturates_disk(model: &Model<'_>, stage: usize) -> bool {
 /// Whether a stage's calls hold the lock that they share almost all the time. How long they hold it is an estimate, so a
 /// prediction for more of them may still promise a few percent.
 fn saturates_shared_lock(model: &Model<'_>, stage: usize) -> bool {
-    let held_ms = |lock: SharedLock<'_>| lock.hold_ms * model.nodes[stage].calls;
-    (model.shared_lock(stage)).is_some_and(|lock| {
-        held_ms(lock) >= model.thresholds.saturated_utilization * model.facts.step_ms
-    })
+    let held_ms = (model.shared_lock(stage)).map(|lock| lock.hold_ms * model.nodes[stage].calls);
+    let used = held_ms.map(|held_ms| held_ms / model.facts.step_ms);
+    at_least(used, model.thresholds.saturated_utilization)
 }
 
 /// Whether too many threads are ready to run. The model does not know how much they slow each other.
