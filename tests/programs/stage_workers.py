@@ -74,6 +74,21 @@ def processes(context):
         process.join()
 
 
+def one_after_another(context):
+    """Each worker has counted before the next one starts, and all live until the last one has."""
+    pipes, workers = [], []
+    for _ in range(3):
+        ours, theirs = context.Pipe()
+        workers.append(context.Process(target=calls_when_told, args=(theirs,)))
+        workers[-1].start()
+        tell(ours)
+        tell(ours)
+        pipes.append(ours)
+    for ours, worker in zip(pipes, workers, strict=True):
+        ours.send(False)
+        worker.join()
+
+
 def executor(context):
     with ProcessPoolExecutor(2, context) as pool:
         assert sum(pool.map(square, range(40))) == 20540

@@ -111,14 +111,17 @@ def test_a_small_file_size_limit_stops_counting_but_not_training(program: Progra
 
 @pytest.mark.parametrize("size_k", [4, 16, 40])
 def test_a_full_disk_kills_no_worker_and_no_trainer(program: Programs, size_k: int) -> None:
-    """Room for no file, for one without slots, for one worker of three."""
+    """Room for no file, for one without slots, for one worker of three.
+
+    Workers that start at once can each take a part of the last room, so that none has enough.
+    """
     small = f"mount -t tmpfs -o size={size_k}k tmpfs /dev/shm"
     alone = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
     if subprocess.run([*alone, small], check=False, capture_output=True).returncode:
         pytest.skip("platform: no mounts in a namespace of one's own")
     python = [*alone, f'{small} && exec "$0" "$@"', sys.executable]
 
-    run = ran(program, "fork", "processes", python=python)
+    run = ran(program, "fork", "one_after_another", python=python)
 
     counted = calls(run)
     assert len(counted) == {4: 0, 16: 0, 40: 1}[size_k]
