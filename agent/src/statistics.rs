@@ -1,8 +1,10 @@
 //! Computes means, variances, quantiles and Student's t for the probe and the analyses.
 
+pub(crate) mod between_windows;
 pub mod bootstrap;
 pub mod precision;
 pub mod steady_state;
+pub(crate) mod window_ratio;
 
 /// Half of a 95 % interval in standard errors: the 97.5 % quantile of the normal distribution.
 pub(crate) const NORMAL: f64 = 1.959_964;

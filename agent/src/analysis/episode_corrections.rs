@@ -80,6 +80,7 @@ mod tests {
             change: None,
             predicted_step_ms: 8.0,
             predicted_gain_pct: 20.0,
+            measured_step_ms: None,
             at_least: false,
             concerns_bottleneck: true,
             evidence: WAITING,

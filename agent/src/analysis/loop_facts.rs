@@ -4,7 +4,7 @@ use super::main_loop::Candidate;
 use super::probe_result::ProbeResult;
 use super::resources::Part;
 use super::warmup::warmup;
-use crate::model::record::{LoaderRecord, Role};
+use crate::model::record::{LoaderRecord, Role, WhatIfRecord};
 use crate::model::{LoopTotals, Mode, StepSeries};
 use crate::statistics::steady_state::{ENOUGH_STEPS, LEAST_STEADY, LEAST_WARMUP};
 
@@ -23,6 +23,8 @@ pub struct LoopFacts {
     pub shared_mib_ms: Option<f64>,
     /// Result of its probe.
     pub probe: Option<ProbeResult>,
+    /// Answers of its what-if, the shortest step first.
+    pub what_if: Vec<WhatIfRecord>,
 }
 
 impl LoopFacts {
@@ -36,7 +38,7 @@ impl LoopFacts {
         let role = self.loader.role;
         Candidate {
             chosen: self.loader.chosen,
-            probed: self.probe.is_some(),
+            probed: self.probe.is_some() || self.mode == Mode::WhatIf,
             secondary: role.is_some_and(Role::is_secondary),
             measurable: self.has_steady_state(),
             trains: role == Some(Role::Training),

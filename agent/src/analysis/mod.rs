@@ -22,3 +22,4 @@ pub mod thresholds;
 pub mod tick_series;
 pub mod time_lost;
 mod warmup;
+pub mod what_if;

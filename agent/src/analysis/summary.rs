@@ -15,6 +15,7 @@ use super::stacks::{StackTimes, gil_holders, stage_work};
 use super::stages::{data_readiness_pct, failures, stages};
 use super::thresholds::Thresholds;
 use super::warmup::no_steady_state;
+use super::what_if::set_measured;
 use crate::model::metric::HOST_CPU_UTILIZATION;
 use crate::model::record::{
     Dropped, EndRecord, Estimate, FloorRecord, OtherLoop, Phase, Role, RunState, SummaryRecord,
@@ -188,7 +189,9 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
     findings.extend(fill_stages(&mut summary, run, part, &others));
     fill_from_stacks(&mut summary, run, main, part);
     let conclusions = run.concluded.cloned();
-    let conclusions = conclusions.unwrap_or_else(|| conclude(&summary, run, main));
+    let mut conclusions = conclusions.unwrap_or_else(|| conclude(&summary, run, main));
+    summary.what_if.clone_from(&main.what_if);
+    set_measured(&mut conclusions.attribution.remedies, &main.what_if);
     summary.wait_blocked_ms = conclusions.attribution.wait_blocked_ms();
     Summary {
         record: summary,

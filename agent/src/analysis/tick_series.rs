@@ -244,7 +244,7 @@ impl TickSeries {
 
 impl Bucket {
     fn add(&mut self, tick: &SeriesTick<'_>) {
-        // While batches come from a cache, the stages run at another pace.
+        // While batches come from a cache, or a stage is changed, the stages run at another pace.
         let stages_count = tick.loops.iter().all(|entry| entry.phase == Phase::Live);
         for entry in &tick.loops {
             let Some(phases) = entry_by_name(&mut self.loops, &entry.name) else {
@@ -256,7 +256,7 @@ impl Bucket {
             match entry.phase {
                 Phase::Live => phases.live.add(entry),
                 Phase::Replay => phases.replay.add(entry),
-                Phase::Settle => {}
+                Phase::Settle | Phase::Changed => {}
             }
         }
         let waited = tick.waited_for_core_s;

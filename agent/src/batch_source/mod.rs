@@ -3,6 +3,7 @@
 //! ```text
 //! replay   live batches, then the same few from a cache: a run at the floor
 //! probe    live and cached windows in turn: the floor with an interval, in one run
+//! what_if  live and changed windows in turn: how long a step is if one stage behaves differently
 //! ```
 //!
 //! The caller owns the batches. It asks a machine for the source of the next batch ([`Decision`]), fetches
@@ -16,12 +17,16 @@ mod probe_tests;
 pub mod progress;
 pub mod replay;
 mod settled;
+pub mod what_if;
+pub mod what_if_plan;
 mod window_pairs;
 
 pub use probe::Probe;
 pub use probe_plan::{DEFAULT_CACHES, PlanTooShort, ProbePlan};
 pub use progress::EpochProgress;
 pub use replay::{Ended, PlanError, Replay, ReplayPlan};
+pub use what_if::WhatIf;
+pub use what_if_plan::WhatIfPlan;
 
 pub use crate::model::Window;
 

@@ -259,7 +259,7 @@ impl ProbePlan {
 }
 
 /// Maximum number of batches that a loader of that depth holds.
-fn held(prefetch_depth: Option<u32>) -> u32 {
+pub(super) fn held(prefetch_depth: Option<u32>) -> u32 {
     match prefetch_depth {
         Some(0) => IN_HAND_OF_NONE,
         depth => depth.unwrap_or(UNKNOWN_DEPTH).saturating_add(IN_HAND),

@@ -24,6 +24,7 @@ pub mod stage;
 pub mod stage_series;
 pub mod step_history;
 pub mod step_series;
+pub mod what_if;
 pub mod window;
 
 pub use bounded_series::BoundedSeries;
@@ -43,4 +44,5 @@ pub use stage::{QueueSample, StageSample};
 pub use stage_series::StageSeries;
 pub use step_history::StepHistory;
 pub use step_series::{StepSample, StepSeries};
+pub use what_if::{Intervention, InterventionKind, WhatIfWindow};
 pub use window::{ThreadReading, ThreadTimes, Window, WindowStep};

@@ -1,4 +1,4 @@
-//! The mode of a loop: measure, probe or replay.
+//! The mode of a loop: measure, probe, replay or whatif.
 
 use super::record::codes;
 
@@ -13,5 +13,7 @@ codes! {
         Probe = "probe",
         /// Live batches first, then cached batches.
         Replay = "replay",
+        /// Change one stage at a time in windows between unchanged ones, then continue unchanged.
+        WhatIf = "whatif",
     }
 }

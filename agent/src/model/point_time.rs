@@ -13,16 +13,16 @@ pub(super) struct PointTime {
     pub(super) at_s: f64,
     /// Seconds since the previous point.
     pub(super) interval_s: f64,
-    /// Whether batches came from a cache in that time.
-    pub(super) replayed: bool,
+    /// Whether batches came from a cache in that time, or a stage was changed.
+    pub(super) altered: bool,
 }
 
 impl PointTime {
-    pub(super) fn new(at: Duration, interval: Duration, replayed: bool) -> Self {
+    pub(super) fn new(at: Duration, interval: Duration, altered: bool) -> Self {
         Self {
             at_s: at.as_secs_f64(),
             interval_s: interval.as_secs_f64(),
-            replayed,
+            altered,
         }
     }
 
@@ -30,7 +30,7 @@ impl PointTime {
     pub(super) fn merge(&mut self, later: Self) {
         self.at_s = later.at_s;
         self.interval_s += later.interval_s;
-        self.replayed |= later.replayed;
+        self.altered |= later.altered;
     }
 
     /// Whether its middle lies between two times. A point belongs to a part of a run if it does.
@@ -45,8 +45,8 @@ impl PointTime {
     }
 }
 
-/// Whether the points without cached batches last long enough to leave out the others.
+/// Whether the points of unaltered loading last long enough to leave out the others.
 pub(super) fn has_enough_live(times: impl Iterator<Item = PointTime>) -> bool {
-    let live = times.filter(|time| !time.replayed);
+    let live = times.filter(|time| !time.altered);
     live.map(|time| time.interval_s).sum::<f64>() >= LEAST_LIVE_S
 }

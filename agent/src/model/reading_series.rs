@@ -55,11 +55,11 @@ pub struct ReadingSeries {
 }
 
 impl ReadingSeries {
-    /// Adds the readings of a tick. `replayed` says whether batches came from a cache since the previous
-    /// tick.
-    pub fn push(&mut self, at: Duration, interval: Duration, replayed: bool, readings: &[Reading]) {
+    /// Adds the readings of a tick. `altered` says whether batches came from a cache since the previous
+    /// tick, or a stage was changed.
+    pub fn push(&mut self, at: Duration, interval: Duration, altered: bool, readings: &[Reading]) {
         let mut point = Point {
-            time: PointTime::new(at, interval, replayed),
+            time: PointTime::new(at, interval, altered),
             values: vec![f64::NAN; self.keys.len()],
         };
         for reading in readings.iter().filter(|reading| reading.value.is_finite()) {
@@ -104,7 +104,7 @@ impl ReadingSeries {
         let live_only = has_enough_live(times.clone().filter(|time| is_inside(*time)));
         let inside: Vec<bool> = times.clone().map(is_inside).collect();
         let used = times
-            .map(|time| is_inside(time) && !(live_only && time.replayed))
+            .map(|time| is_inside(time) && !(live_only && time.altered))
             .collect();
         Span {
             series: self,

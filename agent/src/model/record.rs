@@ -14,6 +14,7 @@ mod run;
 mod stacks;
 mod summary;
 mod tick;
+mod what_if;
 
 pub use self::attribution::{
     BottleneckKind, BottleneckRecord, CallsAtOnce, ChangeRecord, FindingRecord, QueueSummary,
@@ -34,6 +35,7 @@ pub use self::stacks::{
 };
 pub use self::summary::{ComputeGpu, GpuRule, GpuUse, OtherLoop, ResourcesRecord, SummaryRecord};
 pub use self::tick::{Dropped, LoopTick, Phase, QueueTick, StageTick, StepRecord, TickRecord};
+pub use self::what_if::WhatIfRecord;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};

@@ -145,8 +145,8 @@ pub struct StageTicks<'a> {
     pub at: Duration,
     /// Time since the previous tick.
     pub interval: Duration,
-    /// Whether batches came from a cache in it.
-    pub replayed: bool,
+    /// Whether batches came from a cache in it, or a stage was changed.
+    pub altered: bool,
     /// Batches from the source, by loop.
     pub batches: &'a [(String, u64)],
     /// One entry for each stage and process, idle ones included.
@@ -170,7 +170,7 @@ impl StageSeries {
     /// Adds a tick.
     pub fn push(&mut self, tick: StageTicks<'_>) {
         let mut point = Point {
-            time: PointTime::new(tick.at, tick.interval, tick.replayed),
+            time: PointTime::new(tick.at, tick.interval, tick.altered),
             ..Point::default()
         };
         for (name, batches) in tick.batches {
@@ -306,7 +306,7 @@ impl StageSeries {
         }
         let live_only = has_enough_live(points.iter().map(|point| point.time));
         let mut live = points.clone();
-        live.retain(|point| !(live_only && point.time.replayed));
+        live.retain(|point| !(live_only && point.time.altered));
         StageSpan {
             series: self,
             points,

@@ -45,12 +45,12 @@ impl Run {
         Self { history, at }
     }
 
-    fn tick(&mut self, batches: u64, replayed: bool, stages: &[StageSample]) {
+    fn tick(&mut self, batches: u64, altered: bool, stages: &[StageSample]) {
         self.at += SECOND;
         self.history.push(StageTicks {
             at: self.at,
             interval: SECOND,
-            replayed,
+            altered,
             batches: &[("train".into(), batches)],
             stages,
             queues: &[],

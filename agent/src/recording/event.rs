@@ -27,6 +27,7 @@ const CONCURRENT: u64 = MARK | 0x9;
 const LAP: u64 = MARK | 0xa;
 const BATCH_DIGEST: u64 = MARK | 0xb;
 const BATCH_BYTES: u64 = MARK | 0xc;
+const CHANGED: u64 = MARK | 0xd;
 
 /// An event in the training thread. Times are raw ticks of the agent's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +87,7 @@ impl Event {
             Self::Phase(Phase::Live) => [LIVE, 0, 0],
             Self::Phase(Phase::Settle) => [SETTLE, 0, 0],
             Self::Phase(Phase::Replay) => [REPLAY, 0, 0],
+            Self::Phase(Phase::Changed) => [CHANGED, 0, 0],
             Self::BatchSize(samples) => [BATCH_SIZE, samples, 0],
             Self::BatchDigest(digest) => [BATCH_DIGEST, digest, 0],
             Self::BatchBytes(bytes) => [BATCH_BYTES, bytes, 0],
@@ -124,6 +126,7 @@ impl Decoder {
             LIVE => Event::Phase(Phase::Live),
             SETTLE => Event::Phase(Phase::Settle),
             REPLAY => Event::Phase(Phase::Replay),
+            CHANGED => Event::Phase(Phase::Changed),
             BATCH_SIZE => Event::BatchSize(a),
             BATCH_DIGEST => Event::BatchDigest(a),
             BATCH_BYTES => Event::BatchBytes(a),
@@ -166,6 +169,7 @@ mod tests {
             Event::Phase(Phase::Live),
             Event::Phase(Phase::Settle),
             Event::Phase(Phase::Replay),
+            Event::Phase(Phase::Changed),
             Event::BatchSize(32),
             Event::BatchDigest(u64::MAX),
             Event::BatchBytes(1 << 40),

@@ -58,7 +58,8 @@ pub struct Fold {
     /// Start and last batch of each of the first epochs.
     spans: Vec<(u64, u64)>,
     first_ttfb_s: Option<f64>,
-    parts: [Part; 3],
+    /// In the order of [`Phase::ALL`].
+    parts: [Part; Phase::ALL.len()],
     live: StepSeries,
     history: StepHistory,
     replay: StepSeries,
@@ -92,9 +93,6 @@ struct Part {
 /// Maximum number of epochs whose times are kept. They show which loops are iterated within the same steps.
 const MAX_SPANS: usize = 128;
 
-/// In the order of `Fold::parts`.
-const PHASES: [Phase; 3] = [Phase::Live, Phase::Settle, Phase::Replay];
-
 fn seconds(nanos: u64) -> f64 {
     nanos as f64 / 1e9
 }
@@ -123,7 +121,7 @@ impl Fold {
             Event::EpochBegin { at } => self.begin_epoch(clock.nanos(at)),
             Event::EpochEnd { exhausted } => self.end_epoch(exhausted),
             Event::Phase(phase) => {
-                // Live and settle steps continue each other. A step never spans live and cached batches.
+                // Steps of the other phases continue each other. A step never spans live and cached batches.
                 if (self.phase == Phase::Replay) != (phase == Phase::Replay) {
                     self.step_from = None;
                 }
@@ -229,7 +227,7 @@ impl Fold {
                     });
                 }
                 Phase::Replay => self.replay.push(sample),
-                Phase::Settle => {}
+                Phase::Settle | Phase::Changed => {}
             }
         }
         self.steps += 1;
@@ -280,7 +278,7 @@ impl Fold {
     /// The steps since the last call: one entry for each phase that had batches.
     pub fn take_tick(&mut self) -> Vec<LoopTick> {
         let mut entries = Vec::new();
-        for phase in PHASES {
+        for phase in Phase::ALL {
             let part = std::mem::take(&mut self.parts[phase as usize]);
             if part.steps == 0 {
                 continue;

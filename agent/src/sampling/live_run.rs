@@ -147,10 +147,10 @@ impl LiveRun {
         &self,
         at: Duration,
         elapsed: Duration,
-        replayed: bool,
+        altered: bool,
         readings: &[Reading],
     ) {
-        lock(&self.history).push(at, elapsed, replayed, readings);
+        lock(&self.history).push(at, elapsed, altered, readings);
     }
 
     /// Keeps the activity of stages and queues in a tick for the summary.
@@ -220,6 +220,7 @@ impl LiveRun {
             init_s: begin_and_age.map(|(begin, age)| begin + age),
             loader: entry.described(),
             shared_mib_ms: self.shared_mib_ms.get().copied(),
+            what_if: entry.what_if_answers(),
             probe: entry.probe_result(state == RunState::Finished, || self.cores_in_use(entry, at)),
         }
     }

@@ -1,7 +1,7 @@
 //! Holds a watched loop: what the training thread and the sampler share.
 //!
-//! The training thread writes to the [`Recorder`] and adds the windows of a probe. The sampler reads both,
-//! and makes the probe's record.
+//! The training thread writes to the [`Recorder`] and adds the windows of a probe or a what-if. The sampler reads
+//! both, and makes the probe's record.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use crate::analysis::floor::{self, FloorAnalysis};
 use crate::analysis::probe_result::{ProbeResult, ProbeStatus};
 use crate::analysis::resources::CoresInUse;
+use crate::analysis::what_if::answers;
 use crate::lock::lock;
-use crate::model::record::{BatchRecord, LoaderRecord, ProbeRecord, Role};
-use crate::model::{CacheFacts, Mode, Window};
+use crate::model::record::{BatchRecord, LoaderRecord, ProbeRecord, Role, WhatIfRecord};
+use crate::model::{CacheFacts, Mode, WhatIfWindow, Window};
 use crate::recording::Recorder;
 use crate::wording::probe::probe_record;
 
@@ -25,6 +26,7 @@ pub struct LoopEntry {
     /// Mode of the loop.
     pub mode: Mode,
     probe: Mutex<ProbeProgress>,
+    what_if: Mutex<WhatIfProgress>,
     trains: AtomicBool,
     batch: OnceLock<BatchRecord>,
     delivered_batch: OnceLock<BatchRecord>,
@@ -41,6 +43,14 @@ pub struct ProbeProgress {
     analysis: Option<(usize, FloorAnalysis)>,
 }
 
+/// Progress of a loop's what-if.
+#[derive(Debug, Default)]
+struct WhatIfProgress {
+    windows: Vec<WhatIfWindow>,
+    /// The last answers, and the number of windows that they use.
+    answers: (usize, Vec<WhatIfRecord>),
+}
+
 impl LoopEntry {
     /// A loop that has not begun.
     pub fn new(recorder: Recorder, loader: LoaderRecord, mode: Mode) -> Arc<Self> {
@@ -49,6 +59,7 @@ impl LoopEntry {
             loader,
             mode,
             probe: Mutex::default(),
+            what_if: Mutex::default(),
             trains: AtomicBool::new(false),
             batch: OnceLock::new(),
             delivered_batch: OnceLock::new(),
@@ -105,11 +116,32 @@ impl LoopEntry {
         self.probe().finished = true;
     }
 
+    /// Adds a complete window of the what-if. The training thread calls it, once for each window.
+    pub fn add_what_if_window(&self, window: WhatIfWindow) {
+        lock(&self.what_if).windows.push(window);
+    }
+
+    /// The answers of the what-if so far, the shortest step first.
+    pub(crate) fn what_if_answers(&self) -> Vec<WhatIfRecord> {
+        // The training thread takes this lock too, so it is held for short operations only.
+        let windows = {
+            let progress = lock(&self.what_if);
+            let (answered, answers) = &progress.answers;
+            if *answered == progress.windows.len() {
+                return answers.clone();
+            }
+            progress.windows.clone()
+        };
+        let answers = answers(&windows);
+        lock(&self.what_if).answers = (windows.len(), answers.clone());
+        answers
+    }
+
     /// Number of repeated batches in the last epoch. `None` if that epoch was neither probed nor replayed.
     pub(crate) fn repeated_in_epoch(&self) -> Option<u64> {
         let repeated = self.recorder.fold(|fold| fold.replayed_in_epoch());
         let goes_on = match self.mode {
-            Mode::Measure => false,
+            Mode::Measure | Mode::WhatIf => false,
             Mode::Probe => !self.probe().finished,
             Mode::Replay => true,
         };

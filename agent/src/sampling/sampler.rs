@@ -140,15 +140,15 @@ impl Sampler {
         let (ticks, epochs) = fold_loops(&loops, last);
         let mut bodies: Vec<RecordBody> = epochs.into_iter().map(RecordBody::Epoch).collect();
         // Right after the loops, so that calls and batches cover the same time.
-        let replayed = ticks.iter().any(|entry| entry.phase == Phase::Replay);
-        let delta = self.read_stages(&ticks, replayed);
-        self.take_stacks(replayed);
+        let altered = ticks.iter().any(|entry| entry.phase.alters_loading());
+        let delta = self.read_stages(&ticks, altered);
+        self.take_stacks(altered);
         self.stages
             .report_lost_workers(at, last, &self.live_run.notice_log);
         self.sources
             .collect(at, last, &self.live_run.notice_log, &mut self.readings);
         self.read_own_costs(late, at, last);
-        self.live_run.keep(at, elapsed, replayed, &self.readings);
+        self.live_run.keep(at, elapsed, altered, &self.readings);
         let dropped = self.live_run.dropped(self.queue.dropped());
         if dropped.steps > 0 {
             self.live_run.notice_log.post(&Notice::StepsDropped);
@@ -236,7 +236,7 @@ impl Sampler {
     }
 
     /// Reads the activity of stages and queues since the last read.
-    fn read_stages(&mut self, loops: &[LoopTick], replayed: bool) -> PipelineDelta {
+    fn read_stages(&mut self, loops: &[LoopTick], altered: bool) -> PipelineDelta {
         let delta = self.stages.read(self.last_at, &self.live_run.notice_log);
         let at = self.clock.now();
         let from_source = loops.iter().filter(|entry| entry.phase != Phase::Replay);
@@ -246,7 +246,7 @@ impl Sampler {
         self.live_run.keep_stages(StageTicks {
             at,
             interval: at.saturating_sub(self.stages_at),
-            replayed,
+            altered,
             batches: &batches,
             stages: &delta.stages,
             queues: &delta.queues,
@@ -255,12 +255,12 @@ impl Sampler {
         delta
     }
 
-    /// Keeps the stacks that were sampled since the last tick, unless steps were replayed meanwhile.
-    fn take_stacks(&self, replayed: bool) {
+    /// Keeps the stacks that were sampled since the last tick, unless the loader did other work than in live training meanwhile.
+    fn take_stacks(&self, altered: bool) {
         let Some(stacks) = &self.stacks else { return };
         let trainer = stacks.trainer(self.live_run.loops());
         let readings = stacks.exchange(self.stages.targets(self.identity.pid, trainer));
-        if !replayed {
+        if !altered {
             self.live_run.keep_stacks(readings);
         }
     }

@@ -19,6 +19,7 @@ pub fn remedy_record(remedy: &Remedy) -> RemedyRecord {
         change: remedy.change.clone(),
         predicted_step_ms: remedy.predicted_step_ms,
         predicted_gain_pct: remedy.predicted_gain_pct,
+        measured_step_ms: remedy.measured_step_ms,
         at_least: remedy.at_least,
         concerns_bottleneck: remedy.concerns_bottleneck,
         evidence: evidence_text(&remedy.evidence),

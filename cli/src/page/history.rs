@@ -231,6 +231,7 @@ impl Phases {
                 return;
             }
             Phase::Replay => &mut self.replay,
+            Phase::Changed => return,
         };
         steps.step.merge_record(&entry.step);
         steps.wait.merge_record(&entry.wait);

@@ -3,7 +3,7 @@
 use super::evidence::Evidence;
 use super::line_gains::LineGain;
 use super::remedies::action::Action;
-use crate::model::record::{ChangeRecord, Resource};
+use crate::model::record::{ChangeRecord, Estimate, Resource};
 
 /// What limits the loop, and what would help.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -95,6 +95,8 @@ pub struct Remedy {
     pub predicted_step_ms: f64,
     /// Predicted reduction of the step, in percent.
     pub predicted_gain_pct: f64,
+    /// Step time that a what-if measured with the same change, in milliseconds.
+    pub measured_step_ms: Option<Estimate>,
     /// Whether the gain is unknown. The predicted gain is then 0, its lower limit.
     pub at_least: bool,
     /// Whether it changes the bottleneck, or a stage that the bottleneck's evidence names.
@@ -125,6 +127,7 @@ mod tests {
             change: None,
             predicted_step_ms: 10.0,
             predicted_gain_pct: 10.0,
+            measured_step_ms: None,
             at_least: false,
             concerns_bottleneck: false,
             evidence: Evidence::Waiting {

@@ -151,6 +151,7 @@ impl Context<'_> {
         Some(Remedy {
             predicted_step_ms: predicted,
             predicted_gain_pct: 100.0 * gain,
+            measured_step_ms: None,
             at_least,
             confidence: confidence::of_prediction(draft.confidence, self.predictor.error()),
             ..self.without_gain(draft)
@@ -166,6 +167,7 @@ impl Context<'_> {
             change: draft.change,
             predicted_step_ms: self.step_ms(),
             predicted_gain_pct: 0.0,
+            measured_step_ms: None,
             at_least: false,
             concerns_bottleneck: false,
             evidence: evidence(self.model, draft.term),

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::super::hand_off::HandOffEnd;
+use super::Estimate;
 use super::codes::{FindingCode, RemedyCode, codes};
 
 /// What limits throughput.
@@ -229,6 +230,9 @@ pub struct RemedyRecord {
     pub predicted_step_ms: f64,
     /// Predicted reduction of the step time, in percent.
     pub predicted_gain_pct: f64,
+    /// Step time that a what-if measured with the same change, in milliseconds. Absent if the change was not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_step_ms: Option<Estimate>,
     /// Whether the gain is unknown. `predicted_gain_pct` is then 0, the lower limit of the gain.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub at_least: bool,

@@ -15,6 +15,7 @@ use super::ranks::RanksRecord;
 use super::run::{BatchRecord, Role};
 use super::stacks::{DataFileRecord, GilHolderRecord, LineRecord, StageWorkRecord};
 use super::tick::Dropped;
+use super::what_if::WhatIfRecord;
 
 /// The numbers of the verdict, for people and for programs that optimise a run. Fields that SPDL's
 /// autoresearch engine defines have the same names and meanings here. Step times are those of the
@@ -158,6 +159,10 @@ pub struct SummaryRecord {
     pub contention_ms: Option<f64>,
     /// Resources that the process had and used.
     pub resources: ResourcesRecord,
+    /// Step times that were measured while one stage was changed, the shortest first. Absent unless the mode is
+    /// `whatif`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub what_if: Vec<WhatIfRecord>,
     /// Proposed remedies, the best first.
     pub remedies: Vec<RemedyRecord>,
     /// Lines of the program whose change would shorten the step, the largest gain first. Empty if no

@@ -84,20 +84,31 @@ pub enum Phase {
     /// Batches come from the source.
     #[default]
     Live,
-    /// Batches come from the source, but the loop has not settled after a replay: the loader's
-    /// queue is fuller than in live training.
+    /// Batches come from the source, but the loop has not settled after a replay or a changed window: the
+    /// loader's queues are fuller or emptier than in live training.
     Settle,
     /// Batches come from the cache.
     Replay,
+    /// Batches come from the source, while a what-if changes a stage.
+    Changed,
 }
 
 impl Phase {
+    /// All of them, in order.
+    pub const ALL: [Self; 4] = [Self::Live, Self::Settle, Self::Replay, Self::Changed];
+
+    /// Whether the loader does other work than in live training.
+    pub fn alters_loading(self) -> bool {
+        matches!(self, Self::Replay | Self::Changed)
+    }
+
     /// Name of the phase in the records.
     pub fn name(self) -> &'static str {
         match self {
             Self::Live => "live",
             Self::Settle => "settle",
             Self::Replay => "replay",
+            Self::Changed => "changed",
         }
     }
 }

@@ -6,12 +6,14 @@
 
 pub mod queue;
 pub mod slot;
+pub mod switch;
 pub mod table;
 pub mod thread;
 pub mod workers;
 
 pub use queue::QueueSlot;
 pub use slot::{Entered, StageSlot, Writers};
+pub use switch::{Setting, Switch, Switches};
 pub use table::{Region, Slots};
 pub use thread::{ThreadPosition, ThreadSlot};
 pub use workers::{Worker, WorkerState, Workers};

@@ -61,7 +61,7 @@ impl Moment {
             ..Self::default()
         };
         let mut most = 0;
-        for phase in [Phase::Live, Phase::Settle, Phase::Replay] {
+        for phase in Phase::ALL {
             let of_phase = entries.iter().filter(|entry| entry.phase == phase);
             let steps: u64 = of_phase.clone().map(|entry| entry.steps).sum();
             moment.steps += steps;

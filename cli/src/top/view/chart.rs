@@ -42,6 +42,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, rank: &Rank, scene: &Scene<'
             Phase::Live => "─",
             Phase::Settle => "╌",
             Phase::Replay => "═",
+            Phase::Changed => "~",
         };
         buffer.set_string(x, plot.bottom(), mark, scene.palette.label);
     }

@@ -1,0 +1,136 @@
+//! The answers of a what-if, from its windows: how long a step is with each change.
+
+use super::attribution::{Action, Remedy};
+use crate::model::record::{Estimate, WhatIfRecord};
+use crate::model::{Intervention, InterventionKind, WhatIfWindow};
+use crate::statistics::mean;
+use crate::statistics::window_ratio::{StepWindow, ratio};
+
+/// The answers, the shortest step first. A change whose windows have too few steps has none.
+pub fn answers(windows: &[WhatIfWindow]) -> Vec<WhatIfRecord> {
+    let mut asked: Vec<&Intervention> = Vec::new();
+    for intervention in windows.iter().filter_map(|w| w.intervention.as_ref()) {
+        if !asked.contains(&intervention) {
+            asked.push(intervention);
+        }
+    }
+    let number = |intervention| asked.iter().position(|other| *other == intervention);
+    let steps_ms: Vec<Vec<f64>> = windows.iter().map(steps_ms).collect();
+    let timed: Vec<StepWindow<'_>> = (windows.iter().zip(&steps_ms))
+        .map(|(window, steps_ms)| StepWindow {
+            change: window.intervention.as_ref().and_then(number),
+            steps_ms,
+        })
+        .collect();
+    let unchanged: Vec<f64> = (timed.iter())
+        .filter(|window| window.change.is_none())
+        .flat_map(|window| window.steps_ms.iter().copied())
+        .collect();
+    let unchanged_ms = mean(&unchanged);
+    let answer = |(number, intervention): (usize, &&Intervention)| {
+        let ratio = ratio(&timed, number)?;
+        let of_change = windows
+            .iter()
+            .filter(|window| window.intervention.as_ref() == Some(*intervention));
+        let count = |window: &WhatIfWindow| window.steps.len() as u64;
+        Some(WhatIfRecord {
+            stage: intervention.stage.clone(),
+            intervention: intervention.kind,
+            amount: intervention.amount,
+            step_ms: ratio.value * unchanged_ms,
+            step_ci_ms: (ratio.low * unchanged_ms, ratio.high * unchanged_ms),
+            gain_pct: 100.0 * (1.0 - ratio.value),
+            gain_ci_pct: (100.0 * (1.0 - ratio.high), 100.0 * (1.0 - ratio.low)),
+            steps: of_change.clone().map(count).sum(),
+            inputs_not_trained_on: of_change.map(|window| window.inputs_not_trained_on).sum(),
+        })
+    };
+    let mut answers: Vec<WhatIfRecord> = asked.iter().enumerate().filter_map(answer).collect();
+    answers.sort_by(|a, b| a.step_ms.total_cmp(&b.step_ms));
+    answers
+}
+
+fn steps_ms(window: &WhatIfWindow) -> Vec<f64> {
+    let steps = window.steps.iter();
+    steps.map(|step| step.step_ns() as f64 / 1e6).collect()
+}
+
+/// Sets the measured step of the remedies that make the same change as an intervention.
+pub(super) fn set_measured(remedies: &mut [Remedy], answers: &[WhatIfRecord]) {
+    for remedy in remedies {
+        remedy.measured_step_ms = (answers.iter())
+            .find(|answer| is_same(&remedy.action, answer))
+            .map(|answer| Estimate {
+                value: answer.step_ms,
+                low: answer.step_ci_ms.0,
+                high: answer.step_ci_ms.1,
+            });
+    }
+}
+
+/// Whether a remedy makes the change that was measured.
+fn is_same(action: &Action, answer: &WhatIfRecord) -> bool {
+    match (action, answer.intervention) {
+        (Action::CheaperCalls { stage, .. }, InterventionKind::Half) => *stage == answer.stage,
+        (Action::FewerCalls { stage, to, .. }, InterventionKind::Gate) => {
+            *stage == answer.stage && (f64::from(*to) - answer.amount).abs() < 0.5
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::WindowStep;
+
+    fn window(change: Option<(&str, InterventionKind)>, step_ms: u64) -> WhatIfWindow {
+        WhatIfWindow {
+            intervention: change.map(|(stage, kind)| Intervention {
+                stage: stage.to_owned(),
+                kind,
+                amount: 1.0,
+            }),
+            steps: (0..80)
+                .map(|step| WindowStep {
+                    compute_ns: step_ms * 1_000_000,
+                    wait_ns: step % 7 * 10_000,
+                    slot: None,
+                })
+                .collect(),
+            inputs_not_trained_on: u64::from(change.is_some()) * 10,
+        }
+    }
+
+    #[test]
+    fn answers_are_sorted_and_count_their_steps_and_inputs() {
+        let (read, decode) = (
+            Some(("read", InterventionKind::Free)),
+            Some(("decode", InterventionKind::Free)),
+        );
+        let windows = [
+            window(None, 10),
+            window(read, 10),
+            window(None, 10),
+            window(decode, 6),
+            window(None, 10),
+            window(decode, 6),
+        ];
+
+        let answers = answers(&windows);
+
+        let stages: Vec<&str> = answers.iter().map(|answer| &*answer.stage).collect();
+        assert_eq!(stages, ["decode", "read"]);
+        let decode = &answers[0];
+        assert!((decode.step_ms - 6.0).abs() < 0.05, "{decode:?}");
+        assert!((decode.gain_pct - 40.0).abs() < 0.5, "{decode:?}");
+        assert!(decode.gain_ci_pct.0 < decode.gain_pct && decode.gain_pct < decode.gain_ci_pct.1);
+        assert_eq!((decode.steps, decode.inputs_not_trained_on), (160, 20));
+    }
+
+    #[test]
+    fn a_run_that_ended_in_its_first_changed_window_has_no_answer() {
+        assert_eq!(answers(&[window(None, 10)]), []);
+        assert_eq!(answers(&[]), []);
+    }
+}

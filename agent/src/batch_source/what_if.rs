@@ -1,0 +1,232 @@
+//! Changes one stage at a time in windows of steps, to measure how long a step would be.
+//!
+//! ```text
+//! warm-up  unchanged  decode free  unchanged  read free  unchanged  decode half  ...  unchanged to the end
+//! ```
+//!
+//! Everything is counted in steps, because several ranks must switch at the same step. The first steps after a switch do
+//! not count, because buffers hide the change. Each changed window is compared with the unchanged windows around it
+//! ([`window_ratio`](crate::statistics::window_ratio)).
+//!
+//! [`questions`] decides what is asked next. No question begins that the limit of steps would interrupt.
+
+mod questions;
+
+use self::questions::Questions;
+use super::WhatIfPlan;
+use crate::model::record::Phase;
+use crate::model::{Intervention, WhatIfWindow, WindowStep};
+
+/// A stage that has a switch.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SwitchedStage {
+    /// Name of the stage.
+    pub name: String,
+    /// Whether a call can return the result of another call.
+    pub is_replaceable: bool,
+    /// Whether a call can wait before it begins.
+    pub is_delayable: bool,
+    /// Highest number of calls at once during the warm-up.
+    pub calls_at_once: u32,
+    /// Calls during the warm-up.
+    pub calls: u64,
+    /// Duration of these calls, in nanoseconds.
+    pub busy_ns: u64,
+}
+
+/// What a new request for a batch leads to.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct WhatIfTurn {
+    /// The window that has ended. Its inputs are not counted yet.
+    pub window: Option<WhatIfWindow>,
+    /// What the switches must say from now on.
+    pub change: Option<Change>,
+}
+
+/// What the switches must say from now on.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// Stages are unchanged, and their calls are counted.
+    Watch,
+    /// Stages are unchanged.
+    Restore,
+    /// One stage is changed, or several (`cut`).
+    Begin {
+        /// The question.
+        intervention: Intervention,
+        /// The stages whose calls are changed.
+        stages: Vec<String>,
+    },
+    /// The what-if has finished.
+    Finish,
+}
+
+/// Where the what-if is.
+#[derive(Debug, Clone, Default, PartialEq)]
+enum Segment {
+    /// Before the first request.
+    #[default]
+    New,
+    /// Stages are watched.
+    WarmUp,
+    Unchanged,
+    Changed(Intervention),
+    /// The loop settles after the last changed window, or has settled.
+    Finished,
+}
+
+/// The what-if of one loader, over all its epochs.
+#[derive(Debug, Clone)]
+pub struct WhatIf {
+    plan: WhatIfPlan,
+    questions: Questions,
+    segment: Segment,
+    /// Batches delivered since the what-if began, and in this segment.
+    total: u32,
+    batches: u32,
+    /// Whether the last batch of this epoch was delivered in this segment.
+    follows: bool,
+    /// Whether the last delivered batch ends a step of this segment.
+    is_whole: bool,
+    steps: Vec<WindowStep>,
+}
+
+impl WhatIf {
+    /// A what-if that follows `plan`.
+    pub fn new(plan: WhatIfPlan) -> Self {
+        Self {
+            plan,
+            questions: Questions::new(plan),
+            segment: Segment::New,
+            total: 0,
+            batches: 0,
+            follows: false,
+            is_whole: false,
+            steps: Vec::new(),
+        }
+    }
+
+    /// Begins a new iteration, or continues after steps that were not reported. Windows span epochs.
+    pub fn begin_epoch(&mut self) {
+        self.follows = false;
+        self.is_whole = false;
+    }
+
+    /// The loop requests a batch. `stages` is called once, after the warm-up.
+    pub fn request(&mut self, stages: impl FnOnce() -> Vec<SwitchedStage>) -> WhatIfTurn {
+        let plan = self.plan;
+        match &self.segment {
+            Segment::New => self.begin(Segment::WarmUp, Some(Change::Watch)),
+            Segment::WarmUp if self.batches >= plan.warmup + plan.settle => {
+                self.questions.set_stages(stages());
+                self.begin(Segment::Unchanged, Some(Change::Restore))
+            }
+            Segment::Unchanged if self.batches >= self.settle() + plan.unchanged => {
+                self.end_window(None)
+            }
+            Segment::Changed(_) if self.batches >= plan.settle + plan.changed => {
+                let Segment::Changed(intervention) = std::mem::take(&mut self.segment) else {
+                    return WhatIfTurn::default();
+                };
+                self.end_window(Some(intervention))
+            }
+            _ => WhatIfTurn::default(),
+        }
+    }
+
+    /// Steps of an unchanged window that do not count. After the warm-up, the loop has settled.
+    fn settle(&self) -> u32 {
+        if self.questions.has_windows() {
+            self.plan.settle
+        } else {
+            0
+        }
+    }
+
+    fn begin(&mut self, segment: Segment, change: Option<Change>) -> WhatIfTurn {
+        self.segment = segment;
+        self.batches = 0;
+        self.follows = false;
+        self.steps.clear();
+        WhatIfTurn {
+            window: None,
+            change,
+        }
+    }
+
+    fn end_window(&mut self, intervention: Option<Intervention>) -> WhatIfTurn {
+        let was_changed = intervention.is_some();
+        let window = WhatIfWindow {
+            intervention,
+            steps: std::mem::take(&mut self.steps),
+            inputs_not_trained_on: 0,
+        };
+        self.questions.add_window(&window);
+        let left = self.plan.limit.saturating_sub(self.total);
+        let turn = if was_changed {
+            self.begin(Segment::Unchanged, Some(Change::Restore))
+        } else if let Some(next) = self.questions.next(left) {
+            let stages = self.questions.changed_stages(&next);
+            let intervention = next.clone();
+            let change = Change::Begin {
+                intervention,
+                stages,
+            };
+            self.begin(Segment::Changed(next), Some(change))
+        } else {
+            self.begin(Segment::Finished, Some(Change::Finish))
+        };
+        WhatIfTurn {
+            window: Some(window),
+            ..turn
+        }
+    }
+
+    /// A batch was delivered.
+    pub fn delivered(&mut self) {
+        self.is_whole = self.follows;
+        self.follows = true;
+        self.batches = self.batches.saturating_add(1);
+        self.total = self.total.saturating_add(1);
+    }
+
+    /// Adds a step: `compute_ns` after a batch, then `wait_ns` for the last delivered batch.
+    pub fn timed(&mut self, compute_ns: u64, wait_ns: u64) {
+        let settle = match self.segment {
+            Segment::Unchanged => self.settle(),
+            Segment::Changed(_) => self.plan.settle,
+            Segment::New | Segment::WarmUp | Segment::Finished => return,
+        };
+        if self.is_whole && self.batches > settle {
+            self.steps.push(WindowStep {
+                compute_ns,
+                wait_ns,
+                slot: None,
+            });
+        }
+    }
+
+    /// Phase of the next batch.
+    pub fn phase(&self) -> Phase {
+        let has_settled = || self.batches >= self.settle();
+        match self.segment {
+            Segment::New | Segment::WarmUp => Phase::Live,
+            Segment::Changed(_) => Phase::Changed,
+            Segment::Unchanged | Segment::Finished if !has_settled() => Phase::Settle,
+            Segment::Unchanged | Segment::Finished => Phase::Live,
+        }
+    }
+
+    /// Whether all windows are complete.
+    pub fn has_finished(&self) -> bool {
+        self.segment == Segment::Finished
+    }
+
+    /// Whether it has nothing left to do: all windows are complete, and the loop has settled.
+    pub fn is_over(&self) -> bool {
+        self.has_finished() && self.batches >= self.settle()
+    }
+}
+
+#[cfg(test)]
+mod tests;

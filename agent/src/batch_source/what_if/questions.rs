@@ -1,0 +1,195 @@
+//! Decides which stage is changed next, and how.
+//!
+//! First, each stage that can be replaced is free once, the busiest first: the stage that limits throughput is probably
+//! one of them. A stage whose gain is surely smaller than that of another one gets no more windows (successive
+//! elimination: Even-Dar, Mannor and Mansour, "Action Elimination and Stopping Conditions for the Multi-Armed Bandit",
+//! JMLR 7, 2006). The others are asked in more detail: half as much work, fewer calls at once. Then windows go to the
+//! question with the widest interval, until the steps are used up.
+
+use super::super::WhatIfPlan;
+use super::SwitchedStage;
+use crate::model::{Intervention, InterventionKind, WhatIfWindow};
+use crate::statistics::window_ratio::{Ratio, StepWindow, ratio};
+
+/// Maximum number of stages that are asked about.
+const MOST_STAGES: usize = 12;
+/// Maximum number of windows in which a stage is free before details are asked.
+const MOST_FREE: usize = 3;
+/// A delay in percent of the mean call.
+const DELAY_PCT: f64 = 50.0;
+
+/// The questions, with the windows so far.
+#[derive(Debug, Clone)]
+pub(super) struct Questions {
+    plan: WhatIfPlan,
+    /// In the order of their first calls.
+    stages: Vec<SwitchedStage>,
+    /// The questions that may be asked, in the order of the first round.
+    questions: Vec<Intervention>,
+    /// Windows in the order of time: the number of the question, and the steps in milliseconds.
+    windows: Vec<(Option<usize>, Vec<f64>)>,
+}
+
+impl Questions {
+    pub(super) fn new(plan: WhatIfPlan) -> Self {
+        Self {
+            plan,
+            stages: Vec::new(),
+            questions: Vec::new(),
+            windows: Vec::new(),
+        }
+    }
+
+    pub(super) fn has_windows(&self) -> bool {
+        !self.windows.is_empty()
+    }
+
+    /// Sets the stages that are called in the loop, in the order of their first calls.
+    pub(super) fn set_stages(&mut self, stages: Vec<SwitchedStage>) {
+        self.stages = stages;
+        let mut order: Vec<&SwitchedStage> = (self.stages.iter())
+            .filter(|stage| stage.calls > 0 || self.plan.is_fixed)
+            .collect();
+        if self.plan.is_fixed {
+            // The ranks count different times, but their stages have the same names.
+            order.sort_by(|a, b| a.name.cmp(&b.name));
+        } else {
+            order.sort_by(|a, b| busy(b).total_cmp(&busy(a)));
+        }
+        order.truncate(MOST_STAGES);
+        let free = order.iter().filter(|stage| self.is_replaced(stage));
+        let free: Vec<Intervention> = free
+            .clone()
+            .map(|stage| question(stage, InterventionKind::Free, 1.0))
+            .chain(free.map(|stage| question(stage, InterventionKind::Half, 0.5)))
+            .collect();
+        // The first stage alone is the same as `free`.
+        let first = self.stages.iter().find(|stage| self.is_replaced(stage));
+        let cut = (order.iter())
+            .filter(|stage| self.is_replaced(stage) && first.is_some_and(|first| first != **stage))
+            .map(|stage| question(stage, InterventionKind::Cut, 1.0));
+        let gated = (order.iter())
+            .filter(|stage| stage.is_delayable && stage.calls_at_once > 1)
+            .map(|stage| {
+                let calls = f64::from(stage.calls_at_once / 2);
+                question(stage, InterventionKind::Gate, calls)
+            });
+        let delayed = (order.iter())
+            .filter(|stage| self.plan.keep_data && stage.is_delayable && stage.calls > 0)
+            .map(|stage| {
+                let delay_ms = mean_ms(stage) * DELAY_PCT / 100.0;
+                question(stage, InterventionKind::Delay, delay_ms)
+            });
+        let questions = free.iter().cloned().chain(gated).chain(cut).chain(delayed);
+        self.questions = questions.collect();
+    }
+
+    /// Whether calls of the stage may return results of other calls.
+    fn is_replaced(&self, stage: &SwitchedStage) -> bool {
+        stage.is_replaceable && !self.plan.keep_data
+    }
+
+    /// Adds a window that has ended.
+    pub(super) fn add_window(&mut self, window: &WhatIfWindow) {
+        let asked = |asked: &Intervention| self.questions.iter().position(|other| other == asked);
+        let question = window.intervention.as_ref().and_then(asked);
+        let steps = window.steps.iter();
+        let steps_ms = steps.map(|step| step.step_ns() as f64 / 1e6).collect();
+        self.windows.push((question, steps_ms));
+    }
+
+    /// The stages that a question changes.
+    pub(super) fn changed_stages(&self, question: &Intervention) -> Vec<String> {
+        if question.kind != InterventionKind::Cut {
+            return vec![question.stage.clone()];
+        }
+        let end = (self.stages.iter()).position(|stage| stage.name == question.stage);
+        let before = self.stages.iter().take(end.map_or(0, |end| end + 1));
+        let replaced = before.filter(|stage| self.is_replaced(stage));
+        replaced.map(|stage| stage.name.clone()).collect()
+    }
+
+    /// The next question. `None` if there is none, or too few steps are left.
+    pub(super) fn next(&self, steps_left: u32) -> Option<Intervention> {
+        if steps_left < self.plan.pair() {
+            return None;
+        }
+        let asked = |number: usize| {
+            let of_question = |(question, _): &&(Option<usize>, Vec<f64>)| *question == Some(number);
+            self.windows.iter().filter(of_question).count()
+        };
+        let all = 0..self.questions.len();
+        let number = if self.plan.is_fixed {
+            all.min_by_key(|number| asked(*number))
+        } else {
+            let ratios = self.ratios();
+            let survivors = self.survivors(&ratios);
+            let is_first = |number: &usize| self.kind(*number) == InterventionKind::Free;
+            let not_asked = |number: &usize| asked(*number) == 0;
+            let of_survivor = |number: &usize| {
+                let stage = &self.questions[*number].stage;
+                survivors.is_empty() || survivors.contains(&stage.as_str())
+            };
+            let is_close = survivors.len() > 1;
+            let repeats = |number: &usize| {
+                is_close && is_first(number) && of_survivor(number) && asked(*number) < MOST_FREE
+            };
+            let width = |number: &usize| ratios[*number].map_or(f64::MAX, |r| r.high - r.low);
+            (all.clone().filter(is_first).find(not_asked))
+                .or_else(|| (all.clone().filter(repeats)).min_by_key(|number| asked(*number)))
+                .or_else(|| (all.clone().filter(of_survivor)).find(not_asked))
+                .or_else(|| {
+                    (all.clone().filter(of_survivor))
+                        .max_by(|a, b| width(a).total_cmp(&width(b)))
+                })
+        };
+        number.map(|number| self.questions[number].clone())
+    }
+
+    fn kind(&self, number: usize) -> InterventionKind {
+        self.questions[number].kind
+    }
+
+    /// The ratio of each question, as far as it is known.
+    fn ratios(&self) -> Vec<Option<Ratio>> {
+        let windows: Vec<StepWindow<'_>> = (self.windows.iter())
+            .map(|(change, steps_ms)| StepWindow {
+                change: *change,
+                steps_ms,
+            })
+            .collect();
+        let numbers = 0..self.questions.len();
+        numbers.map(|number| ratio(&windows, number)).collect()
+    }
+
+    /// The stages that may have the largest gain if they are free.
+    fn survivors(&self, ratios: &[Option<Ratio>]) -> Vec<&str> {
+        let free = || {
+            let of_free = |(question, ratio): (&'_ Intervention, &Option<Ratio>)| {
+                (question.kind == InterventionKind::Free).then_some(*ratio)?
+            };
+            let stages = self.questions.iter().zip(ratios);
+            stages.filter_map(move |pair| Some((pair.0.stage.as_str(), of_free(pair)?)))
+        };
+        let least = free().map(|(_, ratio)| ratio.high).fold(f64::MAX, f64::min);
+        let may_be_best = free().filter(|(_, ratio)| ratio.low <= least);
+        may_be_best.map(|(stage, _)| stage).collect()
+    }
+}
+
+fn question(stage: &SwitchedStage, kind: InterventionKind, amount: f64) -> Intervention {
+    Intervention {
+        stage: stage.name.clone(),
+        kind,
+        amount,
+    }
+}
+
+/// Duration of all calls of a stage during the warm-up, for each call that it can make at once.
+fn busy(stage: &SwitchedStage) -> f64 {
+    stage.busy_ns as f64 / f64::from(stage.calls_at_once.max(1))
+}
+
+fn mean_ms(stage: &SwitchedStage) -> f64 {
+    stage.busy_ns as f64 / 1e6 / f64::max(stage.calls as f64, 1.0)
+}

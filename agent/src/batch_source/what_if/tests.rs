@@ -1,0 +1,189 @@
+use super::*;
+use crate::model::InterventionKind;
+
+fn plan() -> WhatIfPlan {
+    WhatIfPlan::for_loader(Some(0), 1)
+}
+
+fn stage(name: &str, busy_ms: u64) -> SwitchedStage {
+    SwitchedStage {
+        name: name.to_owned(),
+        is_replaceable: true,
+        is_delayable: true,
+        calls_at_once: 1,
+        calls: 10,
+        busy_ns: busy_ms * 1_000_000,
+    }
+}
+
+/// What a run does: its windows, and what the switches were set to.
+#[derive(Debug, Default)]
+struct Run {
+    windows: Vec<WhatIfWindow>,
+    changes: Vec<Change>,
+    phases: Vec<Phase>,
+}
+
+impl Run {
+    fn asked(&self) -> Vec<(&str, InterventionKind)> {
+        let begun = self.changes.iter().filter_map(|change| match change {
+            Change::Begin { intervention, .. } => Some(intervention),
+            _ => None,
+        });
+        begun.map(|asked| (asked.stage.as_str(), asked.kind)).collect()
+    }
+}
+
+/// Runs a loop whose step takes `step_ms` with the stages changed that it gets.
+fn run(
+    plan: WhatIfPlan,
+    stages: &[SwitchedStage],
+    epoch: u32,
+    step_ms: impl Fn(&[String], InterventionKind) -> u64,
+) -> Run {
+    let mut what_if = WhatIf::new(plan);
+    let mut run = Run::default();
+    let mut now = 10;
+    for batch in 0..10_000 {
+        if batch % epoch == 0 {
+            what_if.begin_epoch();
+        }
+        let turn = what_if.request(|| stages.to_vec());
+        run.windows.extend(turn.window);
+        match &turn.change {
+            Some(Change::Begin {
+                intervention,
+                stages,
+            }) => now = step_ms(stages, intervention.kind),
+            Some(_) => now = 10,
+            None => {}
+        }
+        run.changes.extend(turn.change);
+        run.phases.push(what_if.phase());
+        what_if.delivered();
+        // Steps vary a little.
+        what_if.timed(now * 1_000_000, u64::from(batch % 7) * 10_000);
+        if what_if.is_over() {
+            return run;
+        }
+    }
+    panic!("the what-if does not end");
+}
+
+#[test]
+fn the_busiest_stage_is_asked_first_and_windows_alternate_until_the_steps_are_used_up() {
+    let stages = [stage("read", 5), stage("decode", 50)];
+    let run = run(plan(), &stages, 10_000, |_, _| 5);
+
+    let asked = run.asked();
+    assert_eq!(
+        asked[..2],
+        [
+            ("decode", InterventionKind::Free),
+            ("read", InterventionKind::Free)
+        ]
+    );
+    assert_eq!(run.changes.first(), Some(&Change::Watch));
+    assert_eq!(run.changes.last(), Some(&Change::Finish));
+    for (number, window) in run.windows.iter().enumerate() {
+        assert_eq!(window.intervention.is_some(), number % 2 == 1);
+    }
+    assert!(run.phases.len() <= plan().limit as usize + plan().settle as usize);
+}
+
+#[test]
+fn only_settled_steps_of_one_epoch_count() {
+    let stages = [stage("read", 5)];
+    let run = run(plan(), &stages, 40, |_, _| 5);
+
+    let first = &run.windows[1];
+    let counted = first.steps.len();
+    assert!(
+        (90..100).contains(&counted),
+        "the steps between epochs are left out: {counted}"
+    );
+    assert!(first.steps.iter().all(|step| step.compute_ns == 5_000_000));
+    let changed = run.phases.iter().filter(|phase| **phase == Phase::Changed);
+    let of_pairs = run.asked().len() * (plan().settle + plan().changed) as usize;
+    assert_eq!(changed.count(), of_pairs);
+}
+
+#[test]
+fn details_are_asked_of_the_stage_that_gains_most_and_not_of_others() {
+    let stages = [stage("read", 40), stage("decode", 50), stage("resize", 45)];
+    let run = run(plan(), &stages, 10_000, |changed, kind| {
+        let is_decode = changed.iter().any(|name| name == "decode");
+        match (is_decode, kind) {
+            (true, InterventionKind::Half) => 7,
+            (true, _) => 4,
+            _ => 10,
+        }
+    });
+
+    let details: Vec<&str> = (run.asked()[3..].iter()).map(|(stage, _)| *stage).collect();
+    assert!(!details.is_empty());
+    assert!(details.iter().all(|stage| *stage == "decode"), "{details:?}");
+    assert!(run.asked().contains(&("decode", InterventionKind::Half)));
+}
+
+#[test]
+fn a_cut_changes_all_stages_up_to_its_own() {
+    let stages = [stage("read", 40), stage("decode", 50)];
+    let run = run(plan(), &stages, 10_000, |_, _| 5);
+
+    let cut = run.changes.iter().find_map(|change| match change {
+        Change::Begin {
+            intervention,
+            stages,
+        } if intervention.kind == InterventionKind::Cut => Some((intervention, stages)),
+        _ => None,
+    });
+    let (intervention, changed) = cut.unwrap();
+    assert_eq!(intervention.stage, "decode");
+    assert_eq!(changed, &["read", "decode"]);
+}
+
+#[test]
+fn with_all_data_kept_calls_are_only_delayed_or_kept_waiting() {
+    let parallel = SwitchedStage {
+        calls_at_once: 4,
+        ..stage("decode", 40)
+    };
+    let keeps = WhatIfPlan {
+        keep_data: true,
+        ..plan()
+    };
+    let run = run(keeps, &[stage("read", 5), parallel], 10_000, |_, _| 12);
+
+    assert!(!run.asked().is_empty());
+    assert!(run.asked().iter().all(|(_, kind)| !kind.replaces_results()));
+    let gate = (run.windows.iter())
+        .filter_map(|window| window.intervention.as_ref())
+        .find(|asked| asked.kind == InterventionKind::Gate);
+    assert!((gate.unwrap().amount - 2.0).abs() < 1e-9);
+}
+
+#[test]
+fn what_cannot_be_changed_is_not_asked_about() {
+    let fixed = SwitchedStage {
+        is_replaceable: false,
+        is_delayable: false,
+        ..stage("write", 50)
+    };
+    let run = run(plan(), &[fixed], 10_000, |_, _| 5);
+
+    assert_eq!(run.asked(), []);
+    assert_eq!(run.changes.last(), Some(&Change::Finish));
+}
+
+#[test]
+fn ranks_ask_the_same_questions_at_the_same_steps() {
+    let fixed = WhatIfPlan::for_loader(Some(4), 8);
+    let runs = [1, 2].map(|rank| {
+        let stages = [stage("read", 5 * rank), stage("decode", 40 / rank)];
+        run(fixed, &stages, 1000, |_, _| 5 * rank)
+    });
+
+    assert_eq!(runs[0].changes, runs[1].changes);
+    assert_eq!(runs[0].phases, runs[1].phases);
+}

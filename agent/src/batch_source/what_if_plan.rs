@@ -1,0 +1,116 @@
+//! Plans how many steps the windows of a what-if take.
+
+use thiserror::Error;
+
+use super::probe_plan::held;
+use crate::statistics::steady_state::LEAST_WARMUP;
+
+/// Steps that do not count after a switch, as a multiple of the batches that the loader holds. Buffers hide a change for
+/// a while: the batches before a stage that becomes faster, and those after a stage that becomes slower. Three times as
+/// many steps settle (`docs/adr/0009`).
+const SETTLE_FACTOR: u32 = 3;
+/// Bounds of these steps.
+const SETTLE: (u32, u32) = (12, 200);
+/// Steps that count in an unchanged window, and in a changed one.
+const UNCHANGED: u32 = 60;
+const CHANGED: u32 = 100;
+/// Maximum number of steps of a what-if, if the user gives no number.
+pub const DEFAULT_WHAT_IF_STEPS: u32 = 2000;
+/// Fewest steps of a what-if that answers one question, for a loader that holds few batches.
+pub const LEAST_WHAT_IF_STEPS: u32 = 300;
+
+/// How long each part of a what-if lasts, in steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WhatIfPlan {
+    /// First steps of the loop. They never count.
+    pub warmup: u32,
+    /// Steps that do not count after each switch.
+    pub settle: u32,
+    /// Steps that count in an unchanged window.
+    pub unchanged: u32,
+    /// Steps that count in a changed window.
+    pub changed: u32,
+    /// Maximum number of steps of the what-if.
+    pub limit: u32,
+    /// Whether each input must be trained on. Then calls are only delayed, or kept waiting.
+    pub keep_data: bool,
+    /// Whether the questions depend on the plan and on the stages only. Several ranks must switch at the same step.
+    pub is_fixed: bool,
+}
+
+/// A what-if of so few steps answers no question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error(
+    "`what_if_steps` is too small: `{given}` (a what-if needs at least {least} steps to answer one question)"
+)]
+pub struct WhatIfTooShort {
+    /// The given number of steps.
+    pub given: u64,
+    /// The smallest accepted number.
+    pub least: u32,
+}
+
+impl WhatIfPlan {
+    /// A plan for a loader that prefetches up to `prefetch_depth` batches (`None`: unknown), in a run of `world_size`
+    /// processes.
+    pub fn for_loader(prefetch_depth: Option<u32>, world_size: u32) -> Self {
+        let settle = held(prefetch_depth).saturating_mul(SETTLE_FACTOR);
+        Self {
+            warmup: u32::try_from(LEAST_WARMUP).unwrap_or(u32::MAX),
+            settle: settle.clamp(SETTLE.0, SETTLE.1),
+            unchanged: UNCHANGED,
+            changed: CHANGED,
+            limit: DEFAULT_WHAT_IF_STEPS,
+            keep_data: false,
+            is_fixed: world_size > 1,
+        }
+    }
+
+    /// The same plan with at most `steps` steps.
+    ///
+    /// # Errors
+    ///
+    /// [`WhatIfTooShort`] if so few steps answer no question.
+    pub fn with_limit(self, steps: u64) -> Result<Self, WhatIfTooShort> {
+        if steps < u64::from(LEAST_WHAT_IF_STEPS) {
+            return Err(WhatIfTooShort {
+                given: steps,
+                least: LEAST_WHAT_IF_STEPS,
+            });
+        }
+        let limit = u32::try_from(steps).unwrap_or(u32::MAX);
+        // At least one question must fit: two unchanged windows around a changed one.
+        let to_settle = limit.saturating_sub(self.warmup + 2 * self.unchanged + self.changed) / 3;
+        Ok(Self {
+            limit,
+            settle: self.settle.min(to_settle),
+            ..self
+        })
+    }
+
+    /// Steps of a changed window and of the unchanged one after it.
+    pub(super) fn pair(&self) -> u32 {
+        2 * self.settle + self.unchanged + self.changed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shortest_plan_answers_one_question() {
+        for depth in [None, Some(0), Some(8), Some(5000)] {
+            let plan = WhatIfPlan::for_loader(depth, 1);
+            let plan = plan.with_limit(LEAST_WHAT_IF_STEPS.into()).unwrap();
+            let first = plan.warmup + plan.settle + plan.unchanged;
+            assert!(first + plan.pair() <= plan.limit, "{plan:?}");
+        }
+    }
+
+    #[test]
+    fn fewer_steps_are_refused_with_the_smallest_accepted_number() {
+        let refusal = WhatIfPlan::for_loader(None, 1).with_limit(299).unwrap_err();
+        assert!(refusal.to_string().contains("at least 300 steps"));
+    }
+}

@@ -1,0 +1,268 @@
+//! Switches that change the calls of a stage in all processes at once, for what-ifs.
+//!
+//! The trainer writes one word per stage to memory that it shares with its workers. Each call reads that word, without
+//! ordering: a change takes effect within a few calls. A process remembers the last word that it has nothing more to
+//! do for, so most calls only compare two numbers.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::slot::SlotName;
+use crate::model::stage::cut_name;
+
+/// Number of switches. Further stages cannot be changed.
+pub const SWITCHES: usize = 64;
+
+/// How often a process looks again for the name of an entry that another process has just claimed.
+const WAITS_FOR_NAME: usize = 100;
+
+/// The bits of a word: the setting, its amount, and a number that differs from one setting to the next.
+const KIND_BITS: u32 = 4;
+const AMOUNT_BITS: u32 = 40;
+const AMOUNT: u64 = (1 << AMOUNT_BITS) - 1;
+
+/// How calls of a stage behave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Setting {
+    /// As without a switch.
+    Unchanged,
+    /// The same. Each call is counted in the switch, and the first results are kept.
+    Watch,
+    /// The same. The next results are kept.
+    Keep,
+    /// One of `every` calls returns a kept result, without work.
+    Replace {
+        /// 1: all calls. 2: every second call.
+        every: u32,
+    },
+    /// At most `calls` calls are in progress. Further calls wait.
+    Gate {
+        /// At least 1.
+        calls: u32,
+    },
+    /// A call waits before it begins.
+    Delay {
+        /// Mean delay in nanoseconds.
+        nanos: u64,
+    },
+    /// As without a switch. Kept results are released.
+    Release,
+}
+
+impl Setting {
+    fn encode(self) -> u64 {
+        let (kind, amount) = match self {
+            Self::Unchanged => (0, 0),
+            Self::Watch => (1, 0),
+            Self::Keep => (2, 0),
+            Self::Replace { every } => (3, u64::from(every)),
+            Self::Gate { calls } => (4, u64::from(calls)),
+            Self::Delay { nanos } => (5, nanos),
+            Self::Release => (6, 0),
+        };
+        amount.min(AMOUNT) << KIND_BITS | kind
+    }
+
+    /// The setting of a word. Words of a newer version change nothing.
+    pub fn of_word(word: u64) -> Self {
+        let amount = word >> KIND_BITS & AMOUNT;
+        let small = u32::try_from(amount).unwrap_or(u32::MAX).max(1);
+        match word & ((1 << KIND_BITS) - 1) {
+            1 => Self::Watch,
+            2 => Self::Keep,
+            3 => Self::Replace { every: small },
+            4 => Self::Gate { calls: small },
+            5 => Self::Delay { nanos: amount },
+            6 => Self::Release,
+            _ => Self::Unchanged,
+        }
+    }
+}
+
+/// The switch of one stage, and what its processes report. A free switch is all zeros.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Switch {
+    /// 1 once a process has claimed it. The name follows at once.
+    claimed: AtomicU32,
+    /// Name of the stage.
+    name: SlotName,
+    /// 1 if a call had a result that cannot be returned again, or if the program said so.
+    pub not_replaceable: AtomicU32,
+    /// 1 if its calls cannot be delayed, because they interleave on one thread.
+    pub not_delayable: AtomicU32,
+    word: AtomicU64,
+    /// Calls in progress that the switch has counted.
+    pub active: AtomicU32,
+    /// The highest of these numbers.
+    pub most_active: AtomicU32,
+    /// Calls that ended while the setting was [`Setting::Watch`], and their duration in nanoseconds.
+    pub watched_calls: AtomicU64,
+    /// See `watched_calls`.
+    pub watched_ns: AtomicU64,
+    /// Results that processes keep.
+    pub kept: AtomicU64,
+    /// Calls that returned a kept result.
+    pub replaced_calls: AtomicU64,
+}
+
+impl Switch {
+    /// The word that says how calls behave.
+    #[inline]
+    pub fn word(&self) -> u64 {
+        self.word.load(Ordering::Relaxed)
+    }
+
+    /// Changes how calls behave. The new word differs from the last one, also for an equal setting.
+    pub fn set(&self, setting: Setting) {
+        let number = (self.word() >> (KIND_BITS + AMOUNT_BITS)).wrapping_add(1);
+        let word = number << (KIND_BITS + AMOUNT_BITS) | setting.encode();
+        // Places at a gate that a killed process has taken become free.
+        self.active.store(0, Ordering::Relaxed);
+        self.word.store(word, Ordering::Relaxed);
+    }
+
+    /// Name of the stage. `None` if the switch is free.
+    pub fn name(&self) -> Option<String> {
+        self.name.get()
+    }
+
+    /// Counts a call that begins.
+    pub fn begin(&self) {
+        let active = self.active.fetch_add(1, Ordering::Relaxed) + 1;
+        self.most_active.fetch_max(active, Ordering::Relaxed);
+    }
+
+    /// Counts a call that begins, if fewer than `limit` calls are in progress. Otherwise returns their number.
+    ///
+    /// # Errors
+    ///
+    /// The number of calls in progress, if there is no place.
+    pub fn begin_below(&self, limit: u32) -> Result<(), u32> {
+        let below = |active| (active < limit).then_some(active + 1);
+        (self.active)
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, below)
+            .map(drop)
+    }
+
+    /// Counts a call that ends. It began before or after the last change of the setting.
+    pub fn end(&self) {
+        let less = |active: u32| active.checked_sub(1);
+        let _ = (self.active).fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+}
+
+/// The switches of a trainer, in the order in which stages were first called. Empty ones are all zeros.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Switches {
+    switches: [Switch; SWITCHES],
+}
+
+impl Switches {
+    /// The switch of that stage. A new stage claims a free one. `None` if there is none.
+    pub fn claim(&self, name: &str) -> Option<&Switch> {
+        let name = cut_name(name);
+        for switch in &self.switches {
+            let claimed = &switch.claimed;
+            let is_new = claimed
+                .compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok();
+            if is_new {
+                switch.name.set(name);
+                return Some(switch);
+            }
+            // The process that claimed it may have been killed before it wrote the name.
+            let known = (0..WAITS_FOR_NAME).find_map(|_| {
+                let known = switch.name();
+                if known.is_none() {
+                    std::thread::yield_now();
+                }
+                known
+            });
+            if known.is_some_and(|known| known == name) {
+                return Some(switch);
+            }
+        }
+        None
+    }
+
+    /// The switches in use.
+    pub fn in_use(&self) -> impl Iterator<Item = (String, &Switch)> {
+        let claimed = |switch: &&Switch| switch.claimed.load(Ordering::Relaxed) == 1;
+        let named = |switch| Some((Switch::name(switch)?, switch));
+        (self.switches.iter()).take_while(claimed).filter_map(named)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn switches() -> Box<Switches> {
+        // SAFETY: all fields are atomic integers, for which zeros are valid.
+        unsafe { Box::<Switches>::new_zeroed().assume_init() }
+    }
+
+    #[test]
+    fn a_setting_is_read_as_it_was_set_and_two_words_differ() {
+        let switches = switches();
+        let switch = switches.claim("decode").unwrap();
+        assert_eq!(Setting::of_word(switch.word()), Setting::Unchanged);
+
+        let mut words = vec![switch.word()];
+        for setting in [
+            Setting::Watch,
+            Setting::Keep,
+            Setting::Keep,
+            Setting::Replace { every: 2 },
+            Setting::Gate { calls: 3 },
+            Setting::Delay { nanos: 5_000_000 },
+            Setting::Release,
+        ] {
+            switch.set(setting);
+            assert_eq!(Setting::of_word(switch.word()), setting);
+            assert!(!words.contains(&switch.word()));
+            words.push(switch.word());
+        }
+    }
+
+    #[test]
+    fn each_stage_has_one_switch_in_the_order_of_the_first_calls() {
+        let switches = switches();
+        for name in ["read", "decode", "read"] {
+            switches.claim(name).unwrap();
+        }
+
+        let names: Vec<String> = switches.in_use().map(|(name, _)| name).collect();
+        assert_eq!(names, ["read", "decode"]);
+    }
+
+    #[test]
+    fn a_stage_without_a_free_switch_is_not_changed() {
+        let switches = switches();
+        for number in 0..SWITCHES {
+            assert!(switches.claim(&number.to_string()).is_some());
+        }
+        assert!(switches.claim("one more").is_none());
+        assert!(switches.claim("0").is_some());
+    }
+
+    #[test]
+    fn a_gate_admits_its_number_of_calls_and_a_new_setting_frees_lost_places() {
+        let switches = switches();
+        let switch = switches.claim("decode").unwrap();
+        switch.set(Setting::Gate { calls: 2 });
+        assert_eq!(switch.begin_below(2), Ok(()));
+        assert_eq!(switch.begin_below(2), Ok(()));
+        assert_eq!(switch.begin_below(2), Err(2));
+        switch.end();
+        assert_eq!(switch.begin_below(2), Ok(()));
+
+        switch.set(Setting::Gate { calls: 2 });
+        assert_eq!(switch.begin_below(2), Ok(()));
+        switch.end();
+        switch.end();
+        switch.end();
+        assert_eq!(switch.active.load(Ordering::Relaxed), 0);
+    }
+}
