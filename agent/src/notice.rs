@@ -77,6 +77,30 @@ pub enum Notice {
         /// How long the probe takes, and its effect on training.
         facts: ProbeFacts,
     },
+    /// The loop is about to change stages.
+    #[error(
+        "what-if of `{loop_name}`: in at most {steps} steps, one stage after another is changed for some steps, to \
+         measure the step time. {} Then training continues as usual.",
+        what_if_effect(*.keeps_data, *.from)
+    )]
+    WhatIfBegins {
+        /// The loop's name.
+        loop_name: String,
+        /// Maximum number of steps.
+        steps: u32,
+        /// Whether each input is trained on.
+        keeps_data: bool,
+        /// Where the user sets the options of the loop.
+        from: OptionsFrom,
+    },
+    /// Stages cannot be changed.
+    #[error("no what-if of `{loop_name}`: {reason}. The loop is measured as usual.")]
+    NoWhatIf {
+        /// The loop's name.
+        loop_name: String,
+        /// Why.
+        reason: NoWhatIf,
+    },
     /// An exception ended the run in an epoch in which batches were repeated.
     #[error(
         "`{exception}` ended the run in mode `{}`. {} in this epoch of `{loop_name}`. To see \
@@ -321,6 +345,8 @@ impl Notice {
             Self::LogRecordsDropped { .. } => "log_records_dropped",
             Self::Serving { .. } => "serving",
             Self::ProbeBegins { .. } => "probe_begins",
+            Self::WhatIfBegins { .. } => "what_if_begins",
+            Self::NoWhatIf { .. } => "no_what_if",
             Self::ExceptionInProbe { .. } => "exception_in_probe",
             Self::ReplayBegins { .. } => "replay_begins",
             Self::SourceEndedEarly { .. } => "source_ended_early",
@@ -353,6 +379,8 @@ impl Notice {
             | Self::LogRecordsDropped { exporter, .. }
             | Self::Serving { exporter, .. } => (*exporter).to_owned(),
             Self::ProbeBegins { loop_name, .. }
+            | Self::WhatIfBegins { loop_name, .. }
+            | Self::NoWhatIf { loop_name, .. }
             | Self::ExceptionInProbe { loop_name, .. }
             | Self::ReplayBegins { loop_name, .. }
             | Self::SourceEndedEarly { loop_name, .. }
@@ -377,6 +405,7 @@ impl Notice {
     fn severity(&self) -> Severity {
         match self {
             Self::ProbeBegins { .. }
+            | Self::WhatIfBegins { .. }
             | Self::ExceptionInProbe { .. }
             | Self::ReplayBegins { .. }
             | Self::BatchesReplaced { .. }
@@ -395,6 +424,29 @@ impl Notice {
             text: self.to_string(),
         }
     }
+}
+
+/// Why a loop has no what-if.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum NoWhatIf {
+    /// Two loops would change the same stages.
+    #[error("another loop of this process has one, and stages can only be changed for one of them")]
+    OtherLoop,
+    /// Worker processes cannot be reached.
+    #[error("there is no memory that worker processes share with this process ({0})")]
+    NoSharedMemory(String),
+}
+
+/// What a what-if does to the data, and how to avoid it.
+fn what_if_effect(keeps_data: bool, from: OptionsFrom) -> String {
+    if keeps_data {
+        return "Calls of stages are delayed, or wait for each other. Each input is trained on.".to_owned();
+    }
+    format!(
+        "Some calls return a copy of a recent result instead of their own, so the loop trains on repeated results, and \
+         their inputs are not trained on: do not keep this model, or set `{}`.",
+        from.with(LoopOption::KeepData, "")
+    )
 }
 
 /// The first sentence about workers that exited unexpectedly.

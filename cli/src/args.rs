@@ -42,7 +42,8 @@ Exit code: that of the command; 126 if it cannot be executed, 127 if it does not
 in the command line.")]
 pub(crate) struct RunArgs {
     /// `measure` times each step; `probe` also measures the step time with free data, by repeating cached
-    /// batches in some of the steps; `replay` trains on cached batches after the first live ones
+    /// batches in some of the steps; `whatif` also changes one stage after another for some steps, to measure what
+    /// each change gains; `replay` trains on cached batches after the first live ones
     #[arg(long, value_name = "MODE", value_parser = mode)]
     pub(crate) mode: Option<Mode>,
 
@@ -80,6 +81,23 @@ pub(crate) struct RunArgs {
 
     #[command(flatten)]
     pub(crate) probe: ProbeArgs,
+
+    #[command(flatten)]
+    pub(crate) what_if: WhatIfArgs,
+}
+
+/// Options of mode `whatif`.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Options of --mode whatif")]
+pub(crate) struct WhatIfArgs {
+    /// Maximum number of steps of the what-if, 300 or more [default: 2000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(300..))]
+    pub(crate) what_if_steps: Option<u32>,
+
+    /// Train on every input: only delay calls of stages, or let them wait for each other. By default, calls also
+    /// return copies of recent results, and the loop trains on repeated results
+    #[arg(long)]
+    pub(crate) keep_data: bool,
 }
 
 /// Options of modes `probe` and `replay`.
@@ -222,7 +240,7 @@ pub(crate) struct ServeArgs {
 }
 
 fn mode(text: &str) -> Result<Mode, String> {
-    Mode::named(text).ok_or_else(|| "write `measure`, `probe` or `replay`".to_owned())
+    Mode::named(text).ok_or_else(|| "write `measure`, `probe`, `replay` or `whatif`".to_owned())
 }
 
 /// Checks that the text names a function, or one of a class, in a module:

@@ -57,6 +57,9 @@ mod _native {
 
     #[pymodule_export]
     const LEAST_PROBE_STEPS: u32 = headspace_agent::batch_source::probe_plan::LEAST_TOTAL;
+    #[pymodule_export]
+    const LEAST_WHAT_IF_STEPS: u32 =
+        headspace_agent::batch_source::what_if_plan::LEAST_WHAT_IF_STEPS;
 
     #[pymodule_export]
     const FREEDOM: f64 = headspace_agent::statistics::FREEDOM;

@@ -48,6 +48,10 @@ loop_options! {
     Mode = "mode",
     /// Maximum number of steps of a probe.
     ProbeSteps = "probe_steps",
+    /// Maximum number of steps of a what-if.
+    WhatIfSteps = "what_if_steps",
+    /// Whether a what-if trains on every input.
+    KeepData = "keep_data",
     /// Number of batches that are cached and repeated.
     NumCaches = "num_caches",
     /// Whether the loop ends with its probe.
@@ -62,7 +66,10 @@ loop_options! {
 
 impl LoopOption {
     fn is_switch(self) -> bool {
-        matches!(self, Self::StopAfterProbe | Self::ExactlyOnce)
+        matches!(
+            self,
+            Self::StopAfterProbe | Self::ExactlyOnce | Self::KeepData
+        )
     }
 }
 

@@ -36,6 +36,17 @@ const VERSION: u64 = {
     hash
 };
 
+/// Continues the hash of [`VERSION`] with the sizes of another layout.
+pub(super) const fn version_with(sizes: &[usize]) -> u64 {
+    let mut hash = VERSION;
+    let mut next = 0;
+    while next < sizes.len() {
+        hash = fnv(hash, &(sizes[next] as u64).to_le_bytes());
+        next += 1;
+    }
+    hash
+}
+
 /// The FNV-1a hash (Fowler, Noll, Vo).
 const fn fnv(mut hash: u64, bytes: &[u8]) -> u64 {
     let mut next = 0;

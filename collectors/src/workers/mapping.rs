@@ -14,6 +14,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous};
 use rustix::process::{Resource, getrlimit};
 
 use super::layout::{File, SIZE};
+use super::switches::SwitchFile;
 
 const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
@@ -31,6 +32,15 @@ pub(super) fn map(file: &Handle, over: Option<&'static File>) -> io::Result<&'st
     // unmapped. All fields are atomic integers: any bytes are valid, and other processes may change
     // them.
     Ok(unsafe { &*memory.cast::<File>() })
+}
+
+/// Maps the file of a trainer's switches.
+pub(super) fn map_switches(file: &Handle) -> io::Result<&'static SwitchFile> {
+    let size = size_of::<SwitchFile>();
+    // SAFETY: the kernel chooses an unused address range.
+    let memory = unsafe { mmap(null_mut(), size, READ_WRITE, MapFlags::SHARED, file, 0) }?;
+    // SAFETY: as in `map`.
+    Ok(unsafe { &*memory.cast::<SwitchFile>() })
 }
 
 /// Replaces the mapping of a file by private zeroed memory.
@@ -59,8 +69,8 @@ pub(super) fn reserve(file: &Handle, bytes: Range<usize>) -> io::Result<()> {
     Ok(reserved?)
 }
 
-/// Whether the file-size limit permits our file. Exceeding that limit raises a fatal signal.
-pub(super) fn size_is_allowed() -> bool {
+/// Whether the file-size limit permits a file of this size. Exceeding that limit raises a fatal signal.
+pub(super) fn is_size_allowed(size: usize) -> bool {
     let limit = getrlimit(Resource::Fsize).current;
-    limit.is_none_or(|limit| limit >= SIZE as u64)
+    limit.is_none_or(|limit| limit >= size as u64)
 }

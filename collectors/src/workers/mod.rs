@@ -9,6 +9,7 @@
 //! /dev/shm/headspace-1000/            of this user alone; else in the temporary folder
 //!     4026531836-4711-82734/          the marker of a trainer: namespace, process, its start
 //!         4720-82801-0                one worker process: process, its start, a number
+//!         switches                    the switches of the stages, in mode `whatif`
 //! ```
 //!
 //! A worker searches for the marker of its nearest ancestor. Without one, it uses private slots. The
@@ -27,10 +28,12 @@ mod layout;
 mod mapping;
 mod reader;
 mod sigterm;
+mod switches;
 mod writer;
 
 pub use folders::{Folders, Marker};
 pub use reader::FoundWorkers;
+pub use switches::{create_switches, open_switches};
 pub use writer::WorkerFile;
 
 use crate::procfs::parse::Identity;

@@ -38,7 +38,7 @@ impl WorkerFile {
         ended_while_idle: bool,
     ) -> io::Result<Self> {
         let here = Identity::here().ok_or(io::ErrorKind::NotFound)?;
-        if !mapping::size_is_allowed() {
+        if !mapping::is_size_allowed(SIZE) {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         let (path, handle) = new_file(marker, here)?;

@@ -12,6 +12,7 @@ __all__ = [
     "DEFAULT_CACHES",
     "FREEDOM",
     "LEAST_PROBE_STEPS",
+    "LEAST_WHAT_IF_STEPS",
     "RUN_TO_RUN",
     "Follower",
     "Loop",
@@ -42,6 +43,7 @@ DEFAULT_CACHES: int
 """Batches that a probe or a replay repeats, if the user gives no number."""
 
 LEAST_PROBE_STEPS: int
+LEAST_WHAT_IF_STEPS: int
 """Fewest steps of a probe that can give a number."""
 
 FREEDOM: float
@@ -188,7 +190,9 @@ def observe_queue(
         last: Whether the training loop takes its batches from this queue.
     """
 
-def stage(name: str, *, concurrency: int | None = None) -> Stage:
+def stage(
+    name: str, *, concurrency: int | None = None, replayable: bool = True
+) -> Stage:
     """Marks one unit of work of a pipeline stage.
 
         decode = headspace.stage("decode")
@@ -223,6 +227,8 @@ def stage(name: str, *, concurrency: int | None = None) -> Stage:
         name: Name of the stage. All handles with this name belong to the same stage.
         concurrency: Maximum number of concurrent calls in this process, such as the number of threads.
             None if it is unknown.
+        replayable: Whether a what-if may return a result of another call instead of calling the function.
+            Pass False if a call has effects besides its result.
 
     Raises:
         ValueError: If `concurrency` is less than 1.
@@ -392,6 +398,8 @@ class _PlanOptions(TypedDict, total=False):
     return_caches_after: int | None
     stop_after: int | None
     probe_steps: int | None
+    what_if_steps: int | None
+    keep_data: bool
     stop_after_probe: bool
     exactly_once: bool
     endless: bool

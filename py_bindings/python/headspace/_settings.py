@@ -9,14 +9,14 @@ import os
 import sys
 
 from headspace._environment import number_from_torch, read_number, read_rank, read_switch, refuse
-from headspace._native import DEFAULT_CACHES, LEAST_PROBE_STEPS
+from headspace._native import DEFAULT_CACHES, LEAST_PROBE_STEPS, LEAST_WHAT_IF_STEPS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-MEASURE, PROBE, REPLAY = "measure", "probe", "replay"
-MODES = (MEASURE, PROBE, REPLAY)
+MEASURE, PROBE, REPLAY, WHAT_IF = "measure", "probe", "replay", "whatif"
+MODES = (MEASURE, PROBE, REPLAY, WHAT_IF)
 
 #: Default number of live batches before a replay.
 LIVE_BEFORE_REPLAY = 100
@@ -43,7 +43,7 @@ def mode() -> str:
         return value
     refuse(
         "HEADSPACE_MODE",
-        f"`{value}` is not a mode (write `measure`, `probe` or `replay`); `measure` is used.",
+        f"`{value}` is not a mode (write `measure`, `probe`, `replay` or `whatif`); `measure` is used.",
     )
     return MEASURE
 
@@ -97,6 +97,22 @@ def probe_steps() -> int | None:
     )
 
 
+def what_if_steps() -> int | None:
+    """Maximum number of steps of a what-if (``HEADSPACE_WHAT_IF_STEPS``, default 2000)."""
+    return _count(
+        "HEADSPACE_WHAT_IF_STEPS",
+        None,
+        least=LEAST_WHAT_IF_STEPS,
+        instead="a what-if takes at most 2000 steps",
+    )
+
+
+def keeps_data() -> bool:
+    """Whether a what-if trains on every input (``HEADSPACE_KEEP_DATA``, default no). Calls are then only delayed, or wait
+    for each other."""
+    return read_switch("HEADSPACE_KEEP_DATA", "results of stages are repeated")
+
+
 def num_caches() -> int:
     """Number of batches that a probe or a replay repeats (``HEADSPACE_NUM_CACHES``, default 10).
 
@@ -146,7 +162,7 @@ def options_from(mode: str | None = None) -> str:
 
 
 def loop_options() -> dict[str, Any]:
-    """The options of a probe and a replay, for a loader that is not wrapped."""
+    """The options of a probe, a replay and a what-if, for a loader that is not wrapped."""
     return {
         "num_caches": num_caches(),
         "return_caches_after": return_caches_after(),
@@ -154,6 +170,8 @@ def loop_options() -> dict[str, Any]:
         "probe_steps": probe_steps(),
         "stop_after_probe": stops_after_probe(),
         "exactly_once": exactly_once(),
+        "what_if_steps": what_if_steps(),
+        "keep_data": keeps_data(),
     }
 
 

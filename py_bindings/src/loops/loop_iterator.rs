@@ -1,13 +1,15 @@
 //! The iterator that the training loop holds. Its `next()` is the hot path.
 //!
 //! In mode `measure` a batch costs two time stamps, one event in the ring and the call itself. In the other
-//! modes, a state machine first decides the source of the batch ([`probe_and_replay`]).
+//! modes, a state machine first decides the source of the batch ([`probe_and_replay`]), or which stage is changed
+//! ([`what_if`]).
 
 mod probe_and_replay;
+mod what_if;
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use headspace_agent::lock::lock;
 use headspace_agent::notice::Notice;
@@ -24,6 +26,7 @@ use crate::loops::epoch_recording::Epoch;
 use crate::loops::first_batches::FirstBatches;
 use crate::loops::rest_of_epoch::RestOfEpoch;
 use crate::loops::source_iterator::{Next, SourceIterator};
+use crate::loops::what_if_run::WhatIfRun;
 
 /// Yields what the wrapped iterator yields, the same objects in the same order. Everything else
 /// (attributes, `send`, `throw`, `close`) is the wrapped iterator's.
@@ -45,6 +48,7 @@ pub(crate) struct LoopIterator {
     /// The source's last call raised an error. Only used in the modes `probe` and `replay`.
     failed: AtomicBool,
     cache: Option<Py<BatchCache>>,
+    what_if: Option<Arc<WhatIfRun>>,
     progress: Progress,
     /// The rest of the epoch, if all of it is replayed.
     rest_of_epoch: Mutex<Option<RestOfEpoch>>,
@@ -60,7 +64,7 @@ pub(crate) struct LoopIterator {
     has_begun: AtomicBool,
     /// Records the steps. Without an agent nothing is recorded, and batches are only cached.
     epoch: Epoch,
-    /// Time stamp of the last batch, 0 before the first. Only used in the modes `probe` and `replay`.
+    /// Time stamp of the last batch, 0 before the first. Only used in the modes `probe`, `replay` and `whatif`.
     last_receive: AtomicU64,
     /// The phase that was recorded last, [`NO_PHASE`] before the first batch.
     phase: AtomicU64,
@@ -88,6 +92,7 @@ impl LoopIterator {
         epoch: Epoch,
         first_batches: FirstBatches,
         batch_sizes: BatchSizes,
+        what_if: Option<Arc<WhatIfRun>>,
     ) -> Self {
         let (cache, new) = cache.unzip();
         let (progress, on_cut) = new.map(|new| (new.progress, new.on_cut)).unzip();
@@ -95,6 +100,7 @@ impl LoopIterator {
             fast_recorder: AtomicPtr::new(null_mut()),
             source,
             cache,
+            what_if,
             progress: Progress::new(progress.unwrap_or_default()),
             rest_of_epoch: Mutex::default(),
             only_replays: AtomicBool::new(false),
@@ -117,9 +123,10 @@ impl LoopIterator {
 
     /// The next batch, in any mode.
     fn next_of_any_mode(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        match &self.cache {
-            None => self.timed(py, || self.source.next(py)),
-            Some(cache) => self.next_of_cache_or_source(py, cache.get()),
+        match (&self.cache, self.open_what_if()) {
+            (Some(cache), _) => self.next_of_cache_or_source(py, cache.get()),
+            (None, Some(what_if)) => self.next_in_what_if(py, what_if),
+            (None, None) => self.timed(py, || self.source.next(py)),
         }
     }
 
@@ -131,7 +138,8 @@ impl LoopIterator {
         call: impl FnOnce() -> PyResult<Next>,
     ) -> PyResult<Option<Py<PyAny>>> {
         let recorder = &self.epoch.entry().recorder;
-        if self.cache.is_none() && !self.first_batches.has_left() {
+        let is_plain = self.cache.is_none() && self.open_what_if().is_none();
+        if is_plain && !self.first_batches.has_left() {
             let recorder = std::ptr::from_ref(recorder).cast_mut();
             self.fast_recorder.store(recorder, Ordering::Release);
         }
@@ -283,6 +291,9 @@ impl LoopIterator {
     fn end(&self, exhausted: bool) {
         if !self.ended.swap(true, Ordering::Relaxed) {
             self.epoch.end(exhausted);
+            if let Some(what_if) = self.open_what_if() {
+                what_if.pause();
+            }
         }
     }
 

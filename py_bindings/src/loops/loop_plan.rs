@@ -1,8 +1,10 @@
-//! The mode of a loop, and the plan of its probe or replay, from the options that Python passes.
+//! The mode of a loop, and the plan of its probe, replay or what-if, from the options that Python passes.
 
 use std::fmt::Display;
 
-use headspace_agent::batch_source::{DEFAULT_CACHES, Probe, ProbePlan, Replay, ReplayPlan};
+use headspace_agent::batch_source::{
+    DEFAULT_CACHES, Probe, ProbePlan, Replay, ReplayPlan, WhatIfPlan,
+};
 use headspace_agent::model::Mode;
 use headspace_agent::model::record::LoaderRecord;
 use headspace_agent::notice::{Afterwards, ProbeFacts};
@@ -19,7 +21,7 @@ use crate::loops::batch_cache::StateMachine;
     reason = "each is an option of the user"
 )]
 pub(crate) struct PlanOptions {
-    /// `measure`, `probe` or `replay`.
+    /// `measure`, `probe`, `replay` or `whatif`.
     mode: String,
     /// Batches that a probe or a replay repeats.
     #[pyo3(default = i64::from(DEFAULT_CACHES))]
@@ -33,6 +35,12 @@ pub(crate) struct PlanOptions {
     /// Most steps of a probe.
     #[pyo3(default)]
     probe_steps: Option<u64>,
+    /// Most steps of a what-if.
+    #[pyo3(default)]
+    what_if_steps: Option<u64>,
+    /// Whether a what-if trains on every input.
+    #[pyo3(default)]
+    keep_data: bool,
     /// Whether the loop ends with its probe.
     #[pyo3(default)]
     stop_after_probe: bool,
@@ -51,7 +59,7 @@ pub(crate) struct PlanOptions {
     world_size: u32,
 }
 
-/// The mode of a loop, with the plan of its probe or replay.
+/// The mode of a loop, with the plan of its probe, replay or what-if.
 pub(crate) struct Plan {
     options: PlanOptions,
     kind: Kind,
@@ -61,6 +69,7 @@ enum Kind {
     Measure,
     Replay(ReplayPlan),
     Probe(ProbePlan),
+    WhatIf(WhatIfPlan),
 }
 
 impl Plan {
@@ -68,12 +77,12 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// `ValueError` if `mode` is not one of the three modes, or the numbers contradict each other.
+    /// `ValueError` if `mode` is not one of the four modes, or the numbers contradict each other.
     pub(crate) fn new(options: PlanOptions, prefetch_depth: Option<u32>) -> PyResult<Self> {
         let mode = Mode::named(&options.mode).ok_or_else(|| {
             let other = &options.mode;
             PyValueError::new_err(format!(
-                "`mode` is not a mode: `{other}` (write `measure`, `probe` or `replay`)"
+                "`mode` is not a mode: `{other}` (write `measure`, `probe`, `replay` or `whatif`)"
             ))
         })?;
         let kind = match mode {
@@ -95,6 +104,16 @@ impl Plan {
                     Some(steps) => plan.with_total(steps).map_err(value_error)?,
                 })
             }
+            Mode::WhatIf => {
+                let plan = WhatIfPlan {
+                    keep_data: options.keep_data,
+                    ..WhatIfPlan::for_loader(prefetch_depth, options.world_size)
+                };
+                Kind::WhatIf(match options.what_if_steps {
+                    None => plan,
+                    Some(steps) => plan.with_limit(steps).map_err(value_error)?,
+                })
+            }
         };
         Ok(Self { options, kind })
     }
@@ -104,6 +123,7 @@ impl Plan {
             Kind::Measure => Mode::Measure,
             Kind::Replay(_) => Mode::Replay,
             Kind::Probe(_) => Mode::Probe,
+            Kind::WhatIf(_) => Mode::WhatIf,
         }
     }
 
@@ -116,14 +136,22 @@ impl Plan {
     pub(crate) fn keeps_length(&self) -> bool {
         match self.kind {
             Kind::Probe(_) => !self.options.exactly_once,
-            Kind::Measure | Kind::Replay(_) => !self.options.endless,
+            Kind::Measure | Kind::Replay(_) | Kind::WhatIf(_) => !self.options.endless,
         }
     }
 
-    /// A new state machine, which decides the source of each batch. None in mode `measure`.
+    /// The plan of the what-if. None in the other modes.
+    pub(crate) fn what_if(&self) -> Option<WhatIfPlan> {
+        match self.kind {
+            Kind::WhatIf(plan) => Some(plan),
+            _ => None,
+        }
+    }
+
+    /// A new state machine, which decides the source of each batch. None if every batch comes from the source.
     pub(crate) fn state_machine(&self) -> Option<StateMachine> {
         match &self.kind {
-            Kind::Measure => None,
+            Kind::Measure | Kind::WhatIf(_) => None,
             Kind::Replay(plan) => Some(StateMachine::Replay {
                 replay: Replay::new(*plan),
                 replays_only: false,

@@ -13,3 +13,4 @@ pub(crate) mod loop_plan;
 pub(crate) mod native_loop;
 pub(crate) mod rest_of_epoch;
 pub(crate) mod source_iterator;
+pub(crate) mod what_if_run;

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use headspace_agent::model::Mode;
 use headspace_agent::model::record::{LoaderRecord, Role};
-use headspace_agent::notice::Notice;
+use headspace_agent::notice::{NoWhatIf, Notice};
 use headspace_agent::recording::Event;
 use headspace_collectors::workers::Marker;
 use pyo3::prelude::*;
@@ -21,6 +21,7 @@ use crate::loops::loader_facts::LoaderFacts;
 use crate::loops::loop_iterator::LoopIterator;
 use crate::loops::loop_plan::{Plan, PlanOptions};
 use crate::loops::source_iterator::SourceIterator;
+use crate::loops::what_if_run::WhatIfRun;
 use crate::session::Session;
 use crate::stages::process_slots;
 
@@ -30,6 +31,8 @@ pub(crate) struct Loop {
     plan: Plan,
     loader: LoaderRecord,
     cache: OnceLock<Py<BatchCache>>,
+    /// Set at the first epoch in mode `whatif`.
+    what_if: OnceLock<Result<Arc<WhatIfRun>, NoWhatIf>>,
     recorded: Arc<RecordedLoops>,
     batch_readers: BatchReaders,
     /// Returns the bytes of a batch.
@@ -56,6 +59,7 @@ impl Loop {
             plan: Plan::new(plan, loader.prefetch_depth)?,
             loader: loader.into_record(name),
             cache: OnceLock::new(),
+            what_if: OnceLock::new(),
             recorded: Arc::default(),
             batch_readers,
             count_bytes,
@@ -95,6 +99,7 @@ impl Loop {
         let replays_only = epoch.as_ref().is_some_and(|epoch| epoch.replays_only);
         // Worker processes look for this process as soon as they are forked, before a session starts.
         let marker = process_slots::become_trainer_unless_forked();
+        let what_if = this.what_if();
         let unmark = || marker.as_ref().map_or((), Marker::remove);
         let iterator = if replays_only {
             // The source is not iterated.
@@ -111,6 +116,7 @@ impl Loop {
         let is_probing = cache.as_ref().is_some_and(|cache| cache.get().is_probing());
         let mode = match this.plan.mode() {
             Mode::Probe if !is_probing => Mode::Measure,
+            Mode::WhatIf if what_if.is_none() => Mode::Measure,
             mode => mode,
         };
         // Without a session, a replay still uses its cache.
@@ -125,6 +131,10 @@ impl Loop {
             let notice = Notice::ProbeBegins { loop_name, facts };
             session.agent().notice(&notice);
         }
+        if let (Some(session), Some(notice)) = (session, this.what_if_notice()) {
+            session.agent().notice(&notice);
+        }
+        let session_records = session.is_some();
         let session = session.map(|session| RecordingSession {
             loops: Arc::clone(&this.recorded),
             number: session.id(),
@@ -141,6 +151,7 @@ impl Loop {
             Epoch::new(session, record, mode, begun),
             FirstBatches::new(this.batch_readers.clone()),
             BatchSizes::new(this.count_bytes.clone()),
+            what_if.filter(|_| session_records),
         );
         fast_next::into_python(py, iterator)
     }
@@ -183,7 +194,33 @@ fn weak_reference(loader: &Bound<'_, PyAny>) -> Option<Py<PyWeakrefReference>> {
 }
 
 impl Loop {
-    /// The cache, created at the first epoch. None in mode `measure`.
+    /// The what-if, which begins at the first epoch. None in the other modes, and if it is over.
+    fn what_if(&self) -> Option<Arc<WhatIfRun>> {
+        let plan = self.plan.what_if()?;
+        let begun = (self.what_if).get_or_init(|| WhatIfRun::begin(plan).map(Arc::new));
+        let begun = begun.as_ref().ok().cloned();
+        begun.filter(|what_if| !what_if.is_over())
+    }
+
+    /// What the user is told about the what-if before it begins.
+    fn what_if_notice(&self) -> Option<Notice> {
+        let plan = self.plan.what_if()?;
+        let loop_name = self.loader.name.clone();
+        Some(match self.what_if.get()? {
+            Ok(_) => Notice::WhatIfBegins {
+                loop_name,
+                steps: plan.limit,
+                keeps_data: plan.keep_data,
+                from: self.loader.options_from.unwrap_or_default(),
+            },
+            Err(reason) => Notice::NoWhatIf {
+                loop_name,
+                reason: reason.clone(),
+            },
+        })
+    }
+
+    /// The cache, created at the first epoch. None if every batch comes from the source.
     fn cache(&self, py: Python<'_>) -> PyResult<Option<Py<BatchCache>>> {
         if let Some(cache) = self.cache.get() {
             return Ok(Some(cache.clone_ref(py)));

@@ -43,15 +43,18 @@ use crate::stages::stage::Stage;
 ///     name: Name of the stage. All handles with this name belong to the same stage.
 ///     concurrency: Maximum number of concurrent calls in this process, such as the number of threads.
 ///         None if it is unknown.
+///     replayable: Whether a what-if may return a result of another call instead of calling the function.
+///         Pass False if a call has effects besides its result.
 ///
 /// Raises:
 ///     ValueError: If `concurrency` is less than 1.
 #[pyfunction]
-#[pyo3(signature = (name, *, concurrency = None))]
+#[pyo3(signature = (name, *, concurrency = None, replayable = true))]
 pub(crate) fn stage<'py>(
     py: Python<'py>,
     name: &Bound<'py, PyString>,
     concurrency: Option<i64>,
+    replayable: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let handles = handles(py);
     let found = if let Some(handle) = handles.get_item(name)? {
@@ -64,6 +67,9 @@ pub(crate) fn stage<'py>(
     };
     if let Some(concurrency) = concurrency {
         found.cast::<Stage>()?.get().set_concurrency(concurrency)?;
+    }
+    if !replayable {
+        found.cast::<Stage>()?.get().set_not_replayable();
     }
     Ok(found)
 }
@@ -89,7 +95,7 @@ pub(crate) fn stage_of_loop<'py>(
     hand_off: Option<&str>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let hand_off = hand_off.map(hand_off_named).transpose()?;
-    let found = stage(py, name, concurrency)?;
+    let found = stage(py, name, concurrency, true)?;
     found.cast::<Stage>()?.get().set_loop(loop_name, hand_off);
     Ok(found)
 }

@@ -17,9 +17,10 @@ use pyo3::types::{PyModule, PyString};
 use pyo3::{Borrowed, PyTypeInfo, ffi};
 
 use crate::interpreter::type_with_slot::type_with_slot;
+use crate::stages::changed_calls::change_call;
 use crate::stages::handles_by_name::handles;
 use crate::stages::how_ended::how_ended;
-use crate::stages::open_calls::{self, End};
+use crate::stages::open_calls::{self, End, LocalSlot};
 use crate::stages::stage::Stage;
 
 /// An entry of a method table. Python only reads it.
@@ -159,9 +160,10 @@ unsafe extern "C" fn enter(this: *mut ffi::PyObject, _: *mut ffi::PyObject) -> *
     // SAFETY: called attached to the interpreter, with the handle to which the function is bound, or one that
     // its descriptor has checked. It stays alive during the call. A new reference is returned.
     unsafe {
-        let stage = stage(Python::assume_attached(), this);
+        let py = Python::assume_attached();
+        let stage = stage(py, this);
         // A panic must not leave this function, because it would end the process. The call is not counted.
-        let _ = catch_unwind(AssertUnwindSafe(|| stage.get().enter()));
+        let _ = catch_unwind(AssertUnwindSafe(|| stage.get().enter(py)));
         ffi::Py_INCREF(this);
     }
     this
@@ -221,10 +223,32 @@ pub(crate) unsafe fn call_counted(
     stage: &Stage,
     call: impl FnOnce() -> *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
+    let local = stage.local_slot();
+    if let Some(switch) = &local.switch
+        && switch.is_due()
+    {
+        // SAFETY: as in the contract of this function.
+        return unsafe { change_call(switch, || count_call(stage, local, call)) };
+    }
+    // SAFETY: as in the contract of this function.
+    unsafe { count_call(stage, local, call) }
+}
+
+/// Makes a call, counts it, and returns its result.
+///
+/// # Safety
+///
+/// As for [`call_counted`].
+#[inline]
+unsafe fn count_call(
+    stage: &Stage,
+    local: &'static LocalSlot,
+    call: impl FnOnce() -> *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
     let on_the_stack = 0_u8;
     let marker = std::ptr::from_ref(&on_the_stack) as usize;
     let _ = catch_unwind(AssertUnwindSafe(|| {
-        open_calls::begin_marked(stage.handle(), stage.local_slot(), marker);
+        open_calls::begin_marked(stage.handle(), local, marker);
     }));
     let answer = call();
     let how = if answer.is_null() {

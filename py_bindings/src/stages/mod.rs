@@ -1,6 +1,7 @@
 //! Stages and queues that Python code declares: calls of stages, counted on any thread, and depths of queues.
 
 pub(crate) mod call_across_frames;
+pub(crate) mod changed_calls;
 pub(crate) mod declare;
 pub(crate) mod fast_calls;
 pub(crate) mod handles_by_name;

@@ -26,6 +26,7 @@ use headspace_agent::runtime::fork::Owner;
 use pyo3::ffi;
 
 use crate::clock::clock;
+use crate::stages::changed_calls::LocalSwitch;
 use crate::stages::process_slots::{self, Tenure};
 
 /// A stage's slot in one process.
@@ -36,6 +37,8 @@ pub(crate) struct LocalSlot {
     pub(crate) number: u32,
     /// Where threads show which stage they are in. None if readers do not see this slot.
     pub(crate) threads: Option<&'static [ThreadSlot]>,
+    /// Changes the stage's calls. None unless the trainer asks what-ifs.
+    pub(crate) switch: Option<LocalSwitch>,
     pub(crate) owner: Tenure,
 }
 

@@ -11,12 +11,15 @@
 //!
 //! A process of the last kind searches for a trainer about once a second, while stages are called.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{LazyLock, OnceLock};
 
-use headspace_agent::recording::stage::{Region, Slots};
+use headspace_agent::recording::stage::{Region, Slots, Switches};
 use headspace_agent::runtime::fork::Owner;
-use headspace_collectors::workers::{Folders, Marker, WorkerFile};
+use headspace_collectors::workers::{
+    Folders, Marker, WorkerFile, create_switches, open_switches,
+};
 use pyo3::prelude::*;
 
 use crate::clock::clock;
@@ -60,6 +63,10 @@ struct ProcessSlots {
 
 /// Null, or the slots of this process or of an ancestor. Never freed, because handles keep references.
 static CURRENT: AtomicPtr<ProcessSlots> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Null, or the switches of the trainer: of this process, of an ancestor, or of the process for which it counts. Never
+/// unmapped.
+static SWITCHES: AtomicPtr<Switches> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Whether this process may count for a trainer that is not its ancestor.
 static COUNTS_FOR_SIBLING: AtomicBool = AtomicBool::new(false);
@@ -141,6 +148,41 @@ pub(crate) fn become_trainer_unless_forked() -> Option<Marker> {
         return None;
     }
     become_trainer()?.1.filter(Marker::is_new)
+}
+
+/// Whether stages can be changed in this process.
+#[inline]
+pub(crate) fn has_switches() -> bool {
+    !SWITCHES.load(Ordering::Relaxed).is_null()
+}
+
+/// The switches that change stages in this process. None unless its trainer asks what-ifs.
+pub(crate) fn switches() -> Option<&'static Switches> {
+    // SAFETY: null, or stored by `use_switches`, which gets a reference that is valid for ever.
+    unsafe { SWITCHES.load(Ordering::Acquire).as_ref() }
+}
+
+fn use_switches(switches: &'static Switches) {
+    let before = SWITCHES.swap(
+        std::ptr::from_ref(switches).cast_mut(),
+        Ordering::AcqRel,
+    );
+    if !std::ptr::eq(before, switches) {
+        // Handles look up their switches.
+        NUMBER.fetch_add(1, Ordering::Release);
+    }
+}
+
+/// Makes switches for the stages of this process and of its workers. It must be a trainer.
+///
+/// # Errors
+///
+/// The system's error: the process is no trainer, or it cannot create a file that its workers map.
+pub(crate) fn make_switches() -> io::Result<&'static Switches> {
+    let marker = own().and_then(|own| own.trains.get());
+    let made = create_switches(marker.ok_or(io::ErrorKind::NotFound)?)?;
+    use_switches(made);
+    Ok(made)
 }
 
 /// Whether this process descends from a trainer, and so probably makes batches for that trainer.
@@ -244,6 +286,9 @@ fn join_trainer() -> Option<ProcessSlots> {
     let retry = || create(parent.and_then(|_| FOLDERS.nearest())?);
     let (marker, file) = create(marker).or_else(retry)?;
     file.note_termination(&marker);
+    if let Some(switches) = open_switches(&marker) {
+        use_switches(switches);
+    }
     Some(ProcessSlots {
         owner: Owner::here(),
         slots: file.slots(),

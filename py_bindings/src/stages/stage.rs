@@ -4,7 +4,7 @@
 //! Each call checks with two loads that the slot still belongs to this process.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use headspace_agent::model::HandOffEnd;
 use headspace_agent::recording::stage::Writers;
@@ -17,6 +17,7 @@ use pyo3::types::{PyString, PyTuple};
 use crate::clock::clock;
 use crate::interpreter::gil_probe::has_gil;
 use crate::stages::call_across_frames::Task;
+use crate::stages::changed_calls::{self, LocalSwitch};
 use crate::stages::how_ended::how_ended;
 use crate::stages::open_calls::{self, End, Handle, Items, LocalSlot};
 use crate::stages::process_slots::{self, Tenure, slots};
@@ -41,6 +42,8 @@ pub(crate) struct Stage {
     writers: Writers,
     /// 0 if unknown.
     concurrency: AtomicU32,
+    /// Whether its calls have effects besides their results, as the program says.
+    has_effects: AtomicBool,
     /// The loop whose batches it makes, if known.
     loop_role: OnceLock<LoopRole>,
     /// Null before the first lookup. Never freed, because open calls refer to it.
@@ -65,6 +68,7 @@ impl Stage {
                 Writers::Many
             },
             concurrency: AtomicU32::new(0),
+            has_effects: AtomicBool::new(false),
             loop_role: OnceLock::new(),
             local: AtomicPtr::default(),
             methods: Default::default(),
@@ -93,6 +97,7 @@ impl Stage {
                 .and_then(|(number, _)| u32::try_from(number + 1).ok())
                 .unwrap_or(0),
             threads: found.and_then(|(_, slot)| slots()?.threads_beside(slot)),
+            switch: self.look_up_switch(),
             owner: Tenure::here(),
         }));
         self.local.store(local, Ordering::Release);
@@ -102,6 +107,23 @@ impl Stage {
         }
         self.write_loop(local);
         local
+    }
+
+    fn look_up_switch(&self) -> Option<LocalSwitch> {
+        let switches = process_slots::switches().filter(|_| self.enabled)?;
+        let switch = LocalSwitch::new(switches.claim(&self.name)?);
+        if self.has_effects.load(Ordering::Relaxed) {
+            switch.forbid_replacing();
+        }
+        Some(switch)
+    }
+
+    /// Says that results of the stage cannot stand for those of other calls.
+    pub(crate) fn set_not_replayable(&self) {
+        self.has_effects.store(true, Ordering::Relaxed);
+        if let Some(switch) = &self.local_slot().switch {
+            switch.forbid_replacing();
+        }
     }
 
     /// Sets the loop for which the stage makes batches, and which end of the hand-off to that loop it measures.
@@ -141,14 +163,21 @@ impl Stage {
 
     /// A `with` block begins.
     #[inline]
-    pub(crate) fn enter(&self) {
-        open_calls::begin(self.handle(), self.local_slot(), true);
+    pub(crate) fn enter(&self, py: Python<'_>) {
+        let local = self.local_slot();
+        if let Some(switch) = &local.switch
+            && switch.is_due()
+        {
+            changed_calls::begin_block(py, switch, self.handle().key);
+        }
+        open_calls::begin(self.handle(), local, true);
     }
 
     /// A `with` block ends, with an exception of that type or None.
     #[inline]
     pub(crate) fn exit(&self, kind: &Bound<'_, PyAny>) {
         open_calls::end(self.handle(), how_ended(kind));
+        changed_calls::end_block(self.handle().key);
     }
 
     pub(crate) fn handle(&self) -> Handle {
@@ -247,7 +276,11 @@ impl Stage {
     ///     level: Number of calls at once. 0 counts nothing.
     ///     seconds: Duration of the call.
     fn _record_level(&self, level: u64, seconds: f64) {
-        if let (Some(slot), Some(nanos)) = (self.local_slot().slot, nanos_of(seconds)) {
+        let local = self.local_slot();
+        if local.switch.as_ref().is_some_and(LocalSwitch::is_changed) {
+            return;
+        }
+        if let (Some(slot), Some(nanos)) = (local.slot, nanos_of(seconds)) {
             slot.record_level(self.writers, level, nanos);
         }
     }
@@ -275,7 +308,8 @@ impl Stage {
             .getattr("unpickle_stage")?;
         let concurrency = self.concurrency.load(Ordering::Relaxed);
         let concurrency = Some(concurrency).filter(|count| *count > 0);
-        Ok((again, (&self.name, concurrency).into_pyobject(py)?))
+        let replayable = !self.has_effects.load(Ordering::Relaxed);
+        Ok((again, (&self.name, concurrency, replayable).into_pyobject(py)?))
     }
 
     fn __repr__(&self) -> String {

@@ -5,6 +5,9 @@
 //! do for, so most calls only compare two numbers.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustix::thread::futex::{self, Timespec};
 
 use super::slot::SlotName;
 use crate::model::stage::cut_name;
@@ -103,6 +106,8 @@ pub struct Switch {
     pub kept: AtomicU64,
     /// Calls that returned a kept result.
     pub replaced_calls: AtomicU64,
+    /// Calls that began although the gate was closed, because they had waited too long.
+    pub impatient_calls: AtomicU64,
 }
 
 impl Switch {
@@ -119,6 +124,7 @@ impl Switch {
         // Places at a gate that a killed process has taken become free.
         self.active.store(0, Ordering::Relaxed);
         self.word.store(word, Ordering::Relaxed);
+        let _ = futex::wake(&self.active, futex::Flags::empty(), i32::MAX.unsigned_abs());
     }
 
     /// Name of the stage. `None` if the switch is free.
@@ -144,6 +150,19 @@ impl Switch {
             .map(drop)
     }
 
+    /// Waits until the number of calls in progress is no longer `active`, or the setting changes, for some time at most.
+    pub fn wait_while(&self, active: u32, at_most: Duration) {
+        let timeout = Timespec::try_from(at_most).ok();
+        // An interrupt ends the wait. The caller looks again.
+        let _ = futex::wait(&self.active, futex::Flags::empty(), active, timeout.as_ref());
+    }
+
+    /// Counts a call that ends, and lets one go on that waits at the gate.
+    pub fn end_at_gate(&self) {
+        self.end();
+        let _ = futex::wake(&self.active, futex::Flags::empty(), 1);
+    }
+
     /// Counts a call that ends. It began before or after the last change of the setting.
     pub fn end(&self) {
         let less = |active: u32| active.checked_sub(1);
@@ -155,6 +174,8 @@ impl Switch {
 #[repr(C)]
 #[derive(Debug)]
 pub struct Switches {
+    /// The word of a switch that is claimed.
+    first_word: AtomicU64,
     switches: [Switch; SWITCHES],
 }
 
@@ -168,6 +189,7 @@ impl Switches {
                 .compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok();
             if is_new {
+                (switch.word).store(self.first_word.load(Ordering::Relaxed), Ordering::Relaxed);
                 switch.name.set(name);
                 return Some(switch);
             }
@@ -184,6 +206,14 @@ impl Switches {
             }
         }
         None
+    }
+
+    /// Changes all stages, and those that are first called later.
+    pub fn set_all(&self, setting: Setting) {
+        self.first_word.store(setting.encode(), Ordering::Relaxed);
+        for (_, switch) in self.in_use() {
+            switch.set(setting);
+        }
     }
 
     /// The switches in use.
@@ -235,6 +265,37 @@ mod tests {
 
         let names: Vec<String> = switches.in_use().map(|(name, _)| name).collect();
         assert_eq!(names, ["read", "decode"]);
+    }
+
+    #[test]
+    fn a_stage_that_is_first_called_later_has_the_setting_of_all() {
+        let switches = switches();
+        let read = switches.claim("read").unwrap();
+        switches.set_all(Setting::Watch);
+        let decode = switches.claim("decode").unwrap();
+        for switch in [read, decode] {
+            assert_eq!(Setting::of_word(switch.word()), Setting::Watch);
+        }
+    }
+
+    #[test]
+    fn a_call_at_a_gate_goes_on_when_another_one_ends_or_the_setting_changes() {
+        let switches = switches();
+        let switch = switches.claim("decode").unwrap();
+        let long = Duration::from_secs(60);
+        for free in [Switch::end_at_gate, |switch: &Switch| switch.set(Setting::Keep)] {
+            switch.set(Setting::Gate { calls: 1 });
+            switch.begin_below(1).unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    while let Err(active) = switch.begin_below(1) {
+                        switch.wait_while(active, long);
+                    }
+                });
+                free(switch);
+            });
+            assert_eq!(switch.active.load(Ordering::Relaxed), 1);
+        }
     }
 
     #[test]

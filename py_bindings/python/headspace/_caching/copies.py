@@ -60,7 +60,7 @@ class _Copier:
         known = self.made.get(id(part))
         if known is not None:
             return known
-        if len(self.made) >= MOST_CONTAINERS or not _is_container(part, kind):
+        if len(self.made) >= MOST_CONTAINERS or not is_container(part, kind):
             value = self.copy_value(part)
             if value is not part:
                 # The original is kept during the copy, so that no other object gets its identity.
@@ -91,7 +91,8 @@ class _Copier:
         return made
 
 
-def _is_container(part: Any, kind: type) -> bool:
+def is_container(part: Any, kind: type) -> bool:
+    """Whether a value of this type is copied as a container."""
     return (
         isinstance(part, (dict, list, tuple, set, frozenset))
         or is_user_dict(kind)

@@ -33,6 +33,8 @@ def wrap(  # noqa: PLR0913 - its arguments are the options of a loop, each with 
     probe_steps: int | None = None,
     stop_after_probe: bool | None = None,
     exactly_once: bool | None = None,
+    what_if_steps: int | None = None,
+    keep_data: bool | None = None,
 ) -> T:
     """Times an iterable of batches without changing it.
 
@@ -45,7 +47,8 @@ def wrap(  # noqa: PLR0913 - its arguments are the options of a loop, each with 
         iterable: A torch ``DataLoader``, an SPDL pipeline, a generator, a list.
         mode: ``"measure"`` times the steps. ``"probe"`` also alternates windows of live and cached
             batches until the floor is known, then continues with live batches. ``"replay"`` switches
-            to cached batches until the end. By default ``HEADSPACE_MODE``, else ``"measure"``.
+            to cached batches until the end. ``"whatif"`` also changes one stage after another for some
+            steps, to measure what each change gains. By default ``HEADSPACE_MODE``, else ``"measure"``.
         name: Name of the loop in the records. By default the name of the type. Iterables that are
             wrapped one after another with the same name, such as a generator for each epoch, are one
             loop.
@@ -66,9 +69,14 @@ def wrap(  # noqa: PLR0913 - its arguments are the options of a loop, each with 
             live ones, and the last batches of the loader are left out. A loader without a length
             always delivers all batches.
 
+        what_if_steps: Maximum number of steps of a what-if, at least 300. By default
+            ``HEADSPACE_WHAT_IF_STEPS``, else 2000.
+        keep_data: Whether a what-if trains on every input: calls of stages are then only delayed, or wait
+            for each other, and no result is repeated. By default ``HEADSPACE_KEEP_DATA``, else no.
+
     Raises:
         TypeError: If ``iterable`` cannot be iterated, or a number is not a whole number.
-        ValueError: If ``mode`` is not one of the three modes, or the numbers contradict each other.
+        ValueError: If ``mode`` is not one of the four modes, or the numbers contradict each other.
     """
     if not _settings.enabled():
         return iterable
@@ -81,7 +89,9 @@ def wrap(  # noqa: PLR0913 - its arguments are the options of a loop, each with 
         raise TypeError(
             f"`wrap` takes something that can be iterated, not `{type(wrapped).__name__}`"
         )
-    _check_positive(batch_size=batch_size, probe_steps=probe_steps)
+    _check_positive(
+        batch_size=batch_size, probe_steps=probe_steps, what_if_steps=what_if_steps
+    )
     _check_whole(
         num_caches=num_caches, return_caches_after=return_caches_after, stop_after=stop_after
     )
@@ -106,6 +116,8 @@ def wrap(  # noqa: PLR0913 - its arguments are the options of a loop, each with 
             _settings.stops_after_probe() if stop_after_probe is None else stop_after_probe
         ),
         "exactly_once": _settings.exactly_once() if exactly_once is None else exactly_once,
+        "what_if_steps": _settings.what_if_steps() if what_if_steps is None else what_if_steps,
+        "keep_data": _settings.keeps_data() if keep_data is None else keep_data,
         "options_from": _settings.options_from(mode),
     }
     proxy: T = _proxy_for(wrapped, options, has_name=name is not None)
@@ -135,7 +147,7 @@ def _proxy_for(wrapped: Any, options: dict[str, Any], *, has_name: bool) -> Any:
         proxy = make_proxy(wrapped, options)
     # What is remembered keeps the cached batches of its loop. Those of a probe go when it ends.
     mode = options["mode"]
-    if mode == _settings.MEASURE or (mode == _settings.PROBE and not has_name):
+    if mode in (_settings.MEASURE, _settings.WHAT_IF) or (mode == _settings.PROBE and not has_name):
         _remember(key, proxy, has_name=has_name)
     return proxy
 

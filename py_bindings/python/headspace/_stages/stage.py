@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def unpickle_stage(name: str, concurrency: int | None) -> Stage:
+def unpickle_stage(name: str, concurrency: int | None, replayable: bool) -> Stage:
     """Returns the stage that was pickled."""
-    return stage(name, concurrency=concurrency)
+    return stage(name, concurrency=concurrency, replayable=replayable)
 
 
 def decorate(handle: Stage, function: Any) -> Any:

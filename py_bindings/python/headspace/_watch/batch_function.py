@@ -185,6 +185,8 @@ class BatchFunction:
             role=state.role,
             num_caches=_settings.num_caches(),
             probe_steps=_settings.probe_steps(),
+            what_if_steps=_settings.what_if_steps(),
+            keep_data=_settings.keeps_data(),
             stop_after_probe=stops,
             endless=not self.generates,
         )

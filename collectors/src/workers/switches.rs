@@ -1,0 +1,120 @@
+//! The file of a trainer's switches, which change stages in all processes at once.
+//!
+//! The trainer creates it before its loop forks workers. A forked worker inherits the mapping. A worker that was started
+//! otherwise maps the file when it finds its trainer.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use headspace_agent::recording::stage::{Switch, Switches};
+
+use super::layout::version_with;
+use super::{Marker, mapping};
+
+/// `hdspswch`, written last: everything before it is then complete.
+const MAGIC: u64 = u64::from_le_bytes(*b"hdspswch");
+
+const VERSION: u64 = version_with(&[size_of::<SwitchFile>(), size_of::<Switch>()]);
+
+/// The whole file.
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct SwitchFile {
+    magic: AtomicU64,
+    version: AtomicU64,
+    switches: Switches,
+}
+
+/// Creates the switches of the process with this marker, or opens those that it has created before. They stay mapped.
+///
+/// # Errors
+///
+/// Returns the system's error: the disk is full, or files or memory are limited.
+pub fn create_switches(marker: &Marker) -> io::Result<&'static Switches> {
+    let size = size_of::<SwitchFile>();
+    if !mapping::is_size_allowed(size) {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    let created = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path(marker));
+    let file = match created {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            return open_switches(marker).ok_or(error);
+        }
+        Err(error) => return Err(error),
+    };
+    let mapped = mapping::reserve(&file, 0..size).and_then(|()| mapping::map_switches(&file));
+    let mapped = mapped.inspect_err(|_| {
+        let _ = std::fs::remove_file(path(marker));
+    })?;
+    mapped.version.store(VERSION, Ordering::Relaxed);
+    mapped.magic.store(MAGIC, Ordering::Release);
+    Ok(&mapped.switches)
+}
+
+/// The switches of the process with this marker. `None` if it has none, or if another version created them.
+pub fn open_switches(marker: &Marker) -> Option<&'static Switches> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(path(marker))
+        .ok()?;
+    is_complete(&file).then_some(())?;
+    Some(&mapping::map_switches(&file).ok()?.switches)
+}
+
+/// Whether the file has our format. It is read before it is mapped, because an access behind the end of a mapped file
+/// is fatal.
+fn is_complete(file: &File) -> bool {
+    let mut proof = [0; 2 * size_of::<u64>()];
+    let expected = [MAGIC, VERSION].map(u64::to_ne_bytes);
+    file.read_exact_at(&mut proof, 0).is_ok() && proof == expected.as_flattened()
+}
+
+fn path(marker: &Marker) -> PathBuf {
+    marker.folder().join("switches")
+}
+
+#[cfg(test)]
+mod tests {
+    use headspace_agent::recording::stage::Setting;
+
+    use super::super::Folders;
+    use super::*;
+
+    #[test]
+    fn a_setting_of_the_trainer_is_read_in_another_mapping() {
+        let folder = tempfile::tempdir().unwrap();
+        let marker = Folders::below(&[folder.path()]).mark().unwrap();
+        assert!(open_switches(&marker).is_none());
+
+        let trainers = create_switches(&marker).unwrap();
+        let workers = open_switches(&marker).unwrap();
+        let theirs = workers.claim("fetch").unwrap();
+        let (name, ours) = trainers.in_use().next().unwrap();
+        ours.set(Setting::Gate { calls: 2 });
+
+        assert_eq!(name, "fetch");
+        assert_eq!(Setting::of_word(theirs.word()), Setting::Gate { calls: 2 });
+        let again = create_switches(&marker).unwrap();
+        assert_eq!(again.in_use().count(), 1);
+    }
+
+    #[test]
+    fn a_file_of_another_format_is_not_mapped() {
+        let folder = tempfile::tempdir().unwrap();
+        let marker = Folders::below(&[folder.path()]).mark().unwrap();
+        std::fs::write(path(&marker), [0; 4096]).unwrap();
+        assert!(open_switches(&marker).is_none());
+        assert!(create_switches(&marker).is_err());
+    }
+}

@@ -1,0 +1,60 @@
+//! `next()` in mode `whatif`: every batch comes from the source, while stages are changed in turn.
+
+use std::sync::atomic::Ordering;
+
+use headspace_agent::recording::Event;
+use pyo3::prelude::*;
+
+use super::LoopIterator;
+use crate::loops::what_if_run::WhatIfRun;
+
+impl LoopIterator {
+    /// The what-if, if it is not over.
+    #[inline]
+    pub(super) fn open_what_if(&self) -> Option<&WhatIfRun> {
+        self.what_if.as_deref().filter(|what_if| !what_if.is_over())
+    }
+
+    pub(super) fn next_in_what_if(
+        &self,
+        py: Python<'_>,
+        what_if: &WhatIfRun,
+    ) -> PyResult<Option<Py<PyAny>>> {
+        let recorder = &self.epoch.entry().recorder;
+        if !recorder.is_watching() {
+            // The session is paused.
+            what_if.pause();
+            self.last_receive.store(0, Ordering::Relaxed);
+            return self.timed(py, || self.source.next(py));
+        }
+        // Work on the switches before the source is called is not part of the step.
+        let called = recorder.ticks();
+        let (window, phase) = what_if.request();
+        if let Some(window) = window {
+            self.epoch.entry().add_what_if_window(window);
+        }
+        if self.phase.swap(phase as u64, Ordering::Relaxed) != phase as u64 {
+            recorder.mark(Event::Phase(phase));
+        }
+        let request = recorder.ticks();
+        let batch = self.timed(py, || self.source.next(py));
+        let receive = recorder.ticks();
+        match batch {
+            Ok(Some(_)) => {
+                let last = self.last_receive.swap(receive, Ordering::Relaxed);
+                let clock = recorder.clock();
+                what_if.delivered((last != 0).then(|| {
+                    (
+                        clock.nanos_between(last, called),
+                        clock.nanos_between(request, receive),
+                    )
+                }));
+            }
+            Ok(None) | Err(_) => {
+                self.last_receive.store(0, Ordering::Relaxed);
+                what_if.pause();
+            }
+        }
+        batch
+    }
+}
