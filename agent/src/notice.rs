@@ -440,7 +440,8 @@ pub enum NoWhatIf {
 /// What a what-if does to the data, and how to avoid it.
 fn what_if_effect(keeps_data: bool, from: OptionsFrom) -> String {
     if keeps_data {
-        return "Calls of stages are delayed, or wait for each other. Each input is trained on.".to_owned();
+        return "Calls of stages are delayed, or wait for each other. Each input is trained on."
+            .to_owned();
     }
     format!(
         "Some calls return a copy of a recent result instead of their own, so the loop trains on repeated results, and \

@@ -133,7 +133,10 @@ fn settings(args: &RunArgs) -> io::Result<BTreeMap<&'static str, OsString>> {
             number(probe.return_caches_after),
         ),
         ("HEADSPACE_STOP_AFTER", number(probe.stop_after)),
-        ("HEADSPACE_WHAT_IF_STEPS", number(args.what_if.what_if_steps)),
+        (
+            "HEADSPACE_WHAT_IF_STEPS",
+            number(args.what_if.what_if_steps),
+        ),
         ("HEADSPACE_KEEP_DATA", switch(args.what_if.keep_data)),
         // The command keeps this pid, and only the process with it reports that nothing was measured.
         ("HEADSPACE_RUN_PID", number(Some(std::process::id()))),

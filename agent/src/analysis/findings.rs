@@ -97,6 +97,13 @@ pub enum Finding {
         /// The reason.
         reason: NoHeadspace,
     },
+    /// A what-if measured another bottleneck than the model found.
+    WhatIfDisagrees {
+        /// The stage that the model names.
+        modelled: String,
+        /// The stage that gains most if it is free.
+        measured: String,
+    },
     /// The probe's number is less certain than its steps alone say.
     UnsteadyProbe {
         /// The reasons. At least one.
@@ -166,6 +173,7 @@ impl Finding {
             Self::BatchesMutated { .. } => FindingCode::BatchesMutated,
             Self::NoHeadspace { .. } => FindingCode::NoHeadspace,
             Self::UnsteadyProbe { .. } => FindingCode::UnsteadyProbe,
+            Self::WhatIfDisagrees { .. } => FindingCode::WhatIfDisagrees,
             Self::CallsFail { .. } => FindingCode::CallsFail,
         }
     }

@@ -15,7 +15,7 @@ use super::stacks::{StackTimes, gil_holders, stage_work};
 use super::stages::{data_readiness_pct, failures, stages};
 use super::thresholds::Thresholds;
 use super::warmup::no_steady_state;
-use super::what_if::set_measured;
+use super::what_if;
 use crate::model::metric::HOST_CPU_UTILIZATION;
 use crate::model::record::{
     Dropped, EndRecord, Estimate, FloorRecord, OtherLoop, Phase, Role, RunState, SummaryRecord,
@@ -191,7 +191,7 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
     let conclusions = run.concluded.cloned();
     let mut conclusions = conclusions.unwrap_or_else(|| conclude(&summary, run, main));
     summary.what_if.clone_from(&main.what_if);
-    set_measured(&mut conclusions.attribution.remedies, &main.what_if);
+    findings.extend(what_if::apply(&mut conclusions.attribution, &main.what_if));
     summary.wait_blocked_ms = conclusions.attribution.wait_blocked_ms();
     Summary {
         record: summary,

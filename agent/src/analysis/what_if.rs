@@ -1,6 +1,7 @@
 //! The answers of a what-if, from its windows: how long a step is with each change.
 
-use super::attribution::{Action, Remedy};
+use super::attribution::{Action, Attribution, Bottleneck, Evidence, Limit, Remedy};
+use super::findings::Finding;
 use crate::model::record::{Estimate, WhatIfRecord};
 use crate::model::{Intervention, InterventionKind, WhatIfWindow};
 use crate::statistics::mean;
@@ -55,16 +56,62 @@ fn steps_ms(window: &WhatIfWindow) -> Vec<f64> {
     steps.map(|step| step.step_ns() as f64 / 1e6).collect()
 }
 
+/// A stage limits the loop if a step without its calls is surely shorter by at least this, in percent.
+const LEAST_GAIN_PCT: f64 = 2.0;
+
+/// Replaces what the model concludes by what was measured. Returns a finding if they contradict each other.
+///
+/// A resource that the model names stays: it is the reason why the stages take so long.
+pub(super) fn apply(attribution: &mut Attribution, answers: &[WhatIfRecord]) -> Option<Finding> {
+    set_measured(&mut attribution.remedies, answers);
+    let measured = limiting_stage(answers)?;
+    let model = attribution.bottleneck.as_ref().map(|found| &found.limit);
+    let disagrees = match model {
+        Some(Limit::Resource(_)) => return None,
+        Some(Limit::Stage(stage)) if *stage != measured.stage => Some(Finding::WhatIfDisagrees {
+            modelled: stage.clone(),
+            measured: measured.stage.clone(),
+        }),
+        _ => None,
+    };
+    attribution.bottleneck = Some(Bottleneck {
+        limit: Limit::Stage(measured.stage.clone()),
+        limit_ms: None,
+        evidence: Evidence::Freed {
+            step_ms: step(measured),
+            gain_pct: measured.gain_pct,
+        },
+        confidence: 1.0,
+    });
+    disagrees
+}
+
+/// The answer for the stage that gains most if it is free. `None` if the intervals of several stages overlap.
+fn limiting_stage(answers: &[WhatIfRecord]) -> Option<&WhatIfRecord> {
+    let free = || {
+        let is_free = |answer: &&WhatIfRecord| answer.intervention == InterventionKind::Free;
+        answers.iter().filter(is_free)
+    };
+    let best = free().max_by(|a, b| a.gain_pct.total_cmp(&b.gain_pct))?;
+    let is_below = |other: &WhatIfRecord| other.gain_ci_pct.1 < best.gain_ci_pct.0;
+    let is_apart = free().all(|other| other.stage == best.stage || is_below(other));
+    (is_apart && best.gain_ci_pct.0 >= LEAST_GAIN_PCT).then_some(best)
+}
+
+fn step(answer: &WhatIfRecord) -> Estimate {
+    Estimate {
+        value: answer.step_ms,
+        low: answer.step_ci_ms.0,
+        high: answer.step_ci_ms.1,
+    }
+}
+
 /// Sets the measured step of the remedies that make the same change as an intervention.
-pub(super) fn set_measured(remedies: &mut [Remedy], answers: &[WhatIfRecord]) {
+fn set_measured(remedies: &mut [Remedy], answers: &[WhatIfRecord]) {
     for remedy in remedies {
         remedy.measured_step_ms = (answers.iter())
             .find(|answer| is_same(&remedy.action, answer))
-            .map(|answer| Estimate {
-                value: answer.step_ms,
-                low: answer.step_ci_ms.0,
-                high: answer.step_ci_ms.1,
-            });
+            .map(step);
     }
 }
 
@@ -83,6 +130,7 @@ fn is_same(action: &Action, answer: &WhatIfRecord) -> bool {
 mod tests {
     use super::*;
     use crate::model::WindowStep;
+    use crate::model::record::Resource;
 
     fn window(change: Option<(&str, InterventionKind)>, step_ms: u64) -> WhatIfWindow {
         WhatIfWindow {
@@ -126,6 +174,70 @@ mod tests {
         assert!((decode.gain_pct - 40.0).abs() < 0.5, "{decode:?}");
         assert!(decode.gain_ci_pct.0 < decode.gain_pct && decode.gain_pct < decode.gain_ci_pct.1);
         assert_eq!((decode.steps, decode.inputs_not_trained_on), (160, 20));
+    }
+
+    #[test]
+    fn the_stage_that_gains_most_is_the_bottleneck_and_a_model_that_names_another_one_is_reported()
+    {
+        let change = |stage| Some((stage, InterventionKind::Free));
+        let windows = [
+            window(None, 10),
+            window(change("read"), 9),
+            window(None, 10),
+            window(change("decode"), 6),
+            window(None, 10),
+        ];
+        let of_model = Bottleneck {
+            limit: Limit::Stage("read".to_owned()),
+            limit_ms: None,
+            evidence: Evidence::Jitter { longest_ms: 1.0 },
+            confidence: 0.5,
+        };
+        let mut attribution = Attribution {
+            bottleneck: Some(of_model),
+            ..Attribution::default()
+        };
+
+        let finding = apply(&mut attribution, &answers(&windows));
+
+        assert_eq!(
+            finding,
+            Some(Finding::WhatIfDisagrees {
+                modelled: "read".to_owned(),
+                measured: "decode".to_owned()
+            })
+        );
+        let found = attribution.bottleneck.unwrap();
+        assert_eq!(found.limit, Limit::Stage("decode".to_owned()));
+        assert!((found.confidence - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_resource_of_the_model_and_stages_with_equal_gains_stay_as_they_are() {
+        let change = |stage| Some((stage, InterventionKind::Free));
+        let equal = [
+            window(None, 10),
+            window(change("read"), 6),
+            window(None, 10),
+            window(change("decode"), 6),
+            window(None, 10),
+        ];
+        let mut unknown = Attribution::default();
+        assert_eq!(apply(&mut unknown, &answers(&equal)), None);
+        assert_eq!(unknown.bottleneck, None);
+
+        let of_model = Bottleneck {
+            limit: Limit::Resource(Resource::Memory),
+            limit_ms: None,
+            evidence: Evidence::Jitter { longest_ms: 1.0 },
+            confidence: 0.5,
+        };
+        let mut attribution = Attribution {
+            bottleneck: Some(of_model.clone()),
+            ..Attribution::default()
+        };
+        assert_eq!(apply(&mut attribution, &answers(&equal[..3])), None);
+        assert_eq!(attribution.bottleneck, Some(of_model));
     }
 
     #[test]

@@ -210,10 +210,9 @@ impl WhatIf {
     pub fn phase(&self) -> Phase {
         let has_settled = || self.batches >= self.settle();
         match self.segment {
-            Segment::New | Segment::WarmUp => Phase::Live,
             Segment::Changed(_) => Phase::Changed,
             Segment::Unchanged | Segment::Finished if !has_settled() => Phase::Settle,
-            Segment::Unchanged | Segment::Finished => Phase::Live,
+            _ => Phase::Live,
         }
     }
 

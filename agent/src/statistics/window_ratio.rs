@@ -2,8 +2,8 @@
 //!
 //! The logarithm of the ratio is estimated for each changed window, because changes of the machine that last longer
 //! than two windows cancel. Its variance has two parts: that of the steps within windows, by batch means (Law,
-//! "Simulation Modeling and Analysis", chapter 9), and that of the levels of windows ([`between_windows`]
-//! (super::between_windows)).
+//! "Simulation Modeling and Analysis", chapter 9), and that of the levels of windows
+//! ([`between_windows`](super::between_windows)).
 
 use super::between_windows::Between;
 use super::{block_means, mean, student};
@@ -45,7 +45,9 @@ pub(crate) fn ratio(windows: &[StepWindow<'_>], change: usize) -> Option<Ratio> 
             continue;
         }
         let before = windows[..at].iter().rfind(|other| other.change.is_none());
-        let after = windows[at + 1..].iter().find(|other| other.change.is_none());
+        let after = windows[at + 1..]
+            .iter()
+            .find(|other| other.change.is_none());
         let neighbours: Vec<&[f64]> = [before, after]
             .into_iter()
             .flatten()

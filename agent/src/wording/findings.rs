@@ -100,6 +100,10 @@ fn text(finding: &Finding) -> String {
         ),
         Finding::NoHeadspace { reason } => reason.to_string(),
         Finding::UnsteadyProbe { warnings } => warnings_text(warnings),
+        Finding::WhatIfDisagrees { modelled, measured } => format!(
+            "From the times of its calls, `{modelled}` would limit the loop. The what-if measured that `{measured}` \
+             does, so predictions about these stages are uncertain."
+        ),
         Finding::CallsFail {
             stage,
             failures,

@@ -58,6 +58,8 @@ section_ids! {
     Repeated = "repeated";
     /// Slow parts of the run.
     Episodes = "episodes", "Slow parts";
+    /// Answers of a what-if.
+    WhatIf = "what if", "What if: measured";
     /// The bottleneck.
     Bottleneck = "bottleneck", "Bottleneck";
     /// Remedies.

@@ -11,6 +11,7 @@ mod resources;
 mod run;
 mod stages;
 mod step;
+mod what_if;
 
 pub(super) use self::bottleneck::certainty;
 pub use self::bottleneck::name as bottleneck_name;
@@ -98,6 +99,7 @@ impl<'a> Verdict<'a> {
         sections.extend(self.savings());
         sections.extend(loops::repeated(s));
         sections.extend(self.episodes(detail));
+        sections.extend(what_if::section(s, detail));
         sections.extend(bottleneck::sections(s, self.world_size(), detail));
         sections.extend(program_lines::sections(s, detail));
         sections.extend(stages::sections(s, detail));

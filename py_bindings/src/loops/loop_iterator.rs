@@ -92,7 +92,6 @@ impl LoopIterator {
         epoch: Epoch,
         first_batches: FirstBatches,
         batch_sizes: BatchSizes,
-        what_if: Option<Arc<WhatIfRun>>,
     ) -> Self {
         let (cache, new) = cache.unzip();
         let (progress, on_cut) = new.map(|new| (new.progress, new.on_cut)).unzip();
@@ -100,7 +99,7 @@ impl LoopIterator {
             fast_recorder: AtomicPtr::new(null_mut()),
             source,
             cache,
-            what_if,
+            what_if: None,
             progress: Progress::new(progress.unwrap_or_default()),
             rest_of_epoch: Mutex::default(),
             only_replays: AtomicBool::new(false),
@@ -119,6 +118,12 @@ impl LoopIterator {
             first_batches,
             batch_sizes,
         }
+    }
+
+    /// The same iterator, in whose epoch stages are changed.
+    pub(crate) fn with_what_if(mut self, what_if: Option<Arc<WhatIfRun>>) -> Self {
+        self.what_if = what_if;
+        self
     }
 
     /// The next batch, in any mode.

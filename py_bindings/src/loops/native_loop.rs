@@ -124,15 +124,10 @@ impl Loop {
             return Ok(iterator.into_any());
         }
         let session = session.as_ref().map(Bound::get);
-        if let (Some(session), Mode::Probe) = (session, mode)
-            && let Some(facts) = this.plan.probe_facts(&this.loader)
-        {
-            let loop_name = this.loader.name.clone();
-            let notice = Notice::ProbeBegins { loop_name, facts };
-            session.agent().notice(&notice);
-        }
-        if let (Some(session), Some(notice)) = (session, this.what_if_notice()) {
-            session.agent().notice(&notice);
+        if let Some(session) = session {
+            for notice in this.beginning(mode) {
+                session.agent().notice(&notice);
+            }
         }
         let session_records = session.is_some();
         let session = session.map(|session| RecordingSession {
@@ -151,9 +146,11 @@ impl Loop {
             Epoch::new(session, record, mode, begun),
             FirstBatches::new(this.batch_readers.clone()),
             BatchSizes::new(this.count_bytes.clone()),
-            what_if.filter(|_| session_records),
         );
-        fast_next::into_python(py, iterator)
+        fast_next::into_python(
+            py,
+            iterator.with_what_if(what_if.filter(|_| session_records)),
+        )
     }
 
     /// A step of a loop without a loader has ended. After a `gap`, the time since the last step is not a
@@ -202,7 +199,16 @@ impl Loop {
         begun.filter(|what_if| !what_if.is_over())
     }
 
-    /// What the user is told about the what-if before it begins.
+    /// What the user is told before a probe or a what-if begins.
+    fn beginning(&self, mode: Mode) -> impl Iterator<Item = Notice> {
+        let facts = (self.plan.probe_facts(&self.loader)).filter(|_| mode == Mode::Probe);
+        let probe = facts.map(|facts| Notice::ProbeBegins {
+            loop_name: self.loader.name.clone(),
+            facts,
+        });
+        probe.into_iter().chain(self.what_if_notice())
+    }
+
     fn what_if_notice(&self) -> Option<Notice> {
         let plan = self.plan.what_if()?;
         let loop_name = self.loader.name.clone();

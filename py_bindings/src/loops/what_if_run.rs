@@ -5,8 +5,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use headspace_agent::batch_source::what_if::{Change, SwitchedStage, WhatIf};
 use headspace_agent::batch_source::WhatIfPlan;
+use headspace_agent::batch_source::what_if::{Change, SwitchedStage, WhatIf};
 use headspace_agent::lock::lock;
 use headspace_agent::model::record::Phase;
 use headspace_agent::model::{Intervention, InterventionKind, WhatIfWindow};
@@ -34,7 +34,7 @@ struct State {
     changed: Option<(Intervention, Vec<String>)>,
     /// Whether stages are unchanged only because the loop does not iterate.
     is_paused: bool,
-    /// Counts when the window began.
+    /// Counts when the last window ended.
     before: Counts,
 }
 
@@ -46,7 +46,7 @@ struct Counts {
 }
 
 impl Counts {
-    fn now(switches: &Switches) -> Self {
+    fn of(switches: &Switches) -> Self {
         let sum = |counter: fn(&Switch) -> u64| switches.in_use().map(|(_, s)| counter(s)).sum();
         Self {
             replaced_calls: sum(|switch| switch.replaced_calls.load(Ordering::Relaxed)),
@@ -93,39 +93,44 @@ impl WhatIfRun {
     pub(crate) fn request(&self) -> (Option<WhatIfWindow>, Phase) {
         let mut state = lock(&self.state);
         let turn = state.machine.request(|| stages(self.switches));
-        let counts = Counts::now;
+        let was_paused = std::mem::take(&mut state.is_paused);
+        match turn.change {
+            Some(change) => state.changed = self.set_switches(change),
+            None if was_paused => {
+                if let Some((intervention, stages)) = &state.changed {
+                    self.apply(intervention, stages);
+                }
+            }
+            None => {}
+        }
         let window = turn.window.map(|window| {
-            let now = counts(self.switches);
-            let inputs = now.replaced_calls - state.before.replaced_calls;
-            let is_spoiled = now.impatient_calls > state.before.impatient_calls;
+            let now = Counts::of(self.switches);
+            let before = std::mem::replace(&mut state.before, now);
+            let is_spoiled = now.impatient_calls > before.impatient_calls;
             WhatIfWindow {
                 steps: if is_spoiled { Vec::new() } else { window.steps },
-                inputs_not_trained_on: inputs,
+                inputs_not_trained_on: now.replaced_calls - before.replaced_calls,
                 ..window
             }
         });
-        if let Some(change) = turn.change {
-            state.before = counts(self.switches);
-            state.changed = None;
-            match change {
-                Change::Watch => self.switches.set_all(Setting::Watch),
-                Change::Restore => self.switches.set_all(Setting::Keep),
-                Change::Finish => self.switches.set_all(Setting::Release),
-                Change::Begin {
-                    intervention,
-                    stages,
-                } => {
-                    self.apply(&intervention, &stages);
-                    state.changed = Some((intervention, stages));
-                }
-            }
-            state.is_paused = false;
-        } else if std::mem::take(&mut state.is_paused)
-            && let Some((intervention, stages)) = &state.changed
-        {
-            self.apply(intervention, stages);
-        }
         (window, state.machine.phase())
+    }
+
+    /// Sets the switches. Returns the intervention that begins, and the stages that it changes.
+    fn set_switches(&self, change: Change) -> Option<(Intervention, Vec<String>)> {
+        match change {
+            Change::Watch => self.switches.set_all(Setting::Watch),
+            Change::Restore => self.switches.set_all(Setting::Keep),
+            Change::Finish => self.switches.set_all(Setting::Release),
+            Change::Begin {
+                intervention,
+                stages,
+            } => {
+                self.apply(&intervention, &stages);
+                return Some((intervention, stages));
+            }
+        }
+        None
     }
 
     fn apply(&self, intervention: &Intervention, stages: &[String]) {

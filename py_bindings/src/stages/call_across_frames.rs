@@ -3,6 +3,7 @@
 //! Integrations use such calls. They may count the input and output items of the stage independently of its
 //! calls, for example at the queue after the stage. So items can be added separately.
 
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::clock::clock;
+use crate::stages::changed_calls::change_call;
 use crate::stages::how_ended::how_ended;
 use crate::stages::open_calls::{self, End, Handle, LocalSlot};
 use crate::stages::process_slots;
@@ -59,18 +61,8 @@ impl Task {
         }
     }
 
-    /// Closes the call. Returns whether it must be counted: it was open, and began in this process.
-    fn close(&self) -> bool {
-        self.is_open.swap(false, Ordering::Relaxed) && self.local.owner.is_here()
-    }
-}
-
-#[pymethods]
-impl Task {
-    /// Runs a function on this thread as a part of the call: the thread shows that it is in the stage, and its CPU
-    /// time counts as that of the call.
-    #[pyo3(signature = (function, *args))]
-    fn run<'py>(
+    /// Runs a function on this thread, whatever the switch of the stage says.
+    fn run_unchanged<'py>(
         &self,
         function: &Bound<'py, PyAny>,
         args: &Bound<'py, PyTuple>,
@@ -94,6 +86,39 @@ impl Task {
                 .fetch_add(nanos(after.saturating_sub(before)), Ordering::Relaxed);
         }
         result
+    }
+
+    /// Closes the call. Returns whether it must be counted: it was open, and began in this process.
+    fn close(&self) -> bool {
+        self.is_open.swap(false, Ordering::Relaxed) && self.local.owner.is_here()
+    }
+}
+
+#[pymethods]
+impl Task {
+    /// Runs a function on this thread as a part of the call: the thread shows that it is in the stage, and its CPU
+    /// time counts as that of the call. A what-if may change it.
+    #[pyo3(signature = (function, *args))]
+    fn run<'py>(
+        &self,
+        function: &Bound<'py, PyAny>,
+        args: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let due = self.local.switch.as_ref().filter(|switch| switch.is_due());
+        let Some(switch) = due else {
+            return self.run_unchanged(function, args);
+        };
+        let py = function.py();
+        let call = || match self.run_unchanged(function, args) {
+            Ok(result) => result.into_ptr(),
+            Err(error) => {
+                error.restore(py);
+                null_mut()
+            }
+        };
+        // SAFETY: this thread is attached to the interpreter. The call returns a new reference, or null with its
+        // exception set, and so does the function.
+        unsafe { Bound::from_owned_ptr_or_err(py, change_call(switch, call)) }
     }
 
     /// Ends the call.

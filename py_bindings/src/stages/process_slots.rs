@@ -17,9 +17,7 @@ use std::sync::{LazyLock, OnceLock};
 
 use headspace_agent::recording::stage::{Region, Slots, Switches};
 use headspace_agent::runtime::fork::Owner;
-use headspace_collectors::workers::{
-    Folders, Marker, WorkerFile, create_switches, open_switches,
-};
+use headspace_collectors::workers::{Folders, Marker, WorkerFile, create_switches, open_switches};
 use pyo3::prelude::*;
 
 use crate::clock::clock;
@@ -163,10 +161,7 @@ pub(crate) fn switches() -> Option<&'static Switches> {
 }
 
 fn use_switches(switches: &'static Switches) {
-    let before = SWITCHES.swap(
-        std::ptr::from_ref(switches).cast_mut(),
-        Ordering::AcqRel,
-    );
+    let before = SWITCHES.swap(std::ptr::from_ref(switches).cast_mut(), Ordering::AcqRel);
     if !std::ptr::eq(before, switches) {
         // Handles look up their switches.
         NUMBER.fetch_add(1, Ordering::Release);

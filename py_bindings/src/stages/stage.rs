@@ -309,7 +309,10 @@ impl Stage {
         let concurrency = self.concurrency.load(Ordering::Relaxed);
         let concurrency = Some(concurrency).filter(|count| *count > 0);
         let replayable = !self.has_effects.load(Ordering::Relaxed);
-        Ok((again, (&self.name, concurrency, replayable).into_pyobject(py)?))
+        Ok((
+            again,
+            (&self.name, concurrency, replayable).into_pyobject(py)?,
+        ))
     }
 
     fn __repr__(&self) -> String {

@@ -8,7 +8,7 @@ use super::queueing_model::Model;
 use super::stage_order::Node;
 use crate::analysis::stacks::SharedLockWaits;
 use crate::analysis::thresholds::{Thresholds, counts};
-use crate::model::record::{BatchRecord, CallsAtOnce};
+use crate::model::record::{BatchRecord, CallsAtOnce, Estimate};
 use crate::model::stack::Frame;
 
 /// The measurements behind a conclusion. Shares are from 0 to 1, percentages (`_pct`) from 0 to 100.
@@ -16,6 +16,13 @@ use crate::model::stack::Frame;
 pub enum Evidence {
     /// A stage is busy.
     Stage(StageEvidence),
+    /// A what-if measured the step without the work of the stage.
+    Freed {
+        /// That step.
+        step_ms: Estimate,
+        /// By how much it is shorter, in percent.
+        gain_pct: f64,
+    },
     /// Loading runs on the training thread itself.
     TrainingThread {
         /// Wait for data per step.

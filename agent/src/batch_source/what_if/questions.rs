@@ -25,7 +25,7 @@ pub(super) struct Questions {
     /// In the order of their first calls.
     stages: Vec<SwitchedStage>,
     /// The questions that may be asked, in the order of the first round.
-    questions: Vec<Intervention>,
+    candidates: Vec<Intervention>,
     /// Windows in the order of time: the number of the question, and the steps in milliseconds.
     windows: Vec<(Option<usize>, Vec<f64>)>,
 }
@@ -35,7 +35,7 @@ impl Questions {
         Self {
             plan,
             stages: Vec::new(),
-            questions: Vec::new(),
+            candidates: Vec::new(),
             windows: Vec::new(),
         }
     }
@@ -80,8 +80,8 @@ impl Questions {
                 let delay_ms = mean_ms(stage) * DELAY_PCT / 100.0;
                 question(stage, InterventionKind::Delay, delay_ms)
             });
-        let questions = free.iter().cloned().chain(gated).chain(cut).chain(delayed);
-        self.questions = questions.collect();
+        let candidates = free.iter().cloned().chain(gated).chain(cut).chain(delayed);
+        self.candidates = candidates.collect();
     }
 
     /// Whether calls of the stage may return results of other calls.
@@ -91,7 +91,7 @@ impl Questions {
 
     /// Adds a window that has ended.
     pub(super) fn add_window(&mut self, window: &WhatIfWindow) {
-        let asked = |asked: &Intervention| self.questions.iter().position(|other| other == asked);
+        let asked = |asked: &Intervention| self.candidates.iter().position(|other| other == asked);
         let question = window.intervention.as_ref().and_then(asked);
         let steps = window.steps.iter();
         let steps_ms = steps.map(|step| step.step_ns() as f64 / 1e6).collect();
@@ -115,10 +115,11 @@ impl Questions {
             return None;
         }
         let asked = |number: usize| {
-            let of_question = |(question, _): &&(Option<usize>, Vec<f64>)| *question == Some(number);
+            let of_question =
+                |(question, _): &&(Option<usize>, Vec<f64>)| *question == Some(number);
             self.windows.iter().filter(of_question).count()
         };
-        let all = 0..self.questions.len();
+        let all = 0..self.candidates.len();
         let number = if self.plan.is_fixed {
             all.min_by_key(|number| asked(*number))
         } else {
@@ -127,7 +128,7 @@ impl Questions {
             let is_first = |number: &usize| self.kind(*number) == InterventionKind::Free;
             let not_asked = |number: &usize| asked(*number) == 0;
             let of_survivor = |number: &usize| {
-                let stage = &self.questions[*number].stage;
+                let stage = &self.candidates[*number].stage;
                 survivors.is_empty() || survivors.contains(&stage.as_str())
             };
             let is_close = survivors.len() > 1;
@@ -139,15 +140,14 @@ impl Questions {
                 .or_else(|| (all.clone().filter(repeats)).min_by_key(|number| asked(*number)))
                 .or_else(|| (all.clone().filter(of_survivor)).find(not_asked))
                 .or_else(|| {
-                    (all.clone().filter(of_survivor))
-                        .max_by(|a, b| width(a).total_cmp(&width(b)))
+                    (all.clone().filter(of_survivor)).max_by(|a, b| width(a).total_cmp(&width(b)))
                 })
         };
-        number.map(|number| self.questions[number].clone())
+        number.map(|number| self.candidates[number].clone())
     }
 
     fn kind(&self, number: usize) -> InterventionKind {
-        self.questions[number].kind
+        self.candidates[number].kind
     }
 
     /// The ratio of each question, as far as it is known.
@@ -158,7 +158,7 @@ impl Questions {
                 steps_ms,
             })
             .collect();
-        let numbers = 0..self.questions.len();
+        let numbers = 0..self.candidates.len();
         numbers.map(|number| ratio(&windows, number)).collect()
     }
 
@@ -168,7 +168,7 @@ impl Questions {
             let of_free = |(question, ratio): (&'_ Intervention, &Option<Ratio>)| {
                 (question.kind == InterventionKind::Free).then_some(*ratio)?
             };
-            let stages = self.questions.iter().zip(ratios);
+            let stages = self.candidates.iter().zip(ratios);
             stages.filter_map(move |pair| Some((pair.0.stage.as_str(), of_free(pair)?)))
         };
         let least = free().map(|(_, ratio)| ratio.high).fold(f64::MAX, f64::min);

@@ -30,7 +30,9 @@ impl Run {
             Change::Begin { intervention, .. } => Some(intervention),
             _ => None,
         });
-        begun.map(|asked| (asked.stage.as_str(), asked.kind)).collect()
+        begun
+            .map(|asked| (asked.stage.as_str(), asked.kind))
+            .collect()
     }
 }
 
@@ -122,7 +124,10 @@ fn details_are_asked_of_the_stage_that_gains_most_and_not_of_others() {
 
     let details: Vec<&str> = (run.asked()[3..].iter()).map(|(stage, _)| *stage).collect();
     assert!(!details.is_empty());
-    assert!(details.iter().all(|stage| *stage == "decode"), "{details:?}");
+    assert!(
+        details.iter().all(|stage| *stage == "decode"),
+        "{details:?}"
+    );
     assert!(run.asked().contains(&("decode", InterventionKind::Half)));
 }
 

@@ -79,6 +79,8 @@ codes! {
         NoHeadspace = "no_headspace",
         /// The windows of a probe differ.
         UnsteadyProbe = "unsteady_probe",
+        /// A what-if measured another bottleneck than the model found.
+        WhatIfDisagrees = "what_if_disagrees",
         /// Calls of a stage ended in exceptions.
         CallsFail = "calls_fail",
     }

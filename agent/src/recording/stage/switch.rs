@@ -154,7 +154,12 @@ impl Switch {
     pub fn wait_while(&self, active: u32, at_most: Duration) {
         let timeout = Timespec::try_from(at_most).ok();
         // An interrupt ends the wait. The caller looks again.
-        let _ = futex::wait(&self.active, futex::Flags::empty(), active, timeout.as_ref());
+        let _ = futex::wait(
+            &self.active,
+            futex::Flags::empty(),
+            active,
+            timeout.as_ref(),
+        );
     }
 
     /// Counts a call that ends, and lets one go on that waits at the gate.
@@ -283,7 +288,9 @@ mod tests {
         let switches = switches();
         let switch = switches.claim("decode").unwrap();
         let long = Duration::from_secs(60);
-        for free in [Switch::end_at_gate, |switch: &Switch| switch.set(Setting::Keep)] {
+        for free in [Switch::end_at_gate, |switch: &Switch| {
+            switch.set(Setting::Keep);
+        }] {
             switch.set(Setting::Gate { calls: 1 });
             switch.begin_below(1).unwrap();
             std::thread::scope(|scope| {

@@ -121,8 +121,16 @@ fn entry(remedy: &RemedyRecord, evidence: Option<&str>, ranks: u32, detail: Deta
     }
 }
 
-/// The predicted step time with a remedy, and its gain.
+/// The measured step time with a remedy, or the predicted one and its gain.
 fn outcome(remedy: &RemedyRecord) -> String {
+    if let Some(measured) = remedy.measured_step_ms {
+        let half = (measured.high - measured.low) / 2.0;
+        return format!(
+            "measured {} ± {}",
+            duration_ms(measured.value),
+            duration_ms(half)
+        );
+    }
     match (remedy.is_stop(), remedy.at_least) {
         (true, _) => "compute-bound".to_owned(),
         (false, true) => "gain unknown".to_owned(),

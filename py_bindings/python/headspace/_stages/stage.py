@@ -129,8 +129,7 @@ class Timed:
         self.__wrapped__ = function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        with self._headspace_handle:
-            return self.__wrapped__(*args, **kwargs)
+        return self._headspace_handle._call(self.__wrapped__, args, kwargs)
 
     def __getattr__(self, name: str) -> Any:
         if name in ("__wrapped__", "_headspace_handle"):  # Not set yet, during unpickling.

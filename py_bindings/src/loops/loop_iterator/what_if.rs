@@ -39,21 +39,18 @@ impl LoopIterator {
         let request = recorder.ticks();
         let batch = self.timed(py, || self.source.next(py));
         let receive = recorder.ticks();
-        match batch {
-            Ok(Some(_)) => {
-                let last = self.last_receive.swap(receive, Ordering::Relaxed);
-                let clock = recorder.clock();
-                what_if.delivered((last != 0).then(|| {
-                    (
-                        clock.nanos_between(last, called),
-                        clock.nanos_between(request, receive),
-                    )
-                }));
-            }
-            Ok(None) | Err(_) => {
-                self.last_receive.store(0, Ordering::Relaxed);
-                what_if.pause();
-            }
+        if let Ok(Some(_)) = batch {
+            let last = self.last_receive.swap(receive, Ordering::Relaxed);
+            let clock = recorder.clock();
+            what_if.delivered((last != 0).then(|| {
+                (
+                    clock.nanos_between(last, called),
+                    clock.nanos_between(request, receive),
+                )
+            }));
+        } else {
+            self.last_receive.store(0, Ordering::Relaxed);
+            what_if.pause();
         }
         batch
     }

@@ -1,0 +1,220 @@
+"""Trains in mode `whatif`: `what_if.py HOW`. Prints what happened as JSON.
+
+What each `HOW` does is in the function of that name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+import headspace
+
+#: Inputs for which `decode` did its work, in the order in which it did.
+decoded: list[int] = []
+
+
+@headspace.stage("read")
+def read(number: int) -> int:
+    time.sleep(0.0005)
+    return number
+
+
+@headspace.stage("decode")
+def decode(number: int) -> np.ndarray[Any, Any]:
+    decoded.append(number)
+    time.sleep(0.003)
+    return np.full(3, number)
+
+
+@headspace.stage("write", replayable=False)
+def write(frame: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    written.append(1)
+    return frame
+
+
+written: list[int] = []
+check = headspace.stage("check")
+
+
+def load(number: int) -> np.ndarray[Any, Any]:
+    frame = write(decode(read(number)))
+    with check:
+        return frame
+
+
+def in_threads(count: int, threads: int = 2) -> Iterator[np.ndarray[Any, Any]]:
+    with ThreadPoolExecutor(threads) as pool:
+        ahead = deque(pool.submit(load, number) for number in range(threads))
+        for number in range(threads, count + threads):
+            batch = ahead.popleft().result()
+            if number < count:
+                ahead.append(pool.submit(load, number))
+            yield batch
+
+
+def wrap(loader: Any, **options: Any) -> Any:
+    return headspace.wrap(loader, mode="whatif", name="train", **options)
+
+
+class Sized:
+    """A loader that prefetches nothing, on the training thread or in threads."""
+
+    def __init__(self, count: int, threads: int = 0) -> None:
+        self.count, self.threads, self.num_workers = count, threads, 0
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[np.ndarray[Any, Any]]:
+        if self.threads:
+            return in_threads(self.count, self.threads)
+        return map(load, range(self.count))
+
+
+def threads() -> dict[str, Any]:
+    batches = sum(1 for _ in wrap(in_threads(1900)))
+    return {"batches": batches, "decoded": len(decoded), "written": len(written)}
+
+
+def keep_data() -> dict[str, Any]:
+    loader = wrap(in_threads(1900), keep_data=True)
+    numbers = [int(batch[0]) for batch in loader]
+    return {"all": numbers == list(range(1900))}
+
+
+def changed_in_place() -> dict[str, Any]:
+    """The loop changes each batch in place. A result that is returned again must not show that."""
+    is_whole = True
+    for batch in wrap(in_threads(900), what_if_steps=800):
+        is_whole &= bool((batch == batch[0]).all()) and int(batch[0]) < 900
+        batch[1:] = 10_000
+    return {"whole": is_whole, "decoded": len(decoded)}
+
+
+def epochs() -> dict[str, Any]:
+    """Between the epochs, an evaluation calls the same stages."""
+    loader = wrap(in_epochs := Sized(150, 2))
+    lengths, evaluated = [], []
+    for _ in range(10):
+        lengths.append(sum(1 for _ in loader))
+        evaluated += [int(load(number)[0]) for number in range(1000, 1005)]
+    return {
+        "lengths": lengths,
+        "real": evaluated == [*range(1000, 1005)] * 10,
+        "length": len(in_epochs),
+    }
+
+
+def leaves() -> dict[str, Any]:
+    """A loop that is left in each way. Stages then do their work again."""
+    loader = wrap(Sized(4000, 2))
+    real = []
+    for number in (230, 330, 260):
+        try:
+            for step, _ in enumerate(loader):
+                if step == number and number == 330:
+                    raise KeyError(step)
+                if step == number:
+                    break
+        except KeyError:
+            pass
+        real.append(int(load(5000)[0]) == 5000)
+    return {"real": real, "rest": sum(1 for _ in loader)}
+
+
+def raises() -> dict[str, Any]:
+    """A stage that fails now and then, and a loop that goes on."""
+
+    @headspace.stage("fragile")
+    def fragile(number: int) -> int:
+        if number % 50 == 49:
+            raise ValueError(number)
+        time.sleep(0.001)
+        return number
+
+    class Loader:
+        """Goes on after an error."""
+
+        def __init__(self) -> None:
+            self.numbers = iter(range(1500))
+
+        def __iter__(self) -> Loader:
+            return self
+
+        def __next__(self) -> int:
+            return fragile(next(self.numbers))
+
+    iterator = iter(wrap(Loader()))
+    batches = failures = 0
+    while True:
+        try:
+            next(iterator)
+            batches += 1
+        except ValueError:
+            failures += 1
+        except StopIteration:
+            return {"batches": batches, "failures": failures}
+
+
+def killed() -> dict[str, Any]:
+    for step, _ in enumerate(wrap(in_threads(4000))):
+        if step == 1150:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return {}
+
+
+def two_loops() -> dict[str, Any]:
+    first, second = wrap(in_threads(400)), headspace.wrap(Sized(50), mode="whatif", name="other")
+    batches = [0, 0]
+    for step, _ in enumerate(first):
+        batches[0] += 1
+        if step == 200:
+            batches[1] = sum(1 for _ in second)
+    return {"batches": batches}
+
+
+def torch_workers() -> dict[str, Any]:
+    from torch_data import Samples, make_loader
+
+    loader = wrap(make_loader(Samples(6400, 0.0005), batch_size=4, num_workers=2))
+    return {"batches": sum(1 for _ in loader)}
+
+
+def torch_epochs() -> dict[str, Any]:
+    from torch_data import Samples, make_loader
+
+    loader = wrap(make_loader(Samples(1600, 0.0005), batch_size=4, num_workers=2))
+    return {"lengths": [sum(1 for _ in loader) for _ in range(4)]}
+
+
+def spdl_pipeline() -> dict[str, Any]:
+    import headspace.spdl
+    from spdl.pipeline import PipelineBuilder
+
+    def slow(number: int) -> list[int]:
+        time.sleep(0.004)
+        return [number]
+
+    def quick(part: list[int]) -> list[int]:
+        time.sleep(0.0002)
+        return part
+
+    builder = PipelineBuilder().add_source(range(1900))
+    builder = builder.pipe(slow, concurrency=2, name="slow").pipe(quick, name="quick").add_sink(2)
+    pipeline = builder.build(num_threads=3, **headspace.spdl.hooks())
+    with pipeline.auto_stop():
+        return {"batches": sum(1 for _ in wrap(pipeline))}
+
+
+if __name__ == "__main__":
+    print(json.dumps(globals()[sys.argv[1]]()), flush=True)
