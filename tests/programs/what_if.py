@@ -186,7 +186,7 @@ def two_loops() -> dict[str, Any]:
 def torch_workers() -> dict[str, Any]:
     from torch_data import Samples, make_loader
 
-    loader = wrap(make_loader(Samples(6400, 0.0005), batch_size=4, num_workers=2))
+    loader = wrap(make_loader(Samples(6400, 0.002), batch_size=4, num_workers=2))
     return {"batches": sum(1 for _ in loader)}
 
 
@@ -198,11 +198,12 @@ def torch_epochs() -> dict[str, Any]:
 
 
 def spdl_pipeline() -> dict[str, Any]:
-    import headspace.spdl
     from spdl.pipeline import PipelineBuilder
 
+    import headspace.spdl
+
     def slow(number: int) -> list[int]:
-        time.sleep(0.004)
+        time.sleep(0.008)
         return [number]
 
     def quick(part: list[int]) -> list[int]:

@@ -53,7 +53,7 @@ def test_the_stage_that_limits_the_loop_gains_most_and_each_lost_input_is_counte
     assert happened["batches"] == 1900
     lost = 1900 - happened["decoded"]
     of_decode = [a for a in answers(run) if a["stage"] == "decode"]
-    assert 0 < lost
+    assert lost > 0
     # A call may be in progress while a window ends.
     assert abs(lost - sum(a["inputs_not_trained_on"] for a in of_decode)) <= 4
     assert "what_if_begins" in run.notices()
@@ -74,7 +74,8 @@ def test_each_input_is_trained_on_if_the_user_says_so(program: Programs) -> None
 
     assert printed(run)["all"]
     kinds = {a["intervention"] for a in answers(run)}
-    assert kinds and kinds <= {"gate", "delay"}
+    assert kinds
+    assert kinds <= {"gate", "delay"}
     assert all(a["inputs_not_trained_on"] == 0 for a in answers(run))
 
 
@@ -128,7 +129,10 @@ def test_stages_in_worker_processes_of_torch_are_changed(program: Programs) -> N
     run = what_if(program, "torch_workers")
 
     assert printed(run)["batches"] == 1600
-    assert answer(run, "train fetch", "free")["gain_pct"] > answer(run, "train collate", "free")["gain_pct"]
+    assert (
+        answer(run, "train fetch", "free")["gain_pct"]
+        > answer(run, "train collate", "free")["gain_pct"]
+    )
     assert "worker_lost" not in run.notices()
 
 
@@ -153,7 +157,9 @@ def test_without_shared_memory_the_loop_is_measured_as_usual(program: Programs) 
     if subprocess.run([*alone, small], check=False, capture_output=True).returncode:
         pytest.skip("platform: no mounts in a namespace of one's own")
 
-    run = what_if(program, "two_loops", python=[*alone, f'{small} && exec "$0" "$@"', sys.executable])
+    run = what_if(
+        program, "two_loops", python=[*alone, f'{small} && exec "$0" "$@"', sys.executable]
+    )
 
     assert printed(run)["batches"] == [400, 50]
     assert run.notices().count("no_what_if") == 2

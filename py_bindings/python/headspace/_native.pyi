@@ -190,9 +190,7 @@ def observe_queue(
         last: Whether the training loop takes its batches from this queue.
     """
 
-def stage(
-    name: str, *, concurrency: int | None = None, replayable: bool = True
-) -> Stage:
+def stage(name: str, *, concurrency: int | None = None, replayable: bool = True) -> Stage:
     """Marks one unit of work of a pipeline stage.
 
         decode = headspace.stage("decode")

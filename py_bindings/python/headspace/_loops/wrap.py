@@ -89,9 +89,7 @@ def wrap(  # noqa: PLR0913 - its arguments are the options of a loop, each with 
         raise TypeError(
             f"`wrap` takes something that can be iterated, not `{type(wrapped).__name__}`"
         )
-    _check_positive(
-        batch_size=batch_size, probe_steps=probe_steps, what_if_steps=what_if_steps
-    )
+    _check_positive(batch_size=batch_size, probe_steps=probe_steps, what_if_steps=what_if_steps)
     _check_whole(
         num_caches=num_caches, return_caches_after=return_caches_after, stop_after=stop_after
     )
