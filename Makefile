@@ -184,6 +184,7 @@ study: tools $(STAMPS)/study $(STAMPS)/build ## Run the long studies of accuracy
 	$(PY) tests/python/study_compare.py
 	$(PY) tests/python/study_tune.py
 	$(PY) tests/python/study_remedies.py
+	$(PY) tests/python/study_what_if.py
 	$(PY) tests/python/study_shared_lock.py
 	$(PY) tests/python/study_hand_off.py
 	$(PY) tests/python/study_lines.py $(LINES_ARGS)

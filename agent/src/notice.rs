@@ -93,6 +93,23 @@ pub enum Notice {
         /// Where the user sets the options of the loop.
         from: OptionsFrom,
     },
+    /// An exception ended the run in an epoch in which stages were changed.
+    #[error(
+        "`{exception}` ended the run in mode `whatif`. A stage was changed in {} of this epoch of `{loop_name}`. To see \
+         whether the error also occurs without that, run again with {}.",
+        steps(*.changed),
+        .from.with_mode(Mode::Measure)
+    )]
+    ExceptionInWhatIf {
+        /// The loop's name.
+        loop_name: String,
+        /// The exception's type.
+        exception: String,
+        /// Number of steps with a changed stage.
+        changed: u64,
+        /// Where the user sets the options of the loop.
+        from: OptionsFrom,
+    },
     /// Stages cannot be changed.
     #[error("no what-if of `{loop_name}`: {reason}. The loop is measured as usual.")]
     NoWhatIf {
@@ -346,6 +363,7 @@ impl Notice {
             Self::Serving { .. } => "serving",
             Self::ProbeBegins { .. } => "probe_begins",
             Self::WhatIfBegins { .. } => "what_if_begins",
+            Self::ExceptionInWhatIf { .. } => "exception_in_what_if",
             Self::NoWhatIf { .. } => "no_what_if",
             Self::ExceptionInProbe { .. } => "exception_in_probe",
             Self::ReplayBegins { .. } => "replay_begins",
@@ -380,6 +398,7 @@ impl Notice {
             | Self::Serving { exporter, .. } => (*exporter).to_owned(),
             Self::ProbeBegins { loop_name, .. }
             | Self::WhatIfBegins { loop_name, .. }
+            | Self::ExceptionInWhatIf { loop_name, .. }
             | Self::NoWhatIf { loop_name, .. }
             | Self::ExceptionInProbe { loop_name, .. }
             | Self::ReplayBegins { loop_name, .. }
@@ -406,6 +425,7 @@ impl Notice {
         match self {
             Self::ProbeBegins { .. }
             | Self::WhatIfBegins { .. }
+            | Self::ExceptionInWhatIf { .. }
             | Self::ExceptionInProbe { .. }
             | Self::ReplayBegins { .. }
             | Self::BatchesReplaced { .. }
@@ -424,6 +444,10 @@ impl Notice {
             text: self.to_string(),
         }
     }
+}
+
+fn steps(count: u64) -> String {
+    format!("{count} step{}", if count == 1 { "" } else { "s" })
 }
 
 /// Why a loop has no what-if.

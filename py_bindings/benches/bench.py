@@ -25,11 +25,13 @@ import memory
 import per_item
 import slowdown
 import staging
+import what_if
 from rows import Row, table
 
 PARTS: dict[str, tuple[str, Callable[[bool], list[Row]]]] = {
     "wrap": ("nanoseconds a batch", per_item.run),
     "stage": ("nanoseconds a call of a stage", staging.run),
+    "whatif": ("what mode `whatif` costs outside its windows", what_if.run),
     "torch": ("nanoseconds that a watched batch of torch's loader takes more", loading.run),
     "import": ("milliseconds at start", importing.run),
     "run": ("milliseconds that a launcher adds", importing.launched),

@@ -54,6 +54,7 @@ pub struct Fold {
     replayed: u64,
     /// Batches received from the cache in the epoch that began last.
     replayed_in_epoch: u64,
+    changed_in_epoch: u64,
     first_begin: Option<u64>,
     /// Start and last batch of each of the first epochs.
     spans: Vec<(u64, u64)>,
@@ -233,6 +234,7 @@ impl Fold {
         self.steps += 1;
         self.replayed += u64::from(replayed);
         self.replayed_in_epoch += u64::from(replayed);
+        self.changed_in_epoch += u64::from(self.phase == Phase::Changed);
         self.last_receive = Some(at);
         self.step_from = Some(at);
     }
@@ -241,6 +243,7 @@ impl Fold {
         self.end_epoch(false);
         self.first_begin.get_or_insert(at);
         self.replayed_in_epoch = 0;
+        self.changed_in_epoch = 0;
         self.epoch = Some(Epoch {
             number: self.epochs,
             begun: at,
@@ -323,6 +326,11 @@ impl Fold {
     /// Batches received from the cache in the epoch that began last.
     pub fn replayed_in_epoch(&self) -> u64 {
         self.replayed_in_epoch
+    }
+
+    /// Steps with a changed stage in the epoch that began last.
+    pub fn changed_in_epoch(&self) -> u64 {
+        self.changed_in_epoch
     }
 
     /// Start of the first epoch, in seconds since the run began.

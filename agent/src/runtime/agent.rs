@@ -227,7 +227,7 @@ impl Agent {
     }
 
     /// Stores an uncaught exception that ends the program, for the final summary. Posts a notice if the
-    /// exception ended an epoch with repeated batches and `is_error`. Ctrl-C is no error.
+    /// exception ended an epoch with repeated batches or changed stages and `is_error`. Ctrl-C is no error.
     pub fn ended_by_exception(&self, exception: &str, is_error: bool) {
         if !self.is_here() {
             return;
@@ -244,6 +244,15 @@ impl Agent {
                     mode: entry.mode,
                     exception: exception.to_owned(),
                     repeated,
+                    from: entry.loader.options_from.unwrap_or_default(),
+                });
+            }
+            let changed = entry.recorder.fold(|fold| fold.changed_in_epoch());
+            if changed > 0 {
+                self.notice(&Notice::ExceptionInWhatIf {
+                    loop_name: entry.loader.name.clone(),
+                    exception: exception.to_owned(),
+                    changed,
                     from: entry.loader.options_from.unwrap_or_default(),
                 });
             }

@@ -46,7 +46,7 @@ pub(crate) struct Point {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Phases {
     pub(crate) live: Steps,
-    /// Number of steps after a replay, until the loop has settled.
+    /// Number of steps after a replay until the loop has settled, and of steps with a changed stage.
     pub(crate) settled: u64,
     pub(crate) replay: Steps,
 }
@@ -226,12 +226,11 @@ impl Phases {
     fn add_tick(&mut self, entry: &LoopTick) {
         let steps = match entry.phase {
             Phase::Live => &mut self.live,
-            Phase::Settle => {
+            Phase::Settle | Phase::Changed => {
                 self.settled += entry.compute.bucket_counts().map(|(_, n)| n).sum::<u64>();
                 return;
             }
             Phase::Replay => &mut self.replay,
-            Phase::Changed => return,
         };
         steps.step.merge_record(&entry.step);
         steps.wait.merge_record(&entry.wait);

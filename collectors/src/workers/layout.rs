@@ -1,4 +1,5 @@
-//! Defines the layout of a worker's file: a header page that identifies the owner, and its slots.
+//! Defines the layout of a worker's file (a header page that identifies the owner, and its slots), and of the file with
+//! a trainer's switches.
 //!
 //! Two processes can share a file only if both were built from the same version with the same layout.
 //! Files of another layout are ignored.
@@ -8,7 +9,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use headspace_agent::model::stage::NAME_BYTES;
 use headspace_agent::recording::stage::slot::SlotName;
-use headspace_agent::recording::stage::{QueueSlot, Region, StageSlot};
+use headspace_agent::recording::stage::{QueueSlot, Region, StageSlot, Switches};
 
 use super::Identity;
 
@@ -35,17 +36,6 @@ const VERSION: u64 = {
     }
     hash
 };
-
-/// Continues the hash of [`VERSION`] with the sizes of another layout.
-pub(super) const fn version_with(sizes: &[usize]) -> u64 {
-    let mut hash = VERSION;
-    let mut next = 0;
-    while next < sizes.len() {
-        hash = fnv(hash, &(sizes[next] as u64).to_le_bytes());
-        next += 1;
-    }
-    hash
-}
 
 /// The FNV-1a hash (Fowler, Noll, Vo).
 const fn fnv(mut hash: u64, bytes: &[u8]) -> u64 {
@@ -149,5 +139,42 @@ mod tests {
     fn another_version_has_another_number() {
         assert_ne!(fnv(1, b"0.1.0"), fnv(1, b"0.1.1"));
         assert_ne!(VERSION, 0);
+    }
+}
+
+/// `hdspswch`, written last.
+const SWITCHES_MAGIC: u64 = u64::from_le_bytes(*b"hdspswch");
+
+/// The version of the file with switches.
+const SWITCHES_VERSION: u64 = fnv(VERSION, &(size_of::<Switches>() as u64).to_le_bytes());
+
+/// The file with a trainer's switches.
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct SwitchFile {
+    magic: AtomicU64,
+    version: AtomicU64,
+    pub(super) switches: Switches,
+}
+
+impl SwitchFile {
+    /// Size of the file in bytes.
+    pub(super) const SIZE: usize = size_of::<Self>();
+
+    /// Number of leading bytes that prove that the file has our format and is complete.
+    pub(super) const PROOF: usize = offset_of!(Self, switches);
+
+    /// Marks the file as complete.
+    pub(super) fn begin(&self) {
+        self.version.store(SWITCHES_VERSION, Ordering::Relaxed);
+        self.magic.store(SWITCHES_MAGIC, Ordering::Release);
+    }
+
+    /// Whether these first bytes belong to a complete file of this layout.
+    pub(super) fn is_proof(bytes: &[u8; Self::PROOF]) -> bool {
+        bytes
+            == [SWITCHES_MAGIC, SWITCHES_VERSION]
+                .map(u64::to_ne_bytes)
+                .as_flattened()
     }
 }

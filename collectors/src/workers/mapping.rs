@@ -13,8 +13,7 @@ use rustix::fs::FallocateFlags;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous};
 use rustix::process::{Resource, getrlimit};
 
-use super::layout::{File, SIZE};
-use super::switches::SwitchFile;
+use super::layout::{File, SIZE, SwitchFile};
 
 const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
@@ -36,9 +35,17 @@ pub(super) fn map(file: &Handle, over: Option<&'static File>) -> io::Result<&'st
 
 /// Maps the file of a trainer's switches.
 pub(super) fn map_switches(file: &Handle) -> io::Result<&'static SwitchFile> {
-    let size = size_of::<SwitchFile>();
     // SAFETY: the kernel chooses an unused address range.
-    let memory = unsafe { mmap(null_mut(), size, READ_WRITE, MapFlags::SHARED, file, 0) }?;
+    let memory = unsafe {
+        mmap(
+            null_mut(),
+            SwitchFile::SIZE,
+            READ_WRITE,
+            MapFlags::SHARED,
+            file,
+            0,
+        )
+    }?;
     // SAFETY: as in `map`.
     Ok(unsafe { &*memory.cast::<SwitchFile>() })
 }

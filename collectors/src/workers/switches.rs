@@ -7,26 +7,11 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use headspace_agent::recording::stage::{Switch, Switches};
+use headspace_agent::recording::stage::Switches;
 
-use super::layout::version_with;
+use super::layout::SwitchFile;
 use super::{Marker, mapping};
-
-/// `hdspswch`, written last: everything before it is then complete.
-const MAGIC: u64 = u64::from_le_bytes(*b"hdspswch");
-
-const VERSION: u64 = version_with(&[size_of::<SwitchFile>(), size_of::<Switch>()]);
-
-/// The whole file.
-#[repr(C)]
-#[derive(Debug)]
-pub(super) struct SwitchFile {
-    magic: AtomicU64,
-    version: AtomicU64,
-    switches: Switches,
-}
 
 /// Creates the switches of the process with this marker, or opens those that it has created before. They stay mapped.
 ///
@@ -34,8 +19,7 @@ pub(super) struct SwitchFile {
 ///
 /// Returns the system's error: the disk is full, or files or memory are limited.
 pub fn create_switches(marker: &Marker) -> io::Result<&'static Switches> {
-    let size = size_of::<SwitchFile>();
-    if !mapping::is_size_allowed(size) {
+    if !mapping::is_size_allowed(SwitchFile::SIZE) {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     let created = OpenOptions::new()
@@ -51,12 +35,12 @@ pub fn create_switches(marker: &Marker) -> io::Result<&'static Switches> {
         }
         Err(error) => return Err(error),
     };
-    let mapped = mapping::reserve(&file, 0..size).and_then(|()| mapping::map_switches(&file));
+    let mapped =
+        mapping::reserve(&file, 0..SwitchFile::SIZE).and_then(|()| mapping::map_switches(&file));
     let mapped = mapped.inspect_err(|_| {
         let _ = std::fs::remove_file(path(marker));
     })?;
-    mapped.version.store(VERSION, Ordering::Relaxed);
-    mapped.magic.store(MAGIC, Ordering::Release);
+    mapped.begin();
     Ok(&mapped.switches)
 }
 
@@ -75,9 +59,8 @@ pub fn open_switches(marker: &Marker) -> Option<&'static Switches> {
 /// Whether the file has our format. It is read before it is mapped, because an access behind the end of a mapped file
 /// is fatal.
 fn is_complete(file: &File) -> bool {
-    let mut proof = [0; 2 * size_of::<u64>()];
-    let expected = [MAGIC, VERSION].map(u64::to_ne_bytes);
-    file.read_exact_at(&mut proof, 0).is_ok() && proof == expected.as_flattened()
+    let mut proof = [0; SwitchFile::PROOF];
+    file.read_exact_at(&mut proof, 0).is_ok() && SwitchFile::is_proof(&proof)
 }
 
 fn path(marker: &Marker) -> PathBuf {

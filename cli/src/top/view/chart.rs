@@ -150,6 +150,10 @@ fn legend(buffer: &mut Buffer, area: Rect, moments: &[Moment], rank: &Rank, scen
         spans.push(Span::styled("  ═", palette.label));
         spans.push(Span::raw(" from the cache"));
     }
+    if moments.iter().any(|moment| moment.phase == Phase::Changed) {
+        spans.push(Span::styled("  ~", palette.label));
+        spans.push(Span::raw(" what if"));
+    }
     spans.push(Span::styled(format!("   {what} {time}"), palette.label));
     let y = area.bottom() - 1;
     buffer.set_line(area.x, y, &Line::from(spans), area.width);
