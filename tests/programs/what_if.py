@@ -166,6 +166,13 @@ def raises() -> dict[str, Any]:
             return {"batches": batches, "failures": failures}
 
 
+def fails() -> dict[str, Any]:
+    for step, _ in enumerate(wrap(Sized(4000, 2))):
+        if step == 150:
+            raise KeyError(step)
+    return {}
+
+
 def killed() -> dict[str, Any]:
     for step, _ in enumerate(wrap(in_threads(4000))):
         if step == 1150:

@@ -111,6 +111,17 @@ def test_errors_of_a_stage_reach_the_loop_and_are_not_repeated(program: Programs
     assert 0 < happened["failures"] <= 30
 
 
+def test_an_exception_while_a_stage_is_changed_is_reported_with_the_way_to_check_it(
+    program: Programs,
+) -> None:
+    run = program("what_if.py", "fails")
+
+    assert run.exit_code == 1
+    assert run.traceback_tail[-1] == "KeyError: 150"
+    assert "exception_in_what_if" in run.notices()
+    assert 'headspace.wrap(..., mode="measure")' in run.stderr
+
+
 def test_a_killed_run_has_the_answers_up_to_then(program: Programs) -> None:
     run = program("what_if.py", "killed", env={"HEADSPACE_INTERVAL": "100ms"})
 

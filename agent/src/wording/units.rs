@@ -34,6 +34,16 @@ fn in_units(s: f64, (long, large): (f64, &str), (short, small): (f64, &str)) -> 
     format!("{whole:.0} {large} {rest:.0} {small}")
 }
 
+/// A duration in milliseconds with half of its interval: as many decimals as that half has meaning.
+pub(crate) fn plus_minus_ms(ms: f64, half: f64) -> String {
+    let decimals = match half {
+        half if half >= 2.0 => 0,
+        half if half >= 0.1 => 1,
+        _ => 2,
+    };
+    format!("{ms:.decimals$} ± {half:.decimals$} ms")
+}
+
 /// Formats a difference of durations in milliseconds, which may be negative.
 pub(crate) fn signed_ms(ms: f64) -> String {
     if ms < 0.0 {
@@ -189,6 +199,13 @@ mod tests {
         assert_eq!(amount(2.0), "2");
         assert_eq!(amount(1.54), "1.5");
         assert_eq!(amount(6.98), "7");
+    }
+
+    #[test]
+    fn an_interval_has_as_many_decimals_as_its_half_has_meaning() {
+        assert_eq!(plus_minus_ms(54.3, 2.1), "54 ± 2 ms");
+        assert_eq!(plus_minus_ms(4.925, 0.103), "4.9 ± 0.1 ms");
+        assert_eq!(plus_minus_ms(4.925, 0.013), "4.92 ± 0.01 ms");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The sections about the bottleneck and the remedies.
 
 use super::super::section::{Block, Entry, Section, SectionId};
-use super::super::units::{duration_ms, percent};
+use super::super::units::{duration_ms, percent, plus_minus_ms};
 use super::Detail;
 use crate::analysis::attribution::{Explanation, explain_wait};
 use crate::analysis::thresholds::confidence::{LIKELY, PLAUSIBLE};
@@ -125,11 +125,7 @@ fn entry(remedy: &RemedyRecord, evidence: Option<&str>, ranks: u32, detail: Deta
 fn outcome(remedy: &RemedyRecord) -> String {
     if let Some(measured) = remedy.measured_step_ms {
         let half = (measured.high - measured.low) / 2.0;
-        return format!(
-            "measured {} ± {}",
-            duration_ms(measured.value),
-            duration_ms(half)
-        );
+        return format!("measured {}", plus_minus_ms(measured.value, half));
     }
     match (remedy.is_stop(), remedy.at_least) {
         (true, _) => "compute-bound".to_owned(),
