@@ -65,25 +65,38 @@ const LEAST_GAIN_PCT: f64 = 2.0;
 pub(super) fn apply(attribution: &mut Attribution, answers: &[WhatIfRecord]) -> Option<Finding> {
     set_measured(&mut attribution.remedies, answers);
     let measured = limiting_stage(answers)?;
-    let model = attribution.bottleneck.as_ref().map(|found| &found.limit);
-    let disagrees = match model {
-        Some(Limit::Resource(_)) => return None,
-        Some(Limit::Stage(stage)) if *stage != measured.stage => Some(Finding::WhatIfDisagrees {
-            modelled: stage.clone(),
-            measured: measured.stage.clone(),
-        }),
+    let before = attribution.bottleneck.as_ref();
+    let modelled = match before.map(|found| (&found.limit, &found.evidence)) {
+        Some((Limit::Resource(_), _)) => return None,
+        // Earlier conclusions are used again.
+        Some((_, Evidence::Freed { modelled, .. })) => modelled.clone(),
+        Some((Limit::Stage(stage), _)) => Some(stage.clone()),
         _ => None,
     };
+    let modelled = modelled.filter(|stage| *stage != measured.stage);
     attribution.bottleneck = Some(Bottleneck {
         limit: Limit::Stage(measured.stage.clone()),
         limit_ms: None,
         evidence: Evidence::Freed {
             step_ms: step(measured),
             gain_pct: measured.gain_pct,
+            modelled: modelled.clone(),
         },
         confidence: 1.0,
     });
-    disagrees
+    modelled.map(|modelled| Finding::WhatIfDisagrees {
+        modelled,
+        measured: measured.stage.clone(),
+    })
+}
+
+/// The stages for which a remedy proposes fewer calls at once, with that number.
+pub fn proposed_calls(remedies: &[Remedy]) -> Vec<(String, u32)> {
+    let proposed = |remedy: &Remedy| match &remedy.action {
+        Action::FewerCalls { stage, to, .. } => Some((stage.clone(), *to)),
+        _ => None,
+    };
+    remedies.iter().filter_map(proposed).collect()
 }
 
 /// The answer for the stage that gains most if it is free. `None` if the intervals of several stages overlap.
@@ -198,15 +211,17 @@ mod tests {
             ..Attribution::default()
         };
 
-        let finding = apply(&mut attribution, &answers(&windows));
-
-        assert_eq!(
-            finding,
-            Some(Finding::WhatIfDisagrees {
-                modelled: "read".to_owned(),
-                measured: "decode".to_owned()
-            })
-        );
+        // Conclusions are used again for some summaries.
+        for _ in 0..2 {
+            let finding = apply(&mut attribution, &answers(&windows));
+            assert_eq!(
+                finding,
+                Some(Finding::WhatIfDisagrees {
+                    modelled: "read".to_owned(),
+                    measured: "decode".to_owned()
+                })
+            );
+        }
         let found = attribution.bottleneck.unwrap();
         assert_eq!(found.limit, Limit::Stage("decode".to_owned()));
         assert!((found.confidence - 1.0).abs() < 1e-9);

@@ -28,6 +28,8 @@ pub struct SwitchedStage {
     pub is_delayable: bool,
     /// Highest number of calls at once during the warm-up.
     pub calls_at_once: u32,
+    /// A smaller number of calls at once that the model proposes, if it proposes one.
+    pub proposed_calls: Option<u32>,
     /// Calls during the warm-up.
     pub calls: u64,
     /// Duration of these calls, in nanoseconds.

@@ -11,13 +11,14 @@ use crate::analysis::loop_facts::LoopFacts;
 use crate::analysis::resources::{CoresInUse, RankCounts, RankNode, cores_in_use};
 use crate::analysis::stacks::{StackTimes, stacks_record};
 use crate::analysis::summary::{Conclusions, RunFacts, Summary, summarise};
+use crate::analysis::what_if::proposed_calls;
 use crate::lock::lock;
 use crate::model::record::{
     BatchRecord, Dropped, EndRecord, GpuRecord, ProbeRecord, RunState, StacksRecord, SummaryRecord,
 };
 use crate::model::stack::StackReading;
 use crate::model::stage_series::StageTicks;
-use crate::model::{Reading, ReadingSeries, StageSeries};
+use crate::model::{Mode, Reading, ReadingSeries, StageSeries};
 use crate::notice::log::NoticeLog;
 use crate::sampling::RankGpu;
 use crate::wording::probe::probe_record;
@@ -261,6 +262,16 @@ impl LiveRun {
         };
         let summary = summarise(&run, &facts);
         drop((history, stages, stacks));
+        let is_main =
+            |entry: &&Arc<LoopEntry>| Some(&entry.loader.name) == summary.record.loop_name.as_ref();
+        if let Some(main) = loops
+            .iter()
+            .find(is_main)
+            .filter(|main| main.mode == Mode::WhatIf)
+        {
+            let remedies = &summary.conclusions.attribution.remedies;
+            main.set_proposed_calls(proposed_calls(remedies));
+        }
         if concluded.is_none() {
             let elapsed_s = at.as_secs_f64();
             let (least_s, share) = CONCLUSIONS_REUSE;

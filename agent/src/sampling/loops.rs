@@ -27,6 +27,7 @@ pub struct LoopEntry {
     pub mode: Mode,
     probe: Mutex<ProbeProgress>,
     what_if: Mutex<WhatIfProgress>,
+    proposed_calls: Mutex<Vec<(String, u32)>>,
     trains: AtomicBool,
     batch: OnceLock<BatchRecord>,
     delivered_batch: OnceLock<BatchRecord>,
@@ -60,6 +61,7 @@ impl LoopEntry {
             mode,
             probe: Mutex::default(),
             what_if: Mutex::default(),
+            proposed_calls: Mutex::default(),
             trains: AtomicBool::new(false),
             batch: OnceLock::new(),
             delivered_batch: OnceLock::new(),
@@ -119,6 +121,18 @@ impl LoopEntry {
     /// Adds a complete window of the what-if. The training thread calls it, once for each window.
     pub fn add_what_if_window(&self, window: WhatIfWindow) {
         lock(&self.what_if).windows.push(window);
+    }
+
+    /// Stores the stages for which the model proposes fewer calls at once.
+    pub(super) fn set_proposed_calls(&self, proposed: Vec<(String, u32)>) {
+        *lock(&self.proposed_calls) = proposed;
+    }
+
+    /// The number of calls at once that the model proposes for a stage, if it proposes fewer.
+    pub fn proposed_calls(&self, stage: &str) -> Option<u32> {
+        let proposed = lock(&self.proposed_calls);
+        let of_stage = proposed.iter().find(|(name, _)| name == stage);
+        of_stage.map(|(_, calls)| *calls)
     }
 
     /// The answers of the what-if so far, the shortest step first.

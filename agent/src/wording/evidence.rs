@@ -12,7 +12,9 @@ use crate::model::stack::Frame;
 pub(super) fn evidence_text(evidence: &Evidence) -> String {
     match evidence {
         Evidence::Stage(stage) => stage_evidence(stage),
-        Evidence::Freed { step_ms, gain_pct } => format!(
+        Evidence::Freed {
+            step_ms, gain_pct, ..
+        } => format!(
             "measured: without its work, a step takes {} (−{} %; 95 % interval {} to {})",
             duration_ms(step_ms.value),
             percent(*gain_pct, 0),

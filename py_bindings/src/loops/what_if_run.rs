@@ -13,6 +13,7 @@ use headspace_agent::model::{Intervention, InterventionKind, WhatIfWindow};
 use headspace_agent::notice::NoWhatIf;
 use headspace_agent::recording::stage::{Setting, Switch, Switches};
 use headspace_agent::runtime::fork::Owner;
+use headspace_agent::sampling::LoopEntry;
 
 use crate::stages::process_slots;
 
@@ -90,9 +91,9 @@ impl WhatIfRun {
 
     /// The loop requests a batch. Sets the switches, and returns the window that has ended, if one has, and the phase of
     /// the batch.
-    pub(crate) fn request(&self) -> (Option<WhatIfWindow>, Phase) {
+    pub(crate) fn request(&self, entry: &LoopEntry) -> (Option<WhatIfWindow>, Phase) {
         let mut state = lock(&self.state);
-        let turn = state.machine.request(|| stages(self.switches));
+        let turn = (state.machine).request(|| stages(self.switches, entry));
         let was_paused = std::mem::take(&mut state.is_paused);
         match turn.change {
             Some(change) => state.changed = self.set_switches(change),
@@ -202,8 +203,9 @@ fn setting(intervention: &Intervention) -> Setting {
 }
 
 /// The stages that were called during the warm-up.
-fn stages(switches: &Switches) -> Vec<SwitchedStage> {
+fn stages(switches: &Switches, entry: &LoopEntry) -> Vec<SwitchedStage> {
     let stage = |(name, switch): (String, &Switch)| SwitchedStage {
+        proposed_calls: entry.proposed_calls(&name),
         name,
         is_replaceable: switch.not_replaceable.load(Ordering::Relaxed) == 0
             && switch.kept.load(Ordering::Relaxed) > 0,

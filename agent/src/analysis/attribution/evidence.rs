@@ -22,6 +22,8 @@ pub enum Evidence {
         step_ms: Estimate,
         /// By how much it is shorter, in percent.
         gain_pct: f64,
+        /// The other stage that the model named before the measurement, if it named one.
+        modelled: Option<String>,
     },
     /// Loading runs on the training thread itself.
     TrainingThread {

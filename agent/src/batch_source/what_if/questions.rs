@@ -71,7 +71,8 @@ impl Questions {
         let gated = (order.iter())
             .filter(|stage| stage.is_delayable && stage.calls_at_once > 1)
             .map(|stage| {
-                let calls = f64::from(stage.calls_at_once / 2);
+                let proposed = stage.proposed_calls.filter(|_| !self.plan.is_fixed);
+                let calls = f64::from(proposed.unwrap_or(stage.calls_at_once / 2).max(1));
                 question(stage, InterventionKind::Gate, calls)
             });
         let delayed = (order.iter())

@@ -11,6 +11,7 @@ fn stage(name: &str, busy_ms: u64) -> SwitchedStage {
         is_replaceable: true,
         is_delayable: true,
         calls_at_once: 1,
+        proposed_calls: None,
         calls: 10,
         busy_ns: busy_ms * 1_000_000,
     }
@@ -166,6 +167,21 @@ fn with_all_data_kept_calls_are_only_delayed_or_kept_waiting() {
         .filter_map(|window| window.intervention.as_ref())
         .find(|asked| asked.kind == InterventionKind::Gate);
     assert!((gate.unwrap().amount - 2.0).abs() < 1e-9);
+}
+
+#[test]
+fn a_gate_has_the_number_of_calls_that_the_model_proposes() {
+    let parallel = SwitchedStage {
+        calls_at_once: 8,
+        proposed_calls: Some(3),
+        ..stage("decode", 40)
+    };
+    let run = run(plan(), &[parallel], 10_000, |_, _| 5);
+
+    let gate = (run.windows.iter())
+        .filter_map(|window| window.intervention.as_ref())
+        .find(|asked| asked.kind == InterventionKind::Gate);
+    assert!((gate.unwrap().amount - 3.0).abs() < 1e-9);
 }
 
 #[test]

@@ -29,7 +29,7 @@ impl LoopIterator {
         }
         // Work on the switches before the source is called is not part of the step.
         let called = recorder.ticks();
-        let (window, phase) = what_if.request();
+        let (window, phase) = what_if.request(self.epoch.entry());
         if let Some(window) = window {
             self.epoch.entry().add_what_if_window(window);
         }
