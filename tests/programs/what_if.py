@@ -166,6 +166,41 @@ def raises() -> dict[str, Any]:
             return {"batches": batches, "failures": failures}
 
 
+class Thing:
+    """An object that is no data."""
+
+
+def own_objects() -> dict[str, Any]:
+    things: set[int] = set()
+
+    def make_thing(number: int) -> Thing:
+        time.sleep(0.001)
+        thing = Thing()
+        kept.append(thing)
+        things.add(id(thing))
+        return thing
+
+    kept: list[Thing] = []
+    trusted = headspace.stage("trusted", replayable=True)(make_thing)
+    others = headspace.stage("others")(make_thing)
+    loader = wrap(Loaded(lambda number: (trusted(number), others(number)), 1200))
+    known = all(id(thing) in things for pair in loader for thing in pair)
+    return {"known": known, "made": len(kept)}
+
+
+class Loaded:
+    """A loader without a prefetch that calls a function for each batch."""
+
+    def __init__(self, load: Any, count: int) -> None:
+        self.load, self.count, self.num_workers = load, count, 0
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self.load, range(self.count))
+
+
 def fails() -> dict[str, Any]:
     for step, _ in enumerate(wrap(Sized(4000, 2))):
         if step == 150:

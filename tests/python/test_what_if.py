@@ -69,6 +69,16 @@ def test_a_stage_with_effects_and_a_with_block_do_their_work_for_each_input(
     assert changed_stages(run) <= {"read", "decode"}
 
 
+def test_objects_that_are_no_data_are_returned_again_only_if_the_program_says_so(
+    program: Programs,
+) -> None:
+    run = what_if(program, "own_objects")
+
+    assert changed_stages(run) == {"trusted"}
+    assert printed(run)["known"]
+    assert 1200 < printed(run)["made"] < 2400
+
+
 def test_each_input_is_trained_on_if_the_user_says_so(program: Programs) -> None:
     run = what_if(program, "keep_data")
 

@@ -190,7 +190,7 @@ def observe_queue(
         last: Whether the training loop takes its batches from this queue.
     """
 
-def stage(name: str, *, concurrency: int | None = None, replayable: bool = True) -> Stage:
+def stage(name: str, *, concurrency: int | None = None, replayable: bool | None = None) -> Stage:
     """Marks one unit of work of a pipeline stage.
 
         decode = headspace.stage("decode")
@@ -226,7 +226,8 @@ def stage(name: str, *, concurrency: int | None = None, replayable: bool = True)
         concurrency: Maximum number of concurrent calls in this process, such as the number of threads.
             None if it is unknown.
         replayable: Whether a what-if may return a result of another call instead of calling the function.
-            Pass False if a call has effects besides its result.
+            Pass False if a call has effects besides its result. Pass True if any result may be returned
+            again, as the same object. By default, copies of results that consist of data are returned.
 
     Raises:
         ValueError: If `concurrency` is less than 1.

@@ -44,17 +44,18 @@ use crate::stages::stage::Stage;
 ///     concurrency: Maximum number of concurrent calls in this process, such as the number of threads.
 ///         None if it is unknown.
 ///     replayable: Whether a what-if may return a result of another call instead of calling the function.
-///         Pass False if a call has effects besides its result.
+///         Pass False if a call has effects besides its result. Pass True if any result may be returned
+///         again, as the same object. By default, copies of results that consist of data are returned.
 ///
 /// Raises:
 ///     ValueError: If `concurrency` is less than 1.
 #[pyfunction]
-#[pyo3(signature = (name, *, concurrency = None, replayable = true))]
+#[pyo3(signature = (name, *, concurrency = None, replayable = None))]
 pub(crate) fn stage<'py>(
     py: Python<'py>,
     name: &Bound<'py, PyString>,
     concurrency: Option<i64>,
-    replayable: bool,
+    replayable: Option<bool>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let handles = handles(py);
     let found = if let Some(handle) = handles.get_item(name)? {
@@ -68,8 +69,8 @@ pub(crate) fn stage<'py>(
     if let Some(concurrency) = concurrency {
         found.cast::<Stage>()?.get().set_concurrency(concurrency)?;
     }
-    if !replayable {
-        found.cast::<Stage>()?.get().set_not_replayable();
+    if let Some(replayable) = replayable {
+        found.cast::<Stage>()?.get().set_replayable(replayable);
     }
     Ok(found)
 }
@@ -95,7 +96,7 @@ pub(crate) fn stage_of_loop<'py>(
     hand_off: Option<&str>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let hand_off = hand_off.map(hand_off_named).transpose()?;
-    let found = stage(py, name, concurrency, true)?;
+    let found = stage(py, name, concurrency, None)?;
     found.cast::<Stage>()?.get().set_loop(loop_name, hand_off);
     Ok(found)
 }

@@ -4,7 +4,7 @@
 //! Each call checks with two loads that the slot still belongs to this process.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
 use headspace_agent::model::HandOffEnd;
 use headspace_agent::recording::stage::Writers;
@@ -21,6 +21,11 @@ use crate::stages::changed_calls::{self, LocalSwitch};
 use crate::stages::how_ended::how_ended;
 use crate::stages::open_calls::{self, End, Handle, Items, LocalSlot};
 use crate::stages::process_slots::{self, Tenure, slots};
+
+/// Whether results of a stage may be returned again: by their types, yes, or no.
+const UNKNOWN: u8 = 0;
+const REPLAYABLE: u8 = 1;
+const NOT_REPLAYABLE: u8 = 2;
 
 /// The loop whose batches a stage makes, and what it does for it.
 #[derive(Debug)]
@@ -42,8 +47,8 @@ pub(crate) struct Stage {
     writers: Writers,
     /// 0 if unknown.
     concurrency: AtomicU32,
-    /// Whether its calls have effects besides their results, as the program says.
-    has_effects: AtomicBool,
+    /// Whether its results may be returned again, as the program says: [`REPLAYABLE`] and its neighbours.
+    replayable: AtomicU8,
     /// The loop whose batches it makes, if known.
     loop_role: OnceLock<LoopRole>,
     /// Null before the first lookup. Never freed, because open calls refer to it.
@@ -68,7 +73,7 @@ impl Stage {
                 Writers::Many
             },
             concurrency: AtomicU32::new(0),
-            has_effects: AtomicBool::new(false),
+            replayable: AtomicU8::new(UNKNOWN),
             loop_role: OnceLock::new(),
             local: AtomicPtr::default(),
             methods: Default::default(),
@@ -112,17 +117,28 @@ impl Stage {
     fn look_up_switch(&self) -> Option<LocalSwitch> {
         let switches = process_slots::switches().filter(|_| self.enabled)?;
         let switch = LocalSwitch::new(switches.claim(&self.name)?);
-        if self.has_effects.load(Ordering::Relaxed) {
-            switch.forbid_replacing();
-        }
+        switch.set_replayable(self.replayable());
         Some(switch)
     }
 
-    /// Says that results of the stage cannot stand for those of other calls.
-    pub(crate) fn set_not_replayable(&self) {
-        self.has_effects.store(true, Ordering::Relaxed);
+    /// Sets whether results of the stage can stand for those of other calls.
+    pub(crate) fn set_replayable(&self, replayable: bool) {
+        let code = if replayable {
+            REPLAYABLE
+        } else {
+            NOT_REPLAYABLE
+        };
+        self.replayable.store(code, Ordering::Relaxed);
         if let Some(switch) = &self.local_slot().switch {
-            switch.forbid_replacing();
+            switch.set_replayable(Some(replayable));
+        }
+    }
+
+    fn replayable(&self) -> Option<bool> {
+        match self.replayable.load(Ordering::Relaxed) {
+            REPLAYABLE => Some(true),
+            NOT_REPLAYABLE => Some(false),
+            _ => None,
         }
     }
 
@@ -308,7 +324,7 @@ impl Stage {
             .getattr("unpickle_stage")?;
         let concurrency = self.concurrency.load(Ordering::Relaxed);
         let concurrency = Some(concurrency).filter(|count| *count > 0);
-        let replayable = !self.has_effects.load(Ordering::Relaxed);
+        let replayable = self.replayable();
         Ok((
             again,
             (&self.name, concurrency, replayable).into_pyobject(py)?,

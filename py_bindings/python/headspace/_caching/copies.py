@@ -37,13 +37,20 @@ def copy_containers(batch: Any) -> Any:
     return _Copier(lambda value: value).copy(batch)
 
 
-def copy_values(batch: Any) -> Any:
+def copy_values(batch: Any, shared: tuple[type, ...] = ()) -> Any:
     """New containers around copies of the values.
+
+    Args:
+        shared: Types whose values are not copied.
 
     Raises:
         Exception: Whatever a value raises while it is copied.
     """
-    return _Copier(_copy_value).copy(batch)
+    if not shared:
+        return _Copier(_copy_value).copy(batch)
+    return _Copier(lambda value: value if isinstance(value, shared) else _copy_value(value)).copy(
+        batch
+    )
 
 
 class _Copier:

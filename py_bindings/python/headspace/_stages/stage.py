@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def unpickle_stage(name: str, concurrency: int | None, replayable: bool) -> Stage:
+def unpickle_stage(name: str, concurrency: int | None, replayable: bool | None) -> Stage:
     """Returns the stage that was pickled."""
     return stage(name, concurrency=concurrency, replayable=replayable)
 
