@@ -208,12 +208,12 @@ impl WhatIf {
         }
     }
 
-    /// Phase of the next batch.
+    /// Phase of the next batch. Until the loop has settled after a changed window, its steps are changed too.
     pub fn phase(&self) -> Phase {
-        let has_settled = || self.batches >= self.settle();
+        let is_settled = || self.batches >= self.settle();
         match self.segment {
             Segment::Changed(_) => Phase::Changed,
-            Segment::Unchanged | Segment::Finished if !has_settled() => Phase::Settle,
+            Segment::Unchanged | Segment::Finished if !is_settled() => Phase::Changed,
             _ => Phase::Live,
         }
     }

@@ -261,7 +261,7 @@ metrics! {
         "Number of memory errors since the driver was loaded, by `severity` (corrected, uncorrected)";
 
     LOOP_STEP_TIME = Histogram "headspace.loop.step.time" ["s"] on "loop" by "phase" =>
-        "Time from the receipt of a batch to the receipt of the next batch of the same epoch, by `phase` (live: batches from the loader; settle: batches from the loader directly after a replay or a changed window, which the verdict does not use; replay: batches from the cache; changed: batches from the loader while a what-if changes a stage)";
+        "Time from the receipt of a batch to the receipt of the next batch of the same epoch, by `phase` (live: batches from the loader; settle: batches from the loader directly after a replay, which the verdict does not use; replay: batches from the cache; changed: batches from the loader while a what-if changes a stage, and until the loop has settled)";
     LOOP_WAIT_TIME = Histogram "headspace.loop.wait.time" ["s"] on "loop" by "phase" =>
         "Part of the step time in which the loop waits for a batch, by `phase`";
     LOOP_COMPUTE_TIME = Histogram "headspace.loop.compute.time" ["s"] on "loop" by "phase" =>

@@ -26,6 +26,8 @@ pub enum PartId {
     Verdict,
     /// Slow parts of the run.
     Episodes,
+    /// Answers of a what-if.
+    WhatIf,
     /// The bottleneck and the remedies.
     Bottleneck,
     /// Lines of the program.
@@ -57,6 +59,7 @@ impl PartId {
             Self::Header => "header",
             Self::Verdict => "verdict",
             Self::Episodes => "episodes",
+            Self::WhatIf => "what-if",
             Self::Bottleneck => "bottleneck",
             Self::Lines => "lines",
             Self::Gil => "gil",

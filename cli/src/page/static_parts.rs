@@ -78,6 +78,7 @@ impl Facts<'_> {
             part(PartId::Header, self.header()),
             part(PartId::Verdict, self.verdict(&verdict)),
             titled(PartId::Episodes, &[SectionId::Episodes]),
+            titled(PartId::WhatIf, &[SectionId::WhatIf]),
             part(PartId::Bottleneck, bottleneck(&advice)),
             part(PartId::Lines, self.lines(&of(&[SectionId::Lines]))),
             titled(PartId::Gil, &[SectionId::Gil]),

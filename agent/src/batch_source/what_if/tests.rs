@@ -107,7 +107,7 @@ fn only_settled_steps_of_one_epoch_count() {
     );
     assert!(first.steps.iter().all(|step| step.compute_ns == 5_000_000));
     let changed = run.phases.iter().filter(|phase| **phase == Phase::Changed);
-    let of_pairs = run.asked().len() * (plan().settle + plan().changed) as usize;
+    let of_pairs = run.asked().len() * (2 * plan().settle + plan().changed) as usize;
     assert_eq!(changed.count(), of_pairs);
 }
 

@@ -84,12 +84,13 @@ pub enum Phase {
     /// Batches come from the source.
     #[default]
     Live,
-    /// Batches come from the source, but the loop has not settled after a replay or a changed window: the
-    /// loader's queues are fuller or emptier than in live training.
+    /// Batches come from the source, but the loop has not settled after a replay: the loader's
+    /// queue is fuller than in live training.
     Settle,
     /// Batches come from the cache.
     Replay,
-    /// Batches come from the source, while a what-if changes a stage.
+    /// Batches come from the source, while a what-if changes a stage, and until the loop has settled
+    /// afterwards.
     Changed,
 }
 
