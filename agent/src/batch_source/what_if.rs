@@ -73,7 +73,6 @@ enum Segment {
     WarmUp,
     Unchanged,
     Changed(Intervention),
-    /// The loop settles after the last changed window, or has settled.
     Finished,
 }
 
@@ -213,19 +212,14 @@ impl WhatIf {
         let is_settled = || self.batches >= self.settle();
         match self.segment {
             Segment::Changed(_) => Phase::Changed,
-            Segment::Unchanged | Segment::Finished if !is_settled() => Phase::Changed,
+            Segment::Unchanged if !is_settled() => Phase::Changed,
             _ => Phase::Live,
         }
     }
 
     /// Whether all windows are complete.
-    pub fn has_finished(&self) -> bool {
-        self.segment == Segment::Finished
-    }
-
-    /// Whether it has nothing left to do: all windows are complete, and the loop has settled.
     pub fn is_over(&self) -> bool {
-        self.has_finished() && self.batches >= self.settle()
+        self.segment == Segment::Finished
     }
 }
 
