@@ -582,7 +582,7 @@ def test_a_stage_handle_can_replace_its_name_and_is_copied_as_itself(name: str) 
     assert copy.deepcopy(decode) is decode
     assert headspace.stage(name=name) is decode
     assert pickle.loads(pickle.dumps(headspace.stage)) is headspace.stage
-    assert str(inspect.signature(headspace.stage)) == "(name, *, concurrency=None)"
+    assert str(inspect.signature(headspace.stage)) == "(name, *, concurrency=None, replayable=None)"
     assert type(decode).__enter__(decode) is decode  # As `contextlib.ExitStack` calls it.
     type(decode).__exit__(decode, None, None, None)
     with pytest.raises(TypeError):
