@@ -77,6 +77,7 @@ impl ScalarConverter {
                 Phase::Live => "",
                 Phase::Settle => "settle/",
                 Phase::Replay => "replay/",
+                Phase::Changed => "changed/",
             };
             add_loop(entry, tick.interval_s, &place, to);
         }
