@@ -1,8 +1,8 @@
 //! A what-if of a simulated pipeline, and the same changes made for a whole run.
 
 use headspace_agent::analysis::what_if::answers;
-use headspace_agent::batch_source::what_if::{Change, SwitchedStage, WhatIf};
 use headspace_agent::batch_source::WhatIfPlan;
+use headspace_agent::batch_source::what_if::{Change, SwitchedStage, WhatIf};
 use headspace_agent::model::record::WhatIfRecord;
 use headspace_agent::model::{Intervention, InterventionKind};
 
@@ -18,11 +18,16 @@ pub(crate) struct Found {
     pub(crate) steps: u32,
 }
 
-/// The plan for a pipeline. Of worker processes, a loader knows how many batches they prefetch.
+/// The plan for a pipeline of one process.
 pub(crate) fn plan(line: &Line) -> WhatIfPlan {
+    WhatIfPlan::for_loader(depth(line), 1)
+}
+
+/// How many batches a loader knows that its queues hold: of worker processes, what they prefetch.
+pub(crate) fn depth(line: &Line) -> Option<u32> {
     let workers = |s: &super::Stage| s.ahead.map(|ahead| ahead * s.threads);
     let depth = line.stages.iter().find_map(workers);
-    WhatIfPlan::for_loader(depth.or(line.inline.then_some(0)), 1)
+    depth.or(line.inline.then_some(0))
 }
 
 /// Runs a pipeline with a what-if until it is over.

@@ -77,6 +77,10 @@ impl AnswerRow {
         100.0 * f64::from(count) / f64::from(self.count.max(1))
     }
 
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
     /// Share of answers within the tolerance.
     pub(crate) fn within_pct(&self) -> f64 {
         self.share(self.within)
@@ -273,6 +277,15 @@ impl WhatIfTable {
 /// Number of largest errors that are printed.
 const LARGEST: usize = 12;
 
+/// Ranges of half the width of an interval, in points.
+const WIDTHS: [(f64, f64); 5] = [
+    (f64::NEG_INFINITY, 2.0),
+    (2.0, 4.0),
+    (4.0, 6.0),
+    (6.0, 10.0),
+    (10.0, f64::INFINITY),
+];
+
 const KINDS: [InterventionKind; 4] = [
     InterventionKind::Free,
     InterventionKind::Half,
@@ -285,7 +298,9 @@ impl fmt::Display for WhatIfTable {
         let width = 10;
         let classes = || {
             let of_class = |class: Class| (format!("{class:?}").to_lowercase(), Some(class));
-            [("all".to_owned(), None)].into_iter().chain(CLASSES.map(of_class))
+            [("all".to_owned(), None)]
+                .into_iter()
+                .chain(CLASSES.map(of_class))
         };
         let head = "answers within % covers %     bias     half";
         writeln!(
@@ -305,6 +320,15 @@ impl fmt::Display for WhatIfTable {
                     writeln!(f, "  {name:9} {row}")?;
                 }
             }
+        }
+        writeln!(f, "{:width$} {head}", "half width")?;
+        for (low, high) in WIDTHS {
+            let mut row = AnswerRow::default();
+            let answers = self.asked.iter().flat_map(|asked| &asked.answers);
+            for one in answers.filter(|one| low < one.half_width && one.half_width <= high) {
+                row.add(one);
+            }
+            writeln!(f, "  {:9} {row}", format!("to {high}"))?;
         }
         let of_half = self.asked.iter().flat_map(|asked| &asked.answers);
         let differences: Vec<f64> = of_half.filter_map(|one| one.less_work).collect();
