@@ -1,6 +1,5 @@
 //! Computes means, variances, quantiles and Student's t for the probe and the analyses.
 
-pub(crate) mod between_windows;
 pub mod bootstrap;
 pub mod precision;
 pub mod steady_state;

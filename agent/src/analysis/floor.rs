@@ -51,6 +51,7 @@
 
 mod asynchronous_device;
 mod batch_content;
+mod between_windows;
 mod core_waits;
 mod drift;
 mod intervals;
@@ -62,6 +63,7 @@ mod tests;
 pub use self::asynchronous_device::Asynchrony;
 use self::asynchronous_device::{Level, asynchrony};
 use self::batch_content::Content;
+use self::between_windows::Between;
 
 use self::core_waits::Undisturbed;
 use self::drift::Levels;
@@ -71,7 +73,7 @@ pub use self::probe_windows::{Unused, WindowAnalysis};
 use super::resources::CoresInUse;
 use crate::model::Window;
 use crate::model::record::{Estimate, FloorRecord, Phase};
-use crate::statistics::between_windows::Between;
+
 use crate::statistics::bootstrap::Blocks;
 use crate::statistics::mean;
 

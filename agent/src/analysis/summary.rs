@@ -190,7 +190,11 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
     fill_from_stacks(&mut summary, run, main, part);
     let conclusions = run.concluded.cloned();
     let mut conclusions = conclusions.unwrap_or_else(|| conclude(&summary, run, main));
-    summary.what_if.clone_from(&main.what_if);
+    let precise = main
+        .what_if
+        .iter()
+        .filter(|answer| what_if::is_precise(answer));
+    summary.what_if = precise.cloned().collect();
     findings.extend(what_if::apply(&mut conclusions.attribution, &main.what_if));
     summary.wait_blocked_ms = conclusions.attribution.wait_blocked_ms();
     Summary {

@@ -1,13 +1,27 @@
 //! The answers of a what-if, from its windows: how long a step is with each change.
+//!
+//! Accuracy in 400 random simulated pipelines with 2,000 steps each, compared with pipelines that are really changed
+//! (`cargo test --release -p headspace-tests --test what_if_study -- --ignored --nocapture`):
+//!
+//! | | |
+//! |---|---|
+//! | gain within 3 points of the true one | 95.9 % of 784 answers |
+//! | the interval contains the true gain | 94.8 % |
+//! | no stage gains 3 points more than the one that is measured to gain most | 99.4 % |
+//! | pipelines without an answer, because their steps vary too much | 21.5 % |
 
 use super::attribution::{Action, Attribution, Bottleneck, Evidence, Limit, Remedy};
 use super::findings::Finding;
 use crate::model::record::{Estimate, WhatIfRecord};
 use crate::model::{Intervention, InterventionKind, WhatIfWindow};
 use crate::statistics::mean;
-use crate::statistics::window_ratio::{StepWindow, ratio};
+use crate::statistics::window_ratio::{Ratio, StepWindow, ratio};
 
-/// The answers, the shortest step first. A change whose windows have too few steps has none.
+/// Widest interval of a precise answer: half its width, in points of the unchanged step. With 10 points, a third more answers are
+/// given, and twice as many are off by more than 3 points.
+const WIDEST_PCT: f64 = 5.0;
+
+/// All answers, the shortest step first. A change whose windows have too few steps has none.
 pub fn answers(windows: &[WhatIfWindow]) -> Vec<WhatIfRecord> {
     let mut asked: Vec<&Intervention> = Vec::new();
     for intervention in windows.iter().filter_map(|w| w.intervention.as_ref()) {
@@ -29,7 +43,7 @@ pub fn answers(windows: &[WhatIfWindow]) -> Vec<WhatIfRecord> {
         .collect();
     let unchanged_ms = mean(&unchanged);
     let answer = |(number, intervention): (usize, &&Intervention)| {
-        let ratio = ratio(&timed, number)?;
+        let ratio = plausible(intervention.kind, ratio(&timed, number)?);
         let of_change = windows
             .iter()
             .filter(|window| window.intervention.as_ref() == Some(*intervention));
@@ -49,6 +63,24 @@ pub fn answers(windows: &[WhatIfWindow]) -> Vec<WhatIfRecord> {
     let mut answers: Vec<WhatIfRecord> = asked.iter().enumerate().filter_map(answer).collect();
     answers.sort_by(|a, b| a.step_ms.total_cmp(&b.step_ms));
     answers
+}
+
+/// Whether the interval of an answer is narrow enough to report it.
+pub fn is_precise(answer: &WhatIfRecord) -> bool {
+    let (low, high) = answer.gain_ci_pct;
+    high - low <= 2.0 * WIDEST_PCT
+}
+
+/// The ratio without the part that noise alone explains: less work does not make a step longer.
+fn plausible(kind: InterventionKind, ratio: Ratio) -> Ratio {
+    if !kind.replaces_results() {
+        return ratio;
+    }
+    Ratio {
+        value: ratio.value.min(1.0),
+        low: ratio.low.min(1.0),
+        ..ratio
+    }
 }
 
 fn steps_ms(window: &WhatIfWindow) -> Vec<f64> {
@@ -99,7 +131,8 @@ pub fn proposed_calls(remedies: &[Remedy]) -> Vec<(String, u32)> {
     remedies.iter().filter_map(proposed).collect()
 }
 
-/// The answer for the stage that gains most if it is free. `None` if the intervals of several stages overlap.
+/// The answer for the stage that gains most if it is free. `None` if the intervals of several stages overlap, also those of
+/// answers that are not precise.
 fn limiting_stage(answers: &[WhatIfRecord]) -> Option<&WhatIfRecord> {
     let free = || {
         let is_free = |answer: &&WhatIfRecord| answer.intervention == InterventionKind::Free;
@@ -123,7 +156,7 @@ fn step(answer: &WhatIfRecord) -> Estimate {
 fn set_measured(remedies: &mut [Remedy], answers: &[WhatIfRecord]) {
     for remedy in remedies {
         remedy.measured_step_ms = (answers.iter())
-            .find(|answer| is_same(&remedy.action, answer))
+            .find(|answer| is_same(&remedy.action, answer) && is_precise(answer))
             .map(step);
     }
 }
@@ -253,6 +286,37 @@ mod tests {
         };
         assert_eq!(apply(&mut attribution, &answers(&equal[..3])), None);
         assert_eq!(attribution.bottleneck, Some(of_model));
+    }
+
+    #[test]
+    fn less_work_makes_no_step_longer_and_fewer_calls_may() {
+        let free = Some(("read", InterventionKind::Free));
+        let gate = Some(("read", InterventionKind::Gate));
+        let windows = [
+            window(None, 10),
+            window(free, 11),
+            window(None, 10),
+            window(gate, 11),
+        ];
+
+        let answers = answers(&windows);
+
+        assert!(answers[0].gain_pct.abs() < 1e-9, "{answers:?}");
+        assert!(answers[0].gain_ci_pct.0 < 0.0);
+        assert!((answers[1].gain_pct + 10.0).abs() < 0.5, "{answers:?}");
+    }
+
+    #[test]
+    fn an_answer_with_a_wide_interval_is_not_precise() {
+        let free = Some(("read", InterventionKind::Free));
+        let mut uncertain = window(free, 6);
+        for step in uncertain.steps.iter_mut().skip(30) {
+            step.compute_ns *= 2;
+        }
+        assert!(!is_precise(&answers(&[window(None, 10), uncertain])[0]));
+        assert!(is_precise(
+            &answers(&[window(None, 10), window(free, 6)])[0]
+        ));
     }
 
     #[test]

@@ -90,6 +90,8 @@ pub struct WhatIf {
     /// Whether the last delivered batch ends a step of this segment.
     is_whole: bool,
     steps: Vec<WindowStep>,
+    /// Maximum number of steps of this changed window, so that the limit of steps is kept.
+    longest: u32,
 }
 
 impl WhatIf {
@@ -104,6 +106,7 @@ impl WhatIf {
             follows: false,
             is_whole: false,
             steps: Vec::new(),
+            longest: 0,
         }
     }
 
@@ -125,7 +128,7 @@ impl WhatIf {
             Segment::Unchanged if self.batches >= self.settle() + plan.unchanged => {
                 self.end_window(None)
             }
-            Segment::Changed(_) if self.batches >= plan.settle + plan.changed => {
+            Segment::Changed(_) if self.has_enough_steps() => {
                 let Segment::Changed(intervention) = std::mem::take(&mut self.segment) else {
                     return WhatIfTurn::default();
                 };
@@ -133,6 +136,13 @@ impl WhatIf {
             }
             _ => WhatIfTurn::default(),
         }
+    }
+
+    /// Whether the mean step of a changed window is precise, or cannot get more steps.
+    fn has_enough_steps(&self) -> bool {
+        let counted = self.batches.saturating_sub(self.plan.settle);
+        counted >= self.plan.changed
+            && (counted >= self.longest || self.questions.is_precise(&self.steps))
     }
 
     /// Steps of an unchanged window that do not count. After the warm-up, the loop has settled.
@@ -169,6 +179,8 @@ impl WhatIf {
         } else if let Some(next) = self.questions.next(left) {
             let stages = self.questions.changed_stages(&next);
             let intervention = next.clone();
+            let after = self.plan.pair() - self.plan.changed;
+            self.longest = self.plan.longest.min(left.saturating_sub(after));
             let change = Change::Begin {
                 intervention,
                 stages,

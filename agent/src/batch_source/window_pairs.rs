@@ -3,7 +3,7 @@
 //! On a steady machine, the ratio of replay to live step varies between pairs only because of the noise of
 //! the steps within their windows. Additional variance (one-way random effects: Searle, Casella and
 //! `McCulloch`, "Variance Components", 1992, ch. 3) does not shrink with longer windows, only with more
-//! pairs. The analysis estimates it again from all windows: `statistics/between_windows.rs`.
+//! pairs. The analysis estimates it again from all windows: `analysis/floor/between_windows.rs`.
 
 use super::ceil_to_u32;
 use super::settled::{self, SHORT_RUN, mean_step};

@@ -17,9 +17,9 @@ mod fit;
 mod tests;
 
 use self::fit::{Fit, Piece, Wandering, fit};
+use super::between_windows::pieces_of;
 use super::kept_steps::Kept;
 use crate::model::record::Phase;
-use crate::statistics::between_windows::pieces_of;
 use crate::statistics::bootstrap::Rng;
 use crate::statistics::{block_means, mean};
 

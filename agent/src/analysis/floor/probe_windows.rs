@@ -4,11 +4,11 @@
 //! transient, and leaves out windows in another state than the others, each with its reason.
 
 use super::asynchronous_device::whole_periods;
+use super::between_windows::Between;
 use super::core_waits::{self, SOME_WAIT};
 use super::kept_steps::{Kept, long_replay, ms, times_ms};
 use crate::model::record::{Phase, WindowRecord};
 use crate::model::{Window, WindowStep};
-use crate::statistics::between_windows::Between;
 use crate::statistics::steady_state::change_point;
 use crate::statistics::{block_means, mean, variance};
 

@@ -3,13 +3,14 @@
 //! First, each stage that can be replaced is free once, the busiest first: the stage that limits throughput is probably
 //! one of them. A stage whose gain is surely smaller than that of another one gets no more windows (successive
 //! elimination: Even-Dar, Mannor and Mansour, "Action Elimination and Stopping Conditions for the Multi-Armed Bandit",
-//! JMLR 7, 2006). The others are asked in more detail: half as much work, fewer calls at once. Then windows go to the
-//! question with the widest interval, until the steps are used up.
+//! JMLR 7, 2006). The others are free again until their gain is precise. Then they are asked in more detail: half as much
+//! work, fewer calls at once. The rest of the steps goes to the question that is closest to a precise answer.
 
 use super::super::WhatIfPlan;
 use super::SwitchedStage;
-use crate::model::{Intervention, InterventionKind, WhatIfWindow};
-use crate::statistics::window_ratio::{Ratio, StepWindow, ratio};
+use crate::model::{Intervention, InterventionKind, WhatIfWindow, WindowStep};
+use crate::statistics::window_ratio::{BLOCK, Ratio, StepWindow, ratio};
+use crate::statistics::{block_means, mean, variance};
 
 /// Maximum number of stages that are asked about.
 const MOST_STAGES: usize = 12;
@@ -17,6 +18,10 @@ const MOST_STAGES: usize = 12;
 const MOST_FREE: usize = 3;
 /// A delay in percent of the mean call.
 const DELAY_PCT: f64 = 50.0;
+/// An interval is precise if half its width is at most this, in points of the unchanged step.
+const PRECISE_PCT: f64 = 3.0;
+/// Standard error of the mean step of a window that needs no more steps, in points of the unchanged step.
+const PRECISE_WINDOW_PCT: f64 = 1.6;
 
 /// The questions, with the windows so far.
 #[derive(Debug, Clone)]
@@ -25,7 +30,7 @@ pub(super) struct Questions {
     /// In the order of their first calls.
     stages: Vec<SwitchedStage>,
     /// The questions that may be asked, in the order of the first round.
-    candidates: Vec<Intervention>,
+    interventions: Vec<Intervention>,
     /// Windows in the order of time: the number of the question, and the steps in milliseconds.
     windows: Vec<(Option<usize>, Vec<f64>)>,
 }
@@ -35,7 +40,7 @@ impl Questions {
         Self {
             plan,
             stages: Vec::new(),
-            candidates: Vec::new(),
+            interventions: Vec::new(),
             windows: Vec::new(),
         }
     }
@@ -81,8 +86,8 @@ impl Questions {
                 let delay_ms = mean_ms(stage) * DELAY_PCT / 100.0;
                 question(stage, InterventionKind::Delay, delay_ms)
             });
-        let candidates = free.iter().cloned().chain(gated).chain(cut).chain(delayed);
-        self.candidates = candidates.collect();
+        let questions = free.iter().cloned().chain(gated).chain(cut).chain(delayed);
+        self.interventions = questions.collect();
     }
 
     /// Whether calls of the stage may return results of other calls.
@@ -92,7 +97,8 @@ impl Questions {
 
     /// Adds a window that has ended.
     pub(super) fn add_window(&mut self, window: &WhatIfWindow) {
-        let asked = |asked: &Intervention| self.candidates.iter().position(|other| other == asked);
+        let asked =
+            |asked: &Intervention| self.interventions.iter().position(|other| other == asked);
         let question = window.intervention.as_ref().and_then(asked);
         let steps = window.steps.iter();
         let steps_ms = steps.map(|step| step.step_ns() as f64 / 1e6).collect();
@@ -120,35 +126,64 @@ impl Questions {
                 |(question, _): &&(Option<usize>, Vec<f64>)| *question == Some(number);
             self.windows.iter().filter(of_question).count()
         };
-        let all = 0..self.candidates.len();
         let number = if self.plan.is_fixed {
-            all.min_by_key(|number| asked(*number))
+            (0..self.interventions.len()).min_by_key(|number| asked(*number))
         } else {
-            let ratios = self.ratios();
-            let survivors = self.survivors(&ratios);
-            let is_first = |number: &usize| self.kind(*number) == InterventionKind::Free;
-            let not_asked = |number: &usize| asked(*number) == 0;
-            let of_survivor = |number: &usize| {
-                let stage = &self.candidates[*number].stage;
-                survivors.is_empty() || survivors.contains(&stage.as_str())
-            };
-            let is_close = survivors.len() > 1;
-            let repeats = |number: &usize| {
-                is_close && is_first(number) && of_survivor(number) && asked(*number) < MOST_FREE
-            };
-            let width = |number: &usize| ratios[*number].map_or(f64::MAX, |r| r.high - r.low);
-            (all.clone().filter(is_first).find(not_asked))
-                .or_else(|| (all.clone().filter(repeats)).min_by_key(|number| asked(*number)))
-                .or_else(|| (all.clone().filter(of_survivor)).find(not_asked))
-                .or_else(|| {
-                    (all.clone().filter(of_survivor)).max_by(|a, b| width(a).total_cmp(&width(b)))
-                })
+            self.most_useful(asked)
         };
-        number.map(|number| self.candidates[number].clone())
+        number.map(|number| self.interventions[number].clone())
+    }
+
+    /// The next question if its choice may depend on the windows so far.
+    fn most_useful(&self, asked: impl Fn(usize) -> usize) -> Option<usize> {
+        let ratios = self.ratios();
+        let survivors = self.survivors(&ratios);
+        let is_first = |number: &usize| self.kind(*number) == InterventionKind::Free;
+        let not_asked = |number: &usize| asked(*number) == 0;
+        let of_survivor = |number: &usize| {
+            let stage = &self.interventions[*number].stage;
+            survivors.is_empty() || survivors.contains(&stage.as_str())
+        };
+        let all = || 0..self.interventions.len();
+        let is_close = survivors.len() > 1;
+        let repeats = |number: &usize| {
+            is_close && is_first(number) && of_survivor(number) && asked(*number) < MOST_FREE
+        };
+        let half_pct = |number: usize| {
+            let half = |ratio: Ratio| 100.0 * (ratio.high - ratio.low) / 2.0;
+            ratios[number].map_or(f64::MAX, half)
+        };
+        let by_width = |a: &usize, b: &usize| half_pct(*a).total_cmp(&half_pct(*b));
+        let is_wide = |number: &usize| half_pct(*number) > PRECISE_PCT;
+        (all().filter(is_first).find(not_asked))
+            .or_else(|| all().filter(repeats).min_by_key(|number| asked(*number)))
+            .or_else(|| all().filter(of_survivor).filter(is_first).find(is_wide))
+            .or_else(|| all().filter(of_survivor).find(not_asked))
+            .or_else(|| all().filter(of_survivor).filter(is_wide).min_by(by_width))
+            .or_else(|| all().filter(is_first).filter(is_wide).min_by(by_width))
+            .or_else(|| all().filter(of_survivor).max_by(by_width))
+    }
+
+    /// Whether the mean of these steps is precise compared with an unchanged step.
+    pub(super) fn is_precise(&self, steps: &[WindowStep]) -> bool {
+        let unchanged = self
+            .windows
+            .iter()
+            .filter(|(question, _)| question.is_none());
+        let unchanged: Vec<f64> = unchanged
+            .flat_map(|(_, steps)| steps.iter().copied())
+            .collect();
+        let steps_ms: Vec<f64> = steps
+            .iter()
+            .map(|step| step.step_ns() as f64 / 1e6)
+            .collect();
+        let means = block_means(&steps_ms, BLOCK);
+        let error = (variance(&means) / means.len().max(1) as f64).sqrt();
+        100.0 * error <= PRECISE_WINDOW_PCT * mean(&unchanged)
     }
 
     fn kind(&self, number: usize) -> InterventionKind {
-        self.candidates[number].kind
+        self.interventions[number].kind
     }
 
     /// The ratio of each question, as far as it is known.
@@ -159,7 +194,7 @@ impl Questions {
                 steps_ms,
             })
             .collect();
-        let numbers = 0..self.candidates.len();
+        let numbers = 0..self.interventions.len();
         numbers.map(|number| ratio(&windows, number)).collect()
     }
 
@@ -169,7 +204,7 @@ impl Questions {
             let of_free = |(question, ratio): (&'_ Intervention, &Option<Ratio>)| {
                 (question.kind == InterventionKind::Free).then_some(*ratio)?
             };
-            let stages = self.candidates.iter().zip(ratios);
+            let stages = self.interventions.iter().zip(ratios);
             stages.filter_map(move |pair| Some((pair.0.stage.as_str(), of_free(pair)?)))
         };
         let least = free().map(|(_, ratio)| ratio.high).fold(f64::MAX, f64::min);

@@ -112,6 +112,31 @@ fn only_settled_steps_of_one_epoch_count() {
 }
 
 #[test]
+fn an_uncertain_window_gets_more_steps_within_the_limit() {
+    let mut what_if = WhatIf::new(plan());
+    let mut lengths = Vec::new();
+    let mut steps = 0_u64;
+    while !what_if.is_over() {
+        let turn = what_if.request(|| vec![stage("read", 5)]);
+        let changed = turn.window.filter(|window| window.intervention.is_some());
+        lengths.extend(changed.map(|window| window.steps.len()));
+        what_if.delivered();
+        // For some steps the loop is three times as slow.
+        what_if.timed(
+            if steps % 64 < 32 {
+                5_000_000
+            } else {
+                15_000_000
+            },
+            0,
+        );
+        steps += 1;
+    }
+    assert!(lengths[0] > 250, "{lengths:?}");
+    assert!(steps <= u64::from(plan().limit + plan().settle));
+}
+
+#[test]
 fn details_are_asked_of_the_stage_that_gains_most_and_not_of_others() {
     let stages = [stage("read", 40), stage("decode", 50), stage("resize", 45)];
     let run = run(plan(), &stages, 10_000, |changed, kind| {

@@ -3,60 +3,17 @@
 //! Each resource has a virtual clock, which slows down with the number of calls. So the virtual end of a
 //! call stays the same when other calls begin or end.
 
+pub(crate) mod switched;
+mod totals;
+
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 
-use headspace_agent::model::Distribution;
 use headspace_agent::statistics::bootstrap::Rng;
 
+use self::switched::Gated;
+pub(crate) use self::totals::RunTotals;
 use super::{Line, PARTS, Part};
-
-/// Measurements of a run after its warm-up.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct RunTotals {
-    pub(crate) ms: f64,
-    pub(crate) steps: f64,
-    pub(crate) wait_ms: f64,
-    pub(crate) compute: Distribution,
-    pub(crate) stages: Vec<StageTotals>,
-    pub(crate) queues: Vec<QueueTotals>,
-    /// Integrals over time of served calls and of calls that want service, by part.
-    pub(crate) served: [f64; PARTS.len()],
-    pub(crate) wanted: [f64; PARTS.len()],
-    /// Milliseconds in which more threads than cores wanted a core.
-    pub(crate) short_of_cores_ms: f64,
-    /// Cores that other programs used, times the time.
-    pub(crate) others_ms: f64,
-    /// Milliseconds that the loop's own part waited for a core.
-    pub(crate) consumer_queued_ms: f64,
-    /// Integral over time of the concurrent calls.
-    pub(crate) working_ms: f64,
-}
-
-impl RunTotals {
-    pub(crate) fn step_ms(&self) -> f64 {
-        self.ms / self.steps
-    }
-}
-
-#[derive(Debug, Clone, Default)]
-pub(crate) struct StageTotals {
-    pub(crate) calls: f64,
-    pub(crate) items_in: f64,
-    pub(crate) items_out: f64,
-    pub(crate) active_ms: f64,
-    pub(crate) cpu_ms: f64,
-    pub(crate) peak: u32,
-    pub(crate) time: Distribution,
-}
-
-#[derive(Debug, Clone, Default)]
-pub(crate) struct QueueTotals {
-    /// Integral over time of the depth, and milliseconds in which the queue was empty and full.
-    pub(crate) depth: f64,
-    pub(crate) empty: f64,
-    pub(crate) full: f64,
-}
 
 /// A call, or the loop's own part of a step.
 #[derive(Debug, Clone, Copy, Default)]
@@ -69,6 +26,8 @@ struct Call {
     part_began: f64,
     cpu_ms: f64,
     worker: usize,
+    /// Milliseconds that the call waits before its first part.
+    delay_ms: f64,
 }
 
 #[derive(Debug, PartialEq)]
@@ -111,7 +70,7 @@ struct State {
     taken: u64,
 }
 
-struct Engine<'a> {
+pub(crate) struct Engine<'a> {
     line: &'a Line,
     stages: Vec<super::Stage>,
     rngs: Vec<Rng>,
@@ -120,6 +79,7 @@ struct Engine<'a> {
     calls: Vec<Call>,
     free: Vec<usize>,
     states: Vec<State>,
+    switches: Vec<Gated>,
     working: u32,
     /// Calls that wait for a thread of the pool: stage and worker.
     waiting: VecDeque<(usize, usize)>,
@@ -137,18 +97,13 @@ pub(crate) fn run(line: &Line, steps: u32, seed: u64) -> RunTotals {
     let mut engine = Engine::new(line, seed);
     let warm = steps / 5 + 40;
     engine.until(f64::from(warm));
-    let (stages, queues) = (line.stages.len(), line.stages.len());
-    engine.totals = RunTotals {
-        stages: vec![StageTotals::default(); stages],
-        queues: vec![QueueTotals::default(); queues],
-        ..RunTotals::default()
-    };
+    engine.totals = RunTotals::new(line.stages.len());
     engine.until(f64::from(steps));
     engine.totals
 }
 
 impl<'a> Engine<'a> {
-    fn new(line: &'a Line, seed: u64) -> Self {
+    pub(crate) fn new(line: &'a Line, seed: u64) -> Self {
         let count = line.stages.len();
         let states = line
             .stages
@@ -171,17 +126,14 @@ impl<'a> Engine<'a> {
             calls: Vec::new(),
             free: Vec::new(),
             states,
+            switches: vec![Gated::default(); count],
             working: 0,
             waiting: VecDeque::new(),
             waiting_since: Some(0.0),
             own: line.batch,
             held: 0,
             model: line.compute.clone(),
-            totals: RunTotals {
-                stages: vec![StageTotals::default(); count],
-                queues: vec![QueueTotals::default(); count],
-                ..RunTotals::default()
-            },
+            totals: RunTotals::new(count),
         }
     }
 
@@ -298,6 +250,12 @@ impl<'a> Engine<'a> {
     fn begin_part(&mut self, at: usize) {
         let call = &mut self.calls[at];
         call.part_began = self.now;
+        if call.delay_ms > 0.0 {
+            let server = &mut self.servers[Part::Wait as usize];
+            server.load += 1.0;
+            server.ends.push(End(server.clock + call.delay_ms, at));
+            return;
+        }
         let call = &self.calls[at];
         let Some((kind, ms)) = self.part_of(call) else {
             self.call_ended(at);
@@ -312,7 +270,9 @@ impl<'a> Engine<'a> {
 
     fn part_ended(&mut self, at: usize) {
         let now = self.now;
-        if let Some((kind, ms)) = self.part_of(&self.calls[at]) {
+        if self.calls[at].delay_ms > 0.0 {
+            self.calls[at].delay_ms = 0.0;
+        } else if let Some((kind, ms)) = self.part_of(&self.calls[at]) {
             let call = &mut self.calls[at];
             let took = now - call.part_began;
             call.cpu_ms += match kind {
@@ -349,11 +309,21 @@ impl<'a> Engine<'a> {
         state.active -= 1;
         self.working -= 1;
         let next = self.waiting.pop_front();
-        let rng = &mut self.rngs[call.stage];
+        self.produce(call.stage, call.worker);
+        if let Some((stage, worker)) = next {
+            self.serve(stage, worker);
+        }
+        self.leave_gate(call.stage);
+    }
+
+    /// The items that a call produces move on.
+    fn produce(&mut self, stage: usize, worker: usize) {
+        let (spec, state) = (&self.stages[stage], &mut self.states[stage]);
+        let rng = &mut self.rngs[stage];
         let kept = (0..spec.gives)
             .filter(|_| spec.keeps >= 1.0 || rng.unit() < spec.keeps)
             .count() as u32;
-        totals.items_out += f64::from(kept);
+        self.totals.stages[stage].items_out += f64::from(kept);
         if self.line.inline {
             state.idle += 1;
             self.own -= 1;
@@ -361,7 +331,6 @@ impl<'a> Engine<'a> {
                 self.compute();
             }
         } else if spec.ahead.is_some() {
-            let worker = call.worker;
             let number = state.done[worker] * u64::from(spec.threads) + worker as u64;
             state.done[worker] += 1;
             state.busy[worker] = false;
@@ -379,9 +348,6 @@ impl<'a> Engine<'a> {
         } else {
             state.idle += 1;
         }
-        if let Some((stage, worker)) = next {
-            self.start(stage, worker);
-        }
     }
 
     fn compute(&mut self) {
@@ -396,7 +362,8 @@ impl<'a> Engine<'a> {
         });
     }
 
-    fn start(&mut self, stage: usize, worker: usize) {
+    /// Serves a call if the shared pool has a thread for it. Otherwise it waits.
+    fn serve(&mut self, stage: usize, worker: usize) {
         if self
             .line
             .pool
@@ -415,6 +382,7 @@ impl<'a> Engine<'a> {
             stage,
             factor,
             worker,
+            delay_ms: self.switches[stage].delay_ms(),
             ..Call::default()
         });
     }
@@ -422,7 +390,7 @@ impl<'a> Engine<'a> {
     /// Moves items until nothing can move.
     fn settle(&mut self) {
         if self.line.inline {
-            if self.waiting_since.is_some() && self.states[0].active == 0 {
+            while self.waiting_since.is_some() && self.states[0].active == 0 {
                 self.states[0].idle -= 1;
                 self.start(0, 0);
             }

@@ -73,7 +73,7 @@ pub(crate) struct Length {
 }
 
 impl Length {
-    fn steps(self, line: &Line) -> u32 {
+    pub(crate) fn steps(self, line: &Line) -> u32 {
         let calls: f64 = (0..line.stages.len()).map(|s| line.calls(s)).sum();
         (self.calls / (calls + 1.0)).clamp(150.0, self.most_steps) as u32
     }

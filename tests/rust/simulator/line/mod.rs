@@ -16,6 +16,8 @@ pub(crate) mod engine;
 pub(crate) mod facts;
 pub(crate) mod judge;
 pub(crate) mod table;
+pub(crate) mod what_if;
+pub(crate) mod what_if_table;
 
 use super::service::Service;
 

@@ -4,24 +4,24 @@
 //! effects: Searle, Casella and `McCulloch`, "Variance Components", 1992, ch. 3; its ratio is the squared
 //! Birge ratio, Physical Review 40, 1932).
 
-use super::{block_means, mean};
+use crate::statistics::{block_means, mean};
 
 /// Longest run of steps with one level. A longer window is cut into runs of about that length.
 const PIECE: usize = 64;
 
 /// How far the levels of the pieces of a series are apart.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Between {
+pub(super) struct Between {
     /// Variance of the level from piece to piece beyond what steps explain, relative to the squared
     /// mean.
     variance: f64,
     /// Variance between pieces over what the steps within them explain: 1 where their levels agree.
-    pub(crate) ratio: f64,
+    pub(super) ratio: f64,
 }
 
 impl Between {
     /// Of windows of steps, whose neighbours are correlated over `block` steps.
-    pub(crate) fn from_windows(windows: &[Vec<f64>], block: usize) -> Self {
+    pub(super) fn from_windows(windows: &[Vec<f64>], block: usize) -> Self {
         let pieces: Vec<&[f64]> = (windows.iter())
             .flat_map(|window| pieces_of(window, block))
             .collect();
@@ -57,13 +57,13 @@ impl Between {
     }
 
     /// Standard deviation of the level from piece to piece, relative to the mean.
-    pub(crate) fn deviation(&self) -> f64 {
+    pub(super) fn deviation(&self) -> f64 {
         self.variance.sqrt()
     }
 }
 
 /// Runs of about [`PIECE`] steps, whole blocks; all of a shorter window.
-pub(crate) fn pieces_of(window: &[f64], block: usize) -> impl Iterator<Item = &[f64]> {
+pub(super) fn pieces_of(window: &[f64], block: usize) -> impl Iterator<Item = &[f64]> {
     let count = ((window.len() + PIECE / 2) / PIECE).max(1);
     let length = window.len().div_ceil(count).max(1);
     window.chunks(length.next_multiple_of(block.max(1)))

@@ -1,0 +1,60 @@
+//! What a simulated run measures.
+
+use headspace_agent::model::Distribution;
+
+use super::PARTS;
+
+/// Measurements of a run after its warm-up.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RunTotals {
+    pub(crate) ms: f64,
+    pub(crate) steps: f64,
+    pub(crate) wait_ms: f64,
+    pub(crate) compute: Distribution,
+    pub(crate) stages: Vec<StageTotals>,
+    pub(crate) queues: Vec<QueueTotals>,
+    /// Integrals over time of served calls and of calls that want service, by part.
+    pub(crate) served: [f64; PARTS.len()],
+    pub(crate) wanted: [f64; PARTS.len()],
+    /// Milliseconds in which more threads than cores wanted a core.
+    pub(crate) short_of_cores_ms: f64,
+    /// Cores that other programs used, times the time.
+    pub(crate) others_ms: f64,
+    /// Milliseconds that the loop's own part waited for a core.
+    pub(crate) consumer_queued_ms: f64,
+    /// Integral over time of the concurrent calls.
+    pub(crate) working_ms: f64,
+}
+
+impl RunTotals {
+    pub(super) fn new(stages: usize) -> Self {
+        Self {
+            stages: vec![StageTotals::default(); stages],
+            queues: vec![QueueTotals::default(); stages],
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn step_ms(&self) -> f64 {
+        self.ms / self.steps
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct StageTotals {
+    pub(crate) calls: f64,
+    pub(crate) items_in: f64,
+    pub(crate) items_out: f64,
+    pub(crate) active_ms: f64,
+    pub(crate) cpu_ms: f64,
+    pub(crate) peak: u32,
+    pub(crate) time: Distribution,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct QueueTotals {
+    /// Integral over time of the depth, and milliseconds in which the queue was empty and full.
+    pub(crate) depth: f64,
+    pub(crate) empty: f64,
+    pub(crate) full: f64,
+}

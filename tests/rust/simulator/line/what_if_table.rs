@@ -1,0 +1,344 @@
+//! The accuracy of what-ifs over many pipelines, by intervention and by class.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::thread;
+
+use headspace_agent::batch_source::WhatIfPlan;
+use headspace_agent::model::record::WhatIfRecord;
+use headspace_agent::model::{Intervention, InterventionKind};
+
+use super::Line;
+use super::draw::{CLASSES, Case, Class, draw};
+use super::judge::Length;
+use super::what_if::{Found, Truth, ask, switched};
+
+/// Largest error of a right answer, in percentage points of the unchanged step.
+pub(crate) const TOLERANCE: f64 = 3.0;
+
+/// An answer, and what is true.
+pub(crate) struct Checked {
+    kind: InterventionKind,
+    stage: String,
+    /// The gain less the true gain, in points.
+    error: f64,
+    true_gain: f64,
+    is_covered: bool,
+    half_width: f64,
+    /// For `half`: the true gain of calls that take half the time, less that of every second call.
+    less_work: Option<f64>,
+}
+
+/// A pipeline, asked.
+pub(crate) struct Asked {
+    seed: u64,
+    class: Class,
+    steps: u32,
+    answers: Vec<Checked>,
+    /// By how many points the stage that is measured to gain most gains less than the best one. `None` without an answer.
+    regret: Option<f64>,
+}
+
+/// What came of many pipelines.
+pub(crate) struct WhatIfTable {
+    asked: Vec<Asked>,
+}
+
+/// Counts over answers.
+#[derive(Default)]
+pub(crate) struct AnswerRow {
+    count: u32,
+    within: u32,
+    covered: u32,
+    error: f64,
+    half_width: f64,
+}
+
+/// Counts over pipelines.
+#[derive(Default)]
+pub(crate) struct PipelineRow {
+    count: u32,
+    answered: u32,
+    right: u32,
+    steps: u32,
+}
+
+impl AnswerRow {
+    fn add(&mut self, checked: &Checked) {
+        self.count += 1;
+        self.within += u32::from(checked.error.abs() <= TOLERANCE);
+        self.covered += u32::from(checked.is_covered);
+        self.error += checked.error;
+        self.half_width += checked.half_width;
+    }
+
+    fn share(&self, count: u32) -> f64 {
+        100.0 * f64::from(count) / f64::from(self.count.max(1))
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Share of answers within the tolerance.
+    pub(crate) fn within_pct(&self) -> f64 {
+        self.share(self.within)
+    }
+
+    /// Share of intervals that contain the truth.
+    pub(crate) fn covered_pct(&self) -> f64 {
+        self.share(self.covered)
+    }
+}
+
+impl fmt::Display for AnswerRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = f64::from(self.count.max(1));
+        write!(
+            f,
+            "{:6} {:8.1} {:8.1} {:8.2} {:8.2}",
+            self.count,
+            self.within_pct(),
+            self.covered_pct(),
+            self.error / count,
+            self.half_width / count,
+        )
+    }
+}
+
+impl PipelineRow {
+    fn add(&mut self, asked: &Asked) {
+        self.count += 1;
+        self.answered += u32::from(asked.regret.is_some());
+        self.right += u32::from(asked.regret.is_some_and(|regret| regret <= TOLERANCE));
+        self.steps += asked.steps;
+    }
+
+    /// Share of the answered pipelines whose best stage is right.
+    pub(crate) fn right_pct(&self) -> f64 {
+        100.0 * f64::from(self.right) / f64::from(self.answered.max(1))
+    }
+}
+
+impl fmt::Display for PipelineRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = f64::from(self.count.max(1));
+        write!(
+            f,
+            "{:9} {:8.1} {:8.1} {:8.0}",
+            self.count,
+            self.right_pct(),
+            100.0 * f64::from(self.count - self.answered) / count,
+            f64::from(self.steps) / count,
+        )
+    }
+}
+
+/// Asks about a pipeline, and makes each change for a whole run.
+fn check(seed: u64, length: Length, plan: impl Fn(&Line) -> WhatIfPlan) -> Asked {
+    let case = draw(seed);
+    let Found { answers, steps } = ask(&case, plan(&case.line), 2 * seed);
+    let truth = Truth::new(&case, length.steps(&case.line), 2 * seed + 1);
+    let free_gains = free_gains(&case, &truth);
+    let best = free_gains.values().copied().fold(f64::MIN, f64::max);
+    // Answers are sorted: the first one gains most.
+    let said = (answers.iter()).find(|answer| answer.intervention == InterventionKind::Free);
+    let checked = |answer: &WhatIfRecord| {
+        let free = free_gains.get(&answer.stage);
+        let is_free = answer.intervention == InterventionKind::Free;
+        let true_gain = match free.filter(|_| is_free) {
+            Some(gain) => *gain,
+            None => truth.gain_pct(&Intervention {
+                stage: answer.stage.clone(),
+                kind: answer.intervention,
+                amount: answer.amount,
+            }),
+        };
+        let less_work = (answer.intervention == InterventionKind::Half)
+            .then(|| truth.gain_of_half_the_work_pct(&answer.stage) - true_gain);
+        let (low, high) = answer.gain_ci_pct;
+        Checked {
+            kind: answer.intervention,
+            stage: answer.stage.clone(),
+            error: answer.gain_pct - true_gain,
+            true_gain,
+            is_covered: low <= true_gain && true_gain <= high,
+            half_width: (high - low) / 2.0,
+            less_work,
+        }
+    };
+    Asked {
+        seed,
+        class: case.class,
+        steps,
+        answers: answers.iter().map(checked).collect(),
+        regret: said.map(|said| best - free_gains[&said.stage]),
+    }
+}
+
+/// The true gain of each stage that has a switch, if it is free.
+fn free_gains(case: &Case, truth: &Truth<'_>) -> BTreeMap<String, f64> {
+    let free = |s: usize| {
+        let stage = case.line.stages[s].name.clone();
+        let intervention = Intervention {
+            stage: stage.clone(),
+            kind: InterventionKind::Free,
+            amount: 1.0,
+        };
+        (stage, truth.gain_pct(&intervention))
+    };
+    switched(case).map(free).collect()
+}
+
+impl WhatIfTable {
+    /// Asks about a pipeline for every seed, with the plan that `plan` returns for it.
+    pub(crate) fn of(
+        seeds: Range<u64>,
+        length: Length,
+        plan: impl Fn(&Line) -> WhatIfPlan + Sync,
+    ) -> Self {
+        let workers = thread::available_parallelism().map_or(1, usize::from);
+        let asked = thread::scope(|scope| {
+            let running: Vec<_> = (0..workers)
+                .map(|worker| {
+                    let seeds = seeds.clone().skip(worker).step_by(workers);
+                    let plan = &plan;
+                    scope.spawn(move || {
+                        seeds
+                            .map(|seed| check(seed, length, plan))
+                            .collect::<Vec<_>>()
+                    })
+                })
+                .collect();
+            running
+                .into_iter()
+                .flat_map(|worker| worker.join().unwrap())
+                .collect()
+        });
+        Self { asked }
+    }
+
+    /// All pipelines, or those of a class.
+    pub(crate) fn pipelines(&self, class: Option<Class>) -> PipelineRow {
+        let mut row = PipelineRow::default();
+        for asked in self.of_class(class) {
+            row.add(asked);
+        }
+        row
+    }
+
+    /// All answers, or those of a class, to a kind of question.
+    pub(crate) fn answers(
+        &self,
+        class: Option<Class>,
+        kind: Option<InterventionKind>,
+    ) -> AnswerRow {
+        let mut row = AnswerRow::default();
+        let answers = self.of_class(class).flat_map(|asked| &asked.answers);
+        for checked in answers.filter(|one| kind.is_none_or(|kind| kind == one.kind)) {
+            row.add(checked);
+        }
+        row
+    }
+
+    fn of_class(&self, class: Option<Class>) -> impl Iterator<Item = &Asked> {
+        (self.asked.iter()).filter(move |asked| class.is_none_or(|class| class == asked.class))
+    }
+
+    fn write_largest_errors(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut all: Vec<(&Asked, &Checked)> = (self.asked.iter())
+            .flat_map(|asked| asked.answers.iter().map(move |one| (asked, one)))
+            .collect();
+        all.sort_by(|a, b| b.1.error.abs().total_cmp(&a.1.error.abs()));
+        for (asked, one) in all.iter().take(LARGEST) {
+            writeln!(
+                f,
+                "error {:+.1}: seed {} ({:?}), {} {:?}, true gain {:.1}, half width {:.1}",
+                one.error,
+                asked.seed,
+                asked.class,
+                one.stage,
+                one.kind,
+                one.true_gain,
+                one.half_width
+            )?;
+        }
+        let wrong = |asked: &&Asked| asked.regret.is_some_and(|regret| regret > TOLERANCE);
+        for asked in self.asked.iter().filter(wrong).take(LARGEST) {
+            let regret = asked.regret.unwrap_or_default();
+            let (seed, class) = (asked.seed, asked.class);
+            writeln!(f, "wrong stage: seed {seed} ({class:?}), {regret:.1} less")?;
+        }
+        Ok(())
+    }
+}
+
+/// Number of largest errors that are printed.
+const LARGEST: usize = 12;
+
+/// Ranges of half the width of an interval, in points.
+const WIDTHS: [(f64, f64); 5] = [
+    (f64::NEG_INFINITY, 2.0),
+    (2.0, 4.0),
+    (4.0, 6.0),
+    (6.0, 10.0),
+    (10.0, f64::INFINITY),
+];
+
+const KINDS: [InterventionKind; 4] = [
+    InterventionKind::Free,
+    InterventionKind::Half,
+    InterventionKind::Cut,
+    InterventionKind::Gate,
+];
+
+impl fmt::Display for WhatIfTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = 10;
+        let classes = || {
+            let of_class = |class: Class| (format!("{class:?}").to_lowercase(), Some(class));
+            [("all".to_owned(), None)]
+                .into_iter()
+                .chain(CLASSES.map(of_class))
+        };
+        let head = "answers within % covers %     bias     half";
+        writeln!(
+            f,
+            "{:width$} {head} pipelines  right %   none %    steps",
+            ""
+        )?;
+        for (name, class) in classes() {
+            let answers = self.answers(class, None);
+            writeln!(f, "{name:width$}  {answers} {}", self.pipelines(class))?;
+        }
+        for kind in KINDS {
+            writeln!(f, "{:width$} {head}", format!("{kind:?}").to_lowercase())?;
+            for (name, class) in classes() {
+                let row = self.answers(class, Some(kind));
+                if row.count > 0 {
+                    writeln!(f, "  {name:9} {row}")?;
+                }
+            }
+        }
+        writeln!(f, "{:width$} {head}", "half width")?;
+        for (low, high) in WIDTHS {
+            let mut row = AnswerRow::default();
+            let answers = self.asked.iter().flat_map(|asked| &asked.answers);
+            for one in answers.filter(|one| low < one.half_width && one.half_width <= high) {
+                row.add(one);
+            }
+            writeln!(f, "  {:9} {row}", format!("to {high}"))?;
+        }
+        let of_half = self.asked.iter().flat_map(|asked| &asked.answers);
+        let differences: Vec<f64> = of_half.filter_map(|one| one.less_work).collect();
+        let mean = differences.iter().sum::<f64>() / differences.len().max(1) as f64;
+        let far = differences.iter().filter(|d| d.abs() > TOLERANCE).count();
+        writeln!(
+            f,
+            "calls of half the time gain {mean:+.2} points more than every second call, {far} of {} by more than {TOLERANCE}",
+            differences.len()
+        )?;
+        self.write_largest_errors(f)
+    }
+}
