@@ -58,7 +58,8 @@ for _ in range(60):
     for name, (work, calls) in subjects.items():
         time.sleep(0.001)
         times[name].append(nanoseconds(work, calls))
-print(json.dumps({name: sorted(values)[len(values) // 2] for name, values in times.items()}))
+# The fastest tenth: what slows the machine slows whole bursts.
+print(json.dumps({name: sorted(values)[len(values) // 10] for name, values in times.items()}))
 """
 
 

@@ -111,7 +111,7 @@ def spdl_pipeline() -> Any:
 
     builder = PipelineBuilder().add_source(range(STEPS))
     builder = builder.pipe(operation("download", wait, 20.0), concurrency=3, name="download")
-    builder = builder.pipe(operation("decode", calculate, 5.0), concurrency=1, name="decode")
+    builder = builder.pipe(operation("decode", calculate, 3.0), concurrency=1, name="decode")
     return builder.add_sink(2).build(num_threads=5, **headspace.spdl.hooks())
 
 

@@ -21,8 +21,11 @@ from typing import Any
 PROGRAM = Path(__file__).parents[1] / "programs" / "what_if_truth.py"
 KINDS = ("threads_wait", "threads_cpu", "torch_wait", "torch_cpu", "spdl")
 
-#: Steps of a run in mode `whatif`, and of a run that is really changed.
-ASKED, CHANGED = 2400, 500
+#: Steps of a run in mode `whatif`, and of each run that is really changed.
+ASKED, CHANGED = 2400, 800
+
+#: Runs whose mean step is that of the changed program.
+REPEATS = 2
 
 #: Targets for the errors, in percent: the median, and the 90th percentile.
 MEDIAN_PCT, P90_PCT = 3.0, 8.0
@@ -69,7 +72,8 @@ def main() -> None:
                 change = change_of(answer)
                 if change is None:
                     continue
-                truth = run(kind, CHANGED, "measure", change)["steady_step_mean_ms"]
+                runs = [run(kind, CHANGED, "measure", change) for _ in range(REPEATS)]
+                truth = statistics.fmean(summary["steady_step_mean_ms"] for summary in runs)
                 error = 100 * (answer["step_ms"] / truth - 1)
                 low, high = answer["step_ci_ms"]
                 errors.append(abs(error))
