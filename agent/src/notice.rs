@@ -5,9 +5,12 @@
 
 pub mod log;
 mod probe;
+mod what_if;
 
 pub use self::log::NoticeLog;
 pub use self::probe::{Afterwards, ProbeFacts};
+pub use self::what_if::NoWhatIf;
+use self::what_if::effect_on_data;
 
 use crate::model::InPlace;
 use crate::model::record::{NoticeRecord, Severity};
@@ -81,7 +84,7 @@ pub enum Notice {
     #[error(
         "what-if of `{loop_name}`: in at most {steps} steps, one stage after another is changed for some steps, to \
          measure the step time. {} Then training continues as usual.",
-        what_if_effect(*.keeps_data, *.from)
+        effect_on_data(*.keeps_data, *.from)
     )]
     WhatIfBegins {
         /// The loop's name.
@@ -448,30 +451,6 @@ impl Notice {
 
 fn steps(count: u64) -> String {
     format!("{count} step{}", if count == 1 { "" } else { "s" })
-}
-
-/// Why a loop has no what-if.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum NoWhatIf {
-    /// Two loops would change the same stages.
-    #[error("another loop of this process has one, and stages can only be changed for one of them")]
-    OtherLoop,
-    /// Worker processes cannot be reached.
-    #[error("there is no memory that worker processes share with this process ({0})")]
-    NoSharedMemory(String),
-}
-
-/// What a what-if does to the data, and how to avoid it.
-fn what_if_effect(keeps_data: bool, from: OptionsFrom) -> String {
-    if keeps_data {
-        return "Calls of stages are delayed, or wait for each other. Each input is trained on."
-            .to_owned();
-    }
-    format!(
-        "Some calls return a copy of a recent result instead of their own, so the loop trains on repeated results, and \
-         their inputs are not trained on: do not keep this model, or set `{}`.",
-        from.with(LoopOption::KeepData, "")
-    )
 }
 
 /// The first sentence about workers that exited unexpectedly.
