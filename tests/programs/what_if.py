@@ -115,6 +115,41 @@ def epochs() -> dict[str, Any]:
     }
 
 
+def evaluates_within() -> dict[str, Any]:
+    """The body of the loop evaluates with another loop, and calls a stage of its own."""
+    steps: list[int] = []
+
+    @headspace.stage("train step")
+    def train_step(step: int) -> int:
+        steps.append(step)
+        return step
+
+    evaluated, batches = [], 0
+    for batches, _ in enumerate(wrap(Sized(1900, 2)), 1):
+        train_step(batches)
+        if batches % 100 == 50:
+            evaluation = headspace.wrap(Sized(5), mode="measure", name="evaluation")
+            evaluated += [int(batch[0]) for batch in evaluation]
+    return {"real": evaluated == [*range(5)] * 19, "steps": len(steps), "batches": batches}
+
+
+def stops_iterating() -> dict[str, Any]:
+    """The program keeps an iterator, and takes no more batches from it."""
+    iterator = iter(wrap(Sized(4000, 2)))
+    for _ in range(150):
+        next(iterator)
+
+    def is_real() -> bool:
+        # On another thread: the body of the loop itself is never changed.
+        with ThreadPoolExecutor(1) as pool:
+            return int(pool.submit(load, 5000).result()[0]) == 5000
+
+    was_real, end = is_real(), time.monotonic() + 30
+    while not is_real():
+        assert time.monotonic() < end
+    return {"was_real": was_real}
+
+
 def leaves() -> dict[str, Any]:
     """A loop that is left in each way. Stages then do their work again."""
     loader = wrap(Sized(4000, 2))
@@ -235,7 +270,7 @@ def torch_workers() -> dict[str, Any]:
 def torch_epochs() -> dict[str, Any]:
     from torch_data import Samples, make_loader
 
-    loader = wrap(make_loader(Samples(1600, 0.0005), batch_size=4, num_workers=2))
+    loader = wrap(make_loader(Samples(1600, 0.002), batch_size=4, num_workers=2))
     return {"lengths": [sum(1 for _ in loader) for _ in range(4)]}
 
 

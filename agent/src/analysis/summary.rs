@@ -190,18 +190,28 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
     fill_from_stacks(&mut summary, run, main, part);
     let conclusions = run.concluded.cloned();
     let mut conclusions = conclusions.unwrap_or_else(|| conclude(&summary, run, main));
-    let precise = main
-        .what_if
-        .iter()
-        .filter(|answer| what_if::is_precise(answer));
-    summary.what_if = precise.cloned().collect();
-    findings.extend(what_if::apply(&mut conclusions.attribution, &main.what_if));
+    findings.extend(fill_what_if(&mut summary, &mut conclusions, main));
     summary.wait_blocked_ms = conclusions.attribution.wait_blocked_ms();
     Summary {
         record: summary,
         findings,
         conclusions,
     }
+}
+
+/// Sets the answers of the what-if, and replaces conclusions of the model by what was measured.
+fn fill_what_if(
+    summary: &mut SummaryRecord,
+    conclusions: &mut Conclusions,
+    main: &LoopFacts,
+) -> Option<Finding> {
+    let precise = (main.what_if.iter()).filter(|answer| what_if::is_precise(answer));
+    summary.what_if = precise.cloned().collect();
+    if main.mode == Mode::WhatIf {
+        summary.inputs_not_trained_on = Some(main.inputs_not_trained_on);
+    }
+    let attribution = &mut conclusions.attribution;
+    what_if::apply(attribution, &main.what_if, &summary.stages)
 }
 
 /// What limits the main loop, what would help, and its slow parts.

@@ -12,12 +12,13 @@
 
 use super::attribution::{Action, Attribution, Bottleneck, Evidence, Limit, Remedy};
 use super::findings::Finding;
-use crate::model::record::{Estimate, WhatIfRecord};
+use crate::model::record::{Estimate, StageSummary, WhatIfRecord};
 use crate::model::{Intervention, InterventionKind, WhatIfWindow};
 use crate::statistics::mean;
 use crate::statistics::window_ratio::{Ratio, StepWindow, ratio};
 
-/// Widest interval of a precise answer: half its width, in points of the unchanged step. With 10 points, a third more answers are
+/// Widest interval of a precise answer: half its width, in points of the unchanged step, or of a
+/// longer changed one. With 10 points, a third more answers are
 /// given, and twice as many are off by more than 3 points.
 const WIDEST_PCT: f64 = 5.0;
 
@@ -68,7 +69,9 @@ pub fn answers(windows: &[WhatIfWindow]) -> Vec<WhatIfRecord> {
 /// Whether the interval of an answer is narrow enough to report it.
 pub fn is_precise(answer: &WhatIfRecord) -> bool {
     let (low, high) = answer.gain_ci_pct;
-    high - low <= 2.0 * WIDEST_PCT
+    // A longer step may be as uncertain relative to itself.
+    let longer = (1.0 - answer.gain_pct / 100.0).max(1.0);
+    high - low <= 2.0 * WIDEST_PCT * longer
 }
 
 /// The ratio without the part that noise alone explains: less work does not make a step longer.
@@ -91,11 +94,32 @@ fn steps_ms(window: &WhatIfWindow) -> Vec<f64> {
 /// A stage limits the loop if a step without its calls is surely shorter by at least this, in percent.
 const LEAST_GAIN_PCT: f64 = 2.0;
 
+/// A stage may limit the loop if its calls take at least this part of the time that its concurrency allows, in percent.
+const BUSY_PCT: f64 = 50.0;
+
+/// Confidence in a stage that is measured to gain most. In the study, it is right in 99 % of the pipelines, and in 92 % with
+/// several ranks.
+const CONFIDENCE: f64 = 0.95;
+
 /// Replaces what the model concludes by what was measured. Returns a finding if they contradict each other.
 ///
 /// A resource that the model names stays: it is the reason why the stages take so long.
-pub(super) fn apply(attribution: &mut Attribution, answers: &[WhatIfRecord]) -> Option<Finding> {
+///
+/// Nothing is concluded unless all stages that are busy were free once: the limit may be one that cannot be replaced.
+pub(super) fn apply(
+    attribution: &mut Attribution,
+    answers: &[WhatIfRecord],
+    stages: &[StageSummary],
+) -> Option<Finding> {
     set_measured(&mut attribution.remedies, answers);
+    let was_free = |stage: &str| {
+        let is_free = |answer: &WhatIfRecord| answer.intervention == InterventionKind::Free;
+        (answers.iter()).any(|answer| answer.stage == stage && is_free(answer))
+    };
+    let is_busy = |stage: &&StageSummary| stage.busy_pct.is_some_and(|busy| busy >= BUSY_PCT);
+    if !(stages.iter().filter(is_busy)).all(|stage| was_free(&stage.name)) {
+        return None;
+    }
     let measured = limiting_stage(answers)?;
     let before = attribution.bottleneck.as_ref();
     let modelled = match before.map(|found| (&found.limit, &found.evidence)) {
@@ -114,7 +138,7 @@ pub(super) fn apply(attribution: &mut Attribution, answers: &[WhatIfRecord]) -> 
             gain_pct: measured.gain_pct,
             modelled: modelled.clone(),
         },
-        confidence: 1.0,
+        confidence: CONFIDENCE,
     });
     modelled.map(|modelled| Finding::WhatIfDisagrees {
         modelled,
@@ -246,7 +270,7 @@ mod tests {
 
         // Conclusions are used again for some summaries.
         for _ in 0..2 {
-            let finding = apply(&mut attribution, &answers(&windows));
+            let finding = apply(&mut attribution, &answers(&windows), &[]);
             assert_eq!(
                 finding,
                 Some(Finding::WhatIfDisagrees {
@@ -257,7 +281,6 @@ mod tests {
         }
         let found = attribution.bottleneck.unwrap();
         assert_eq!(found.limit, Limit::Stage("decode".to_owned()));
-        assert!((found.confidence - 1.0).abs() < 1e-9);
     }
 
     #[test]
@@ -271,7 +294,7 @@ mod tests {
             window(None, 10),
         ];
         let mut unknown = Attribution::default();
-        assert_eq!(apply(&mut unknown, &answers(&equal)), None);
+        assert_eq!(apply(&mut unknown, &answers(&equal), &[]), None);
         assert_eq!(unknown.bottleneck, None);
 
         let of_model = Bottleneck {
@@ -284,7 +307,7 @@ mod tests {
             bottleneck: Some(of_model.clone()),
             ..Attribution::default()
         };
-        assert_eq!(apply(&mut attribution, &answers(&equal[..3])), None);
+        assert_eq!(apply(&mut attribution, &answers(&equal[..3]), &[]), None);
         assert_eq!(attribution.bottleneck, Some(of_model));
     }
 
@@ -317,6 +340,22 @@ mod tests {
         assert!(is_precise(
             &answers(&[window(None, 10), window(free, 6)])[0]
         ));
+    }
+
+    #[test]
+    fn no_stage_is_the_bottleneck_while_a_busy_one_was_never_free() {
+        let change = Some(("read", InterventionKind::Free));
+        let windows = [window(None, 10), window(change, 6), window(None, 10)];
+        let busy = StageSummary {
+            name: "write".to_owned(),
+            busy_pct: Some(95.0),
+            ..StageSummary::default()
+        };
+        let mut attribution = Attribution::default();
+
+        let finding = apply(&mut attribution, &answers(&windows), &[busy]);
+
+        assert_eq!((finding, attribution.bottleneck), (None, None));
     }
 
     #[test]

@@ -195,6 +195,16 @@ impl WhatIf {
         }
     }
 
+    /// Whether the next request ends a changed window.
+    pub fn is_window_complete(&self) -> bool {
+        matches!(self.segment, Segment::Changed(_)) && self.has_enough_steps()
+    }
+
+    /// The calls in this window did not behave as it says: its steps do not count.
+    pub fn discard_window(&mut self) {
+        self.steps.clear();
+    }
+
     /// A batch was delivered.
     pub fn delivered(&mut self) {
         self.is_whole = self.follows;

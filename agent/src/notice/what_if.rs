@@ -9,7 +9,7 @@ pub enum NoWhatIf {
     #[error("another loop of this process has one, and stages can only be changed for one of them")]
     OtherLoop,
     /// Worker processes cannot be reached.
-    #[error("there is no memory that worker processes share with this process ({0})")]
+    #[error("the file that worker processes share with this process cannot be created ({0})")]
     NoSharedMemory(String),
 }
 
@@ -21,7 +21,7 @@ pub(super) fn effect_on_data(keeps_data: bool, from: OptionsFrom) -> String {
     }
     format!(
         "Some calls return a copy of a recent result instead of their own, so the loop trains on repeated results, and \
-         their inputs are not trained on: do not keep this model, or set `{}`.",
+         their inputs are not trained on. Do not keep this model, or set `{}`.",
         from.with(LoopOption::KeepData, "")
     )
 }
@@ -33,7 +33,7 @@ mod tests {
     #[test]
     fn the_user_is_told_how_to_keep_all_data() {
         let said = |keeps| effect_on_data(keeps, OptionsFrom::Run);
-        assert!(said(false).ends_with("do not keep this model, or set `--keep-data`."));
+        assert!(said(false).ends_with("Do not keep this model, or set `--keep-data`."));
         assert!(said(true).ends_with("Each input is trained on."));
     }
 }

@@ -128,8 +128,8 @@ fn simultaneous_readings(clock: &quanta::Clock) -> (u64, u64) {
     (ticks, before + gap / 2)
 }
 
-/// Nanoseconds of the system's monotonic clock.
-fn monotonic_ns() -> u64 {
+/// Nanoseconds of the system's monotonic clock, which all processes share.
+pub fn monotonic_ns() -> u64 {
     let time: Duration = (clock_gettime(ClockId::Monotonic).try_into()).unwrap_or_default();
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -222,6 +222,7 @@ impl LiveRun {
             loader: entry.described(),
             shared_mib_ms: self.shared_mib_ms.get().copied(),
             what_if: entry.what_if_answers(),
+            inputs_not_trained_on: entry.inputs_not_trained_on(),
             probe: entry.probe_result(state == RunState::Finished, || self.cores_in_use(entry, at)),
         }
     }

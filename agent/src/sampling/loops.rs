@@ -135,6 +135,13 @@ impl LoopEntry {
         of_stage.map(|(_, calls)| *calls)
     }
 
+    /// Number of calls that returned an earlier result in the windows so far.
+    pub(crate) fn inputs_not_trained_on(&self) -> u64 {
+        let progress = lock(&self.what_if);
+        let windows = progress.windows.iter();
+        windows.map(|window| window.inputs_not_trained_on).sum()
+    }
+
     /// The answers of the what-if so far, the shortest step first.
     pub(crate) fn what_if_answers(&self) -> Vec<WhatIfRecord> {
         // The training thread takes this lock too, so it is held for short operations only.

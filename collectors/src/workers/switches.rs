@@ -87,7 +87,7 @@ mod tests {
         ours.set(Setting::Gate { calls: 2 });
 
         assert_eq!(name, "fetch");
-        assert_eq!(Setting::of_word(theirs.word()), Setting::Gate { calls: 2 });
+        assert_eq!(Setting::decode(theirs.word()), Setting::Gate { calls: 2 });
         let again = create_switches(&marker).unwrap();
         assert_eq!(again.in_use().count(), 1);
     }

@@ -43,8 +43,10 @@ DEFAULT_CACHES: int
 """Batches that a probe or a replay repeats, if the user gives no number."""
 
 LEAST_PROBE_STEPS: int
-LEAST_WHAT_IF_STEPS: int
 """Fewest steps of a probe that can give a number."""
+
+LEAST_WHAT_IF_STEPS: int
+"""Fewest steps of a what-if that can answer a question."""
 
 FREEDOM: float
 """Degrees of freedom of the standard error of a mean."""

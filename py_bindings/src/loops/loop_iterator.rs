@@ -26,7 +26,8 @@ use crate::loops::epoch_recording::Epoch;
 use crate::loops::first_batches::FirstBatches;
 use crate::loops::rest_of_epoch::RestOfEpoch;
 use crate::loops::source_iterator::{Next, SourceIterator};
-use crate::loops::what_if_run::WhatIfRun;
+use crate::loops::what_if_run::{self, WhatIfRun};
+use crate::stages::process_slots;
 
 /// Yields what the wrapped iterator yields, the same objects in the same order. Everything else
 /// (attributes, `send`, `throw`, `close`) is the wrapped iterator's.
@@ -131,7 +132,12 @@ impl LoopIterator {
         match (&self.cache, self.open_what_if()) {
             (Some(cache), _) => self.next_of_cache_or_source(py, cache.get()),
             (None, Some(what_if)) => self.next_in_what_if(py, what_if),
-            (None, None) => self.timed(py, || self.source.next(py)),
+            (None, None) => {
+                if process_slots::has_switches() {
+                    what_if_run::pause_current();
+                }
+                self.timed(py, || self.source.next(py))
+            }
         }
     }
 

@@ -1,7 +1,8 @@
 //! The loop over a wrapped loader, through all its epochs: `headspace._native.Loop`.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
+use headspace_agent::lock::lock;
 use headspace_agent::model::Mode;
 use headspace_agent::model::record::{LoaderRecord, Role};
 use headspace_agent::notice::{NoWhatIf, Notice};
@@ -31,8 +32,8 @@ pub(crate) struct Loop {
     plan: Plan,
     loader: LoaderRecord,
     cache: OnceLock<Py<BatchCache>>,
-    /// Set at the first epoch in mode `whatif`.
-    what_if: OnceLock<Result<Arc<WhatIfRun>, NoWhatIf>>,
+    /// In mode `whatif`, from the first epoch on: the what-if, or why there is none.
+    what_if: Mutex<Option<Result<Arc<WhatIfRun>, NoWhatIf>>>,
     recorded: Arc<RecordedLoops>,
     batch_readers: BatchReaders,
     /// Returns the bytes of a batch.
@@ -59,7 +60,7 @@ impl Loop {
             plan: Plan::new(plan, loader.prefetch_depth)?,
             loader: loader.into_record(name),
             cache: OnceLock::new(),
-            what_if: OnceLock::new(),
+            what_if: Mutex::default(),
             recorded: Arc::default(),
             batch_readers,
             count_bytes,
@@ -99,7 +100,8 @@ impl Loop {
         let replays_only = epoch.as_ref().is_some_and(|epoch| epoch.replays_only);
         // Worker processes look for this process as soon as they are forked, before a session starts.
         let marker = process_slots::become_trainer_unless_forked();
-        let what_if = this.what_if();
+        let role = this.loader.role.or_else(|| role.and_then(Role::named));
+        let what_if = this.what_if(role);
         let unmark = || marker.as_ref().map_or((), Marker::remove);
         let iterator = if replays_only {
             // The source is not iterated.
@@ -112,6 +114,8 @@ impl Loop {
         let session = session.cast_into::<Session>().ok();
         if session.is_none() {
             unmark();
+            // Nothing is recorded, so nothing is changed.
+            lock(&this.what_if).take();
         }
         let is_probing = cache.as_ref().is_some_and(|cache| cache.get().is_probing());
         let mode = match this.plan.mode() {
@@ -136,7 +140,7 @@ impl Loop {
             agent: session.agent().clone(),
         });
         let mut record = this.loader.clone();
-        record.role = record.role.or_else(|| role.and_then(Role::named));
+        record.role = role;
         let iterator = LoopIterator::new(
             SourceIterator::new(iterator.into_any())?,
             (mode == Mode::Replay && !this.plan.keeps_source())
@@ -191,12 +195,18 @@ fn weak_reference(loader: &Bound<'_, PyAny>) -> Option<Py<PyWeakrefReference>> {
 }
 
 impl Loop {
-    /// The what-if, which begins at the first epoch. None in the other modes, and if it is over.
-    fn what_if(&self) -> Option<Arc<WhatIfRun>> {
+    /// The what-if, which begins at the first epoch that may train. None in the other modes, and if it is over.
+    fn what_if(&self, role: Option<Role>) -> Option<Arc<WhatIfRun>> {
         let plan = self.plan.what_if()?;
-        let begun = (self.what_if).get_or_init(|| WhatIfRun::begin(plan).map(Arc::new));
-        let begun = begun.as_ref().ok().cloned();
-        begun.filter(|what_if| !what_if.is_over())
+        if role.is_some_and(Role::is_secondary) {
+            return None;
+        }
+        let mut known = lock(&self.what_if);
+        if !matches!(&*known, Some(Ok(_))) {
+            *known = Some(WhatIfRun::begin(plan));
+        }
+        let run = known.as_ref()?.as_ref().ok()?;
+        (!run.is_over() && run.is_here()).then(|| Arc::clone(run))
     }
 
     /// What the user is told before a probe or a what-if begins.
@@ -212,7 +222,8 @@ impl Loop {
     fn what_if_notice(&self) -> Option<Notice> {
         let plan = self.plan.what_if()?;
         let loop_name = self.loader.name.clone();
-        Some(match self.what_if.get()? {
+        Some(match lock(&self.what_if).as_ref()? {
+            Ok(run) if run.is_over() => return None,
             Ok(_) => Notice::WhatIfBegins {
                 loop_name,
                 steps: plan.limit,

@@ -1,9 +1,10 @@
 //! A what-if of a loop: sets the switches of the stages as the agent's state machine says.
 //!
-//! While the loop does not iterate, all stages are unchanged, because another loop (an evaluation) may use them.
+//! While the loop does not iterate, and while another loop of the process does (an evaluation), all stages are
+//! unchanged. If the loop stops requesting batches without an end, changes lose their validity after some steps.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 
 use headspace_agent::batch_source::WhatIfPlan;
 use headspace_agent::batch_source::what_if::{Change, SwitchedStage, WhatIf};
@@ -11,14 +12,23 @@ use headspace_agent::lock::lock;
 use headspace_agent::model::record::Phase;
 use headspace_agent::model::{Intervention, InterventionKind, WhatIfWindow};
 use headspace_agent::notice::NoWhatIf;
+use headspace_agent::port::clock::monotonic_ns;
 use headspace_agent::recording::stage::{Setting, Switch, Switches};
 use headspace_agent::runtime::fork::Owner;
 use headspace_agent::sampling::LoopEntry;
 
+use crate::stages::changed_calls::set_in_loop_body;
 use crate::stages::process_slots;
 
-/// Whether a loop of this process has a what-if that is not over. Two of them would change the same stages.
-static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+/// The what-if of this process that is not over. Two of them would change the same stages.
+static CURRENT: Mutex<Weak<WhatIfRun>> = Mutex::new(Weak::new());
+
+/// A change stays valid for so long after a request, in nanoseconds, and for so many steps more.
+const VALID_NS: u64 = 2_000_000_000;
+const VALID_STEPS: u64 = 20;
+
+/// A window counts if at least this share of the calls that should do no work did none.
+const LEAST_REPLACED: f64 = 0.9;
 
 /// The what-if of one loop. It outlives the epochs.
 pub(crate) struct WhatIfRun {
@@ -31,28 +41,46 @@ pub(crate) struct WhatIfRun {
 
 struct State {
     machine: WhatIf,
+    /// The setting of the stages that are not changed.
+    unchanged: Setting,
     /// The intervention of this window, and the stages that it changes.
     changed: Option<(Intervention, Vec<String>)>,
     /// Whether stages are unchanged only because the loop does not iterate.
     is_paused: bool,
     /// Counts when the last window ended.
-    before: Counts,
+    before: CallCounts,
+    /// Time of the last request.
+    requested_ns: u64,
 }
 
-/// What the processes have counted, over all stages.
+/// Numbers of calls that the processes have counted, over all stages.
 #[derive(Clone, Copy, Default)]
-struct Counts {
-    replaced_calls: u64,
-    impatient_calls: u64,
+struct CallCounts {
+    /// Returned a kept result.
+    replaced: u64,
+    /// Did their work although the stage was free.
+    worked: u64,
+    /// Waited too long at a gate.
+    timed_out: u64,
 }
 
-impl Counts {
-    fn of(switches: &Switches) -> Self {
+impl CallCounts {
+    fn read(switches: &Switches) -> Self {
         let sum = |counter: fn(&Switch) -> u64| switches.in_use().map(|(_, s)| counter(s)).sum();
         Self {
-            replaced_calls: sum(|switch| switch.replaced_calls.load(Ordering::Relaxed)),
-            impatient_calls: sum(|switch| switch.impatient_calls.load(Ordering::Relaxed)),
+            replaced: sum(|switch| switch.replaced_calls.load(Ordering::Relaxed)),
+            worked: sum(|switch| switch.worked_calls.load(Ordering::Relaxed)),
+            timed_out: sum(|switch| switch.timed_out_calls.load(Ordering::Relaxed)),
         }
+    }
+
+    /// Whether the calls since `before` behaved as the intervention says.
+    fn are_valid_for(self, intervention: &Intervention, before: Self) -> bool {
+        let replaced = (self.replaced - before.replaced) as f64;
+        let worked = (self.worked - before.worked) as f64;
+        let is_replaced = !intervention.kind.replaces_results()
+            || replaced >= LEAST_REPLACED * intervention.amount * (replaced + worked);
+        is_replaced && self.timed_out == before.timed_out
     }
 }
 
@@ -62,25 +90,30 @@ impl WhatIfRun {
     /// # Errors
     ///
     /// Why there is none.
-    pub(crate) fn begin(plan: WhatIfPlan) -> Result<Self, NoWhatIf> {
-        if IS_TAKEN.swap(true, Ordering::Relaxed) {
+    pub(crate) fn begin(plan: WhatIfPlan) -> Result<Arc<Self>, NoWhatIf> {
+        // In a forked child, a thread of the parent may hold the lock for ever.
+        let mut current = CURRENT.try_lock().map_err(|_| NoWhatIf::OtherLoop)?;
+        let is_open = |other: &Arc<Self>| other.is_here() && !other.is_over();
+        if current.upgrade().as_ref().is_some_and(is_open) {
             return Err(NoWhatIf::OtherLoop);
         }
-        let switches = process_slots::make_switches().map_err(|error| {
-            IS_TAKEN.store(false, Ordering::Relaxed);
-            NoWhatIf::NoSharedMemory(error.to_string())
-        })?;
-        Ok(Self {
+        let switches = process_slots::make_switches()
+            .map_err(|error| NoWhatIf::NoSharedMemory(error.to_string()))?;
+        let run = Arc::new(Self {
             switches,
             state: Mutex::new(State {
                 machine: WhatIf::new(plan),
+                unchanged: Setting::Unchanged,
                 changed: None,
                 is_paused: false,
-                before: Counts::default(),
+                before: CallCounts::read(switches),
+                requested_ns: monotonic_ns(),
             }),
             is_over: AtomicBool::new(false),
             owner: Owner::here(),
-        })
+        });
+        *current = Arc::downgrade(&run);
+        Ok(run)
     }
 
     /// Whether there is nothing left to do.
@@ -89,49 +122,74 @@ impl WhatIfRun {
         self.is_over.load(Ordering::Relaxed)
     }
 
+    /// Whether this process began it.
+    pub(crate) fn is_here(&self) -> bool {
+        self.owner.is_here()
+    }
+
     /// The loop requests a batch. Sets the switches, and returns the window that has ended, if one has, and the phase of
     /// the batch.
     pub(crate) fn request(&self, entry: &LoopEntry) -> (Option<WhatIfWindow>, Phase) {
         let mut state = lock(&self.state);
+        self.extend(&mut state);
+        let now = CallCounts::read(self.switches);
+        if let Some((intervention, _)) = &state.changed
+            && state.machine.is_window_complete()
+            && !now.are_valid_for(intervention, state.before)
+        {
+            state.machine.discard_window();
+        }
         let turn = (state.machine).request(|| stages(self.switches, entry));
         let was_paused = std::mem::take(&mut state.is_paused);
         match turn.change {
-            Some(change) => state.changed = self.set_switches(change),
-            None if was_paused => {
-                if let Some((intervention, stages)) = &state.changed {
-                    self.apply(intervention, stages);
-                }
-            }
+            Some(change) => self.set_switches(&mut state, change),
+            None if was_paused => match &state.changed {
+                Some((intervention, stages)) => self.apply(intervention, stages),
+                None => self.switches.set_all(state.unchanged),
+            },
             None => {}
         }
         let window = turn.window.map(|window| {
-            let now = Counts::of(self.switches);
+            let now = CallCounts::read(self.switches);
             let before = std::mem::replace(&mut state.before, now);
-            let is_spoiled = now.impatient_calls > before.impatient_calls;
             WhatIfWindow {
-                steps: if is_spoiled { Vec::new() } else { window.steps },
-                inputs_not_trained_on: now.replaced_calls - before.replaced_calls,
+                inputs_not_trained_on: now.replaced - before.replaced,
                 ..window
             }
         });
         (window, state.machine.phase())
     }
 
-    /// Sets the switches. Returns the intervention that begins, and the stages that it changes.
-    fn set_switches(&self, change: Change) -> Option<(Intervention, Vec<String>)> {
-        match change {
-            Change::Watch => self.switches.set_all(Setting::Watch),
-            Change::Restore => self.switches.set_all(Setting::Keep),
-            Change::Finish => self.switches.set_all(Setting::Release),
+    /// Extends the validity of the change.
+    fn extend(&self, state: &mut State) {
+        let now = monotonic_ns();
+        let step = now.saturating_sub(state.requested_ns);
+        state.requested_ns = now;
+        let valid = VALID_NS.saturating_add(step.saturating_mul(VALID_STEPS));
+        self.switches.extend(now.saturating_add(valid));
+    }
+
+    fn set_switches(&self, state: &mut State, change: Change) {
+        state.changed = None;
+        state.unchanged = match change {
+            Change::Watch => {
+                for (_, switch) in self.switches.in_use() {
+                    switch.reset_counts();
+                }
+                Setting::Watch
+            }
+            Change::Restore => Setting::Keep,
+            Change::Finish => Setting::Release,
             Change::Begin {
                 intervention,
                 stages,
             } => {
                 self.apply(&intervention, &stages);
-                return Some((intervention, stages));
+                state.changed = Some((intervention, stages));
+                return;
             }
-        }
-        None
+        };
+        self.switches.set_all(state.unchanged);
     }
 
     fn apply(&self, intervention: &Intervention, stages: &[String]) {
@@ -151,35 +209,40 @@ impl WhatIfRun {
             Some((compute_ns, wait_ns)) => state.machine.timed(compute_ns, wait_ns),
             None => state.machine.begin_epoch(),
         }
-        if state.machine.is_over() && !self.is_over.swap(true, Ordering::Relaxed) {
-            IS_TAKEN.store(false, Ordering::Relaxed);
+        if state.machine.is_over() {
+            self.is_over.store(true, Ordering::Relaxed);
         }
     }
 
     /// The loop does not iterate for now: all stages are unchanged until its next request.
     pub(crate) fn pause(&self) {
-        if !self.owner.is_here() {
+        set_in_loop_body(false);
+        if !self.is_here() || self.is_over() {
             return;
         }
         let mut state = lock(&self.state);
         state.machine.begin_epoch();
-        if let Some((_, stages)) = &state.changed {
-            // Results that are kept stay: `Watch` and `Keep` would replace them.
-            for (name, switch) in self.switches.in_use() {
-                if stages.contains(&name) {
-                    switch.set(Setting::Unchanged);
-                }
-            }
-            state.is_paused = true;
+        if !std::mem::replace(&mut state.is_paused, true) {
+            self.switches.set_all(Setting::Unchanged);
         }
+    }
+}
+
+/// Pauses the what-if of this process, because another loop begins to iterate.
+pub(crate) fn pause_current() {
+    let current = CURRENT
+        .try_lock()
+        .ok()
+        .and_then(|current| current.upgrade());
+    if let Some(current) = current {
+        current.pause();
     }
 }
 
 impl Drop for WhatIfRun {
     fn drop(&mut self) {
-        if self.owner.is_here() && !self.is_over() {
+        if self.is_here() && !self.is_over() {
             self.switches.set_all(Setting::Release);
-            IS_TAKEN.store(false, Ordering::Relaxed);
         }
     }
 }

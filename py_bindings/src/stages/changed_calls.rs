@@ -1,7 +1,7 @@
 //! Changes the calls of a stage as its switch says, for what-ifs.
 //!
 //! A function can return the result of another call. A `with` block can only wait before it begins. Whatever fails here,
-//! the call is made as usual.
+//! the call is made as usual. Calls in the body of the loop are never changed: they are the training itself.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use headspace_agent::lock::lock;
-use headspace_agent::recording::stage::{Setting, Switch};
+use headspace_agent::port::clock::monotonic_ns;
+use headspace_agent::recording::stage::{Setting, Switch, Switches};
+use headspace_agent::runtime::fork::Owner;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -25,16 +27,17 @@ const KEPT_BYTES: u64 = 64 << 20;
 /// Fewest results that differ.
 const LEAST_RESULTS: usize = 2;
 
-/// Longest time that a call waits at a gate. A call that others wait for must not wait for them for ever.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// A waiting call looks at the gate again after this time, because a killed process wakes nobody.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// Longest time that a call waits at a gate. Avoids a deadlock if a call that holds a permit depends on the waiting call.
+const GATE_TIMEOUT: Duration = Duration::from_secs(2);
+/// A waiting call checks the gate again after this time, because a killed process wakes nobody.
+const RECHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The switch of a stage, in one process.
 pub(crate) struct LocalSwitch {
+    switches: &'static Switches,
     switch: &'static Switch,
-    /// The last word for which there is nothing more to do.
-    done_with: AtomicU64,
+    /// The last word that is handled: there is nothing more to do for it.
+    handled: AtomicU64,
     /// Whether any result is returned again as it is, because the program says so.
     trusts_results: AtomicBool,
     /// Number of calls that were changed.
@@ -48,29 +51,34 @@ struct KeptResults {
     word: u64,
     results: Vec<Py<PyAny>>,
     bytes: u64,
+    /// The kind of the first result. All results must be of the same kind.
+    kind: Option<String>,
 }
 
 impl LocalSwitch {
-    pub(crate) fn new(switch: &'static Switch) -> Self {
-        Self {
+    /// The switch of the stage with this name. None if there is no free one.
+    pub(crate) fn claim(switches: &'static Switches, name: &str) -> Option<Self> {
+        let switch = switches.claim(name)?;
+        Some(Self {
+            switches,
             switch,
-            done_with: AtomicU64::new(0),
+            handled: AtomicU64::new(0),
             trusts_results: AtomicBool::new(false),
             changed: AtomicU64::new(0),
             results: Mutex::default(),
-        }
+        })
     }
 
     /// Whether a call must look at the switch. This is all that an unchanged call costs.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
-        self.switch.word() != self.done_with.load(Ordering::Relaxed)
+        self.switch.word() != self.handled.load(Ordering::Relaxed)
     }
 
     /// Whether calls take another time than usual.
     pub(crate) fn is_changed(&self) -> bool {
         matches!(
-            Setting::of_word(self.switch.word()),
+            Setting::decode(self.switch.word()),
             Setting::Replace { .. } | Setting::Gate { .. } | Setting::Delay { .. }
         )
     }
@@ -93,8 +101,8 @@ impl LocalSwitch {
         self.switch.not_replaceable.load(Ordering::Relaxed) == 0
     }
 
-    fn is_done_with(&self, word: u64) {
-        self.done_with.store(word, Ordering::Relaxed);
+    fn mark_handled(&self, word: u64) {
+        self.handled.store(word, Ordering::Relaxed);
     }
 
     /// A copy of a kept result, if this call is one of those that do no work.
@@ -106,6 +114,9 @@ impl LocalSwitch {
         let kept = {
             let kept = lock(&self.results);
             let count = kept.results.len() as u64;
+            if kept.results.len() < LEAST_RESULTS {
+                return Ok(None);
+            }
             let at = (number / u64::from(every)).checked_rem(count);
             at.and_then(|at| kept.results.get(usize::try_from(at).ok()?))
                 .map(|result| result.clone_ref(py))
@@ -125,11 +136,11 @@ impl LocalSwitch {
 
     /// Keeps the result of a call, if there is room.
     fn keep(&self, py: Python<'_>, word: u64, result: &Bound<'_, PyAny>) -> PyResult<()> {
-        let setting = Setting::of_word(word);
+        let setting = Setting::decode(word);
         let done = |local: &Self| {
             // Each call of a watched or replaced stage must look at the switch.
             if setting == Setting::Keep {
-                local.is_done_with(word);
+                local.mark_handled(word);
             }
         };
         let is_needed = || match setting {
@@ -142,19 +153,27 @@ impl LocalSwitch {
             return Ok(());
         }
         let copied = if self.trusts_results.load(Ordering::Relaxed) {
-            Some((result.clone().unbind(), 0))
+            Some((result.clone().unbind(), 0, String::new()))
         } else {
             let copied =
                 module(py).and_then(|module| module.call_method1("copy_to_keep", (result,)));
-            let copied = copied.and_then(|copied| copied.extract::<Option<(Py<PyAny>, u64)>>());
+            let copied =
+                copied.and_then(|copied| copied.extract::<Option<(Py<PyAny>, u64, String)>>());
             unless_interrupted(py, copied)?.flatten()
         };
-        let Some((copied, bytes)) = copied else {
+        let Some((copied, bytes, kind)) = copied else {
             self.forbid_replacing();
             done(self);
             return Ok(());
         };
         let mut kept = lock(&self.results);
+        if kept.kind.get_or_insert_with(|| kind.clone()) != &kind {
+            // Several functions share the stage, or a function returns values of several types.
+            drop(kept);
+            self.forbid_replacing();
+            done(self);
+            return Ok(());
+        }
         let mut dropped = Vec::new();
         if kept.word != word {
             dropped = std::mem::take(&mut kept.results);
@@ -185,13 +204,13 @@ impl LocalSwitch {
     fn release(&self, word: u64) {
         let dropped = std::mem::take(&mut *lock(&self.results));
         drop(dropped);
-        self.is_done_with(word);
+        self.mark_handled(word);
     }
 
-    /// Waits as the switch says. Returns the place at a gate, if there is one. The interpreter lock is released.
-    fn wait(&self, py: Python<'_>, word: u64) -> Option<Place> {
-        match Setting::of_word(word) {
-            Setting::Gate { calls } if !PLACES.with(Places::has_any) => {
+    /// Waits as the switch says. Returns the permit of a gate, if the call got one. The interpreter lock is released.
+    fn wait(&self, py: Python<'_>, word: u64) -> Option<Permit> {
+        match Setting::decode(word) {
+            Setting::Gate { calls } if !HELD.with(Held::has_permit) => {
                 py.detach(|| self.wait_at_gate(word, calls))
             }
             Setting::Delay { nanos } => {
@@ -203,17 +222,24 @@ impl LocalSwitch {
         }
     }
 
-    fn wait_at_gate(&self, word: u64, calls: u32) -> Option<Place> {
+    fn wait_at_gate(&self, word: u64, calls: u32) -> Option<Permit> {
         let begun = Instant::now();
         loop {
+            if self.switch.word() != word || self.switch.is_open_gate(word) {
+                return None;
+            }
             match self.switch.begin_below(calls) {
-                Ok(()) => return Some(Place(self.switch)),
-                Err(_) if self.switch.word() != word => return None,
-                Err(active) if begun.elapsed() < PATIENCE => {
-                    self.switch.wait_while(active, LOOK_AGAIN);
+                Ok(()) => {
+                    return Some(Permit {
+                        switch: self.switch,
+                        word,
+                    });
+                }
+                Err(active) if begun.elapsed() < GATE_TIMEOUT => {
+                    self.switch.wait_while(active, RECHECK_INTERVAL);
                 }
                 Err(_) => {
-                    self.switch.impatient_calls.fetch_add(1, Ordering::Relaxed);
+                    self.switch.open_gate(word);
                     return None;
                 }
             }
@@ -221,12 +247,39 @@ impl LocalSwitch {
     }
 
     /// Counts a call of a watched stage.
-    fn watched(&self, took: Duration) {
+    fn watched(&self, word: u64, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.switch.watched_ns.fetch_add(nanos, Ordering::Relaxed);
         self.switch.watched_calls.fetch_add(1, Ordering::Relaxed);
-        self.switch.end();
+        self.switch.end(word);
     }
+
+    /// The word that says how this call behaves. `None` if it is not changed: it is part of the loop's body, or the
+    /// trainer has stopped iterating.
+    fn word_of_call(&self) -> Option<u64> {
+        let is_in_body = || {
+            let body = LOOP_BODY.try_with(Cell::get).ok().flatten();
+            body.is_some_and(Owner::is_here)
+        };
+        let word = self.switch.word();
+        let is_valid = || self.switches.is_valid_at(monotonic_ns());
+        let changes = matches!(
+            Setting::decode(word),
+            Setting::Replace { .. } | Setting::Gate { .. } | Setting::Delay { .. }
+        );
+        (!is_in_body() && (!changes || is_valid())).then_some(word)
+    }
+}
+
+thread_local! {
+    /// The process in which this thread executes the body of a loop that has a what-if. None outside it.
+    static LOOP_BODY: Cell<Option<Owner>> = const { Cell::new(None) };
+}
+
+/// Notes that this thread executes the loop's body from now on, or no longer.
+pub(crate) fn set_in_loop_body(is_in_body: bool) {
+    let owner = is_in_body.then(Owner::here);
+    let _ = LOOP_BODY.try_with(|body| body.set(owner));
 }
 
 /// Runs our own part of a call. A panic must not leave a function that Python calls, because it would end the process.
@@ -249,42 +302,67 @@ fn random_delay(mean_nanos: u64, number: u64) -> Duration {
     Duration::from_nanos(mixed % most)
 }
 
-/// A place at a gate. Dropping it lets another call go on.
-struct Place(&'static Switch);
+/// A permit of a gate. Dropping it lets another call go on.
+struct Permit {
+    switch: &'static Switch,
+    word: u64,
+}
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.end_at_gate();
+impl Permit {
+    /// Whether the gate's window has not ended.
+    fn is_valid(&self) -> bool {
+        self.switch.word() == self.word
     }
 }
 
-/// What the open `with` blocks of a thread hold, by the address of their stage's handle.
-struct Places {
-    blocks: RefCell<Vec<(usize, Held)>>,
-    /// Open calls of functions that have a place.
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.switch.end_at_gate(self.word);
+    }
+}
+
+/// What the open calls of a thread hold.
+struct Held {
+    /// Of `with` blocks, by the address of their stage's handle.
+    blocks: RefCell<Vec<(usize, HeldByBlock)>>,
+    /// Open calls of functions that have a permit.
     calls: Cell<u32>,
 }
 
-enum Held {
-    Place(#[expect(dead_code, reason = "is dropped")] Place),
-    Watched(&'static LocalSwitch, Instant),
+enum HeldByBlock {
+    Permit(Permit),
+    Watched(&'static LocalSwitch, u64, Instant),
 }
 
 thread_local! {
-    static PLACES: Places = const {
-        Places {
+    static HELD: Held = const {
+        Held {
             blocks: RefCell::new(Vec::new()),
             calls: Cell::new(0),
         }
     };
 }
 
-impl Places {
-    /// Whether the thread has a place at a gate. A call within it must not wait for that place.
-    fn has_any(&self) -> bool {
-        let is_place = |(_, held): &(usize, Held)| matches!(held, Held::Place(_));
-        self.calls.get() > 0 || self.blocks.borrow().iter().any(is_place)
+impl Held {
+    /// Whether the thread has a permit. A call within that call must not wait for another one.
+    fn has_permit(&self) -> bool {
+        let is_permit = |(_, held): &(usize, HeldByBlock)| matches!(held, HeldByBlock::Permit(permit) if permit.is_valid());
+        self.calls.get() > 0 || self.blocks.borrow().iter().any(is_permit)
     }
+}
+
+/// Whether an event loop runs on this thread. Then calls interleave, and a call that waits delays all others.
+fn has_event_loop(py: Python<'_>) -> bool {
+    let running = || {
+        let modules = py.import("sys")?.getattr("modules")?;
+        let asyncio = modules.call_method1("get", ("asyncio.events",))?;
+        if asyncio.is_none() {
+            return Ok(false);
+        }
+        let running = asyncio.call_method0("_get_running_loop")?;
+        PyResult::Ok(!running.is_none())
+    };
+    running().unwrap_or(false)
 }
 
 /// A `with` block of the stage begins. It may wait.
@@ -292,37 +370,43 @@ impl Places {
 pub(crate) fn begin_block(py: Python<'_>, local: &'static LocalSwitch, handle: usize) {
     // A block returns nothing.
     local.forbid_replacing();
-    let word = local.switch.word();
-    let held = match Setting::of_word(word) {
+    let Some(word) = local.word_of_call() else {
+        return;
+    };
+    let held = match Setting::decode(word) {
         Setting::Watch => {
+            if has_event_loop(py) {
+                local.switch.not_delayable.store(1, Ordering::Relaxed);
+            }
             local.switch.begin();
-            Some(Held::Watched(local, Instant::now()))
+            Some(HeldByBlock::Watched(local, word, Instant::now()))
         }
-        Setting::Gate { .. } | Setting::Delay { .. } => local.wait(py, word).map(Held::Place),
-        Setting::Unchanged | Setting::Keep | Setting::Replace { .. } | Setting::Release => {
-            local.is_done_with(word);
+        Setting::Gate { .. } | Setting::Delay { .. } if !has_event_loop(py) => {
+            local.wait(py, word).map(HeldByBlock::Permit)
+        }
+        _ => {
+            local.mark_handled(word);
             None
         }
     };
     if let Some(held) = held {
-        let _ = PLACES.try_with(|places| places.blocks.borrow_mut().push((handle, held)));
+        let _ = HELD.try_with(|of_thread| of_thread.blocks.borrow_mut().push((handle, held)));
     }
 }
 
-/// A `with` block of the stage ends. It may have begun on another thread, which then keeps its place until the window
-/// ends.
+/// A `with` block of the stage ends. If it began on another thread, that thread keeps its permit until the window ends.
 #[inline]
 pub(crate) fn end_block(handle: usize) {
     if !process_slots::has_switches() {
         return;
     }
-    let found = PLACES.try_with(|places| {
-        let mut blocks = places.blocks.borrow_mut();
+    let found = HELD.try_with(|of_thread| {
+        let mut blocks = of_thread.blocks.borrow_mut();
         let at = blocks.iter().rposition(|(of, _)| *of == handle)?;
         Some(blocks.remove(at).1)
     });
-    if let Ok(Some(Held::Watched(local, begun))) = found {
-        local.watched(begun.elapsed());
+    if let Ok(Some(HeldByBlock::Watched(local, word, begun))) = found {
+        local.watched(word, begun.elapsed());
     }
 }
 
@@ -338,38 +422,47 @@ pub(crate) unsafe fn change_call(
 ) -> *mut ffi::PyObject {
     // SAFETY: as in the contract of this function.
     let py = unsafe { Python::assume_attached() };
-    let word = local.switch.word();
-    match Setting::of_word(word) {
+    let Some(word) = local.word_of_call() else {
+        return call();
+    };
+    match Setting::decode(word) {
         Setting::Replace { every } => match contain(|| local.replacement(py, every)) {
             Ok(Some(result)) => result.into_ptr(),
-            // SAFETY: as in the contract of this function.
-            Ok(None) => unsafe { keep_result(py, local, word, call()) },
+            Ok(None) => {
+                local.switch.worked_calls.fetch_add(1, Ordering::Relaxed);
+                // SAFETY: as in the contract of this function.
+                unsafe { keep_result(py, local, word, call()) }
+            }
             Err(interrupt) => {
                 interrupt.restore(py);
                 null_mut()
             }
         },
         Setting::Gate { .. } | Setting::Delay { .. } => {
-            let place = contain(|| Ok(local.wait(py, word))).ok().flatten();
-            let count = u32::from(place.is_some());
-            let _ = PLACES.try_with(|places| places.calls.set(places.calls.get() + count));
+            let permit = contain(|| Ok(local.wait(py, word))).ok().flatten();
+            let count = u32::from(permit.is_some());
+            let _ = HELD.try_with(|held| held.calls.set(held.calls.get() + count));
             let result = call();
-            let less = |places: &Places| places.calls.set(places.calls.get().saturating_sub(count));
-            let _ = PLACES.try_with(less);
-            drop(place);
+            let less = |held: &Held| held.calls.set(held.calls.get().saturating_sub(count));
+            let _ = HELD.try_with(less);
+            drop(permit);
             result
         }
         Setting::Watch => {
             local.switch.begin();
             let begun = Instant::now();
             let result = call();
-            local.watched(begun.elapsed());
+            local.watched(word, begun.elapsed());
             // SAFETY: as in the contract of this function.
             unsafe { keep_result(py, local, word, result) }
         }
         // SAFETY: as in the contract of this function.
         Setting::Keep => unsafe { keep_result(py, local, word, call()) },
-        Setting::Unchanged | Setting::Release => {
+        Setting::Unchanged => {
+            local.mark_handled(word);
+            call()
+        }
+        Setting::Release => {
             local.release(word);
             call()
         }

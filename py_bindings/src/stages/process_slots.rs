@@ -110,6 +110,10 @@ fn search_for_trainer() {
         SEARCH_AT.store(u64::MAX, Ordering::Relaxed);
         return;
     }
+    if let (Some((marker, _)), false) = (&own.works_for, has_switches()) {
+        // The trainer may have begun to ask what-ifs after this process joined it.
+        use_switches(open_switches(marker));
+    }
     let is_read = |(_, file): &(Marker, WorkerFile)| file.is_wanted();
     if !own.works_for.as_ref().is_some_and(is_read)
         && let Some(worker) = join_trainer()
@@ -129,8 +133,11 @@ pub(crate) fn become_trainer() -> Option<(&'static Slots, Option<Marker>)> {
         }
     };
     let marker = FOLDERS.mark().ok();
-    if let Some(marker) = &marker {
-        let _ = own.trains.set(marker.clone());
+    if let Some(marker) = &marker
+        && own.trains.set(marker.clone()).is_ok()
+    {
+        // Those of an ancestor, if any.
+        use_switches(None);
     }
     SEARCH_AT.store(u64::MAX, Ordering::Relaxed);
     Some((&own.slots, marker))
@@ -160,9 +167,11 @@ pub(crate) fn switches() -> Option<&'static Switches> {
     unsafe { SWITCHES.load(Ordering::Acquire).as_ref() }
 }
 
-fn use_switches(switches: &'static Switches) {
-    let before = SWITCHES.swap(std::ptr::from_ref(switches).cast_mut(), Ordering::AcqRel);
-    if !std::ptr::eq(before, switches) {
+fn use_switches(switches: Option<&'static Switches>) {
+    let switches = switches.map_or(std::ptr::null_mut(), |switches| {
+        std::ptr::from_ref(switches).cast_mut()
+    });
+    if SWITCHES.swap(switches, Ordering::AcqRel) != switches {
         // Handles look up their switches.
         NUMBER.fetch_add(1, Ordering::Release);
     }
@@ -176,7 +185,7 @@ fn use_switches(switches: &'static Switches) {
 pub(crate) fn make_switches() -> io::Result<&'static Switches> {
     let marker = own().and_then(|own| own.trains.get());
     let made = create_switches(marker.ok_or(io::ErrorKind::NotFound)?)?;
-    use_switches(made);
+    use_switches(Some(made));
     Ok(made)
 }
 
@@ -281,9 +290,7 @@ fn join_trainer() -> Option<ProcessSlots> {
     let retry = || create(parent.and_then(|_| FOLDERS.nearest())?);
     let (marker, file) = create(marker).or_else(retry)?;
     file.note_termination(&marker);
-    if let Some(switches) = open_switches(&marker) {
-        use_switches(switches);
-    }
+    use_switches(open_switches(&marker));
     Some(ProcessSlots {
         owner: Owner::here(),
         slots: file.slots(),

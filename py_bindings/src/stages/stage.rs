@@ -116,7 +116,7 @@ impl Stage {
 
     fn look_up_switch(&self) -> Option<LocalSwitch> {
         let switches = process_slots::switches().filter(|_| self.enabled)?;
-        let switch = LocalSwitch::new(switches.claim(&self.name)?);
+        let switch = LocalSwitch::claim(switches, &self.name)?;
         switch.set_replayable(self.replayable());
         Some(switch)
     }

@@ -71,17 +71,18 @@ impl Questions {
         // The first stage alone is the same as `free`.
         let first = self.stages.iter().find(|stage| self.is_replaced(stage));
         let cut = (order.iter())
-            .filter(|stage| self.is_replaced(stage) && first.is_some_and(|first| first != **stage))
+            .filter(|stage| self.is_replaced(stage) && !self.plan.is_fixed)
+            .filter(|stage| first.is_some_and(|first| first != **stage))
             .map(|stage| question(stage, InterventionKind::Cut, 1.0));
         let gated = (order.iter())
-            .filter(|stage| stage.is_delayable && stage.calls_at_once > 1)
+            .filter(|stage| stage.is_delayable && stage.calls_at_once > 1 && !self.plan.is_fixed)
             .map(|stage| {
                 let proposed = stage.proposed_calls.filter(|_| !self.plan.is_fixed);
                 let calls = f64::from(proposed.unwrap_or(stage.calls_at_once / 2).max(1));
                 question(stage, InterventionKind::Gate, calls)
             });
         let delayed = (order.iter())
-            .filter(|stage| self.plan.keep_data && stage.is_delayable && stage.calls > 0)
+            .filter(|stage| self.plan.keep_data && (stage.is_delayable || self.plan.is_fixed))
             .map(|stage| {
                 let delay_ms = mean_ms(stage) * DELAY_PCT / 100.0;
                 question(stage, InterventionKind::Delay, delay_ms)
@@ -92,7 +93,8 @@ impl Questions {
 
     /// Whether calls of the stage may return results of other calls.
     fn is_replaced(&self, stage: &SwitchedStage) -> bool {
-        stage.is_replaceable && !self.plan.keep_data
+        // Ranks may differ in what they can replace. Where a call does its work, the window does not count.
+        (stage.is_replaceable || self.plan.is_fixed) && !self.plan.keep_data
     }
 
     /// Adds a window that has ended.

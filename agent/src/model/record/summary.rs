@@ -163,6 +163,10 @@ pub struct SummaryRecord {
     /// `whatif`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub what_if: Vec<WhatIfRecord>,
+    /// Number of calls of stages that returned an earlier result in a what-if, so that their inputs were not trained on. It
+    /// includes calls in windows without an answer. Absent unless the mode is `whatif`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inputs_not_trained_on: Option<u64>,
     /// Proposed remedies, the best first.
     pub remedies: Vec<RemedyRecord>,
     /// Lines of the program whose change would shorten the step, the largest gain first. Empty if no

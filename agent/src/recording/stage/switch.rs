@@ -1,8 +1,11 @@
 //! Switches that change the calls of a stage in all processes at once, for what-ifs.
 //!
 //! The trainer writes one word per stage to memory that it shares with its workers. Each call reads that word, without
-//! ordering: a change takes effect within a few calls. A process remembers the last word that it has nothing more to
-//! do for, so most calls only compare two numbers.
+//! ordering: a change takes effect within a few calls. Each process caches the last word that it has handled, so an
+//! unchanged call only compares two numbers.
+//!
+//! A change is valid only for a limited time, which the trainer extends at each request for a batch. So a stage does not
+//! stay changed if the trainer is killed, or stops iterating.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -66,7 +69,7 @@ impl Setting {
     }
 
     /// The setting of a word. Words of a newer version change nothing.
-    pub fn of_word(word: u64) -> Self {
+    pub fn decode(word: u64) -> Self {
         let amount = word >> KIND_BITS & AMOUNT;
         let small = u32::try_from(amount).unwrap_or(u32::MAX).max(1);
         match word & ((1 << KIND_BITS) - 1) {
@@ -106,8 +109,12 @@ pub struct Switch {
     pub kept: AtomicU64,
     /// Calls that returned a kept result.
     pub replaced_calls: AtomicU64,
+    /// Calls that did their work although the setting was [`Setting::Replace`].
+    pub worked_calls: AtomicU64,
     /// Calls that began although the gate was closed, because they had waited too long.
-    pub impatient_calls: AtomicU64,
+    pub timed_out_calls: AtomicU64,
+    /// The word of a gate that is open for the rest of its window, because a call waited too long.
+    opened_gate: AtomicU64,
 }
 
 impl Switch {
@@ -121,7 +128,7 @@ impl Switch {
     pub fn set(&self, setting: Setting) {
         let number = (self.word() >> (KIND_BITS + AMOUNT_BITS)).wrapping_add(1);
         let word = number << (KIND_BITS + AMOUNT_BITS) | setting.encode();
-        // Places at a gate that a killed process has taken become free.
+        // Permits that a killed process holds become free.
         self.active.store(0, Ordering::Relaxed);
         self.word.store(word, Ordering::Relaxed);
         let _ = futex::wake(&self.active, futex::Flags::empty(), i32::MAX.unsigned_abs());
@@ -162,16 +169,37 @@ impl Switch {
         );
     }
 
-    /// Counts a call that ends, and lets one go on that waits at the gate.
-    pub fn end_at_gate(&self) {
-        self.end();
+    /// Counts a call that ends, if the setting is still that of `word`, under which it began.
+    pub fn end(&self, word: u64) {
+        if self.word() == word {
+            let less = |active: u32| active.checked_sub(1);
+            let _ = (self.active).fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        }
+    }
+
+    /// [`end`](Self::end), and lets one call go on that waits at the gate.
+    pub fn end_at_gate(&self, word: u64) {
+        self.end(word);
         let _ = futex::wake(&self.active, futex::Flags::empty(), 1);
     }
 
-    /// Counts a call that ends. It began before or after the last change of the setting.
-    pub fn end(&self) {
-        let less = |active: u32| active.checked_sub(1);
-        let _ = (self.active).fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    /// Opens the gate of `word` for the rest of its window.
+    pub fn open_gate(&self, word: u64) {
+        self.timed_out_calls.fetch_add(1, Ordering::Relaxed);
+        self.opened_gate.store(word, Ordering::Relaxed);
+    }
+
+    /// Whether the gate of `word` was opened.
+    pub fn is_open_gate(&self, word: u64) -> bool {
+        self.opened_gate.load(Ordering::Relaxed) == word
+    }
+
+    /// Sets what was counted during the warm-up to zero.
+    pub fn reset_counts(&self) {
+        self.most_active.store(0, Ordering::Relaxed);
+        for counter in [&self.watched_calls, &self.watched_ns, &self.kept] {
+            counter.store(0, Ordering::Relaxed);
+        }
     }
 }
 
@@ -181,21 +209,25 @@ impl Switch {
 pub struct Switches {
     /// The word of a switch that is claimed.
     first_word: AtomicU64,
-    switches: [Switch; SWITCHES],
+    /// Time until which changes are valid, in nanoseconds of the system's monotonic clock.
+    valid_until_ns: AtomicU64,
+    by_stage: [Switch; SWITCHES],
 }
 
 impl Switches {
     /// The switch of that stage. A new stage claims a free one. `None` if there is none.
     pub fn claim(&self, name: &str) -> Option<&Switch> {
         let name = cut_name(name);
-        for switch in &self.switches {
+        for switch in &self.by_stage {
             let claimed = &switch.claimed;
             let is_new = claimed
                 .compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok();
             if is_new {
-                (switch.word).store(self.first_word.load(Ordering::Relaxed), Ordering::Relaxed);
                 switch.name.set(name);
+                // The trainer may have changed all stages before this one had a name.
+                let word = self.first_word.load(Ordering::Acquire);
+                switch.word.store(word, Ordering::Relaxed);
                 return Some(switch);
             }
             // The process that claimed it may have been killed before it wrote the name.
@@ -213,9 +245,19 @@ impl Switches {
         None
     }
 
+    /// Extends the time in which changes are valid.
+    pub fn extend(&self, valid_until_ns: u64) {
+        self.valid_until_ns.store(valid_until_ns, Ordering::Relaxed);
+    }
+
+    /// Whether changes are valid at this time of the system's monotonic clock.
+    pub fn is_valid_at(&self, now_ns: u64) -> bool {
+        now_ns <= self.valid_until_ns.load(Ordering::Relaxed)
+    }
+
     /// Changes all stages, and those that are first called later.
     pub fn set_all(&self, setting: Setting) {
-        self.first_word.store(setting.encode(), Ordering::Relaxed);
+        self.first_word.store(setting.encode(), Ordering::Release);
         for (_, switch) in self.in_use() {
             switch.set(setting);
         }
@@ -225,7 +267,7 @@ impl Switches {
     pub fn in_use(&self) -> impl Iterator<Item = (String, &Switch)> {
         let claimed = |switch: &&Switch| switch.claimed.load(Ordering::Relaxed) == 1;
         let named = |switch| Some((Switch::name(switch)?, switch));
-        (self.switches.iter()).take_while(claimed).filter_map(named)
+        (self.by_stage.iter()).take_while(claimed).filter_map(named)
     }
 }
 
@@ -242,7 +284,7 @@ mod tests {
     fn a_setting_is_read_as_it_was_set_and_two_words_differ() {
         let switches = switches();
         let switch = switches.claim("decode").unwrap();
-        assert_eq!(Setting::of_word(switch.word()), Setting::Unchanged);
+        assert_eq!(Setting::decode(switch.word()), Setting::Unchanged);
 
         let mut words = vec![switch.word()];
         for setting in [
@@ -255,7 +297,7 @@ mod tests {
             Setting::Release,
         ] {
             switch.set(setting);
-            assert_eq!(Setting::of_word(switch.word()), setting);
+            assert_eq!(Setting::decode(switch.word()), setting);
             assert!(!words.contains(&switch.word()));
             words.push(switch.word());
         }
@@ -279,7 +321,7 @@ mod tests {
         switches.set_all(Setting::Watch);
         let decode = switches.claim("decode").unwrap();
         for switch in [read, decode] {
-            assert_eq!(Setting::of_word(switch.word()), Setting::Watch);
+            assert_eq!(Setting::decode(switch.word()), Setting::Watch);
         }
     }
 
@@ -288,9 +330,10 @@ mod tests {
         let switches = switches();
         let switch = switches.claim("decode").unwrap();
         let long = Duration::from_secs(60);
-        for free in [Switch::end_at_gate, |switch: &Switch| {
-            switch.set(Setting::Keep);
-        }] {
+        for free in [
+            |switch: &Switch| switch.end_at_gate(switch.word()),
+            |switch: &Switch| switch.set(Setting::Keep),
+        ] {
             switch.set(Setting::Gate { calls: 1 });
             switch.begin_below(1).unwrap();
             std::thread::scope(|scope| {
@@ -323,14 +366,15 @@ mod tests {
         assert_eq!(switch.begin_below(2), Ok(()));
         assert_eq!(switch.begin_below(2), Ok(()));
         assert_eq!(switch.begin_below(2), Err(2));
-        switch.end();
+        let before = switch.word();
+        switch.end(before);
         assert_eq!(switch.begin_below(2), Ok(()));
 
         switch.set(Setting::Gate { calls: 2 });
         assert_eq!(switch.begin_below(2), Ok(()));
-        switch.end();
-        switch.end();
-        switch.end();
-        assert_eq!(switch.active.load(Ordering::Relaxed), 0);
+        // A permit of the window before frees no place in this one.
+        switch.end(before);
+        assert_eq!(switch.begin_below(2), Ok(()));
+        assert_eq!(switch.begin_below(2), Err(2));
     }
 }

@@ -13,19 +13,18 @@ const MOST_ANSWERS: (usize, usize) = (4, 48);
 pub(super) fn section(summary: &SummaryRecord, detail: Detail) -> Option<Section> {
     let shown = summary.what_if.iter().take(detail.choose(MOST_ANSWERS));
     let entries: Vec<Entry> = shown.map(|answer| entry(answer, detail)).collect();
-    if entries.is_empty() {
-        return None;
-    }
-    let mut section = Section::new(SectionId::WhatIf, Block::Entries(entries));
-    let skipped: u64 = (summary.what_if.iter())
-        .map(|answer| answer.inputs_not_trained_on)
-        .sum();
-    if skipped > 0 {
-        section.blocks.push(Block::Sentence(format!(
-            "{skipped} inputs of stages were not trained on: their calls returned a copy of another result."
-        )));
-    }
-    Some(section)
+    let skipped = summary.inputs_not_trained_on.filter(|count| *count > 0);
+    let skipped = skipped.map(|count| {
+        Block::Sentence(format!(
+            "{count} calls of stages returned a copy of an earlier result, so their inputs were not trained on."
+        ))
+    });
+    let entries = (!entries.is_empty()).then_some(Block::Entries(entries));
+    let blocks: Vec<Block> = entries.into_iter().chain(skipped).collect();
+    (!blocks.is_empty()).then_some(Section {
+        id: SectionId::WhatIf,
+        blocks,
+    })
 }
 
 fn entry(answer: &WhatIfRecord, detail: Detail) -> Entry {
@@ -59,7 +58,7 @@ fn change(answer: &WhatIfRecord) -> String {
         InterventionKind::Half => format!("If `{stage}` did half the work"),
         InterventionKind::Cut => format!("If all stages up to `{stage}` took no time"),
         InterventionKind::Gate => {
-            let calls = percent(answer.amount, 0);
+            let calls = format!("{:.0}", answer.amount);
             let noun = if answer.amount > 1.0 { "calls" } else { "call" };
             format!("With at most {calls} {noun} of `{stage}` at once")
         }
@@ -108,13 +107,14 @@ mod tests {
     fn inputs_that_were_not_trained_on_are_counted_aloud() {
         let summary = SummaryRecord {
             what_if: vec![answer(InterventionKind::Free, 1.0, 46.0)],
+            inputs_not_trained_on: Some(450),
             ..SummaryRecord::default()
         };
         let section = section(&summary, Detail::Brief).unwrap();
         let [_, Block::Sentence(text)] = &section.blocks[..] else {
             panic!("{section:?}");
         };
-        assert!(text.starts_with("300 inputs of stages were not trained on"));
+        assert!(text.starts_with("450 calls of stages returned a copy"));
         assert_eq!(
             super::section(&SummaryRecord::default(), Detail::Full),
             None

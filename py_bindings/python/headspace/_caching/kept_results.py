@@ -23,26 +23,64 @@ _DATA = (("torch", "Tensor"), ("numpy", "ndarray"), ("numpy", "generic"), ("PIL.
 _SHARED = (
     ("av.video.frame", "VideoFrame"),
     ("av.audio.frame", "AudioFrame"),
-    ("av.packet", "Packet"),
     ("pathlib", "PurePath"),
 )
 
 _CONSTANTS = (int, float, complex, str, bytes, bytearray, bool, type(None))
 
+#: A larger result is not kept, in bytes. Each process keeps at least two results of a stage.
+MAX_BYTES = 256 << 20
 
-def copy_to_keep(result: Any) -> tuple[Any, int] | None:
-    """A copy of a result and its bytes. None if it cannot be returned again.
+
+def copy_to_keep(result: Any) -> tuple[Any, int, str] | None:
+    """A copy of a result, its bytes and its kind. None if it cannot be returned again.
 
     A stage that returns None works by its effect, which a kept result does not have.
     """
     if result is None:
         return None
     shared = _loaded(_SHARED)
-    parts = _leaves(result)
-    if parts is None or not all(isinstance(part, (*_loaded(_DATA), *shared)) for part in parts):
+    data = _loaded(_DATA)
+    leaves = _leaves(result)
+    if leaves is None:
         return None
-    frames = sum(_frame_bytes(part) for part in parts if isinstance(part, shared))
-    return copy_values(result, shared), count_bytes(result) + frames
+    if not all(
+        isinstance(leaf, shared) or (isinstance(leaf, data) and _is_plain(leaf)) for leaf in leaves
+    ):
+        return None
+    frames = sum(_frame_bytes(leaf) for leaf in leaves if isinstance(leaf, shared))
+    size = count_bytes(result) + frames
+    if size > MAX_BYTES:
+        return None
+    return copy_values(result, shared), size, _kind(result)
+
+
+def _is_plain(leaf: Any) -> bool:
+    """Whether an array or image consists of values in the memory of this process.
+
+    The values of a lazy image or of a mapped file are read later, and a copy of a gradient's tensor would train nothing.
+    """
+    if type(leaf).__module__.startswith("PIL."):
+        return not getattr(leaf, "tile", None)
+    device = getattr(getattr(leaf, "device", None), "type", "cpu")
+    return (
+        device == "cpu"
+        and not getattr(leaf, "requires_grad", False)
+        and type(leaf).__name__ != "memmap"
+        and getattr(getattr(leaf, "dtype", None), "hasobject", False) is False
+    )
+
+
+def _kind(result: Any) -> str:
+    """What all results of a stage have in common, if one of them can stand for another."""
+    if isinstance(result, tuple):
+        return f"{type(result).__qualname__}({', '.join(map(_kind, result))})"
+    if isinstance(result, dict):
+        return f"{type(result).__qualname__}({', '.join(map(repr, result))})"
+    shape = getattr(result, "shape", None)
+    if shape is not None:
+        return f"{type(result).__qualname__}[{getattr(result, 'dtype', '')}, {len(shape)}]"
+    return type(result).__qualname__
 
 
 def copy_kept(kept: Any) -> Any:
@@ -55,12 +93,12 @@ def _leaves(result: Any) -> list[Any] | None:
     parts, leaves, count = [result], [], 0
     while parts:
         part = parts.pop()
-        count += 1
-        if count > MOST_CONTAINERS:
-            return None
         kind = type(part)
         if kind in _CONSTANTS:
             continue
+        count += 1
+        if count > MOST_CONTAINERS:
+            return None
         if not is_container(part, kind):
             leaves.append(part)
         elif isinstance(part, (list, tuple, set, frozenset)):
@@ -73,11 +111,8 @@ def _leaves(result: Any) -> list[Any] | None:
 
 
 def _frame_bytes(part: Any) -> int:
-    """Bytes of a decoded frame, or of a packet."""
-    planes = getattr(part, "planes", None)
-    if planes is None:
-        return int(getattr(part, "size", 0) or 0)
-    return sum(plane.buffer_size for plane in planes)
+    """Bytes of a decoded frame. 0 for other objects."""
+    return sum(plane.buffer_size for plane in getattr(part, "planes", ()))
 
 
 def _loaded(names: tuple[tuple[str, str], ...]) -> tuple[type, ...]:

@@ -7,12 +7,14 @@ use pyo3::prelude::*;
 
 use super::LoopIterator;
 use crate::loops::what_if_run::WhatIfRun;
+use crate::stages::changed_calls::set_in_loop_body;
 
 impl LoopIterator {
     /// The what-if, if it is not over.
     #[inline]
     pub(super) fn open_what_if(&self) -> Option<&WhatIfRun> {
-        self.what_if.as_deref().filter(|what_if| !what_if.is_over())
+        let is_open = |what_if: &&WhatIfRun| !what_if.is_over() && what_if.is_here();
+        self.what_if.as_deref().filter(is_open)
     }
 
     pub(super) fn next_in_what_if(
@@ -27,6 +29,7 @@ impl LoopIterator {
             self.last_receive.store(0, Ordering::Relaxed);
             return self.timed(py, || self.source.next(py));
         }
+        set_in_loop_body(false);
         // Work on the switches before the source is called is not part of the step.
         let called = recorder.ticks();
         let (window, phase) = what_if.request(self.epoch.entry());
@@ -40,6 +43,7 @@ impl LoopIterator {
         let batch = self.timed(py, || self.source.next(py));
         let receive = recorder.ticks();
         if let Ok(Some(_)) = batch {
+            set_in_loop_body(true);
             let last = self.last_receive.swap(receive, Ordering::Relaxed);
             let clock = recorder.clock();
             what_if.delivered((last != 0).then(|| {
@@ -48,6 +52,9 @@ impl LoopIterator {
                     clock.nanos_between(request, receive),
                 )
             }));
+            if what_if.is_over() {
+                set_in_loop_body(false);
+            }
         } else {
             self.last_receive.store(0, Ordering::Relaxed);
             what_if.pause();
