@@ -12,7 +12,7 @@ import sys
 
 from rows import Row, bootstrap
 
-#: A switch costs a call at most so many nanoseconds, and a batch costs at most so much more than in mode `measure`.
+#: Upper limits: nanoseconds that a switch adds to a call, and the cost of a batch divided by that in mode `measure`.
 SWITCH_NS, BATCH_RATIO = 5.0, 1.1
 
 #: Prints the nanoseconds of a `with` block, of a decorated function, and of a batch.

@@ -46,16 +46,23 @@ def gate(stage: str) -> contextlib.AbstractContextManager[Any]:
     return contextlib.nullcontext()
 
 
-def make_stage(name: str, work: Callable[[float], None], ms: float) -> Callable[[Any], Any]:
+def make_operation(
+    name: str, work: Callable[[float], None], ms: float
+) -> Callable[[Any], list[Any]]:
+    """A function that works for this time, except where it is changed."""
     ms, waits = ms * factor(name), gate(name)
 
-    @headspace.stage(name)
-    def stage(item: Any) -> Any:
+    def operation(item: Any) -> list[Any]:
         with waits:
             if ms:
                 work(ms)
-        return [item]
+        return [1]
 
+    return operation
+
+
+def make_stage(name: str, work: Callable[[float], None], ms: float) -> Callable[[Any], Any]:
+    stage: Callable[[Any], Any] = headspace.stage(name)(make_operation(name, work, ms))
     return stage
 
 
@@ -98,20 +105,9 @@ def spdl_pipeline() -> Any:
 
     import headspace.spdl
 
-    def operation(name: str, work: Callable[[float], None], ms: float) -> Callable[[Any], Any]:
-        ms, waits = ms * factor(name), gate(name)
-
-        def run(item: Any) -> list[int]:
-            with waits:
-                if ms:
-                    work(ms)
-            return [1]
-
-        return run
-
     builder = PipelineBuilder().add_source(range(STEPS))
-    builder = builder.pipe(operation("download", wait, 20.0), concurrency=3, name="download")
-    builder = builder.pipe(operation("decode", calculate, 3.0), concurrency=1, name="decode")
+    builder = builder.pipe(make_operation("download", wait, 20.0), concurrency=3, name="download")
+    builder = builder.pipe(make_operation("decode", calculate, 3.0), concurrency=1, name="decode")
     return builder.add_sink(2).build(num_threads=5, **headspace.spdl.hooks())
 
 

@@ -88,7 +88,7 @@ fn plausible(kind: InterventionKind, ratio: Ratio) -> Ratio {
 
 fn steps_ms(window: &WhatIfWindow) -> Vec<f64> {
     let steps = window.steps.iter();
-    steps.map(|step| step.step_ns() as f64 / 1e6).collect()
+    steps.map(|step| step.step_ms()).collect()
 }
 
 /// A stage limits the loop if a step without its calls is surely shorter by at least this, in percent.

@@ -116,8 +116,13 @@ impl WhatIf {
         self.is_whole = false;
     }
 
-    /// The loop requests a batch. `stages` is called once, after the warm-up.
-    pub fn request(&mut self, stages: impl FnOnce() -> Vec<SwitchedStage>) -> WhatIfTurn {
+    /// The loop requests a batch. `stages` is called once, after the warm-up. `is_valid` is called at the end of a changed
+    /// window: whether calls behaved as the intervention says. Otherwise its steps do not count.
+    pub fn request(
+        &mut self,
+        stages: impl FnOnce() -> Vec<SwitchedStage>,
+        is_valid: impl FnOnce(&Intervention) -> bool,
+    ) -> WhatIfTurn {
         let plan = self.plan;
         match &self.segment {
             Segment::New => self.begin(Segment::WarmUp, Some(Change::Watch)),
@@ -132,6 +137,9 @@ impl WhatIf {
                 let Segment::Changed(intervention) = std::mem::take(&mut self.segment) else {
                     return WhatIfTurn::default();
                 };
+                if !is_valid(&intervention) {
+                    self.steps.clear();
+                }
                 self.end_window(Some(intervention))
             }
             _ => WhatIfTurn::default(),
@@ -193,16 +201,6 @@ impl WhatIf {
             window: Some(window),
             ..turn
         }
-    }
-
-    /// Whether the next request ends a changed window.
-    pub fn is_window_complete(&self) -> bool {
-        matches!(self.segment, Segment::Changed(_)) && self.has_enough_steps()
-    }
-
-    /// The calls in this window did not behave as it says: its steps do not count.
-    pub fn discard_window(&mut self) {
-        self.steps.clear();
     }
 
     /// A batch was delivered.

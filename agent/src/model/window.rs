@@ -19,6 +19,11 @@ impl WindowStep {
     pub fn step_ns(self) -> u64 {
         self.compute_ns.saturating_add(self.wait_ns)
     }
+
+    /// The same in milliseconds.
+    pub fn step_ms(self) -> f64 {
+        self.step_ns() as f64 / 1e6
+    }
 }
 
 /// Times of a thread since its start, by the kernel, in nanoseconds.

@@ -3,14 +3,15 @@
 //! The trainer creates it before its loop forks workers. A forked worker inherits the mapping. A worker that was started
 //! otherwise maps the file when it finds its trainer.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use headspace_agent::recording::stage::Switches;
 
 use super::layout::SwitchFile;
+use super::writer::open;
 use super::{Marker, mapping};
 
 /// Creates the switches of the process with this marker, or opens those that it has created before. They stay mapped.
@@ -22,13 +23,7 @@ pub fn create_switches(marker: &Marker) -> io::Result<&'static Switches> {
     if !mapping::is_size_allowed(SwitchFile::SIZE) {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
-    let created = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path(marker));
-    let file = match created {
+    let file = match open(&path(marker), true) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             return open_switches(marker).ok_or(error);
@@ -46,12 +41,7 @@ pub fn create_switches(marker: &Marker) -> io::Result<&'static Switches> {
 
 /// The switches of the process with this marker. `None` if it has none, or if another version created them.
 pub fn open_switches(marker: &Marker) -> Option<&'static Switches> {
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(libc::O_NOFOLLOW)
-        .open(path(marker))
-        .ok()?;
+    let file = open(&path(marker), false).ok()?;
     is_complete(&file).then_some(())?;
     Some(&mapping::map_switches(&file).ok()?.switches)
 }

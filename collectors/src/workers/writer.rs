@@ -88,7 +88,8 @@ impl WorkerFile {
     }
 }
 
-fn open(path: &Path, new: bool) -> io::Result<fs::File> {
+/// Opens a file in a marker, or creates it, for this user alone. A link is not followed.
+pub(super) fn open(path: &Path, new: bool) -> io::Result<fs::File> {
     OpenOptions::new()
         .read(true)
         .write(true)

@@ -209,7 +209,7 @@ impl Loop {
         (!run.is_over() && run.is_here()).then(|| Arc::clone(run))
     }
 
-    /// What the user is told before a probe or a what-if begins.
+    /// The notices that are posted before a probe or a what-if begins.
     fn beginning(&self, mode: Mode) -> impl Iterator<Item = Notice> {
         let facts = (self.plan.probe_facts(&self.loader)).filter(|_| mode == Mode::Probe);
         let probe = facts.map(|facts| Notice::ProbeBegins {

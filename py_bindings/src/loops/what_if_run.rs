@@ -23,8 +23,9 @@ use crate::stages::process_slots;
 /// The what-if of this process that is not over. Two of them would change the same stages.
 static CURRENT: Mutex<Weak<WhatIfRun>> = Mutex::new(Weak::new());
 
-/// A change stays valid for so long after a request, in nanoseconds, and for so many steps more.
+/// A change stays valid after a request for this time in nanoseconds, and then for [`VALID_STEPS`] steps.
 const VALID_NS: u64 = 2_000_000_000;
+/// See [`VALID_NS`].
 const VALID_STEPS: u64 = 20;
 
 /// A window counts if at least this share of the calls that should do no work did none.
@@ -132,14 +133,11 @@ impl WhatIfRun {
     pub(crate) fn request(&self, entry: &LoopEntry) -> (Option<WhatIfWindow>, Phase) {
         let mut state = lock(&self.state);
         self.extend(&mut state);
-        let now = CallCounts::read(self.switches);
-        if let Some((intervention, _)) = &state.changed
-            && state.machine.is_window_complete()
-            && !now.are_valid_for(intervention, state.before)
-        {
-            state.machine.discard_window();
-        }
-        let turn = (state.machine).request(|| stages(self.switches, entry));
+        let (switches, before) = (self.switches, state.before);
+        let is_valid = |intervention: &Intervention| {
+            CallCounts::read(switches).are_valid_for(intervention, before)
+        };
+        let turn = (state.machine).request(|| stages(switches, entry), is_valid);
         let was_paused = std::mem::take(&mut state.is_paused);
         match turn.change {
             Some(change) => self.set_switches(&mut state, change),

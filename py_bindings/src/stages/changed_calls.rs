@@ -77,10 +77,7 @@ impl LocalSwitch {
 
     /// Whether calls take another time than usual.
     pub(crate) fn is_changed(&self) -> bool {
-        matches!(
-            Setting::decode(self.switch.word()),
-            Setting::Replace { .. } | Setting::Gate { .. } | Setting::Delay { .. }
-        )
+        Setting::decode(self.switch.word()).changes_calls()
     }
 
     /// Sets what the program says about its results.
@@ -263,10 +260,7 @@ impl LocalSwitch {
         };
         let word = self.switch.word();
         let is_valid = || self.switches.is_valid_at(monotonic_ns());
-        let changes = matches!(
-            Setting::decode(word),
-            Setting::Replace { .. } | Setting::Gate { .. } | Setting::Delay { .. }
-        );
+        let changes = Setting::decode(word).changes_calls();
         (!is_in_body() && (!changes || is_valid())).then_some(word)
     }
 }

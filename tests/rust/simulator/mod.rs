@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "all of it is test code")]
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+pub(crate) mod answers;
 pub(crate) mod line;
 pub(crate) mod others;
 pub(crate) mod pipeline;
@@ -14,12 +15,33 @@ pub(crate) mod service;
 pub(crate) mod tally;
 pub(crate) mod threads;
 
+use std::ops::Range;
+use std::thread;
+
 use headspace_agent::analysis::floor::{self, FloorAnalysis};
 use headspace_agent::batch_source::{Decision, Probe, ProbePlan};
 use headspace_agent::model::Window;
 
 use pipeline::{Pipeline, Spec};
 use service::Service;
+
+/// Calls `work` for every seed, on all cores.
+pub(crate) fn for_each_seed<T: Send>(seeds: &Range<u64>, work: impl Fn(u64) -> T + Sync) -> Vec<T> {
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        let running: Vec<_> = (0..workers)
+            .map(|worker| {
+                let seeds = seeds.clone().skip(worker).step_by(workers);
+                let work = &work;
+                scope.spawn(move || seeds.map(work).collect::<Vec<_>>())
+            })
+            .collect();
+        running
+            .into_iter()
+            .flat_map(|worker| worker.join().unwrap())
+            .collect()
+    })
+}
 
 /// What is true of a pipeline in the long run.
 #[derive(Debug, Clone, Copy)]

@@ -3,16 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
-use std::thread;
 
 use headspace_agent::analysis::floor::NoFloor;
 use headspace_agent::batch_source::ProbePlan;
 
+use super::answers::Answers;
 use super::population::Case;
-use super::{probe, truth};
-
-/// Largest error of a right answer in percentage points.
-pub(crate) const TOLERANCE: f64 = 3.0;
+use super::{for_each_seed, probe, truth};
 
 /// One pipeline, probed.
 struct Outcome {
@@ -28,11 +25,7 @@ struct Outcome {
 #[derive(Default)]
 pub(crate) struct Tally {
     pipelines: u32,
-    refused: u32,
-    within: u32,
-    covered: u32,
-    error: f64,
-    half: f64,
+    answers: Answers,
     steps: u64,
     replayed: u64,
 }
@@ -42,34 +35,25 @@ impl Tally {
         self.pipelines += 1;
         self.steps += outcome.steps;
         self.replayed += outcome.replayed;
-        match &outcome.answer {
-            Ok((error, covered, half)) => {
-                self.within += u32::from(error.abs() <= TOLERANCE);
-                self.covered += u32::from(*covered);
-                self.error += error;
-                self.half += half;
-            }
-            Err(_) => self.refused += 1,
+        if let Ok((error, covered, half_width)) = outcome.answer {
+            self.answers.add(error, covered, half_width);
         }
-    }
-
-    fn answered(&self) -> f64 {
-        f64::from(self.pipelines - self.refused).max(1.0)
     }
 
     /// Share of answers within the tolerance.
     pub(crate) fn within_pct(&self) -> f64 {
-        100.0 * f64::from(self.within) / self.answered()
+        self.answers.within_pct()
     }
 
     /// Share of intervals that contain the truth.
     pub(crate) fn covered_pct(&self) -> f64 {
-        100.0 * f64::from(self.covered) / self.answered()
+        self.answers.covered_pct()
     }
 
     /// Share of pipelines without an answer.
     pub(crate) fn refused_pct(&self) -> f64 {
-        100.0 * f64::from(self.refused) / f64::from(self.pipelines.max(1))
+        let refused = self.pipelines - self.answers.count();
+        100.0 * f64::from(refused) / f64::from(self.pipelines.max(1))
     }
 }
 
@@ -83,8 +67,8 @@ impl fmt::Display for Tally {
             self.within_pct(),
             self.covered_pct(),
             self.refused_pct(),
-            self.error / self.answered(),
-            self.half / self.answered(),
+            self.answers.mean_error(),
+            self.answers.mean_half_width(),
             self.steps as f64 / all,
             self.replayed as f64 / all,
         )
@@ -108,24 +92,7 @@ pub(crate) fn study(
     draw: fn(u64) -> Case,
     plan: impl Fn(&Case) -> ProbePlan + Sync,
 ) -> Study {
-    let workers = thread::available_parallelism().map_or(1, usize::from);
-    let outcomes: Vec<Outcome> = thread::scope(|scope| {
-        let running: Vec<_> = (0..workers)
-            .map(|worker| {
-                let seeds = seeds.clone().skip(worker).step_by(workers);
-                let plan = &plan;
-                scope.spawn(move || {
-                    seeds
-                        .map(|seed| outcome(seed, truth_steps, draw, plan))
-                        .collect::<Vec<_>>()
-                })
-            })
-            .collect();
-        running
-            .into_iter()
-            .flat_map(|worker| worker.join().unwrap())
-            .collect()
-    });
+    let outcomes = for_each_seed(&seeds, |seed| outcome(seed, truth_steps, draw, &plan));
     let mut study = Study {
         all: Tally::default(),
         by_kind: BTreeMap::new(),

@@ -1,8 +1,8 @@
 //! Decides which stage is changed next, and how.
 //!
 //! First, each stage that can be replaced is free once, the busiest first: the stage that limits throughput is probably
-//! one of them. A stage whose gain is surely smaller than that of another one gets no more windows (successive
-//! elimination: Even-Dar, Mannor and Mansour, "Action Elimination and Stopping Conditions for the Multi-Armed Bandit",
+//! one of them. A stage whose interval is below that of another one gets no more windows (successive elimination:
+//! Even-Dar, Mannor and Mansour, "Action Elimination and Stopping Conditions for the Multi-Armed Bandit",
 //! JMLR 7, 2006). The others are free again until their gain is precise. Then they are asked in more detail: half as much
 //! work, fewer calls at once. The rest of the steps goes to the question that is closest to a precise answer.
 
@@ -10,7 +10,7 @@ use super::super::WhatIfPlan;
 use super::SwitchedStage;
 use crate::model::{Intervention, InterventionKind, WhatIfWindow, WindowStep};
 use crate::statistics::window_ratio::{BLOCK, Ratio, StepWindow, ratio};
-use crate::statistics::{block_means, mean, variance};
+use crate::statistics::{block_means, mean_of, variance};
 
 /// Maximum number of stages that are asked about.
 const MOST_STAGES: usize = 12;
@@ -77,9 +77,8 @@ impl Questions {
         let gated = (order.iter())
             .filter(|stage| stage.is_delayable && stage.calls_at_once > 1 && !self.plan.is_fixed)
             .map(|stage| {
-                let proposed = stage.proposed_calls.filter(|_| !self.plan.is_fixed);
-                let calls = f64::from(proposed.unwrap_or(stage.calls_at_once / 2).max(1));
-                question(stage, InterventionKind::Gate, calls)
+                let calls = stage.proposed_calls.unwrap_or(stage.calls_at_once / 2);
+                question(stage, InterventionKind::Gate, f64::from(calls.max(1)))
             });
         let delayed = (order.iter())
             .filter(|stage| self.plan.keep_data && (stage.is_delayable || self.plan.is_fixed))
@@ -103,7 +102,7 @@ impl Questions {
             |asked: &Intervention| self.interventions.iter().position(|other| other == asked);
         let question = window.intervention.as_ref().and_then(asked);
         let steps = window.steps.iter();
-        let steps_ms = steps.map(|step| step.step_ns() as f64 / 1e6).collect();
+        let steps_ms = steps.map(|step| step.step_ms()).collect();
         self.windows.push((question, steps_ms));
     }
 
@@ -168,20 +167,12 @@ impl Questions {
 
     /// Whether the mean of these steps is precise compared with an unchanged step.
     pub(super) fn is_precise(&self, steps: &[WindowStep]) -> bool {
-        let unchanged = self
-            .windows
-            .iter()
-            .filter(|(question, _)| question.is_none());
-        let unchanged: Vec<f64> = unchanged
-            .flat_map(|(_, steps)| steps.iter().copied())
-            .collect();
-        let steps_ms: Vec<f64> = steps
-            .iter()
-            .map(|step| step.step_ns() as f64 / 1e6)
-            .collect();
+        let unchanged = (self.windows.iter()).filter(|(question, _)| question.is_none());
+        let unchanged_ms = mean_of(unchanged.flat_map(|(_, steps_ms)| steps_ms.iter().copied()));
+        let steps_ms: Vec<f64> = steps.iter().map(|step| step.step_ms()).collect();
         let means = block_means(&steps_ms, BLOCK);
         let error = (variance(&means) / means.len().max(1) as f64).sqrt();
-        100.0 * error <= PRECISE_WINDOW_PCT * mean(&unchanged)
+        100.0 * error <= PRECISE_WINDOW_PCT * unchanged_ms
     }
 
     fn kind(&self, number: usize) -> InterventionKind {
@@ -203,11 +194,9 @@ impl Questions {
     /// The stages that may have the largest gain if they are free.
     fn survivors(&self, ratios: &[Option<Ratio>]) -> Vec<&str> {
         let free = || {
-            let of_free = |(question, ratio): (&'_ Intervention, &Option<Ratio>)| {
-                (question.kind == InterventionKind::Free).then_some(*ratio)?
-            };
-            let stages = self.interventions.iter().zip(ratios);
-            stages.filter_map(move |pair| Some((pair.0.stage.as_str(), of_free(pair)?)))
+            let asked = self.interventions.iter().zip(ratios);
+            let of_free = asked.filter(|(asked, _)| asked.kind == InterventionKind::Free);
+            of_free.filter_map(|(asked, ratio)| Some((asked.stage.as_str(), (*ratio)?)))
         };
         let least = free().map(|(_, ratio)| ratio.high).fold(f64::MAX, f64::min);
         let may_be_best = free().filter(|(_, ratio)| ratio.low <= least);

@@ -51,7 +51,7 @@ fn run(
         if batch % epoch == 0 {
             what_if.begin_epoch();
         }
-        let turn = what_if.request(|| stages.to_vec());
+        let turn = what_if.request(|| stages.to_vec(), |_| true);
         run.windows.extend(turn.window);
         match &turn.change {
             Some(Change::Begin {
@@ -117,7 +117,7 @@ fn an_uncertain_window_gets_more_steps_within_the_limit() {
     let mut lengths = Vec::new();
     let mut steps = 0_u64;
     while !what_if.is_over() {
-        let turn = what_if.request(|| vec![stage("read", 5)]);
+        let turn = what_if.request(|| vec![stage("read", 5)], |_| true);
         let changed = turn.window.filter(|window| window.intervention.is_some());
         lengths.extend(changed.map(|window| window.steps.len()));
         what_if.delivered();
@@ -232,4 +232,22 @@ fn ranks_ask_the_same_questions_at_the_same_steps() {
 
     assert_eq!(runs[0].changes, runs[1].changes);
     assert_eq!(runs[0].phases, runs[1].phases);
+}
+
+#[test]
+fn a_window_whose_calls_did_not_behave_as_it_says_has_no_steps() {
+    let mut what_if = WhatIf::new(plan());
+    let mut windows = Vec::new();
+    while !what_if.is_over() {
+        let turn = what_if.request(|| vec![stage("read", 5)], |_| false);
+        windows.extend(turn.window);
+        what_if.delivered();
+        what_if.timed(10_000_000, 0);
+    }
+
+    let (changed, unchanged): (Vec<_>, Vec<_>) =
+        (windows.iter()).partition(|window| window.intervention.is_some());
+    assert!(!changed.is_empty());
+    assert!(changed.iter().all(|window| window.steps.is_empty()));
+    assert!(unchanged.iter().all(|window| !window.steps.is_empty()));
 }

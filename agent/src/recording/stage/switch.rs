@@ -68,6 +68,14 @@ impl Setting {
         amount.min(AMOUNT) << KIND_BITS | kind
     }
 
+    /// Whether calls take another time than usual.
+    pub fn changes_calls(self) -> bool {
+        matches!(
+            self,
+            Self::Replace { .. } | Self::Gate { .. } | Self::Delay { .. }
+        )
+    }
+
     /// The setting of a word. Words of a newer version change nothing.
     pub fn decode(word: u64) -> Self {
         let amount = word >> KIND_BITS & AMOUNT;

@@ -46,8 +46,6 @@ def copy_values(batch: Any, shared: tuple[type, ...] = ()) -> Any:
     Raises:
         Exception: Whatever a value raises while it is copied.
     """
-    if not shared:
-        return _Copier(_copy_value).copy(batch)
     return _Copier(lambda value: value if isinstance(value, shared) else _copy_value(value)).copy(
         batch
     )

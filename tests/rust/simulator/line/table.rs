@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
-use std::thread;
 
+use super::super::for_each_seed;
 use super::judge::{Applied, Judged, Length, judge};
 
 /// What came of many pipelines.
@@ -27,19 +27,7 @@ pub(crate) struct Row {
 impl Table {
     /// Judges a pipeline for every seed.
     pub(crate) fn of(seeds: Range<u64>, length: Length) -> Self {
-        let workers = thread::available_parallelism().map_or(1, usize::from);
-        let judged = thread::scope(|scope| {
-            let running: Vec<_> = (0..workers)
-                .map(|worker| {
-                    let seeds = seeds.clone().skip(worker).step_by(workers);
-                    scope.spawn(move || seeds.map(|seed| judge(seed, length)).collect::<Vec<_>>())
-                })
-                .collect();
-            running
-                .into_iter()
-                .flat_map(|worker| worker.join().unwrap())
-                .collect()
-        });
+        let judged = for_each_seed(&seeds, |seed| judge(seed, length));
         Self { judged }
     }
 

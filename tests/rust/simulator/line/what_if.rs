@@ -39,7 +39,7 @@ pub(crate) fn ask(case: &Case, plan: WhatIfPlan, seed: u64) -> Found {
     let mut compute_ms = None;
     what_if.begin_epoch();
     while !what_if.is_over() {
-        let turn = what_if.request(|| stages(case, &engine));
+        let turn = what_if.request(|| stages(case, &engine), |_| true);
         windows.extend(turn.window);
         if let Some(change) = turn.change {
             set_switches(&mut engine, &case.line, &change);

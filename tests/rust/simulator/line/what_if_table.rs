@@ -3,19 +3,17 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
-use std::thread;
 
 use headspace_agent::batch_source::WhatIfPlan;
 use headspace_agent::model::record::WhatIfRecord;
 use headspace_agent::model::{Intervention, InterventionKind};
 
+use super::super::answers::{Answers, TOLERANCE};
+use super::super::for_each_seed;
 use super::Line;
 use super::draw::{CLASSES, Case, Class, draw};
 use super::judge::Length;
 use super::what_if::{Found, Truth, ask, switched};
-
-/// Largest error of a right answer, in percentage points of the unchanged step.
-pub(crate) const TOLERANCE: f64 = 3.0;
 
 /// An answer, and what is true.
 pub(crate) struct Checked {
@@ -45,16 +43,6 @@ pub(crate) struct WhatIfTable {
     asked: Vec<Asked>,
 }
 
-/// Counts over answers.
-#[derive(Default)]
-pub(crate) struct AnswerRow {
-    count: u32,
-    within: u32,
-    covered: u32,
-    error: f64,
-    half_width: f64,
-}
-
 /// Counts over pipelines.
 #[derive(Default)]
 pub(crate) struct PipelineRow {
@@ -64,45 +52,16 @@ pub(crate) struct PipelineRow {
     steps: u32,
 }
 
-impl AnswerRow {
-    fn add(&mut self, checked: &Checked) {
-        self.count += 1;
-        self.within += u32::from(checked.error.abs() <= TOLERANCE);
-        self.covered += u32::from(checked.is_covered);
-        self.error += checked.error;
-        self.half_width += checked.half_width;
-    }
-
-    fn share(&self, count: u32) -> f64 {
-        100.0 * f64::from(count) / f64::from(self.count.max(1))
-    }
-
-    pub(crate) fn count(&self) -> u32 {
-        self.count
-    }
-
-    /// Share of answers within the tolerance.
-    pub(crate) fn within_pct(&self) -> f64 {
-        self.share(self.within)
-    }
-
-    /// Share of intervals that contain the truth.
-    pub(crate) fn covered_pct(&self) -> f64 {
-        self.share(self.covered)
-    }
-}
-
-impl fmt::Display for AnswerRow {
+impl fmt::Display for Answers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = f64::from(self.count.max(1));
         write!(
             f,
             "{:6} {:8.1} {:8.1} {:8.2} {:8.2}",
-            self.count,
+            self.count(),
             self.within_pct(),
             self.covered_pct(),
-            self.error / count,
-            self.half_width / count,
+            self.mean_error(),
+            self.mean_half_width(),
         )
     }
 }
@@ -198,24 +157,7 @@ impl WhatIfTable {
         length: Length,
         plan: impl Fn(&Line) -> WhatIfPlan + Sync,
     ) -> Self {
-        let workers = thread::available_parallelism().map_or(1, usize::from);
-        let asked = thread::scope(|scope| {
-            let running: Vec<_> = (0..workers)
-                .map(|worker| {
-                    let seeds = seeds.clone().skip(worker).step_by(workers);
-                    let plan = &plan;
-                    scope.spawn(move || {
-                        seeds
-                            .map(|seed| check(seed, length, plan))
-                            .collect::<Vec<_>>()
-                    })
-                })
-                .collect();
-            running
-                .into_iter()
-                .flat_map(|worker| worker.join().unwrap())
-                .collect()
-        });
+        let asked = for_each_seed(&seeds, |seed| check(seed, length, &plan));
         Self { asked }
     }
 
@@ -229,15 +171,11 @@ impl WhatIfTable {
     }
 
     /// All answers, or those of a class, to a kind of question.
-    pub(crate) fn answers(
-        &self,
-        class: Option<Class>,
-        kind: Option<InterventionKind>,
-    ) -> AnswerRow {
-        let mut row = AnswerRow::default();
+    pub(crate) fn answers(&self, class: Option<Class>, kind: Option<InterventionKind>) -> Answers {
+        let mut row = Answers::default();
         let answers = self.of_class(class).flat_map(|asked| &asked.answers);
         for checked in answers.filter(|one| kind.is_none_or(|kind| kind == one.kind)) {
-            row.add(checked);
+            row.add(checked.error, checked.is_covered, checked.half_width);
         }
         row
     }
@@ -316,17 +254,17 @@ impl fmt::Display for WhatIfTable {
             writeln!(f, "{:width$} {head}", format!("{kind:?}").to_lowercase())?;
             for (name, class) in classes() {
                 let row = self.answers(class, Some(kind));
-                if row.count > 0 {
+                if row.count() > 0 {
                     writeln!(f, "  {name:9} {row}")?;
                 }
             }
         }
         writeln!(f, "{:width$} {head}", "half width")?;
         for (low, high) in WIDTHS {
-            let mut row = AnswerRow::default();
+            let mut row = Answers::default();
             let answers = self.asked.iter().flat_map(|asked| &asked.answers);
             for one in answers.filter(|one| low < one.half_width && one.half_width <= high) {
-                row.add(one);
+                row.add(one.error, one.is_covered, one.half_width);
             }
             writeln!(f, "  {:9} {row}", format!("to {high}"))?;
         }
