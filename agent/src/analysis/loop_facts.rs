@@ -25,7 +25,7 @@ pub struct LoopFacts {
     pub probe: Option<ProbeResult>,
     /// Answers of its what-if, the shortest step first.
     pub what_if: Vec<WhatIfRecord>,
-    /// Number of calls that returned an earlier result in all windows of its what-if.
+    /// Number of calls that returned an earlier result in its what-if.
     pub inputs_not_trained_on: u64,
 }
 

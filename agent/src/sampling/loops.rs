@@ -3,7 +3,7 @@
 //! The training thread writes to the [`Recorder`] and adds the windows of a probe or a what-if. The sampler reads
 //! both, and makes the probe's record.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use crate::analysis::floor::{self, FloorAnalysis};
@@ -28,6 +28,7 @@ pub struct LoopEntry {
     probe: Mutex<ProbeProgress>,
     what_if: Mutex<WhatIfProgress>,
     proposed_calls: Mutex<Vec<(String, u32)>>,
+    inputs_not_trained_on: AtomicU64,
     trains: AtomicBool,
     batch: OnceLock<BatchRecord>,
     delivered_batch: OnceLock<BatchRecord>,
@@ -62,6 +63,7 @@ impl LoopEntry {
             probe: Mutex::default(),
             what_if: Mutex::default(),
             proposed_calls: Mutex::default(),
+            inputs_not_trained_on: AtomicU64::new(0),
             trains: AtomicBool::new(false),
             batch: OnceLock::new(),
             delivered_batch: OnceLock::new(),
@@ -135,11 +137,13 @@ impl LoopEntry {
         of_stage.map(|(_, calls)| *calls)
     }
 
-    /// Number of calls that returned an earlier result in the windows so far.
+    /// Stores the number of calls so far that returned an earlier result, also in a window that is not complete.
+    pub fn set_inputs_not_trained_on(&self, count: u64) {
+        self.inputs_not_trained_on.store(count, Ordering::Relaxed);
+    }
+
     pub(crate) fn inputs_not_trained_on(&self) -> u64 {
-        let progress = lock(&self.what_if);
-        let windows = progress.windows.iter();
-        windows.map(|window| window.inputs_not_trained_on).sum()
+        self.inputs_not_trained_on.load(Ordering::Relaxed)
     }
 
     /// The answers of the what-if so far, the shortest step first.

@@ -303,7 +303,7 @@ impl LoopIterator {
         if !self.ended.swap(true, Ordering::Relaxed) {
             self.epoch.end(exhausted);
             if let Some(what_if) = self.open_what_if() {
-                what_if.pause();
+                self.pause_what_if(what_if);
             }
         }
     }

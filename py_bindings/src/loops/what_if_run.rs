@@ -36,6 +36,8 @@ pub(crate) struct WhatIfRun {
     switches: &'static Switches,
     state: Mutex<State>,
     is_over: AtomicBool,
+    /// Counts when it began. Those of an earlier what-if are in the same memory.
+    at_begin: CallCounts,
     /// In a forked child, it changes nothing.
     owner: Owner,
 }
@@ -67,7 +69,7 @@ struct CallCounts {
 
 impl CallCounts {
     fn read(switches: &Switches) -> Self {
-        let sum = |counter: fn(&Switch) -> u64| switches.in_use().map(|(_, s)| counter(s)).sum();
+        let sum = |counter: fn(&Switch) -> u64| switches.claimed().map(counter).sum();
         Self {
             replaced: sum(|switch| switch.replaced_calls.load(Ordering::Relaxed)),
             worked: sum(|switch| switch.worked_calls.load(Ordering::Relaxed)),
@@ -100,6 +102,7 @@ impl WhatIfRun {
         }
         let switches = process_slots::make_switches()
             .map_err(|error| NoWhatIf::NoSharedMemory(error.to_string()))?;
+        let at_begin = CallCounts::read(switches);
         let run = Arc::new(Self {
             switches,
             state: Mutex::new(State {
@@ -107,10 +110,11 @@ impl WhatIfRun {
                 unchanged: Setting::Unchanged,
                 changed: None,
                 is_paused: false,
-                before: CallCounts::read(switches),
+                before: at_begin,
                 requested_ns: monotonic_ns(),
             }),
             is_over: AtomicBool::new(false),
+            at_begin,
             owner: Owner::here(),
         });
         *current = Arc::downgrade(&run);
@@ -126,6 +130,11 @@ impl WhatIfRun {
     /// Whether this process began it.
     pub(crate) fn is_here(&self) -> bool {
         self.owner.is_here()
+    }
+
+    /// Calls so far that returned an earlier result.
+    pub(crate) fn replaced_calls(&self) -> u64 {
+        CallCounts::read(self.switches).replaced - self.at_begin.replaced
     }
 
     /// The loop requests a batch. Sets the switches, and returns the window that has ended, if one has, and the phase of

@@ -271,11 +271,16 @@ impl Switches {
         }
     }
 
-    /// The switches in use.
+    /// The switches that were claimed, in the order of the claims.
+    pub fn claimed(&self) -> impl Iterator<Item = &Switch> {
+        let is_claimed = |switch: &&Switch| switch.claimed.load(Ordering::Relaxed) == 1;
+        self.by_stage.iter().take_while(is_claimed)
+    }
+
+    /// The same with the names of their stages.
     pub fn in_use(&self) -> impl Iterator<Item = (String, &Switch)> {
-        let claimed = |switch: &&Switch| switch.claimed.load(Ordering::Relaxed) == 1;
-        let named = |switch| Some((Switch::name(switch)?, switch));
-        (self.by_stage.iter()).take_while(claimed).filter_map(named)
+        self.claimed()
+            .filter_map(|switch| Some((switch.name()?, switch)))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use headspace_agent::model::record::Phase;
 use headspace_agent::recording::Event;
 use pyo3::prelude::*;
 
@@ -36,6 +37,9 @@ impl LoopIterator {
         if let Some(window) = window {
             self.epoch.entry().add_what_if_window(window);
         }
+        if phase == Phase::Changed {
+            self.count_replaced_calls(what_if);
+        }
         if self.phase.swap(phase as u64, Ordering::Relaxed) != phase as u64 {
             recorder.mark(Event::Phase(phase));
         }
@@ -57,8 +61,19 @@ impl LoopIterator {
             }
         } else {
             self.last_receive.store(0, Ordering::Relaxed);
-            what_if.pause();
+            self.pause_what_if(what_if);
         }
         batch
+    }
+
+    /// The loop does not iterate for now.
+    pub(super) fn pause_what_if(&self, what_if: &WhatIfRun) {
+        what_if.pause();
+        self.count_replaced_calls(what_if);
+    }
+
+    fn count_replaced_calls(&self, what_if: &WhatIfRun) {
+        let entry = self.epoch.entry();
+        entry.set_inputs_not_trained_on(what_if.replaced_calls());
     }
 }
