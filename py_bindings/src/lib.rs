@@ -17,6 +17,7 @@ mod command;
 mod follower;
 mod interpreter;
 mod loops;
+mod prediction;
 mod session;
 mod stages;
 mod statistics;
@@ -36,6 +37,7 @@ mod _native {
         follower::Follower,
         interpreter::busy_threads::threads_beyond,
         loops::{loop_iterator::LoopIterator, native_loop::Loop},
+        prediction::predict_steps,
         session::Session,
         stages::call_across_frames::Task,
         stages::declare::{stage, stage_of_loop},

@@ -66,6 +66,12 @@ class TrainingError(Exception):
     pass
 
 
+@headspace.stage("load")
+def load(i, seconds):
+    time.sleep(seconds)
+    return i
+
+
 def batches():
     for i in range(args.steps):
         if i == 60 and args.fault == "crash":
@@ -76,8 +82,7 @@ def batches():
             os._exit(7)
         slow = 10 if args.fault == "slow" else 1
         depth = 2 if args.depth < 2 else 0
-        time.sleep(slow * (6 / args.threads + depth + (0 if args.turbo else 1)) / 1e3)
-        yield i
+        yield load(i, slow * (6 / args.threads + depth + (0 if args.turbo else 1)) / 1e3)
 
 
 say("began")

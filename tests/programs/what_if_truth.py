@@ -1,11 +1,13 @@
-"""A small training program whose stages can really be changed: `what_if_truth.py KIND STEPS MODE [STAGE=CHANGE]`.
+"""A training program whose stages can really be changed: `what_if_truth.py KIND STEPS MODE [STAGE=CHANGE]`.
 
-CHANGE is a factor on the work of the stage (0 and 0.5), or `gateN` for at most N calls at once.
+CHANGE is a factor on the work of the stage (0 and 0.5), or `gateN` for at most N calls at once. KIND `video` is the video
+example. There, a factor is the share of the clips whose result is not kept in memory.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 import threading
 import time
@@ -13,6 +15,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -111,13 +114,58 @@ def spdl_pipeline() -> Any:
     return builder.add_sink(2).build(num_threads=5, **headspace.spdl.hooks())
 
 
+def video_loader() -> Any:
+    sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "python"))
+    from video import stages
+    from video.clips import cut, find_videos
+    from video.loader import Knobs, VideoLoader
+
+    if STAGE and not CHANGE.startswith("gate"):
+        setattr(stages, STAGE, with_kept_results(getattr(stages, STAGE), float(CHANGE)))
+    threads = {"decode_threads": 2, "fetch_threads": 4}
+    if CHANGE.startswith("gate"):
+        threads[f"{STAGE}_threads"] = int(CHANGE.removeprefix("gate"))
+    knobs = Knobs(fetch_ms=20.0, queue_depth=1, **threads)
+    return VideoLoader(cut(find_videos(None), 999, seconds=0.4, max_skip=0.4, seed=0), knobs)
+
+
+def with_kept_results(function: Callable[..., Any], share: float) -> Callable[..., Any]:
+    """The function, which does its work for this share of the calls, evenly spread. The others return a result that is kept
+    in memory."""
+    kept: deque[Any] = deque(maxlen=8)
+    counter = itertools.count(1)
+
+    def changed(*args: Any, **named: Any) -> Any:
+        number = next(counter)
+        if len(kept) == kept.maxlen and int(number * share) == int((number - 1) * share):
+            return kept[number % len(kept)]
+        result = function(*args, **named)
+        kept.append(result)
+        return result
+
+    return changed
+
+
+def epochs(loader: Any) -> Iterator[Any]:
+    """Iterates until `STEPS` batches were taken."""
+    steps = 0
+    while steps < STEPS:
+        for batch in loader:
+            yield batch
+            steps += 1
+            if steps == STEPS:
+                return
+
+
 def train(loader: Any) -> None:
-    for _ in headspace.wrap(loader, mode=MODE, name="train"):
+    for _ in epochs(headspace.wrap(loader, mode=MODE, name="train")):
         time.sleep(COMPUTE_S)
 
 
 if __name__ == "__main__":
-    if KIND == "spdl":
+    if KIND == "video":
+        train(video_loader())
+    elif KIND == "spdl":
         with (pipeline := spdl_pipeline()).auto_stop():
             train(pipeline)
     elif KIND.startswith("threads"):

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "what_if_truth.py"
-KINDS = ("threads_wait", "threads_cpu", "torch_wait", "torch_cpu", "spdl")
+KINDS = ("threads_wait", "threads_cpu", "torch_wait", "torch_cpu", "spdl", "video")
 
 #: Steps of a run in mode `whatif`, and of each run that is really changed.
 ASKED, CHANGED = 2400, 800

@@ -29,7 +29,7 @@ from headspace.tune.store import GONE_S, LOCK_S, Heartbeats, Store
 
 PROGRAM = str(PROGRAMS / "tuned.py")
 SPACE = Space((parse_knob("threads=1,2"),))
-LIMITS = Limits(experiments=2, probe=False, repeats=0, confirm=0)
+LIMITS = Limits(experiments=2, repeats=0, confirm=0)
 
 
 @pytest.fixture(autouse=True)
@@ -251,7 +251,7 @@ def test_a_silent_worker_is_detected_by_unchanged_heartbeats_not_by_its_clock():
 def test_a_baseline_without_samples_says_what_is_missing_and_is_run_again(tmp_path):
     script = tmp_path / "train.py"
     command = [sys.executable, "-m", "headspace", "tune", "--dir", str(tmp_path / "t"), "--no-inject",
-               "--no-probe", "--repeats", "0", "--objective", "throughput", "--knob", "n=1,2", "--",
+               "--no-what-if", "--repeats", "0", "--objective", "throughput", "--knob", "n=1,2", "--",
                sys.executable, str(script), "{n}"]  # fmt: skip
     text = (
         "import sys, time, headspace\n"

@@ -105,15 +105,24 @@ def test_placeholders_are_replaced_and_a_switch_adds_its_words_or_nothing():
     space = space_of("n=1..4", "mtp=no,yes", "way=a b,c")
     template = Template(
         ["run", "--n={n}", "{mtp:--mtp}", "{mtp:--on|--off}", "{way}", "{{n}}", '{"json": 1}',
-         "{probe:1000|200}"],
+         "{what_if:1000|200}", "{probe:1000|200}"],
         space,
     )  # fmt: skip
     off = {"n": 2, "mtp": False, "way": "a b"}
     on = {"n": 2, "mtp": True, "way": "c"}
-    assert template.fill(off) == ["run", "--n=2", "--off", "a b", "{n}", '{"json": 1}', "200"]
-    assert template.fill(on, probe=True)[2:4] == ["--mtp", "--on"]
-    assert template.fill(on, probe=True)[-1] == "1000"
-    assert template.line(off) == """run --n=2 --off 'a b' '{n}' '{"json": 1}' 200"""
+    assert template.fill(off) == [
+        "run",
+        "--n=2",
+        "--off",
+        "a b",
+        "{n}",
+        '{"json": 1}',
+        "200",
+        "200",
+    ]
+    assert template.fill(on, what_if=True)[2:4] == ["--mtp", "--on"]
+    assert template.fill(on, what_if=True)[-2:] == ["1000", "1000"]
+    assert template.line(off) == """run --n=2 --off 'a b' '{n}' '{"json": 1}' 200 200"""
 
 
 def test_a_placeholder_without_a_knob_and_a_knob_without_a_placeholder_are_refused():
@@ -134,6 +143,7 @@ constraints = ["threads <= queue"]
 experiments = 12
 stall = "90s"
 early_stop = false
+probe = false
 
 [knobs]
 threads = "1..8"
@@ -154,7 +164,8 @@ def test_the_command_line_overrides_the_file(tmp_path: Path):
     options = asked.options
     assert (options.experiments, options.patience, options.stall) == (12, 3, 90.0)
     assert options.early_stop is False
-    assert options.probe is True
+    assert options.what_if is False
+    assert options.what_if_steps == 1000
 
 
 @pytest.mark.parametrize(
@@ -197,8 +208,8 @@ def test_the_example_file_and_the_one_in_the_documentation_are_understood(tmp_pa
     file.write_text(block)
     for path in (file, ROOT / "examples/python/tune.toml"):
         asked = parse(["--file", str(path)])
-        assert Template(asked.command, asked.space).fill(asked.space.baseline, probe=True)
+        assert Template(asked.command, asked.space).fill(asked.space.baseline, what_if=True)
     assert asked.space.size == 96
-    from study_tune import video_space
+    from study_tune import PROGRAMS
 
-    assert asked.space == video_space()
+    assert asked.space == PROGRAMS["video"].space

@@ -199,14 +199,17 @@ def test_an_experiment_runs_only_on_the_cores_of_its_slot(tmp_path):
     assert f"on [{core}]" in (tmp_path / "e" / "output.log").read_text()
 
 
-def tuner(folder: Path, log: Path, *more: str, **popen: Any) -> subprocess.Popen[str]:
+def tuner(
+    folder: Path, log: Path, *more: str, what_if: bool = False, **popen: Any
+) -> subprocess.Popen[str]:
     """Starts `headspace tune` on the program."""
+    more = (*more, *(["--what-if-steps", "600"] if what_if else ["--no-what-if"]))
     return subprocess.Popen(
         [
             sys.executable, "-m", "headspace", "tune", "--dir", str(folder), "--no-inject",
             "--no-early-stop", "--confirm", "1", *KNOBS, *more, "--", sys.executable, PROGRAM,
             "--threads", "{threads}", "--depth", "{depth}", "{turbo:--turbo}", "--log", str(log),
-            "--steps", "{probe:400|70}",
+            "--steps", "{what_if:650|70}",
         ],
         text=True,
         stdin=subprocess.DEVNULL,
@@ -243,7 +246,7 @@ def running() -> Iterator[list[subprocess.Popen[str]]]:
 @pytest.mark.slow
 def test_the_whole_search_finds_the_fastest_and_prints_its_command(tmp_path, running):
     folder, log = tmp_path / "tune", tmp_path / "log"
-    process = tuner(folder, log, "--repeats", "0")
+    process = tuner(folder, log, "--repeats", "0", what_if=True)
     running.append(process)
     out, err = process.communicate(timeout=4 * DEADLINE_S)
     assert process.returncode == 0, err
@@ -255,9 +258,13 @@ def test_the_whole_search_finds_the_fastest_and_prints_its_command(tmp_path, run
     for name in ("results.tsv", "experiments.jsonl", "progress.svg", "tree.svg", "study.db"):
         assert (folder / name).exists(), name
     trials = stored(folder)
-    assert [t.kind for t in trials[:2]] == [Kind.BASELINE, Kind.PROBE]
-    assert trials[1].outcome.summary["floor_step_ms"] is not None
-    assert (folder / "results.tsv").read_text().count("\n") == len(trials) + 1
+    summaries = [t.outcome.summary for t in trials]
+    asked = [summary.get("what_if_status") is not None for summary in summaries]
+    assert asked == [True] + [False] * (len(trials) - 1), "only the first run has a what-if"
+    assert summaries[0]["what_if_status"]["finished"]
+    rows = (folder / "results.tsv").read_text().splitlines()
+    assert [row.split("\t")[1] for row in rows[:3]] == ["name", "baseline", "headspace_cache"]
+    assert len(rows) == len(trials) + 2
 
 
 def more_began(log: Path, before: int, process: subprocess.Popen[str]) -> bool:
@@ -379,7 +386,7 @@ def test_only_experiments_of_a_dead_tuner_are_given_up(tmp_path):
     lost._me = store._me
     child.kill()
     child.wait()
-    # The probe waits for the baseline, so the lost experiment comes from a separate plan.
+    # Remedies wait for the baseline, so the lost experiment comes from a separate plan.
     taken = lost.claim(lambda *_: Proposal(Kind.SAMPLE, {**SPACE.baseline, "threads": 2}, ""))
     assert isinstance(taken, Experiment)
     assert [given.experiment for given in store.give_up_lost()] == [taken]
@@ -473,7 +480,7 @@ class Quiet(Progress):
 def test_two_slots_run_two_experiments_at_once_and_none_twice(tmp_path):
     words = [sys.executable, PROGRAM, "--threads", "{threads}", "--depth", "{depth}",
              "{turbo:--turbo}", "--steps", "70"]  # fmt: skip
-    limits = Limits(experiments=7, probe=False, repeats=0, confirm=0, patience=100)
+    limits = Limits(experiments=7, repeats=0, confirm=0, patience=100)
     setup = Setup(Patience(measure=float("inf")), inject=False, early=False)
     job = Job(
         tmp_path, SPACE, Template(words, SPACE), limits, setup, [Place(0), Place(1)], float("inf")
@@ -492,7 +499,7 @@ def test_a_failed_baseline_is_reported_and_run_again_by_the_next_search(tmp_path
     script = tmp_path / "train.py"
     script.write_text("raise SystemExit('no data')\n")
     command = [sys.executable, "-m", "headspace", "tune", "--dir", str(tmp_path / "t"), "--no-inject",
-               "--no-probe", "--repeats", "0", "--knob", "n=1,2", "--", sys.executable, str(script),
+               "--no-what-if", "--repeats", "0", "--knob", "n=1,2", "--", sys.executable, str(script),
                "{n}"]  # fmt: skip
     first = subprocess.run(command, capture_output=True, text=True, check=False)
     assert first.returncode == 1

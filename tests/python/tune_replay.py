@@ -3,7 +3,7 @@
 A row of the record is a run of one configuration of a grid: a short run (`look`) of each, and longer runs
 (`long`) of those near the best. If a configuration has longer runs, only these count. A search gets one of
 the runs of a configuration, chosen by its seed. Whether a configuration is near the best depends on the mean
-of all its runs, so that a lucky run does not count. The row `probe` is the baseline's run with a probe. All
+of all its runs, so that a lucky run does not count. The row `what_if` is the baseline's run with a what-if. All
 searches begin with the baseline, with which a gain is compared.
 """
 
@@ -13,7 +13,7 @@ import json
 import random
 import statistics
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -28,41 +28,47 @@ from headspace.tune.space.knobs import Config, Space, key
 #: How near to the grid's best is near enough, as a share of it.
 NEAR = 0.10
 
-#: Fields of a stage that a row keeps.
-STAGE = ("name", "within", "concurrency", "calls_per_batch", "mean_ms", "cpu_pct")
+#: Fields of a summary that a row keeps: those that a planner and the model use.
+KEPT = (
+    "bottleneck",
+    "compute_ms",
+    "queues",
+    "remedies",
+    "resources",
+    "stages",
+    "steady_step_mean_ms",
+    "throughput_samples_per_s",
+    "wait_ms",
+    "what_if",
+    "what_if_status",
+)
 
-#: Fields of a summary that a row keeps.
-KEPT = ("floor_step_ms", "floor_ci_ms", "steady_step_mean_ms", "throughput_samples_per_s")
+#: Significant digits of the numbers of a row.
+DIGITS = 5
 
 
 def row_of(kind: str, config: Config, outcome: Outcome) -> dict[str, Any]:
-    """One line of the record: only the values that a planner uses."""
+    """One line of the record."""
     summary = outcome.summary
-    remedies = []
-    for remedy in summary.get("remedies", ()):
-        known = ("code", "what", "stage", "change", "predicted_step_ms", "at_least", "confidence")
-        kept = {name: remedy[name] for name in known if name in remedy}
-        kept["predicted_step_ms"] = round(kept["predicted_step_ms"], 2)
-        kept["confidence"] = round(kept["confidence"], 2)
-        remedies.append(kept)
-    bottleneck = summary.get("bottleneck") or {}
     return {
         "kind": kind,
         "knobs": config,
         "state": outcome.state.value,
-        "step_ms": outcome.step_ms and round(outcome.step_ms, 3),
-        "interval_ms": outcome.interval_ms and [round(ms, 3) for ms in outcome.interval_ms],
-        "bottleneck": {name: bottleneck.get(name) for name in ("kind", "name")},
-        "remedies": remedies,
-        "queues": [
-            {"name": queue["name"], "last": queue["last"]} for queue in summary.get("queues", ())
-        ],
-        "stages": [
-            {name: stage[name] for name in STAGE if stage.get(name) is not None}
-            for stage in summary.get("stages", ())
-        ],
-        **{name: summary.get(name) for name in KEPT},
+        "step_ms": _rounded(outcome.step_ms),
+        "interval_ms": _rounded(outcome.interval_ms),
+        "loader": _rounded(outcome.loader),
+        "summary": {name: _rounded(summary[name]) for name in KEPT if name in summary},
     }
+
+
+def _rounded(value: Any) -> Any:
+    """A value with few digits, without its empty fields."""
+    if isinstance(value, dict):
+        rounded = ((name, _rounded(one)) for name, one in value.items())
+        return {name: one for name, one in rounded if one not in (None, [])}
+    if isinstance(value, list | tuple):
+        return [_rounded(one) for one in value]
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,8 @@ class Grid:
     space: Space
     runs: dict[str, list[Outcome]]
     """Of each configuration, by its key."""
-    probe: Outcome | None
+    what_if: Outcome | None
+    """Of the baseline with a what-if."""
 
     def seen(self, config: Config, seed: int) -> Outcome:
         """The outcome of a configuration for a search with this seed."""
@@ -115,26 +122,27 @@ def read_grid(path: Path, space: Space) -> Grid:
 def grid_of(rows: Iterable[dict[str, Any]], space: Space) -> Grid:
     looks: dict[str, list[Outcome]] = {}
     longer: dict[str, list[Outcome]] = {}
-    probe = None
+    what_if = None
     for row in rows:
         interval = row["interval_ms"]
-        kept = (*KEPT, "remedies", "queues", "stages", "bottleneck")
-        summary = {name: row[name] for name in kept if name in row}
         outcome = Outcome(
-            State(row["state"]), row["step_ms"], interval and tuple(interval), summary=summary
+            State(row["state"]),
+            row["step_ms"],
+            interval and tuple(interval),
+            summary=row["summary"],
+            loader=row["loader"],
         )
         config = config_of(row, space)
-        if row["kind"] == "probe":
-            probe = outcome
+        if row["kind"] == "what_if":
+            what_if = outcome
         else:
             runs = longer if row["kind"] == "long" else looks
             runs.setdefault(key(config), []).append(outcome)
-    return Grid(space, looks | longer, probe)
+    return Grid(space, looks | longer, what_if)
 
 
 def ours(grid: Grid, seed: int) -> Iterator[Config]:
-    """The configurations that `headspace tune` runs, probe and all. A probe that is not in the record
-    counts as an experiment that tells what the baseline told."""
+    """The configurations that `headspace tune` runs."""
     limits = Limits(
         experiments=10**6,
         patience=10**6,
@@ -147,8 +155,8 @@ def ours(grid: Grid, seed: int) -> Iterator[Config]:
     while not isinstance(proposal := planner.next(trials), Done):
         assert isinstance(proposal, Proposal)
         outcome = grid.seen(proposal.knobs, seed)
-        if proposal.kind is Kind.PROBE and grid.probe is not None:
-            outcome = replace(grid.probe, step_ms=grid.probe.step_ms or outcome.step_ms)
+        if proposal.kind is Kind.BASELINE and grid.what_if is not None:
+            outcome = grid.what_if
         trials.append(Trial(len(trials), proposal, outcome=outcome))
         yield proposal.knobs
 

@@ -43,6 +43,7 @@ use headspace_agent::batch_source::WhatIfPlan;
 use simulator::line::draw::Class;
 use simulator::line::judge::Length;
 use simulator::line::what_if::{depth, plan};
+use simulator::line::what_if_fit::FitTable;
 use simulator::line::what_if_table::WhatIfTable;
 
 const FIRST: u64 = 7_100_000;
@@ -76,6 +77,16 @@ fn intervals_of_several_ranks_on_a_fixed_schedule_contain_the_truth() {
     let all = table.answers(None, None);
     assert!(all.within_pct() >= 92.0);
     assert!((90.0..=99.0).contains(&all.covered_pct()));
+}
+
+#[test]
+#[ignore = "study"]
+fn predictions_that_are_fitted_to_the_answers_are_closer_to_the_truth() {
+    let table = FitTable::of(FIRST..FIRST + PIPELINES, LONG);
+    println!("errors of the predicted step in percent, by the model alone and fitted\n{table}");
+    let (alone, fitted) = table.errors(|_, _| true);
+    assert!(fitted.quantile_pct(0.5) <= alone.quantile_pct(0.5));
+    assert!(fitted.quantile_pct(0.9) <= alone.quantile_pct(0.9));
 }
 
 #[test]

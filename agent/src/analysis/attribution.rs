@@ -15,6 +15,7 @@
 mod attribution_result;
 mod best_relief;
 mod bottleneck;
+mod calibration;
 mod call_times;
 mod calls_at_once;
 mod candidates;
@@ -35,6 +36,7 @@ mod relief;
 mod remedies;
 mod resource_use;
 mod send_delay;
+mod settings;
 mod shared_lock;
 mod simulation;
 mod stage_names;
@@ -42,11 +44,14 @@ mod stage_order;
 mod stage_roles;
 
 pub use self::attribution_result::{Attribution, Bottleneck, Limit, Remedy};
+pub use self::calibration::ModelledStep;
 pub use self::evidence::{CoreUser, CoresEvidence, Evidence, StageEvidence};
 pub use self::explanation::{Explanation, explain_wait};
 pub(super) use self::from_summary::attribute_run;
+pub(crate) use self::from_summary::batches_held;
 pub use self::line_gains::LineGain;
 pub use self::remedies::action::{Action, GuessedWork, Shared, WorkerMemory};
+pub use self::settings::{SettingValue, predict_steps};
 pub(crate) use self::stage_order::queues_around;
 pub(super) use self::stage_order::set_filling_stages;
 
@@ -79,5 +84,6 @@ pub fn attribute_with(pipeline: &PipelineFacts, thresholds: &Thresholds) -> Attr
         bottleneck,
         remedies,
         lines: line_gains::line_gains(&model, &predictor),
+        modelled_steps: calibration::modelled_steps(&predictor),
     }
 }

@@ -9,6 +9,7 @@ use super::thresholds::findings::{
     DECODERS_BUSY_PCT, IO_PRESSURE_PCT, MEMORY_ERRORS, MEMORY_PRESSURE_PCT, OTHERS_MEMORY_PCT,
     REDUCED_CLOCKS_PCT,
 };
+use crate::model::InterventionKind;
 use crate::model::record::{
     Estimate, FindingCode, GpuUse, MemoryScope, ResourcesRecord, ThrottleReason,
 };
@@ -104,6 +105,17 @@ pub enum Finding {
         /// The stage that gains most if it is free.
         measured: String,
     },
+    /// The model predicts another step than a what-if measured.
+    ModelDisagrees {
+        /// The stage that was changed.
+        stage: String,
+        /// How it was changed.
+        intervention: InterventionKind,
+        /// Step with the change by the model, in milliseconds.
+        modelled_ms: f64,
+        /// Measured step with the change, in milliseconds.
+        measured_ms: f64,
+    },
     /// The probe's number is less certain than its steps alone say.
     UnsteadyProbe {
         /// The reasons. At least one.
@@ -174,6 +186,7 @@ impl Finding {
             Self::NoHeadspace { .. } => FindingCode::NoHeadspace,
             Self::UnsteadyProbe { .. } => FindingCode::UnsteadyProbe,
             Self::WhatIfDisagrees { .. } => FindingCode::WhatIfDisagrees,
+            Self::ModelDisagrees { .. } => FindingCode::ModelDisagrees,
             Self::CallsFail { .. } => FindingCode::CallsFail,
         }
     }

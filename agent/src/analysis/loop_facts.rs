@@ -4,7 +4,7 @@ use super::main_loop::Candidate;
 use super::probe_result::ProbeResult;
 use super::resources::Part;
 use super::warmup::warmup;
-use crate::model::record::{LoaderRecord, Role, WhatIfRecord};
+use crate::model::record::{LoaderRecord, Role, WhatIfRecord, WhatIfStatusRecord};
 use crate::model::{LoopTotals, Mode, StepSeries};
 use crate::statistics::steady_state::{ENOUGH_STEPS, LEAST_STEADY, LEAST_WARMUP};
 
@@ -23,10 +23,10 @@ pub struct LoopFacts {
     pub shared_mib_ms: Option<f64>,
     /// Result of its probe.
     pub probe: Option<ProbeResult>,
-    /// Answers of its what-if, the shortest step first.
+    /// Answers of its what-if, the shortest step first. Some may be imprecise.
     pub what_if: Vec<WhatIfRecord>,
-    /// Number of calls that returned an earlier result in its what-if.
-    pub inputs_not_trained_on: u64,
+    /// How far its what-if is. The imprecise answers are not counted yet.
+    pub what_if_status: WhatIfStatusRecord,
 }
 
 impl LoopFacts {

@@ -19,7 +19,7 @@ use super::what_if;
 use crate::model::metric::HOST_CPU_UTILIZATION;
 use crate::model::record::{
     Dropped, EndRecord, Estimate, FloorRecord, OtherLoop, Phase, Role, RunState, SummaryRecord,
-    WindowRecord,
+    WhatIfStatusRecord, WindowRecord,
 };
 use crate::model::step_series::{StepSeries, Totals};
 use crate::model::{Mode, ReadingSeries, Scope, StageSeries};
@@ -205,13 +205,18 @@ fn fill_what_if(
     conclusions: &mut Conclusions,
     main: &LoopFacts,
 ) -> Option<Finding> {
-    let precise = (main.what_if.iter()).filter(|answer| what_if::is_precise(answer));
+    let precise = (main.what_if.iter()).filter(|answer| answer.is_precise());
     summary.what_if = precise.cloned().collect();
     if main.mode == Mode::WhatIf {
-        summary.inputs_not_trained_on = Some(main.inputs_not_trained_on);
+        summary.what_if_status = Some(WhatIfStatusRecord {
+            imprecise: (main.what_if.len() - summary.what_if.len()) as u64,
+            ..main.what_if_status.clone()
+        });
     }
     let attribution = &mut conclusions.attribution;
-    what_if::apply(attribution, &main.what_if, &summary.stages)
+    let modelled = &attribution.modelled_steps;
+    let of_model = what_if::compare_with_model(&mut summary.what_if, modelled);
+    what_if::apply(attribution, &main.what_if, &summary.stages).or(of_model)
 }
 
 /// What limits the main loop, what would help, and its slow parts.

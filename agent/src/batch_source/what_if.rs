@@ -36,6 +36,18 @@ pub struct SwitchedStage {
     pub busy_ns: u64,
 }
 
+/// The pipeline whose stages are changed.
+pub trait Pipeline {
+    /// The stages that have a switch, as counted since the warm-up began.
+    fn stages(&self) -> Vec<SwitchedStage>;
+
+    /// Batches that the queues and the calls in progress hold together. `None`: unknown, or not known yet.
+    fn batches_held(&self) -> Option<u32>;
+
+    /// Whether calls have behaved as the intervention says since the last window ended.
+    fn behaves_as(&self, intervention: &Intervention) -> bool;
+}
+
 /// What a new request for a batch leads to.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct WhatIfTurn {
@@ -116,18 +128,17 @@ impl WhatIf {
         self.is_whole = false;
     }
 
-    /// The loop requests a batch. `stages` is called once, after the warm-up. `is_valid` is called at the end of a changed
-    /// window: whether calls behaved as the intervention says. Otherwise its steps do not count.
-    pub fn request(
-        &mut self,
-        stages: impl FnOnce() -> Vec<SwitchedStage>,
-        is_valid: impl FnOnce(&Intervention) -> bool,
-    ) -> WhatIfTurn {
+    /// The loop requests a batch. The steps of a changed window do not count if calls did not behave as the intervention
+    /// says.
+    pub fn request(&mut self, pipeline: &impl Pipeline) -> WhatIfTurn {
+        if self.segment == Segment::WarmUp && self.batches >= self.plan.warmup {
+            self.learn_depth(pipeline);
+        }
         let plan = self.plan;
         match &self.segment {
             Segment::New => self.begin(Segment::WarmUp, Some(Change::Watch)),
             Segment::WarmUp if self.batches >= plan.warmup + plan.settle => {
-                self.questions.set_stages(stages());
+                self.questions.set_stages(plan, pipeline.stages());
                 self.begin(Segment::Unchanged, Some(Change::Restore))
             }
             Segment::Unchanged if self.batches >= self.settle() + plan.unchanged => {
@@ -137,12 +148,22 @@ impl WhatIf {
                 let Segment::Changed(intervention) = std::mem::take(&mut self.segment) else {
                     return WhatIfTurn::default();
                 };
-                if !is_valid(&intervention) {
+                if !pipeline.behaves_as(&intervention) {
                     self.steps.clear();
                 }
                 self.end_window(Some(intervention))
             }
             _ => WhatIfTurn::default(),
+        }
+    }
+
+    /// Uses how many batches the loader holds, if only the pipeline tells. Several ranks would learn it at different steps.
+    fn learn_depth(&mut self, pipeline: &impl Pipeline) {
+        if self.plan.is_depth_known || self.plan.is_fixed {
+            return;
+        }
+        if let Some(batches) = pipeline.batches_held() {
+            self.plan = self.plan.with_batches_held(batches);
         }
     }
 

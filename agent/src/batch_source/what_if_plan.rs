@@ -31,6 +31,8 @@ pub struct WhatIfPlan {
     pub warmup: u32,
     /// Steps that do not count after each switch.
     pub settle: u32,
+    /// Whether the loader says how many batches its queues hold. Otherwise `settle` is an assumption.
+    pub is_depth_known: bool,
     /// Steps that count in an unchanged window.
     pub unchanged: u32,
     /// Steps that count in a changed window.
@@ -63,12 +65,13 @@ impl WhatIfPlan {
     pub fn for_loader(prefetch_depth: Option<u32>, world_size: u32) -> Self {
         let settle = match prefetch_depth {
             None => SETTLE_UNKNOWN,
-            depth => held(depth).saturating_mul(SETTLE_FACTOR),
+            depth => settle_for(held(depth)),
         };
         let is_fixed = world_size > 1;
         Self {
             warmup: u32::try_from(LEAST_WARMUP).unwrap_or(u32::MAX),
-            settle: settle.clamp(SETTLE.0, SETTLE.1),
+            settle,
+            is_depth_known: prefetch_depth.is_some(),
             unchanged: UNCHANGED,
             changed: CHANGED,
             // The ranks time different steps, so the length of a window may not depend on them.
@@ -91,20 +94,44 @@ impl WhatIfPlan {
                 least: LEAST_WHAT_IF_STEPS,
             });
         }
-        let limit = u32::try_from(steps).unwrap_or(u32::MAX);
-        // At least one question must fit: two unchanged windows around a changed one.
-        let to_settle = limit.saturating_sub(self.warmup + 2 * self.unchanged + self.changed) / 3;
-        Ok(Self {
-            limit,
-            settle: self.settle.min(to_settle),
+        let plan = Self {
+            limit: u32::try_from(steps).unwrap_or(u32::MAX),
             ..self
-        })
+        };
+        Ok(plan.with_settle(self.settle))
+    }
+
+    /// The same plan for a loader that holds up to `batches`.
+    pub(super) fn with_batches_held(self, batches: u32) -> Self {
+        let plan = Self {
+            is_depth_known: true,
+            ..self
+        };
+        plan.with_settle(settle_for(batches))
+    }
+
+    /// The same plan with these steps after each switch, or with fewer, so that at least one question fits: two unchanged
+    /// windows around a changed one.
+    fn with_settle(self, settle: u32) -> Self {
+        let counted = self.warmup + 2 * self.unchanged + self.changed;
+        let most = self.limit.saturating_sub(counted) / 3;
+        Self {
+            settle: settle.min(most),
+            ..self
+        }
     }
 
     /// Steps of the shortest changed window and of the unchanged one after it.
     pub(super) fn pair(&self) -> u32 {
         2 * self.settle + self.unchanged + self.changed
     }
+}
+
+/// Steps after a switch for a loader that holds up to `batches`.
+fn settle_for(batches: u32) -> u32 {
+    batches
+        .saturating_mul(SETTLE_FACTOR)
+        .clamp(SETTLE.0, SETTLE.1)
 }
 
 #[cfg(test)]

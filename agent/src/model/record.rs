@@ -35,7 +35,7 @@ pub use self::stacks::{
 };
 pub use self::summary::{ComputeGpu, GpuRule, GpuUse, OtherLoop, ResourcesRecord, SummaryRecord};
 pub use self::tick::{Dropped, LoopTick, Phase, QueueTick, StageTick, StepRecord, TickRecord};
-pub use self::what_if::WhatIfRecord;
+pub use self::what_if::{WhatIfRecord, WhatIfStatusRecord};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};

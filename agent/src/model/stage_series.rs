@@ -132,6 +132,8 @@ pub struct QueueRun {
 #[derive(Debug, Clone, Default)]
 struct Point {
     time: PointTime,
+    /// Whether a stage was changed, so that some batches lack calls.
+    changed: bool,
     /// Batches from the source, by loop. Lists are shorter if later loops or stages were unknown.
     batches: Vec<u64>,
     stages: Vec<StageTotals>,
@@ -147,6 +149,8 @@ pub struct StageTicks<'a> {
     pub interval: Duration,
     /// Whether batches came from a cache in it, or a stage was changed.
     pub altered: bool,
+    /// Whether a stage was changed in it.
+    pub changed: bool,
     /// Batches from the source, by loop.
     pub batches: &'a [(String, u64)],
     /// One entry for each stage and process, idle ones included.
@@ -171,6 +175,7 @@ impl StageSeries {
     pub fn push(&mut self, tick: StageTicks<'_>) {
         let mut point = Point {
             time: PointTime::new(tick.at, tick.interval, tick.altered),
+            changed: tick.changed,
             ..Point::default()
         };
         for (name, batches) in tick.batches {
@@ -351,6 +356,7 @@ impl StageRun {
 impl Point {
     fn merge(&mut self, later: &Self) {
         self.time.merge(later.time);
+        self.changed |= later.changed;
         for (place, batches) in later.batches.iter().enumerate() {
             *entry_at(&mut self.batches, place) += batches;
         }
@@ -460,12 +466,14 @@ impl<'a> StageSpan<'a> {
     /// Number of calls of a stage, and of batches that a loop took from its source meanwhile. `None` if it
     /// took none.
     ///
-    /// It includes time with cached batches: the loader prefetches batches then, which the loop takes later.
+    /// It includes time with cached batches: the loader prefetches batches then, which the loop takes later. Time in which a
+    /// stage was changed is left out, if there is other time: calls that return an earlier result are not counted.
     pub fn calls_and_batches(&self, stage: &str, of_loop: &str) -> Option<(u64, u64)> {
         let place = *self.series.stage_places.get(stage)?;
         let of_loop = self.series.loops.iter().position(|name| name == of_loop)?;
         let (mut calls, mut batches) = (0, 0);
-        for point in &self.points {
+        let has_unchanged = self.points.iter().any(|point| !point.changed);
+        for point in self.points.iter().filter(|point| !(point.changed && has_unchanged)) {
             calls += point.stages.get(place).map_or(0, |totals| totals.calls);
             batches += point.batches.get(of_loop).copied().unwrap_or(0);
         }

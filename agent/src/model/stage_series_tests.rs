@@ -53,7 +53,7 @@ impl Run {
             altered,
             batches: &[("train".into(), batches)],
             stages,
-            queues: &[],
+            ..StageTicks::default()
         });
     }
 
@@ -83,6 +83,26 @@ fn turns(run: &mut Run, train: u64, eval: u64) {
         stages: &[decode(None, 2 * (train + eval))],
         ..StageTicks::default()
     });
+}
+
+#[test]
+fn batches_without_the_calls_of_a_changed_stage_do_not_count() {
+    let mut run = Run::new();
+    run.tick(10, false, &[decode(None, 20)]);
+    run.at += SECOND;
+    run.history.push(StageTicks {
+        at: run.at,
+        interval: SECOND,
+        altered: true,
+        changed: true,
+        batches: &[("train".into(), 50)],
+        stages: &[decode(None, 1)],
+        ..StageTicks::default()
+    });
+
+    assert_eq!(run.calls_per_batch(0.0, 2.0), Some(2.0));
+    let changed_only = run.history.between(1.0, 2.0);
+    assert_eq!(changed_only.calls_and_batches("decode", "train"), Some((1, 50)));
 }
 
 #[test]

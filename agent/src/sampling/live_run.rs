@@ -5,8 +5,8 @@
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use super::loops::LoopEntry;
-use crate::analysis::attribution::Attribution;
+use super::loops::{LoopEntry, WhatIfPipeline};
+use crate::analysis::attribution::{Attribution, batches_held};
 use crate::analysis::loop_facts::LoopFacts;
 use crate::analysis::resources::{CoresInUse, RankCounts, RankNode, cores_in_use};
 use crate::analysis::stacks::{StackTimes, stacks_record};
@@ -222,7 +222,7 @@ impl LiveRun {
             loader: entry.described(),
             shared_mib_ms: self.shared_mib_ms.get().copied(),
             what_if: entry.what_if_answers(),
-            inputs_not_trained_on: entry.inputs_not_trained_on(),
+            what_if_status: entry.what_if_status(),
             probe: entry.probe_result(state == RunState::Finished, || self.cores_in_use(entry, at)),
         }
     }
@@ -271,7 +271,10 @@ impl LiveRun {
             .filter(|main| main.mode == Mode::WhatIf)
         {
             let remedies = &summary.conclusions.attribution.remedies;
-            main.set_proposed_calls(proposed_calls(remedies));
+            main.set_pipeline(WhatIfPipeline {
+                proposed_calls: proposed_calls(remedies),
+                batches_held: batches_held(&summary.record, &main.loader),
+            });
         }
         if concluded.is_none() {
             let elapsed_s = at.as_secs_f64();

@@ -3,7 +3,7 @@
 //! The training thread writes to the [`Recorder`] and adds the windows of a probe or a what-if. The sampler reads
 //! both, and makes the probe's record.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use crate::analysis::floor::{self, FloorAnalysis};
@@ -11,7 +11,9 @@ use crate::analysis::probe_result::{ProbeResult, ProbeStatus};
 use crate::analysis::resources::CoresInUse;
 use crate::analysis::what_if::answers;
 use crate::lock::lock;
-use crate::model::record::{BatchRecord, LoaderRecord, ProbeRecord, Role, WhatIfRecord};
+use crate::model::record::{
+    BatchRecord, LoaderRecord, ProbeRecord, Role, WhatIfRecord, WhatIfStatusRecord,
+};
 use crate::model::{CacheFacts, Mode, WhatIfWindow, Window};
 use crate::recording::Recorder;
 use crate::wording::probe::probe_record;
@@ -27,8 +29,7 @@ pub struct LoopEntry {
     pub mode: Mode,
     probe: Mutex<ProbeProgress>,
     what_if: Mutex<WhatIfProgress>,
-    proposed_calls: Mutex<Vec<(String, u32)>>,
-    inputs_not_trained_on: AtomicU64,
+    pipeline: Mutex<WhatIfPipeline>,
     trains: AtomicBool,
     batch: OnceLock<BatchRecord>,
     delivered_batch: OnceLock<BatchRecord>,
@@ -51,6 +52,16 @@ struct WhatIfProgress {
     windows: Vec<WhatIfWindow>,
     /// The last answers, and the number of windows that they use.
     answers: (usize, Vec<WhatIfRecord>),
+    status: WhatIfStatusRecord,
+}
+
+/// What the sampler knows about the pipeline and a what-if needs.
+#[derive(Debug, Default)]
+pub(super) struct WhatIfPipeline {
+    /// The stages for which the model proposes fewer calls at once, with that number.
+    pub(super) proposed_calls: Vec<(String, u32)>,
+    /// Batches that the queues and the calls in progress hold together. `None`: unknown.
+    pub(super) batches_held: Option<u32>,
 }
 
 impl LoopEntry {
@@ -62,8 +73,7 @@ impl LoopEntry {
             mode,
             probe: Mutex::default(),
             what_if: Mutex::default(),
-            proposed_calls: Mutex::default(),
-            inputs_not_trained_on: AtomicU64::new(0),
+            pipeline: Mutex::default(),
             trains: AtomicBool::new(false),
             batch: OnceLock::new(),
             delivered_batch: OnceLock::new(),
@@ -125,25 +135,41 @@ impl LoopEntry {
         lock(&self.what_if).windows.push(window);
     }
 
-    /// Stores the stages for which the model proposes fewer calls at once.
-    pub(super) fn set_proposed_calls(&self, proposed: Vec<(String, u32)>) {
-        *lock(&self.proposed_calls) = proposed;
+    /// Stores what is known about the pipeline.
+    pub(super) fn set_pipeline(&self, pipeline: WhatIfPipeline) {
+        *lock(&self.pipeline) = pipeline;
     }
 
     /// The number of calls at once that the model proposes for a stage, if it proposes fewer.
     pub fn proposed_calls(&self, stage: &str) -> Option<u32> {
-        let proposed = lock(&self.proposed_calls);
-        let of_stage = proposed.iter().find(|(name, _)| name == stage);
+        let pipeline = lock(&self.pipeline);
+        let of_stage = (pipeline.proposed_calls.iter()).find(|(name, _)| name == stage);
         of_stage.map(|(_, calls)| *calls)
+    }
+
+    /// Batches that the queues and the calls in progress hold together. `None`: unknown, or not known yet.
+    pub fn batches_held(&self) -> Option<u32> {
+        lock(&self.pipeline).batches_held
+    }
+
+    /// Stores the stages whose calls cannot return an earlier result.
+    pub fn set_not_replaceable(&self, stages: Vec<String>) {
+        lock(&self.what_if).status.not_replaceable = stages;
     }
 
     /// Stores the number of calls so far that returned an earlier result, also in a window that is not complete.
     pub fn set_inputs_not_trained_on(&self, count: u64) {
-        self.inputs_not_trained_on.store(count, Ordering::Relaxed);
+        lock(&self.what_if).status.inputs_not_trained_on = count;
     }
 
-    pub(crate) fn inputs_not_trained_on(&self) -> u64 {
-        self.inputs_not_trained_on.load(Ordering::Relaxed)
+    /// Marks the what-if as finished.
+    pub fn finish_what_if(&self) {
+        lock(&self.what_if).status.finished = true;
+    }
+
+    /// How far the what-if is.
+    pub(crate) fn what_if_status(&self) -> WhatIfStatusRecord {
+        lock(&self.what_if).status.clone()
     }
 
     /// The answers of the what-if so far, the shortest step first.

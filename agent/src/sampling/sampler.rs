@@ -65,6 +65,8 @@ pub struct Sampler {
     clock: Arc<dyn Clock>,
     identity: Identity,
     run: RunRecord,
+    /// Number of loops whose what-if has finished, at the last tick.
+    finished_what_ifs: usize,
     /// Name of the main loop, according to the last summary.
     main_loop: Option<String>,
     /// The main loop, and whether the GPUs were known, when `run` was written last.
@@ -99,6 +101,7 @@ impl Sampler {
             clock,
             identity,
             run,
+            finished_what_ifs: 0,
             main_loop: None,
             written_with: None,
             sources,
@@ -247,6 +250,7 @@ impl Sampler {
             at,
             interval: at.saturating_sub(self.stages_at),
             altered,
+            changed: loops.iter().any(|entry| entry.phase == Phase::Changed),
             batches: &batches,
             stages: &delta.stages,
             queues: &delta.queues,
@@ -272,11 +276,15 @@ impl Sampler {
         self.stages_at = self.clock.now();
     }
 
-    /// Whether this tick has a summary: every tick at first, then fewer, and the tick of the first loop. A
-    /// killed run loses at most a tenth of its time.
-    fn summary_is_due(&self, loops: &[Arc<LoopEntry>]) -> bool {
+    /// Whether this tick has a summary: every tick at first, then fewer, the tick of the first loop, and the tick in which
+    /// a what-if has finished. A killed run loses at most a tenth of its time.
+    fn summary_is_due(&mut self, loops: &[Arc<LoopEntry>]) -> bool {
         let selects_first_loop = self.main_loop.is_none() && !loops.is_empty();
+        let is_finished = |entry: &Arc<LoopEntry>| entry.what_if_status().finished;
+        let finished = loops.iter().filter(|entry| is_finished(entry)).count();
+        let ends_what_if = std::mem::replace(&mut self.finished_what_ifs, finished) < finished;
         selects_first_loop
+            || ends_what_if
             || self.tick < 10
             || self.tick.is_multiple_of((self.tick / 10).clamp(1, 60))
     }

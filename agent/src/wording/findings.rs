@@ -2,6 +2,7 @@
 
 use super::probe::warnings_text;
 use super::units::{amount, bytes, duration_ms, percent};
+use super::what_if::changed_stage;
 use crate::analysis::findings::{Finding, GpuFinding};
 use crate::model::OptionsFrom;
 use crate::model::record::{FindingRecord, ThrottleReason};
@@ -103,6 +104,18 @@ fn text(finding: &Finding) -> String {
         Finding::WhatIfDisagrees { modelled, measured } => format!(
             "From the times of its calls, `{modelled}` would limit the loop. The what-if measured that `{measured}` \
              does, so predictions about these stages are uncertain."
+        ),
+        Finding::ModelDisagrees {
+            stage,
+            intervention,
+            modelled_ms,
+            measured_ms,
+        } => format!(
+            "{}, the model predicts a step of {}, and the what-if measured {}. So other predictions of the model \
+             may be as wrong.",
+            changed_stage(stage, *intervention),
+            duration_ms(*modelled_ms),
+            duration_ms(*measured_ms)
         ),
         Finding::CallsFail {
             stage,

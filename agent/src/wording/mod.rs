@@ -25,6 +25,7 @@ pub mod summary;
 pub mod time_lost;
 pub mod units;
 pub mod verdict;
+mod what_if;
 
 pub use self::bottleneck::bottleneck_record;
 pub use self::remedies::remedy_record;

@@ -25,6 +25,7 @@ __all__ = [
     "count_for_sibling",
     "finish_worker",
     "observe_queue",
+    "predict_steps",
     "run_command",
     "run_interval",
     "stage",
@@ -70,6 +71,25 @@ def bottleneck_name(kind: str, name: str | None = None, /) -> str:
     Args:
         kind: The field `kind` of its record.
         name: The field `name` of its record.
+    """
+
+def predict_steps(
+    summary: str,
+    loader: str,
+    configurations: list[list[tuple[str | None, str, int]]],
+    /,
+) -> list[float | None]:
+    """The predicted step of each configuration in milliseconds, from the measurements of one run. None if the model of
+    that run cannot predict it.
+
+    Args:
+        summary: The run's `summary` record as JSON.
+        loader: The `loader` of its `run` record as JSON.
+        configurations: The settings of each configuration: the stage or queue (None: the loader), the name of
+            the setting as in the records (`concurrency`), and its value.
+
+    Raises:
+        ValueError: If a record cannot be read, or a setting is unknown.
     """
 
 def t_quantile(freedom: float, probability: float = 0.975) -> float:

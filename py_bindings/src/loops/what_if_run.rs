@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use headspace_agent::batch_source::WhatIfPlan;
-use headspace_agent::batch_source::what_if::{Change, SwitchedStage, WhatIf};
+use headspace_agent::batch_source::what_if::{Change, Pipeline, SwitchedStage, WhatIf};
 use headspace_agent::lock::lock;
 use headspace_agent::model::record::Phase;
 use headspace_agent::model::{Intervention, InterventionKind, WhatIfWindow};
@@ -36,6 +36,7 @@ pub(crate) struct WhatIfRun {
     switches: &'static Switches,
     state: Mutex<State>,
     is_over: AtomicBool,
+    keep_data: bool,
     /// Counts when it began. Those of an earlier what-if are in the same memory.
     at_begin: CallCounts,
     /// In a forked child, it changes nothing.
@@ -114,6 +115,7 @@ impl WhatIfRun {
                 requested_ns: monotonic_ns(),
             }),
             is_over: AtomicBool::new(false),
+            keep_data: plan.keep_data,
             at_begin,
             owner: Owner::here(),
         });
@@ -142,11 +144,13 @@ impl WhatIfRun {
     pub(crate) fn request(&self, entry: &LoopEntry) -> (Option<WhatIfWindow>, Phase) {
         let mut state = lock(&self.state);
         self.extend(&mut state);
-        let (switches, before) = (self.switches, state.before);
-        let is_valid = |intervention: &Intervention| {
-            CallCounts::read(switches).are_valid_for(intervention, before)
+        let pipeline = SwitchedPipeline {
+            switches: self.switches,
+            entry,
+            keep_data: self.keep_data,
+            before: state.before,
         };
-        let turn = (state.machine).request(|| stages(switches, entry), is_valid);
+        let turn = state.machine.request(&pipeline);
         let was_paused = std::mem::take(&mut state.is_paused);
         match turn.change {
             Some(change) => self.set_switches(&mut state, change),
@@ -272,9 +276,41 @@ fn setting(intervention: &Intervention) -> Setting {
     }
 }
 
-/// The stages that were called during the warm-up.
-fn stages(switches: &Switches, entry: &LoopEntry) -> Vec<SwitchedStage> {
-    let stage = |(name, switch): (String, &Switch)| SwitchedStage {
+/// The stages of the loop, with the counts of their switches.
+struct SwitchedPipeline<'a> {
+    switches: &'static Switches,
+    entry: &'a LoopEntry,
+    keep_data: bool,
+    /// Counts when the last window ended.
+    before: CallCounts,
+}
+
+impl Pipeline for SwitchedPipeline<'_> {
+    fn stages(&self) -> Vec<SwitchedStage> {
+        let stages: Vec<SwitchedStage> = (self.switches.in_use())
+            .map(|(name, switch)| switched_stage(name, switch, self.entry))
+            .collect();
+        if !self.keep_data {
+            let is_gated = |stage: &&SwitchedStage| !stage.is_replaceable && stage.calls > 0;
+            let gated = stages.iter().filter(is_gated);
+            let gated = gated.map(|stage| stage.name.clone()).collect();
+            self.entry.set_not_replaceable(gated);
+        }
+        stages
+    }
+
+    fn batches_held(&self) -> Option<u32> {
+        self.entry.batches_held()
+    }
+
+    fn behaves_as(&self, intervention: &Intervention) -> bool {
+        CallCounts::read(self.switches).are_valid_for(intervention, self.before)
+    }
+}
+
+/// A stage as it was during the warm-up.
+fn switched_stage(name: String, switch: &Switch, entry: &LoopEntry) -> SwitchedStage {
+    SwitchedStage {
         proposed_calls: entry.proposed_calls(&name),
         name,
         is_replaceable: switch.not_replaceable.load(Ordering::Relaxed) == 0
@@ -283,6 +319,5 @@ fn stages(switches: &Switches, entry: &LoopEntry) -> Vec<SwitchedStage> {
         calls_at_once: switch.most_active.load(Ordering::Relaxed),
         calls: switch.watched_calls.load(Ordering::Relaxed),
         busy_ns: switch.watched_ns.load(Ordering::Relaxed),
-    };
-    switches.in_use().map(stage).collect()
+    }
 }

@@ -1,5 +1,6 @@
 //! The result of attribution: the bottleneck and the remedies. The texts are in the `wording` module.
 
+use super::calibration::ModelledStep;
 use super::evidence::Evidence;
 use super::line_gains::LineGain;
 use super::remedies::action::Action;
@@ -16,6 +17,8 @@ pub struct Attribution {
     pub remedies: Vec<Remedy>,
     /// Lines of stages that are worth less time, the largest gain first.
     pub lines: Vec<LineGain>,
+    /// The step of each measured what-if by the model.
+    pub modelled_steps: Vec<ModelledStep>,
 }
 
 impl Attribution {

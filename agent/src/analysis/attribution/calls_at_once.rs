@@ -5,13 +5,16 @@
 //! number. If the means are further from the line than that explains, a variance between the levels is added to each,
 //! so that they count more equally (Cochran, *The Combination of Estimates from Different Experiments*, 1954): calls near
 //! each other are alike, the number of calls changes during a call, and the true relation may be no line.
+//!
+//! If the number does not vary, a gate of a what-if shows the time of a call with fewer calls at once.
 
 use super::queueing_model::Model;
 use super::simulation::{Station, Supply, whole};
 use crate::analysis::thresholds::Thresholds;
 use crate::analysis::thresholds::stages::MIN_LEVEL_CALLS;
+use crate::model::InterventionKind;
 use crate::model::call_levels::LEVELS;
-use crate::model::record::CallsAtOnce;
+use crate::model::record::{CallsAtOnce, WhatIfRecord};
 
 /// Smallest variance of calls, in square milliseconds: that of a microsecond. The squares have no better resolution.
 const MIN_VARIANCE: f64 = 1e-6;
@@ -30,6 +33,20 @@ impl Slowdown {
     #[cfg(test)]
     fn per_call(&self, calls: u32) -> f64 {
         self.slope_ms / self.call_ms(calls)
+    }
+
+    /// The line through the mean times at two numbers of calls at once. `None` if it does not rise by much.
+    pub(super) fn through(low: CallsAtOnce, high: CallsAtOnce, t: &Thresholds) -> Option<Self> {
+        let growth = high.mean_ms / low.mean_ms - 1.0;
+        if high.calls <= low.calls || growth.is_nan() || growth < t.notable_call_growth {
+            return None;
+        }
+        let slope_ms = (high.mean_ms - low.mean_ms) / f64::from(high.calls - low.calls);
+        Some(Self {
+            measured: [low, high],
+            intercept_ms: low.mean_ms - slope_ms * f64::from(low.calls),
+            slope_ms,
+        })
     }
 
     /// Time of a call if `calls` run at once, by the fitted line. The mean time of the lowest level is its minimum.
@@ -65,7 +82,34 @@ pub(super) fn find_slowdown(model: &Model<'_>, stage: usize) -> Option<Slowdown>
         return None;
     }
     let levels = usable_levels(&node.stage.call_ms_by_calls, whole(node.concurrency));
-    fit(&levels, model.thresholds)
+    fit(&levels, model.thresholds).or_else(|| slowdown_from_gate(model, stage))
+}
+
+/// A gate must make the step longer by at least this, in percent. Otherwise the stage does not limit the loop behind it, and
+/// the step does not tell how long its calls take.
+const LEAST_LOSS_PCT: f64 = 5.0;
+
+/// How much the calls of a stage slow each other, from a measured gate: behind it, the stage limits the loop, so the step
+/// tells how long a call takes. `None` if that is unknown, or if calls are as long as without the gate.
+fn slowdown_from_gate(model: &Model<'_>, stage: usize) -> Option<Slowdown> {
+    let node = &model.nodes[stage];
+    let limits = |answer: &&WhatIfRecord| {
+        answer.stage == node.stage.name
+            && answer.intervention == InterventionKind::Gate
+            && answer.gain_ci_pct.1 < -LEAST_LOSS_PCT
+            && answer.is_precise()
+    };
+    let gate = model.facts.what_if.iter().find(limits)?;
+    let step_ms = model.facts.step_ms * (1.0 - gate.gain_ci_pct.0 / 100.0);
+    let level = |calls: f64, mean_ms: f64| CallsAtOnce {
+        calls: whole(calls),
+        mean_ms,
+        ..CallsAtOnce::default()
+    };
+    let now = node.active(model.facts.step_ms);
+    // With the upper end of the interval: calls behind the gate are surely not longer than this.
+    let behind_gate = level(gate.amount, step_ms * gate.amount / node.calls);
+    Slowdown::through(behind_gate, level(now, node.mean_ms), model.thresholds)
 }
 
 /// The levels with enough calls. If there can be more calls than the highest level, it stands for an unknown number.

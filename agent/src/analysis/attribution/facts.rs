@@ -6,6 +6,7 @@
 use crate::analysis::stacks::{BlockedLoading, LineShare, SharedLockWaits};
 use crate::model::record::{
     Estimate, GilHolderRecord, LoaderRecord, QueueSummary, ResourcesRecord, StageSummary,
+    WhatIfRecord,
 };
 
 /// A loop, the pipeline that feeds it, and their resources, in the loop's steady state.
@@ -50,6 +51,8 @@ pub struct PipelineFacts {
     pub blocked_loading: Option<BlockedLoading>,
     /// Lines of the stages, the largest share of a stage first.
     pub lines: Vec<LineShare>,
+    /// Answers of a what-if, also imprecise ones.
+    pub what_if: Vec<WhatIfRecord>,
     /// Waits of the stages' calls for locks that several processes share, if sampled.
     pub shared_lock_waits: Vec<SharedLockWaits>,
 }

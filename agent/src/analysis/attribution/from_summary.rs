@@ -3,12 +3,14 @@
 use super::facts::PipelineFacts;
 use super::line_gains::lines_of_loop;
 use super::producers::ProducerFacts;
+use super::simulation::whole;
+use super::stage_order::{Node, chain};
 use super::{Attribution, attribute};
 use crate::analysis::loop_facts::LoopFacts;
 use crate::analysis::stacks::{LineShare, StackTimes};
 use crate::analysis::stages::serves_another_loop;
 use crate::analysis::thresholds::Thresholds;
-use crate::model::record::{StageSummary, SummaryRecord};
+use crate::model::record::{Estimate, LoaderRecord, StageSummary, SummaryRecord};
 use crate::model::stack::{Frame, Place};
 use crate::model::{HandOffEnd, Mode};
 use crate::statistics::{mean, variance};
@@ -35,11 +37,11 @@ pub(in crate::analysis) fn attribute_run(
             step_ms,
             ranks_in_run,
             lines,
-            ..pipeline_facts(summary, main, step_ms)
+            ..loop_facts(summary, main, step_ms)
         };
         return attribute_unknown_wait(facts, stacks, &main.totals.name);
     };
-    let pipeline = pipeline_facts(summary, main, wait_ms);
+    let pipeline = loop_facts(summary, main, wait_ms);
     let loads = |place: &Place| {
         let is_stage = |name| pipeline.stages.iter().any(|stage| stage.name == name);
         place.stage().is_some_and(is_stage)
@@ -108,13 +110,58 @@ fn attribute_producers(
     producers.attribute()
 }
 
-/// What the summary and the loop say about the pipeline.
-fn pipeline_facts(summary: &SummaryRecord, main: &LoopFacts, wait_ms: f64) -> PipelineFacts {
+/// What a summary alone says about the pipeline. `None` if it has no steady step, or an unknown wait.
+pub(super) fn summary_facts(
+    summary: &SummaryRecord,
+    loader: &LoaderRecord,
+) -> Option<PipelineFacts> {
+    let (step_ms, wait_ms) = summary.steady_step_mean_ms.zip(summary.wait_ms)?;
+    let floor_ms = (summary.floor_step_ms.zip(summary.floor_ci_ms))
+        .map(|(value, (low, high))| Estimate { value, low, high });
+    Some(PipelineFacts {
+        step_ms,
+        wait_ms,
+        floor_ms,
+        contention_ms: summary.contention_ms,
+        what_if: summary.what_if.clone(),
+        ..pipeline_facts(summary, loader, wait_ms)
+    })
+}
+
+/// Batches that the queues and the calls in progress hold together. `None` if a queue between the stages has no known
+/// capacity.
+pub(crate) fn batches_held(summary: &SummaryRecord, loader: &LoaderRecord) -> Option<u32> {
+    let facts = summary_facts(summary, loader)?;
+    let (nodes, _) = chain(&facts, &Thresholds::default());
+    let held = |node: &Node<'_>| {
+        let capacity = f64::from(node.after?.capacity?);
+        let items = node.calls * node.gives;
+        Some(capacity / items + node.concurrency / node.calls)
+    };
+    let held: Option<f64> = nodes.iter().map(held).sum();
+    held.filter(|_| !nodes.is_empty())
+        .map(|batches| whole(batches.ceil()))
+}
+
+/// What the summary and the steps of the loop say about the pipeline.
+fn loop_facts(summary: &SummaryRecord, main: &LoopFacts, wait_ms: f64) -> PipelineFacts {
     let floor = main.probe.as_ref().and_then(|probe| probe.floor.ok());
     let steady = main
         .warmup_steps()
         .and_then(|skip| main.series().early().get(skip..));
     let steady = steady.unwrap_or_default();
+    PipelineFacts {
+        compute_cv: variation(steady.iter().map(|step| step.compute_ns as f64)),
+        floor_ms: floor.map(|floor| floor.floor_ms),
+        contention_ms: floor.map(|floor| floor.contention_ms),
+        shared_mib_ms: main.shared_mib_ms,
+        what_if: main.what_if.clone(),
+        ..pipeline_facts(summary, &main.loader, wait_ms)
+    }
+}
+
+/// The stages, the queues, the resources and the hand-off of the summary.
+fn pipeline_facts(summary: &SummaryRecord, loader: &LoaderRecord, wait_ms: f64) -> PipelineFacts {
     let (hand_offs, stages): (Vec<_>, Vec<_>) = (summary.stages.iter())
         .filter(|stage| !serves_another_loop(summary, stage.loop_name.as_deref()))
         .cloned()
@@ -133,12 +180,8 @@ fn pipeline_facts(summary: &SummaryRecord, main: &LoopFacts, wait_ms: f64) -> Pi
             .collect(),
         receive_ms: receive_ms.min(wait_ms),
         send_ms,
-        compute_cv: variation(steady.iter().map(|step| step.compute_ns as f64)),
-        floor_ms: floor.map(|floor| floor.floor_ms),
-        contention_ms: floor.map(|floor| floor.contention_ms),
         resources: summary.resources.clone(),
-        loader: main.loader.clone(),
-        shared_mib_ms: main.shared_mib_ms,
+        loader: loader.clone(),
         compute_blocked_ms: summary.compute_blocked_ms.map(|blocked| blocked.value),
         compute_gil_wait_ms: summary.compute_gil_wait_ms,
         gil_holder: (summary.gil_holders.iter())

@@ -13,6 +13,7 @@ mod work_and_resources;
 
 use self::action::Action;
 use super::attribution_result::Remedy;
+use super::calibration::calibrate;
 use super::candidates::{Binding, limit_ms, longest_stage_limit_ms};
 use super::evidence::evidence;
 use super::law_terms::Term;
@@ -134,7 +135,17 @@ impl Context<'_> {
         let (step, t) = (self.step_ms(), self.model.thresholds);
         let changed = draft.changed.take();
         let at_least = changed.is_none();
-        let predicted = changed.map_or(step, |simulated| self.predictor.step_ms(&simulated));
+        let predicted = changed.map_or(step, |simulated| {
+            let predicted = self.predictor.step_ms(&simulated);
+            match draft.stage.filter(|_| draft.action.relieves_stage()) {
+                Some(stage) => calibrate(
+                    self.predictor,
+                    &self.model.nodes[stage].stage.name,
+                    predicted,
+                ),
+                None => predicted,
+            }
+        });
         let predicted = if draft.action.adds_concurrency() {
             // The work stays the same. A stage's own CPU time lacks what its calls hand to further threads.
             let bound = limit_ms(self.model, Term::Cores) / t.attainable_core_utilization;

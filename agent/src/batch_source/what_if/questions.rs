@@ -1,7 +1,8 @@
 //! Decides which stage is changed next, and how.
 //!
 //! First, each stage that can be replaced is free once, the busiest first: the stage that limits throughput is probably
-//! one of them. A stage whose interval is below that of another one gets no more windows (successive elimination:
+//! one of them. After the busiest, all of them are free together, which shows how short a step can become. A stage whose
+//! interval is below that of another one gets no more windows (successive elimination:
 //! Even-Dar, Mannor and Mansour, "Action Elimination and Stopping Conditions for the Multi-Armed Bandit",
 //! JMLR 7, 2006). The others are free again until their gain is precise. Then they are asked in more detail: half as much
 //! work, fewer calls at once. The rest of the steps goes to the question that is closest to a precise answer.
@@ -49,9 +50,9 @@ impl Questions {
         !self.windows.is_empty()
     }
 
-    /// Sets the stages that are called in the loop, in the order of their first calls.
-    pub(super) fn set_stages(&mut self, stages: Vec<SwitchedStage>) {
-        self.stages = stages;
+    /// Sets the plan, and the stages that are called in the loop, in the order of their first calls.
+    pub(super) fn set_stages(&mut self, plan: WhatIfPlan, stages: Vec<SwitchedStage>) {
+        (self.plan, self.stages) = (plan, stages);
         let mut order: Vec<&SwitchedStage> = (self.stages.iter())
             .filter(|stage| stage.calls > 0 || self.plan.is_fixed)
             .collect();
@@ -156,13 +157,26 @@ impl Questions {
         };
         let by_width = |a: &usize, b: &usize| half_pct(*a).total_cmp(&half_pct(*b));
         let is_wide = |number: &usize| half_pct(*number) > PRECISE_PCT;
-        (all().filter(is_first).find(not_asked))
+        let is_last_cut = |number: &usize| {
+            self.kind(*number) == InterventionKind::Cut
+                && Some(&self.interventions[*number].stage) == self.last_replaced()
+        };
+        let is_busiest = |number: &usize| all().find(is_first) == Some(*number);
+        (all().filter(is_busiest).find(not_asked))
+            .or_else(|| all().filter(is_last_cut).find(not_asked))
+            .or_else(|| all().filter(is_first).find(not_asked))
             .or_else(|| all().filter(repeats).min_by_key(|number| asked(*number)))
             .or_else(|| all().filter(of_survivor).filter(is_first).find(is_wide))
             .or_else(|| all().filter(of_survivor).find(not_asked))
             .or_else(|| all().filter(of_survivor).filter(is_wide).min_by(by_width))
             .or_else(|| all().filter(is_first).filter(is_wide).min_by(by_width))
             .or_else(|| all().filter(of_survivor).max_by(by_width))
+    }
+
+    /// The last stage of the pipeline that can be free.
+    fn last_replaced(&self) -> Option<&String> {
+        let mut replaced = self.stages.iter().filter(|stage| self.is_replaced(stage));
+        replaced.next_back().map(|stage| &stage.name)
     }
 
     /// Whether the mean of these steps is precise compared with an unchanged step.

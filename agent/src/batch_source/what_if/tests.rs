@@ -17,6 +17,37 @@ fn stage(name: &str, busy_ms: u64) -> SwitchedStage {
     }
 }
 
+/// A pipeline of these stages.
+struct Watched {
+    stages: Vec<SwitchedStage>,
+    batches_held: Option<u32>,
+    behaves: bool,
+}
+
+impl Watched {
+    fn of(stages: &[SwitchedStage]) -> Self {
+        Self {
+            stages: stages.to_vec(),
+            batches_held: None,
+            behaves: true,
+        }
+    }
+}
+
+impl Pipeline for Watched {
+    fn stages(&self) -> Vec<SwitchedStage> {
+        self.stages.clone()
+    }
+
+    fn batches_held(&self) -> Option<u32> {
+        self.batches_held
+    }
+
+    fn behaves_as(&self, _: &Intervention) -> bool {
+        self.behaves
+    }
+}
+
 /// What a run does: its windows, and what the switches were set to.
 #[derive(Debug, Default)]
 struct Run {
@@ -51,7 +82,7 @@ fn run(
         if batch % epoch == 0 {
             what_if.begin_epoch();
         }
-        let turn = what_if.request(|| stages.to_vec(), |_| true);
+        let turn = what_if.request(&Watched::of(stages));
         run.windows.extend(turn.window);
         match &turn.change {
             Some(Change::Begin {
@@ -83,7 +114,7 @@ fn the_busiest_stage_is_asked_first_and_windows_alternate_until_the_steps_are_us
         asked[..2],
         [
             ("decode", InterventionKind::Free),
-            ("read", InterventionKind::Free)
+            ("decode", InterventionKind::Cut)
         ]
     );
     assert_eq!(run.changes.first(), Some(&Change::Watch));
@@ -117,7 +148,7 @@ fn an_uncertain_window_gets_more_steps_within_the_limit() {
     let mut lengths = Vec::new();
     let mut steps = 0_u64;
     while !what_if.is_over() {
-        let turn = what_if.request(|| vec![stage("read", 5)], |_| true);
+        let turn = what_if.request(&Watched::of(&[stage("read", 5)]));
         let changed = turn.window.filter(|window| window.intervention.is_some());
         lengths.extend(changed.map(|window| window.steps.len()));
         what_if.delivered();
@@ -239,7 +270,10 @@ fn a_window_whose_calls_did_not_behave_as_it_says_has_no_steps() {
     let mut what_if = WhatIf::new(plan());
     let mut windows = Vec::new();
     while !what_if.is_over() {
-        let turn = what_if.request(|| vec![stage("read", 5)], |_| false);
+        let turn = what_if.request(&Watched {
+            behaves: false,
+            ..Watched::of(&[stage("read", 5)])
+        });
         windows.extend(turn.window);
         what_if.delivered();
         what_if.timed(10_000_000, 0);
@@ -250,4 +284,33 @@ fn a_window_whose_calls_did_not_behave_as_it_says_has_no_steps() {
     assert!(!changed.is_empty());
     assert!(changed.iter().all(|window| window.steps.is_empty()));
     assert!(unchanged.iter().all(|window| !window.steps.is_empty()));
+}
+
+#[test]
+fn all_stages_are_free_together_after_the_busiest_was_free_alone() {
+    let stages = [stage("read", 5), stage("decode", 50), stage("resize", 9)];
+    let run = run(plan(), &stages, 10_000, |_, _| 5);
+
+    let (free, cut) = (InterventionKind::Free, InterventionKind::Cut);
+    let first = [("decode", free), ("resize", cut), ("resize", free), ("read", free)];
+    assert_eq!(run.asked()[..4], first);
+}
+
+#[test]
+fn the_capacities_of_queues_shorten_the_time_to_settle() {
+    let settle = |batches_held| {
+        let mut what_if = WhatIf::new(WhatIfPlan::for_loader(None, 1));
+        let pipeline = Watched {
+            batches_held,
+            ..Watched::of(&[stage("read", 5)])
+        };
+        let mut steps = 0;
+        while !matches!(what_if.segment, Segment::Unchanged) {
+            what_if.request(&pipeline);
+            what_if.delivered();
+            steps += 1;
+        }
+        steps
+    };
+    assert_eq!(settle(None) - settle(Some(6)), 110 - 18);
 }

@@ -81,6 +81,8 @@ codes! {
         UnsteadyProbe = "unsteady_probe",
         /// A what-if measured another bottleneck than the model found.
         WhatIfDisagrees = "what_if_disagrees",
+        /// The model predicts another step than a what-if measured.
+        ModelDisagrees = "model_disagrees",
         /// Calls of a stage ended in exceptions.
         CallsFail = "calls_fail",
     }

@@ -15,7 +15,7 @@ use super::ranks::RanksRecord;
 use super::run::{BatchRecord, Role};
 use super::stacks::{DataFileRecord, GilHolderRecord, LineRecord, StageWorkRecord};
 use super::tick::Dropped;
-use super::what_if::WhatIfRecord;
+use super::what_if::{WhatIfRecord, WhatIfStatusRecord};
 
 /// The numbers of the verdict, for people and for programs that optimise a run. Fields that SPDL's
 /// autoresearch engine defines have the same names and meanings here. Step times are those of the
@@ -163,10 +163,9 @@ pub struct SummaryRecord {
     /// `whatif`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub what_if: Vec<WhatIfRecord>,
-    /// Number of calls of stages that returned an earlier result in a what-if, so that their inputs were not trained on. It
-    /// includes calls in windows without an answer. Absent unless the mode is `whatif`.
+    /// How far the what-if is, and what it cannot answer. Absent unless the mode is `whatif`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub inputs_not_trained_on: Option<u64>,
+    pub what_if_status: Option<WhatIfStatusRecord>,
     /// Proposed remedies, the best first.
     pub remedies: Vec<RemedyRecord>,
     /// Lines of the program whose change would shorten the step, the largest gain first. Empty if no

@@ -1,8 +1,13 @@
-//! The measured answers of a run in mode `whatif`.
+//! The measured answers of a run in mode `whatif`, and what it could not answer.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::what_if::InterventionKind;
+
+/// Widest interval of a precise answer: half its width, in points of the unchanged step, or of a
+/// longer changed one. With 10 points, a third more answers are
+/// given, and twice as many are off by more than 3 points.
+const WIDEST_PCT: f64 = 5.0;
 
 /// Measured step time while one stage of the pipeline was changed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -19,6 +24,9 @@ pub struct WhatIfRecord {
     pub step_ms: f64,
     /// 95 % confidence interval of `step_ms`.
     pub step_ci_ms: (f64, f64),
+    /// Step time with the change by the model, in milliseconds. Absent if the model does not contain the stage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modelled_step_ms: Option<f64>,
     /// Reduction of the step time by the change, in percent. Negative if the step is longer.
     pub gain_pct: f64,
     /// 95 % confidence interval of `gain_pct`.
@@ -26,5 +34,31 @@ pub struct WhatIfRecord {
     /// Number of steps that were measured with the change.
     pub steps: u64,
     /// Number of inputs of stages for which a call returned the result of another input.
+    pub inputs_not_trained_on: u64,
+}
+
+impl WhatIfRecord {
+    /// Whether the interval is narrow enough to report the answer.
+    pub fn is_precise(&self) -> bool {
+        let (low, high) = self.gain_ci_pct;
+        // A longer step may be as uncertain relative to itself.
+        let longer = (1.0 - self.gain_pct / 100.0).max(1.0);
+        high - low <= 2.0 * WIDEST_PCT * longer
+    }
+}
+
+/// How far a what-if is, and what it cannot answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct WhatIfStatusRecord {
+    /// Whether the last question has been asked. The loop then trains as in mode `measure`.
+    pub finished: bool,
+    /// Number of changes that were measured too imprecisely to be reported.
+    pub imprecise: u64,
+    /// Stages that are only gated and delayed, because their calls cannot return an earlier result.
+    pub not_replaceable: Vec<String>,
+    /// Number of calls of stages that returned an earlier result, so that their inputs were not trained on. It includes
+    /// calls in windows without an answer.
     pub inputs_not_trained_on: u64,
 }

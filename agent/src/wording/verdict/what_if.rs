@@ -2,9 +2,10 @@
 
 use super::super::section::{Block, Entry, Section, SectionId};
 use super::super::units::{duration_ms, percent, steps};
+use super::super::what_if::changed_stage;
 use super::Detail;
 use crate::model::InterventionKind;
-use crate::model::record::{SummaryRecord, WhatIfRecord};
+use crate::model::record::{SummaryRecord, WhatIfRecord, WhatIfStatusRecord};
 
 /// Maximum number of answers, in brief and in full. The records hold all of them.
 const MOST_ANSWERS: (usize, usize) = (4, 48);
@@ -13,18 +14,42 @@ const MOST_ANSWERS: (usize, usize) = (4, 48);
 pub(super) fn section(summary: &SummaryRecord, detail: Detail) -> Option<Section> {
     let shown = summary.what_if.iter().take(detail.choose(MOST_ANSWERS));
     let entries: Vec<Entry> = shown.map(|answer| entry(answer, detail)).collect();
-    let skipped = summary.inputs_not_trained_on.filter(|count| *count > 0);
-    let skipped = skipped.map(|count| {
-        Block::Sentence(format!(
-            "{count} calls of stages returned a copy of an earlier result, so their inputs were not trained on."
-        ))
-    });
     let entries = (!entries.is_empty()).then_some(Block::Entries(entries));
-    let blocks: Vec<Block> = entries.into_iter().chain(skipped).collect();
+    let limits = summary.what_if_status.iter().flat_map(limits);
+    let blocks: Vec<Block> = entries
+        .into_iter()
+        .chain(limits.map(Block::Sentence))
+        .collect();
     (!blocks.is_empty()).then_some(Section {
         id: SectionId::WhatIf,
         blocks,
     })
+}
+
+/// What the answers do not say, and what they cost.
+fn limits(status: &WhatIfStatusRecord) -> impl Iterator<Item = String> {
+    let imprecise = match status.imprecise {
+        0 => None,
+        1 => Some("1 more change was measured, but too imprecisely to report".to_owned()),
+        count => Some(format!(
+            "{count} more changes were measured, but too imprecisely to report"
+        )),
+    };
+    let imprecise =
+        imprecise.map(|text| format!("{text}: the steps vary too much for this number of steps."));
+    let names = status
+        .not_replaceable
+        .iter()
+        .map(|name| format!("`{name}`"));
+    let names = names.collect::<Vec<_>>().join(", ");
+    let not_replaceable = (!names.is_empty()).then(|| {
+        format!("Not measured without their work, because their calls cannot return an earlier result: {names}.")
+    });
+    let skipped = (status.inputs_not_trained_on > 0).then(|| {
+        let count = status.inputs_not_trained_on;
+        format!("{count} calls of stages returned a copy of an earlier result, so their inputs were not trained on.")
+    });
+    imprecise.into_iter().chain(not_replaceable).chain(skipped)
 }
 
 fn entry(answer: &WhatIfRecord, detail: Detail) -> Entry {
@@ -54,9 +79,6 @@ fn entry(answer: &WhatIfRecord, detail: Detail) -> Entry {
 fn change(answer: &WhatIfRecord) -> String {
     let stage = &answer.stage;
     match answer.intervention {
-        InterventionKind::Free => format!("If `{stage}` took no time"),
-        InterventionKind::Half => format!("If `{stage}` did half the work"),
-        InterventionKind::Cut => format!("If all stages up to `{stage}` took no time"),
         InterventionKind::Gate => {
             let calls = format!("{:.0}", answer.amount);
             let noun = if answer.amount > 1.0 { "calls" } else { "call" };
@@ -66,6 +88,7 @@ fn change(answer: &WhatIfRecord) -> String {
             "If each call of `{stage}` took {} longer",
             duration_ms(answer.amount)
         ),
+        other => changed_stage(stage, other),
     }
 }
 
@@ -80,6 +103,7 @@ mod tests {
             amount,
             step_ms: 54.0,
             step_ci_ms: (52.0, 56.0),
+            modelled_step_ms: None,
             gain_pct,
             gain_ci_pct: (gain_pct - 2.0, gain_pct + 2.0),
             steps: 100,
@@ -104,17 +128,31 @@ mod tests {
     }
 
     #[test]
-    fn inputs_that_were_not_trained_on_are_counted_aloud() {
+    fn the_section_says_what_the_answers_leave_out_and_what_they_cost() {
         let summary = SummaryRecord {
             what_if: vec![answer(InterventionKind::Free, 1.0, 46.0)],
-            inputs_not_trained_on: Some(450),
+            what_if_status: Some(WhatIfStatusRecord {
+                imprecise: 2,
+                not_replaceable: vec!["write".to_owned(), "log".to_owned()],
+                inputs_not_trained_on: 450,
+                ..WhatIfStatusRecord::default()
+            }),
             ..SummaryRecord::default()
         };
         let section = section(&summary, Detail::Brief).unwrap();
-        let [_, Block::Sentence(text)] = &section.blocks[..] else {
-            panic!("{section:?}");
-        };
-        assert!(text.starts_with("450 calls of stages returned a copy"));
+        let sentences = section.blocks[1..].iter().map(|block| match block {
+            Block::Sentence(text) => text.as_str(),
+            _ => panic!("{section:?}"),
+        });
+        assert_eq!(
+            sentences.collect::<Vec<_>>(),
+            [
+                "2 more changes were measured, but too imprecisely to report: the steps vary too much for this number \
+                 of steps.",
+                "Not measured without their work, because their calls cannot return an earlier result: `write`, `log`.",
+                "450 calls of stages returned a copy of an earlier result, so their inputs were not trained on.",
+            ]
+        );
         assert_eq!(
             super::section(&SummaryRecord::default(), Detail::Full),
             None

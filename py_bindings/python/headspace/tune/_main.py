@@ -57,14 +57,14 @@ def tune(arguments: ParsedArguments) -> int:
         experiments=options.experiments,
         patience=options.patience,
         near_floor=options.near_floor,
-        probe=options.probe,
         repeats=options.repeats,
         confirm=options.confirm,
         objective=Objective(options.objective),
         seed=options.seed,
     )
     patience = Patience(options.measure, options.timeout, options.startup, options.stall)
-    setup = Setup(patience, options.inject, options.early_stop, limits.objective)
+    what_if_steps = options.what_if_steps if options.what_if else 0
+    setup = Setup(patience, options.inject, options.early_stop, limits.objective, what_if_steps)
     divided = places(options.parallel)
     folder = options.dir.absolute()
     folder.mkdir(parents=True, exist_ok=True)

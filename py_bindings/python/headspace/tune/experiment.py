@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from headspace.tune.errors import TuneError
 from headspace.tune.space.knobs import Config, key
 
 
@@ -31,11 +32,9 @@ class Kind(str, Enum):
     """What an experiment is for."""
 
     BASELINE = "baseline"
-    """The baseline configuration."""
-    PROBE = "probe"
-    """The baseline with a probe, for the floor."""
+    """The baseline configuration. A what-if measures what each stage gains."""
     REMEDY = "remedy"
-    """A proposal of another experiment's verdict."""
+    """A proposal of another experiment's verdict, or of its model."""
     SAMPLE = "sample"
     """A proposal of the sampler."""
     REPEAT = "repeat"
@@ -46,9 +45,6 @@ class Kind(str, Enum):
 
 #: Kinds that measure a configuration for the first time.
 SEARCHING = (Kind.BASELINE, Kind.REMEDY, Kind.SAMPLE)
-
-#: Kinds that count towards the limit of experiments.
-COUNTED = (*SEARCHING, Kind.PROBE)
 
 
 @dataclass(frozen=True)
@@ -128,6 +124,8 @@ class Outcome:
     """Path of its run folder."""
     summary: dict[str, Any] = field(default_factory=dict)
     """The run's last summary; empty if there was none."""
+    loader: dict[str, Any] = field(default_factory=dict)
+    """The properties of the run's loader; empty if they are unknown."""
 
     @property
     def ending(self) -> str:
@@ -153,7 +151,16 @@ class Trial(Experiment):
 
 
 def proposal_from_dict(data: Mapping[str, Any]) -> Proposal:
-    """The proposal whose fields were stored as JSON."""
+    """The proposal whose fields were stored as JSON.
+
+    Raises:
+        TuneError: If the study is of an older version.
+    """
+    if data["kind"] not in [kind.value for kind in Kind]:
+        raise TuneError(
+            f"the study has an experiment `{data['kind']}` of an older version of headspace (use another `--dir` or "
+            "`--study`)"
+        )
     return Proposal(**{**data, "kind": Kind(data["kind"])})
 
 

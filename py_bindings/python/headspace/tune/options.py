@@ -10,16 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headspace._native import LEAST_WHAT_IF_STEPS
 from headspace._settings import duration
 from headspace.tune.errors import TuneError
 from headspace.tune.plan.objective import Objective
+from headspace.tune.space.command import WHAT_IF
 from headspace.tune.space.constraints import Constraint
 from headspace.tune.space.knobs import Knob, Space, make_knob, parse_knob
 
 _EPILOG = """\
 In COMMAND, {knob} becomes the value of the knob. If the knob is a switch, {knob:--flag} becomes --flag if
-the switch is yes, and nothing if it is no. {probe:1000|200} becomes 1000 in the run that measures the floor,
-and 200 in all other runs.
+the switch is yes, and nothing if it is no. {what_if:1200|200} becomes 1200 in the first run of the baseline,
+which measures what each stage gains, and 200 in all other runs.
 
 Knobs:
   n=1..8          every integer from 1 to 8
@@ -41,7 +43,7 @@ _HELP = {
     "--knob": "a knob and its values",
     "--constraint": "an expression that must be true, such as 'decode_threads + demux_threads <= 4'",
     "--file": "a TOML file with [knobs], constraints, command and options (in their names, write _ for -; "
-    "for --no-probe, write probe = false). The command line overrides the file",
+    "for --no-what-if, write what_if = false). The command line overrides the file",
     "--dir": "folder for all results (default: %(default)s)",
     "--objective": "step: minimise the time per step; throughput: minimise the time per sample, if a knob "
     "changes the batch size",
@@ -64,11 +66,17 @@ _HELP = {
     "docs/tune.md shows (default: study.db in the folder)",
     "--study": "name of the study in the storage",
     "--seed": "seed of the sampler (default: %(default)s)",
-    "--no-probe": "do not measure the floor",
+    "--what-if-steps": "maximum number of steps in which the baseline's stages are changed in turn, to measure what "
+    "each gains (default: %(default)s)",
+    "--no-what-if": "only measure the baseline, not what each stage gains, nor the floor",
     "--no-early-stop": "do not stop an experiment early if it is slower than the best one",
     "--no-inject": "the program calls headspace.wrap itself: do not start it under `headspace run`",
     "--quiet": "print only the result",
 }
+
+
+#: Options of files for older versions, and their names now.
+_RENAMED = {"probe": "what_if"}
 
 
 @dataclass(frozen=True)
@@ -102,11 +110,12 @@ def parse(words: Sequence[str]) -> ParsedArguments:
             raise TuneError(f"`--knob {knob.name}=…` is given twice (remove one of them)")
         # The command line overrides the file.
         knobs[knob.name] = knob
-    if "probe" in knobs:
-        raise TuneError(
-            "a knob cannot have the name `probe`, because `{probe:YES|NO}` is reserved for the run that "
-            "measures the floor (rename the knob)"
-        )
+    for reserved in WHAT_IF:
+        if reserved in knobs:
+            raise TuneError(
+                f"a knob cannot have the name `{reserved}`, because `{{{reserved}:YES|NO}}` is reserved for the "
+                "first run of the baseline (rename the knob)"
+            )
     constraints = [*_texts(kept, "constraints"), *arguments.constraint]
     space = Space(tuple(knobs.values()), tuple(map(Constraint, constraints)))
     if not command:
@@ -184,6 +193,7 @@ def _defaults(options: argparse.ArgumentParser, kept: Mapping[str, Any]) -> dict
     for name, value in kept.items():
         if name in ("knobs", "constraints", "command"):
             continue
+        name = _RENAMED.get(name, name)
         action = known.get(name)
         if action is None or name in ("help", "file", "knob", "constraint"):
             raise TuneError(
@@ -223,6 +233,15 @@ def _count(text: str) -> int:
     return number
 
 
+def _what_if_steps(text: str) -> int:
+    number = _whole(text)
+    if number < LEAST_WHAT_IF_STEPS:
+        raise argparse.ArgumentTypeError(
+            f"`{text}` is less than {LEAST_WHAT_IF_STEPS}, the fewest steps that can answer a question"
+        )
+    return number
+
+
 def _percent(text: str) -> float:
     try:
         share = float(text.strip().removesuffix("%")) / 100
@@ -250,15 +269,15 @@ def parser() -> argparse.ArgumentParser:
         prog="headspace tune",
         usage="headspace tune [OPTIONS] --knob NAME=VALUES ... -- COMMAND ...",
         description="Finds the values of the knobs with which training runs fastest. It runs the "
-        "baseline and\nmeasures the floor. Then it tries the remedies of the verdicts. Then a sampler chooses "
-        "among the other\nconfigurations.",
+        "baseline and\nmeasures what each stage gains. Then it tries what the verdicts and the model propose. Then a "
+        "sampler\nchooses among the other configurations.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
 
-    def add(name: str, **how: Any) -> None:
-        made.add_argument(name, help=_HELP[name], **how)
+    def add(name: str, *aliases: str, **how: Any) -> None:
+        made.add_argument(name, *aliases, help=_HELP[name], **how)
 
     add("--knob", action="append", default=[], metavar="NAME=VALUES")
     add("--constraint", action="append", default=[], metavar="EXPRESSION")
@@ -280,7 +299,8 @@ def parser() -> argparse.ArgumentParser:
     add("--storage", metavar="URL")
     add("--study", default="headspace-tune", metavar="NAME")
     add("--seed", type=_whole, default="0", metavar="N")
-    add("--no-probe", dest="probe", action="store_false")
+    add("--what-if-steps", type=_what_if_steps, default="1000", metavar="N")
+    add("--no-what-if", "--no-probe", dest="what_if", action="store_false")
     add("--no-early-stop", dest="early_stop", action="store_false")
     add("--no-inject", dest="inject", action="store_false")
     add("--quiet", action="store_true")

@@ -58,6 +58,7 @@ impl LoopIterator {
             }));
             if what_if.is_over() {
                 set_in_loop_body(false);
+                self.epoch.entry().finish_what_if();
             }
         } else {
             self.last_receive.store(0, Ordering::Relaxed);

@@ -54,6 +54,7 @@ pub(crate) fn facts(line: &Line, totals: &RunTotals, probed: bool, blind: Blind)
         blocked_loading: None,
         lines: Vec::new(),
         shared_lock_waits: Vec::new(),
+        what_if: Vec::new(),
         resources: resources(line, totals, blind.counters),
         loader: LoaderRecord {
             workers: workers

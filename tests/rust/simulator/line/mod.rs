@@ -17,6 +17,7 @@ pub(crate) mod facts;
 pub(crate) mod judge;
 pub(crate) mod table;
 pub(crate) mod what_if;
+pub(crate) mod what_if_fit;
 pub(crate) mod what_if_table;
 
 use super::service::Service;

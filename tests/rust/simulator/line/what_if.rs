@@ -1,8 +1,8 @@
 //! A what-if of a simulated pipeline, and the same changes made for a whole run.
 
-use headspace_agent::analysis::what_if::{answers, is_precise};
+use headspace_agent::analysis::what_if::answers;
 use headspace_agent::batch_source::WhatIfPlan;
-use headspace_agent::batch_source::what_if::{Change, SwitchedStage, WhatIf};
+use headspace_agent::batch_source::what_if::{Change, Pipeline, SwitchedStage, WhatIf};
 use headspace_agent::model::record::WhatIfRecord;
 use headspace_agent::model::{Intervention, InterventionKind};
 
@@ -39,7 +39,7 @@ pub(crate) fn ask(case: &Case, plan: WhatIfPlan, seed: u64) -> Found {
     let mut compute_ms = None;
     what_if.begin_epoch();
     while !what_if.is_over() {
-        let turn = what_if.request(|| stages(case, &engine), |_| true);
+        let turn = what_if.request(&Watched(stages(case, &engine)));
         windows.extend(turn.window);
         if let Some(change) = turn.change {
             set_switches(&mut engine, &case.line, &change);
@@ -53,8 +53,27 @@ pub(crate) fn ask(case: &Case, plan: WhatIfPlan, seed: u64) -> Found {
         steps += 1;
     }
     Found {
-        answers: answers(&windows).into_iter().filter(is_precise).collect(),
+        answers: (answers(&windows).into_iter())
+            .filter(WhatIfRecord::is_precise)
+            .collect(),
         steps,
+    }
+}
+
+/// The stages of a simulated pipeline, whose calls always behave as the intervention says.
+struct Watched(Vec<SwitchedStage>);
+
+impl Pipeline for Watched {
+    fn stages(&self) -> Vec<SwitchedStage> {
+        self.0.clone()
+    }
+
+    fn batches_held(&self) -> Option<u32> {
+        None
+    }
+
+    fn behaves_as(&self, _: &Intervention) -> bool {
+        true
     }
 }
 

@@ -244,6 +244,11 @@ impl Action {
         )
     }
 
+    /// Whether a stage has less work, or does its work with more threads or processes.
+    pub(super) fn relieves_stage(&self) -> bool {
+        self.adds_concurrency() || matches!(self, Self::CheaperCalls { .. })
+    }
+
     /// Whether it makes a buffer larger.
     pub(super) fn enlarges_buffer(&self) -> bool {
         matches!(self, Self::MorePrefetch { .. } | Self::BiggerQueue { .. })

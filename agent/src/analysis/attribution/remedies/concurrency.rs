@@ -5,6 +5,7 @@ use super::super::calls_at_once::find_slowdown;
 use super::super::candidates::limit_ms;
 use super::super::law_terms::{Term, at_least};
 use super::super::queueing_model::Model;
+use super::super::settings::{set_calls, undeclared_calls};
 use super::super::simulation::{SimulatedPipeline, whole};
 use super::super::stage_order::Node;
 use super::action::{Action, Shared, WorkerMemory};
@@ -77,9 +78,7 @@ fn change_concurrency(context: &Context<'_>, stage: usize, to: u32) -> ChangeRec
 /// The concurrency to declare so that a stage has `calls` concurrent calls. Some stages have more than they
 /// declare; the difference stays.
 fn declared(node: &Node<'_>, calls: u32) -> u32 {
-    let now = whole(node.concurrency);
-    let undeclared = now - node.stage.concurrency.map_or(now, whole).min(now);
-    calls.saturating_sub(undeclared).max(1)
+    calls.saturating_sub(undeclared_calls(node)).max(1)
 }
 
 /// The next limit of the step after a stage or a pool has enough concurrency.
@@ -196,21 +195,12 @@ fn with_more_calls(
     (from, to): (u32, u32),
 ) -> (u32, SimulatedPipeline) {
     let model = context.model;
-    let slowdown = find_slowdown(model, stage);
-    let cores_are_free = !at_least(
-        model.uses.cores,
-        model.thresholds.uncontended_core_utilization,
-    );
     let with_calls = |calls: u32| {
         let mut simulated = model.simulated.clone();
-        let station = &mut simulated.stations[stage];
-        station.servers = calls;
-        if let Some(slowdown) = slowdown {
-            slowdown.slow(station, (from, calls), cores_are_free);
-        }
+        set_calls(model, &mut simulated, stage, calls);
         simulated
     };
-    if slowdown.is_none() {
+    if find_slowdown(model, stage).is_none() {
         return (to, with_calls(to));
     }
     let apart = (to - from).div_ceil(counts::TRIED_CONCURRENCIES).max(1);

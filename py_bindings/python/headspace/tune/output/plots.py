@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from html import escape
 
-from headspace.tune.experiment import COUNTED, SEARCHING, Kind, State, Trial
+from headspace.tune.experiment import SEARCHING, Kind, State, Trial
 from headspace.tune.plan.objective import Cost, Objective, comparable_cost
 from headspace.tune.plan.planner import standing, winner_of
 from headspace.tune.space.knobs import Space
@@ -80,12 +80,11 @@ def ticks_of(low: float, high: float) -> list[float]:
 
 def progress_svg(trials: Sequence[Trial], objective: Objective) -> str:
     """The progress plot: experiments from left to right, cost upwards."""
-    shown = [t for t in trials if t.kind is not Kind.PROBE]
-    costs = [(t, comparable_cost(t, objective)) for t in shown]
+    costs = [(t, comparable_cost(t, objective)) for t in trials]
     now = standing(trials, objective)
-    has_sm = any(t.outcome.summary.get("steady_sm_utilization_pct") is not None for t in shown)
+    has_sm = any(t.outcome.summary.get("steady_sm_utilization_pct") is not None for t in trials)
     height = TOP + PANEL + (GAP + SMALL if has_sm else 0) + 64
-    body = [_text(24, 30, f"Steady step of {len(shown)} experiments", "title"), _legend()]
+    body = [_text(24, 30, f"Steady step of {len(trials)} experiments", "title"), _legend()]
     known = [one for _, one in costs if one is not None]
     if not known:
         body.append(_text(LEFT, TOP + 40, "No experiment was measured yet.", "quiet"))
@@ -94,7 +93,7 @@ def progress_svg(trials: Sequence[Trial], objective: Objective) -> str:
     right = WIDTH - RIGHT
 
     def x(place: float) -> float:
-        return LEFT + (place + 0.5) * (right - LEFT) / max(len(shown), 1)
+        return LEFT + (place + 0.5) * (right - LEFT) / max(len(trials), 1)
 
     def y(ms: float) -> float:
         return TOP + PANEL * (1 - min(ms, top) / top)
@@ -111,17 +110,17 @@ def progress_svg(trials: Sequence[Trial], objective: Objective) -> str:
             _text(right + 8, min(low, TOP + PANEL), f"floor {now.floor_ms:.1f} ms", "quiet")
         )
     base = TOP + PANEL
-    every = max(1, math.ceil(len(shown) / 24))
-    for place, trial in enumerate(shown):
+    every = max(1, math.ceil(len(trials) / 24))
+    for place, trial in enumerate(trials):
         if place % every == 0:
             body.append(_text(x(place), base + 18, f"{trial.number}", "quiet", "middle"))
-    again = next((p for p, t in enumerate(shown) if t.kind not in SEARCHING), None)
+    again = next((p for p, t in enumerate(trials) if t.kind not in SEARCHING), None)
     if again is not None:
         edge = x(again - 0.5)
         body.append(_line("rule", edge, TOP, edge, base))
         body.append(_text(edge + 6, TOP + 2, "run again", "quiet"))
     if has_sm:
-        body += _sm_panel(shown, x, base + GAP, right)
+        body += _sm_panel(trials, x, base + GAP, right)
         base += GAP + SMALL
     body.append(_text((LEFT + right) / 2, base + 40, "experiment", "quiet", "middle"))
     return _document(WIDTH, height, "headspace tune: progress", body)
@@ -199,7 +198,7 @@ ROW, COLUMN, BOX = 46, 40, 460
 
 def tree_svg(trials: Sequence[Trial], space: Space, objective: Objective) -> str:
     """The tree plot: one experiment per row, each below the one that led to it."""
-    shown = [t for t in trials if t.kind in COUNTED]
+    shown = [t for t in trials if t.kind in SEARCHING]
     numbers = {t.number for t in shown}
     children: dict[int | None, list[Trial]] = {}
     for trial in shown:
@@ -253,14 +252,12 @@ def _node(
     left, top = corner
     one = comparable_cost(trial, objective)
     parent = next((t for t in trials if t.number == trial.proposal.parent), None)
-    words = {Kind.BASELINE: "baseline", Kind.PROBE: "probe of the baseline"}.get(trial.kind, "")
+    words = "baseline" if trial.kind is Kind.BASELINE else ""
     words = words or space.describe(trial.knobs, parent.knobs if parent else None) or "the same"
     if len(words) > 42:
         words = words[:41].rstrip() + "…"
     css = "box won" if won else "box" if one else "box lost"
-    if trial.kind is Kind.PROBE and trial.outcome.summary.get("floor_step_ms") is not None:
-        result, style = f"floor {trial.outcome.summary['floor_step_ms']:.1f} ms", "quiet"
-    elif one is None:
+    if one is None:
         result, style = trial.outcome.ending, "badtext"
     else:
         early = trial.outcome.state is State.STOPPED_EARLY

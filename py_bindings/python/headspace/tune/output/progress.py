@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from headspace.tune.experiment import SEARCHING, Kind, State, Trial
+from headspace.tune.plan import what_if
 from headspace.tune.plan.objective import measured_cost
 from headspace.tune.plan.planner import Limits, Standing
 from headspace.tune.space.knobs import Space
@@ -41,10 +42,6 @@ class Progress:
 
     def _result(self, trial: Trial) -> str:
         outcome = trial.outcome
-        floor = outcome.summary.get("floor_step_ms")
-        if trial.kind is Kind.PROBE:
-            why = f": {outcome.detail}" if outcome.detail else ""
-            return f"floor {floor:.1f} ms" if floor else f"no floor{why}"
         one = measured_cost(trial, self._limits.objective)
         if one is None:
             if outcome.state is State.FINISHED:
@@ -53,6 +50,9 @@ class Progress:
             return f"{outcome.ending}: {first}"[:78] if first else outcome.ending
         promised = trial.proposal.predicted_ms
         text = f"{one.ms:.4g} ms ±{one.half:.2g}"
+        floor = what_if.floor_ms(outcome.summary)
+        if floor is not None:
+            text += f" (floor {floor:.1f})"
         if promised is not None and trial.kind in SEARCHING:
             text += f" (predicted {promised:.1f})"
         return text

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from headspace._native import bottleneck_name
 from headspace.tune.experiment import SEARCHING, Kind, State, Trial
+from headspace.tune.plan import what_if
 from headspace.tune.plan.objective import Cost
 from headspace.tune.plan.planner import (
     Limits,
@@ -65,6 +66,7 @@ def report(
                 )
                 unsure = True
     lines += _floor_line(trials, now.floor_ms, after.ms, unit)
+    lines += _left_out_line(trials, space)
     if bottleneck := _bottleneck_of(trials, won.knobs):
         lines.append(f"bottleneck {bottleneck}")
     meant = (State.FINISHED, State.STOPPED_EARLY)
@@ -90,14 +92,28 @@ def _floor_line(trials: Sequence[Trial], floor: float | None, best: float, unit:
         left = 100 * (1 - floor / best)
         text = f"a headspace of {left:.1f} % is left" if left > 0 else "no headspace is left"
         return [f"floor      {floor:.1f} {unit}: {text}"]
-    probe = first_of(trials, Kind.PROBE)
-    if probe is None:
-        return ["floor      unknown: no probe was run"]
-    short = (
-        "the run with the probe was too short (increase its number of steps: in the command, write for "
-        "example `{probe:1000|200}` for the number of steps)"
+    baseline = first_of(trials, Kind.BASELINE)
+    status = baseline.outcome.summary.get("what_if_status") if baseline else None
+    if status is None:
+        return ["floor      unknown: the baseline was run without a what-if"]
+    if not status["finished"]:
+        return [
+            "floor      unknown: the first run of the baseline was too short (increase its number of steps: in the "
+            "command, write for example `{what_if:1200|200}` for the number of steps)"
+        ]
+    return ["floor      unknown: the what-if did not measure a step without the work of all stages"]
+
+
+def _left_out_line(trials: Sequence[Trial], space: Space) -> list[str]:
+    """The knobs that were not tried."""
+    baseline = first_of(trials, Kind.BASELINE)
+    knobs = what_if.left_out(space, baseline.outcome.summary) if baseline else []
+    names = ", ".join(knob.name for knob in knobs)
+    return (
+        [f"not tried  {names}: a step is not shorter without the work of the stage"]
+        if names
+        else []
     )
-    return [f"floor      unknown: {probe.outcome.first_line or short}"]
 
 
 def _bottleneck_of(trials: Sequence[Trial], config: Config) -> str:

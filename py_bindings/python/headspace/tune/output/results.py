@@ -1,8 +1,8 @@
 """Writes the result files: `results.tsv`, `experiments.jsonl`, `progress.svg` and `tree.svg`.
 
 The table has the columns of SPDL's master table, with the same names and meanings, so the same tools
-read both. The probe is the row `headspace_cache`. Files are replaced whole, so a reader never sees a
-part of one.
+read both. The floor, which the what-if of the baseline measured, is the row `headspace_cache`. Files are
+replaced whole, so a reader never sees a part of one.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 from headspace.tune.experiment import Kind, State, Trial
 from headspace.tune.output.plots import progress_svg, tree_svg
+from headspace.tune.plan import what_if
 from headspace.tune.plan.objective import Objective
 from headspace.tune.space.knobs import Space
 
@@ -49,9 +50,8 @@ _SUMMARY = (
     "steady_sm_utilization_pct",
     "cpu_utilization_pct",
     "data_readiness_pct",
-    "floor_step_ms",
-    "floor_ci_ms",
     "bottleneck",
+    "what_if",
 )
 
 
@@ -77,8 +77,30 @@ def table(trials: Sequence[Trial], space: Space) -> str:
     rows = ["\t".join(COLUMNS)]
     for trial in trials:
         row = _row(trial, space, by_number.get(trial.proposal.parent))
-        rows.append("\t".join(_escaped(row.get(column)) for column in COLUMNS))
+        rows.append(_tabbed(row))
+        floor = what_if.floor_ms(trial.outcome.summary)
+        if trial.kind is Kind.BASELINE and floor is not None:
+            rows.append(_tabbed(_floor_row(trial, space, floor)))
     return "\n".join(rows) + "\n"
+
+
+def _tabbed(row: Mapping[str, object]) -> str:
+    return "\t".join(_escaped(row.get(column)) for column in COLUMNS)
+
+
+def _floor_row(baseline: Trial, space: Space, floor_ms: float) -> dict[str, object]:
+    summary = baseline.outcome.summary
+    rate, mean = summary.get("throughput_samples_per_s"), summary.get("steady_step_mean_ms")
+    return {
+        "run_id": f"{baseline.number:03}",
+        "name": "headspace_cache",
+        "status": "completed",
+        "throughput_samples_per_s": rate * mean / floor_ms if rate and mean else None,
+        "step_time_ms": floor_ms,
+        "steady_step_time_ms": floor_ms,
+        "changes": space.describe(baseline.knobs),
+        "notes": "The floor: the step without the work of all stages, from the same run.",
+    }
 
 
 def _row(trial: Trial, space: Space, parent: Trial | None) -> dict[str, object]:
@@ -96,7 +118,7 @@ def _row(trial: Trial, space: Space, parent: Trial | None) -> dict[str, object]:
         row["step_time_ms"] = outcome.step_ms
     if not outcome.measured:
         return row
-    row |= {
+    return row | {
         "throughput_samples_per_s": summary.get("throughput_samples_per_s"),
         "step_time_ms": summary.get("step_time_ms"),
         "steady_step_time_ms": summary.get("steady_step_time_ms"),
@@ -105,18 +127,6 @@ def _row(trial: Trial, space: Space, parent: Trial | None) -> dict[str, object]:
         "steady_sm_util_pct": summary.get("steady_sm_utilization_pct"),
         "data_readiness_pct": summary.get("data_readiness_pct"),
     }
-    if trial.kind is Kind.PROBE:
-        row["name"] = "headspace_cache"
-        floor, mean = summary.get("floor_step_ms"), summary.get("steady_step_mean_ms")
-        rate = summary.get("throughput_samples_per_s")
-        free = rate * mean / floor if rate and mean and floor else None
-        row |= {
-            "throughput_samples_per_s": free,
-            "step_time_ms": floor,
-            "steady_step_time_ms": floor,
-            "data_readiness_pct": None,
-        }
-    return row
 
 
 def notes(trial: Trial) -> str:

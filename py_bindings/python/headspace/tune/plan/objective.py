@@ -24,7 +24,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from headspace._native import FREEDOM, run_interval, t_quantile
-from headspace.tune.experiment import Kind, Outcome, State, Trial
+from headspace.tune.experiment import Outcome, State, Trial
 from headspace.tune.space.knobs import Config, key
 
 #: Half-width of the interval of a run whose record has none, as a share of the step.
@@ -139,12 +139,11 @@ def pool(costs: Sequence[Cost], spread: Spread | None = None) -> Cost:
 
 
 def by_config(trials: Iterable[Trial], objective: Objective) -> dict[str, tuple[Config, Cost]]:
-    """Each measured configuration with its cost, by key. Probes do not count: they have few live steps,
-    between cached ones."""
+    """Each measured configuration with its cost, by key."""
     runs: dict[str, tuple[Config, list[Cost]]] = {}
     for trial in trials:
         one = measured_cost(trial, objective)
-        if one is not None and trial.kind is not Kind.PROBE:
+        if one is not None:
             runs.setdefault(key(trial.knobs), (trial.knobs, []))[1].append(one)
     spread = spread_of(costs for _, costs in runs.values())
     return {name: (config, pool(costs, spread)) for name, (config, costs) in runs.items()}

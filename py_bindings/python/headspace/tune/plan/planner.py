@@ -1,8 +1,8 @@
 """Decides which experiment to run next, and when the search is over.
 
-The order is: the baseline; the baseline with a probe, for the floor; what the verdict of the best
-configuration proposes; then the sampler's choices. When the search is over, configurations whose
-intervals overlap are run again. At the end one tuner runs the winner and the baseline in turn.
+The order is: the baseline, with a what-if; what the verdict and the model of the best configuration propose;
+then the sampler's choices. When the search is over, configurations whose intervals overlap are run again. At
+the end one tuner runs the winner and the baseline in turn.
 
 Planning is a pure function of the outcomes, so it also runs on recorded outcomes
 (`tests/python/study_tune.py`).
@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from headspace.tune.experiment import COUNTED, SEARCHING, Experiment, Kind, Proposal, State, Trial
-from headspace.tune.plan import remedies
+from headspace.tune.experiment import SEARCHING, Experiment, Kind, Proposal, State, Trial
+from headspace.tune.plan import predictions, remedies, what_if
 from headspace.tune.plan.bounds import bound
 from headspace.tune.plan.objective import (
     Cost,
@@ -52,14 +52,11 @@ class Limits:
     """When the search ends, and how often measurements are repeated."""
 
     experiments: int = 40
-    """Maximum number of experiments. The baseline and the probe count. Repetitions and confirmations do
-    not."""
+    """Maximum number of experiments, including the baseline. Repetitions and confirmations do not count."""
     patience: int = 10
     """Number of experiments without a gain of `LEAST_GAIN` after which the search ends."""
     near_floor: float = 0.05
     """The search ends when the best is above the floor by at most this share of the floor."""
-    probe: bool = True
-    """Whether the floor is measured."""
     repeats: int = 1
     """How many times contenders are run again."""
     confirm: int = 2
@@ -91,7 +88,7 @@ class Standing:
     """The state of the search."""
 
     floor_ms: float | None
-    """Cost if data were free."""
+    """Cost if data were free, by the what-if of the baseline."""
     best_cost: Cost | None
     best_trial: Trial | None
     """The first measurement of the best configuration."""
@@ -110,6 +107,14 @@ def first_of(trials: Sequence[Trial], kind: Kind) -> Trial | None:
     return next((t for t in trials if t.kind is kind), None)
 
 
+def searched(space: Space, trials: Sequence[Trial]) -> Space:
+    """The space without the knobs that need not be tried, by the what-if of the baseline."""
+    baseline = first_of(trials, Kind.BASELINE)
+    if baseline is None:
+        return space
+    return what_if.without(space, what_if.left_out(space, baseline.outcome.summary))
+
+
 def _first_measurement(trials: Sequence[Trial], name: str) -> Trial:
     """The first trial that measured the configuration with this key."""
     return next(
@@ -119,10 +124,10 @@ def _first_measurement(trials: Sequence[Trial], name: str) -> Trial:
 
 def standing(trials: Sequence[Trial], objective: Objective) -> Standing:
     """The state of the search by the outcomes so far."""
-    floor, probe = None, first_of(trials, Kind.PROBE)
-    if probe is not None:
-        factor = scale(probe.outcome, objective)
-        step = probe.outcome.summary.get("floor_step_ms")
+    floor, baseline = None, first_of(trials, Kind.BASELINE)
+    if baseline is not None:
+        factor = scale(baseline.outcome, objective)
+        step = what_if.floor_ms(baseline.outcome.summary)
         floor = step * factor if step and factor else None
     costs = by_config(trials, objective)
     if not costs:
@@ -168,25 +173,22 @@ class Planner:
         return self._settle(trials, others) or Done(reason)
 
     def _first(self, trials: Sequence[Trial], pending: Sequence[Experiment]) -> Next | None:
-        """Baseline and probe; None if both were proposed."""
-        now = self.space.baseline
+        """The baseline; None if it was measured."""
         baseline = first_of(trials, Kind.BASELINE)
         if baseline is None:
             if any(e.kind is Kind.BASELINE for e in pending):
                 return Wait()
-            return Proposal(Kind.BASELINE, now, "The baseline.")
+            return Proposal(Kind.BASELINE, self.space.baseline, "The baseline.")
         if not baseline.outcome.measured:
             return Done(f"the baseline was not measured: {_why(baseline)}", failed=True)
         if cost(baseline.outcome, self.limits.objective) is None:
             return Done(UNCOUNTED, failed=True)
-        if self.limits.probe and all(e.kind is not Kind.PROBE for e in (*trials, *pending)):
-            return Proposal(Kind.PROBE, now, "A probe, to measure the floor.", baseline.number)
         return None
 
     def _over(self, trials: Sequence[Trial], pending: Sequence[Experiment]) -> str | None:
         """Why the search is over; None while it is not."""
         limits, now = self.limits, standing(trials, self.limits.objective)
-        spent = sum(e.kind in COUNTED for e in (*trials, *pending))
+        spent = sum(e.kind in SEARCHING for e in (*trials, *pending))
         if now.floor_ms and now.best_cost:
             above = now.best_cost.ms / now.floor_ms - 1
             if above <= limits.near_floor:
@@ -216,17 +218,22 @@ class Planner:
     def _explore(self, trials: Sequence[Trial], pending: Sequence[Experiment]) -> Proposal | None:
         """A proposal of the remedies, else of the sampler. None if every configuration was tried."""
         known = {key(e.knobs) for e in (*trials, *pending)}
-        promising = self._remedy(trials, known)
+        space = searched(self.space, trials)
+        promising = self._remedy(space, trials, known)
         if promising is not None:
             return promising
+        alone = self._alone(space, trials, known)
+        if alone is not None:
+            return alone
         now = standing(trials, self.limits.objective)
         objective = self.limits.objective
         costs = [(t.knobs, comparable_cost(t, objective)) for t in trials if t.kind in SEARCHING]
         tried = [(config, one.ms if one else None) for config, one in costs]
+        tried = [(config, ms) for config, ms in tried if what_if.contains(space, config)]
         running = [e.knobs for e in pending if e.kind in SEARCHING]
-        least, best = bound(self.space, trials, objective), now.best_cost
+        least, best = bound(space, trials, objective), now.best_cost
         config = suggest(
-            self.space,
+            space,
             tried,
             running,
             self.limits.seed,
@@ -237,14 +244,18 @@ class Planner:
         parent = now.best_trial.number if now.best_trial else None
         return Proposal(Kind.SAMPLE, config, "Chosen by the sampler.", parent)
 
-    def _remedy(self, trials: Sequence[Trial], known: set[str]) -> Proposal | None:
-        """The remedy with the lowest predicted cost, among those of all contenders."""
+    def _remedy(self, space: Space, trials: Sequence[Trial], known: set[str]) -> Proposal | None:
+        """The proposal with the lowest predicted cost, among those of all contenders' verdicts and models."""
         found: list[tuple[float, int, remedies.Proposed]] = []
         for trial in self._contenders(trials):
             factor = scale(trial.outcome, self.limits.objective) or 0.0
+            by_model = predictions.fastest(space, trial.knobs, trial.outcome, known)
             found += [
                 (proposed.predicted_ms * factor, trial.number, proposed)
-                for proposed in remedies.proposals(self.space, trial.knobs, trial.outcome.summary)
+                for proposed in (
+                    *([by_model] if by_model else []),
+                    *remedies.proposals(space, trial.knobs, trial.outcome.summary),
+                )
                 if factor and key(proposed.knobs) not in known
             ]
         if not found:
@@ -253,8 +264,27 @@ class Planner:
         predicted = promised if proposed.is_predicted else None
         return Proposal(Kind.REMEDY, proposed.knobs, proposed.reason, parent, predicted)
 
+    def _alone(self, space: Space, trials: Sequence[Trial], known: set[str]) -> Proposal | None:
+        """The best configuration with another value of one knob that the model does not contain. None if each of
+        these values was tried in some configuration since the model proposed nothing."""
+        best = standing(trials, self.limits.objective).best_trial
+        if best is None:
+            return None
+        tried = {
+            (knob.name, t.knobs[knob.name])
+            for t in trials
+            if t.kind is not Kind.BASELINE
+            for knob in space.knobs
+        }
+        for knob, config in predictions.not_modelled(space, best.knobs, best.outcome):
+            is_new = (knob.name, config[knob.name]) not in tried and key(config) not in known
+            if is_new and space.allowed(config):
+                reason = f"Only `{knob.name}` is changed, because the model does not contain it."
+                return Proposal(Kind.SAMPLE, config, reason, best.number)
+        return None
+
     def _contenders(self, trials: Sequence[Trial]) -> list[Trial]:
-        """Trials that may be as good as the best. A probe can be one, because its verdict has the floor."""
+        """Trials that may be as good as the best."""
         best = standing(trials, self.limits.objective).best_cost
         measured = ((trial, measured_cost(trial, self.limits.objective)) for trial in trials)
         return [trial for trial, one in measured if one and best and one.low <= best.high]

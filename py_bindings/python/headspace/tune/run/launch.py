@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headspace._processes.ending import Ending, end_marked, has_exited
-from headspace._settings import MEASURE, PROBE
+from headspace._settings import MEASURE, WHAT_IF
 from headspace.tune.experiment import Experiment, Kind, Outcome, State
 from headspace.tune.plan.objective import Objective
 from headspace.tune.run.early_stop import EarlyStop
@@ -62,6 +62,12 @@ class Setup:
     """Whether experiments that are slower than the best are stopped early."""
     objective: Objective = Objective.STEP
     """The quantity in which experiments are compared."""
+    what_if_steps: int = 0
+    """Maximum number of steps of the baseline's what-if. 0: there is none."""
+
+    def has_what_if(self, experiment: Experiment) -> bool:
+        """Whether an experiment is run with a what-if."""
+        return experiment.kind is Kind.BASELINE and self.what_if_steps > 0
 
 
 class Running:
@@ -86,7 +92,7 @@ class Running:
         self._setup = setup
         self._log = folder / "output.log"
         self._live = LiveRun(folder / "runs")
-        self._mode = PROBE if experiment.kind is Kind.PROBE else MEASURE
+        self._mode = WHAT_IF if setup.has_what_if(experiment) else MEASURE
         self._state: State | None = None
         self._detail = ""
         self._ending: Ending | None = None
@@ -107,7 +113,7 @@ class Running:
                         # The experiment is watched by its ticks.
                         "HEADSPACE_INTERVAL": os.environ.get("HEADSPACE_INTERVAL") or "500ms",
                         "HEADSPACE_DIR": str(folder / "runs"),
-                        "HEADSPACE_MODE": self._mode,
+                        **self._mode_settings,
                         MARK: self._mark[1],
                         **place.environment,
                     },
@@ -119,6 +125,11 @@ class Running:
             except OSError as error:
                 self._state = State.STARTUP_FAILED
                 self._detail = f"cannot start `{command[0]}`: {error.strerror}"
+
+    @property
+    def _mode_settings(self) -> dict[str, str]:
+        steps = {"HEADSPACE_WHAT_IF_STEPS": str(self._setup.what_if_steps)}
+        return {"HEADSPACE_MODE": self._mode, **(steps if self._mode == WHAT_IF else {})}
 
     def _words(self, command: Sequence[str]) -> list[str]:
         words = list(command)
@@ -187,11 +198,7 @@ class Running:
         patience = self._setup.patience
         ran, began = now - self._began, self._moves > 0
         step = self._live.step
-        if self._mode == PROBE:
-            done = self._live.probe is not None
-        else:
-            done = step is not None and step.seconds >= patience.measure
-        if done:
+        if self._is_measured(step):
             self._end(State.FINISHED, "")
         elif not began and ran >= patience.startup:
             self._end(State.STARTUP_FAILED, f"no step within {patience.startup:g} s")
@@ -207,6 +214,12 @@ class Running:
                 "significantly slower than the best configuration (upper end of its 95 % interval: "
                 f"{limit})",
             )
+
+    def _is_measured(self, step: StepMean | None) -> bool:
+        """Whether its steps, and the questions of its what-if, are measured."""
+        if step is None or self._live.is_asking:
+            return False
+        return self._live.has_answers or step.seconds >= self._setup.patience.measure
 
     def _is_slower(self, step: StepMean, best_high: float) -> bool:
         """Whether it may be stopped early and is slower than the best."""
@@ -253,11 +266,8 @@ class Running:
                 state, detail = State.CRASHED, why
         elif state is State.STARTUP_FAILED and self._process is not None:
             detail = f"{detail}\n{self._tail()}".strip()
-        elif state is State.TIMEOUT and step is not None and self._mode == MEASURE:
+        elif state is State.TIMEOUT and step is not None:
             state = State.FINISHED
-        if state is State.FINISHED and not detail and self._live.probe is not None:
-            # If there is no floor, the reason.
-            detail = str(self._live.probe.get("reason") or "")
         return Outcome(
             state=state,
             step_ms=step,
@@ -269,6 +279,7 @@ class Running:
             log=str(self._log),
             run=str(self._live.run or ""),
             summary=summary,
+            loader=self._live.loader,
         )
 
     def _measured(self) -> tuple[float | None, tuple[float, float] | None]:

@@ -49,8 +49,8 @@ class LiveRun:
 
     def _forget(self) -> None:
         self.summary: dict[str, Any] = {}
-        self.probe: dict[str, Any] | None = None
-        """The `probe` record, once it is written."""
+        self.loader: dict[str, Any] = {}
+        """The properties of the main loop's loader."""
         self.step: StepMean | None = None
         """The mean step of the training loop at the last reading; None if there are too few steps."""
         self._steps: Counter[str] = Counter()
@@ -65,6 +65,17 @@ class LiveRun:
     def steps(self) -> int:
         """Batches that the training loop received."""
         return self._steps[self._main]
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a what-if has questions left, according to the last summary."""
+        status = self.summary.get("what_if_status")
+        return status is not None and not status["finished"]
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether a what-if has asked its last question."""
+        return self.summary.get("what_if_status") is not None and not self.is_asking
 
     @property
     def moves(self) -> int:
@@ -99,8 +110,8 @@ class LiveRun:
         kind = record.get("kind")
         if kind == "summary":
             self.summary = record
-        elif kind == "probe":
-            self.probe = record
+        elif kind == "run":
+            self.loader = record.get("loader") or {}
         elif kind == "tick":
             for loop in record.get("loops", ()):
                 self._steps[loop["name"]] += int(loop["steps"])

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from headspace.tune.experiment import COUNTED, Experiment, Kind, Trial
+from headspace.tune.experiment import SEARCHING, Experiment, Kind, Trial
 from headspace.tune.output import results
 from headspace.tune.output.progress import Progress
 from headspace.tune.plan.objective import measured_cost
@@ -151,7 +151,8 @@ class Search:
 
     def _start(self, experiment: Experiment) -> None:
         place = self._free.pop(0)
-        command = self._job.template.fill(experiment.knobs, experiment.kind is Kind.PROBE)
+        has_what_if = self._job.setup.has_what_if(experiment)
+        command = self._job.template.fill(experiment.knobs, has_what_if)
         folder = self._job.folder / "experiments" / experiment.name
         self._running.append(Running(experiment, command, folder, place, self._job.setup))
 
@@ -184,7 +185,7 @@ class Search:
         return bool(ended)
 
     def _draw(self) -> None:
-        spent = sum(trial.kind in COUNTED for trial in self._trials)
+        spent = sum(trial.kind in SEARCHING for trial in self._trials)
         words = [
             f"#{running.experiment.number} {running.experiment.kind.value} {running.progress}"
             for running in self._running

@@ -2,8 +2,8 @@
 
 `{knob}` becomes the value. `{knob:WORDS}` becomes WORDS if a yes-or-no knob is yes, and nothing if it
 is no. A command word that is then empty is omitted. `{knob:YES|NO}` has words for both cases.
-`{probe:YES|NO}` becomes YES in the run that measures the floor, which needs more steps, and NO in all
-others. `{{knob}}` becomes `{knob}`. Other braces stay as they are.
+`{what_if:YES|NO}` becomes YES in the run of the baseline with a what-if, which needs more steps, and NO in
+all others (`{probe:YES|NO}` is the same, for commands of older versions). `{{knob}}` becomes `{knob}`. Other braces stay as they are.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from headspace.tune.errors import TuneError
 from headspace.tune.space.knobs import Space, Value
 
-#: Name of the placeholder for the run that measures the floor.
-PROBE = "probe"
+#: Names of the placeholder for the run with a what-if.
+WHAT_IF = ("what_if", "probe")
 
 _PLACE = re.compile(r"\{\{(\w+(?::[^{}]*)?)\}\}|\{([A-Za-z_]\w*)(?::([^{}]*))?\}")
 
@@ -40,7 +40,7 @@ class Template:
         for word in self.words:
             for place in _PLACE.finditer(word):
                 name, given = place[2], place[3]
-                if place[1] is not None or (name == PROBE and given is not None):
+                if place[1] is not None or (name in WHAT_IF and given is not None):
                     continue
                 if name not in names:
                     near = difflib.get_close_matches(name, names, 1)
@@ -62,11 +62,11 @@ class Template:
                     "value belongs)"
                 )
 
-    def fill(self, config: Mapping[str, Value], probe: bool = False) -> list[str]:
-        """The command for a configuration; with `probe`, for the run that measures the floor."""
+    def fill(self, config: Mapping[str, Value], what_if: bool = False) -> list[str]:
+        """The command for a configuration; with `what_if`, for the run with a what-if."""
         filled = []
         for word in self.words:
-            whole = _PLACE.sub(lambda place: self._value(place, config, probe), word)
+            whole = _PLACE.sub(lambda place: self._value(place, config, what_if), word)
             if whole or not _PLACE.fullmatch(word):
                 filled.append(whole)
         return filled
@@ -75,11 +75,11 @@ class Template:
         """The command for a configuration as one shell line."""
         return shlex.join(self.fill(config))
 
-    def _value(self, place: re.Match[str], config: Mapping[str, Value], probe: bool) -> str:
+    def _value(self, place: re.Match[str], config: Mapping[str, Value], what_if: bool) -> str:
         if place[1] is not None:
             return f"{{{place[1]}}}"
         name = place[2]
         if place[3] is None:
             return self._space[name].text(config[name])
         yes, _, no = place[3].partition("|")
-        return yes if (probe if name == PROBE else config[name]) else no
+        return yes if (what_if if name in WHAT_IF else config[name]) else no

@@ -1,0 +1,205 @@
+"""Finds the configuration with the shortest predicted step, by the model of a measured run.
+
+A remedy changes one setting. The model also predicts what several changes do together: after more threads
+fetch, too few may decode. So one experiment replaces a series of remedies. Knobs whose settings the model does
+not contain, such as `subprocess`, keep their values.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from headspace._native import predict_steps
+from headspace.tune.experiment import Outcome
+from headspace.tune.plan.remedies import Proposed
+from headspace.tune.space.knobs import Config, Knob, Space, Value, key
+
+#: Maximum number of configurations that are predicted. Of more, only those on two greedy paths are.
+MOST_PREDICTED = 600
+
+#: Smallest predicted gain for which a configuration is proposed, as a share of the measured step.
+LEAST_GAIN = 0.02
+
+#: Configurations whose predicted steps differ by less than this share are as good as each other. The one with
+#: the fewest changes is proposed.
+EQUAL = 0.005
+
+
+class Setting(NamedTuple):
+    """A setting of the measured run."""
+
+    target: str | None
+    """The stage or queue; None for the loader."""
+    name: str
+    """As in the records, such as `concurrency`."""
+    value: float
+    """Its value in the measured run."""
+
+
+def fastest(space: Space, now: Config, outcome: Outcome, known: Collection[str]) -> Proposed | None:
+    """The configuration with the shortest predicted step among those that are not `known`. None if none is
+    predicted to be faster than the measured run.
+
+    Args:
+        space: The knobs.
+        now: The configuration of the run.
+        outcome: The outcome of the run.
+        known: Keys of configurations that were tried, or are running.
+    """
+    if outcome.step_ms is None or not outcome.summary:
+        return None
+    settings = _settings(space, now, outcome)
+    predict = _predictor(settings, now, outcome)
+    steps = predict(list(_candidates(space, now, settings, predict)))
+    steps = {name: step for name, step in steps.items() if name not in known}
+    if not steps:
+        return None
+    shortest = min(ms for ms, _ in steps.values())
+    if shortest > (1 - LEAST_GAIN) * outcome.step_ms:
+        return None
+    near = [one for one in steps.values() if one[0] <= (1 + EQUAL) * shortest]
+    ms, config = min(near, key=lambda one: (_distance(space, now, one[1]), one[0]))
+    what = space.describe(config, now)
+    return Proposed(config, f"The fastest configuration by the model of this run: {what}.", ms)
+
+
+def not_modelled(space: Space, now: Config, outcome: Outcome) -> Iterator[tuple[Knob, Config]]:
+    """Configurations that differ from the measured one in a single knob, of which the model knows nothing. Knobs with
+    few values come first."""
+    modelled = _settings(space, now, outcome)
+    for knob in sorted(space.knobs, key=lambda knob: len(knob.values)):
+        if knob.name not in modelled:
+            for value in knob.values:
+                if value != now[knob.name]:
+                    yield knob, {**now, knob.name: value}
+
+
+#: Predicts configurations: by key, the predicted step and the configuration. Some have no prediction.
+_Predict = Callable[[Sequence[Config]], dict[str, tuple[float, Config]]]
+
+
+def _settings(space: Space, now: Config, outcome: Outcome) -> dict[str, list[Setting]]:
+    """The settings that each knob changes, as far as the run has them."""
+    found: dict[str, list[Setting]] = {}
+    for names, setting in _measured_settings(outcome):
+        matching = [
+            (knob.name, "*" in pattern)
+            for knob in space.knobs
+            if _is_positive(knob, now[knob.name])
+            for pattern in knob.turns
+            if any(fnmatchcase(name, pattern) for name in names)
+        ]
+        # A pattern with `*` means the settings that no other knob changes.
+        is_named = not all(is_any for _, is_any in matching)
+        for name in dict.fromkeys(name for name, is_any in matching if not (is_any and is_named)):
+            found.setdefault(name, []).append(setting)
+    return found
+
+
+def _is_positive(knob: Knob, value: Value) -> bool:
+    return knob.is_number and not isinstance(value, str) and value > 0
+
+
+def _measured_settings(outcome: Outcome) -> Iterator[tuple[list[str], Setting]]:
+    """The settings of a run, with the names that a knob may use for them."""
+    summary, loader = outcome.summary, outcome.loader
+    for field, name in (("workers", "num_workers"), ("prefetch_factor", "prefetch_factor")):
+        if loader.get(field):
+            yield [name], Setting(None, name, loader[field])
+    for stage in summary.get("stages", ()):
+        if stage.get("concurrency") and stage.get("within") is None:
+            name = stage["name"]
+            yield [f"{name}.concurrency"], Setting(name, "concurrency", stage["concurrency"])
+    for queue in summary.get("queues", ()):
+        if queue.get("capacity"):
+            name = queue["name"]
+            names = [f"{name}.capacity", *(["last.capacity"] if queue.get("last") else [])]
+            yield names, Setting(name, "capacity", queue["capacity"])
+
+
+def _predictor(
+    settings: Mapping[str, Sequence[Setting]], now: Config, outcome: Outcome
+) -> _Predict:
+    """Predicts configurations, each once."""
+    steps: dict[str, float | None] = {}
+    summary = json.dumps(outcome.summary)
+    loader = json.dumps({"name": "", "type": "", **outcome.loader})
+
+    def changed(config: Config) -> list[tuple[str | None, str, int]]:
+        return [
+            (
+                setting.target,
+                setting.name,
+                max(1, round(setting.value * _ratio(config[name], now[name]))),
+            )
+            for name, changed in settings.items()
+            for setting in changed
+            if config[name] != now[name]
+        ]
+
+    def predict(configs: Sequence[Config]) -> dict[str, tuple[float, Config]]:
+        new = [config for config in configs if key(config) not in steps]
+        predicted = predict_steps(summary, loader, [changed(config) for config in new])
+        steps.update(zip(map(key, new), predicted))
+        found = ((config, steps[key(config)]) for config in configs)
+        return {key(config): (ms, config) for config, ms in found if ms is not None}
+
+    return predict
+
+
+def _ratio(value: Value, now: Value) -> float:
+    """How many times as large a value is. The knob may count in another unit than the setting."""
+    return float(value) / float(now)
+
+
+def _candidates(
+    space: Space, now: Config, changed: Collection[str], predict: _Predict
+) -> Iterator[Config]:
+    """Configurations that differ in the knobs `changed`: all, or if they are too many, those on two greedy paths."""
+    knobs = [knob for knob in space.knobs if knob.name in changed]
+    if math.prod(len(knob.values) for knob in knobs) <= MOST_PREDICTED:
+        for values in itertools.product(*(knob.values for knob in knobs)):
+            config = {**now, **{knob.name: value for knob, value in zip(knobs, values)}}
+            if space.allowed(config):
+                yield config
+        return
+    # Stages that are equally slow must be changed together. The path from the largest values does so.
+    largest = {**now, **{knob.name: knob.values[-1] for knob in knobs}}
+    for start in (now, largest):
+        if space.allowed(start):
+            yield from _greedy_path(space, knobs, start, predict)
+
+
+def _greedy_path(
+    space: Space, knobs: Sequence[Knob], start: Config, predict: _Predict
+) -> Iterator[Config]:
+    """Changes the knob that shortens the predicted step most, until none does."""
+    at, shortest = start, math.inf
+    while True:
+        tried = [
+            config
+            for knob in knobs
+            for value in knob.values
+            if space.allowed(config := {**at, knob.name: value})
+        ]
+        yield from tried
+        steps = predict(tried)
+        if not steps:
+            return
+        ms, config = min(steps.values(), key=lambda one: one[0])
+        if ms >= (1 - EQUAL) * shortest:
+            return
+        at, shortest = config, ms
+
+
+def _distance(space: Space, now: Config, config: Config) -> int:
+    """How many values the knobs are moved, over all knobs."""
+    return sum(
+        abs(knob.values.index(config[knob.name]) - knob.values.index(now[knob.name]))
+        for knob in space.knobs
+    )

@@ -1,0 +1,76 @@
+"""What the what-if of the baseline says: the floor, and the knobs that need not be tried.
+
+`docs/whatif.md` says how it measures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from headspace.tune.space.knobs import Config, Knob, Space
+
+#: The step without the work of all stages is the floor if it is at most this many times the compute of an
+#: unchanged step. If it is longer, the loop still waits for work that was not left out.
+MOST_OVER_COMPUTE = 1.1
+
+#: A stage gains nothing if the upper end of its gain's interval is at most this, in percent.
+NO_GAIN_PCT = 1.0
+
+
+def floor_ms(summary: Mapping[str, Any]) -> float | None:
+    """The step if data were free, in milliseconds: without the work of all stages. None if it was not
+    measured."""
+    if summary.get("floor_step_ms"):
+        return float(summary["floor_step_ms"])
+    compute = summary.get("compute_ms")
+    steps = [answer["step_ms"] for answer in _answers(summary, "cut", "free")]
+    if not steps or not compute or min(steps) > MOST_OVER_COMPUTE * compute:
+        return None
+    return float(min(steps))
+
+
+def left_out(space: Space, summary: Mapping[str, Any]) -> list[Knob]:
+    """The knobs that change only the concurrency of stages that gain nothing.
+
+    Without the work of such a stage, the step is as long as before. This stays so in any configuration, if
+    its calls take less time per batch than the floor. Without a floor, no knob is left out.
+    """
+    floor = floor_ms(summary) or 0.0
+    without_gain = {
+        answer["stage"]
+        for answer in _answers(summary, "free")
+        if answer["gain_ci_pct"][1] <= NO_GAIN_PCT
+    }
+    idle = {
+        f"{stage['name']}.concurrency"
+        for stage in summary.get("stages", ())
+        if stage["name"] in without_gain and _least_ms(stage) < floor
+    }
+    return [knob for knob in space.knobs if knob.turns and set(knob.turns) <= idle]
+
+
+def without(space: Space, knobs: list[Knob]) -> Space:
+    """The space in which these knobs keep their baseline values."""
+    kept = [
+        replace(knob, values=(knob.baseline,)) if knob in knobs else knob for knob in space.knobs
+    ]
+    return replace(space, knobs=tuple(kept))
+
+
+def contains(space: Space, config: Config) -> bool:
+    """Whether the space has this configuration."""
+    return all(config[knob.name] in knob.values for knob in space.knobs)
+
+
+def _answers(summary: Mapping[str, Any], *interventions: str) -> Iterator[Mapping[str, Any]]:
+    for answer in summary.get("what_if", ()):
+        if not interventions or answer["intervention"] in interventions:
+            yield answer
+
+
+def _least_ms(stage: Mapping[str, Any]) -> float:
+    """The shortest step that the stage allows in the baseline, in milliseconds."""
+    work = (stage.get("mean_ms") or 0.0) * (stage.get("calls_per_batch") or 0.0)
+    return float(work) / max(1.0, float(stage.get("concurrency") or 1.0))
