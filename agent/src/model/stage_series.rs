@@ -473,7 +473,11 @@ impl<'a> StageSpan<'a> {
         let of_loop = self.series.loops.iter().position(|name| name == of_loop)?;
         let (mut calls, mut batches) = (0, 0);
         let has_unchanged = self.points.iter().any(|point| !point.changed);
-        for point in self.points.iter().filter(|point| !(point.changed && has_unchanged)) {
+        for point in self
+            .points
+            .iter()
+            .filter(|point| !(point.changed && has_unchanged))
+        {
             calls += point.stages.get(place).map_or(0, |totals| totals.calls);
             batches += point.batches.get(of_loop).copied().unwrap_or(0);
         }

@@ -102,7 +102,10 @@ fn batches_without_the_calls_of_a_changed_stage_do_not_count() {
 
     assert_eq!(run.calls_per_batch(0.0, 2.0), Some(2.0));
     let changed_only = run.history.between(1.0, 2.0);
-    assert_eq!(changed_only.calls_and_batches("decode", "train"), Some((1, 50)));
+    assert_eq!(
+        changed_only.calls_and_batches("decode", "train"),
+        Some((1, 50))
+    );
 }
 
 #[test]

@@ -97,7 +97,8 @@ impl fmt::Display for PipelineRow {
 /// Asks about a pipeline, and makes each change for a whole run.
 fn check(seed: u64, length: Length, plan: impl Fn(&Line) -> WhatIfPlan) -> Asked {
     let case = draw(seed);
-    let Found { answers, steps } = ask(&case, plan(&case.line), 2 * seed);
+    let Found { mut answers, steps } = ask(&case, plan(&case.line), 2 * seed);
+    answers.retain(WhatIfRecord::is_precise);
     let truth = Truth::new(&case, length.steps(&case.line), 2 * seed + 1);
     let free_gains = free_gains(&case, &truth);
     let best = free_gains.values().copied().fold(f64::MIN, f64::max);

@@ -21,8 +21,8 @@ pub(crate) enum Switch {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Gated {
     switch: Switch,
-    /// Calls since the switch was changed.
-    calls: u64,
+    /// Calls since the switch was changed: of each worker process, or of all threads together.
+    calls: Vec<u64>,
     /// Calls behind the gate that have not ended.
     entered: u32,
     /// Workers whose calls wait at the gate.
@@ -49,16 +49,19 @@ impl Engine<'_> {
     /// Sets the switch of a stage. Calls that wait at its gate may begin.
     pub(crate) fn set_switch(&mut self, stage: usize, switch: Switch) {
         let gated = &mut self.switches[stage];
-        (gated.switch, gated.calls) = (switch, 0);
+        gated.switch = switch;
+        gated.calls.clear();
         self.open_gate(stage);
     }
 
     /// Begins a call of a stage, as its switch says.
     pub(super) fn start(&mut self, stage: usize, worker: usize) {
         let gated = &mut self.switches[stage];
-        gated.calls += 1;
+        let process = self.stages[stage].ahead.map_or(0, |_| worker);
+        gated.calls.resize(gated.calls.len().max(process + 1), 0);
+        gated.calls[process] += 1;
         match gated.switch {
-            Switch::Replace { every } if gated.calls.is_multiple_of(every) => {
+            Switch::Replace { every } if gated.calls[process].is_multiple_of(every) => {
                 self.produce(stage, worker);
             }
             _ => {
