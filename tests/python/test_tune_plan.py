@@ -96,8 +96,9 @@ def simple(proposal: Proposal) -> Outcome:
 def answer(stage: str, ms: float, gain_pct: float, intervention: str = "free") -> dict[str, Any]:
     """An answer of the what-if."""
     return {
-        "stage": stage, "intervention": intervention, "step_ms": ms, "gain_pct": gain_pct,
-        "gain_ci_pct": [gain_pct - 0.5, gain_pct + 0.5],
+        "stage": stage, "intervention": intervention, "amount": 1.0, "step_ms": ms,
+        "step_ci_ms": [0.99 * ms, 1.01 * ms], "gain_pct": gain_pct,
+        "gain_ci_pct": [gain_pct - 0.5, gain_pct + 0.5], "steps": 100, "inputs_not_trained_on": 300,
     }  # fmt: skip
 
 

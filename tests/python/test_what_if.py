@@ -58,7 +58,7 @@ def test_the_stage_that_limits_the_loop_gains_most_and_each_lost_input_is_counte
     happened = printed(run)
     assert happened["batches"] == 1900
     lost = 1900 - happened["decoded"]
-    counted = run.summary()["inputs_not_trained_on"]
+    counted = run.summary()["what_if_status"]["inputs_not_trained_on"]
     assert lost > 0
     # Inputs of `read` are counted too.
     assert counted >= lost
@@ -74,6 +74,10 @@ def test_a_stage_with_effects_and_a_with_block_do_their_work_for_each_input(
 
     assert printed(run)["written"] == 1900
     assert changed_stages(run) <= {"read", "decode"}
+    status = run.summary()["what_if_status"]
+    assert status["finished"]
+    assert sorted(status["not_replaceable"]) == ["check", "write"]
+    assert "earlier result: `" in run.stderr
 
 
 def test_objects_that_are_no_data_are_returned_again_only_if_the_program_says_so(
@@ -84,7 +88,7 @@ def test_objects_that_are_no_data_are_returned_again_only_if_the_program_says_so
     assert changed_stages(run) <= {"trusted"}
     assert printed(run)["known"]
     # Only calls of the trusted stage returned an object again.
-    assert run.summary()["inputs_not_trained_on"] == 2400 - printed(run)["made"] > 0
+    assert run.summary()["what_if_status"]["inputs_not_trained_on"] == 2400 - printed(run)["made"] > 0
 
 
 def test_each_input_is_trained_on_if_the_user_says_so(program: Programs) -> None:
@@ -93,7 +97,7 @@ def test_each_input_is_trained_on_if_the_user_says_so(program: Programs) -> None
     assert printed(run)["all"]
     assert changed_steps(run) > 0
     assert {a["intervention"] for a in answers(run)} <= {"gate", "delay"}
-    assert run.summary()["inputs_not_trained_on"] == 0
+    assert run.summary()["what_if_status"]["inputs_not_trained_on"] == 0
 
 
 def test_a_loop_that_changes_batches_in_place_gets_unchanged_results(program: Programs) -> None:
@@ -111,7 +115,7 @@ def test_epochs_keep_their_length_and_stages_do_their_work_between_them(
     happened = printed(run)
     assert happened["lengths"] == [150] * 10
     assert happened["real"]
-    assert run.summary()["inputs_not_trained_on"] > 0
+    assert run.summary()["what_if_status"]["inputs_not_trained_on"] > 0
 
 
 def test_an_evaluation_and_stages_in_the_body_of_the_loop_are_not_changed(
@@ -187,7 +191,7 @@ def test_new_workers_of_each_epoch_are_changed_too(program: Programs) -> None:
     run = what_if(program, "torch_epochs")
 
     assert printed(run)["lengths"] == [400] * 4
-    assert run.summary()["inputs_not_trained_on"] > 0
+    assert run.summary()["what_if_status"]["inputs_not_trained_on"] > 0
 
 
 def test_operations_of_spdl_are_changed(program: Programs) -> None:

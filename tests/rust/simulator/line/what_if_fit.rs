@@ -117,32 +117,6 @@ fn check(seed: u64, length: Length) -> (Vec<Predicted>, Vec<Compared>) {
         };
         let really_ms = run(&after, 2 * steps, seed * 3 + 2).step_ms();
         let error = |predicted_ms: f64| (predicted_ms / really_ms - 1.0).abs();
-        if (error(remedy.predicted_step_ms) - error(other.predicted_step_ms)).abs() > 0.05 {
-            let a: Vec<_> = asked
-                .iter()
-                .filter(|a| Some(&a.stage) == remedy.stage.as_ref())
-                .map(|a| {
-                    (
-                        a.intervention,
-                        a.step_ms,
-                        a.step_ci_ms,
-                        fitted
-                            .modelled_steps
-                            .iter()
-                            .find(|m| m.stage == a.stage && m.intervention == a.intervention)
-                            .map(|m| m.step_ms),
-                    )
-                })
-                .collect();
-            eprintln!(
-                "DBG {seed} {:?} {:?} now {:.2} real {really_ms:.2} alone {:.2} fitted {:.2} {a:?}",
-                case.class,
-                remedy.action,
-                now.step_ms,
-                other.predicted_step_ms,
-                remedy.predicted_step_ms
-            );
-        }
         predicted.push(Predicted {
             class: case.class,
             code,

@@ -30,6 +30,10 @@ LEAST_GAIN = 0.02
 EQUAL = 0.005
 
 
+#: Fields of a summary that the model does not use, because they are concluded from the others.
+CONCLUSIONS = ("bottleneck", "remedies", "lines", "episodes", "findings")
+
+
 class Setting(NamedTuple):
     """A setting of the measured run."""
 
@@ -127,7 +131,8 @@ def _predictor(
 ) -> _Predict:
     """Predicts configurations, each once."""
     steps: dict[str, float | None] = {}
-    summary = json.dumps(outcome.summary)
+    measured = {name: value for name, value in outcome.summary.items() if name not in CONCLUSIONS}
+    summary = json.dumps(measured)
     loader = json.dumps({"name": "", "type": "", **outcome.loader})
 
     def changed(config: Config) -> list[tuple[str | None, str, int]]:
