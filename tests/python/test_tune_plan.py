@@ -8,6 +8,7 @@ import random
 import re
 import statistics
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -159,9 +160,9 @@ def test_knobs_of_stages_that_gain_nothing_are_not_tried():
     assert any(line.startswith("not tried  decode_threads: ") for line in text)
 
 
-def test_several_knobs_are_changed_at_once_by_the_model_of_the_baseline():
-    """Two stages that wait in a row. Each of their knobs alone gains little."""
-    summary = {
+def two_waiting_stages() -> dict[str, Any]:
+    """The summary of two stages in a row, which wait for 80 and 76 ms per batch."""
+    return {
         "steady_step_mean_ms": 80.0, "wait_ms": 79.0, "compute_ms": 1.0,
         "stages": [stage_summary("read", 20.0), stage_summary("decode", 19.0)],
         "queues": [
@@ -170,23 +171,54 @@ def test_several_knobs_are_changed_at_once_by_the_model_of_the_baseline():
         ],
         "resources": {"cores_usable": 8.0, "cores_used": 0.1},
     }  # fmt: skip
-    measured = outcome(80.0, **summary)
-    proposed = predictions.fastest(TWO_STAGES, TWO_STAGES.baseline, measured, ())
+
+
+def fastest(space: Space, measured: Outcome, known: Collection[str] = ()) -> Any:
+    """The fastest configuration by the model of a run of the baseline."""
+    predicted = predictions.predict(space, space.baseline, measured)
+    return predicted and predictions.fastest(space, predicted, known)
+
+
+def test_several_knobs_are_changed_at_once_by_the_model_of_the_baseline():
+    measured = outcome(80.0, **two_waiting_stages())
+    proposed = fastest(TWO_STAGES, measured)
     assert proposed is not None
     assert proposed.knobs == {"read_threads": 4, "decode_threads": 4, "mtp": False}
     assert proposed.predicted_ms == pytest.approx(20.0, rel=0.05)
-    again = predictions.fastest(TWO_STAGES, TWO_STAGES.baseline, measured, {key(proposed.knobs)})
+    again = fastest(TWO_STAGES, measured, {key(proposed.knobs)})
     assert again is not None
     assert again.predicted_ms == pytest.approx(40.0, rel=0.05)
     many = Space(tuple(map(parse_knob, ("read_threads=1..40", "decode_threads=1..40"))))
-    wide = predictions.fastest(many, many.baseline, measured, ())
+    wide = fastest(many, measured)
     assert wide is not None
     assert wide.predicted_ms < 4.0
 
 
 def test_a_run_without_a_model_proposes_nothing_by_it():
-    assert predictions.fastest(SPACE, SPACE.baseline, outcome(80.0), ()) is None
-    assert predictions.fastest(SPACE, SPACE.baseline, Outcome(State.CRASHED), ()) is None
+    assert fastest(SPACE, outcome(80.0)) is None
+    assert fastest(SPACE, Outcome(State.CRASHED)) is None
+
+
+def test_a_model_that_promised_too_much_is_not_used_again_and_the_search_goes_on():
+    def tell(proposal: Proposal) -> Outcome:
+        ms = 60.0 if proposal.knobs["mtp"] else 80.0
+        return outcome(ms, **(two_waiting_stages() if proposal.kind is Kind.BASELINE else {}))
+
+    search = Made(tell, TWO_STAGES, patience=100, repeats=0, confirm=0)
+    search.run()
+    assert search.kinds()[:3] == ["baseline", "model", "single"]
+    assert search.kinds().count("model") == 1
+    assert search.trials[2].knobs["mtp"]
+    assert "Only `mtp` is changed" in search.trials[2].proposal.reason
+
+
+def test_a_value_of_zero_is_not_predicted_and_knobs_with_many_values_are_not_tried_one_by_one():
+    space = Space(tuple(map(parse_knob, ("read_threads=2,0,4", "batch=1..64", "codec=a,b"))))
+    predicted = predictions.predict(space, space.baseline, outcome(80.0, **two_waiting_stages()))
+    assert predicted is not None
+    assert {one.config["read_threads"] for one in predicted.steps.values()} == {2, 4}
+    single = predictions.without_prediction(space, space.baseline, predicted)
+    assert [knob.name for knob, _ in single] == ["codec"]
 
 
 def test_no_configuration_is_searched_twice_and_the_search_ends_when_all_were_tried():

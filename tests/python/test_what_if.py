@@ -88,7 +88,9 @@ def test_objects_that_are_no_data_are_returned_again_only_if_the_program_says_so
     assert changed_stages(run) <= {"trusted"}
     assert printed(run)["known"]
     # Only calls of the trusted stage returned an object again.
-    assert run.summary()["what_if_status"]["inputs_not_trained_on"] == 2400 - printed(run)["made"] > 0
+    assert (
+        run.summary()["what_if_status"]["inputs_not_trained_on"] == 2400 - printed(run)["made"] > 0
+    )
 
 
 def test_each_input_is_trained_on_if_the_user_says_so(program: Programs) -> None:

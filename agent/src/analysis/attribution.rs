@@ -51,7 +51,7 @@ pub(super) use self::from_summary::attribute_run;
 pub(crate) use self::from_summary::batches_held;
 pub use self::line_gains::LineGain;
 pub use self::remedies::action::{Action, GuessedWork, Shared, WorkerMemory};
-pub use self::settings::{SettingValue, predict_steps};
+pub use self::settings::{PredictedStep, SettingValue, predict_steps};
 pub(crate) use self::stage_order::queues_around;
 pub(super) use self::stage_order::set_filling_stages;
 

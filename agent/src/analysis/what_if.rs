@@ -134,8 +134,8 @@ pub(super) fn apply(
     })
 }
 
-/// Error of the model's predictions in percent of the step, for which it is not to blame: the 90th percentile in the study
-/// of remedies (`tests/rust/attribution_study.rs`).
+/// Expected error of the model in percent of the step: the 90th percentile of the errors in the study of remedies
+/// (`tests/rust/attribution_study.rs`).
 const MODEL_ERROR_PCT: f64 = 6.0;
 
 /// Adds the steps of the model to the answers. Returns a finding about the largest contradiction: measurement and model
@@ -152,10 +152,7 @@ pub(super) fn compare_with_model(
     }
     let contradiction = |answer: &WhatIfRecord| {
         let modelled_ms = answer.modelled_step_ms?;
-        let unchanged_ms = answer.step_ms / (1.0 - answer.gain_pct / 100.0);
-        let (low, high) = answer.step_ci_ms;
-        let apart_ms = (low - modelled_ms).max(modelled_ms - high);
-        let excess_ms = apart_ms - MODEL_ERROR_PCT / 100.0 * unchanged_ms;
+        let excess_ms = contradiction_ms(answer, modelled_ms);
         let finding = Finding::ModelDisagrees {
             stage: answer.stage.clone(),
             intervention: answer.intervention,
@@ -167,6 +164,15 @@ pub(super) fn compare_with_model(
     let contradictions = answers.iter().filter_map(contradiction);
     let largest = contradictions.max_by(|a, b| a.0.total_cmp(&b.0));
     largest.map(|(_, finding)| finding)
+}
+
+/// By how much measurement and model differ more than both of their errors explain, in milliseconds. Negative if the errors
+/// explain the difference.
+pub fn contradiction_ms(answer: &WhatIfRecord, modelled_ms: f64) -> f64 {
+    let unchanged_ms = answer.step_ms / (1.0 - answer.gain_pct / 100.0);
+    let (low, high) = answer.step_ci_ms;
+    let apart_ms = (low - modelled_ms).max(modelled_ms - high);
+    apart_ms - MODEL_ERROR_PCT / 100.0 * unchanged_ms
 }
 
 /// The stages for which a remedy proposes fewer calls at once, with that number.

@@ -132,13 +132,13 @@ impl WhatIf {
     /// says.
     pub fn request(&mut self, pipeline: &impl Pipeline) -> WhatIfTurn {
         if self.segment == Segment::WarmUp && self.batches >= self.plan.warmup {
-            self.learn_depth(pipeline);
+            self.use_known_depth(pipeline);
         }
         let plan = self.plan;
         match &self.segment {
             Segment::New => self.begin(Segment::WarmUp, Some(Change::Watch)),
             Segment::WarmUp if self.batches >= plan.warmup + plan.settle => {
-                self.questions.set_stages(plan, pipeline.stages());
+                self.questions.begin(plan, pipeline.stages());
                 self.begin(Segment::Unchanged, Some(Change::Restore))
             }
             Segment::Unchanged if self.batches >= self.settle() + plan.unchanged => {
@@ -158,7 +158,7 @@ impl WhatIf {
     }
 
     /// Uses how many batches the loader holds, if only the pipeline tells. Several ranks would learn it at different steps.
-    fn learn_depth(&mut self, pipeline: &impl Pipeline) {
+    fn use_known_depth(&mut self, pipeline: &impl Pipeline) {
         if self.plan.is_depth_known || self.plan.is_fixed {
             return;
         }

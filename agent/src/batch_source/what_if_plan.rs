@@ -31,7 +31,7 @@ pub struct WhatIfPlan {
     pub warmup: u32,
     /// Steps that do not count after each switch.
     pub settle: u32,
-    /// Whether the loader says how many batches its queues hold. Otherwise `settle` is an assumption.
+    /// Whether it is known how many batches the loader holds. Otherwise `settle` is an assumption.
     pub is_depth_known: bool,
     /// Steps that count in an unchanged window.
     pub unchanged: u32,

@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use super::loops::{LoopEntry, WhatIfPipeline};
+use super::loops::{LoopEntry, PipelineHints};
 use crate::analysis::attribution::{Attribution, batches_held};
 use crate::analysis::loop_facts::LoopFacts;
 use crate::analysis::resources::{CoresInUse, RankCounts, RankNode, cores_in_use};
@@ -271,7 +271,7 @@ impl LiveRun {
             .filter(|main| main.mode == Mode::WhatIf)
         {
             let remedies = &summary.conclusions.attribution.remedies;
-            main.set_pipeline(WhatIfPipeline {
+            main.set_hints(PipelineHints {
                 proposed_calls: proposed_calls(remedies),
                 batches_held: batches_held(&summary.record, &main.loader),
             });

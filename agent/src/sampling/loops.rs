@@ -29,7 +29,7 @@ pub struct LoopEntry {
     pub mode: Mode,
     probe: Mutex<ProbeProgress>,
     what_if: Mutex<WhatIfProgress>,
-    pipeline: Mutex<WhatIfPipeline>,
+    hints: Mutex<PipelineHints>,
     trains: AtomicBool,
     batch: OnceLock<BatchRecord>,
     delivered_batch: OnceLock<BatchRecord>,
@@ -55,9 +55,9 @@ struct WhatIfProgress {
     status: WhatIfStatusRecord,
 }
 
-/// What the sampler knows about the pipeline and a what-if needs.
+/// What a what-if needs to know about the pipeline. The sampler sets it.
 #[derive(Debug, Default)]
-pub(super) struct WhatIfPipeline {
+pub(super) struct PipelineHints {
     /// The stages for which the model proposes fewer calls at once, with that number.
     pub(super) proposed_calls: Vec<(String, u32)>,
     /// Batches that the queues and the calls in progress hold together. `None`: unknown.
@@ -73,7 +73,7 @@ impl LoopEntry {
             mode,
             probe: Mutex::default(),
             what_if: Mutex::default(),
-            pipeline: Mutex::default(),
+            hints: Mutex::default(),
             trains: AtomicBool::new(false),
             batch: OnceLock::new(),
             delivered_batch: OnceLock::new(),
@@ -135,21 +135,21 @@ impl LoopEntry {
         lock(&self.what_if).windows.push(window);
     }
 
-    /// Stores what is known about the pipeline.
-    pub(super) fn set_pipeline(&self, pipeline: WhatIfPipeline) {
-        *lock(&self.pipeline) = pipeline;
+    /// Stores what a what-if needs to know about the pipeline.
+    pub(super) fn set_hints(&self, hints: PipelineHints) {
+        *lock(&self.hints) = hints;
     }
 
     /// The number of calls at once that the model proposes for a stage, if it proposes fewer.
     pub fn proposed_calls(&self, stage: &str) -> Option<u32> {
-        let pipeline = lock(&self.pipeline);
-        let of_stage = (pipeline.proposed_calls.iter()).find(|(name, _)| name == stage);
+        let hints = lock(&self.hints);
+        let of_stage = (hints.proposed_calls.iter()).find(|(name, _)| name == stage);
         of_stage.map(|(_, calls)| *calls)
     }
 
     /// Batches that the queues and the calls in progress hold together. `None`: unknown, or not known yet.
     pub fn batches_held(&self) -> Option<u32> {
-        lock(&self.pipeline).batches_held
+        lock(&self.hints).batches_held
     }
 
     /// Stores the stages whose calls cannot return an earlier result.

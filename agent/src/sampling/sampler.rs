@@ -176,7 +176,9 @@ impl Sampler {
         let notices = self.live_run.notice_log.take_records();
         bodies.extend(notices.into_iter().map(RecordBody::Notice));
         bodies.extend(self.stacks_if_due(last));
-        let summary = (last || self.summary_is_due(&loops)).then(|| self.summary(at, last));
+        let what_if_ends = self.what_if_ends(&loops);
+        let is_due = last || self.summary_is_due(&loops, what_if_ends);
+        let summary = is_due.then(|| self.summary(at, last));
         let run = self.run_if_changed();
         self.tick += 1;
         // The run is the first record, and the summary the last one.
@@ -276,15 +278,19 @@ impl Sampler {
         self.stages_at = self.clock.now();
     }
 
+    /// Whether a what-if has finished since the last tick.
+    fn what_if_ends(&mut self, loops: &[Arc<LoopEntry>]) -> bool {
+        let is_finished = |entry: &&Arc<LoopEntry>| entry.what_if_status().finished;
+        let finished = loops.iter().filter(is_finished).count();
+        std::mem::replace(&mut self.finished_what_ifs, finished) < finished
+    }
+
     /// Whether this tick has a summary: every tick at first, then fewer, the tick of the first loop, and the tick in which
     /// a what-if has finished. A killed run loses at most a tenth of its time.
-    fn summary_is_due(&mut self, loops: &[Arc<LoopEntry>]) -> bool {
+    fn summary_is_due(&self, loops: &[Arc<LoopEntry>], what_if_ends: bool) -> bool {
         let selects_first_loop = self.main_loop.is_none() && !loops.is_empty();
-        let is_finished = |entry: &Arc<LoopEntry>| entry.what_if_status().finished;
-        let finished = loops.iter().filter(|entry| is_finished(entry)).count();
-        let ends_what_if = std::mem::replace(&mut self.finished_what_ifs, finished) < finished;
         selects_first_loop
-            || ends_what_if
+            || what_if_ends
             || self.tick < 10
             || self.tick.is_multiple_of((self.tick / 10).clamp(1, 60))
     }

@@ -78,9 +78,9 @@ def predict_steps(
     loader: str,
     configurations: list[list[tuple[str | None, str, int]]],
     /,
-) -> list[float | None]:
-    """The predicted step of each configuration in milliseconds, from the measurements of one run. None if the model of
-    that run cannot predict it.
+) -> list[tuple[float, float] | None]:
+    """The predicted step of each configuration in milliseconds, from the measurements of one run: as careful as that of a
+    remedy, and by the simulation alone. None if the model of that run cannot predict it.
 
     Args:
         summary: The run's `summary` record as JSON.

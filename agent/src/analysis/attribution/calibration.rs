@@ -5,7 +5,7 @@
 
 use super::prediction::Predictor;
 use super::queueing_model::Model;
-use super::relief::scale;
+use super::relief::{scale, set_calls};
 use super::simulation::{SimulatedPipeline, Supply, whole};
 use crate::model::InterventionKind;
 use crate::model::record::WhatIfRecord;
@@ -38,22 +38,26 @@ pub(super) fn modelled_steps(predictor: &Predictor<'_>) -> Vec<ModelledStep> {
 fn intervene(model: &Model<'_>, answer: &WhatIfRecord) -> Option<SimulatedPipeline> {
     let stage = stage_number(model, &answer.stage)?;
     let mut changed = model.simulated.clone();
-    let station = &mut changed.stations[stage];
+    let mut scale_work = |stage: usize, factor: f64| {
+        model.change_loading(&mut changed, stage, |parts| scale(parts, factor));
+    };
     match answer.intervention {
-        InterventionKind::Free | InterventionKind::Half => {
-            scale(station.loading(), 1.0 - answer.amount);
-        }
+        InterventionKind::Free | InterventionKind::Half => scale_work(stage, 1.0 - answer.amount),
         InterventionKind::Cut => {
-            let answers = model.facts.what_if.iter();
-            let free = answers.filter(|other| other.intervention == InterventionKind::Free);
-            for other in free.filter_map(|free| stage_number(model, &free.stage)) {
-                if other <= stage {
-                    scale(changed.stations[other].loading(), 0.0);
-                }
+            let works = |name: &String| model.facts.not_replaceable.contains(name);
+            for other in (0..=stage).filter(|other| !works(&model.nodes[*other].stage.name)) {
+                scale_work(other, 0.0);
             }
         }
-        InterventionKind::Gate => station.servers = station.servers.min(whole(answer.amount)),
-        InterventionKind::Delay => station.parts.insert(0, (Supply::Free, answer.amount)),
+        InterventionKind::Gate => {
+            let calls = changed.stations[stage].servers.min(whole(answer.amount));
+            set_calls(model, &mut changed, stage, calls);
+        }
+        InterventionKind::Delay => {
+            changed.stations[stage]
+                .parts
+                .insert(0, (Supply::Free, answer.amount));
+        }
     }
     Some(changed)
 }
@@ -66,7 +70,7 @@ fn stage_number(model: &Model<'_>, name: &str) -> Option<usize> {
 /// below the measured interval, predictions between it and the unchanged step are mapped linearly to what was measured.
 ///
 /// A measured step that is shorter than the model's corrects nothing: a large queue before the stage may still have been
-/// emptied. In simulated pipelines, such corrections are wrong more often than they are right.
+/// emptied.
 pub(super) fn calibrate(predictor: &Predictor<'_>, stage: &str, predicted_ms: f64) -> f64 {
     let model = predictor.model;
     let now_ms = model.facts.step_ms;
@@ -84,6 +88,6 @@ pub(super) fn calibrate(predictor: &Predictor<'_>, stage: &str, predicted_ms: f6
     if measured_ms <= modelled_ms || modelled_ms >= now_ms {
         return predicted_ms;
     }
-    let gained = (now_ms - predicted_ms) / (now_ms - modelled_ms);
+    let gained = ((now_ms - predicted_ms) / (now_ms - modelled_ms)).min(1.0);
     now_ms - gained * (now_ms - measured_ms)
 }

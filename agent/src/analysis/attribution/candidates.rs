@@ -78,6 +78,13 @@ pub(super) fn limit_ms(model: &Model<'_>, term: Term) -> f64 {
     }
 }
 
+/// Shortest step that the cores allow in practice, if the same work is done by more threads. A stage's own CPU time lacks
+/// what its calls hand to further threads.
+pub(super) fn attainable_by_cores_ms(model: &Model<'_>) -> f64 {
+    let bound = limit_ms(model, Term::Cores) / model.thresholds.attainable_core_utilization;
+    bound.min(model.facts.step_ms)
+}
+
 /// Shortest step that the measured calls of the stages allow. A larger buffer saves only time in which a stage waits for
 /// room, so the step cannot become shorter than the time per batch in which the busiest stage works.
 pub(super) fn longest_stage_limit_ms(model: &Model<'_>) -> f64 {

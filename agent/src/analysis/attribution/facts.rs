@@ -53,6 +53,8 @@ pub struct PipelineFacts {
     pub lines: Vec<LineShare>,
     /// Answers of a what-if, also imprecise ones.
     pub what_if: Vec<WhatIfRecord>,
+    /// Stages whose calls do their work in all what-ifs.
+    pub not_replaceable: Vec<String>,
     /// Waits of the stages' calls for locks that several processes share, if sampled.
     pub shared_lock_waits: Vec<SharedLockWaits>,
 }

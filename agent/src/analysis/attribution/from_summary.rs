@@ -124,6 +124,9 @@ pub(super) fn summary_facts(
         floor_ms,
         contention_ms: summary.contention_ms,
         what_if: summary.what_if.clone(),
+        not_replaceable: (summary.what_if_status.as_ref())
+            .map(|status| status.not_replaceable.clone())
+            .unwrap_or_default(),
         ..pipeline_facts(summary, loader, wait_ms)
     })
 }
@@ -156,6 +159,7 @@ fn loop_facts(summary: &SummaryRecord, main: &LoopFacts, wait_ms: f64) -> Pipeli
         contention_ms: floor.map(|floor| floor.contention_ms),
         shared_mib_ms: main.shared_mib_ms,
         what_if: main.what_if.clone(),
+        not_replaceable: main.what_if_status.not_replaceable.clone(),
         ..pipeline_facts(summary, &main.loader, wait_ms)
     }
 }

@@ -1,9 +1,11 @@
 //! Changes the model so that a term no longer limits it.
 
-use super::law_terms::Term;
+use super::calls_at_once::find_slowdown;
+use super::law_terms::{Term, at_least};
 use super::queueing_model::Model;
 use super::shared_lock::SharedLock;
-use super::simulation::{SimulatedPipeline, Station, Supply};
+use super::simulation::{SimulatedPipeline, Station, Supply, whole};
+use super::stage_order::Node;
 use crate::analysis::thresholds::{bounds, counts};
 
 /// The pipeline without the limit of `term`.
@@ -98,4 +100,28 @@ pub(super) fn without_collection(model: &Model<'_>, simulated: &mut SimulatedPip
             scale(&mut station.parts, left);
         }
     }
+}
+
+/// Changes the pipeline as if a stage had up to `calls` calls at once.
+pub(super) fn set_calls(
+    model: &Model<'_>,
+    simulated: &mut SimulatedPipeline,
+    stage: usize,
+    calls: u32,
+) {
+    let cores_are_free = !at_least(
+        model.uses.cores,
+        model.thresholds.uncontended_core_utilization,
+    );
+    let station = &mut simulated.stations[stage];
+    let from = std::mem::replace(&mut station.servers, calls);
+    if let Some(slowdown) = find_slowdown(model, stage) {
+        slowdown.slow(station, (from, calls), cores_are_free);
+    }
+}
+
+/// How many more calls a stage has at once than it declares.
+pub(super) fn undeclared_calls(node: &Node<'_>) -> u32 {
+    let now = whole(node.concurrency);
+    now - node.stage.concurrency.map_or(now, whole).min(now)
 }

@@ -14,7 +14,7 @@ mod work_and_resources;
 use self::action::Action;
 use super::attribution_result::Remedy;
 use super::calibration::calibrate;
-use super::candidates::{Binding, limit_ms, longest_stage_limit_ms};
+use super::candidates::{Binding, attainable_by_cores_ms, longest_stage_limit_ms};
 use super::evidence::evidence;
 use super::law_terms::Term;
 use super::prediction::Predictor;
@@ -147,9 +147,7 @@ impl Context<'_> {
             }
         });
         let predicted = if draft.action.adds_concurrency() {
-            // The work stays the same. A stage's own CPU time lacks what its calls hand to further threads.
-            let bound = limit_ms(self.model, Term::Cores) / t.attainable_core_utilization;
-            predicted.max(bound.min(step))
+            predicted.max(attainable_by_cores_ms(self.model))
         } else if draft.action.enlarges_buffer() {
             predicted.max(longest_stage_limit_ms(self.model).min(step))
         } else {

@@ -1,14 +1,16 @@
 //! Predicts the step with other settings, for a search that tries configurations.
 //!
 //! A remedy changes one setting. Here any number of settings is changed at once, so that a search can try the best
-//! configuration by the model instead of one remedy after the other.
+//! configuration by the model instead of one remedy after the other. The model knows less than that of the verdict: a
+//! summary has neither the single steps nor the sampled stacks.
 
-use super::calls_at_once::find_slowdown;
+use super::calibration::calibrate;
+use super::candidates::attainable_by_cores_ms;
 use super::from_summary::summary_facts;
-use super::law_terms::at_least;
 use super::prediction::Predictor;
 use super::queueing_model::Model;
-use super::simulation::{SimulatedPipeline, whole};
+use super::relief::{set_calls, undeclared_calls};
+use super::simulation::SimulatedPipeline;
 use super::stage_order::Node;
 use crate::analysis::thresholds::Thresholds;
 use crate::model::record::{LoaderRecord, Setting, SummaryRecord};
@@ -24,7 +26,16 @@ pub struct SettingValue {
     pub value: u32,
 }
 
-/// The predicted steps of configurations in milliseconds, from the summary of a run and the properties of its loader.
+/// Predicted step of a configuration, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PredictedStep {
+    /// As careful as the prediction of a remedy.
+    pub step_ms: f64,
+    /// By the simulation alone. It orders configurations that are equal within the bounds of the careful prediction.
+    pub simulated_ms: f64,
+}
+
+/// The predicted steps of configurations, from the summary of a run and the properties of its loader.
 ///
 /// A configuration has no prediction if it sets what the model of the run does not contain, such as the concurrency of a
 /// stage that is not called or the processes of a loader that has none, and if the simulation does not reproduce the
@@ -33,7 +44,7 @@ pub fn predict_steps(
     summary: &SummaryRecord,
     loader: &LoaderRecord,
     configurations: &[Vec<SettingValue>],
-) -> Vec<Option<f64>> {
+) -> Vec<Option<PredictedStep>> {
     let thresholds = Thresholds::default();
     let facts = summary_facts(summary, loader);
     let model = facts
@@ -44,10 +55,31 @@ pub fn predict_steps(
     (configurations.iter())
         .map(|settings| {
             let predictor = predictor.as_ref()?;
-            let changed = with_settings(predictor.model, settings)?;
-            Some(predictor.step_ms(&changed))
+            predict_step(predictor, settings)
         })
         .collect()
+}
+
+/// The predicted step with these settings.
+fn predict_step(predictor: &Predictor<'_>, settings: &[SettingValue]) -> Option<PredictedStep> {
+    let model = predictor.model;
+    let changed = with_settings(model, settings)?;
+    let has_more_calls =
+        |stage: &usize| changed.stations[*stage].servers > model.simulated.stations[*stage].servers;
+    let stages: Vec<usize> = (0..model.nodes.len()).filter(has_more_calls).collect();
+    let simulated_ms = predictor.step_ms(&changed);
+    let mut step_ms = simulated_ms;
+    // Without the work of one stage, nothing was measured about the others.
+    if let [stage] = stages[..] {
+        step_ms = calibrate(predictor, &model.nodes[stage].stage.name, step_ms);
+    }
+    if !stages.is_empty() {
+        step_ms = step_ms.max(attainable_by_cores_ms(model));
+    }
+    Some(PredictedStep {
+        step_ms,
+        simulated_ms,
+    })
 }
 
 /// The pipeline with these settings.
@@ -84,28 +116,4 @@ fn with_settings(model: &Model<'_>, settings: &[SettingValue]) -> Option<Simulat
         }
     }
     Some(changed)
-}
-
-/// Changes the pipeline as if a stage had up to `calls` calls at once.
-pub(super) fn set_calls(
-    model: &Model<'_>,
-    simulated: &mut SimulatedPipeline,
-    stage: usize,
-    calls: u32,
-) {
-    let cores_are_free = !at_least(
-        model.uses.cores,
-        model.thresholds.uncontended_core_utilization,
-    );
-    let station = &mut simulated.stations[stage];
-    let from = std::mem::replace(&mut station.servers, calls);
-    if let Some(slowdown) = find_slowdown(model, stage) {
-        slowdown.slow(station, (from, calls), cores_are_free);
-    }
-}
-
-/// How many more calls a stage has at once than it declares.
-pub(super) fn undeclared_calls(node: &Node<'_>) -> u32 {
-    let now = whole(node.concurrency);
-    now - node.stage.concurrency.map_or(now, whole).min(now)
 }

@@ -51,7 +51,7 @@ impl Questions {
     }
 
     /// Sets the plan, and the stages that are called in the loop, in the order of their first calls.
-    pub(super) fn set_stages(&mut self, plan: WhatIfPlan, stages: Vec<SwitchedStage>) {
+    pub(super) fn begin(&mut self, plan: WhatIfPlan, stages: Vec<SwitchedStage>) {
         (self.plan, self.stages) = (plan, stages);
         let mut order: Vec<&SwitchedStage> = (self.stages.iter())
             .filter(|stage| stage.calls > 0 || self.plan.is_fixed)

@@ -56,7 +56,7 @@ pub struct WhatIfStatusRecord {
     pub finished: bool,
     /// Number of changes that were measured too imprecisely to be reported.
     pub imprecise: u64,
-    /// Stages that are only gated and delayed, because their calls cannot return an earlier result.
+    /// Stages that are not measured without their work, because their calls cannot return an earlier result.
     pub not_replaceable: Vec<String>,
     /// Number of calls of stages that returned an earlier result, so that their inputs were not trained on. It includes
     /// calls in windows without an answer.

@@ -33,8 +33,12 @@ class Kind(str, Enum):
 
     BASELINE = "baseline"
     """The baseline configuration. A what-if measures what each stage gains."""
+    MODEL = "model"
+    """The fastest configuration by the model of another experiment."""
     REMEDY = "remedy"
-    """A proposal of another experiment's verdict, or of its model."""
+    """A proposal of another experiment's verdict."""
+    SINGLE = "single"
+    """The best configuration with another value of one knob, which the model does not contain."""
     SAMPLE = "sample"
     """A proposal of the sampler."""
     REPEAT = "repeat"
@@ -44,7 +48,7 @@ class Kind(str, Enum):
 
 
 #: Kinds that measure a configuration for the first time.
-SEARCHING = (Kind.BASELINE, Kind.REMEDY, Kind.SAMPLE)
+SEARCHING = (Kind.BASELINE, Kind.MODEL, Kind.REMEDY, Kind.SINGLE, Kind.SAMPLE)
 
 
 @dataclass(frozen=True)

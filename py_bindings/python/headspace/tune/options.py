@@ -269,8 +269,8 @@ def parser() -> argparse.ArgumentParser:
         prog="headspace tune",
         usage="headspace tune [OPTIONS] --knob NAME=VALUES ... -- COMMAND ...",
         description="Finds the values of the knobs with which training runs fastest. It runs the "
-        "baseline and\nmeasures what each stage gains. Then it tries what the verdicts and the model propose. Then a "
-        "sampler\nchooses among the other configurations.",
+        "baseline and\nmeasures what each stage gains. Then it tries what the verdicts and the model propose, and the "
+        "knobs that\nthe model does not contain. Then a sampler chooses among the other configurations.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

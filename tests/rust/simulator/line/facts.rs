@@ -55,6 +55,7 @@ pub(crate) fn facts(line: &Line, totals: &RunTotals, probed: bool, blind: Blind)
         lines: Vec::new(),
         shared_lock_waits: Vec::new(),
         what_if: Vec::new(),
+        not_replaceable: Vec::new(),
         resources: resources(line, totals, blind.counters),
         loader: LoaderRecord {
             workers: workers

@@ -4,7 +4,8 @@ use std::fmt;
 use std::ops::Range;
 
 use headspace_agent::analysis::attribution::facts::PipelineFacts;
-use headspace_agent::analysis::attribution::{Attribution, attribute};
+use headspace_agent::analysis::attribution::{Attribution, ModelledStep, attribute};
+use headspace_agent::analysis::what_if::contradiction_ms;
 use headspace_agent::model::InterventionKind;
 use headspace_agent::model::record::{RemedyCode, WhatIfRecord};
 
@@ -130,20 +131,13 @@ fn check(seed: u64, length: Length) -> (Vec<Predicted>, Vec<Compared>) {
     (predicted, compared.collect())
 }
 
-/// Error of the model for which it is not to blame, as a share of the step.
-const MODEL_ERROR: f64 = 0.06;
-
 fn compare(answer: &WhatIfRecord, found: &Attribution, class: Class) -> Option<Compared> {
-    let modelled = found
-        .modelled_steps
-        .iter()
-        .find(|one| one.stage == answer.stage && one.intervention == answer.intervention)?;
-    let unchanged_ms = answer.step_ms / (1.0 - answer.gain_pct / 100.0);
-    let (low, high) = answer.step_ci_ms;
-    let apart_ms = (low - modelled.step_ms).max(modelled.step_ms - high);
+    let is_same =
+        |one: &&ModelledStep| one.stage == answer.stage && one.intervention == answer.intervention;
+    let modelled = found.modelled_steps.iter().find(is_same)?;
     Some(Compared {
         class,
-        contradicts: apart_ms > MODEL_ERROR * unchanged_ms,
+        contradicts: contradiction_ms(answer, modelled.step_ms) > 0.0,
     })
 }
 

@@ -244,9 +244,14 @@ impl Action {
         )
     }
 
-    /// Whether a stage has less work, or does its work with more threads or processes.
+    /// Whether one stage has less work, or does its work with more threads or processes. A loader that gets worker processes
+    /// or threads for the first time does all of its work there.
     pub(super) fn relieves_stage(&self) -> bool {
-        self.adds_concurrency() || matches!(self, Self::CheaperCalls { .. })
+        match self {
+            Self::MoreProcesses { from, .. } | Self::SmallerProcesses { from, .. } => *from > 0,
+            Self::MoreCalls { .. } | Self::CheaperCalls { .. } => true,
+            _ => false,
+        }
     }
 
     /// Whether it makes a buffer larger.

@@ -5,7 +5,7 @@ use super::super::calls_at_once::find_slowdown;
 use super::super::candidates::limit_ms;
 use super::super::law_terms::{Term, at_least};
 use super::super::queueing_model::Model;
-use super::super::settings::{set_calls, undeclared_calls};
+use super::super::relief::{set_calls, undeclared_calls};
 use super::super::simulation::{SimulatedPipeline, whole};
 use super::super::stage_order::Node;
 use super::action::{Action, Shared, WorkerMemory};

@@ -150,7 +150,7 @@ def _marks(
         at = x(place)
         promised = trial.proposal.predicted_ms
         name = f"#{trial.number} {trial.outcome.ending}"
-        if promised is not None and trial.kind is Kind.REMEDY:
+        if promised is not None and trial.kind in (Kind.MODEL, Kind.REMEDY):
             body.append(_line("promise", at - 6, y(promised), at + 6, y(promised)))
         if one is None:
             body.append(
@@ -263,7 +263,7 @@ def _node(
         early = trial.outcome.state is State.STOPPED_EARLY
         result, style = f"{one.ms:.1f} ms", "good" if won else "quiet" if early else ""
     promised = trial.proposal.predicted_ms
-    by = trial.kind.value if trial.kind in (Kind.REMEDY, Kind.SAMPLE) else ""
+    by = trial.kind.value if trial.kind in SEARCHING and trial.kind is not Kind.BASELINE else ""
     if trial.outcome.state is State.STOPPED_EARLY:
         by += ", stopped early"
     quiet = by + (f", predicted {promised:.1f} ms" if promised is not None else "")

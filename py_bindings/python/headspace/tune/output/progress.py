@@ -52,7 +52,7 @@ class Progress:
         text = f"{one.ms:.4g} ms ±{one.half:.2g}"
         floor = what_if.floor_ms(outcome.summary)
         if floor is not None:
-            text += f" (floor {floor:.1f})"
+            text += f" (floor {floor:.1f} ms)"
         if promised is not None and trial.kind in SEARCHING:
             text += f" (predicted {promised:.1f})"
         return text

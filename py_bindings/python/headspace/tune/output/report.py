@@ -98,10 +98,12 @@ def _floor_line(trials: Sequence[Trial], floor: float | None, best: float, unit:
         return ["floor      unknown: the baseline was run without a what-if"]
     if not status["finished"]:
         return [
-            "floor      unknown: the first run of the baseline was too short (increase its number of steps: in the "
-            "command, write for example `{what_if:1200|200}` for the number of steps)"
+            "floor      unknown: the what-if of the baseline did not finish (increase the number of steps of this run "
+            "with `{what_if:1200|200}` in the command, or `--timeout`)"
         ]
-    return ["floor      unknown: the what-if did not measure a step without the work of all stages"]
+    return [
+        "floor      unknown: the loop still waits in all steps without the work of stages that were measured"
+    ]
 
 
 def _left_out_line(trials: Sequence[Trial], space: Space) -> list[str]:

@@ -1,8 +1,8 @@
 """Decides which experiment to run next, and when the search is over.
 
 The order is: the baseline, with a what-if; what the verdict and the model of the best configuration propose;
-then the sampler's choices. When the search is over, configurations whose intervals overlap are run again. At
-the end one tuner runs the winner and the baseline in turn.
+knobs that the model does not contain, one by one; then the sampler's choices. When the search is over,
+configurations whose intervals overlap are run again. At the end one tuner runs the winner and the baseline in turn.
 
 Planning is a pure function of the outcomes, so it also runs on recorded outcomes
 (`tests/python/study_tune.py`).
@@ -27,8 +27,13 @@ from headspace.tune.plan.objective import (
     measured_cost,
     scale,
 )
+from headspace.tune.plan.predictions import Predictions
+from headspace.tune.plan.remedies import Proposed
 from headspace.tune.plan.sampler import suggest
 from headspace.tune.space.knobs import Config, Space, key
+
+#: A model has missed if a configuration is slower than it predicted by more than this share.
+MISS = 0.15
 
 #: Smallest gain over the previous best that resets patience, as a share of the previous best.
 LEAST_GAIN = 0.01
@@ -107,12 +112,12 @@ def first_of(trials: Sequence[Trial], kind: Kind) -> Trial | None:
     return next((t for t in trials if t.kind is kind), None)
 
 
-def searched(space: Space, trials: Sequence[Trial]) -> Space:
-    """The space without the knobs that need not be tried, by the what-if of the baseline."""
+def space_to_search(space: Space, trials: Sequence[Trial]) -> Space:
+    """The space in which knobs that need not be tried, by the what-if of the baseline, are fixed."""
     baseline = first_of(trials, Kind.BASELINE)
     if baseline is None:
         return space
-    return what_if.without(space, what_if.left_out(space, baseline.outcome.summary))
+    return space.with_fixed(what_if.left_out(space, baseline.outcome.summary))
 
 
 def _first_measurement(trials: Sequence[Trial], name: str) -> Trial:
@@ -143,6 +148,7 @@ class Planner:
         self.space = space
         self.limits = limits
         self.tuner = tuner
+        self._predictions: dict[int, Predictions | None] = {}
 
     def next(
         self,
@@ -216,20 +222,20 @@ class Planner:
         return since
 
     def _explore(self, trials: Sequence[Trial], pending: Sequence[Experiment]) -> Proposal | None:
-        """A proposal of the remedies, else of the sampler. None if every configuration was tried."""
+        """A proposal of a verdict or a model, else a single change, else the sampler's choice. None if every
+        configuration was tried."""
         known = {key(e.knobs) for e in (*trials, *pending)}
-        space = searched(self.space, trials)
-        promising = self._remedy(space, trials, known)
-        if promising is not None:
-            return promising
-        alone = self._alone(space, trials, known)
-        if alone is not None:
-            return alone
+        space = space_to_search(self.space, trials)
+        proposal = self._promising(space, trials, known) or self._single_change(
+            space, trials, known
+        )
+        if proposal is not None:
+            return proposal
         now = standing(trials, self.limits.objective)
         objective = self.limits.objective
         costs = [(t.knobs, comparable_cost(t, objective)) for t in trials if t.kind in SEARCHING]
         tried = [(config, one.ms if one else None) for config, one in costs]
-        tried = [(config, ms) for config, ms in tried if what_if.contains(space, config)]
+        tried = [(config, ms) for config, ms in tried if config in space]
         running = [e.knobs for e in pending if e.kind in SEARCHING]
         least, best = bound(space, trials, objective), now.best_cost
         config = suggest(
@@ -244,43 +250,73 @@ class Planner:
         parent = now.best_trial.number if now.best_trial else None
         return Proposal(Kind.SAMPLE, config, "Chosen by the sampler.", parent)
 
-    def _remedy(self, space: Space, trials: Sequence[Trial], known: set[str]) -> Proposal | None:
+    def _promising(self, space: Space, trials: Sequence[Trial], known: set[str]) -> Proposal | None:
         """The proposal with the lowest predicted cost, among those of all contenders' verdicts and models."""
-        found: list[tuple[float, int, remedies.Proposed]] = []
+        found: list[tuple[float, int, Kind, Proposed]] = []
         for trial in self._contenders(trials):
             factor = scale(trial.outcome, self.limits.objective) or 0.0
-            by_model = predictions.fastest(space, trial.knobs, trial.outcome, known)
+            proposed = [
+                (Kind.REMEDY, one)
+                for one in remedies.proposals(space, trial.knobs, trial.outcome.summary)
+            ]
+            predicted = self._predicted(space, trial)
+            if predicted is not None and not self._has_missed(trials, trial):
+                by_model = predictions.fastest(space, predicted, known)
+                proposed += [(Kind.MODEL, by_model)] if by_model else []
             found += [
-                (proposed.predicted_ms * factor, trial.number, proposed)
-                for proposed in (
-                    *([by_model] if by_model else []),
-                    *remedies.proposals(space, trial.knobs, trial.outcome.summary),
-                )
-                if factor and key(proposed.knobs) not in known
+                (one.predicted_ms * factor, trial.number, kind, one)
+                for kind, one in proposed
+                if factor and key(one.knobs) not in known
             ]
         if not found:
             return None
-        promised, parent, proposed = min(found, key=lambda one: one[:2])
-        predicted = promised if proposed.is_predicted else None
-        return Proposal(Kind.REMEDY, proposed.knobs, proposed.reason, parent, predicted)
+        shortest = min(promised for promised, *_ in found)
+        # Of proposals that promise the same, the model's may change several knobs at once.
+        equal = [one for one in found if one[0] <= (1 + predictions.EQUAL) * shortest]
+        promised, parent, kind, best = min(
+            equal, key=lambda one: (one[2] is not Kind.MODEL, *one[:2])
+        )
+        predicted_ms = promised if best.is_predicted else None
+        return Proposal(kind, best.knobs, best.reason, parent, predicted_ms)
 
-    def _alone(self, space: Space, trials: Sequence[Trial], known: set[str]) -> Proposal | None:
+    def _predicted(self, space: Space, trial: Trial) -> Predictions | None:
+        """What the model of a trial predicts. It is computed once."""
+        if trial.number not in self._predictions:
+            predicted = predictions.predict(space, trial.knobs, trial.outcome)
+            self._predictions[trial.number] = predicted
+        return self._predictions[trial.number]
+
+    def _has_missed(self, trials: Sequence[Trial], model_of: Trial) -> bool:
+        """Whether a configuration is much slower than the model of this trial predicted. Then its other predictions
+        are not tried."""
+        for trial in trials:
+            promised = trial.proposal.predicted_ms
+            if trial.kind is Kind.MODEL and trial.proposal.parent == model_of.number and promised:
+                one = comparable_cost(trial, self.limits.objective)
+                if one is None or one.ms > (1 + MISS) * promised:
+                    return True
+        return False
+
+    def _single_change(
+        self, space: Space, trials: Sequence[Trial], known: set[str]
+    ) -> Proposal | None:
         """The best configuration with another value of one knob that the model does not contain. None if each of
-        these values was tried in some configuration since the model proposed nothing."""
+        these values was already tried after the baseline."""
         best = standing(trials, self.limits.objective).best_trial
         if best is None:
             return None
         tried = {
-            (knob.name, t.knobs[knob.name])
-            for t in trials
-            if t.kind is not Kind.BASELINE
-            for knob in space.knobs
+            (name, value)
+            for trial in trials
+            if trial.kind is not Kind.BASELINE
+            for name, value in trial.knobs.items()
         }
-        for knob, config in predictions.not_modelled(space, best.knobs, best.outcome):
+        predicted = self._predicted(space, best)
+        for knob, config in predictions.without_prediction(space, best.knobs, predicted):
             is_new = (knob.name, config[knob.name]) not in tried and key(config) not in known
             if is_new and space.allowed(config):
                 reason = f"Only `{knob.name}` is changed, because the model does not contain it."
-                return Proposal(Kind.SAMPLE, config, reason, best.number)
+                return Proposal(Kind.SINGLE, config, reason, best.number)
         return None
 
     def _contenders(self, trials: Sequence[Trial]) -> list[Trial]:

@@ -23,12 +23,14 @@ from headspace.tune.space.knobs import Config, Knob, Space, Value, key
 MOST_PREDICTED = 600
 
 #: Smallest predicted gain for which a configuration is proposed, as a share of the measured step.
-LEAST_GAIN = 0.02
+LEAST_PREDICTED_GAIN = 0.02
+
+#: Maximum number of values of a knob that is changed alone, value by value.
+MOST_SINGLE = 4
 
 #: Configurations whose predicted steps differ by less than this share are as good as each other. The one with
 #: the fewest changes is proposed.
 EQUAL = 0.005
-
 
 #: Fields of a summary that the model does not use, because they are concluded from the others.
 CONCLUSIONS = ("bottleneck", "remedies", "lines", "episodes", "findings")
@@ -45,46 +47,87 @@ class Setting(NamedTuple):
     """Its value in the measured run."""
 
 
-def fastest(space: Space, now: Config, outcome: Outcome, known: Collection[str]) -> Proposed | None:
-    """The configuration with the shortest predicted step among those that are not `known`. None if none is
-    predicted to be faster than the measured run.
+class Predicted(NamedTuple):
+    """A configuration and its predicted step in milliseconds."""
+
+    ms: float
+    """As careful as the prediction of a remedy."""
+    simulated_ms: float
+    """By the simulation alone."""
+    config: Config
+
+
+class Predictions(NamedTuple):
+    """What the model of one run predicts."""
+
+    now: Config
+    """The configuration of the run."""
+    measured_ms: float
+    """Its measured step."""
+    steps: dict[str, Predicted]
+    """The predicted configurations, by key."""
+
+
+def predict(space: Space, now: Config, outcome: Outcome) -> Predictions | None:
+    """Predicts configurations by the model of a run. None if the run has no model.
 
     Args:
         space: The knobs.
         now: The configuration of the run.
         outcome: The outcome of the run.
-        known: Keys of configurations that were tried, or are running.
     """
     if outcome.step_ms is None or not outcome.summary:
         return None
     settings = _settings(space, now, outcome)
-    predict = _predictor(settings, now, outcome)
-    steps = predict(list(_candidates(space, now, settings, predict)))
-    steps = {name: step for name, step in steps.items() if name not in known}
+    predict_all = _predictor(settings, now, outcome)
+    try:
+        steps = predict_all(list(_candidates(space, now, settings, predict_all)))
+    except ValueError:  # A record of another version of headspace.
+        return None
+    return Predictions(now, outcome.step_ms, steps)
+
+
+def fastest(space: Space, found: Predictions, known: Collection[str]) -> Proposed | None:
+    """The configuration with the shortest predicted step among those that are not `known`. None if none is
+    predicted to be faster than the measured run.
+
+    Args:
+        space: The knobs.
+        found: The predictions of a run.
+        known: Keys of configurations that were tried, or are running.
+    """
+    steps = [step for name, step in found.steps.items() if name not in known]
     if not steps:
         return None
-    shortest = min(ms for ms, _ in steps.values())
-    if shortest > (1 - LEAST_GAIN) * outcome.step_ms:
+    shortest = min(one.ms for one in steps)
+    if shortest > (1 - LEAST_PREDICTED_GAIN) * found.measured_ms:
         return None
-    near = [one for one in steps.values() if one[0] <= (1 + EQUAL) * shortest]
-    ms, config = min(near, key=lambda one: (_distance(space, now, one[1]), one[0]))
-    what = space.describe(config, now)
-    return Proposed(config, f"The fastest configuration by the model of this run: {what}.", ms)
+    near = [one for one in steps if one.ms <= (1 + EQUAL) * shortest]
+    shortest = min(one.simulated_ms for one in near)
+    near = [one for one in near if one.simulated_ms <= (1 + EQUAL) * shortest]
+    best = min(near, key=lambda one: (_distance(space, found.now, one.config), one.ms))
+    what = space.describe(best.config, found.now)
+    reason = f"The fastest configuration by the model of this run: {what}."
+    return Proposed(best.config, reason, best.ms)
 
 
-def not_modelled(space: Space, now: Config, outcome: Outcome) -> Iterator[tuple[Knob, Config]]:
-    """Configurations that differ from the measured one in a single knob, of which the model knows nothing. Knobs with
-    few values come first."""
-    modelled = _settings(space, now, outcome)
+def without_prediction(
+    space: Space, now: Config, found: Predictions | None
+) -> Iterator[tuple[Knob, Config]]:
+    """Configurations that differ from `now` in a single knob, of which the model predicts nothing. Knobs with few
+    values come first. Those with more than `MOST_SINGLE` values are left to the sampler, and without a model all
+    numbers are."""
+    predicted = set(found.steps) if found else set()
     for knob in sorted(space.knobs, key=lambda knob: len(knob.values)):
-        if knob.name not in modelled:
-            for value in knob.values:
-                if value != now[knob.name]:
-                    yield knob, {**now, knob.name: value}
+        changed = [{**now, knob.name: value} for value in knob.values if value != now[knob.name]]
+        is_predicted = any(key(config) in predicted for config in changed)
+        is_open = not knob.is_number or (len(knob.values) <= MOST_SINGLE and predicted)
+        if is_open and not is_predicted:
+            yield from ((knob, config) for config in changed)
 
 
-#: Predicts configurations: by key, the predicted step and the configuration. Some have no prediction.
-_Predict = Callable[[Sequence[Config]], dict[str, tuple[float, Config]]]
+#: Predicts configurations. The result is by key. Some have no prediction.
+_Predict = Callable[[Sequence[Config]], dict[str, Predicted]]
 
 
 def _settings(space: Space, now: Config, outcome: Outcome) -> dict[str, list[Setting]]:
@@ -109,6 +152,11 @@ def _is_positive(knob: Knob, value: Value) -> bool:
     return knob.is_number and not isinstance(value, str) and value > 0
 
 
+def _positive_values(knob: Knob) -> list[Value]:
+    """The values with a prediction. 0 often means something else, such as no worker processes or no limit."""
+    return [value for value in knob.values if _is_positive(knob, value)]
+
+
 def _measured_settings(outcome: Outcome) -> Iterator[tuple[list[str], Setting]]:
     """The settings of a run, with the names that a knob may use for them."""
     summary, loader = outcome.summary, outcome.loader
@@ -130,7 +178,7 @@ def _predictor(
     settings: Mapping[str, Sequence[Setting]], now: Config, outcome: Outcome
 ) -> _Predict:
     """Predicts configurations, each once."""
-    steps: dict[str, float | None] = {}
+    steps: dict[str, tuple[float, float] | None] = {}
     measured = {name: value for name, value in outcome.summary.items() if name not in CONCLUSIONS}
     summary = json.dumps(measured)
     loader = json.dumps({"name": "", "type": "", **outcome.loader})
@@ -147,14 +195,14 @@ def _predictor(
             if config[name] != now[name]
         ]
 
-    def predict(configs: Sequence[Config]) -> dict[str, tuple[float, Config]]:
+    def predict_all(configs: Sequence[Config]) -> dict[str, Predicted]:
         new = [config for config in configs if key(config) not in steps]
         predicted = predict_steps(summary, loader, [changed(config) for config in new])
         steps.update(zip(map(key, new), predicted))
         found = ((config, steps[key(config)]) for config in configs)
-        return {key(config): (ms, config) for config, ms in found if ms is not None}
+        return {key(config): Predicted(*step, config) for config, step in found if step is not None}
 
-    return predict
+    return predict_all
 
 
 def _ratio(value: Value, now: Value) -> float:
@@ -168,7 +216,7 @@ def _candidates(
     """Configurations that differ in the knobs `changed`: all, or if they are too many, those on two greedy paths."""
     knobs = [knob for knob in space.knobs if knob.name in changed]
     if math.prod(len(knob.values) for knob in knobs) <= MOST_PREDICTED:
-        for values in itertools.product(*(knob.values for knob in knobs)):
+        for values in itertools.product(*map(_positive_values, knobs)):
             config = {**now, **{knob.name: value for knob, value in zip(knobs, values)}}
             if space.allowed(config):
                 yield config
@@ -189,17 +237,17 @@ def _greedy_path(
         tried = [
             config
             for knob in knobs
-            for value in knob.values
+            for value in _positive_values(knob)
             if space.allowed(config := {**at, knob.name: value})
         ]
         yield from tried
         steps = predict(tried)
         if not steps:
             return
-        ms, config = min(steps.values(), key=lambda one: one[0])
-        if ms >= (1 - EQUAL) * shortest:
+        best = min(steps.values(), key=lambda one: one.simulated_ms)
+        if best.simulated_ms >= (1 - EQUAL) * shortest:
             return
-        at, shortest = config, ms
+        at, shortest = best.config, best.simulated_ms
 
 
 def _distance(space: Space, now: Config, config: Config) -> int:

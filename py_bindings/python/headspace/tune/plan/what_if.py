@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
-from headspace.tune.space.knobs import Config, Knob, Space
+from headspace.tune.space.knobs import Knob, Space
 
 #: The step without the work of all stages is the floor if it is at most this many times the compute of an
 #: unchanged step. If it is longer, the loop still waits for work that was not left out.
@@ -20,8 +20,8 @@ NO_GAIN_PCT = 1.0
 
 
 def floor_ms(summary: Mapping[str, Any]) -> float | None:
-    """The step if data were free, in milliseconds: without the work of all stages. None if it was not
-    measured."""
+    """The step if data were free, in milliseconds: the shortest one that was measured without the work of stages. None
+    if the loop still waited in it."""
     if summary.get("floor_step_ms"):
         return float(summary["floor_step_ms"])
     compute = summary.get("compute_ms")
@@ -34,8 +34,9 @@ def floor_ms(summary: Mapping[str, Any]) -> float | None:
 def left_out(space: Space, summary: Mapping[str, Any]) -> list[Knob]:
     """The knobs that change only the concurrency of stages that gain nothing.
 
-    Without the work of such a stage, the step is as long as before. This stays so in any configuration, if
-    its calls take less time per batch than the floor. Without a floor, no knob is left out.
+    Without the work of such a stage, the step is as long as before. The stage alone also allows a shorter step than
+    the floor, so it does not limit other configurations either, if its calls do not become longer there. Without a
+    floor, no knob is left out.
     """
     floor = floor_ms(summary) or 0.0
     without_gain = {
@@ -51,19 +52,6 @@ def left_out(space: Space, summary: Mapping[str, Any]) -> list[Knob]:
     return [knob for knob in space.knobs if knob.turns and set(knob.turns) <= idle]
 
 
-def without(space: Space, knobs: list[Knob]) -> Space:
-    """The space in which these knobs keep their baseline values."""
-    kept = [
-        replace(knob, values=(knob.baseline,)) if knob in knobs else knob for knob in space.knobs
-    ]
-    return replace(space, knobs=tuple(kept))
-
-
-def contains(space: Space, config: Config) -> bool:
-    """Whether the space has this configuration."""
-    return all(config[knob.name] in knob.values for knob in space.knobs)
-
-
 def _answers(summary: Mapping[str, Any], *interventions: str) -> Iterator[Mapping[str, Any]]:
     for answer in summary.get("what_if", ()):
         if not interventions or answer["intervention"] in interventions:
@@ -71,6 +59,8 @@ def _answers(summary: Mapping[str, Any], *interventions: str) -> Iterator[Mappin
 
 
 def _least_ms(stage: Mapping[str, Any]) -> float:
-    """The shortest step that the stage allows in the baseline, in milliseconds."""
-    work = (stage.get("mean_ms") or 0.0) * (stage.get("calls_per_batch") or 0.0)
-    return float(work) / max(1.0, float(stage.get("concurrency") or 1.0))
+    """The shortest step that the stage allows in the baseline, in milliseconds. Infinite if it is unknown."""
+    mean, calls = stage.get("mean_ms"), stage.get("calls_per_batch")
+    if mean is None or calls is None:
+        return math.inf
+    return float(mean) * float(calls) / max(1.0, float(stage.get("concurrency") or 1.0))

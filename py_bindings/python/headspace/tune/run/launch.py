@@ -18,7 +18,7 @@ from pathlib import Path
 
 from headspace._processes.ending import Ending, end_marked, has_exited
 from headspace._settings import MEASURE, WHAT_IF
-from headspace.tune.experiment import Experiment, Kind, Outcome, State
+from headspace.tune.experiment import SEARCHING, Experiment, Kind, Outcome, State
 from headspace.tune.plan.objective import Objective
 from headspace.tune.run.early_stop import EarlyStop
 from headspace.tune.run.live import LiveRun, StepMean
@@ -217,13 +217,14 @@ class Running:
 
     def _is_measured(self, step: StepMean | None) -> bool:
         """Whether its steps, and the questions of its what-if, are measured."""
-        if step is None or self._live.is_asking:
+        if step is None or self._live.what_if_is_running:
             return False
-        return self._live.has_answers or step.seconds >= self._setup.patience.measure
+        return self._live.what_if_has_finished or step.seconds >= self._setup.patience.measure
 
     def _is_slower(self, step: StepMean, best_high: float) -> bool:
         """Whether it may be stopped early and is slower than the best."""
-        if not self._setup.early or self.experiment.kind not in (Kind.REMEDY, Kind.SAMPLE):
+        kind = self.experiment.kind
+        if not self._setup.early or kind not in SEARCHING or kind is Kind.BASELINE:
             return False
         samples: float | None = 1.0
         if self._setup.objective is Objective.THROUGHPUT:

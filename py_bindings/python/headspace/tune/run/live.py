@@ -67,15 +67,15 @@ class LiveRun:
         return self._steps[self._main]
 
     @property
-    def is_asking(self) -> bool:
+    def what_if_is_running(self) -> bool:
         """Whether a what-if has questions left, according to the last summary."""
         status = self.summary.get("what_if_status")
         return status is not None and not status["finished"]
 
     @property
-    def has_answers(self) -> bool:
+    def what_if_has_finished(self) -> bool:
         """Whether a what-if has asked its last question."""
-        return self.summary.get("what_if_status") is not None and not self.is_asking
+        return self.summary.get("what_if_status") is not None and not self.what_if_is_running
 
     @property
     def moves(self) -> int:

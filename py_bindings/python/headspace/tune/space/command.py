@@ -3,7 +3,8 @@
 `{knob}` becomes the value. `{knob:WORDS}` becomes WORDS if a yes-or-no knob is yes, and nothing if it
 is no. A command word that is then empty is omitted. `{knob:YES|NO}` has words for both cases.
 `{what_if:YES|NO}` becomes YES in the run of the baseline with a what-if, which needs more steps, and NO in
-all others (`{probe:YES|NO}` is the same, for commands of older versions). `{{knob}}` becomes `{knob}`. Other braces stay as they are.
+all others. `{probe:YES|NO}` is the same, for commands of older versions. `{{knob}}` becomes `{knob}`. Other
+braces stay as they are.
 """
 
 from __future__ import annotations

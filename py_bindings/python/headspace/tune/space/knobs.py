@@ -10,7 +10,7 @@ import itertools
 import math
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from headspace.tune.errors import TuneError
@@ -249,6 +249,17 @@ class Space:
     def allowed(self, config: Mapping[str, Value]) -> bool:
         """Whether all constraints hold."""
         return all(constraint.holds(config) for constraint in self.constraints)
+
+    def __contains__(self, config: Mapping[str, Value]) -> bool:
+        """Whether every knob has the value of the configuration, without regard to constraints."""
+        return all(config[knob.name] in knob.values for knob in self.knobs)
+
+    def with_fixed(self, knobs: Collection[Knob]) -> Space:
+        """The space in which these knobs keep their baseline values."""
+        kept = [
+            replace(knob, values=(knob.baseline,)) if knob in knobs else knob for knob in self.knobs
+        ]
+        return replace(self, knobs=tuple(kept))
 
     def describe(
         self, config: Mapping[str, Value], since: Mapping[str, Value] | None = None
