@@ -233,9 +233,9 @@ class Planner:
             return proposal
         now = standing(trials, self.limits.objective)
         objective = self.limits.objective
-        costs = [(t.knobs, comparable_cost(t, objective)) for t in trials if t.kind in SEARCHING]
+        searching = [t for t in trials if t.kind in SEARCHING and t.knobs in space]
+        costs = [(t.knobs, comparable_cost(t, objective)) for t in searching]
         tried = [(config, one.ms if one else None) for config, one in costs]
-        tried = [(config, ms) for config, ms in tried if config in space]
         running = [e.knobs for e in pending if e.kind in SEARCHING]
         least, best = bound(space, trials, objective), now.best_cost
         config = suggest(
