@@ -115,6 +115,52 @@ def epochs() -> dict[str, Any]:
     }
 
 
+def no_stages() -> dict[str, Any]:
+    """A loader without stages, in short epochs."""
+    loaded: list[int] = []
+
+    def load_plain(number: int) -> tuple[np.ndarray[Any, Any], int]:
+        loaded.append(number)
+        time.sleep(0.003)
+        return np.full(3, number), number
+
+    loader = wrap(Loaded(load_plain, 150))
+    epochs = []
+    for _ in range(8):
+        epoch = [int(array[0]) for array, number in loader if array[0] == number]
+        epochs.append(epoch)
+    return {
+        "lengths": [len(epoch) for epoch in epochs],
+        "known": set().union(*epochs) <= set(range(150)),
+        "loaded": len(loaded),
+    }
+
+
+def ends_within_an_epoch() -> dict[str, Any]:
+    loader = wrap(Sized(1200, 2), what_if_steps=800)
+    iterator = iter(loader)
+    batches = sum(1 for _ in iterator)
+    return {
+        "batches": batches,
+        "loaded": len(written),
+        "ended": next(iterator, None) is None,
+    }
+
+
+def delays_requests() -> dict[str, Any]:
+    def load_plain(number: int) -> int:
+        time.sleep(0.001)
+        return number
+
+    loader = wrap(Loaded(load_plain, 700), keep_data=True)
+    return {"all": list(loader) == list(range(700))}
+
+
+def own_batches() -> dict[str, Any]:
+    batches = list(wrap(Loaded(lambda number: Thing(), 700)))
+    return {"distinct": len(set(map(id, batches)))}
+
+
 def evaluates_within() -> dict[str, Any]:
     """The body of the loop evaluates with another loop, and calls a stage of its own."""
     steps: list[int] = []
@@ -182,6 +228,9 @@ def raises() -> dict[str, Any]:
 
         def __init__(self) -> None:
             self.numbers = iter(range(1500))
+
+        def __len__(self) -> int:
+            return 1470
 
         def __iter__(self) -> Loader:
             return self

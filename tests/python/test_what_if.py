@@ -30,14 +30,15 @@ def answers(run: Ran) -> list[Answer]:
     return found
 
 
-def answer(run: Ran, stage: str, intervention: str) -> Answer:
+def answer(run: Ran, stage: str | None, intervention: str) -> Answer:
     found = [a for a in answers(run) if (a["stage"], a["intervention"]) == (stage, intervention)]
     assert len(found) == 1, answers(run)
     return found[0]
 
 
 def changed_stages(run: Ran) -> set[str]:
-    return {a["stage"] for a in answers(run) if a["intervention"] in ("free", "half", "cut")}
+    replaced = (a for a in answers(run) if a["intervention"] in ("free", "half", "cut"))
+    return {a["stage"] for a in replaced if a["stage"] is not None}
 
 
 def changed_steps(run: Ran) -> int:
@@ -56,7 +57,8 @@ def test_the_stage_that_limits_the_loop_gains_most_and_each_lost_input_is_counte
     assert free["step_ci_ms"][0] < free["step_ms"] < free["step_ci_ms"][1]
     assert run.kind("summary")[-1]["bottleneck"]["name"] == "decode"
     happened = printed(run)
-    assert happened["batches"] == 1900
+    # Repeated batches are added: the loader has no length.
+    assert happened["batches"] > 1900
     lost = 1900 - happened["decoded"]
     counted = run.summary()["what_if_status"]["inputs_not_trained_on"]
     assert lost > 0
@@ -100,6 +102,52 @@ def test_each_input_is_trained_on_if_the_user_says_so(program: Programs) -> None
     assert changed_steps(run) > 0
     assert {a["intervention"] for a in answers(run)} <= {"gate", "delay"}
     assert run.summary()["what_if_status"]["inputs_not_trained_on"] == 0
+
+
+def test_a_loop_that_gets_repeated_batches_has_a_floor_and_epochs_of_the_same_length(
+    program: Programs,
+) -> None:
+    run = what_if(program, "no_stages")
+
+    happened = printed(run)
+    assert happened["lengths"] == [150] * 8
+    assert happened["loaded"] < 150 * 8
+    assert happened["known"]
+    floor = answer(run, None, "free")
+    assert floor["gain_pct"] > 30, floor
+    assert floor["inputs_not_trained_on"] > 0
+    summary = run.summary()
+    assert summary["floor_step_ms"] == pytest.approx(floor["step_ms"], rel=0.2)
+    assert summary["headspace_pct"] > 30
+    assert "if data were free" in run.stderr
+
+
+def test_an_epoch_in_which_the_what_if_ends_keeps_its_length(program: Programs) -> None:
+    run = what_if(program, "ends_within_an_epoch")
+
+    happened = printed(run)
+    assert run.summary()["what_if_status"]["finished"]
+    assert happened["batches"] == 1200
+    assert happened["loaded"] < 1200
+    assert happened["ended"]
+
+
+def test_requests_are_delayed_if_each_input_is_trained_on(program: Programs) -> None:
+    run = what_if(program, "delays_requests")
+
+    assert printed(run)["all"]
+    assert changed_steps(run) > 0
+    assert {(a["stage"], a["intervention"]) for a in answers(run)} <= {(None, "delay")}
+
+
+def test_batches_that_cannot_be_copied_are_not_repeated_and_the_verdict_says_so(
+    program: Programs,
+) -> None:
+    run = what_if(program, "own_batches")
+
+    assert printed(run)["distinct"] == 700
+    assert run.summary()["what_if_status"]["batches_not_repeatable"]
+    assert "batches of this type cannot be copied" in " ".join(run.stderr.split())
 
 
 def test_a_loop_that_changes_batches_in_place_gets_unchanged_results(program: Programs) -> None:
@@ -152,7 +200,7 @@ def test_stages_do_their_work_after_a_loop_was_left(program: Programs) -> None:
 def test_errors_of_a_stage_reach_the_loop_and_are_not_repeated(program: Programs) -> None:
     happened = printed(what_if(program, "raises"))
 
-    assert happened["batches"] + happened["failures"] == 1500
+    assert happened["batches"] == 1470
     assert 0 < happened["failures"] <= 30
 
 
@@ -185,10 +233,10 @@ def test_stages_in_worker_processes_of_torch_are_changed(program: Programs) -> N
     run = what_if(program, "torch_workers")
 
     assert printed(run)["batches"] == 1600
-    assert (
-        answer(run, "train fetch", "free")["gain_pct"]
-        > answer(run, "train collate", "free")["gain_pct"]
-    )
+    fetch = answer(run, "train fetch", "free")["gain_pct"]
+    # A gain that is hardly above the noise may have no answer.
+    collate = [a for a in answers(run) if (a["stage"], a["intervention"]) == ("train collate", "free")]
+    assert all(fetch > a["gain_pct"] for a in collate)
     assert "worker_lost" not in run.notices()
 
 
@@ -202,7 +250,7 @@ def test_new_workers_of_each_epoch_are_changed_too(program: Programs) -> None:
 def test_operations_of_spdl_are_changed(program: Programs) -> None:
     run = what_if(program, "spdl_pipeline")
 
-    assert printed(run)["batches"] == 1900
+    assert printed(run)["batches"] >= 1900
     slow = next(a for a in answers(run) if a["stage"] == "slow" and a["intervention"] == "free")
     assert slow["gain_pct"] > 30, answers(run)
 

@@ -19,7 +19,7 @@ use super::what_if;
 use crate::model::metric::HOST_CPU_UTILIZATION;
 use crate::model::record::{
     Dropped, EndRecord, Estimate, FloorRecord, OtherLoop, Phase, Role, RunState, SummaryRecord,
-    WhatIfStatusRecord, WindowRecord,
+    WhatIfRecord, WhatIfStatusRecord, WindowRecord,
 };
 use crate::model::step_series::{StepSeries, Totals};
 use crate::model::{Mode, ReadingSeries, Scope, StageSeries};
@@ -205,11 +205,20 @@ fn fill_what_if(
     conclusions: &mut Conclusions,
     main: &LoopFacts,
 ) -> Option<Finding> {
-    let precise = (main.what_if.iter()).filter(|answer| answer.is_precise());
-    summary.what_if = precise.cloned().collect();
+    let (precise, imprecise): (Vec<_>, Vec<_>) =
+        (main.what_if.iter().cloned()).partition(WhatIfRecord::is_precise);
+    summary.what_if = precise;
+    // Steps that do not show the floor, such as launches on a device, give no answer either.
+    if main
+        .probe
+        .as_ref()
+        .is_some_and(|probe| probe.floor.is_err())
+    {
+        summary.what_if.retain(|answer| !answer.is_floor());
+    }
     if main.mode == Mode::WhatIf {
         summary.what_if_status = Some(WhatIfStatusRecord {
-            imprecise: (main.what_if.len() - summary.what_if.len()) as u64,
+            imprecise: imprecise.len() as u64,
             ..main.what_if_status.clone()
         });
     }

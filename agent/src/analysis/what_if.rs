@@ -102,13 +102,13 @@ pub(super) fn apply(
     set_measured(&mut attribution.remedies, answers);
     let was_free = |stage: &str| {
         let is_free = |answer: &WhatIfRecord| answer.intervention == InterventionKind::Free;
-        (answers.iter()).any(|answer| answer.stage == stage && is_free(answer))
+        (answers.iter()).any(|answer| answer.stage.as_deref() == Some(stage) && is_free(answer))
     };
     let is_busy = |stage: &&StageSummary| stage.busy_pct.is_some_and(|busy| busy >= BUSY_PCT);
     if !(stages.iter().filter(is_busy)).all(|stage| was_free(&stage.name)) {
         return None;
     }
-    let measured = limiting_stage(answers)?;
+    let (stage, measured) = limiting_stage(answers)?;
     let before = attribution.bottleneck.as_ref();
     let modelled = match before.map(|found| (&found.limit, &found.evidence)) {
         Some((Limit::Resource(_), _)) => return None,
@@ -117,9 +117,9 @@ pub(super) fn apply(
         Some((Limit::Stage(stage), _)) => Some(stage.clone()),
         _ => None,
     };
-    let modelled = modelled.filter(|stage| *stage != measured.stage);
+    let modelled = modelled.filter(|modelled| modelled != stage);
     attribution.bottleneck = Some(Bottleneck {
-        limit: Limit::Stage(measured.stage.clone()),
+        limit: Limit::Stage(stage.to_owned()),
         limit_ms: None,
         evidence: Evidence::Freed {
             step_ms: step(measured),
@@ -130,7 +130,7 @@ pub(super) fn apply(
     });
     modelled.map(|modelled| Finding::WhatIfDisagrees {
         modelled,
-        measured: measured.stage.clone(),
+        measured: stage.to_owned(),
     })
 }
 
@@ -146,7 +146,7 @@ pub(super) fn compare_with_model(
 ) -> Option<Finding> {
     for answer in &mut *answers {
         let is_same = |one: &&ModelledStep| {
-            one.stage == answer.stage && one.intervention == answer.intervention
+            Some(&one.stage) == answer.stage.as_ref() && one.intervention == answer.intervention
         };
         answer.modelled_step_ms = modelled.iter().find(is_same).map(|one| one.step_ms);
     }
@@ -154,7 +154,7 @@ pub(super) fn compare_with_model(
         let modelled_ms = answer.modelled_step_ms?;
         let excess_ms = contradiction_ms(answer, modelled_ms);
         let finding = Finding::ModelDisagrees {
-            stage: answer.stage.clone(),
+            stage: answer.stage.clone()?,
             intervention: answer.intervention,
             modelled_ms,
             measured_ms: answer.step_ms,
@@ -184,17 +184,19 @@ pub fn proposed_calls(remedies: &[Remedy]) -> Vec<(String, u32)> {
     remedies.iter().filter_map(proposed).collect()
 }
 
-/// The answer for the stage that gains most if it is free. `None` if the intervals of several stages overlap, also those of
+/// The stage that gains most if it is free, and its answer. `None` if the intervals of several stages overlap, also those of
 /// answers that are not precise.
-fn limiting_stage(answers: &[WhatIfRecord]) -> Option<&WhatIfRecord> {
+fn limiting_stage(answers: &[WhatIfRecord]) -> Option<(&str, &WhatIfRecord)> {
     let free = || {
         let is_free = |answer: &&WhatIfRecord| answer.intervention == InterventionKind::Free;
-        answers.iter().filter(is_free)
+        let of_stage = |answer: &'_ &WhatIfRecord| answer.stage.is_some();
+        answers.iter().filter(is_free).filter(of_stage)
     };
     let best = free().max_by(|a, b| a.gain_pct.total_cmp(&b.gain_pct))?;
     let is_below = |other: &WhatIfRecord| other.gain_ci_pct.1 < best.gain_ci_pct.0;
     let is_apart = free().all(|other| other.stage == best.stage || is_below(other));
-    (is_apart && best.gain_ci_pct.0 >= LEAST_GAIN_PCT).then_some(best)
+    let is_limit = is_apart && best.gain_ci_pct.0 >= LEAST_GAIN_PCT;
+    Some((best.stage.as_deref()?, best)).filter(|_| is_limit)
 }
 
 fn step(answer: &WhatIfRecord) -> Estimate {
@@ -217,9 +219,11 @@ fn set_measured(remedies: &mut [Remedy], answers: &[WhatIfRecord]) {
 /// Whether a remedy makes the change that was measured.
 fn is_same(action: &Action, answer: &WhatIfRecord) -> bool {
     match (action, answer.intervention) {
-        (Action::CheaperCalls { stage, .. }, InterventionKind::Half) => *stage == answer.stage,
+        (Action::CheaperCalls { stage, .. }, InterventionKind::Half) => {
+            Some(stage) == answer.stage.as_ref()
+        }
         (Action::FewerCalls { stage, to, .. }, InterventionKind::Gate) => {
-            *stage == answer.stage && (f64::from(*to) - answer.amount).abs() < 0.5
+            Some(stage) == answer.stage.as_ref() && (f64::from(*to) - answer.amount).abs() < 0.5
         }
         _ => false,
     }
@@ -234,7 +238,7 @@ mod tests {
     fn window(change: Option<(&str, InterventionKind)>, step_ms: u64) -> WhatIfWindow {
         WhatIfWindow {
             intervention: change.map(|(stage, kind)| Intervention {
-                stage: stage.to_owned(),
+                stage: Some(stage.to_owned()),
                 kind,
                 amount: 1.0,
             }),
@@ -266,7 +270,10 @@ mod tests {
 
         let answers = answers(&windows);
 
-        let stages: Vec<&str> = answers.iter().map(|answer| &*answer.stage).collect();
+        let stages: Vec<&str> = answers
+            .iter()
+            .filter_map(|answer| answer.stage.as_deref())
+            .collect();
         assert_eq!(stages, ["decode", "read"]);
         let decode = &answers[0];
         assert!((decode.step_ms - 6.0).abs() < 0.05, "{decode:?}");
@@ -338,6 +345,28 @@ mod tests {
         };
         assert_eq!(apply(&mut attribution, &answers(&equal[..3]), &[]), None);
         assert_eq!(attribution.bottleneck, Some(of_model));
+    }
+
+    #[test]
+    fn batches_without_a_wait_are_an_answer_and_no_limit() {
+        let mut windows = vec![window(None, 10)];
+        let mut repeated = window(Some(("", InterventionKind::Free)), 3);
+        if let Some(intervention) = &mut repeated.intervention {
+            intervention.stage = None;
+        }
+        windows.extend([repeated, window(None, 10)]);
+        windows.extend([
+            window(Some(("read", InterventionKind::Free)), 6),
+            window(None, 10),
+        ]);
+
+        let answers = answers(&windows);
+        assert_eq!(answers[0].stage, None);
+
+        let mut attribution = Attribution::default();
+        assert_eq!(apply(&mut attribution, &answers, &[]), None);
+        let found = attribution.bottleneck.unwrap();
+        assert_eq!(found.limit, Limit::Stage("read".to_owned()));
     }
 
     #[test]

@@ -65,10 +65,20 @@ impl EpochProgress {
         batches.is_some_and(|n| self.handed_out >= n)
     }
 
+    /// Whether it has as many batches as the loader's length. False without a length.
+    pub fn has_all(&self) -> bool {
+        self.has_reached(self.length)
+    }
+
+    /// Whether repeated batches replace live ones, so that it is [full](Self::is_full) at its length.
+    pub fn may_become_full(&self) -> bool {
+        self.replayed > 0 && self.length.is_some()
+    }
+
     /// Whether repeated batches replaced live ones, and the length is reached. An iteration without
     /// repeated batches ends where its source ends, because a length may be a guess.
     pub fn is_full(&self) -> bool {
-        self.replayed > 0 && self.has_reached(self.length)
+        self.replayed > 0 && self.has_all()
     }
 }
 

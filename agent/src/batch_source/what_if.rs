@@ -1,4 +1,4 @@
-//! Changes one stage at a time in windows of steps, to measure how long a step would be.
+//! Changes one stage at a time, or the hand-off of batches to the loop, in windows of steps, to measure how long a step would be.
 //!
 //! ```text
 //! warm-up  unchanged  decode free  unchanged  read free  unchanged  decode half  ...  unchanged to the end
@@ -12,10 +12,11 @@
 
 mod questions;
 
-use self::questions::Questions;
+use self::questions::{HandOff, Questions};
 use super::WhatIfPlan;
 use crate::model::record::Phase;
 use crate::model::{Intervention, WhatIfWindow, WindowStep};
+use crate::statistics::mean_of;
 
 /// A stage that has a switch.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -41,6 +42,9 @@ pub trait Pipeline {
     /// The stages that have a switch, as counted since the warm-up began.
     fn stages(&self) -> Vec<SwitchedStage>;
 
+    /// Whether the loop may get copies of earlier batches.
+    fn can_repeat_batches(&self) -> bool;
+
     /// Batches that the queues and the calls in progress hold together. `None`: unknown, or not known yet.
     fn batches_held(&self) -> Option<u32>;
 
@@ -64,11 +68,11 @@ pub enum Change {
     Watch,
     /// Stages are unchanged.
     Restore,
-    /// One stage is changed, or several (`cut`).
+    /// One stage is changed, or several (`cut`), or the hand-off.
     Begin {
         /// The question.
         intervention: Intervention,
-        /// The stages whose calls are changed.
+        /// The stages whose calls are changed. Empty for the hand-off.
         stages: Vec<String>,
     },
     /// The what-if has finished.
@@ -138,7 +142,11 @@ impl WhatIf {
         match &self.segment {
             Segment::New => self.begin(Segment::WarmUp, Some(Change::Watch)),
             Segment::WarmUp if self.batches >= plan.warmup + plan.settle => {
-                self.questions.begin(plan, pipeline.stages());
+                let of_loop = HandOff {
+                    is_replaceable: pipeline.can_repeat_batches(),
+                    step_ms: mean_of(self.steps.iter().map(|step| step.step_ms())),
+                };
+                self.questions.begin(plan, pipeline.stages(), of_loop);
                 self.begin(Segment::Unchanged, Some(Change::Restore))
             }
             Segment::Unchanged if self.batches >= self.settle() + plan.unchanged => {
@@ -237,7 +245,8 @@ impl WhatIf {
         let settle = match self.segment {
             Segment::Unchanged => self.settle(),
             Segment::Changed(_) => self.plan.settle,
-            Segment::New | Segment::WarmUp | Segment::Finished => return,
+            Segment::WarmUp => self.plan.warmup,
+            Segment::New | Segment::Finished => return,
         };
         if self.is_whole && self.batches > settle {
             self.steps.push(WindowStep {

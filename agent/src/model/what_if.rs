@@ -6,7 +6,7 @@ use super::window::WindowStep;
 codes! {
     /// How calls of a stage are changed for a window of steps.
     InterventionKind {
-        /// Each call returns one of the stage's recent results, without work.
+        /// Each call returns one of the stage's recent results, without work. A request returns one of the recent batches.
         Free = "free",
         /// The same for every second call.
         Half = "half",
@@ -19,16 +19,24 @@ codes! {
     }
 }
 
-/// A change of one stage.
+/// A change of one stage, or of the hand-off of batches to the loop.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Intervention {
-    /// Name of the stage.
-    pub stage: String,
+    /// Name of the stage. `None`: the hand-off. What is changed then are the loop's requests for batches, which stand for
+    /// the whole loader.
+    pub stage: Option<String>,
     /// What is changed.
     pub kind: InterventionKind,
     /// `free`, `half`, `cut`: share of the calls that do no work. `gate`: maximum number of calls at once. `delay`: mean
     /// delay of a call in milliseconds.
     pub amount: f64,
+}
+
+impl Intervention {
+    /// Whether the loop gets each batch without a wait, as in a probe.
+    pub fn repeats_all_batches(&self) -> bool {
+        self.stage.is_none() && self.kind == InterventionKind::Free
+    }
 }
 
 impl InterventionKind {

@@ -205,7 +205,7 @@ impl LiveRun {
     pub fn report(&self, at: Duration, state: RunState) -> (SummaryRecord, Vec<ProbeRecord>) {
         let (summary, facts) = self.summarise(at, state, None);
         let probes = facts.iter().filter_map(|facts| {
-            let probe = facts.probe.as_ref()?;
+            let probe = facts.probe.as_ref().filter(|_| facts.mode == Mode::Probe)?;
             let replayed_steps = facts.totals.replayed_steps;
             Some(probe_record(&facts.loader, probe, replayed_steps))
         });

@@ -12,7 +12,7 @@ use crate::analysis::resources::CoresInUse;
 use crate::analysis::what_if::answers;
 use crate::lock::lock;
 use crate::model::record::{
-    BatchRecord, LoaderRecord, ProbeRecord, Role, WhatIfRecord, WhatIfStatusRecord,
+    BatchRecord, LoaderRecord, Phase, ProbeRecord, Role, WhatIfRecord, WhatIfStatusRecord,
 };
 use crate::model::{CacheFacts, Mode, WhatIfWindow, Window};
 use crate::recording::Recorder;
@@ -44,6 +44,37 @@ pub struct ProbeProgress {
     written: bool,
     /// The last analysis, and the number of windows that it contains. Kept because it is expensive.
     analysis: Option<(usize, FloorAnalysis)>,
+}
+
+impl ProbeProgress {
+    /// Adds a window of a what-if that is also one of a probe: an unchanged one, or one in which each batch was repeated.
+    fn add_from_what_if(&mut self, window: &WhatIfWindow) {
+        let phase = match &window.intervention {
+            None => Phase::Live,
+            Some(change) if change.repeats_all_batches() => Phase::Replay,
+            Some(_) => return,
+        };
+        if window.steps.is_empty() {
+            return;
+        }
+        let replays = self.windows.iter().filter(|window| window.long).count();
+        self.windows.push(Window {
+            phase,
+            // The loader fills its queues while the steps do not count yet.
+            long: phase == Phase::Replay,
+            cycle: u32::try_from(replays).unwrap_or(u32::MAX),
+            settled_at: Some(0),
+            entered_ns: None,
+            steps: window.steps.clone(),
+            readings: Vec::new(),
+        });
+    }
+
+    fn has_replay(&self) -> bool {
+        self.windows
+            .iter()
+            .any(|window| window.phase == Phase::Replay)
+    }
 }
 
 /// Progress of a loop's what-if.
@@ -132,6 +163,7 @@ impl LoopEntry {
 
     /// Adds a complete window of the what-if. The training thread calls it, once for each window.
     pub fn add_what_if_window(&self, window: WhatIfWindow) {
+        self.probe().add_from_what_if(&window);
         lock(&self.what_if).windows.push(window);
     }
 
@@ -152,9 +184,11 @@ impl LoopEntry {
         lock(&self.hints).batches_held
     }
 
-    /// Stores the stages whose calls cannot return an earlier result.
-    pub fn set_not_replaceable(&self, stages: Vec<String>) {
-        lock(&self.what_if).status.not_replaceable = stages;
+    /// Stores the stages whose calls cannot return an earlier result, and whether the batches cannot be repeated.
+    pub fn set_not_replaceable(&self, stages: Vec<String>, batches: bool) {
+        let status = &mut lock(&self.what_if).status;
+        status.not_replaceable = stages;
+        status.batches_not_repeatable = batches;
     }
 
     /// Stores the number of calls so far that returned an earlier result, also in a window that is not complete.
@@ -165,6 +199,7 @@ impl LoopEntry {
     /// Marks the what-if as finished.
     pub fn finish_what_if(&self) {
         lock(&self.what_if).status.finished = true;
+        self.probe().finished = true;
     }
 
     /// How far the what-if is.
@@ -216,14 +251,19 @@ impl LoopEntry {
         Some(probe_record(&self.loader, &result, replayed_steps))
     }
 
-    /// The probe's result so far. `None` if the loop is not probed. `cores` returns the cores that were in
-    /// use while the loop ran.
+    /// The probe's result so far: of a probe, or of the what-if's windows with repeated batches. `None` if there is none.
+    /// `cores` returns the cores that were in use while the loop ran.
     pub(crate) fn probe_result(
         &self,
         run_ended: bool,
         cores: impl FnOnce() -> Option<CoresInUse>,
     ) -> Option<ProbeResult> {
-        if self.mode != Mode::Probe {
+        let is_probed = match self.mode {
+            Mode::Measure | Mode::Replay => false,
+            Mode::Probe => true,
+            Mode::WhatIf => self.probe().has_replay(),
+        };
+        if !is_probed {
             return None;
         }
         // The training thread takes this lock too, so it is held for short operations only.
@@ -254,8 +294,7 @@ impl LoopEntry {
 mod tests {
     use super::*;
     use crate::analysis::floor::FloorWarning;
-    use crate::model::WindowStep;
-    use crate::model::record::Phase;
+    use crate::model::{Intervention, InterventionKind, WindowStep};
     use crate::port::{ConsumerThread, MonotonicClock};
 
     fn window(phase: Phase, cycle: u32) -> Window {
@@ -278,6 +317,10 @@ mod tests {
     }
 
     fn probed() -> Arc<LoopEntry> {
+        entry(Mode::Probe)
+    }
+
+    fn entry(mode: Mode) -> Arc<LoopEntry> {
         let recorder = Recorder::new(
             "train".to_owned(),
             MonotonicClock::new(),
@@ -285,7 +328,7 @@ mod tests {
             ConsumerThread::default(),
             Arc::new(|| ()),
         );
-        LoopEntry::new(recorder, LoaderRecord::default(), Mode::Probe)
+        LoopEntry::new(recorder, LoaderRecord::default(), mode)
     }
 
     #[test]
@@ -311,6 +354,35 @@ mod tests {
                 .unwrap()
                 .contains("changed 1 of 10 cached batches")
         );
+    }
+
+    #[test]
+    fn a_what_if_whose_batches_were_repeated_has_a_floor() {
+        let entry = entry(Mode::WhatIf);
+        let add = |change: Option<Option<&str>>, steps: Phase| {
+            entry.add_what_if_window(WhatIfWindow {
+                intervention: change.map(|stage| Intervention {
+                    stage: stage.map(ToOwned::to_owned),
+                    kind: InterventionKind::Free,
+                    amount: 1.0,
+                }),
+                steps: window(steps, 0).steps,
+                inputs_not_trained_on: 0,
+            });
+        };
+        add(None, Phase::Live);
+        add(Some(Some("decode")), Phase::Replay);
+        add(None, Phase::Live);
+        assert_eq!(entry.probe_result(true, || None), None);
+
+        add(Some(None), Phase::Replay);
+        add(None, Phase::Live);
+        entry.finish_what_if();
+
+        let floor = entry.probe_result(false, || None).unwrap().floor.unwrap();
+        assert!((floor.floor_ms.value - 10.2).abs() < 0.1, "{floor:?}");
+        assert!((floor.live_ms.value - 20.2).abs() < 0.1, "{floor:?}");
+        assert_eq!(entry.take_probe(true, || None), None);
     }
 
     #[test]

@@ -28,6 +28,7 @@ use pyo3::{PyTraverseError, PyVisit};
 use self::batch_copies::{BatchCopier, CachedBatch};
 use self::loader_identity::LoaderIdentity;
 pub(crate) use self::state_machine::StateMachine;
+use crate::loops::epoch_end::EpochEnd;
 use crate::loops::rest_of_epoch::RestOfEpoch;
 
 /// A state machine with its batches. One per wrapped loader; it outlives the epochs.
@@ -37,8 +38,6 @@ use crate::loops::rest_of_epoch::RestOfEpoch;
 #[pyclass(module = "headspace._native", frozen)]
 pub(crate) struct BatchCache {
     copier: BatchCopier,
-    /// `headspace._loops.epochs.describe_epoch`.
-    describe_epoch: Py<PyAny>,
     /// Whether an epoch with repeated batches keeps the loader's length.
     keeps_length: bool,
     state: Mutex<State>,
@@ -59,7 +58,7 @@ struct State {
     mutated: u32,
 }
 
-/// How far one iteration has come. Locked only while [`BatchCache`]'s own lock is held, and as briefly.
+/// How far one iteration has come. With a cache, locked only while [`BatchCache`]'s own lock is held, and as briefly.
 pub(crate) type Progress = Mutex<EpochProgress>;
 
 /// The answer to a request for the next batch.
@@ -79,12 +78,9 @@ pub(crate) struct Answer {
 
 /// An epoch that begins.
 pub(crate) struct NewEpoch {
-    pub(crate) progress: EpochProgress,
+    pub(crate) end: EpochEnd,
     /// Whether all of its batches come from the cache.
     pub(crate) replays_only: bool,
-    /// If the epoch ends before its source, called twice: with False as its last batch is returned, and with
-    /// True as it ends.
-    pub(crate) on_cut: Option<Py<PyAny>>,
 }
 
 /// The effect of a timed step.
@@ -100,10 +96,8 @@ pub(crate) struct TimedStep {
 
 impl BatchCache {
     pub(crate) fn new(py: Python<'_>, machine: StateMachine, keeps_length: bool) -> PyResult<Self> {
-        let epochs = py.import("headspace._loops.epochs")?;
         Ok(Self {
             copier: BatchCopier::import(py)?,
-            describe_epoch: epochs.getattr("describe_epoch")?.unbind(),
             keeps_length,
             state: Mutex::new(State {
                 machine,
@@ -122,11 +116,7 @@ impl BatchCache {
 
     /// An epoch of `loader` begins. Cached batches of another loader are dropped.
     pub(crate) fn begin_epoch(&self, loader: &Bound<'_, PyAny>) -> PyResult<NewEpoch> {
-        let (loader, length, on_cut): (Bound<'_, PyAny>, _, _) = self
-            .describe_epoch
-            .bind(loader.py())
-            .call1((loader, self.keeps_length, self.is_probe()))?
-            .extract()?;
+        let (loader, end) = EpochEnd::of(loader, self.keeps_length, self.is_probe())?;
         let identity = LoaderIdentity::new(&loader);
         let mut state = self.lock();
         let is_same = state.loader.as_ref().map(|known| known.is(&loader));
@@ -141,11 +131,7 @@ impl BatchCache {
         let replays_only = state.machine.releases_source();
         drop(state);
         drop((dropped, before));
-        Ok(NewEpoch {
-            progress: EpochProgress::new(length),
-            replays_only,
-            on_cut,
-        })
+        Ok(NewEpoch { end, replays_only })
     }
 
     /// Decides the source of the next batch. An interrupt of the program is returned, before any decision.

@@ -11,6 +11,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use headspace_agent::batch_source::EpochProgress;
 use headspace_agent::lock::lock;
 use headspace_agent::notice::Notice;
 use headspace_agent::recording::{Event, Recorder};
@@ -22,6 +23,7 @@ use pyo3::{PyTraverseError, PyVisit, ffi};
 use crate::interpreter::interrupts::unless_interrupted;
 use crate::loops::batch_cache::{BatchCache, NewEpoch, Progress};
 use crate::loops::batch_sizes::BatchSizes;
+use crate::loops::epoch_end::EpochEnd;
 use crate::loops::epoch_recording::Epoch;
 use crate::loops::first_batches::FirstBatches;
 use crate::loops::rest_of_epoch::RestOfEpoch;
@@ -50,6 +52,7 @@ pub(crate) struct LoopIterator {
     failed: AtomicBool,
     cache: Option<Py<BatchCache>>,
     what_if: Option<Arc<WhatIfRun>>,
+    /// In the modes `probe`, `replay` and `whatif`.
     progress: Progress,
     /// The rest of the epoch, if all of it is replayed.
     rest_of_epoch: Mutex<Option<RestOfEpoch>>,
@@ -94,17 +97,17 @@ impl LoopIterator {
         first_batches: FirstBatches,
         batch_sizes: BatchSizes,
     ) -> Self {
-        let (cache, new) = cache.unzip();
-        let (progress, on_cut) = new.map(|new| (new.progress, new.on_cut)).unzip();
+        let (cache, epoch_of_cache) = cache.unzip();
+        let end = epoch_of_cache.map(|new| new.end).unwrap_or_default();
         Self {
             fast_recorder: AtomicPtr::new(null_mut()),
             source,
             cache,
             what_if: None,
-            progress: Progress::new(progress.unwrap_or_default()),
+            progress: Progress::new(EpochProgress::new(end.length)),
             rest_of_epoch: Mutex::default(),
             only_replays: AtomicBool::new(false),
-            on_cut: on_cut.flatten(),
+            on_cut: end.on_cut,
             loader,
             around_first: OnceLock::new(),
             has_begun: AtomicBool::new(false),
@@ -122,8 +125,12 @@ impl LoopIterator {
     }
 
     /// The same iterator, in whose epoch stages are changed.
-    pub(crate) fn with_what_if(mut self, what_if: Option<Arc<WhatIfRun>>) -> Self {
-        self.what_if = what_if;
+    pub(crate) fn with_what_if(mut self, what_if: Option<(Arc<WhatIfRun>, EpochEnd)>) -> Self {
+        if let Some((run, end)) = what_if {
+            self.what_if = Some(run);
+            self.progress = Progress::new(EpochProgress::new(end.length));
+            self.on_cut = end.on_cut;
+        }
         self
     }
 
@@ -131,12 +138,17 @@ impl LoopIterator {
     fn next_of_any_mode(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         match (&self.cache, self.open_what_if()) {
             (Some(cache), _) => self.next_of_cache_or_source(py, cache.get()),
+            (None, _) if lock(&self.progress).is_full() => self.end_of_cut_epoch(py),
             (None, Some(what_if)) => self.next_in_what_if(py, what_if),
             (None, None) => {
                 if process_slots::has_switches() {
                     what_if_run::pause_current();
                 }
-                self.timed(py, || self.source.next(py))
+                let batch = self.timed(py, || self.source.next(py));
+                if let Ok(Some(_)) = batch {
+                    self.count_batch(py, false)?;
+                }
+                batch
             }
         }
     }
@@ -149,7 +161,9 @@ impl LoopIterator {
         call: impl FnOnce() -> PyResult<Next>,
     ) -> PyResult<Option<Py<PyAny>>> {
         let recorder = &self.epoch.entry().recorder;
-        let is_plain = self.cache.is_none() && self.open_what_if().is_none();
+        let is_plain = self.cache.is_none()
+            && self.open_what_if().is_none()
+            && !lock(&self.progress).may_become_full();
         if is_plain && !self.first_batches.has_left() {
             let recorder = std::ptr::from_ref(recorder).cast_mut();
             self.fast_recorder.store(recorder, Ordering::Release);

@@ -135,8 +135,8 @@ impl Plan {
     /// Whether an epoch with repeated batches has the loader's length.
     pub(crate) fn keeps_length(&self) -> bool {
         match self.kind {
-            Kind::Probe(_) => !self.options.exactly_once,
-            Kind::Measure | Kind::Replay(_) | Kind::WhatIf(_) => !self.options.endless,
+            Kind::Probe(_) | Kind::WhatIf(_) => !self.options.exactly_once,
+            Kind::Measure | Kind::Replay(_) => !self.options.endless,
         }
     }
 

@@ -15,6 +15,7 @@ use pyo3::{PyTraverseError, PyVisit};
 use crate::clock::clock;
 use crate::loops::batch_cache::BatchCache;
 use crate::loops::batch_sizes::BatchSizes;
+use crate::loops::epoch_end::EpochEnd;
 use crate::loops::epoch_recording::{Epoch, RecordedLoops, RecordingSession};
 use crate::loops::fast_next;
 use crate::loops::first_batches::{BatchReaders, FirstBatches};
@@ -133,7 +134,14 @@ impl Loop {
                 session.agent().notice(&notice);
             }
         }
-        let session_records = session.is_some();
+        let what_if = match what_if.filter(|_| session.is_some()) {
+            Some(run) => {
+                let cuts = !run.keeps_data();
+                let (_, end) = EpochEnd::of(loader, cuts && this.plan.keeps_length(), cuts)?;
+                Some((run, end))
+            }
+            None => None,
+        };
         let session = session.map(|session| RecordingSession {
             loops: Arc::clone(&this.recorded),
             number: session.id(),
@@ -151,10 +159,7 @@ impl Loop {
             FirstBatches::new(this.batch_readers.clone()),
             BatchSizes::new(this.count_bytes.clone()),
         );
-        fast_next::into_python(
-            py,
-            iterator.with_what_if(what_if.filter(|_| session_records)),
-        )
+        fast_next::into_python(py, iterator.with_what_if(what_if))
     }
 
     /// A step of a loop without a loader has ended. After a `gap`, the time since the last step is not a

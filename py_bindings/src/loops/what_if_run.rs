@@ -1,4 +1,4 @@
-//! A what-if of a loop: sets the switches of the stages as the agent's state machine says.
+//! A what-if of a loop: sets the switches of the stages and of the hand-off as the agent's state machine says.
 //!
 //! While the loop does not iterate, and while another loop of the process does (an evaluation), all stages are
 //! unchanged. If the loop stops requesting batches without an end, changes lose their validity after some steps.
@@ -17,7 +17,8 @@ use headspace_agent::recording::stage::{Setting, Switch, Switches};
 use headspace_agent::runtime::fork::Owner;
 use headspace_agent::sampling::LoopEntry;
 
-use crate::stages::changed_calls::set_in_loop_body;
+use crate::loops::hand_off::HandOff;
+use crate::stages::loop_body::set_in_loop_body;
 use crate::stages::process_slots;
 
 /// The what-if of this process that is not over. Two of them would change the same stages.
@@ -34,6 +35,7 @@ const LEAST_REPLACED: f64 = 0.9;
 /// The what-if of one loop. It outlives the epochs.
 pub(crate) struct WhatIfRun {
     switches: &'static Switches,
+    hand_off: HandOff,
     state: Mutex<State>,
     is_over: AtomicBool,
     keep_data: bool,
@@ -70,7 +72,7 @@ struct CallCounts {
 
 impl CallCounts {
     fn read(switches: &Switches) -> Self {
-        let sum = |counter: fn(&Switch) -> u64| switches.claimed().map(counter).sum();
+        let sum = |counter: fn(&Switch) -> u64| switches.in_use().map(counter).sum();
         Self {
             replaced: sum(|switch| switch.replaced_calls.load(Ordering::Relaxed)),
             worked: sum(|switch| switch.worked_calls.load(Ordering::Relaxed)),
@@ -104,8 +106,10 @@ impl WhatIfRun {
         let switches = process_slots::make_switches()
             .map_err(|error| NoWhatIf::NoSharedMemory(error.to_string()))?;
         let at_begin = CallCounts::read(switches);
+        let hand_off = HandOff::new(switches);
         let run = Arc::new(Self {
             switches,
+            hand_off,
             state: Mutex::new(State {
                 machine: WhatIf::new(plan),
                 unchanged: Setting::Unchanged,
@@ -129,9 +133,19 @@ impl WhatIfRun {
         self.is_over.load(Ordering::Relaxed)
     }
 
+    /// Whether each input is trained on.
+    pub(crate) fn keeps_data(&self) -> bool {
+        self.keep_data
+    }
+
     /// Whether this process began it.
     pub(crate) fn is_here(&self) -> bool {
         self.owner.is_here()
+    }
+
+    /// The hand-off of batches to the loop.
+    pub(crate) fn hand_off(&self) -> &HandOff {
+        &self.hand_off
     }
 
     /// Calls so far that returned an earlier result.
@@ -147,13 +161,12 @@ impl WhatIfRun {
         let pipeline = SwitchedPipeline {
             switches: self.switches,
             entry,
-            keep_data: self.keep_data,
             before: state.before,
         };
         let turn = state.machine.request(&pipeline);
         let was_paused = std::mem::take(&mut state.is_paused);
         match turn.change {
-            Some(change) => self.set_switches(&mut state, change),
+            Some(change) => self.set_switches(&mut state, change, entry),
             None if was_paused => match &state.changed {
                 Some((intervention, stages)) => self.apply(intervention, stages),
                 None => self.switches.set_all(state.unchanged),
@@ -180,16 +193,33 @@ impl WhatIfRun {
         self.switches.extend(now.saturating_add(valid));
     }
 
-    fn set_switches(&self, state: &mut State, change: Change) {
+    /// Reports what is called and cannot be replaced.
+    fn report_not_replaceable(&self, entry: &LoopEntry) {
+        if self.keep_data {
+            return;
+        }
+        let works = |switch: &Switch| {
+            switch.watched_calls.load(Ordering::Relaxed) > 0 && !is_replaceable(switch)
+        };
+        let stages = self.switches.of_stages();
+        let stages = stages.filter(|(_, switch)| works(switch));
+        let batches = !is_replaceable(&self.switches.hand_off);
+        entry.set_not_replaceable(stages.map(|(name, _)| name).collect(), batches);
+    }
+
+    fn set_switches(&self, state: &mut State, change: Change, entry: &LoopEntry) {
         state.changed = None;
         state.unchanged = match change {
             Change::Watch => {
-                for (_, switch) in self.switches.in_use() {
+                for switch in self.switches.in_use() {
                     switch.reset_counts();
                 }
                 Setting::Watch
             }
-            Change::Restore => Setting::Keep,
+            Change::Restore => {
+                self.report_not_replaceable(entry);
+                Setting::Keep
+            }
             Change::Finish => Setting::Release,
             Change::Begin {
                 intervention,
@@ -205,7 +235,10 @@ impl WhatIfRun {
 
     fn apply(&self, intervention: &Intervention, stages: &[String]) {
         let setting = setting(intervention);
-        for (name, switch) in self.switches.in_use() {
+        if intervention.stage.is_none() {
+            self.switches.hand_off.set(setting);
+        }
+        for (name, switch) in self.switches.of_stages() {
             if stages.contains(&name) {
                 switch.set(setting);
             }
@@ -280,23 +313,19 @@ fn setting(intervention: &Intervention) -> Setting {
 struct SwitchedPipeline<'a> {
     switches: &'static Switches,
     entry: &'a LoopEntry,
-    keep_data: bool,
     /// Counts when the last window ended.
     before: CallCounts,
 }
 
 impl Pipeline for SwitchedPipeline<'_> {
     fn stages(&self) -> Vec<SwitchedStage> {
-        let stages: Vec<SwitchedStage> = (self.switches.in_use())
+        (self.switches.of_stages())
             .map(|(name, switch)| switched_stage(name, switch, self.entry))
-            .collect();
-        if !self.keep_data {
-            let is_gated = |stage: &&SwitchedStage| !stage.is_replaceable && stage.calls > 0;
-            let gated = stages.iter().filter(is_gated);
-            let gated = gated.map(|stage| stage.name.clone()).collect();
-            self.entry.set_not_replaceable(gated);
-        }
-        stages
+            .collect()
+    }
+
+    fn can_repeat_batches(&self) -> bool {
+        is_replaceable(&self.switches.hand_off)
     }
 
     fn batches_held(&self) -> Option<u32> {
@@ -308,13 +337,17 @@ impl Pipeline for SwitchedPipeline<'_> {
     }
 }
 
+/// Whether a kept result can be returned again.
+fn is_replaceable(switch: &Switch) -> bool {
+    switch.not_replaceable.load(Ordering::Relaxed) == 0 && switch.kept.load(Ordering::Relaxed) > 0
+}
+
 /// A stage as it was during the warm-up.
 fn switched_stage(name: String, switch: &Switch, entry: &LoopEntry) -> SwitchedStage {
     SwitchedStage {
         proposed_calls: entry.proposed_calls(&name),
         name,
-        is_replaceable: switch.not_replaceable.load(Ordering::Relaxed) == 0
-            && switch.kept.load(Ordering::Relaxed) > 0,
+        is_replaceable: is_replaceable(switch),
         is_delayable: switch.not_delayable.load(Ordering::Relaxed) == 0,
         calls_at_once: switch.most_active.load(Ordering::Relaxed),
         calls: switch.watched_calls.load(Ordering::Relaxed),

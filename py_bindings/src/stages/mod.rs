@@ -6,6 +6,8 @@ pub(crate) mod declare;
 pub(crate) mod fast_calls;
 pub(crate) mod handles_by_name;
 pub(crate) mod how_ended;
+pub(crate) mod local_switch;
+pub(crate) mod loop_body;
 pub(crate) mod open_calls;
 pub(crate) mod process_slots;
 pub(crate) mod queue_depths;

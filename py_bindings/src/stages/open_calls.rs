@@ -26,7 +26,7 @@ use headspace_agent::runtime::fork::Owner;
 use pyo3::ffi;
 
 use crate::clock::clock;
-use crate::stages::changed_calls::LocalSwitch;
+use crate::stages::local_switch::LocalSwitch;
 use crate::stages::process_slots::{self, Tenure};
 
 /// A stage's slot in one process.

@@ -17,8 +17,9 @@ use pyo3::types::{PyString, PyTuple};
 use crate::clock::clock;
 use crate::interpreter::gil_probe::has_gil;
 use crate::stages::call_across_frames::Task;
-use crate::stages::changed_calls::{self, LocalSwitch};
+use crate::stages::changed_calls;
 use crate::stages::how_ended::how_ended;
+use crate::stages::local_switch::LocalSwitch;
 use crate::stages::open_calls::{self, End, Handle, Items, LocalSlot};
 use crate::stages::process_slots::{self, Tenure, slots};
 

@@ -26,7 +26,7 @@ pub(super) fn modelled_steps(predictor: &Predictor<'_>) -> Vec<ModelledStep> {
     let answers = predictor.model.facts.what_if.iter();
     let modelled = answers.filter_map(|answer| {
         Some(ModelledStep {
-            stage: answer.stage.clone(),
+            stage: answer.stage.clone()?,
             intervention: answer.intervention,
             step_ms: predictor.step_ms(&intervene(predictor.model, answer)?),
         })
@@ -36,7 +36,7 @@ pub(super) fn modelled_steps(predictor: &Predictor<'_>) -> Vec<ModelledStep> {
 
 /// The simulated pipeline with the intervention of an answer. `None` if the model has no such stage.
 fn intervene(model: &Model<'_>, answer: &WhatIfRecord) -> Option<SimulatedPipeline> {
-    let stage = stage_number(model, &answer.stage)?;
+    let stage = stage_number(model, answer.stage.as_deref()?)?;
     let mut changed = model.simulated.clone();
     let mut scale_work = |stage: usize, factor: f64| {
         model.change_loading(&mut changed, stage, |parts| scale(parts, factor));
@@ -75,7 +75,7 @@ pub(super) fn calibrate(predictor: &Predictor<'_>, stage: &str, predicted_ms: f6
     let model = predictor.model;
     let now_ms = model.facts.step_ms;
     let is_free = |answer: &&WhatIfRecord| {
-        answer.stage == stage
+        answer.stage.as_deref() == Some(stage)
             && answer.intervention == InterventionKind::Free
             && answer.is_precise()
     };

@@ -94,7 +94,7 @@ const LEAST_LOSS_PCT: f64 = 5.0;
 fn slowdown_from_gate(model: &Model<'_>, stage: usize) -> Option<Slowdown> {
     let node = &model.nodes[stage];
     let limits = |answer: &&WhatIfRecord| {
-        answer.stage == node.stage.name
+        answer.stage.as_ref() == Some(&node.stage.name)
             && answer.intervention == InterventionKind::Gate
             && answer.gain_ci_pct.1 < -LEAST_LOSS_PCT
             && answer.is_precise()

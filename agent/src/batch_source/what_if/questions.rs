@@ -1,7 +1,8 @@
 //! Decides which stage is changed next, and how.
 //!
 //! First, each stage that can be replaced is free once, the busiest first: the stage that limits throughput is probably
-//! one of them. After the busiest, all of them are free together, which shows how short a step can become. A stage whose
+//! one of them. After the busiest, the hand-off is free, or all stages together if batches cannot be repeated: this shows
+//! how short a step can become. A stage whose
 //! interval is below that of another one gets no more windows (successive elimination:
 //! Even-Dar, Mannor and Mansour, "Action Elimination and Stopping Conditions for the Multi-Armed Bandit",
 //! JMLR 7, 2006). The others are free again until their gain is precise. Then they are asked in more detail: half as much
@@ -19,10 +20,21 @@ const MOST_STAGES: usize = 12;
 const MOST_FREE: usize = 3;
 /// A delay in percent of the mean call.
 const DELAY_PCT: f64 = 50.0;
+/// A delay of the hand-off in percent of the mean step.
+const HAND_OFF_DELAY_PCT: f64 = 20.0;
 /// An interval is precise if half its width is at most this, in points of the unchanged step.
 const PRECISE_PCT: f64 = 3.0;
 /// Standard error of the mean step of a window that needs no more steps, in points of the unchanged step.
 const PRECISE_WINDOW_PCT: f64 = 1.6;
+
+/// The hand-off of batches to the loop, as it was during the warm-up.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct HandOff {
+    /// Whether the loop may get copies of earlier batches.
+    pub(super) is_replaceable: bool,
+    /// Mean duration of a step in milliseconds.
+    pub(super) step_ms: f64,
+}
 
 /// The questions, with the windows so far.
 #[derive(Debug, Clone)]
@@ -50,8 +62,13 @@ impl Questions {
         !self.windows.is_empty()
     }
 
-    /// Sets the plan, and the stages that are called in the loop, in the order of their first calls.
-    pub(super) fn begin(&mut self, plan: WhatIfPlan, stages: Vec<SwitchedStage>) {
+    /// Sets the plan, the stages that are called in the loop, in the order of their first calls, and the hand-off.
+    pub(super) fn begin(
+        &mut self,
+        plan: WhatIfPlan,
+        stages: Vec<SwitchedStage>,
+        hand_off: HandOff,
+    ) {
         (self.plan, self.stages) = (plan, stages);
         let mut order: Vec<&SwitchedStage> = (self.stages.iter())
             .filter(|stage| stage.calls > 0 || self.plan.is_fixed)
@@ -63,12 +80,9 @@ impl Questions {
             order.sort_by(|a, b| busy(b).total_cmp(&busy(a)));
         }
         order.truncate(MOST_STAGES);
-        let free = order.iter().filter(|stage| self.is_replaced(stage));
-        let free: Vec<Intervention> = free
-            .clone()
-            .map(|stage| question(stage, InterventionKind::Free, 1.0))
-            .chain(free.map(|stage| question(stage, InterventionKind::Half, 0.5)))
-            .collect();
+        let replaced = || order.iter().filter(|stage| self.is_replaced(stage));
+        let free = replaced().map(|stage| question(stage, InterventionKind::Free, 1.0));
+        let half = replaced().map(|stage| question(stage, InterventionKind::Half, 0.5));
         // The first stage alone is the same as `free`.
         let first = self.stages.iter().find(|stage| self.is_replaced(stage));
         let cut = (order.iter())
@@ -87,7 +101,24 @@ impl Questions {
                 let delay_ms = mean_ms(stage) * DELAY_PCT / 100.0;
                 question(stage, InterventionKind::Delay, delay_ms)
             });
-        let questions = free.iter().cloned().chain(gated).chain(cut).chain(delayed);
+        let of_loop = |kind, amount| Intervention {
+            stage: None,
+            kind,
+            amount,
+        };
+        let is_repeated = (hand_off.is_replaceable || plan.is_fixed) && !plan.keep_data;
+        let floor = is_repeated.then(|| of_loop(InterventionKind::Free, 1.0));
+        // On a fixed schedule, stages get the steps of this question.
+        let asks_half = is_repeated && !plan.is_fixed;
+        let faster = asks_half.then(|| of_loop(InterventionKind::Half, 0.5));
+        let delay_ms = hand_off.step_ms * HAND_OFF_DELAY_PCT / 100.0;
+        let later = (plan.keep_data).then(|| of_loop(InterventionKind::Delay, delay_ms));
+        let of_stages = half.chain(gated).chain(cut).chain(delayed);
+        let questions = free
+            .chain(floor)
+            .chain(of_stages)
+            .chain(faster)
+            .chain(later);
         self.interventions = questions.collect();
     }
 
@@ -110,9 +141,10 @@ impl Questions {
     /// The stages that a question changes.
     pub(super) fn changed_stages(&self, question: &Intervention) -> Vec<String> {
         if question.kind != InterventionKind::Cut {
-            return vec![question.stage.clone()];
+            return question.stage.iter().cloned().collect();
         }
-        let end = (self.stages.iter()).position(|stage| stage.name == question.stage);
+        let end =
+            (self.stages.iter()).position(|stage| Some(&stage.name) == question.stage.as_ref());
         let before = self.stages.iter().take(end.map_or(0, |end| end + 1));
         let replaced = before.filter(|stage| self.is_replaced(stage));
         replaced.map(|stage| stage.name.clone()).collect()
@@ -140,11 +172,13 @@ impl Questions {
     fn most_useful(&self, asked: impl Fn(usize) -> usize) -> Option<usize> {
         let ratios = self.ratios();
         let survivors = self.survivors(&ratios);
-        let is_first = |number: &usize| self.kind(*number) == InterventionKind::Free;
+        let is_first = |number: &usize| {
+            self.kind(*number) == InterventionKind::Free && self.stage(*number).is_some()
+        };
         let not_asked = |number: &usize| asked(*number) == 0;
         let of_survivor = |number: &usize| {
-            let stage = &self.interventions[*number].stage;
-            survivors.is_empty() || survivors.contains(&stage.as_str())
+            let may_be_best = |stage| survivors.contains(&stage);
+            survivors.is_empty() || self.stage(*number).is_none_or(may_be_best)
         };
         let all = || 0..self.interventions.len();
         let is_close = survivors.len() > 1;
@@ -157,13 +191,17 @@ impl Questions {
         };
         let by_width = |a: &usize, b: &usize| half_pct(*a).total_cmp(&half_pct(*b));
         let is_wide = |number: &usize| half_pct(*number) > PRECISE_PCT;
-        let is_last_cut = |number: &usize| {
-            self.kind(*number) == InterventionKind::Cut
-                && Some(&self.interventions[*number].stage) == self.last_replaced()
+        let has_floor = all().any(|number| {
+            self.kind(number) == InterventionKind::Free && self.stage(number).is_none()
+        });
+        let is_floor = |number: &usize| match (self.kind(*number), self.stage(*number)) {
+            (InterventionKind::Free, None) => true,
+            (InterventionKind::Cut, stage) => !has_floor && stage == self.last_replaced(),
+            _ => false,
         };
         let is_busiest = |number: &usize| all().find(is_first) == Some(*number);
         (all().filter(is_busiest).find(not_asked))
-            .or_else(|| all().filter(is_last_cut).find(not_asked))
+            .or_else(|| all().filter(is_floor).find(not_asked))
             .or_else(|| all().filter(is_first).find(not_asked))
             .or_else(|| all().filter(repeats).min_by_key(|number| asked(*number)))
             .or_else(|| all().filter(of_survivor).filter(is_first).find(is_wide))
@@ -174,9 +212,9 @@ impl Questions {
     }
 
     /// The last stage of the pipeline that can be free.
-    fn last_replaced(&self) -> Option<&String> {
+    fn last_replaced(&self) -> Option<&str> {
         let mut replaced = self.stages.iter().filter(|stage| self.is_replaced(stage));
-        replaced.next_back().map(|stage| &stage.name)
+        replaced.next_back().map(|stage| stage.name.as_str())
     }
 
     /// Whether the mean of these steps is precise compared with an unchanged step.
@@ -191,6 +229,10 @@ impl Questions {
 
     fn kind(&self, number: usize) -> InterventionKind {
         self.interventions[number].kind
+    }
+
+    fn stage(&self, number: usize) -> Option<&str> {
+        self.interventions[number].stage.as_deref()
     }
 
     /// The ratio of each question, as far as it is known.
@@ -210,7 +252,7 @@ impl Questions {
         let free = || {
             let asked = self.interventions.iter().zip(ratios);
             let of_free = asked.filter(|(asked, _)| asked.kind == InterventionKind::Free);
-            of_free.filter_map(|(asked, ratio)| Some((asked.stage.as_str(), (*ratio)?)))
+            of_free.filter_map(|(asked, ratio)| Some((asked.stage.as_deref()?, (*ratio)?)))
         };
         let least = free().map(|(_, ratio)| ratio.high).fold(f64::MAX, f64::min);
         let may_be_best = free().filter(|(_, ratio)| ratio.low <= least);
@@ -220,7 +262,7 @@ impl Questions {
 
 fn question(stage: &SwitchedStage, kind: InterventionKind, amount: f64) -> Intervention {
     Intervention {
-        stage: stage.name.clone(),
+        stage: Some(stage.name.clone()),
         kind,
         amount,
     }

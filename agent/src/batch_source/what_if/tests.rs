@@ -17,9 +17,13 @@ fn stage(name: &str, busy_ms: u64) -> SwitchedStage {
     }
 }
 
+/// How these tests call the hand-off.
+const HAND_OFF: &str = "the hand-off";
+
 /// A pipeline of these stages.
 struct Watched {
     stages: Vec<SwitchedStage>,
+    can_repeat: bool,
     batches_held: Option<u32>,
     behaves: bool,
 }
@@ -28,6 +32,7 @@ impl Watched {
     fn of(stages: &[SwitchedStage]) -> Self {
         Self {
             stages: stages.to_vec(),
+            can_repeat: false,
             batches_held: None,
             behaves: true,
         }
@@ -37,6 +42,10 @@ impl Watched {
 impl Pipeline for Watched {
     fn stages(&self) -> Vec<SwitchedStage> {
         self.stages.clone()
+    }
+
+    fn can_repeat_batches(&self) -> bool {
+        self.can_repeat
     }
 
     fn batches_held(&self) -> Option<u32> {
@@ -63,15 +72,25 @@ impl Run {
             _ => None,
         });
         begun
-            .map(|asked| (asked.stage.as_str(), asked.kind))
+            .map(|asked| (asked.stage.as_deref().unwrap_or(HAND_OFF), asked.kind))
             .collect()
     }
 }
 
-/// Runs a loop whose step takes `step_ms` with the stages changed that it gets.
+/// Runs a loop whose step takes `step_ms` with the stages changed that it gets, and whose batches cannot be repeated.
 fn run(
     plan: WhatIfPlan,
     stages: &[SwitchedStage],
+    epoch: u32,
+    step_ms: impl Fn(&[String], InterventionKind) -> u64,
+) -> Run {
+    run_pipeline(plan, &Watched::of(stages), epoch, step_ms)
+}
+
+/// The same for any pipeline.
+fn run_pipeline(
+    plan: WhatIfPlan,
+    pipeline: &Watched,
     epoch: u32,
     step_ms: impl Fn(&[String], InterventionKind) -> u64,
 ) -> Run {
@@ -82,7 +101,7 @@ fn run(
         if batch % epoch == 0 {
             what_if.begin_epoch();
         }
-        let turn = what_if.request(&Watched::of(stages));
+        let turn = what_if.request(pipeline);
         run.windows.extend(turn.window);
         match &turn.change {
             Some(Change::Begin {
@@ -201,7 +220,7 @@ fn a_cut_changes_all_stages_up_to_its_own() {
         _ => None,
     });
     let (intervention, changed) = cut.unwrap();
-    assert_eq!(intervention.stage, "decode");
+    assert_eq!(intervention.stage.as_deref(), Some("decode"));
     assert_eq!(changed, &["read", "decode"]);
 }
 
@@ -299,6 +318,48 @@ fn all_stages_are_free_together_after_the_busiest_was_free_alone() {
         ("read", free),
     ];
     assert_eq!(run.asked()[..4], first);
+}
+
+/// A pipeline of these stages, whose batches can be repeated.
+fn repeatable(stages: &[SwitchedStage]) -> Watched {
+    Watched {
+        can_repeat: true,
+        ..Watched::of(stages)
+    }
+}
+
+#[test]
+fn the_loop_gets_repeated_batches_after_the_busiest_stage_was_free() {
+    let stages = [stage("read", 5), stage("decode", 50)];
+    let run = run_pipeline(plan(), &repeatable(&stages), 10_000, |_, _| 5);
+
+    let free = InterventionKind::Free;
+    let first = [("decode", free), (HAND_OFF, free), ("read", free)];
+    assert_eq!(run.asked()[..3], first);
+}
+
+#[test]
+fn a_loader_without_stages_is_asked_as_a_whole() {
+    let run = run_pipeline(plan(), &repeatable(&[]), 10_000, |_, _| 5);
+
+    let asked = run.asked();
+    assert!(asked.contains(&(HAND_OFF, InterventionKind::Free)));
+    assert!(asked.contains(&(HAND_OFF, InterventionKind::Half)));
+    assert!(asked.iter().all(|(changed, _)| *changed == HAND_OFF));
+}
+
+#[test]
+fn with_all_data_kept_requests_are_delayed_by_a_part_of_the_step() {
+    let keeps = WhatIfPlan {
+        keep_data: true,
+        ..plan()
+    };
+    let run = run_pipeline(keeps, &repeatable(&[]), 10_000, |_, _| 12);
+
+    assert_eq!(run.asked()[0], (HAND_OFF, InterventionKind::Delay));
+    assert!(run.asked().iter().all(|(_, kind)| !kind.replaces_results()));
+    let delay = run.windows[1].intervention.as_ref().unwrap();
+    assert!((delay.amount - 2.0).abs() < 0.1, "{delay:?}");
 }
 
 #[test]

@@ -138,18 +138,18 @@ pub struct SummaryRecord {
     pub stages: Vec<StageSummary>,
     /// Queues of the pipeline.
     pub queues: Vec<QueueSummary>,
-    /// Floor: step time if data were free, in milliseconds, from a probe.
+    /// Floor: step time if data were free, in milliseconds, from a probe or a what-if.
     pub floor_step_ms: Option<f64>,
     /// 95 % confidence interval of the floor.
     pub floor_ci_ms: Option<(f64, f64)>,
-    /// Headspace: share of the step time that free data would save, in percent, from a probe.
+    /// Headspace: share of the step time that free data would save, in percent, from a probe or a what-if.
     pub headspace_pct: Option<f64>,
     /// 95 % confidence interval of the headspace, lower and upper end in percent.
     pub headspace_ci_pct: Option<(f64, f64)>,
     /// Upper bound on what less waiting saves, in percent of the step time: the smaller of the wait for
     /// data and the time in which the GPU is idle. It is not an upper bound on the headspace, because the loader may also
-    /// slow the model's own code (contention), which only a probe measures. Null if a probe measured the
-    /// headspace.
+    /// slow the model's own code (contention), which only a probe or a what-if measures. Null if
+    /// the headspace was measured.
     pub headspace_upper_bound_pct: Option<f64>,
     /// Speed-up of training with free data: live / floor.
     pub max_speedup: Option<f64>,

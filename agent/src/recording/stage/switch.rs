@@ -211,7 +211,8 @@ impl Switch {
     }
 }
 
-/// The switches of a trainer, in the order in which stages were first called. Empty ones are all zeros.
+/// The switches of a trainer: of the hand-off of batches to its loop, and of the stages, in the order in which they were
+/// first called. Empty ones are all zeros.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Switches {
@@ -219,6 +220,8 @@ pub struct Switches {
     first_word: AtomicU64,
     /// Time until which changes are valid, in nanoseconds of the system's monotonic clock.
     valid_until_ns: AtomicU64,
+    /// Of the hand-off. It has no name.
+    pub hand_off: Switch,
     by_stage: [Switch; SWITCHES],
 }
 
@@ -263,22 +266,27 @@ impl Switches {
         now_ns <= self.valid_until_ns.load(Ordering::Relaxed)
     }
 
-    /// Changes all stages, and those that are first called later.
+    /// Changes the hand-off and all stages, also those that are first called later.
     pub fn set_all(&self, setting: Setting) {
         self.first_word.store(setting.encode(), Ordering::Release);
-        for (_, switch) in self.in_use() {
+        self.hand_off.set(setting);
+        for (_, switch) in self.of_stages() {
             switch.set(setting);
         }
     }
 
-    /// The switches that were claimed, in the order of the claims.
-    pub fn claimed(&self) -> impl Iterator<Item = &Switch> {
+    /// The switches in use: of the hand-off and of the stages.
+    pub fn in_use(&self) -> impl Iterator<Item = &Switch> {
+        std::iter::once(&self.hand_off).chain(self.claimed())
+    }
+
+    fn claimed(&self) -> impl Iterator<Item = &Switch> {
         let is_claimed = |switch: &&Switch| switch.claimed.load(Ordering::Relaxed) == 1;
         self.by_stage.iter().take_while(is_claimed)
     }
 
-    /// The same with the names of their stages.
-    pub fn in_use(&self) -> impl Iterator<Item = (String, &Switch)> {
+    /// The switches of the stages, with their names, in the order of the first calls.
+    pub fn of_stages(&self) -> impl Iterator<Item = (String, &Switch)> {
         self.claimed()
             .filter_map(|switch| Some((switch.name()?, switch)))
     }
@@ -323,7 +331,7 @@ mod tests {
             switches.claim(name).unwrap();
         }
 
-        let names: Vec<String> = switches.in_use().map(|(name, _)| name).collect();
+        let names: Vec<String> = switches.of_stages().map(|(name, _)| name).collect();
         assert_eq!(names, ["read", "decode"]);
     }
 

@@ -2,7 +2,7 @@
 
 use super::super::section::{Block, Entry, Section, SectionId};
 use super::super::units::{duration_ms, percent, steps};
-use super::super::what_if::changed_stage;
+use super::super::what_if::{changed_hand_off, changed_stage};
 use super::Detail;
 use crate::model::InterventionKind;
 use crate::model::record::{SummaryRecord, WhatIfRecord, WhatIfStatusRecord};
@@ -10,9 +10,11 @@ use crate::model::record::{SummaryRecord, WhatIfRecord, WhatIfStatusRecord};
 /// Maximum number of answers, in brief and in full. The records hold all of them.
 const MOST_ANSWERS: (usize, usize) = (4, 48);
 
-/// The answers, the shortest step first, and how many inputs were not trained on.
+/// The answers, the shortest step first, and how many inputs were not trained on. The floor has its own section.
 pub(super) fn section(summary: &SummaryRecord, detail: Detail) -> Option<Section> {
-    let shown = summary.what_if.iter().take(detail.choose(MOST_ANSWERS));
+    let is_shown = |answer: &&WhatIfRecord| !answer.is_floor() || summary.floor_step_ms.is_none();
+    let shown = summary.what_if.iter().filter(is_shown);
+    let shown = shown.take(detail.choose(MOST_ANSWERS));
     let entries: Vec<Entry> = shown.map(|answer| entry(answer, detail)).collect();
     let entries = (!entries.is_empty()).then_some(Block::Entries(entries));
     let limits = summary.what_if_status.iter().flat_map(limits);
@@ -45,11 +47,19 @@ fn limits(status: &WhatIfStatusRecord) -> impl Iterator<Item = String> {
     let not_replaceable = (!names.is_empty()).then(|| {
         format!("Not measured without their work, because their calls cannot return an earlier result: {names}.")
     });
+    let not_repeatable = status.batches_not_repeatable.then(|| {
+        "Not measured without a wait for batches, because batches of this type cannot be copied."
+            .to_owned()
+    });
     let skipped = (status.inputs_not_trained_on > 0).then(|| {
         let count = status.inputs_not_trained_on;
-        format!("{count} calls of stages returned a copy of an earlier result, so their inputs were not trained on.")
+        format!("{count} calls returned a copy of an earlier result, so their inputs were not trained on.")
     });
-    imprecise.into_iter().chain(not_replaceable).chain(skipped)
+    imprecise
+        .into_iter()
+        .chain(not_replaceable)
+        .chain(not_repeatable)
+        .chain(skipped)
 }
 
 fn entry(answer: &WhatIfRecord, detail: Detail) -> Entry {
@@ -77,7 +87,9 @@ fn entry(answer: &WhatIfRecord, detail: Detail) -> Entry {
 
 /// The change, as a condition.
 fn change(answer: &WhatIfRecord) -> String {
-    let stage = &answer.stage;
+    let Some(stage) = &answer.stage else {
+        return changed_hand_off(answer.intervention, answer.amount);
+    };
     match answer.intervention {
         InterventionKind::Gate => {
             let calls = format!("{:.0}", answer.amount);
@@ -98,7 +110,7 @@ mod tests {
 
     fn answer(intervention: InterventionKind, amount: f64, gain_pct: f64) -> WhatIfRecord {
         WhatIfRecord {
-            stage: "decode".to_owned(),
+            stage: Some("decode".to_owned()),
             intervention,
             amount,
             step_ms: 54.0,
@@ -125,6 +137,18 @@ mod tests {
             text(&answer(InterventionKind::Gate, 3.0, -8.0)),
             "54.0 ms (+8 %): With at most 3 calls of `decode` at once (measured: 52.0 ms to 56.0 ms)."
         );
+        let of_loop = |intervention, amount| WhatIfRecord {
+            stage: None,
+            ..answer(intervention, amount, 46.0)
+        };
+        assert_eq!(
+            text(&of_loop(InterventionKind::Free, 1.0)),
+            "54.0 ms (−46 %): If the loop never waited for a batch (measured: 52.0 ms to 56.0 ms)."
+        );
+        assert!(
+            text(&of_loop(InterventionKind::Delay, 1.5))
+                .contains("If the loop requested each batch 1.5 ms later")
+        );
     }
 
     #[test]
@@ -134,6 +158,7 @@ mod tests {
             what_if_status: Some(WhatIfStatusRecord {
                 imprecise: 2,
                 not_replaceable: vec!["write".to_owned(), "log".to_owned()],
+                batches_not_repeatable: true,
                 inputs_not_trained_on: 450,
                 ..WhatIfStatusRecord::default()
             }),
@@ -150,7 +175,8 @@ mod tests {
                 "2 more changes were measured, but too imprecisely to report: the steps vary too much for this number \
                  of steps.",
                 "Not measured without their work, because their calls cannot return an earlier result: `write`, `log`.",
-                "450 calls of stages returned a copy of an earlier result, so their inputs were not trained on.",
+                "Not measured without a wait for batches, because batches of this type cannot be copied.",
+                "450 calls returned a copy of an earlier result, so their inputs were not trained on.",
             ]
         );
         assert_eq!(

@@ -54,7 +54,7 @@ impl StateMachine {
             probe.source_ended();
             return (Decision::End, Some(progress.replayed()));
         }
-        if progress.has_reached(progress.length()) {
+        if progress.has_all() {
             // The source has ended, or has more batches than its length. Those are not probed.
             probe.begin_epoch();
             return (Decision::Source, None);
@@ -71,7 +71,7 @@ impl StateMachine {
         match self {
             Self::Replay { replay, .. } => replay.delivered(progress),
             Self::Probe(probe) => {
-                let is_beyond = progress.has_reached(progress.length());
+                let is_beyond = progress.has_all();
                 progress.deliver();
                 if is_beyond { None } else { probe.delivered() }
             }

@@ -78,7 +78,7 @@ impl LoopIterator {
                     self.exhausted.store(true, Ordering::Relaxed);
                     if let Some(count) = answer.replaced {
                         self.notify_replaced(count);
-                        self.report_cut(py, cache, true)?;
+                        self.report_cut(py, true)?;
                     }
                     return value.map_or(Ok(None), Err);
                 }
@@ -116,7 +116,9 @@ impl LoopIterator {
         if decision == Decision::Source && cache.delivered(py, batch, &self.progress)? {
             self.last_receive.store(recorder.ticks(), Ordering::Relaxed);
         }
-        self.report_cut(py, cache, false)?;
+        if cache.is_last(&self.progress) {
+            self.report_cut(py, false)?;
+        }
         if matches!(decision, Decision::Cached(_)) {
             self.replay_to_the_end(py, cache);
         }
@@ -158,10 +160,8 @@ impl LoopIterator {
 
     /// Reports an epoch that ends before its source to a loader that must know. Errors of the loader do not
     /// reach the loop.
-    fn report_cut(&self, py: Python<'_>, cache: &BatchCache, is_over: bool) -> PyResult<()> {
-        if let Some(on_cut) = &self.on_cut
-            && (is_over || cache.is_last(&self.progress))
-        {
+    pub(super) fn report_cut(&self, py: Python<'_>, is_over: bool) -> PyResult<()> {
+        if let Some(on_cut) = &self.on_cut {
             unless_interrupted(py, on_cut.call1(py, (is_over,)))?;
         }
         Ok(())

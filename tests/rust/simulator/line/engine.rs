@@ -79,7 +79,10 @@ pub(crate) struct Engine<'a> {
     calls: Vec<Call>,
     free: Vec<usize>,
     states: Vec<State>,
+    /// Of each stage, and of the hand-off to the loop.
     switches: Vec<Gated>,
+    /// Batches that the loop has requested.
+    requests: u64,
     working: u32,
     /// Calls that wait for a thread of the pool: stage and worker.
     waiting: VecDeque<(usize, usize)>,
@@ -126,7 +129,8 @@ impl<'a> Engine<'a> {
             calls: Vec::new(),
             free: Vec::new(),
             states,
-            switches: vec![Gated::default(); count],
+            switches: vec![Gated::default(); count + 1],
+            requests: 0,
             working: 0,
             waiting: VecDeque::new(),
             waiting_since: Some(0.0),
@@ -297,6 +301,7 @@ impl<'a> Engine<'a> {
             self.totals.compute.record(ns(took));
             self.totals.steps += 1.0;
             self.waiting_since = Some(self.now);
+            self.requests += 1;
             self.own = self.line.batch;
             return;
         }
@@ -389,6 +394,9 @@ impl<'a> Engine<'a> {
 
     /// Moves items until nothing can move.
     fn settle(&mut self) {
+        if self.waiting_since.is_some() && self.repeats_batch() {
+            self.compute();
+        }
         if self.line.inline {
             while self.waiting_since.is_some() && self.states[0].active == 0 {
                 self.states[0].idle -= 1;

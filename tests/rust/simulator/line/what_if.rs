@@ -67,6 +67,10 @@ impl Pipeline for Watched {
         self.0.clone()
     }
 
+    fn can_repeat_batches(&self) -> bool {
+        true
+    }
+
     fn batches_held(&self) -> Option<u32> {
         None
     }
@@ -108,11 +112,14 @@ fn set_switches(engine: &mut Engine<'_>, line: &Line, change: &Change) {
         stages,
     } = change
     else {
-        for stage in 0..line.stages.len() {
+        for stage in 0..=line.stages.len() {
             engine.set_switch(stage, Switch::Unchanged);
         }
         return;
     };
+    if intervention.stage.is_none() {
+        engine.set_switch(line.stages.len(), switch(intervention));
+    }
     for (stage, spec) in line.stages.iter().enumerate() {
         if stages.contains(&spec.name) {
             engine.set_switch(stage, switch(intervention));
@@ -150,11 +157,14 @@ impl<'a> Truth<'a> {
     /// What a change gains, in percent of the unchanged step. Stages that are free have no work in the whole run.
     pub(crate) fn gain_pct(&self, intervention: &Intervention) -> f64 {
         let (mut line, kind) = (self.case.line.clone(), intervention.kind);
-        let stage = (line.stages.iter()).position(|stage| stage.name == intervention.stage);
-        let Some(stage) = stage else {
+        let mut switches = vec![Switch::Unchanged; line.stages.len() + 1];
+        let Some(name) = &intervention.stage else {
+            switches[line.stages.len()] = switch(intervention);
+            return self.gain_of(&line, &switches);
+        };
+        let Some(stage) = (line.stages.iter()).position(|stage| stage.name == *name) else {
             return f64::NAN;
         };
-        let mut switches = vec![Switch::Unchanged; line.stages.len()];
         match kind {
             InterventionKind::Free => line.stages[stage].scale(None, 0.0),
             InterventionKind::Cut => {
@@ -167,10 +177,11 @@ impl<'a> Truth<'a> {
         self.gain_of(&line, &switches)
     }
 
-    /// What a stage gains whose calls take half the time.
-    pub(crate) fn gain_of_half_the_work_pct(&self, stage: &str) -> f64 {
+    /// What a stage gains whose calls take half the time; without a name, all stages.
+    pub(crate) fn gain_of_half_the_work_pct(&self, stage: Option<&str>) -> f64 {
         let mut line = self.case.line.clone();
-        for spec in line.stages.iter_mut().filter(|spec| spec.name == stage) {
+        let is_faster = |spec: &&mut super::Stage| stage.is_none_or(|stage| spec.name == stage);
+        for spec in line.stages.iter_mut().filter(is_faster) {
             spec.scale(None, 0.5);
         }
         self.gain_of(&line, &[])

@@ -97,9 +97,9 @@ fn check(seed: u64, length: Length) -> (Vec<Predicted>, Vec<Compared>) {
         let replaced = asked
             .iter()
             .filter(|one| one.intervention.replaces_results() && one.is_precise());
-        replaced
-            .clone()
-            .any(|one| one.stage == stage && one.intervention != InterventionKind::Cut)
+        replaced.clone().any(|one| {
+            one.stage.as_deref() == Some(stage) && one.intervention != InterventionKind::Cut
+        })
     };
     let mut predicted = Vec::new();
     for remedy in fitted.remedies.iter().filter(|remedy| !remedy.at_least) {
@@ -132,8 +132,9 @@ fn check(seed: u64, length: Length) -> (Vec<Predicted>, Vec<Compared>) {
 }
 
 fn compare(answer: &WhatIfRecord, found: &Attribution, class: Class) -> Option<Compared> {
-    let is_same =
-        |one: &&ModelledStep| one.stage == answer.stage && one.intervention == answer.intervention;
+    let is_same = |one: &&ModelledStep| {
+        Some(&one.stage) == answer.stage.as_ref() && one.intervention == answer.intervention
+    };
     let modelled = found.modelled_steps.iter().find(is_same)?;
     Some(Compared {
         class,

@@ -18,7 +18,8 @@ use super::what_if::{Found, Truth, ask, switched};
 /// An answer, and what is true.
 pub(crate) struct Checked {
     kind: InterventionKind,
-    stage: String,
+    /// None: the hand-off.
+    stage: Option<String>,
     /// The gain less the true gain, in points.
     error: f64,
     true_gain: f64,
@@ -103,9 +104,16 @@ fn check(seed: u64, length: Length, plan: impl Fn(&Line) -> WhatIfPlan) -> Asked
     let free_gains = free_gains(&case, &truth);
     let best = free_gains.values().copied().fold(f64::MIN, f64::max);
     // Answers are sorted: the first one gains most.
-    let said = (answers.iter()).find(|answer| answer.intervention == InterventionKind::Free);
+    let of_free = |answer: &WhatIfRecord| {
+        let is_free = answer.intervention == InterventionKind::Free;
+        Some(free_gains[answer.stage.as_ref().filter(|_| is_free)?])
+    };
+    let said = answers.iter().find_map(of_free);
     let checked = |answer: &WhatIfRecord| {
-        let free = free_gains.get(&answer.stage);
+        let free = answer
+            .stage
+            .as_ref()
+            .and_then(|stage| free_gains.get(stage));
         let is_free = answer.intervention == InterventionKind::Free;
         let true_gain = match free.filter(|_| is_free) {
             Some(gain) => *gain,
@@ -116,7 +124,7 @@ fn check(seed: u64, length: Length, plan: impl Fn(&Line) -> WhatIfPlan) -> Asked
             }),
         };
         let less_work = (answer.intervention == InterventionKind::Half)
-            .then(|| truth.gain_of_half_the_work_pct(&answer.stage) - true_gain);
+            .then(|| truth.gain_of_half_the_work_pct(answer.stage.as_deref()) - true_gain);
         let (low, high) = answer.gain_ci_pct;
         Checked {
             kind: answer.intervention,
@@ -133,7 +141,7 @@ fn check(seed: u64, length: Length, plan: impl Fn(&Line) -> WhatIfPlan) -> Asked
         class: case.class,
         steps,
         answers: answers.iter().map(checked).collect(),
-        regret: said.map(|said| best - free_gains[&said.stage]),
+        regret: said.map(|gain| best - gain),
     }
 }
 
@@ -142,7 +150,7 @@ fn free_gains(case: &Case, truth: &Truth<'_>) -> BTreeMap<String, f64> {
     let free = |s: usize| {
         let stage = case.line.stages[s].name.clone();
         let intervention = Intervention {
-            stage: stage.clone(),
+            stage: Some(stage.clone()),
             kind: InterventionKind::Free,
             amount: 1.0,
         };
@@ -172,10 +180,13 @@ impl WhatIfTable {
     }
 
     /// All answers, or those of a class, to a kind of question.
-    pub(crate) fn answers(&self, class: Option<Class>, kind: Option<InterventionKind>) -> Answers {
+    pub(crate) fn answers(&self, class: Option<Class>, question: Option<Question>) -> Answers {
         let mut row = Answers::default();
         let answers = self.of_class(class).flat_map(|asked| &asked.answers);
-        for checked in answers.filter(|one| kind.is_none_or(|kind| kind == one.kind)) {
+        let is_of = |one: &&Checked| {
+            question.is_none_or(|of| of.kind == one.kind && of.hand_off == one.stage.is_none())
+        };
+        for checked in answers.filter(is_of) {
             row.add(checked.error, checked.is_covered, checked.half_width);
         }
         row
@@ -197,7 +208,7 @@ impl WhatIfTable {
                 one.error,
                 asked.seed,
                 asked.class,
-                one.stage,
+                one.stage.as_deref().unwrap_or("hand-off"),
                 one.kind,
                 one.true_gain,
                 one.half_width
@@ -225,12 +236,35 @@ const WIDTHS: [(f64, f64); 5] = [
     (10.0, f64::INFINITY),
 ];
 
-const KINDS: [InterventionKind; 4] = [
-    InterventionKind::Free,
-    InterventionKind::Half,
-    InterventionKind::Cut,
-    InterventionKind::Gate,
+/// A kind of question, about stages or about the hand-off.
+#[derive(Clone, Copy)]
+pub(crate) struct Question {
+    kind: InterventionKind,
+    hand_off: bool,
+}
+
+const QUESTIONS: [(&str, Question); 6] = [
+    ("free", about_stages(InterventionKind::Free)),
+    ("half", about_stages(InterventionKind::Half)),
+    ("cut", about_stages(InterventionKind::Cut)),
+    ("gate", about_stages(InterventionKind::Gate)),
+    ("hand-off free", about_hand_off(InterventionKind::Free)),
+    ("hand-off half", about_hand_off(InterventionKind::Half)),
 ];
+
+const fn about_stages(kind: InterventionKind) -> Question {
+    Question {
+        kind,
+        hand_off: false,
+    }
+}
+
+const fn about_hand_off(kind: InterventionKind) -> Question {
+    Question {
+        kind,
+        hand_off: true,
+    }
+}
 
 impl fmt::Display for WhatIfTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -251,10 +285,10 @@ impl fmt::Display for WhatIfTable {
             let answers = self.answers(class, None);
             writeln!(f, "{name:width$}  {answers} {}", self.pipelines(class))?;
         }
-        for kind in KINDS {
-            writeln!(f, "{:width$} {head}", format!("{kind:?}").to_lowercase())?;
+        for (question, about) in QUESTIONS {
+            writeln!(f, "{question:width$} {head}")?;
             for (name, class) in classes() {
-                let row = self.answers(class, Some(kind));
+                let row = self.answers(class, Some(about));
                 if row.count() > 0 {
                     writeln!(f, "  {name:9} {row}")?;
                 }

@@ -46,7 +46,16 @@ impl Gated {
 }
 
 impl Engine<'_> {
-    /// Sets the switch of a stage. Calls that wait at its gate may begin.
+    /// Whether the loop gets an earlier batch at once.
+    pub(super) fn repeats_batch(&self) -> bool {
+        match self.switches[self.stages.len()].switch {
+            Switch::Replace { every } => self.requests.is_multiple_of(every),
+            _ => false,
+        }
+    }
+
+    /// Sets the switch of a stage, or of the hand-off, which comes after the last stage. Calls that wait at its gate may
+    /// begin.
     pub(crate) fn set_switch(&mut self, stage: usize, switch: Switch) {
         let gated = &mut self.switches[stage];
         gated.switch = switch;
