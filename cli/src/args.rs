@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use headspace_agent::batch_source::LEAST_WHAT_IF_STEPS;
 use headspace_agent::model::Mode;
 
 /// Measures how much faster training would run if data loading were free, and what slows it down.
@@ -91,7 +92,7 @@ pub(crate) struct RunArgs {
 #[command(next_help_heading = "Options of --mode whatif")]
 pub(crate) struct WhatIfArgs {
     /// Maximum number of steps of the what-if, 300 or more [default: 2000]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(300..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(i64::from(LEAST_WHAT_IF_STEPS)..))]
     pub(crate) what_if_steps: Option<u32>,
 
     /// Train on every input: only delay calls of stages, or let them wait for each other. By default, calls also

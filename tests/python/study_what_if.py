@@ -24,6 +24,9 @@ KINDS = ("threads_wait", "threads_cpu", "torch_wait", "torch_cpu", "spdl", "vide
 #: Steps of a run in mode `whatif`, and of each run that is really changed.
 ASKED, CHANGED = 2400, 800
 
+#: The change in which the loop never waits: mode `replay`.
+REPLAY = "hand-off=0"
+
 #: Runs whose mean step is that of the changed program.
 REPEATS = 2
 
@@ -50,6 +53,8 @@ def run(kind: str, steps: int, mode: str, change: str = "") -> dict[str, Any]:
 def change_of(answer: dict[str, Any]) -> str | None:
     """The argument of the program that really makes the change. None if it cannot."""
     kind, stage = answer["intervention"], answer["stage"]
+    if stage is None:
+        return REPLAY if kind == "free" else None
     if stage == "train collate":
         return None
     if kind == "gate":
@@ -72,7 +77,9 @@ def main() -> None:
                 change = change_of(answer)
                 if change is None:
                     continue
-                runs = [run(kind, CHANGED, "measure", change) for _ in range(REPEATS)]
+                is_replay = change == REPLAY
+                how = ("replay",) if is_replay else ("measure", change)
+                runs = [run(kind, CHANGED, *how) for _ in range(REPEATS)]
                 truth = statistics.fmean(summary["steady_step_mean_ms"] for summary in runs)
                 error = 100 * (answer["step_ms"] / truth - 1)
                 low, high = answer["step_ci_ms"]

@@ -384,13 +384,22 @@ def test_reading_the_length_of_an_iterable_dataset_has_no_side_effect(runs: Runs
     assert loader._IterableDataset_len_called is None
 
 
-def test_accelerate_detects_the_last_batch_of_a_probed_epoch(runs: Runs) -> None:
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [
+        ({"mode": "probe", "probe_steps": PROBE_STEPS}, "replayed_batches"),
+        ({"mode": "whatif"}, "not_trained_on"),
+    ],
+)
+def test_accelerate_detects_the_last_batch_of_an_epoch_with_repeated_batches(
+    runs: Runs, options: dict[str, Any], count: str
+) -> None:
     torch = pytest.importorskip("torch")
     accelerate = pytest.importorskip("accelerate")
     data = torch.utils.data.TensorDataset(torch.arange(200.0).reshape(200, 1))
     accelerator = accelerate.Accelerator(cpu=True)
     loader = accelerator.prepare(torch.utils.data.DataLoader(data, batch_size=4))
-    watched = headspace.wrap(loader, mode="probe", probe_steps=PROBE_STEPS)
+    watched = headspace.wrap(loader, **options)
 
     for epoch in range(8):
         last = [accelerator.gradient_state.end_of_dataloader for _ in watched]
@@ -399,4 +408,14 @@ def test_accelerate_detects_the_last_batch_of_a_probed_epoch(runs: Runs) -> None
         assert loader.iteration == epoch + 1
     headspace.stop()
 
-    assert sum(epoch["replayed"] for epoch in of_kind(runs.records(), "epoch")) > 0
+    counted = {"replayed_batches": replayed_batches, "not_trained_on": not_trained_on}[count]
+    assert counted(runs.records()) > 0
+
+
+def replayed_batches(records: list[dict[str, Any]]) -> int:
+    return sum(epoch["replayed"] for epoch in of_kind(records, "epoch"))
+
+
+def not_trained_on(records: list[dict[str, Any]]) -> int:
+    status = of_kind(records, "summary")[-1]["what_if_status"]
+    return int(status["inputs_not_trained_on"])

@@ -26,7 +26,7 @@ pub use probe_plan::{DEFAULT_CACHES, PlanTooShort, ProbePlan};
 pub use progress::EpochProgress;
 pub use replay::{Ended, PlanError, Replay, ReplayPlan};
 pub use what_if::WhatIf;
-pub use what_if_plan::WhatIfPlan;
+pub use what_if_plan::{LEAST_WHAT_IF_STEPS, WhatIfPlan};
 
 pub use crate::model::Window;
 

@@ -267,6 +267,11 @@ impl WhatIf {
         }
     }
 
+    /// The smallest limit of steps with which the loop settles after each switch, if the limit of the plan is smaller.
+    pub fn steps_to_settle(&self) -> Option<u32> {
+        self.plan.steps_to_settle()
+    }
+
     /// Whether all windows are complete.
     pub fn is_over(&self) -> bool {
         self.segment == Segment::Finished

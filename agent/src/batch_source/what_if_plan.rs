@@ -31,6 +31,8 @@ pub struct WhatIfPlan {
     pub warmup: u32,
     /// Steps that do not count after each switch.
     pub settle: u32,
+    /// The same without the limit of steps.
+    pub settle_wanted: u32,
     /// Whether it is known how many batches the loader holds. Otherwise `settle` is an assumption.
     pub is_depth_known: bool,
     /// Steps that count in an unchanged window.
@@ -71,6 +73,7 @@ impl WhatIfPlan {
         Self {
             warmup: u32::try_from(LEAST_WARMUP).unwrap_or(u32::MAX),
             settle,
+            settle_wanted: settle,
             is_depth_known: prefetch_depth.is_some(),
             unchanged: UNCHANGED,
             changed: CHANGED,
@@ -98,7 +101,7 @@ impl WhatIfPlan {
             limit: u32::try_from(steps).unwrap_or(u32::MAX),
             ..self
         };
-        Ok(plan.with_settle(self.settle))
+        Ok(plan.with_settle(self.settle_wanted))
     }
 
     /// The same plan for a loader that holds up to `batches`.
@@ -113,12 +116,22 @@ impl WhatIfPlan {
     /// The same plan with these steps after each switch, or with fewer, so that at least one question fits: two unchanged
     /// windows around a changed one.
     fn with_settle(self, settle: u32) -> Self {
-        let counted = self.warmup + 2 * self.unchanged + self.changed;
-        let most = self.limit.saturating_sub(counted) / 3;
+        let most = self.limit.saturating_sub(self.counted()) / 3;
         Self {
             settle: settle.min(most),
+            settle_wanted: settle,
             ..self
         }
+    }
+
+    /// Steps of the shortest plan, without those after its three switches.
+    fn counted(&self) -> u32 {
+        self.warmup + 2 * self.unchanged + self.changed
+    }
+
+    /// The smallest limit of steps with which the loop settles after each switch. `None` if the limit is large enough.
+    pub(super) fn steps_to_settle(&self) -> Option<u32> {
+        (self.settle < self.settle_wanted).then(|| self.counted() + 3 * self.settle_wanted)
     }
 
     /// Steps of the shortest changed window and of the unchanged one after it.
@@ -146,6 +159,24 @@ mod tests {
             let first = plan.warmup + plan.settle + plan.unchanged;
             assert!(first + plan.pair() <= plan.limit, "{plan:?}");
         }
+    }
+
+    #[test]
+    fn a_limit_that_leaves_no_time_to_settle_has_a_larger_one_that_does() {
+        let plan = WhatIfPlan::for_loader(Some(40), 1);
+        assert_eq!(plan.steps_to_settle(), None);
+        let short = plan.with_limit(400).unwrap();
+        let enough = short.steps_to_settle().unwrap();
+        assert_eq!(
+            plan.with_limit(enough.into()).unwrap().steps_to_settle(),
+            None
+        );
+        assert!(
+            plan.with_limit(u64::from(enough) - 3)
+                .unwrap()
+                .steps_to_settle()
+                .is_some()
+        );
     }
 
     #[test]

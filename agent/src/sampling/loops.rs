@@ -184,16 +184,9 @@ impl LoopEntry {
         lock(&self.hints).batches_held
     }
 
-    /// Stores the stages whose calls cannot return an earlier result, and whether the batches cannot be repeated.
-    pub fn set_not_replaceable(&self, stages: Vec<String>, batches: bool) {
-        let status = &mut lock(&self.what_if).status;
-        status.not_replaceable = stages;
-        status.batches_not_repeatable = batches;
-    }
-
-    /// Stores the number of calls so far that returned an earlier result, also in a window that is not complete.
-    pub fn set_inputs_not_trained_on(&self, count: u64) {
-        lock(&self.what_if).status.inputs_not_trained_on = count;
+    /// Changes what is known about the what-if so far.
+    pub fn set_what_if_status(&self, set: impl FnOnce(&mut WhatIfStatusRecord)) {
+        set(&mut lock(&self.what_if).status);
     }
 
     /// Marks the what-if as finished.

@@ -73,7 +73,7 @@ mod tests {
         let trainers = create_switches(&marker).unwrap();
         let workers = open_switches(&marker).unwrap();
         let theirs = workers.claim("fetch").unwrap();
-        let (name, ours) = trainers.in_use().next().unwrap();
+        let (name, ours) = trainers.of_stages().next().unwrap();
         ours.set(Setting::Gate { calls: 2 });
 
         assert_eq!(name, "fetch");

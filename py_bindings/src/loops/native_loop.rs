@@ -134,14 +134,9 @@ impl Loop {
                 session.agent().notice(&notice);
             }
         }
-        let what_if = match what_if.filter(|_| session.is_some()) {
-            Some(run) => {
-                let cuts = !run.keeps_data();
-                let (_, end) = EpochEnd::of(loader, cuts && this.plan.keeps_length(), cuts)?;
-                Some((run, end))
-            }
-            None => None,
-        };
+        let what_if = what_if.filter(|_| session.is_some());
+        let what_if = what_if.map(|run| this.begin_epoch_of(run, loader));
+        let what_if = what_if.transpose()?;
         let session = session.map(|session| RecordingSession {
             loops: Arc::clone(&this.recorded),
             number: session.id(),
@@ -212,6 +207,18 @@ impl Loop {
         }
         let run = known.as_ref()?.as_ref().ok()?;
         (!run.is_over() && run.is_here()).then(|| Arc::clone(run))
+    }
+
+    /// The what-if with the end of its next epoch.
+    fn begin_epoch_of(
+        &self,
+        run: Arc<WhatIfRun>,
+        loader: &Bound<'_, PyAny>,
+    ) -> PyResult<(Arc<WhatIfRun>, EpochEnd)> {
+        let may_be_cut = !run.keeps_data();
+        let keeps_length = may_be_cut && self.plan.keeps_length();
+        let (_, end) = EpochEnd::of(loader, keeps_length, may_be_cut)?;
+        Ok((run, end))
     }
 
     /// The notices that are posted before a probe or a what-if begins.

@@ -193,18 +193,23 @@ impl WhatIfRun {
         self.switches.extend(now.saturating_add(valid));
     }
 
-    /// Reports what is called and cannot be replaced.
-    fn report_not_replaceable(&self, entry: &LoopEntry) {
-        if self.keep_data {
-            return;
-        }
+    /// Reports what the answers cannot say: what is called and cannot be replaced, and a limit of steps that is too low.
+    fn report_limits(&self, state: &State, entry: &LoopEntry) {
         let works = |switch: &Switch| {
             switch.watched_calls.load(Ordering::Relaxed) > 0 && !is_replaceable(switch)
         };
         let stages = self.switches.of_stages();
         let stages = stages.filter(|(_, switch)| works(switch));
-        let batches = !is_replaceable(&self.switches.hand_off);
-        entry.set_not_replaceable(stages.map(|(name, _)| name).collect(), batches);
+        let stages = stages.map(|(name, _)| name).collect();
+        let is_kept = is_replaceable(&self.switches.hand_off);
+        let steps_to_settle = state.machine.steps_to_settle();
+        entry.set_what_if_status(|status| {
+            status.steps_to_settle = steps_to_settle;
+            if !self.keep_data {
+                status.not_replaceable = stages;
+                status.batches_not_repeatable = !is_kept;
+            }
+        });
     }
 
     fn set_switches(&self, state: &mut State, change: Change, entry: &LoopEntry) {
@@ -217,7 +222,7 @@ impl WhatIfRun {
                 Setting::Watch
             }
             Change::Restore => {
-                self.report_not_replaceable(entry);
+                self.report_limits(state, entry);
                 Setting::Keep
             }
             Change::Finish => Setting::Release,

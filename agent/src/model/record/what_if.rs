@@ -66,6 +66,9 @@ pub struct WhatIfStatusRecord {
     pub not_replaceable: Vec<String>,
     /// Whether the loop is not measured without a wait, because its batches cannot be copied.
     pub batches_not_repeatable: bool,
+    /// The smallest `what_if_steps` with which buffers hide no part of a change, if the run has fewer. Then the answers may
+    /// be too close to the unchanged step.
+    pub steps_to_settle: Option<u32>,
     /// Number of calls of stages that returned an earlier result, so that their inputs were not trained on, and of requests
     /// that returned an earlier batch. It includes windows without an answer.
     pub inputs_not_trained_on: u64,

@@ -39,6 +39,11 @@ fn limits(status: &WhatIfStatusRecord) -> impl Iterator<Item = String> {
     };
     let imprecise =
         imprecise.map(|text| format!("{text}: the steps vary too much for this number of steps."));
+    let too_few = status.steps_to_settle.map(|steps| {
+        format!(
+            "Buffers may hide a part of each change, because the what-if has too few steps: allow {steps}."
+        )
+    });
     let names = status
         .not_replaceable
         .iter()
@@ -57,6 +62,7 @@ fn limits(status: &WhatIfStatusRecord) -> impl Iterator<Item = String> {
     });
     imprecise
         .into_iter()
+        .chain(too_few)
         .chain(not_replaceable)
         .chain(not_repeatable)
         .chain(skipped)
@@ -157,6 +163,7 @@ mod tests {
             what_if: vec![answer(InterventionKind::Free, 1.0, 46.0)],
             what_if_status: Some(WhatIfStatusRecord {
                 imprecise: 2,
+                steps_to_settle: Some(600),
                 not_replaceable: vec!["write".to_owned(), "log".to_owned()],
                 batches_not_repeatable: true,
                 inputs_not_trained_on: 450,
@@ -174,6 +181,7 @@ mod tests {
             [
                 "2 more changes were measured, but too imprecisely to report: the steps vary too much for this number \
                  of steps.",
+                "Buffers may hide a part of each change, because the what-if has too few steps: allow 600.",
                 "Not measured without their work, because their calls cannot return an earlier result: `write`, `log`.",
                 "Not measured without a wait for batches, because batches of this type cannot be copied.",
                 "450 calls returned a copy of an earlier result, so their inputs were not trained on.",

@@ -100,13 +100,13 @@ impl LoopIterator {
         };
         let mut is_repeated = copy.is_some();
         let request = recorder.ticks();
-        let batch = self.timed(py, || match copy {
-            Some(batch) => Ok(Next::Batch(batch)),
-            None => {
-                let handed_over = hand_off.request(py, &self.source, may_repeat)?;
-                is_repeated = handed_over.is_repeated;
-                Ok(handed_over.next)
+        let batch = self.timed(py, || {
+            if let Some(batch) = copy {
+                return Ok(Next::Batch(batch));
             }
+            let handed_over = hand_off.request(py, &self.source, may_repeat)?;
+            is_repeated = handed_over.is_repeated;
+            Ok(handed_over.next)
         })?;
         let receive = recorder.ticks();
         let Some(batch) = batch else { return Ok(None) };
@@ -155,7 +155,9 @@ impl LoopIterator {
     }
 
     fn count_replaced_calls(&self, what_if: &WhatIfRun) {
+        // Also in a window that is not complete.
+        let count = what_if.replaced_calls();
         let entry = self.epoch.entry();
-        entry.set_inputs_not_trained_on(what_if.replaced_calls());
+        entry.set_what_if_status(|status| status.inputs_not_trained_on = count);
     }
 }

@@ -33,9 +33,8 @@ def bound(space: Space, trials: Sequence[Trial], objective: Objective) -> Callab
         for trial in trials
         if trial.outcome.measured and (factor := scale(trial.outcome, objective))
         for stage in trial.outcome.summary.get("stages", ())
-        for knob in space.knobs
-        if f"{stage['name']}.concurrency" in knob.turns
-        and stage.get("within") is None
+        for knob in space.knobs_of(f"{stage['name']}.concurrency")
+        if stage.get("within") is None
         and stage.get("mean_ms")
         and stage.get("calls_per_batch")
     ]

@@ -11,7 +11,6 @@ import itertools
 import json
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from headspace._native import predict_steps
@@ -134,17 +133,9 @@ def _settings(space: Space, now: Config, outcome: Outcome) -> dict[str, list[Set
     """The settings that each knob changes, as far as the run has them."""
     found: dict[str, list[Setting]] = {}
     for names, setting in _measured_settings(outcome):
-        matching = [
-            (knob.name, "*" in pattern)
-            for knob in space.knobs
-            if _is_positive(knob, now[knob.name])
-            for pattern in knob.turns
-            if any(fnmatchcase(name, pattern) for name in names)
-        ]
-        # A pattern with `*` means the settings that no other knob changes.
-        is_named = not all(is_any for _, is_any in matching)
-        for name in dict.fromkeys(name for name, is_any in matching if not (is_any and is_named)):
-            found.setdefault(name, []).append(setting)
+        for knob in space.knobs_of(*names):
+            if _is_positive(knob, now[knob.name]):
+                found.setdefault(knob.name, []).append(setting)
     return found
 
 
@@ -170,7 +161,7 @@ def _measured_settings(outcome: Outcome) -> Iterator[tuple[list[str], Setting]]:
     for queue in summary.get("queues", ()):
         if queue.get("capacity"):
             name = queue["name"]
-            names = [f"{name}.capacity", *(["last.capacity"] if queue.get("last") else [])]
+            names = [*(["last.capacity"] if queue.get("last") else []), f"{name}.capacity"]
             yield names, Setting(name, "capacity", queue["capacity"])
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any
 
 from headspace.tune.space.knobs import Config, Knob, Space, Value, key
@@ -106,17 +105,7 @@ def _knobs_for(space: Space, remedy: Mapping[str, Any], last: set[str]) -> list[
         names = [str(change["knob"])]
         if change.get("setting") == "capacity" and change.get("target") in last:
             names.insert(0, "last.capacity")
-    ranked = []
-    for knob in space.knobs:
-        places = [
-            (place, "*" in pattern)
-            for pattern in knob.turns
-            for place, name in enumerate(names)
-            if fnmatchcase(name, pattern)
-        ]
-        if places:
-            ranked.append((min(places), knob))
-    return [knob for _, knob in sorted(ranked, key=lambda pair: pair[0])]
+    return space.knobs_of(*names)
 
 
 def _target(knob: Knob, now: Value, remedy: Mapping[str, Any]) -> tuple[Value, bool] | None:

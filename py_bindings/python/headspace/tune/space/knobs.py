@@ -12,6 +12,7 @@ import random
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 
 from headspace.tune.errors import TuneError
 from headspace.tune.space.constraints import Constraint
@@ -245,6 +246,25 @@ class Space:
 
     def __getitem__(self, name: str) -> Knob:
         return {knob.name: knob for knob in self.knobs}[name]
+
+    def knobs_of(self, *names: str) -> list[Knob]:
+        """The knobs that change a setting.
+
+        Args:
+            names: The names of the setting, the most specific one first.
+
+        Returns:
+            The knobs whose `turns` have one of the names, those with the most specific one first. If there is none,
+            the knobs with a pattern that matches, such as ``*.concurrency``.
+        """
+        exact: list[Knob] = []
+        for name in names:
+            exact += [knob for knob in self.knobs if name in knob.turns and knob not in exact]
+        return exact or [
+            knob
+            for knob in self.knobs
+            if any(fnmatchcase(name, pattern) for name in names for pattern in knob.turns)
+        ]
 
     def allowed(self, config: Mapping[str, Value]) -> bool:
         """Whether all constraints hold."""
