@@ -82,8 +82,8 @@ pub enum Notice {
     },
     /// The loop is about to change stages.
     #[error(
-        "what-if of `{loop_name}`: in at most {steps} steps, one stage after another is changed for some steps, to \
-         measure the step time. {} Then training continues as usual.",
+        "what-if of `{loop_name}`: in at most {steps} steps, one stage after another, or the requests for batches, is \
+         changed for some steps, to measure the step time. {} Then training continues as usual.",
         effect_on_data(*.keeps_data, *.from)
     )]
     WhatIfBegins {
@@ -96,9 +96,9 @@ pub enum Notice {
         /// Where the user sets the options of the loop.
         from: OptionsFrom,
     },
-    /// An exception ended the run in an epoch in which stages were changed.
+    /// An exception ended the run in an epoch in which the loader was changed.
     #[error(
-        "`{exception}` ended the run in mode `whatif`. A stage was changed in {} of this epoch of `{loop_name}`. To see \
+        "`{exception}` ended the run in mode `whatif`. The loader was changed in {} of this epoch of `{loop_name}`. To see \
          whether the error also occurs without that, run again with {}.",
         steps(*.changed),
         .from.with_mode(Mode::Measure)

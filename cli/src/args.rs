@@ -95,8 +95,8 @@ pub(crate) struct WhatIfArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(i64::from(LEAST_WHAT_IF_STEPS)..))]
     pub(crate) what_if_steps: Option<u32>,
 
-    /// Train on every input: only delay calls of stages, or let them wait for each other. By default, calls also
-    /// return copies of recent results, and the loop trains on repeated results
+    /// Train on every input: only delay calls of stages and requests for batches, or let calls wait for each other. By
+    /// default, the loop also trains on repeated results
     #[arg(long)]
     pub(crate) keep_data: bool,
 }
@@ -117,7 +117,7 @@ pub(crate) struct ProbeArgs {
     #[arg(long)]
     pub(crate) stop_after_probe: bool,
 
-    /// Deliver every batch of the loader also in an epoch with a probe. The repeated batches make this epoch
+    /// Deliver every batch of the loader also in an epoch with a probe or a what-if. The repeated batches make this epoch
     /// longer. By default, repeated batches replace batches of the loader, and the epoch keeps its length
     #[arg(long)]
     pub(crate) exactly_once: bool,

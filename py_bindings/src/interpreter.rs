@@ -7,6 +7,7 @@ pub(crate) mod gc_pauses;
 pub(crate) mod gil_probe;
 pub(crate) mod gil_thread;
 pub(crate) mod interrupts;
+pub(crate) mod panics;
 pub(crate) mod stacks;
 pub(crate) mod thread_times;
 pub(crate) mod type_with_slot;

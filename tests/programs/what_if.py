@@ -124,16 +124,27 @@ def no_stages() -> dict[str, Any]:
         time.sleep(0.003)
         return np.full(3, number), number
 
+    lengths, is_clean = [], True
     loader = wrap(Loaded(load_plain, 150))
-    epochs = []
     for _ in range(8):
-        epoch = [int(array[0]) for array, number in loader if array[0] == number]
-        epochs.append(epoch)
-    return {
-        "lengths": [len(epoch) for epoch in epochs],
-        "known": set().union(*epochs) <= set(range(150)),
-        "loaded": len(loaded),
-    }
+        lengths.append(0)
+        for array, number in loader:
+            lengths[-1] += 1
+            is_clean &= bool((array == number).all())
+            array[:] = -1
+            time.sleep(0.001)
+    return {"lengths": lengths, "clean": is_clean, "loaded": len(loaded)}
+
+
+def ends_while_batches_are_repeated() -> dict[str, Any]:
+    """A loader without a length ends in each kind of window. Then it has no more batches."""
+    after_the_end = loaded = 0
+    lengths = range(140, 1100, 60)
+    for length in lengths:
+        iterator = iter(wrap(number for number in range(length)))
+        loaded += len({batch for batch in iterator})
+        after_the_end += sum(1 for _ in range(5) if next(iterator, None) is not None)
+    return {"after_the_end": after_the_end, "loaded": loaded, "length": sum(lengths)}
 
 
 def ends_within_an_epoch() -> dict[str, Any]:
@@ -230,7 +241,7 @@ def raises() -> dict[str, Any]:
             self.numbers = iter(range(1500))
 
         def __len__(self) -> int:
-            return 1470
+            return 1500 - 30  # Without the numbers that fail.
 
         def __iter__(self) -> Loader:
             return self

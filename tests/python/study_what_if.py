@@ -25,7 +25,7 @@ KINDS = ("threads_wait", "threads_cpu", "torch_wait", "torch_cpu", "spdl", "vide
 ASKED, CHANGED = 2400, 800
 
 #: The change in which the loop never waits: mode `replay`.
-REPLAY = "hand-off=0"
+REPLAY = "requests=0"
 
 #: Runs whose mean step is that of the changed program.
 REPEATS = 2

@@ -339,7 +339,7 @@ class Loader:
         return iter([(self.fold, number) for number in range(self.length)])
 
 
-@pytest.mark.parametrize("mode", ["probe", "replay"])
+@pytest.mark.parametrize("mode", ["probe", "replay", "whatif"])
 def test_batches_of_one_loader_are_never_delivered_in_an_epoch_of_another(
     runs: Runs, mode: str
 ) -> None:
@@ -384,15 +384,24 @@ def test_reading_the_length_of_an_iterable_dataset_has_no_side_effect(runs: Runs
     assert loader._IterableDataset_len_called is None
 
 
+def replayed_batches(records: list[dict[str, Any]]) -> int:
+    return sum(epoch["replayed"] for epoch in of_kind(records, "epoch"))
+
+
+def not_trained_on(records: list[dict[str, Any]]) -> int:
+    status = of_kind(records, "summary")[-1]["what_if_status"]
+    return int(status["inputs_not_trained_on"])
+
+
 @pytest.mark.parametrize(
     ("options", "count"),
     [
-        ({"mode": "probe", "probe_steps": PROBE_STEPS}, "replayed_batches"),
-        ({"mode": "whatif"}, "not_trained_on"),
+        ({"mode": "probe", "probe_steps": PROBE_STEPS}, replayed_batches),
+        ({"mode": "whatif"}, not_trained_on),
     ],
 )
 def test_accelerate_detects_the_last_batch_of_an_epoch_with_repeated_batches(
-    runs: Runs, options: dict[str, Any], count: str
+    runs: Runs, options: dict[str, Any], count: Callable[[list[dict[str, Any]]], int]
 ) -> None:
     torch = pytest.importorskip("torch")
     accelerate = pytest.importorskip("accelerate")
@@ -408,14 +417,4 @@ def test_accelerate_detects_the_last_batch_of_an_epoch_with_repeated_batches(
         assert loader.iteration == epoch + 1
     headspace.stop()
 
-    counted = {"replayed_batches": replayed_batches, "not_trained_on": not_trained_on}[count]
-    assert counted(runs.records()) > 0
-
-
-def replayed_batches(records: list[dict[str, Any]]) -> int:
-    return sum(epoch["replayed"] for epoch in of_kind(records, "epoch"))
-
-
-def not_trained_on(records: list[dict[str, Any]]) -> int:
-    status = of_kind(records, "summary")[-1]["what_if_status"]
-    return int(status["inputs_not_trained_on"])
+    assert count(runs.records()) > 0

@@ -112,7 +112,7 @@ def test_a_loop_that_gets_repeated_batches_has_a_floor_and_epochs_of_the_same_le
     happened = printed(run)
     assert happened["lengths"] == [150] * 8
     assert happened["loaded"] < 150 * 8
-    assert happened["known"]
+    assert happened["clean"]
     floor = answer(run, None, "free")
     assert floor["gain_pct"] > 30, floor
     assert floor["inputs_not_trained_on"] > 0
@@ -132,11 +132,20 @@ def test_an_epoch_in_which_the_what_if_ends_keeps_its_length(program: Programs) 
     assert happened["ended"]
 
 
+def test_a_source_that_has_ended_stays_ended(program: Programs) -> None:
+    happened = printed(what_if(program, "ends_while_batches_are_repeated"))
+
+    assert happened["after_the_end"] == 0
+    assert happened["loaded"] == happened["length"]
+
+
 def test_requests_are_delayed_if_each_input_is_trained_on(program: Programs) -> None:
     run = what_if(program, "delays_requests")
 
     assert printed(run)["all"]
     assert changed_steps(run) > 0
+    # Noise may hide the answer, but the change was measured.
+    assert len(answers(run)) + run.summary()["what_if_status"]["imprecise"] == 1
     assert {(a["stage"], a["intervention"]) for a in answers(run)} <= {(None, "delay")}
 
 
@@ -147,7 +156,7 @@ def test_batches_that_cannot_be_copied_are_not_repeated_and_the_verdict_says_so(
 
     assert printed(run)["distinct"] == 700
     assert run.summary()["what_if_status"]["batches_not_repeatable"]
-    assert "batches of this type cannot be copied" in " ".join(run.stderr.split())
+    assert "the batches cannot be copied" in " ".join(run.stderr.split())
 
 
 def test_a_loop_that_changes_batches_in_place_gets_unchanged_results(program: Programs) -> None:
@@ -235,8 +244,9 @@ def test_stages_in_worker_processes_of_torch_are_changed(program: Programs) -> N
     assert printed(run)["batches"] == 1600
     fetch = answer(run, "train fetch", "free")["gain_pct"]
     # A gain that is hardly above the noise may have no answer.
-    collate = [a for a in answers(run) if (a["stage"], a["intervention"]) == ("train collate", "free")]
-    assert all(fetch > a["gain_pct"] for a in collate)
+    assert fetch > 30
+    free = [a for a in answers(run) if a["intervention"] == "free"]
+    assert all(fetch > a["gain_pct"] for a in free if a["stage"] == "train collate")
     assert "worker_lost" not in run.notices()
 
 

@@ -3,7 +3,7 @@
 //! A finding is a measurement above a threshold, from which it can affect the step time. Attribution
 //! determines which stage a finding slows and what a remedy would gain.
 
-use super::floor::{FloorWarning, NoHeadspace};
+use super::floor::{FloorWarning, NoFloor, NoHeadspace};
 use super::thresholds::Thresholds;
 use super::thresholds::findings::{
     DECODERS_BUSY_PCT, IO_PRESSURE_PCT, MEMORY_ERRORS, MEMORY_PRESSURE_PCT, OTHERS_MEMORY_PCT,
@@ -98,6 +98,11 @@ pub enum Finding {
         /// The reason.
         reason: NoHeadspace,
     },
+    /// The steps of a what-if without a wait do not show the floor.
+    NoFloorInWhatIf {
+        /// The reason.
+        reason: NoFloor,
+    },
     /// A what-if measured another bottleneck than the model found.
     WhatIfDisagrees {
         /// The stage that the model names.
@@ -183,7 +188,7 @@ impl Finding {
             Self::SameBatchesInWorkers { .. } => FindingCode::SameBatchesInWorkers,
             Self::SplitTwice => FindingCode::SplitTwice,
             Self::BatchesMutated { .. } => FindingCode::BatchesMutated,
-            Self::NoHeadspace { .. } => FindingCode::NoHeadspace,
+            Self::NoHeadspace { .. } | Self::NoFloorInWhatIf { .. } => FindingCode::NoHeadspace,
             Self::UnsteadyProbe { .. } => FindingCode::UnsteadyProbe,
             Self::WhatIfDisagrees { .. } => FindingCode::WhatIfDisagrees,
             Self::ModelDisagrees { .. } => FindingCode::ModelDisagrees,

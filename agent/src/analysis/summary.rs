@@ -4,6 +4,7 @@ use super::attribution::{Attribution, attribute_run, set_filling_stages};
 use super::episode_corrections::correct_by_episodes;
 use super::episodes::{Episode, EpisodeSources, find_episodes};
 use super::findings::{Finding, findings};
+use super::floor::NoHeadspace;
 use super::loop_facts::LoopFacts;
 use super::main_loop::select_main_loop;
 use super::probe_result::ProbeResult;
@@ -19,7 +20,7 @@ use super::what_if;
 use crate::model::metric::HOST_CPU_UTILIZATION;
 use crate::model::record::{
     Dropped, EndRecord, Estimate, FloorRecord, OtherLoop, Phase, Role, RunState, SummaryRecord,
-    WhatIfRecord, WhatIfStatusRecord, WindowRecord,
+    WhatIfStatusRecord, WindowRecord,
 };
 use crate::model::step_series::{StepSeries, Totals};
 use crate::model::{Mode, ReadingSeries, Scope, StageSeries};
@@ -174,7 +175,7 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
     findings.extend(fill_steady(&mut summary, main));
     findings.extend(same_work(main));
     if let Some(probe) = main.probe.as_ref() {
-        findings.extend(fill_probe(&mut summary, probe));
+        findings.extend(fill_probe(&mut summary, probe, main.mode));
     }
     let part = main.steady_part().unwrap_or(whole);
     findings.extend(fill_resources(&mut summary, run, part));
@@ -205,10 +206,10 @@ fn fill_what_if(
     conclusions: &mut Conclusions,
     main: &LoopFacts,
 ) -> Option<Finding> {
-    let (precise, imprecise): (Vec<_>, Vec<_>) =
-        (main.what_if.iter().cloned()).partition(WhatIfRecord::is_precise);
-    summary.what_if = precise;
-    // Steps that do not show the floor, such as launches on a device, give no answer either.
+    let precise = (main.what_if.iter()).filter(|answer| answer.is_precise());
+    summary.what_if = precise.cloned().collect();
+    let imprecise = main.what_if.len() - summary.what_if.len();
+    // If the analysis refuses the floor (for example, only launches were timed), its answer is not shown either.
     if main
         .probe
         .as_ref()
@@ -218,7 +219,7 @@ fn fill_what_if(
     }
     if main.mode == Mode::WhatIf {
         summary.what_if_status = Some(WhatIfStatusRecord {
-            imprecise: imprecise.len() as u64,
+            imprecise: imprecise as u64,
             ..main.what_if_status.clone()
         });
     }
@@ -452,8 +453,8 @@ fn set_parts(summary: &mut SummaryRecord, step_ms: Option<f64>, wait_ms: Option<
     summary.wait_pct = (step > 0.0).then(|| 100.0 * wait / step);
 }
 
-/// Sets the fields of the probe, and returns the findings.
-fn fill_probe(summary: &mut SummaryRecord, probe: &ProbeResult) -> Vec<Finding> {
+/// Sets the fields of the probe, or of the what-if's windows without a wait. Returns the findings.
+fn fill_probe(summary: &mut SummaryRecord, probe: &ProbeResult, mode: Mode) -> Vec<Finding> {
     let mut findings = Vec::new();
     if probe.cache.mutated > 0 {
         findings.push(Finding::BatchesMutated {
@@ -462,6 +463,13 @@ fn fill_probe(summary: &mut SummaryRecord, probe: &ProbeResult) -> Vec<Finding> 
         });
     }
     match probe.floor {
+        Err(reason) if mode == Mode::WhatIf => match reason {
+            NoHeadspace::NoFloor(reason) | NoHeadspace::EndedEarly(reason) => {
+                findings.push(Finding::NoFloorInWhatIf { reason });
+            }
+            // It is not finished.
+            _ => {}
+        },
         Err(reason) => findings.push(Finding::NoHeadspace { reason }),
         Ok(floor) => {
             if !probe.warnings.is_empty() {

@@ -187,15 +187,14 @@ pub fn proposed_calls(remedies: &[Remedy]) -> Vec<(String, u32)> {
 /// The stage that gains most if it is free, and its answer. `None` if the intervals of several stages overlap, also those of
 /// answers that are not precise.
 fn limiting_stage(answers: &[WhatIfRecord]) -> Option<(&str, &WhatIfRecord)> {
-    let free = || {
-        let is_free = |answer: &&WhatIfRecord| answer.intervention == InterventionKind::Free;
-        let of_stage = |answer: &'_ &WhatIfRecord| answer.stage.is_some();
-        answers.iter().filter(is_free).filter(of_stage)
+    let is_free_stage = |answer: &&WhatIfRecord| {
+        answer.stage.is_some() && answer.intervention == InterventionKind::Free
     };
+    let free = || answers.iter().filter(is_free_stage);
     let best = free().max_by(|a, b| a.gain_pct.total_cmp(&b.gain_pct))?;
     let is_below = |other: &WhatIfRecord| other.gain_ci_pct.1 < best.gain_ci_pct.0;
     let is_apart = free().all(|other| other.stage == best.stage || is_below(other));
-    let is_limit = is_apart && best.gain_ci_pct.0 >= LEAST_GAIN_PCT;
+    let is_limit = is_apart && best.is_precise() && best.gain_ci_pct.0 >= LEAST_GAIN_PCT;
     Some((best.stage.as_deref()?, best)).filter(|_| is_limit)
 }
 

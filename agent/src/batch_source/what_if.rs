@@ -1,4 +1,4 @@
-//! Changes one stage at a time, or the hand-off of batches to the loop, in windows of steps, to measure how long a step would be.
+//! Changes one stage at a time, or the loop's requests for batches, in windows of steps, to measure how long a step would be.
 //!
 //! ```text
 //! warm-up  unchanged  decode free  unchanged  read free  unchanged  decode half  ...  unchanged to the end
@@ -12,7 +12,7 @@
 
 mod questions;
 
-use self::questions::{HandOff, Questions};
+use self::questions::{BatchRequests, Questions};
 use super::WhatIfPlan;
 use crate::model::record::Phase;
 use crate::model::{Intervention, WhatIfWindow, WindowStep};
@@ -45,6 +45,9 @@ pub trait Pipeline {
     /// Whether the loop may get copies of earlier batches.
     fn can_repeat_batches(&self) -> bool;
 
+    /// Whether an epoch with repeated batches ends at the loader's length.
+    fn keeps_epoch_length(&self) -> bool;
+
     /// Batches that the queues and the calls in progress hold together. `None`: unknown, or not known yet.
     fn batches_held(&self) -> Option<u32>;
 
@@ -68,11 +71,11 @@ pub enum Change {
     Watch,
     /// Stages are unchanged.
     Restore,
-    /// One stage is changed, or several (`cut`), or the hand-off.
+    /// One stage is changed, or several (`cut`), or the requests.
     Begin {
         /// The question.
         intervention: Intervention,
-        /// The stages whose calls are changed. Empty for the hand-off.
+        /// The stages whose calls are changed. Empty for the requests.
         stages: Vec<String>,
     },
     /// The what-if has finished.
@@ -142,11 +145,17 @@ impl WhatIf {
         match &self.segment {
             Segment::New => self.begin(Segment::WarmUp, Some(Change::Watch)),
             Segment::WarmUp if self.batches >= plan.warmup + plan.settle => {
-                let of_loop = HandOff {
-                    is_replaceable: pipeline.can_repeat_batches(),
+                let is_replaceable = if plan.is_fixed {
+                    // Ranks may differ in what they can repeat. With a length, all ranks get as many batches.
+                    pipeline.keeps_epoch_length()
+                } else {
+                    pipeline.can_repeat_batches()
+                };
+                let requests = BatchRequests {
+                    is_replaceable,
                     step_ms: mean_of(self.steps.iter().map(|step| step.step_ms())),
                 };
-                self.questions.begin(plan, pipeline.stages(), of_loop);
+                self.questions.begin(plan, pipeline.stages(), requests);
                 self.begin(Segment::Unchanged, Some(Change::Restore))
             }
             Segment::Unchanged if self.batches >= self.settle() + plan.unchanged => {

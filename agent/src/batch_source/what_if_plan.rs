@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_leaves_no_time_to_settle_has_a_larger_one_that_does() {
+    fn steps_to_settle_is_the_smallest_limit_that_leaves_time_to_settle() {
         let plan = WhatIfPlan::for_loader(Some(40), 1);
         assert_eq!(plan.steps_to_settle(), None);
         let short = plan.with_limit(400).unwrap();
@@ -172,7 +172,7 @@ mod tests {
             None
         );
         assert!(
-            plan.with_limit(u64::from(enough) - 3)
+            plan.with_limit(u64::from(enough) - 1)
                 .unwrap()
                 .steps_to_settle()
                 .is_some()

@@ -19,11 +19,10 @@ codes! {
     }
 }
 
-/// A change of one stage, or of the hand-off of batches to the loop.
+/// A change of one stage, or of the loop's requests for batches.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Intervention {
-    /// Name of the stage. `None`: the hand-off. What is changed then are the loop's requests for batches, which stand for
-    /// the whole loader.
+    /// Name of the stage. `None`: the loop's requests for batches, which stand for the whole loader.
     pub stage: Option<String>,
     /// What is changed.
     pub kind: InterventionKind,
@@ -33,8 +32,8 @@ pub struct Intervention {
 }
 
 impl Intervention {
-    /// Whether the loop gets each batch without a wait, as in a probe.
-    pub fn repeats_all_batches(&self) -> bool {
+    /// Whether the loop gets each batch without a wait, so that its step is the floor.
+    pub fn is_floor(&self) -> bool {
         self.stage.is_none() && self.kind == InterventionKind::Free
     }
 }

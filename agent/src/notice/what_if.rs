@@ -16,12 +16,12 @@ pub enum NoWhatIf {
 /// What a what-if does to the data, and how to avoid it.
 pub(super) fn effect_on_data(keeps_data: bool, from: OptionsFrom) -> String {
     if keeps_data {
-        return "Calls of stages are delayed, or wait for each other. Each input is trained on."
+        return "Calls of stages and requests for batches are delayed, or calls wait for each other. Each input is trained on."
             .to_owned();
     }
     format!(
-        "Some calls return a copy of a recent result instead of their own, so the loop trains on repeated results, and \
-         their inputs are not trained on. Do not keep this model, or set `{}`.",
+        "Some calls return a copy of a recent result, and the loop gets some batches again, so some inputs are not trained \
+         on. Do not keep this model, or set `{}`.",
         from.with(LoopOption::KeepData, "")
     )
 }

@@ -51,7 +51,7 @@ impl ProbeProgress {
     fn add_from_what_if(&mut self, window: &WhatIfWindow) {
         let phase = match &window.intervention {
             None => Phase::Live,
-            Some(change) if change.repeats_all_batches() => Phase::Replay,
+            Some(change) if change.is_floor() => Phase::Replay,
             Some(_) => return,
         };
         if window.steps.is_empty() {
@@ -64,6 +64,7 @@ impl ProbeProgress {
             long: phase == Phase::Replay,
             cycle: u32::try_from(replays).unwrap_or(u32::MAX),
             settled_at: Some(0),
+            // Not kept. So time that a device owes after repeated batches is not searched for.
             entered_ns: None,
             steps: window.steps.clone(),
             readings: Vec::new(),

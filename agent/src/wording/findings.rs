@@ -2,7 +2,7 @@
 
 use super::probe::warnings_text;
 use super::units::{amount, bytes, duration_ms, percent};
-use super::what_if::changed_stage;
+use super::what_if::{changed_stage, why_no_floor};
 use crate::analysis::findings::{Finding, GpuFinding};
 use crate::model::OptionsFrom;
 use crate::model::record::{FindingRecord, ThrottleReason};
@@ -100,6 +100,7 @@ fn text(finding: &Finding) -> String {
             "{mutated} of {cached} cached batches changed in place, so replayed steps used modified data."
         ),
         Finding::NoHeadspace { reason } => reason.to_string(),
+        Finding::NoFloorInWhatIf { reason } => why_no_floor(*reason),
         Finding::UnsteadyProbe { warnings } => warnings_text(warnings),
         Finding::WhatIfDisagrees { modelled, measured } => format!(
             "From the times of its calls, `{modelled}` would limit the loop. The what-if measured that `{measured}` \

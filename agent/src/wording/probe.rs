@@ -155,9 +155,9 @@ fn warning_text(warning: FloorWarning) -> String {
              the numbers shown. Train for more steps, or set a lower `probe_steps`.",
         ),
         FloorWarning::WindowsDiffer { spread_pct } => format!(
-            "The live windows of the probe differ by {spread_pct:.0} % of a step: other \
+            "The unchanged windows differ by {spread_pct:.0} % of a step: other \
              programs used the machine, or the loop changed. This widens the \
-             interval. A probe on an idle machine gives a narrower one."
+             interval. On an idle machine, it is narrower."
         ),
         FloorWarning::Oversubscribed { share } => format!(
             "The training thread waited for a core in {:.0} % of the probe. The numbers include \
@@ -167,7 +167,7 @@ fn warning_text(warning: FloorWarning) -> String {
         FloorWarning::NextToNothing { floor_ms } => format!(
             "A step with free data took only {}. If the loop queues its work on a device and \
              never waits for a result, the true floor is longer: let it wait for a result \
-             once per step while the probe runs.",
+             once per step.",
             duration_ms(floor_ms)
         ),
     }

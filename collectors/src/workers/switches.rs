@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(name, "fetch");
         assert_eq!(Setting::decode(theirs.word()), Setting::Gate { calls: 2 });
         let again = create_switches(&marker).unwrap();
-        assert_eq!(again.in_use().count(), 1);
+        assert_eq!(again.of_stages().count(), 1);
     }
 
     #[test]

@@ -5,19 +5,17 @@
 //! | which batches come from the source, and which from the cache | `state_machine.rs` |
 //! | copies of batches | `batch_copies.rs` |
 //! | a loop that changes batches in place | `in_place_changes.rs` |
-//! | another loader in the same loop | `loader_identity.rs` |
 //!
 //! The lock is never held while Python code runs, such as a fingerprint or a batch's `__del__`. A thread that
 //! waits for the lock holds the interpreter lock, so otherwise both threads would wait for ever.
 
 mod batch_copies;
 mod in_place_changes;
-mod loader_identity;
 mod state_machine;
 
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-use headspace_agent::batch_source::{Decision, Ended, EpochProgress, Window};
+use headspace_agent::batch_source::{Decision, Ended, Window};
 use headspace_agent::lock::lock;
 use headspace_agent::model::CacheFacts;
 use headspace_agent::model::record::Phase;
@@ -26,9 +24,9 @@ use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
 
 use self::batch_copies::{BatchCopier, CachedBatch};
-use self::loader_identity::LoaderIdentity;
 pub(crate) use self::state_machine::StateMachine;
-use crate::loops::epoch_end::EpochEnd;
+use crate::loops::epoch_end::{EpochEnd, Progress, find_epoch_end};
+use crate::loops::loader_identity::LoaderIdentity;
 use crate::loops::rest_of_epoch::RestOfEpoch;
 
 /// A state machine with its batches. One per wrapped loader; it outlives the epochs.
@@ -57,9 +55,6 @@ struct State {
     /// Batches that were replayed although the loop had changed them.
     mutated: u32,
 }
-
-/// How far one iteration has come. With a cache, locked only while [`BatchCache`]'s own lock is held, and as briefly.
-pub(crate) type Progress = Mutex<EpochProgress>;
 
 /// The answer to a request for the next batch.
 pub(crate) struct Answer {
@@ -116,7 +111,7 @@ impl BatchCache {
 
     /// An epoch of `loader` begins. Cached batches of another loader are dropped.
     pub(crate) fn begin_epoch(&self, loader: &Bound<'_, PyAny>) -> PyResult<NewEpoch> {
-        let (loader, end) = EpochEnd::of(loader, self.keeps_length, self.is_probe())?;
+        let (loader, end) = find_epoch_end(loader, self.keeps_length, self.is_probe())?;
         let identity = LoaderIdentity::new(&loader);
         let mut state = self.lock();
         let is_same = state.loader.as_ref().map(|known| known.is(&loader));

@@ -1,9 +1,10 @@
 //! The iterator that the training loop holds. Its `next()` is the hot path.
 //!
 //! In mode `measure` a batch costs two time stamps, one event in the ring and the call itself. In the other
-//! modes, a state machine first decides the source of the batch ([`probe_and_replay`]), or which stage is changed
+//! modes, a state machine first decides the source of the batch ([`probe_and_replay`]), or what a what-if changes
 //! ([`what_if`]).
 
+mod cut_epoch;
 mod probe_and_replay;
 mod what_if;
 
@@ -21,9 +22,9 @@ use pyo3::types::{PyTuple, PyWeakrefReference};
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
 use crate::interpreter::interrupts::unless_interrupted;
-use crate::loops::batch_cache::{BatchCache, NewEpoch, Progress};
+use crate::loops::batch_cache::{BatchCache, NewEpoch};
 use crate::loops::batch_sizes::BatchSizes;
-use crate::loops::epoch_end::EpochEnd;
+use crate::loops::epoch_end::{EpochEnd, Progress};
 use crate::loops::epoch_recording::Epoch;
 use crate::loops::first_batches::FirstBatches;
 use crate::loops::rest_of_epoch::RestOfEpoch;
@@ -52,7 +53,6 @@ pub(crate) struct LoopIterator {
     failed: AtomicBool,
     cache: Option<Py<BatchCache>>,
     what_if: Option<Arc<WhatIfRun>>,
-    /// In the modes `probe`, `replay` and `whatif`.
     progress: Progress,
     /// The rest of the epoch, if all of it is replayed.
     rest_of_epoch: Mutex<Option<RestOfEpoch>>,
@@ -144,13 +144,18 @@ impl LoopIterator {
                 if process_slots::has_switches() {
                     what_if_run::pause_current();
                 }
-                let batch = self.timed(py, || self.source.next(py));
-                if let Ok(Some(_)) = batch {
-                    self.count_batch(py, false)?;
-                }
-                batch
+                self.next_of_source(py)
             }
         }
+    }
+
+    /// The next batch of the source, timed and counted.
+    fn next_of_source(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        let batch = self.timed(py, || self.source.next(py))?;
+        if batch.is_some() {
+            self.count_batch(py, false)?;
+        }
+        Ok(batch)
     }
 
     /// Makes a call that returns a batch, and times it.

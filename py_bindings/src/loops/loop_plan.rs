@@ -44,7 +44,7 @@ pub(crate) struct PlanOptions {
     /// Whether the loop ends with its probe.
     #[pyo3(default)]
     stop_after_probe: bool,
-    /// Whether a probed epoch delivers every batch of its loader.
+    /// Whether an epoch with a probe or a what-if delivers every batch of its loader.
     #[pyo3(default)]
     exactly_once: bool,
     /// Whether only the program ends the loop: a replay continues beyond the loader's length, and no probe

@@ -3,13 +3,14 @@
 
 pub(crate) mod batch_cache;
 pub(crate) mod batch_parts;
+pub(crate) mod batch_requests;
 pub(crate) mod batch_sizes;
 pub(crate) mod epoch_end;
 pub(crate) mod epoch_recording;
 pub(crate) mod fast_next;
 pub(crate) mod first_batches;
-pub(crate) mod hand_off;
 pub(crate) mod loader_facts;
+pub(crate) mod loader_identity;
 pub(crate) mod loop_iterator;
 pub(crate) mod loop_plan;
 pub(crate) mod native_loop;

@@ -15,7 +15,7 @@ use pyo3::{PyTraverseError, PyVisit};
 use crate::clock::clock;
 use crate::loops::batch_cache::BatchCache;
 use crate::loops::batch_sizes::BatchSizes;
-use crate::loops::epoch_end::EpochEnd;
+use crate::loops::epoch_end::{EpochEnd, find_epoch_end};
 use crate::loops::epoch_recording::{Epoch, RecordedLoops, RecordingSession};
 use crate::loops::fast_next;
 use crate::loops::first_batches::{BatchReaders, FirstBatches};
@@ -102,8 +102,10 @@ impl Loop {
         // Worker processes look for this process as soon as they are forked, before a session starts.
         let marker = process_slots::become_trainer_unless_forked();
         let role = this.loader.role.or_else(|| role.and_then(Role::named));
-        let what_if = this.what_if(role);
         let unmark = || marker.as_ref().map_or((), Marker::remove);
+        let what_if = this.what_if(role);
+        let what_if = what_if.map(|run| this.begin_epoch_of(run, loader));
+        let what_if = what_if.transpose().inspect_err(|_| unmark())?;
         let iterator = if replays_only {
             // The source is not iterated.
             pyo3::types::PyTuple::empty(py).try_iter()
@@ -135,8 +137,6 @@ impl Loop {
             }
         }
         let what_if = what_if.filter(|_| session.is_some());
-        let what_if = what_if.map(|run| this.begin_epoch_of(run, loader));
-        let what_if = what_if.transpose()?;
         let session = session.map(|session| RecordingSession {
             loops: Arc::clone(&this.recorded),
             number: session.id(),
@@ -215,9 +215,11 @@ impl Loop {
         run: Arc<WhatIfRun>,
         loader: &Bound<'_, PyAny>,
     ) -> PyResult<(Arc<WhatIfRun>, EpochEnd)> {
-        let may_be_cut = !run.keeps_data();
-        let keeps_length = may_be_cut && self.plan.keeps_length();
-        let (_, end) = EpochEnd::of(loader, keeps_length, may_be_cut)?;
+        if run.keeps_data() {
+            return Ok((run, EpochEnd::default()));
+        }
+        let (loader, end) = find_epoch_end(loader, self.plan.keeps_length(), true)?;
+        run.requests().begin_epoch(&loader, end.length);
         Ok((run, end))
     }
 

@@ -1,4 +1,4 @@
-//! A what-if of a loop: sets the switches of the stages and of the hand-off as the agent's state machine says.
+//! A what-if of a loop: sets the switches of the stages and of the requests as the agent's state machine says.
 //!
 //! While the loop does not iterate, and while another loop of the process does (an evaluation), all stages are
 //! unchanged. If the loop stops requesting batches without an end, changes lose their validity after some steps.
@@ -17,7 +17,7 @@ use headspace_agent::recording::stage::{Setting, Switch, Switches};
 use headspace_agent::runtime::fork::Owner;
 use headspace_agent::sampling::LoopEntry;
 
-use crate::loops::hand_off::HandOff;
+use crate::loops::batch_requests::BatchRequests;
 use crate::stages::loop_body::set_in_loop_body;
 use crate::stages::process_slots;
 
@@ -35,7 +35,7 @@ const LEAST_REPLACED: f64 = 0.9;
 /// The what-if of one loop. It outlives the epochs.
 pub(crate) struct WhatIfRun {
     switches: &'static Switches,
-    hand_off: HandOff,
+    requests: BatchRequests,
     state: Mutex<State>,
     is_over: AtomicBool,
     keep_data: bool,
@@ -106,10 +106,10 @@ impl WhatIfRun {
         let switches = process_slots::make_switches()
             .map_err(|error| NoWhatIf::NoSharedMemory(error.to_string()))?;
         let at_begin = CallCounts::read(switches);
-        let hand_off = HandOff::new(switches);
+        let requests = BatchRequests::new(switches, plan.keep_data);
         let run = Arc::new(Self {
             switches,
-            hand_off,
+            requests,
             state: Mutex::new(State {
                 machine: WhatIf::new(plan),
                 unchanged: Setting::Unchanged,
@@ -143,9 +143,9 @@ impl WhatIfRun {
         self.owner.is_here()
     }
 
-    /// The hand-off of batches to the loop.
-    pub(crate) fn hand_off(&self) -> &HandOff {
-        &self.hand_off
+    /// The loop's requests for batches.
+    pub(crate) fn requests(&self) -> &BatchRequests {
+        &self.requests
     }
 
     /// Calls so far that returned an earlier result.
@@ -161,6 +161,7 @@ impl WhatIfRun {
         let pipeline = SwitchedPipeline {
             switches: self.switches,
             entry,
+            requests: &self.requests,
             before: state.before,
         };
         let turn = state.machine.request(&pipeline);
@@ -201,7 +202,7 @@ impl WhatIfRun {
         let stages = self.switches.of_stages();
         let stages = stages.filter(|(_, switch)| works(switch));
         let stages = stages.map(|(name, _)| name).collect();
-        let is_kept = is_replaceable(&self.switches.hand_off);
+        let is_kept = is_replaceable(&self.switches.requests);
         let steps_to_settle = state.machine.steps_to_settle();
         entry.set_what_if_status(|status| {
             status.steps_to_settle = steps_to_settle;
@@ -241,7 +242,7 @@ impl WhatIfRun {
     fn apply(&self, intervention: &Intervention, stages: &[String]) {
         let setting = setting(intervention);
         if intervention.stage.is_none() {
-            self.switches.hand_off.set(setting);
+            self.switches.requests.set(setting);
         }
         for (name, switch) in self.switches.of_stages() {
             if stages.contains(&name) {
@@ -318,6 +319,7 @@ fn setting(intervention: &Intervention) -> Setting {
 struct SwitchedPipeline<'a> {
     switches: &'static Switches,
     entry: &'a LoopEntry,
+    requests: &'a BatchRequests,
     /// Counts when the last window ended.
     before: CallCounts,
 }
@@ -330,7 +332,11 @@ impl Pipeline for SwitchedPipeline<'_> {
     }
 
     fn can_repeat_batches(&self) -> bool {
-        is_replaceable(&self.switches.hand_off)
+        is_replaceable(&self.switches.requests)
+    }
+
+    fn keeps_epoch_length(&self) -> bool {
+        self.requests.keeps_length()
     }
 
     fn batches_held(&self) -> Option<u32> {

@@ -11,7 +11,8 @@ use headspace_agent::recording::stage::Setting;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::stages::local_switch::{LocalSwitch, Permit, contain};
+use crate::interpreter::panics::contain;
+use crate::stages::local_switch::{LocalSwitch, Permit};
 use crate::stages::process_slots;
 
 /// What the open calls of a thread hold.

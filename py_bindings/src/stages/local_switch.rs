@@ -1,6 +1,5 @@
-//! The switch of a stage as one process uses it: the results that it keeps, and how long its calls wait.
+//! The switch of a stage, or of a loop's requests, as one process uses it: the results that it keeps, and how long its calls wait.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -25,7 +24,7 @@ const GATE_TIMEOUT: Duration = Duration::from_secs(2);
 /// A waiting call checks the gate again after this time, because a killed process wakes nobody.
 const RECHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The switch of a stage, in one process.
+/// The switch of a stage, or of a loop's requests for batches, in one process.
 pub(crate) struct LocalSwitch {
     switches: &'static Switches,
     switch: &'static Switch,
@@ -72,7 +71,7 @@ impl LocalSwitch {
         self.switch.word() != self.handled.load(Ordering::Relaxed)
     }
 
-    /// A call did its work although the stage is free.
+    /// Counts a call that did its work although the switch replaces results.
     pub(crate) fn count_worked(&self) {
         self.switch.worked_calls.fetch_add(1, Ordering::Relaxed);
     }
@@ -82,7 +81,7 @@ impl LocalSwitch {
         self.switch.begin();
     }
 
-    /// Its calls interleave on one thread, so they cannot be delayed.
+    /// Calls of the stage interleave on one thread, so they cannot be delayed.
     pub(crate) fn forbid_delaying(&self) {
         self.switch.not_delayable.store(1, Ordering::Relaxed);
     }
@@ -221,9 +220,14 @@ impl LocalSwitch {
     }
 
     pub(crate) fn release(&self, word: u64) {
+        self.drop_results();
+        self.mark_handled(word);
+    }
+
+    /// Drops all kept results.
+    pub(crate) fn drop_results(&self) {
         let dropped = std::mem::take(&mut *lock(&self.results));
         drop(dropped);
-        self.mark_handled(word);
     }
 
     /// Waits for a random time with this mean, without the interpreter lock.
@@ -273,11 +277,6 @@ impl LocalSwitch {
         let changes = Setting::decode(word).changes_calls();
         (!is_in_loop_body() && (!changes || is_valid())).then_some(word)
     }
-}
-
-/// Runs our own part of a call. A panic must not leave a function that Python calls, because it would end the process.
-pub(crate) fn contain<R: Default>(work: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Ok(R::default()))
 }
 
 /// The module that copies results.

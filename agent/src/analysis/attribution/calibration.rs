@@ -79,15 +79,14 @@ pub(super) fn calibrate(predictor: &Predictor<'_>, stage: &str, predicted_ms: f6
             && answer.intervention == InterventionKind::Free
             && answer.is_precise()
     };
-    let free = model.facts.what_if.iter().find(is_free);
-    let Some((free, changed)) = free.and_then(|free| Some((free, intervene(model, free)?))) else {
+    let Some(free) = model.facts.what_if.iter().find(is_free) else {
         return predicted_ms;
     };
-    let modelled_ms = predictor.step_ms(&changed);
     let measured_ms = now_ms * (1.0 - free.gain_ci_pct.1 / 100.0);
-    if measured_ms <= modelled_ms || modelled_ms >= now_ms {
-        return predicted_ms;
-    }
+    let modelled_ms = intervene(model, free).map(|changed| predictor.step_ms(&changed));
+    let Some(modelled_ms) = modelled_ms.filter(|ms| *ms < measured_ms.min(now_ms)) else {
+        return predicted_ms.max(measured_ms.min(now_ms));
+    };
     let gained = ((now_ms - predicted_ms) / (now_ms - modelled_ms)).min(1.0);
     now_ms - gained * (now_ms - measured_ms)
 }

@@ -1,8 +1,8 @@
 //! Decides which stage is changed next, and how.
 //!
 //! First, each stage that can be replaced is free once, the busiest first: the stage that limits throughput is probably
-//! one of them. After the busiest, the hand-off is free, or all stages together if batches cannot be repeated: this shows
-//! how short a step can become. A stage whose
+//! one of them. After the busiest, the loop's requests for batches are free, which shows how short a step can become. If
+//! batches cannot be repeated, all stages are free together instead. A stage whose
 //! interval is below that of another one gets no more windows (successive elimination:
 //! Even-Dar, Mannor and Mansour, "Action Elimination and Stopping Conditions for the Multi-Armed Bandit",
 //! JMLR 7, 2006). The others are free again until their gain is precise. Then they are asked in more detail: half as much
@@ -20,17 +20,17 @@ const MOST_STAGES: usize = 12;
 const MOST_FREE: usize = 3;
 /// A delay in percent of the mean call.
 const DELAY_PCT: f64 = 50.0;
-/// A delay of the hand-off in percent of the mean step.
-const HAND_OFF_DELAY_PCT: f64 = 20.0;
+/// A delay of a request for a batch, in percent of the mean step.
+const REQUEST_DELAY_PCT: f64 = 20.0;
 /// An interval is precise if half its width is at most this, in points of the unchanged step.
 const PRECISE_PCT: f64 = 3.0;
 /// Standard error of the mean step of a window that needs no more steps, in points of the unchanged step.
 const PRECISE_WINDOW_PCT: f64 = 1.6;
 
-/// The hand-off of batches to the loop, as it was during the warm-up.
+/// The loop's requests for batches, as they were during the warm-up.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct HandOff {
-    /// Whether the loop may get copies of earlier batches.
+pub(super) struct BatchRequests {
+    /// Whether they may return copies of earlier batches.
     pub(super) is_replaceable: bool,
     /// Mean duration of a step in milliseconds.
     pub(super) step_ms: f64,
@@ -62,12 +62,12 @@ impl Questions {
         !self.windows.is_empty()
     }
 
-    /// Sets the plan, the stages that are called in the loop, in the order of their first calls, and the hand-off.
+    /// Sets the plan, the stages that are called in the loop, in the order of their first calls, and the requests.
     pub(super) fn begin(
         &mut self,
         plan: WhatIfPlan,
         stages: Vec<SwitchedStage>,
-        hand_off: HandOff,
+        requests: BatchRequests,
     ) {
         (self.plan, self.stages) = (plan, stages);
         let mut order: Vec<&SwitchedStage> = (self.stages.iter())
@@ -101,24 +101,9 @@ impl Questions {
                 let delay_ms = mean_ms(stage) * DELAY_PCT / 100.0;
                 question(stage, InterventionKind::Delay, delay_ms)
             });
-        let of_loop = |kind, amount| Intervention {
-            stage: None,
-            kind,
-            amount,
-        };
-        let is_repeated = (hand_off.is_replaceable || plan.is_fixed) && !plan.keep_data;
-        let floor = is_repeated.then(|| of_loop(InterventionKind::Free, 1.0));
-        // On a fixed schedule, stages get the steps of this question.
-        let asks_half = is_repeated && !plan.is_fixed;
-        let faster = asks_half.then(|| of_loop(InterventionKind::Half, 0.5));
-        let delay_ms = hand_off.step_ms * HAND_OFF_DELAY_PCT / 100.0;
-        let later = (plan.keep_data).then(|| of_loop(InterventionKind::Delay, delay_ms));
+        let (floor, others) = questions_about_requests(plan, requests);
         let of_stages = half.chain(gated).chain(cut).chain(delayed);
-        let questions = free
-            .chain(floor)
-            .chain(of_stages)
-            .chain(faster)
-            .chain(later);
+        let questions = free.chain(floor).chain(of_stages).chain(others);
         self.interventions = questions.collect();
     }
 
@@ -191,13 +176,12 @@ impl Questions {
         };
         let by_width = |a: &usize, b: &usize| half_pct(*a).total_cmp(&half_pct(*b));
         let is_wide = |number: &usize| half_pct(*number) > PRECISE_PCT;
-        let has_floor = all().any(|number| {
-            self.kind(number) == InterventionKind::Free && self.stage(number).is_none()
-        });
-        let is_floor = |number: &usize| match (self.kind(*number), self.stage(*number)) {
-            (InterventionKind::Free, None) => true,
-            (InterventionKind::Cut, stage) => !has_floor && stage == self.last_replaced(),
-            _ => false,
+        let has_floor = self.interventions.iter().any(Intervention::is_floor);
+        let is_last_cut = |number: usize| {
+            self.kind(number) == InterventionKind::Cut && self.stage(number) == self.last_replaced()
+        };
+        let is_floor = |number: &usize| {
+            self.interventions[*number].is_floor() || !has_floor && is_last_cut(*number)
         };
         let is_busiest = |number: &usize| all().find(is_first) == Some(*number);
         (all().filter(is_busiest).find(not_asked))
@@ -258,6 +242,27 @@ impl Questions {
         let may_be_best = free().filter(|(_, ratio)| ratio.low <= least);
         may_be_best.map(|(stage, _)| stage).collect()
     }
+}
+
+/// The question about the floor, and the less important ones about the requests.
+fn questions_about_requests(
+    plan: WhatIfPlan,
+    requests: BatchRequests,
+) -> (Option<Intervention>, Vec<Intervention>) {
+    let question = |kind, amount| Intervention {
+        stage: None,
+        kind,
+        amount,
+    };
+    if plan.keep_data {
+        let delay_ms = requests.step_ms * REQUEST_DELAY_PCT / 100.0;
+        return (None, vec![question(InterventionKind::Delay, delay_ms)]);
+    }
+    let floor = (requests.is_replaceable).then(|| question(InterventionKind::Free, 1.0));
+    // On the fixed schedule of several ranks, stages get the steps of this question.
+    let asks_half = requests.is_replaceable && !plan.is_fixed;
+    let half = asks_half.then(|| question(InterventionKind::Half, 0.5));
+    (floor, half.into_iter().collect())
 }
 
 fn question(stage: &SwitchedStage, kind: InterventionKind, amount: f64) -> Intervention {

@@ -17,8 +17,8 @@ fn stage(name: &str, busy_ms: u64) -> SwitchedStage {
     }
 }
 
-/// How these tests call the hand-off.
-const HAND_OFF: &str = "the hand-off";
+/// How these tests call the requests.
+const REQUESTS: &str = "the requests";
 
 /// A pipeline of these stages.
 struct Watched {
@@ -48,6 +48,10 @@ impl Pipeline for Watched {
         self.can_repeat
     }
 
+    fn keeps_epoch_length(&self) -> bool {
+        self.can_repeat
+    }
+
     fn batches_held(&self) -> Option<u32> {
         self.batches_held
     }
@@ -72,7 +76,7 @@ impl Run {
             _ => None,
         });
         begun
-            .map(|asked| (asked.stage.as_deref().unwrap_or(HAND_OFF), asked.kind))
+            .map(|asked| (asked.stage.as_deref().unwrap_or(REQUESTS), asked.kind))
             .collect()
     }
 }
@@ -334,8 +338,18 @@ fn the_loop_gets_repeated_batches_after_the_busiest_stage_was_free() {
     let run = run_pipeline(plan(), &repeatable(&stages), 10_000, |_, _| 5);
 
     let free = InterventionKind::Free;
-    let first = [("decode", free), (HAND_OFF, free), ("read", free)];
+    let first = [("decode", free), (REQUESTS, free), ("read", free)];
     assert_eq!(run.asked()[..3], first);
+}
+
+#[test]
+fn ranks_repeat_no_batches_if_the_loader_has_no_length() {
+    let fixed = WhatIfPlan::for_loader(Some(4), 8);
+    for (pipeline, has_floor) in [(repeatable(&[]), true), (Watched::of(&[]), false)] {
+        let run = run_pipeline(fixed, &pipeline, 1000, |_, _| 5);
+        let floor = (REQUESTS, InterventionKind::Free);
+        assert_eq!(run.asked().contains(&floor), has_floor);
+    }
 }
 
 #[test]
@@ -343,9 +357,9 @@ fn a_loader_without_stages_is_asked_as_a_whole() {
     let run = run_pipeline(plan(), &repeatable(&[]), 10_000, |_, _| 5);
 
     let asked = run.asked();
-    assert!(asked.contains(&(HAND_OFF, InterventionKind::Free)));
-    assert!(asked.contains(&(HAND_OFF, InterventionKind::Half)));
-    assert!(asked.iter().all(|(changed, _)| *changed == HAND_OFF));
+    assert!(asked.contains(&(REQUESTS, InterventionKind::Free)));
+    assert!(asked.contains(&(REQUESTS, InterventionKind::Half)));
+    assert!(asked.iter().all(|(changed, _)| *changed == REQUESTS));
 }
 
 #[test]
@@ -356,7 +370,7 @@ fn with_all_data_kept_requests_are_delayed_by_a_part_of_the_step() {
     };
     let run = run_pipeline(keeps, &repeatable(&[]), 10_000, |_, _| 12);
 
-    assert_eq!(run.asked()[0], (HAND_OFF, InterventionKind::Delay));
+    assert_eq!(run.asked()[0], (REQUESTS, InterventionKind::Delay));
     assert!(run.asked().iter().all(|(_, kind)| !kind.replaces_results()));
     let delay = run.windows[1].intervention.as_ref().unwrap();
     assert!((delay.amount - 2.0).abs() < 0.1, "{delay:?}");

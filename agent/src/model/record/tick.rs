@@ -89,7 +89,7 @@ pub enum Phase {
     Settle,
     /// Batches come from the cache.
     Replay,
-    /// Batches come from the source, while a what-if changes a stage, and until the loop has settled
+    /// A what-if changes a stage or the requests for batches, so batches may be copies of earlier ones, and until the loop has settled
     /// afterwards.
     Changed,
 }

@@ -9,11 +9,11 @@ use crate::model::what_if::InterventionKind;
 /// given, and twice as many are off by more than 3 points.
 const WIDEST_PCT: f64 = 5.0;
 
-/// Measured step time while one stage of the pipeline was changed, or the hand-off of batches to the loop.
+/// Measured step time while one stage of the pipeline was changed, or the loop's requests for batches.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WhatIfRecord {
-    /// Name of the stage. Null: the hand-off of batches to the loop, and so the whole loader.
+    /// Name of the stage. Null: the loop's requests for batches, and so the whole loader.
     pub stage: Option<String>,
     /// How its calls were changed.
     pub intervention: InterventionKind,
@@ -24,8 +24,8 @@ pub struct WhatIfRecord {
     pub step_ms: f64,
     /// 95 % confidence interval of `step_ms`.
     pub step_ci_ms: (f64, f64),
-    /// Step time with the change by the model, in milliseconds. Absent if the model does not contain the stage, and for the
-    /// hand-off.
+    /// Step time with the change by the model, in milliseconds. Absent if the model does not contain the stage, and for
+    /// the loop's requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modelled_step_ms: Option<f64>,
     /// Reduction of the step time by the change, in percent. Negative if the step is longer.
@@ -34,12 +34,12 @@ pub struct WhatIfRecord {
     pub gain_ci_pct: (f64, f64),
     /// Number of steps that were measured with the change.
     pub steps: u64,
-    /// Number of inputs of stages for which a call returned the result of another input. Of the hand-off: number of batches.
+    /// Number of inputs of stages for which a call returned the result of another input. Of the requests: number of batches.
     pub inputs_not_trained_on: u64,
 }
 
 impl WhatIfRecord {
-    /// Whether the loop got each batch without a wait: this is the floor.
+    /// Whether the loop got each batch without a wait, so that the step is the floor.
     pub fn is_floor(&self) -> bool {
         self.stage.is_none() && self.intervention == InterventionKind::Free
     }
@@ -64,10 +64,10 @@ pub struct WhatIfStatusRecord {
     pub imprecise: u64,
     /// Stages that are not measured without their work, because their calls cannot return an earlier result.
     pub not_replaceable: Vec<String>,
-    /// Whether the loop is not measured without a wait, because its batches cannot be copied.
+    /// Whether the floor is not measured, because the batches cannot be copied.
     pub batches_not_repeatable: bool,
-    /// The smallest `what_if_steps` with which buffers hide no part of a change, if the run has fewer. Then the answers may
-    /// be too close to the unchanged step.
+    /// The smallest `what_if_steps` that leaves time to settle after each switch. Null if the run has as many. With fewer,
+    /// gains are too small.
     pub steps_to_settle: Option<u32>,
     /// Number of calls of stages that returned an earlier result, so that their inputs were not trained on, and of requests
     /// that returned an earlier batch. It includes windows without an answer.

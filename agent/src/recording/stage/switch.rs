@@ -211,8 +211,8 @@ impl Switch {
     }
 }
 
-/// The switches of a trainer: of the hand-off of batches to its loop, and of the stages, in the order in which they were
-/// first called. Empty ones are all zeros.
+/// The switches of a trainer: of its loop's requests for batches, and of the stages, in the order in which they were first
+/// called. Empty ones are all zeros.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Switches {
@@ -220,8 +220,8 @@ pub struct Switches {
     first_word: AtomicU64,
     /// Time until which changes are valid, in nanoseconds of the system's monotonic clock.
     valid_until_ns: AtomicU64,
-    /// Of the hand-off. It has no name.
-    pub hand_off: Switch,
+    /// Of the loop's requests. It has no name.
+    pub requests: Switch,
     by_stage: [Switch; SWITCHES],
 }
 
@@ -266,18 +266,18 @@ impl Switches {
         now_ns <= self.valid_until_ns.load(Ordering::Relaxed)
     }
 
-    /// Changes the hand-off and all stages, also those that are first called later.
+    /// Changes the requests and all stages, also those that are first called later.
     pub fn set_all(&self, setting: Setting) {
         self.first_word.store(setting.encode(), Ordering::Release);
-        self.hand_off.set(setting);
+        self.requests.set(setting);
         for (_, switch) in self.of_stages() {
             switch.set(setting);
         }
     }
 
-    /// The switches in use: of the hand-off and of the stages.
+    /// The switches in use: of the requests and of the stages.
     pub fn in_use(&self) -> impl Iterator<Item = &Switch> {
-        std::iter::once(&self.hand_off).chain(self.claimed())
+        std::iter::once(&self.requests).chain(self.claimed())
     }
 
     fn claimed(&self) -> impl Iterator<Item = &Switch> {

@@ -2,10 +2,10 @@
 
 use super::super::section::{Block, Entry, Section, SectionId};
 use super::super::units::{duration_ms, percent, steps};
-use super::super::what_if::{changed_hand_off, changed_stage};
+use super::super::what_if::{changed_requests, changed_stage};
 use super::Detail;
 use crate::model::InterventionKind;
-use crate::model::record::{SummaryRecord, WhatIfRecord, WhatIfStatusRecord};
+use crate::model::record::{RunState, SummaryRecord, WhatIfRecord, WhatIfStatusRecord};
 
 /// Maximum number of answers, in brief and in full. The records hold all of them.
 const MOST_ANSWERS: (usize, usize) = (4, 48);
@@ -17,7 +17,7 @@ pub(super) fn section(summary: &SummaryRecord, detail: Detail) -> Option<Section
     let shown = shown.take(detail.choose(MOST_ANSWERS));
     let entries: Vec<Entry> = shown.map(|answer| entry(answer, detail)).collect();
     let entries = (!entries.is_empty()).then_some(Block::Entries(entries));
-    let limits = summary.what_if_status.iter().flat_map(limits);
+    let limits = (summary.what_if_status.iter()).flat_map(|status| limits(status, summary));
     let blocks: Vec<Block> = entries
         .into_iter()
         .chain(limits.map(Block::Sentence))
@@ -29,20 +29,32 @@ pub(super) fn section(summary: &SummaryRecord, detail: Detail) -> Option<Section
 }
 
 /// What the answers do not say, and what they cost.
-fn limits(status: &WhatIfStatusRecord) -> impl Iterator<Item = String> {
+fn limits(
+    status: &WhatIfStatusRecord,
+    summary: &SummaryRecord,
+) -> impl Iterator<Item = String> + use<> {
+    let more = if summary.what_if.is_empty() {
+        ""
+    } else {
+        " more"
+    };
     let imprecise = match status.imprecise {
         0 => None,
-        1 => Some("1 more change was measured, but too imprecisely to report".to_owned()),
+        1 => Some(format!(
+            "1{more} change was measured, but too imprecisely to report"
+        )),
         count => Some(format!(
-            "{count} more changes were measured, but too imprecisely to report"
+            "{count}{more} changes were measured, but too imprecisely to report"
         )),
     };
+    let is_cut = !status.finished && summary.state == RunState::Finished;
+    let is_cut = is_cut.then(|| {
+        "The run ended before the what-if: it has too few steps for further answers.".to_owned()
+    });
     let imprecise =
         imprecise.map(|text| format!("{text}: the steps vary too much for this number of steps."));
     let too_few = status.steps_to_settle.map(|steps| {
-        format!(
-            "Buffers may hide a part of each change, because the what-if has too few steps: allow {steps}."
-        )
+        format!("Buffers may hide part of each change: the what-if needs at least {steps} steps.")
     });
     let names = status
         .not_replaceable
@@ -52,16 +64,16 @@ fn limits(status: &WhatIfStatusRecord) -> impl Iterator<Item = String> {
     let not_replaceable = (!names.is_empty()).then(|| {
         format!("Not measured without their work, because their calls cannot return an earlier result: {names}.")
     });
-    let not_repeatable = status.batches_not_repeatable.then(|| {
-        "Not measured without a wait for batches, because batches of this type cannot be copied."
-            .to_owned()
-    });
+    let not_repeatable = status
+        .batches_not_repeatable
+        .then(|| "The floor is not measured, because the batches cannot be copied.".to_owned());
     let skipped = (status.inputs_not_trained_on > 0).then(|| {
         let count = status.inputs_not_trained_on;
         format!("{count} calls returned a copy of an earlier result, so their inputs were not trained on.")
     });
     imprecise
         .into_iter()
+        .chain(is_cut)
         .chain(too_few)
         .chain(not_replaceable)
         .chain(not_repeatable)
@@ -94,7 +106,7 @@ fn entry(answer: &WhatIfRecord, detail: Detail) -> Entry {
 /// The change, as a condition.
 fn change(answer: &WhatIfRecord) -> String {
     let Some(stage) = &answer.stage else {
-        return changed_hand_off(answer.intervention, answer.amount);
+        return changed_requests(answer.intervention, answer.amount);
     };
     match answer.intervention {
         InterventionKind::Gate => {
@@ -162,6 +174,7 @@ mod tests {
         let summary = SummaryRecord {
             what_if: vec![answer(InterventionKind::Free, 1.0, 46.0)],
             what_if_status: Some(WhatIfStatusRecord {
+                finished: true,
                 imprecise: 2,
                 steps_to_settle: Some(600),
                 not_replaceable: vec!["write".to_owned(), "log".to_owned()],
@@ -181,9 +194,9 @@ mod tests {
             [
                 "2 more changes were measured, but too imprecisely to report: the steps vary too much for this number \
                  of steps.",
-                "Buffers may hide a part of each change, because the what-if has too few steps: allow 600.",
+                "Buffers may hide part of each change: the what-if needs at least 600 steps.",
                 "Not measured without their work, because their calls cannot return an earlier result: `write`, `log`.",
-                "Not measured without a wait for batches, because batches of this type cannot be copied.",
+                "The floor is not measured, because the batches cannot be copied.",
                 "450 calls returned a copy of an earlier result, so their inputs were not trained on.",
             ]
         );

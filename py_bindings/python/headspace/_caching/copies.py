@@ -105,6 +105,11 @@ def is_container(part: Any, kind: type) -> bool:
     )
 
 
+def has_attributes(part: Any) -> bool:
+    """Whether the program has given attributes of its own to the object."""
+    return bool(getattr(part, "__dict__", None))
+
+
 def _copy_value(value: Any) -> Any:
     # `deepcopy` refuses a tensor that is not a leaf of the graph.
     if hasattr(value, "untyped_storage") and hasattr(value, "clone"):

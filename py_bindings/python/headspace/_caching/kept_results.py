@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from headspace._caching.copies import MOST_CONTAINERS, copy_values, is_container
+from headspace._caching.copies import MOST_CONTAINERS, copy_values, has_attributes, is_container
 from headspace._loops.batch_parts import count_bytes
 
 TYPE_CHECKING = False
@@ -48,6 +48,8 @@ def copy_to_keep(result: Any) -> tuple[Any, int, str] | None:
         isinstance(leaf, shared) or (isinstance(leaf, data) and _is_plain(leaf)) for leaf in leaves
     ):
         return None
+    if _share_memory(leaves):
+        return None  # Changes of one part must show in the other, also in a copy.
     frames = sum(_frame_bytes(leaf) for leaf in leaves if isinstance(leaf, shared))
     size = count_bytes(result) + frames
     if size > MAX_BYTES:
@@ -62,6 +64,8 @@ def _is_plain(leaf: Any) -> bool:
     """
     if type(leaf).__module__.startswith("PIL."):
         return not getattr(leaf, "tile", None)
+    if type(leaf).__module__.partition(".")[0] not in ("torch", "numpy") or has_attributes(leaf):
+        return False  # A copy is a plain tensor or array without the attributes of the program.
     device = getattr(getattr(leaf, "device", None), "type", "cpu")
     return (
         device == "cpu"
@@ -69,6 +73,31 @@ def _is_plain(leaf: Any) -> bool:
         and type(leaf).__name__ != "memmap"
         and getattr(getattr(leaf, "dtype", None), "hasobject", False) is False
     )
+
+
+def _share_memory(leaves: list[Any]) -> bool:
+    """Whether two tensors or arrays use the same memory."""
+    ranges = {id(leaf): found for leaf in leaves if (found := _memory_range(leaf)) is not None}
+    ordered = sorted(ranges.values())
+    return any(end > start for (_, end), (start, _) in zip(ordered, ordered[1:], strict=False))
+
+
+def _memory_range(leaf: Any) -> tuple[int, int] | None:
+    """The addresses of a tensor's or an array's values: the first, and the one after the last. None for other objects, and
+    if there is no value."""
+    if hasattr(leaf, "untyped_storage"):
+        size = leaf.element_size()
+        address, strides = leaf.data_ptr(), [size * stride for stride in leaf.stride()]
+    elif hasattr(leaf, "__array_interface__") and hasattr(leaf, "strides"):
+        size = leaf.itemsize
+        address, strides = leaf.__array_interface__["data"][0], leaf.strides
+    else:
+        return None
+    if 0 in leaf.shape:
+        return None
+    extents = [(length - 1) * stride for length, stride in zip(leaf.shape, strides, strict=True)]
+    first = address + sum(extent for extent in extents if extent < 0)
+    return first, address + sum(extent for extent in extents if extent > 0) + size
 
 
 def _kind(result: Any) -> str:
@@ -89,7 +118,7 @@ def copy_kept(kept: Any) -> Any:
 
 
 def _leaves(result: Any) -> list[Any] | None:
-    """The parts that are neither containers nor constants. None if there are too many parts."""
+    """The parts that are neither containers nor constants. None if there are too many, or if one cannot be copied."""
     parts, leaves, count = [result], [], 0
     while parts:
         part = parts.pop()
@@ -101,6 +130,8 @@ def _leaves(result: Any) -> list[Any] | None:
             return None
         if not is_container(part, kind):
             leaves.append(part)
+        elif isinstance(part, tuple) and has_attributes(part):
+            return None  # A copy has only the items.
         elif isinstance(part, (list, tuple, set, frozenset)):
             parts.extend(part)
         elif hasattr(kind, "__dataclass_fields__"):

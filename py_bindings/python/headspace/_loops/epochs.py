@@ -36,14 +36,14 @@ def length_of(loader: Any) -> int | None:
 
 
 def describe_epoch(
-    loader: Any, keeps_length: bool, is_probe: bool
+    loader: Any, keeps_length: bool, may_be_cut: bool
 ) -> tuple[Any, int | None, Callable[[bool], None] | None]:
     """The arguments of the native loop for a new epoch.
 
     Args:
         loader: What is iterated: a loader, or an object with the loader in `_headspace_loader`.
         keeps_length: Whether the epoch must have the loader's length.
-        is_probe: Whether the epoch is part of a probe.
+        may_be_cut: Whether the source may have batches left when the epoch ends.
 
     Returns:
         The loader itself; the batches of the epoch, if it keeps the loader's length; and a function that
@@ -54,7 +54,7 @@ def describe_epoch(
     if hasattr(type(loader), "_headspace_loader"):
         get_length, loader = loader._headspace_length, loader._headspace_loader
     batches = get_length(loader) if keeps_length else None
-    end_early = _accelerate_end(loader) if is_probe and batches else None
+    end_early = _accelerate_end(loader) if may_be_cut and batches else None
     return loader, batches or None, end_early
 
 

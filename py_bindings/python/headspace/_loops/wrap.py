@@ -63,7 +63,7 @@ def wrap(  # noqa: PLR0913 - its arguments are the options of a loop, each with 
             or no number. By default ``HEADSPACE_PROBE_STEPS``, else at most 2400.
         stop_after_probe: Whether the current epoch ends when the probe is done, and every later epoch at
             its start. By default ``HEADSPACE_STOP_AFTER_PROBE``, else no.
-        exactly_once: Whether a probed epoch delivers every batch of the loader once and in order. It
+        exactly_once: Whether an epoch with a probe or a what-if delivers every batch of the loader once and in order. It
             is then longer than ``len(loader)`` by the repeated batches. By default
             ``HEADSPACE_EXACTLY_ONCE``, else no: an epoch keeps its length, repeated batches replace
             live ones, and the last batches of the loader are left out. A loader without a length

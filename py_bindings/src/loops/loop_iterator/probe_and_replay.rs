@@ -11,7 +11,6 @@ use pyo3::prelude::*;
 use pyo3::types::PyWeakrefMethods;
 
 use super::{LoopIterator, this_thread};
-use crate::interpreter::interrupts::unless_interrupted;
 use crate::interpreter::thread_times;
 use crate::loops::batch_cache::{Answer, BatchCache};
 use crate::loops::source_iterator::Next;
@@ -156,15 +155,6 @@ impl LoopIterator {
             *place = Some(rest);
             self.only_replays.store(true, Ordering::Relaxed);
         }
-    }
-
-    /// Reports an epoch that ends before its source to a loader that must know. Errors of the loader do not
-    /// reach the loop.
-    pub(super) fn report_cut(&self, py: Python<'_>, is_over: bool) -> PyResult<()> {
-        if let Some(on_cut) = &self.on_cut {
-            unless_interrupted(py, on_cut.call1(py, (is_over,)))?;
-        }
-        Ok(())
     }
 
     /// While the session is paused, the probe pauses too: all batches come from the source, and no step

@@ -1,4 +1,5 @@
-//! `next()` in mode `whatif`: stages are changed in turn, or the hand-off. Then a batch is a copy of an earlier one.
+//! `next()` in mode `whatif`: the stages and the requests are changed in turn. While requests are replaced, batches are
+//! copies of earlier ones.
 
 use std::sync::atomic::Ordering;
 
@@ -40,21 +41,17 @@ impl LoopIterator {
             // The session is paused.
             what_if.pause();
             self.last_receive.store(0, Ordering::Relaxed);
-            let batch = self.timed(py, || self.source.next(py))?;
-            if batch.is_some() {
-                self.count_batch(py, false)?;
-            }
-            return Ok(batch);
+            return self.next_of_source(py);
         }
         set_in_loop_body(false);
         // Work on the switches before the source is called is not part of the step. Neither are copies of batches.
         let called = recorder.ticks();
         self.begin_request(what_if);
-        let batch = self.hand_over(py, what_if);
-        let Ok(Some(received)) = batch else {
+        let received = self.receive(py, what_if);
+        let Ok(Some(received)) = received else {
             self.last_receive.store(0, Ordering::Relaxed);
             self.pause_what_if(what_if);
-            return batch.map(|_| None);
+            return received.map(|_| None);
         };
         let last = self.last_receive.swap(recorder.ticks(), Ordering::Relaxed);
         let clock = recorder.clock();
@@ -88,13 +85,13 @@ impl LoopIterator {
     }
 
     /// The next batch. `None` at the end of the source.
-    fn hand_over(&self, py: Python<'_>, what_if: &WhatIfRun) -> PyResult<Option<Received>> {
+    fn receive(&self, py: Python<'_>, what_if: &WhatIfRun) -> PyResult<Option<Received>> {
         let recorder = &self.epoch.entry().recorder;
-        let hand_off = what_if.hand_off();
-        // A source that has more batches than its length would be cut.
-        let may_repeat = !lock(&self.progress).has_all();
+        let requests = what_if.requests();
+        // Nothing is repeated after the source has ended, or beyond the loader's length.
+        let may_repeat = !self.exhausted.load(Ordering::Relaxed) && !lock(&self.progress).has_all();
         let copy = if may_repeat {
-            hand_off.copy_batch(py)?
+            requests.copy_batch(py)?
         } else {
             None
         };
@@ -104,14 +101,14 @@ impl LoopIterator {
             if let Some(batch) = copy {
                 return Ok(Next::Batch(batch));
             }
-            let handed_over = hand_off.request(py, &self.source, may_repeat)?;
-            is_repeated = handed_over.is_repeated;
-            Ok(handed_over.next)
+            let requested = requests.request(py, &self.source, may_repeat)?;
+            is_repeated = requested.is_repeated;
+            Ok(requested.next)
         })?;
         let receive = recorder.ticks();
         let Some(batch) = batch else { return Ok(None) };
         if !is_repeated {
-            hand_off.keep(py, batch.bind(py))?;
+            requests.keep(py, batch.bind(py))?;
         }
         Ok(Some(Received {
             batch,
@@ -121,41 +118,14 @@ impl LoopIterator {
         }))
     }
 
-    /// Counts a batch of an epoch that repeated batches may cut.
-    pub(super) fn count_batch(&self, py: Python<'_>, is_repeated: bool) -> PyResult<()> {
-        let is_full = {
-            let mut progress = lock(&self.progress);
-            if is_repeated {
-                progress.replay();
-            } else {
-                progress.deliver();
-            }
-            progress.is_full()
-        };
-        if is_full {
-            self.report_cut(py, false)?;
-        }
-        Ok(())
-    }
-
-    /// Ends an epoch that has as many batches as its loader, some of them repeated. The rest of the source is not delivered.
-    #[cold]
-    pub(super) fn end_of_cut_epoch(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        if !self.exhausted.swap(true, Ordering::Relaxed) {
-            self.end(true);
-            self.report_cut(py, true)?;
-        }
-        Ok(None)
-    }
-
     /// The loop does not iterate for now.
     pub(super) fn pause_what_if(&self, what_if: &WhatIfRun) {
         what_if.pause();
         self.count_replaced_calls(what_if);
     }
 
+    /// Reports how many calls returned an earlier result, including those in an incomplete window.
     fn count_replaced_calls(&self, what_if: &WhatIfRun) {
-        // Also in a window that is not complete.
         let count = what_if.replaced_calls();
         let entry = self.epoch.entry();
         entry.set_what_if_status(|status| status.inputs_not_trained_on = count);

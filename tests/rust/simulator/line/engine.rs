@@ -79,7 +79,7 @@ pub(crate) struct Engine<'a> {
     calls: Vec<Call>,
     free: Vec<usize>,
     states: Vec<State>,
-    /// Of each stage, and of the hand-off to the loop.
+    /// Of each stage, and of the requests to the loop.
     switches: Vec<Gated>,
     /// Batches that the loop has requested.
     requests: u64,

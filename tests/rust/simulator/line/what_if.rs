@@ -71,6 +71,10 @@ impl Pipeline for Watched {
         true
     }
 
+    fn keeps_epoch_length(&self) -> bool {
+        true
+    }
+
     fn batches_held(&self) -> Option<u32> {
         None
     }

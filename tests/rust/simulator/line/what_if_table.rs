@@ -18,7 +18,7 @@ use super::what_if::{Found, Truth, ask, switched};
 /// An answer, and what is true.
 pub(crate) struct Checked {
     kind: InterventionKind,
-    /// None: the hand-off.
+    /// None: the requests.
     stage: Option<String>,
     /// The gain less the true gain, in points.
     error: f64,
@@ -184,7 +184,7 @@ impl WhatIfTable {
         let mut row = Answers::default();
         let answers = self.of_class(class).flat_map(|asked| &asked.answers);
         let is_of = |one: &&Checked| {
-            question.is_none_or(|of| of.kind == one.kind && of.hand_off == one.stage.is_none())
+            question.is_none_or(|of| of.kind == one.kind && of.requests == one.stage.is_none())
         };
         for checked in answers.filter(is_of) {
             row.add(checked.error, checked.is_covered, checked.half_width);
@@ -208,7 +208,7 @@ impl WhatIfTable {
                 one.error,
                 asked.seed,
                 asked.class,
-                one.stage.as_deref().unwrap_or("hand-off"),
+                one.stage.as_deref().unwrap_or("requests"),
                 one.kind,
                 one.true_gain,
                 one.half_width
@@ -236,11 +236,11 @@ const WIDTHS: [(f64, f64); 5] = [
     (10.0, f64::INFINITY),
 ];
 
-/// A kind of question, about stages or about the hand-off.
+/// A kind of question, about stages or about the requests.
 #[derive(Clone, Copy)]
 pub(crate) struct Question {
     kind: InterventionKind,
-    hand_off: bool,
+    requests: bool,
 }
 
 const QUESTIONS: [(&str, Question); 6] = [
@@ -248,21 +248,21 @@ const QUESTIONS: [(&str, Question); 6] = [
     ("half", about_stages(InterventionKind::Half)),
     ("cut", about_stages(InterventionKind::Cut)),
     ("gate", about_stages(InterventionKind::Gate)),
-    ("hand-off free", about_hand_off(InterventionKind::Free)),
-    ("hand-off half", about_hand_off(InterventionKind::Half)),
+    ("requests free", about_requests(InterventionKind::Free)),
+    ("requests half", about_requests(InterventionKind::Half)),
 ];
 
 const fn about_stages(kind: InterventionKind) -> Question {
     Question {
         kind,
-        hand_off: false,
+        requests: false,
     }
 }
 
-const fn about_hand_off(kind: InterventionKind) -> Question {
+const fn about_requests(kind: InterventionKind) -> Question {
     Question {
         kind,
-        hand_off: true,
+        requests: true,
     }
 }
 

@@ -54,7 +54,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Sets the switch of a stage, or of the hand-off, which comes after the last stage. Calls that wait at its gate may
+    /// Sets the switch of a stage, or of the requests, which comes after the last stage. Calls that wait at its gate may
     /// begin.
     pub(crate) fn set_switch(&mut self, stage: usize, switch: Switch) {
         let gated = &mut self.switches[stage];

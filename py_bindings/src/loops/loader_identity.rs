@@ -5,7 +5,7 @@ use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
 
 /// The identity of a loader. A new loader at the address of a deleted one has another identity, if the type
 /// supports weak references.
-pub(super) enum LoaderIdentity {
+pub(crate) enum LoaderIdentity {
     Weak(Py<PyWeakrefReference>),
     /// The address, for a type without weak references, such as a list. A program that iterates such a
     /// loader in several epochs keeps it alive between them.
@@ -13,14 +13,14 @@ pub(super) enum LoaderIdentity {
 }
 
 impl LoaderIdentity {
-    pub(super) fn new(loader: &Bound<'_, PyAny>) -> Self {
+    pub(crate) fn new(loader: &Bound<'_, PyAny>) -> Self {
         match PyWeakrefReference::new(loader) {
             Ok(weak) => Self::Weak(weak.unbind()),
             Err(_) => Self::Address(loader.as_ptr().addr()),
         }
     }
 
-    pub(super) fn is(&self, loader: &Bound<'_, PyAny>) -> bool {
+    pub(crate) fn is(&self, loader: &Bound<'_, PyAny>) -> bool {
         match self {
             Self::Weak(weak) => weak
                 .bind(loader.py())
