@@ -142,7 +142,7 @@ def ends_while_batches_are_repeated() -> dict[str, Any]:
     lengths = range(140, 1100, 60)
     for length in lengths:
         iterator = iter(wrap(number for number in range(length)))
-        loaded += len({batch for batch in iterator})
+        loaded += len(set(iterator))
         after_the_end += sum(1 for _ in range(5) if next(iterator, None) is not None)
     return {"after_the_end": after_the_end, "loaded": loaded, "length": sum(lengths)}
 

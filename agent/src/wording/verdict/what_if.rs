@@ -180,7 +180,6 @@ mod tests {
                 not_replaceable: vec!["write".to_owned(), "log".to_owned()],
                 batches_not_repeatable: true,
                 inputs_not_trained_on: 450,
-                ..WhatIfStatusRecord::default()
             }),
             ..SummaryRecord::default()
         };

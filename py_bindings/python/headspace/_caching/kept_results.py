@@ -7,6 +7,7 @@ belongs to a library which may free it, is never returned again.
 
 from __future__ import annotations
 
+import itertools
 import sys
 
 from headspace._caching.copies import MOST_CONTAINERS, copy_values, has_attributes, is_container
@@ -79,7 +80,7 @@ def _share_memory(leaves: list[Any]) -> bool:
     """Whether two tensors or arrays use the same memory."""
     ranges = {id(leaf): found for leaf in leaves if (found := _memory_range(leaf)) is not None}
     ordered = sorted(ranges.values())
-    return any(end > start for (_, end), (start, _) in zip(ordered, ordered[1:], strict=False))
+    return any(end > start for (_, end), (start, _) in itertools.pairwise(ordered))
 
 
 def _memory_range(leaf: Any) -> tuple[int, int] | None:
