@@ -45,7 +45,7 @@ from headspace.tune.output.report import report
 from headspace.tune.output.summary import summarize
 from headspace.tune.output.tree_plot import tree_svg
 from headspace.tune.plan.objective import Objective
-from headspace.tune.plan.planner import Limits
+from headspace.tune.plan.planner import Done, Limits, Planner
 from headspace.tune.run.launch import Patience, Running, Setup
 from headspace.tune.run.resources import Place
 from headspace.tune.space.command import Template
@@ -237,12 +237,16 @@ def show(name: str, program: Program) -> bool:
 def draw(name: str, program: Program, folder: Path) -> None:
     """Writes the pictures of one search on a grid, with its repetitions, and prints its report."""
     grid = read_grid(program.record, program.space)
-    found = summarize(list(replay(grid, Limits())), grid.space, Objective.STEP)
+    limits = Limits()
+    trials = list(replay(grid, limits))
+    done = Planner(grid.space, limits).next(trials)
+    assert isinstance(done, Done)
+    found = summarize(trials, grid.space, Objective.STEP)
     folder.mkdir(parents=True, exist_ok=True)
     for kind, picture in (("progress", progress_svg), ("ladder", ladder_svg), ("tree", tree_svg)):
         (folder / f"{name}-{kind}.svg").write_text(picture(found))
     template = Template([word.replace("STEPS", "100") for word in program.command], grid.space)
-    print(f"{name}:", *report(found, template, "the limit is reached"), sep="\n", end="\n\n")
+    print(f"{name}:", *report(found, template, done.reason), sep="\n", end="\n\n")
 
 
 def main() -> int:

@@ -34,7 +34,9 @@ def bound(space: Space, trials: Sequence[Trial], objective: Objective) -> Callab
         if trial.outcome.measured and (factor := scale(trial.outcome, objective))
         for stage in trial.outcome.summary.get("stages", ())
         for knob in space.knobs_of(f"{stage['name']}.concurrency")
-        if stage.get("within") is None and stage.get("mean_ms") and stage.get("calls_per_batch")
+        if stage.get("within") is None
+        and stage.get("mean_ms")
+        and stage.get("calls_per_batch")
     ]
 
     def least(config: Config) -> float:
