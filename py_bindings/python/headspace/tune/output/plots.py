@@ -31,7 +31,7 @@ from headspace.tune.output.wording import (
 from headspace.tune.plan.classes import Class, Classified
 
 WIDTH = 960
-LEFT, RIGHT, TOP = 64, 150, 84
+LEFT, RIGHT, TOP = 64, 150, 106
 PANEL, SMALL, GAP = 300, 110, 58
 
 #: Height of a sentence that replaces a panel.
@@ -54,11 +54,14 @@ _LEGEND = (
 def progress_svg(found: SearchSummary) -> str:
     """The progress plot: experiments from left to right, cost upwards."""
     experiments = found.experiments
-    head = f"Steady step of {len(experiments)} experiments: {describe_classes(found)}"
-    body = [text(24, 30, head, "title"), legend(30, 54, _LEGEND)]
+    body = [
+        text(24, 30, f"Steady step of {len(experiments)} experiments", "title"),
+        text(24, 52, describe_classes(found), "quiet"),
+        legend(30, 76, _LEGEND),
+    ]
     rate = describe_hit_rate(found)
     if rate:
-        body.append(text(WIDTH - 24, 54, f"hit rate {rate}", "quiet", "end"))
+        body.append(text(WIDTH - 24, 30, f"hit rate {rate}", "quiet", "end"))
     right = WIDTH - RIGHT
 
     def x(place: float) -> float:
