@@ -18,7 +18,7 @@ from headspace.tune.output.wording import format_contribution, format_total
 from headspace.tune.plan.objective import Cost
 
 WIDTH = 960
-LEFT, RIGHT, TOP = 330, 210, 84
+LEFT, RIGHT, TOP = 356, 210, 84
 
 #: Height of a line of text, and of the space around the lines of a row.
 LINE, SPACE = 17, 16
