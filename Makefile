@@ -54,6 +54,12 @@ demo: $(STAMPS)/demo $(STAMPS)/build ## Build, train on real video for a minute,
 tune-demo: $(STAMPS)/test $(STAMPS)/build ## Find the knobs of the video example, with pictures in headspace-tune/ (10 minutes).
 	PATH="$(dir $(PY)):$$PATH" OMP_NUM_THREADS=1 $(PY) -m headspace tune $(TUNE_ARGS) --file examples/python/tune.toml
 
+.PHONY: tune-pictures
+tune-pictures: $(STAMPS)/study $(STAMPS)/build ## Draw the ladder and the tree in docs/images from recorded runs.
+	$(PY) tests/python/study_tune.py torch --pictures $(CARGO_TARGET_DIR)/pictures
+	cp $(CARGO_TARGET_DIR)/pictures/torch-ladder.svg docs/images/tune-ladder.svg
+	cp $(CARGO_TARGET_DIR)/pictures/torch-tree.svg docs/images/tune-tree.svg
+
 .PHONY: setup
 setup: $(STAMPS)/test $(STAMPS)/lint ## Make the virtual environment with all that tests and lint need.
 

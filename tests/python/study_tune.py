@@ -3,6 +3,7 @@
     python tests/python/study_tune.py                       on the recorded grids
     python tests/python/study_tune.py video                 on one of them
     python tests/python/study_tune.py video --record        records it again, on an idle machine
+    python tests/python/study_tune.py --pictures FOLDER     draws one search of each, and prints its report
 
 A grid contains every configuration of a program's knobs. Each ran alone, and the results are in
 `tests/golden/`. Configurations within 25 % of the best so far have longer runs, in turn: run times vary, and
@@ -25,9 +26,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tune_replay import SEARCHES, Grid, config_of, grid_of, needed, read_grid, read_rows, row_of
+from tune_replay import (
+    SEARCHES,
+    Grid,
+    config_of,
+    grid_of,
+    needed,
+    read_grid,
+    read_rows,
+    replay,
+    row_of,
+)
 
 from headspace.tune.experiment import Experiment, Kind, Outcome, Proposal
+from headspace.tune.output.ladder_plot import ladder_svg
+from headspace.tune.output.plots import progress_svg
+from headspace.tune.output.report import report
+from headspace.tune.output.summary import summarize
+from headspace.tune.output.tree_plot import tree_svg
+from headspace.tune.plan.objective import Objective
+from headspace.tune.plan.planner import Done, Limits, Planner
 from headspace.tune.run.launch import Patience, Running, Setup
 from headspace.tune.run.resources import Place
 from headspace.tune.space.command import Template
@@ -216,16 +234,35 @@ def show(name: str, program: Program) -> bool:
     return needs_fewest(found, program.most)
 
 
+def draw(name: str, program: Program, folder: Path) -> None:
+    """Writes the pictures of one search on a grid, with its repetitions, and prints its report."""
+    grid = read_grid(program.record, program.space)
+    limits = Limits()
+    trials = list(replay(grid, limits))
+    done = Planner(grid.space, limits).next(trials)
+    assert isinstance(done, Done)
+    found = summarize(trials, grid.space, Objective.STEP)
+    folder.mkdir(parents=True, exist_ok=True)
+    for kind, picture in (("progress", progress_svg), ("ladder", ladder_svg), ("tree", tree_svg)):
+        (folder / f"{name}-{kind}.svg").write_text(picture(found))
+    template = Template([word.replace("STEPS", "100") for word in program.command], grid.space)
+    print(f"{name}:", *report(found, template, done.reason), sep="\n", end="\n\n")
+
+
 def main() -> int:
     """Records, or compares and prints. 1 where `headspace tune` does not need fewest."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("program", nargs="*", help="of the grids (default: all)")
     parser.add_argument("--record", action="store_true", help="run the grids first")
     parser.add_argument("--passes", type=int, default=2, help="longer runs, for --record")
+    parser.add_argument("--pictures", type=Path, help="draw a search instead, into this folder")
     args = parser.parse_args()
     code = 0
     for name in args.program or PROGRAMS:
         program = PROGRAMS[name]
+        if args.pictures:
+            draw(name, program, args.pictures)
+            continue
         if args.record:
             record(program, args.passes)
         if not show(name, program):

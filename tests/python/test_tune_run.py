@@ -255,7 +255,10 @@ def test_the_whole_search_finds_the_fastest_and_prints_its_command(tmp_path, run
     assert f"--log {log} --steps 70" in command
     assert "each of the best configuration and the baseline" in out
     assert "a headspace of " in out
-    for name in ("results.tsv", "experiments.jsonl", "progress.svg", "tree.svg", "study.db"):
+    for row in ("classes    ", "hit rate   ", "time       ", "ladder     baseline "):
+        assert f"\n{row}" in out, row
+    pictures = ("progress.svg", "ladder.svg", "tree.svg")
+    for name in ("results.tsv", "experiments.jsonl", "study.db", *pictures):
         assert (folder / name).exists(), name
     trials = stored(folder)
     summaries = [t.outcome.summary for t in trials]

@@ -141,6 +141,19 @@ def grid_of(rows: Iterable[dict[str, Any]], space: Space) -> Grid:
     return Grid(space, looks | longer, what_if)
 
 
+def replay(grid: Grid, limits: Limits) -> Iterator[Trial]:
+    """The experiments of `headspace tune`. Each run of a configuration has another recorded outcome."""
+    planner, trials = Planner(grid.space, limits), list[Trial]()
+    while not isinstance(proposal := planner.next(trials), Done):
+        assert isinstance(proposal, Proposal)
+        runs = sum(trial.knobs == proposal.knobs for trial in trials)
+        outcome = grid.seen(proposal.knobs, limits.seed + runs)
+        if proposal.kind is Kind.BASELINE and grid.what_if is not None:
+            outcome = grid.what_if
+        trials.append(Trial(len(trials), proposal, outcome=outcome))
+        yield trials[-1]
+
+
 def ours(grid: Grid, seed: int) -> Iterator[Config]:
     """The configurations that `headspace tune` runs."""
     limits = Limits(
@@ -151,14 +164,7 @@ def ours(grid: Grid, seed: int) -> Iterator[Config]:
         confirm=0,
         seed=seed,
     )
-    planner, trials = Planner(grid.space, limits), list[Trial]()
-    while not isinstance(proposal := planner.next(trials), Done):
-        assert isinstance(proposal, Proposal)
-        outcome = grid.seen(proposal.knobs, seed)
-        if proposal.kind is Kind.BASELINE and grid.what_if is not None:
-            outcome = grid.what_if
-        trials.append(Trial(len(trials), proposal, outcome=outcome))
-        yield proposal.knobs
+    return (trial.knobs for trial in replay(grid, limits))
 
 
 def plain_tpe(grid: Grid, seed: int) -> Iterator[Config]:

@@ -15,8 +15,9 @@ use crate::page::Text;
 pub(super) const PAGE: &str = "/tuning";
 
 /// The files that the page shows, with their media types.
-pub(super) const FILES: [(&str, &str); 4] = [
+pub(super) const FILES: [(&str, &str); 5] = [
     ("progress.svg", "image/svg+xml"),
+    ("ladder.svg", "image/svg+xml"),
     ("tree.svg", "image/svg+xml"),
     ("results.tsv", "text/tab-separated-values; charset=utf-8"),
     ("experiments.jsonl", "application/x-ndjson"),
@@ -73,6 +74,8 @@ impl Tuning {
                 "\n"
             }
         });
+        // Searches of versions up to 0.1.0 have no ladder.
+        let has_ladder = self.folder.join("ladder.svg").is_file();
         let document = html! {
             (DOCTYPE) "\n"
             html lang="en" {
@@ -100,6 +103,11 @@ impl Tuning {
                         section { div.scroll {
                             img src="/tuning/progress.svg" alt="The step of each experiment";
                         } }
+                        @if has_ladder {
+                            section { div.scroll {
+                                img src="/tuning/ladder.svg" alt="What each change contributes";
+                            } }
+                        }
                         section { div.scroll {
                             img src="/tuning/tree.svg" alt="Which experiment led to which";
                         } }
@@ -128,6 +136,17 @@ mod tests {
         assert!(Tuning::find(folder.path()).is_none());
         std::fs::create_dir(folder.path().join("experiments")).unwrap();
         assert!(Tuning::find(folder.path()).is_some());
+    }
+
+    #[test]
+    fn a_page_shows_the_ladder_if_the_search_has_one() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("results.tsv"), "name\nbaseline\n").unwrap();
+        std::fs::create_dir(folder.path().join("experiments")).unwrap();
+        let tuning = Tuning::find(folder.path()).unwrap();
+        assert!(!tuning.page().unwrap().contains("ladder.svg"));
+        std::fs::write(folder.path().join("ladder.svg"), "<svg/>").unwrap();
+        assert!(tuning.page().unwrap().contains("/tuning/ladder.svg"));
     }
 
     #[test]

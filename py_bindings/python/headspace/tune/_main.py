@@ -12,8 +12,9 @@ from headspace.tune.errors import TuneError
 from headspace.tune.options import ParsedArguments, parse
 from headspace.tune.output.progress import Progress
 from headspace.tune.output.report import report
+from headspace.tune.output.summary import summarize
 from headspace.tune.plan.objective import Objective
-from headspace.tune.plan.planner import Limits, winner_of
+from headspace.tune.plan.planner import Limits
 from headspace.tune.run.launch import Patience, Setup
 from headspace.tune.run.resources import places
 from headspace.tune.run.search import Job, Search
@@ -80,10 +81,11 @@ def tune(arguments: ParsedArguments) -> int:
     store = Store(url, options.study, space, settings, folder)
     job = Job(folder, space, template, limits, setup, divided, options.time)
     ended = Search(job, store, Progress(space, limits, options.quiet)).run()
+    found = summarize(ended.trials, space, limits.objective)
     where = os.path.relpath(folder)
     if ended.interrupted:
-        if winner_of(ended.trials, limits.objective) is not None:
-            print("\n".join(report(ended.trials, space, template, limits, "it was interrupted")))
+        if found.winner is not None:
+            print("\n".join(report(found, template, "it was interrupted")))
         text = f"interrupted; the results so far are in `{where}` (repeat the command to continue)"
         print(f"headspace tune: {text}", file=sys.stderr)
         return EXIT_INTERRUPTED
@@ -92,5 +94,5 @@ def tune(arguments: ParsedArguments) -> int:
         if ended.trials:
             print(f"                log: {ended.trials[0].outcome.log}", file=sys.stderr)
         return EXIT_UNMEASURED
-    print("\n".join(report(ended.trials, space, template, limits, ended.reason)))
+    print("\n".join(report(found, template, ended.reason)))
     return EXIT_OK

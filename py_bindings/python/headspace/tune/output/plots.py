@@ -1,276 +1,199 @@
-"""Draws two plots of a search as SVG, which follow the reader's light or dark theme.
+"""Draws `progress.svg`: the cost of each experiment with its interval, the best so far, and the floor.
 
-`progress.svg` shows the cost of each experiment with its interval, the best so far, the floor, and SM
-utilisation if there is a GPU. `tree.svg` shows which experiment led to which, with the changed knobs.
+Below are a panel with the SM utilisation of each experiment and one with its duration.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from html import escape
+from collections.abc import Sequence
 
-from headspace.tune.experiment import SEARCHING, Kind, State, Trial
-from headspace.tune.plan.objective import Cost, Objective, comparable_cost
-from headspace.tune.plan.planner import standing, winner_of
-from headspace.tune.space.knobs import Space
-
-_STYLE = """
-:root { color-scheme: light dark; --card: #ffffff; --ink: #1b2230; --quiet: #566074;
-  --rule: #dfe3ea; --best: #0f7a4d; --dot: #1d64c2; --bad: #b45309; --soft: #8a94a8; --sm: #7c3aed; }
-@media (prefers-color-scheme: dark) { :root { --card: #171d27; --ink: #e8ecf3; --quiet: #a4aec0;
-  --rule: #2a3342; --best: #4fd39a; --dot: #6aaef8; --bad: #f2a541; --soft: #7d889d; --sm: #c4a0ff; } }
-text { fill: var(--ink); font: 13px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans",
-  sans-serif; font-variant-numeric: tabular-nums; }
-.card { fill: var(--card); } .title { font-size: 15px; font-weight: 600; }
-.quiet { fill: var(--quiet); font-size: 12px; }
-.rule { stroke: var(--rule); } .whisker { stroke: var(--soft); stroke-width: 1.5; }
-.dot { fill: var(--soft); } .kept { fill: var(--best); } .open { fill: var(--card);
-  stroke: var(--soft); stroke-width: 1.5; } .fail { stroke: var(--bad); stroke-width: 2; }
-.promise { stroke: var(--dot); stroke-width: 2; }
-.best { fill: none; stroke: var(--best); stroke-width: 2; }
-.floor { stroke: var(--best); stroke-dasharray: 5 4; stroke-width: 1.5; }
-.sm { fill: none; stroke: var(--sm); stroke-width: 1.5; } .smdot { fill: var(--sm); }
-.edge { fill: none; stroke: var(--rule); stroke-width: 1.5; }
-.way { fill: none; stroke: var(--best); stroke-width: 2.5; }
-.box { fill: var(--card); stroke: var(--rule); } .won { stroke: var(--best); stroke-width: 2; }
-.lost { stroke: var(--bad); }
-.good { fill: var(--best); font-weight: 600; } .badtext { fill: var(--bad); }
-"""
-
-#: Converts a value to a coordinate of the plot.
-Scale = Callable[[float], float]
+from headspace.tune.experiment import Kind
+from headspace.tune.output.drawing import (
+    MARKS,
+    Scale,
+    bar,
+    document,
+    legend,
+    line,
+    text,
+    ticks_of,
+    with_tooltip,
+)
+from headspace.tune.output.summary import SearchSummary, seconds_of, sm_pct_of
+from headspace.tune.output.wording import (
+    NO_DURATION,
+    NO_SM,
+    describe_classes,
+    describe_hit_rate,
+    format_seconds,
+)
+from headspace.tune.plan.classes import Class, Classified
 
 WIDTH = 960
-LEFT, RIGHT, TOP = 64, 140, 56
-PANEL, SMALL, GAP = 300, 110, 48
+LEFT, RIGHT, TOP = 64, 150, 106
+PANEL, SMALL, GAP = 300, 110, 58
+
+#: Height of a sentence that replaces a panel.
+SENTENCE = 26
+
+_LEGEND = (
+    ('<circle class="baseline" cx="{x}" cy="{y}" r="4"/>', "baseline"),
+    ('<circle class="kept" cx="{x}" cy="{y}" r="5"/>', "kept"),
+    ('<circle class="nogain" cx="{x}" cy="{y}" r="4"/>', "no gain"),
+    ('<circle class="open" cx="{x}" cy="{y}" r="4"/>', "stopped early"),
+    (
+        '<g transform="translate({x} {y})"><path class="fail" d="M-4 -4l8 8m0 -8l-8 8"/></g>',
+        "failed",
+    ),
+    ('<circle class="rerun" cx="{x}" cy="{y}" r="4"/>', "run again"),
+    ('<g transform="translate({x} {y})"><path class="promise" d="M-5 0h10"/></g>', "predicted"),
+)
 
 
-def _document(width: float, height: float, title: str, body: Sequence[str]) -> str:
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" '
-        f'width="{width:g}" height="{height:g}" role="img">\n<title>{escape(title)}</title>\n'
-        f"<style>{_STYLE}</style>\n"
-        f'<rect class="card" width="{width:g}" height="{height:g}" rx="10"/>\n'
-        + "\n".join(body)
-        + "\n</svg>\n"
-    )
-
-
-def _text(x: float, y: float, words: str, css: str = "", anchor: str = "start") -> str:
-    named = f' class="{css}"' if css else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}"{named} text-anchor="{anchor}">{escape(words)}</text>'
-
-
-def _line(css: str, x1: float, y1: float, x2: float, y2: float) -> str:
-    return f'<line class="{css}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
-
-
-def ticks_of(low: float, high: float) -> list[float]:
-    """About five round numbers between `low` and `high`."""
-    span = high - low
-    if span <= 0 or not math.isfinite(span):
-        return [low]
-    rough = span / 5
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * by for by in (1, 2, 5, 10) if power * by >= rough)
-    first = math.ceil(low / step)
-    return [step * k for k in range(first, math.floor(high / step) + 1)]
-
-
-def progress_svg(trials: Sequence[Trial], objective: Objective) -> str:
+def progress_svg(found: SearchSummary) -> str:
     """The progress plot: experiments from left to right, cost upwards."""
-    costs = [(t, comparable_cost(t, objective)) for t in trials]
-    now = standing(trials, objective)
-    has_sm = any(t.outcome.summary.get("steady_sm_utilization_pct") is not None for t in trials)
-    height = TOP + PANEL + (GAP + SMALL if has_sm else 0) + 64
-    body = [_text(24, 30, f"Steady step of {len(trials)} experiments", "title"), _legend()]
-    known = [one for _, one in costs if one is not None]
-    if not known:
-        body.append(_text(LEFT, TOP + 40, "No experiment was measured yet.", "quiet"))
-        return _document(WIDTH, height, "headspace tune: progress", body)
-    top = max(min(one.high, 1.3 * one.ms) for one in known) * 1.04
+    experiments = found.experiments
+    body = [
+        text(24, 30, f"Steady step of {len(experiments)} experiments", "title"),
+        text(24, 52, describe_classes(found), "quiet"),
+        legend(30, 76, _LEGEND),
+    ]
+    rate = describe_hit_rate(found)
+    if rate:
+        body.append(text(WIDTH - 24, 30, f"hit rate {rate}", "quiet", "end"))
     right = WIDTH - RIGHT
 
     def x(place: float) -> float:
-        return LEFT + (place + 0.5) * (right - LEFT) / max(len(trials), 1)
+        return LEFT + (place + 0.5) * (right - LEFT) / max(len(experiments), 1)
 
+    base: float = TOP + PANEL
+    known = [one.cost for one in experiments if one.cost is not None]
+    if not known:
+        body.append(text(LEFT, TOP + 40, "No experiment was measured yet.", "quiet"))
+        return document(WIDTH, base + 64, "headspace tune: progress", body)
+    top = max(min(one.high, 1.3 * one.ms) for one in known) * 1.04
+    body += _cost_panel(found, top, x, right)
+    again = next((place for place, one in enumerate(experiments) if not one.searched), None)
+    if again is not None:
+        edge = x(again - 0.5)
+        body.append(line("rule", edge, TOP, edge, base))
+        body.append(text(edge + 6, TOP + 2, "run again", "quiet"))
+    for panel in (_sm_panel, _duration_panel):
+        drawn, height = panel(experiments, x, base, right)
+        body += drawn
+        base += height
+    body.append(text((LEFT + right) / 2, base + 40, "experiment", "quiet", "middle"))
+    return document(WIDTH, base + 64, "headspace tune: progress", body)
+
+
+def _cost_panel(found: SearchSummary, top: float, x: Scale, right: float) -> list[str]:
     def y(ms: float) -> float:
         return TOP + PANEL * (1 - min(ms, top) / top)
 
+    body = []
     for tick in ticks_of(0.0, top):
-        body.append(_line("rule", LEFT, y(tick), right, y(tick)))
-        body.append(_text(LEFT - 8, y(tick) + 4, f"{tick:g}", "quiet", "end"))
-    body.append(_text(24, TOP - 6, objective.unit, "quiet"))
-    body += _marks(costs, x, y, right)
+        body.append(line("rule", LEFT, y(tick), right, y(tick)))
+        body.append(text(LEFT - 8, y(tick) + 4, f"{tick:g}", "quiet", "end"))
+    body.append(text(24, TOP - 8, found.objective.unit, "quiet"))
+    body += _marks(found.experiments, x, y, right)
+    now = found.standing
     if now.floor_ms is not None:
-        body.append(_line("floor", LEFT, y(now.floor_ms), right, y(now.floor_ms)))
-        low = y(now.floor_ms) + (16 if now.best_cost and now.best_cost.ms > now.floor_ms else -6)
-        body.append(
-            _text(right + 8, min(low, TOP + PANEL), f"floor {now.floor_ms:.1f} ms", "quiet")
-        )
-    base = TOP + PANEL
-    every = max(1, math.ceil(len(trials) / 24))
-    for place, trial in enumerate(trials):
-        if place % every == 0:
-            body.append(_text(x(place), base + 18, f"{trial.number}", "quiet", "middle"))
-    again = next((p for p, t in enumerate(trials) if t.kind not in SEARCHING), None)
-    if again is not None:
-        edge = x(again - 0.5)
-        body.append(_line("rule", edge, TOP, edge, base))
-        body.append(_text(edge + 6, TOP + 2, "run again", "quiet"))
-    if has_sm:
-        body += _sm_panel(trials, x, base + GAP, right)
-        base += GAP + SMALL
-    body.append(_text((LEFT + right) / 2, base + 40, "experiment", "quiet", "middle"))
-    return _document(WIDTH, height, "headspace tune: progress", body)
+        body.append(line("floor", LEFT, y(now.floor_ms), right, y(now.floor_ms)))
+        is_below = now.best_cost is not None and now.best_cost.ms > now.floor_ms
+        label = min(y(now.floor_ms) + (16 if is_below else -6), TOP + PANEL)
+        body.append(text(right + 8, label, f"floor {now.floor_ms:.1f} ms", "quiet"))
+    return body + _numbers(found.experiments, x, TOP + PANEL)
 
 
-def _legend() -> str:
-    x = 330.0
-    parts = []
-    for mark, words in (
-        ('<circle class="kept" cx="{x}" cy="26" r="4.5"/>', "a new best"),
-        ('<circle class="dot" cx="{x}" cy="26" r="4"/>', "no better"),
-        ('<circle class="open" cx="{x}" cy="26" r="4"/>', "stopped early"),
-        ('<path class="fail" d="M{a} 22l8 8m0 -8l-8 8"/>', "failed"),
-        ('<path class="promise" d="M{a} 26h9"/>', "predicted"),
-    ):
-        parts.append(mark.format(x=f"{x:g}", a=f"{x - 4:g}") + _text(x + 10, 30, words, "quiet"))
-        x += 34 + 7 * len(words)
-    return "".join(parts)
+def _numbers(experiments: Sequence[Classified], x: Scale, base: float) -> list[str]:
+    """The numbers of the experiments, below a panel."""
+    every = max(1, math.ceil(len(experiments) / 24))
+    return [
+        text(x(place), base + 18, f"{one.trial.number}", "quiet", "middle")
+        for place, one in enumerate(experiments)
+        if place % every == 0
+    ]
 
 
-def _marks(
-    costs: Sequence[tuple[Trial, Cost | None]], x: Scale, y: Scale, right: float
-) -> list[str]:
+def _marks(experiments: Sequence[Classified], x: Scale, y: Scale, right: float) -> list[str]:
     """A mark for each experiment, and the line of the best cost so far."""
     body, path, best = [], "", math.inf
-    for place, (trial, one) in enumerate(costs):
-        at = x(place)
+    for place, found in enumerate(experiments):
+        at, trial, one = x(place), found.trial, found.cost
         promised = trial.proposal.predicted_ms
-        name = f"#{trial.number} {trial.outcome.ending}"
+        name = f"#{trial.number} {found.category.label}"
         if promised is not None and trial.kind in (Kind.MODEL, Kind.REMEDY):
-            body.append(_line("promise", at - 6, y(promised), at + 6, y(promised)))
+            body.append(line("promise", at - 6, y(promised), at + 6, y(promised)))
         if one is None:
-            body.append(
-                f'<g><title>{escape(f"{name}: {trial.outcome.detail}")}</title><path class="fail" '
-                f'd="M{at - 4:.1f} {TOP + 4}l8 8m0 -8l-8 8"/></g>'
-            )
+            mark = f'<path class="fail" d="M{at - 4:.1f} {TOP + 4}l8 8m0 -8l-8 8"/>'
+            body.append(with_tooltip(f"{name}: {trial.outcome.detail}", mark))
             continue
-        body.append(_line("whisker", at, y(one.low), at, y(one.high)))
-        css, radius = "dot", 4.0
-        if trial.outcome.state is State.STOPPED_EARLY:
-            css = "open"
-        elif one.ms < best and trial.kind in SEARCHING:
-            best, css, radius = one.ms, "kept", 5.0
+        body.append(line("whisker", at, y(one.low), at, y(one.high)))
+        is_measured = found.searched and trial.outcome.measured
+        if is_measured and one.ms < best:
+            best = one.ms
             path += f"H{at:.1f}V{y(best):.1f}" if path else f"M{at:.1f} {y(best):.1f}"
-        body.append(
-            f"<g><title>{escape(f'{name}: {one.ms:.2f} ms. {trial.proposal.reason}')}"
-            f'</title><circle class="{css}" cx="{at:.1f}" cy="{y(one.ms):.1f}" r="{radius:g}"/></g>'
-        )
+        is_open = found.category is Class.STOPPED_EARLY
+        css = "open" if is_open else MARKS[found.category.group]
+        radius = 5 if found.category is Class.KEPT else 4
+        mark = f'<circle class="{css}" cx="{at:.1f}" cy="{y(one.ms):.1f}" r="{radius}"/>'
+        body.append(with_tooltip(f"{name}: {one.ms:.2f} ms. {trial.proposal.reason}", mark))
     if path:
-        body.append(f'<path class="best" d="{path}H{right:.1f}"/>')
-        body.append(_text(right + 8, y(best) + 4, f"best run {best:.1f} ms", "good"))
+        body.insert(0, f'<path class="best" d="{path}H{right:.1f}"/>')
+        body.append(text(right + 8, y(best) + 4, f"best run {best:.1f} ms", "good"))
     return body
 
 
-def _sm_panel(shown: Sequence[Trial], x: Scale, top: float, right: float) -> list[str]:
-    body = [_text(24, top - 8, "SM utilisation, %", "quiet")]
+def _sm_panel(
+    experiments: Sequence[Classified], x: Scale, base: float, right: float
+) -> tuple[list[str], float]:
+    """The SM utilisation of each experiment that has one, below `base`, and the height of the panel."""
+    if all(sm_pct_of(one.trial) is None for one in experiments):
+        return [text(24, base + SENTENCE + 18, NO_SM, "quiet")], SENTENCE
+    top = base + GAP
+    body = [text(24, top - 8, "SM utilisation, %", "quiet")]
+
+    def y(pct: float) -> float:
+        return top + SMALL * (1 - min(pct, 100) / 100)
+
     for tick in (0, 50, 100):
-        level = top + SMALL * (1 - tick / 100)
-        body.append(_line("rule", LEFT, level, right, level))
-        body.append(_text(LEFT - 8, level + 4, f"{tick}", "quiet", "end"))
-    path = ""
-    for place, trial in enumerate(shown):
-        pct = trial.outcome.summary.get("steady_sm_utilization_pct")
-        if pct is None:
-            continue
-        at, level = x(place), top + SMALL * (1 - min(pct, 100) / 100)
-        path += f"{'L' if path else 'M'}{at:.1f} {level:.1f}"
-        body.append(f'<circle class="smdot" cx="{at:.1f}" cy="{level:.1f}" r="3"/>')
-    body.append(f'<path class="sm" d="{path}"/>')
-    return body
+        body.append(line("rule", LEFT, y(tick), right, y(tick)))
+        body.append(text(LEFT - 8, y(tick) + 4, f"{tick}", "quiet", "end"))
+    for place, one in enumerate(experiments):
+        pct, at = sm_pct_of(one.trial), x(place)
+        if pct is not None:
+            mark = f'<circle class="sm" cx="{at:.1f}" cy="{y(pct):.1f}" r="4"/>'
+            stem = bar("sm", at - 1, y(pct), 2, top + SMALL - y(pct))
+            body.append(with_tooltip(f"#{one.trial.number}: {pct:.1f} %", stem, mark))
+    return body + _numbers(experiments, x, top + SMALL), GAP + SMALL
 
 
-ROW, COLUMN, BOX = 46, 40, 460
+def _duration_panel(
+    experiments: Sequence[Classified], x: Scale, base: float, right: float
+) -> tuple[list[str], float]:
+    """A bar for the duration of each experiment, in the colour of its group, and the height of the panel."""
+    known = [seconds for one in experiments if (seconds := seconds_of(one.trial)) is not None]
+    if not known:
+        return [text(24, base + SENTENCE + 18, NO_DURATION, "quiet")], SENTENCE
+    top = base + GAP
+    longest = max(known)
+    unit, size = ("min", 60.0) if longest >= 300 else ("s", 1.0)
+    head = f"duration of an experiment, {unit} (all: {format_seconds(sum(known))})"
+    body = [text(24, top - 8, head, "quiet")]
 
+    def y(seconds: float) -> float:
+        return top + SMALL * (1 - seconds / longest)
 
-def tree_svg(trials: Sequence[Trial], space: Space, objective: Objective) -> str:
-    """The tree plot: one experiment per row, each below the one that led to it."""
-    shown = [t for t in trials if t.kind in SEARCHING]
-    numbers = {t.number for t in shown}
-    children: dict[int | None, list[Trial]] = {}
-    for trial in shown:
-        parent = trial.proposal.parent
-        children.setdefault(parent if parent in numbers else None, []).append(trial)
-    rows: list[tuple[Trial, int]] = []
-    stack = [(trial, 0) for trial in reversed(children.get(None, []))]
-    while stack:
-        trial, depth = stack.pop()
-        rows.append((trial, depth))
-        stack += [(child, depth + 1) for child in reversed(children.get(trial.number, []))]
-    deepest = max((depth for _, depth in rows), default=0)
-    width = max(560, 48 + deepest * COLUMN + BOX)
-    height = TOP + max(1, len(rows)) * ROW + 12
-    body = [_text(24, 30, "Which experiment led to which", "title")]
-    won = winner_of(trials, objective) if rows else None
-    way = _ancestors(won, {t.number: t for t in shown})
-    row_of = {trial.number: place for place, (trial, _) in enumerate(rows)}
-    depth_of = {trial.number: depth for trial, depth in rows}
-    edges: list[str] = []
-    boxes: list[str] = []
-    for place, (trial, depth) in enumerate(rows):
-        left, top = 24 + depth * COLUMN, TOP + place * ROW
-        parent = trial.proposal.parent
-        if parent in row_of:
-            from_x = 24 + depth_of[parent] * COLUMN + 16
-            from_y = TOP + row_of[parent] * ROW + ROW - 10
-            css = "way" if trial.number in way else "edge"
-            edge = f'<path class="{css}" d="M{from_x} {from_y}V{top + 18}H{left}"/>'
-            edges.insert(0 if css == "edge" else len(edges), edge)
-        boxes += _node(trial, (left, top), space, objective, trial is won, trials)
-    return _document(width, height, "headspace tune: tree", body + edges + boxes)
-
-
-def _ancestors(trial: Trial | None, by_number: dict[int | None, Trial]) -> set[int]:
-    found: set[int] = set()
-    while trial is not None and trial.number not in found:
-        found.add(trial.number)
-        trial = by_number.get(trial.proposal.parent)
-    return found
-
-
-def _node(
-    trial: Trial,
-    corner: tuple[float, float],
-    space: Space,
-    objective: Objective,
-    won: bool,
-    trials: Sequence[Trial],
-) -> list[str]:
-    left, top = corner
-    one = comparable_cost(trial, objective)
-    parent = next((t for t in trials if t.number == trial.proposal.parent), None)
-    words = "baseline" if trial.kind is Kind.BASELINE else ""
-    words = words or space.describe(trial.knobs, parent.knobs if parent else None) or "the same"
-    if len(words) > 42:
-        words = words[:41].rstrip() + "…"
-    css = "box won" if won else "box" if one else "box lost"
-    if one is None:
-        result, style = trial.outcome.ending, "badtext"
-    else:
-        early = trial.outcome.state is State.STOPPED_EARLY
-        result, style = f"{one.ms:.1f} ms", "good" if won else "quiet" if early else ""
-    promised = trial.proposal.predicted_ms
-    by = trial.kind.value if trial.kind in SEARCHING and trial.kind is not Kind.BASELINE else ""
-    if trial.outcome.state is State.STOPPED_EARLY:
-        by += ", stopped early"
-    quiet = by + (f", predicted {promised:.1f} ms" if promised is not None else "")
-    return [
-        f"<g><title>{escape(trial.proposal.reason)}</title>"
-        f'<rect class="{css}" x="{left:.1f}" y="{top:.1f}" width="{BOX - 24}" height="36" rx="6"/>',
-        _text(left + 10, top + 15, f"#{trial.number} {words}"),
-        _text(left + BOX - 34, top + 15, result, style, "end"),
-        _text(left + 10, top + 30, quiet, "quiet") + "</g>",
-    ]
+    for tick in ticks_of(0.0, longest / size):
+        body.append(line("rule", LEFT, y(tick * size), right, y(tick * size)))
+        body.append(text(LEFT - 8, y(tick * size) + 4, f"{tick:g}", "quiet", "end"))
+    width = min(18.0, 0.6 * (x(1) - x(0)))
+    for place, one in enumerate(experiments):
+        seconds = seconds_of(one.trial)
+        if seconds is not None:
+            css = MARKS[one.category.group]
+            drawn = bar(css, x(place) - width / 2, y(seconds), width, top + SMALL - y(seconds), 1)
+            words = f"#{one.trial.number} {one.category.label}: {format_seconds(seconds)}"
+            body.append(with_tooltip(words, drawn))
+    return body + _numbers(experiments, x, top + SMALL), GAP + SMALL

@@ -5,70 +5,54 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headspace._native import bottleneck_name
-from headspace.tune.experiment import SEARCHING, Kind, State, Trial
-from headspace.tune.plan import what_if
-from headspace.tune.plan.objective import Cost
-from headspace.tune.plan.planner import (
-    Limits,
-    confirmed_gain,
-    first_of,
-    pooled,
-    standing,
-    winner_of,
+from headspace.tune.experiment import Kind, State, Trial
+from headspace.tune.output.summary import Ladder, SearchSummary, seconds_by_group
+from headspace.tune.output.wording import (
+    describe_classes,
+    describe_hit_rate,
+    format_contribution,
+    format_seconds,
+    format_total,
 )
+from headspace.tune.plan import what_if
+from headspace.tune.plan.objective import Cost, Gain
+from headspace.tune.plan.planner import confirmed_gain, first_of
 from headspace.tune.space.command import Template
-from headspace.tune.space.knobs import Config, Space, key
+from headspace.tune.space.knobs import Config, Space
 
 
-def report(
-    trials: Sequence[Trial], space: Space, template: Template, limits: Limits, reason: str
-) -> list[str]:
+def report(found: SearchSummary, template: Template, reason: str) -> list[str]:
     """The lines of the report, in the layout of the verdict. The last one is the command."""
-    objective = limits.objective
-    unit = objective.unit
-    won = winner_of(trials, objective)
+    trials, space, objective = found.trials, found.space, found.objective
+    unit, won, ladder = objective.unit, found.winner, found.ladder
     if won is None:
         return [f"tune       nothing was measured: {reason}"]
-    now = standing(trials, objective)
-    searched = sum(t.kind in SEARCHING for t in trials)
-    others = len(trials) - searched
+    others = sum(not one.searched for one in found.experiments)
+    searched = len(trials) - others
     lines = [
         f"tune       {searched} of {space.size} configurations, {others} other runs; ended because "
         f"{reason}"
     ]
-    unsure = False
-    before = pooled(trials, space.baseline, objective)
-    after = pooled(trials, won.knobs, objective)
-    if before is None or after is None:
+    if ladder is None:
         return [*lines, "           the best configuration was not measured"]
-    lines.append(f"baseline   {_format_cost(before, unit)}   {space.describe(space.baseline)}")
-    if key(won.knobs) == key(space.baseline):
+    lines += _class_lines(found)
+    lines.append(
+        f"baseline   {_format_cost(ladder.baseline, unit)}   {space.describe(space.baseline)}"
+    )
+    unsure = False
+    if not ladder.rungs:
         lines.append("best       the baseline: no configuration that was tried is faster")
     else:
-        lines.append(f"best       {_format_cost(after, unit)}   {space.describe(won.knobs)}")
+        lines.append(f"best       {_format_cost(ladder.best, unit)}   {space.describe(won.knobs)}")
         confirmed = confirmed_gain(trials, objective)
-        if confirmed is None:
-            less = 100 * (1 - after.ms / before.ms)
-            lines.append(f"gain       {less:.1f} % less time, not confirmed")
-        else:
-            of_both = "of the best configuration and the baseline"
-            text = (
-                f"(95 % interval {confirmed.low:.1f} to {confirmed.high:.1f}), from "
-                f"{confirmed.pairs} runs each {of_both}"
-            )
-            if confirmed.pairs == 1:
-                text = f"from one run each {of_both}, which gives no interval (use `--confirm 2`)"
-            lines.append(f"gain       {confirmed.pct:.1f} % less time {text}")
-            if not confirmed.sure:
-                lines.append(
-                    "           The gain is not significant: keep the baseline, or continue the search with "
-                    "longer runs"
-                )
-                unsure = True
-    lines += _floor_line(trials, now.floor_ms, after.ms, unit)
+        lines += _gain_lines(confirmed, ladder)
+        unsure = confirmed is not None and not confirmed.sure
+        lines += _ladder_lines(ladder)
+    lines += _floor_line(trials, found.standing.floor_ms, ladder.best.ms, unit)
     lines += _left_out_line(trials, space)
     if bottleneck := _bottleneck_of(trials, won.knobs):
         lines.append(f"bottleneck {bottleneck}")
+    lines += _sm_line(found)
     meant = (State.FINISHED, State.STOPPED_EARLY)
     failed = [t for t in trials if t.outcome.state not in meant]
     if failed:
@@ -76,6 +60,71 @@ def report(
         lines.append(f"failed     {states}")
     heading = "command of the best configuration (gain not confirmed)" if unsure else "command"
     return [*lines, heading, f"    {template.line(won.knobs)}"]
+
+
+def _class_lines(found: SearchSummary) -> list[str]:
+    """The experiments by class, the hit rate, and the time that each group took."""
+    lines = [f"classes    {describe_classes(found)}"]
+    rate = describe_hit_rate(found)
+    if rate:
+        lines.append(f"hit rate   {rate}")
+    spent = seconds_by_group(found.experiments)
+    if spent:
+        parts = [f"{group.value} {format_seconds(s)}" for group, s in spent.items()]
+        lines.append(f"time       {format_seconds(sum(spent.values()))}: {', '.join(parts)}")
+    return lines
+
+
+def _gain_lines(confirmed: Gain | None, ladder: Ladder) -> list[str]:
+    """The gain of the winner over the baseline, and whether it is confirmed."""
+    if confirmed is None:
+        return [f"gain       {ladder.gain_pct:.1f} % less time, not confirmed"]
+    of_both = "of the best configuration and the baseline"
+    text = (
+        f"(95 % interval {confirmed.low:.1f} to {confirmed.high:.1f}), from "
+        f"{confirmed.pairs} runs each {of_both}"
+    )
+    if confirmed.pairs == 1:
+        text = f"from one run each {of_both}, which gives no interval (use `--confirm 2`)"
+    lines = [f"gain       {confirmed.pct:.1f} % less time {text}"]
+    if not confirmed.sure:
+        lines.append(
+            "           The gain is not significant: keep the baseline, or continue the search with "
+            "longer runs"
+        )
+    return lines
+
+
+def _ladder_lines(ladder: Ladder) -> list[str]:
+    """What each change of the knobs contributes: a line for each rung, as in `ladder.svg`."""
+    rows = [("baseline", f"{ladder.baseline.ms:.1f} ms", "", "")]
+    for rung in ladder.rungs:
+        changes = " + ".join(change.text for change in rung.changes)
+        rows.append(
+            (
+                f"#{rung.trial.number} {changes}",
+                f"{rung.cost.ms:.1f} ms",
+                format_contribution(rung),
+                "" if rung.significant else "not significant",
+            )
+        )
+    if len(ladder.rungs) > 1:
+        rows.append(("together", "", format_total(ladder), ""))
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    lines: list[str] = []
+    for name, cost, gain, note in rows:
+        text = f"{name:<{widths[0]}}  {cost:>{widths[1]}}  {gain:>{widths[2]}}  {note}"
+        lines.append(f"{'           ' if lines else 'ladder     '}{text.rstrip()}")
+    return lines
+
+
+def _sm_line(found: SearchSummary) -> list[str]:
+    """SM utilisation of the baseline and of the winner. Nothing without a GPU."""
+    before = found.sm_pct(found.space.baseline)
+    after = found.sm_pct(found.winner.knobs) if found.winner else None
+    if before is None or after is None:
+        return []
+    return [f"SM         {before:.0f} % utilised with the baseline, {after:.0f} % with the best"]
 
 
 def _format_cost(cost: Cost, unit: str) -> str:

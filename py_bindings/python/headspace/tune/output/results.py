@@ -1,4 +1,4 @@
-"""Writes the result files: `results.tsv`, `experiments.jsonl`, `progress.svg` and `tree.svg`.
+"""Writes the result files: `results.tsv`, `experiments.jsonl`, and the plots.
 
 The table has the columns of SPDL's master table, with the same names and meanings, so the same tools
 read both. The floor, which the what-if of the baseline measured, is the row `headspace_cache`. Files are
@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from headspace.tune.experiment import Kind, State, Trial
-from headspace.tune.output.plots import progress_svg, tree_svg
+from headspace.tune.output.ladder_plot import ladder_svg
+from headspace.tune.output.plots import progress_svg
+from headspace.tune.output.summary import SearchSummary
+from headspace.tune.output.tree_plot import tree_svg
 from headspace.tune.plan import what_if
-from headspace.tune.plan.objective import Objective
+from headspace.tune.plan.classes import Classified
 from headspace.tune.space.knobs import Space
 
 COLUMNS = (
@@ -55,13 +58,14 @@ _SUMMARY = (
 )
 
 
-def write(folder: Path, trials: Sequence[Trial], space: Space, objective: Objective) -> None:
+def write(folder: Path, found: SearchSummary) -> None:
     """Writes all result files."""
-    replace(folder / "results.tsv", table(trials, space))
-    lines = [json.dumps(line(trial), ensure_ascii=False) + "\n" for trial in trials]
+    replace(folder / "results.tsv", table(found.trials, found.space))
+    lines = [json.dumps(line(one), ensure_ascii=False) + "\n" for one in found.experiments]
     replace(folder / "experiments.jsonl", "".join(lines))
-    replace(folder / "progress.svg", progress_svg(trials, objective))
-    replace(folder / "tree.svg", tree_svg(trials, space, objective))
+    replace(folder / "progress.svg", progress_svg(found))
+    replace(folder / "ladder.svg", ladder_svg(found))
+    replace(folder / "tree.svg", tree_svg(found))
 
 
 def replace(path: Path, text: str) -> None:
@@ -151,12 +155,14 @@ def _escaped(value: object) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t")
 
 
-def line(trial: Trial) -> Mapping[str, Any]:
+def line(one: Classified) -> Mapping[str, Any]:
     """A line of `experiments.jsonl`."""
+    trial = one.trial
     proposal, outcome = trial.proposal, trial.outcome
     ended = ("state", "step_ms", "interval_ms", "steps", "seconds", "exit_code", "detail")
     return {
         "number": trial.number,
+        "class": one.category.value,
         **{name: getattr(proposal, name) for name in _PROPOSAL},
         **{name: getattr(outcome, name) for name in (*ended, "log", "run")},
         "seconds": round(outcome.seconds, 3),

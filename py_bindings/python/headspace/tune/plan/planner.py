@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from headspace.tune.experiment import SEARCHING, Experiment, Kind, Proposal, State, Trial
 from headspace.tune.plan import predictions, remedies, what_if
 from headspace.tune.plan.bounds import bound
+from headspace.tune.plan.classes import LEAST_GAIN, classify, count_since_kept
 from headspace.tune.plan.objective import (
     Cost,
     Gain,
@@ -34,9 +35,6 @@ from headspace.tune.space.knobs import Config, Space, key
 
 #: A model has missed if a configuration is slower than it predicted by more than this share.
 MISS = 0.15
-
-#: Smallest gain over the previous best that resets patience, as a share of the previous best.
-LEAST_GAIN = 0.01
 
 #: Kinds of runs by which the winner is chosen.
 CHOOSING = (*SEARCHING, Kind.REPEAT)
@@ -59,7 +57,7 @@ class Limits:
     experiments: int = 40
     """Maximum number of experiments, including the baseline. Repetitions and confirmations do not count."""
     patience: int = 10
-    """Number of experiments without a gain of `LEAST_GAIN` after which the search ends."""
+    """Number of experiments since the last kept one after which the search ends."""
     near_floor: float = 0.05
     """The search ends when the best is above the floor by at most this share of the floor."""
     repeats: int = 1
@@ -202,24 +200,11 @@ class Planner:
         if spent >= limits.experiments:
             runs = "experiment was" if limits.experiments == 1 else "experiments were"
             return f"{limits.experiments} {runs} run"
-        since = self._since_best(trials)
+        since = count_since_kept(classify(trials, limits.objective))
         if since >= limits.patience:
             gain_pct = 100 * LEAST_GAIN
             return f"the limit `--patience {limits.patience}` is reached (no gain of {gain_pct:g} % or more)"
         return None
-
-    def _since_best(self, trials: Sequence[Trial]) -> int:
-        """Number of experiments since the last one that was better than all before it."""
-        best, since = float("inf"), 0
-        for trial in trials:
-            if trial.kind not in SEARCHING:
-                continue
-            one = measured_cost(trial, self.limits.objective)
-            if one is not None and one.ms < (1 - LEAST_GAIN) * best:
-                best, since = one.ms, 0
-            else:
-                since += 1
-        return since
 
     def _explore(self, trials: Sequence[Trial], pending: Sequence[Experiment]) -> Proposal | None:
         """A proposal of a verdict or a model, else a single change, else the sampler's choice. None if every

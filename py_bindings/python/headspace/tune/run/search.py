@@ -16,6 +16,7 @@ from types import FrameType
 from headspace.tune.experiment import SEARCHING, Experiment, Kind, Trial
 from headspace.tune.output import results
 from headspace.tune.output.progress import Progress
+from headspace.tune.output.summary import summarize
 from headspace.tune.plan.objective import measured_cost
 from headspace.tune.plan.planner import Done, Limits, Next, Planner, Wait, standing
 from headspace.tune.run.launch import Running, Setup, end_leftovers
@@ -146,8 +147,9 @@ class Search:
 
     def _refresh(self) -> None:
         self._trials, _ = self._store.read()
-        self._standing = standing(self._trials, self._job.limits.objective)
-        results.write(self._job.folder, self._trials, self._job.space, self._job.limits.objective)
+        found = summarize(self._trials, self._job.space, self._job.limits.objective)
+        self._standing = found.standing
+        results.write(self._job.folder, found)
 
     def _start(self, experiment: Experiment) -> None:
         place = self._free.pop(0)
