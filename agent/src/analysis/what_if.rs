@@ -5,9 +5,9 @@
 //!
 //! | | |
 //! |---|---|
-//! | gain within 3 points of the true one | 96.1 % of 923 answers |
-//! | the interval contains the true gain | 95.2 % |
-//! | no stage gains 3 points more than the one that is measured to gain most | 99.0 % |
+//! | gain within 3 points of the true one | 96.6 % of 1,034 answers |
+//! | the interval contains the true gain | 94.2 % |
+//! | no stage gains 3 points more than the one that is measured to gain most | 99.3 % |
 //! | pipelines without an answer, because their steps vary too much | 24.2 % |
 
 use super::attribution::{Action, Attribution, Bottleneck, Evidence, Limit, ModelledStep, Remedy};
