@@ -54,6 +54,10 @@ demo: $(STAMPS)/demo $(STAMPS)/build ## Build, train on real video for a minute,
 tune-demo: $(STAMPS)/test $(STAMPS)/build ## Find the knobs of the video example, with pictures in headspace-tune/ (10 minutes).
 	PATH="$(dir $(PY)):$$PATH" OMP_NUM_THREADS=1 $(PY) -m headspace tune $(TUNE_ARGS) --file examples/python/tune.toml
 
+.PHONY: decode-lab
+decode-lab: $(STAMPS)/demo $(STAMPS)/build ## Compare video formats and decoders, with a chart in decode-lab/ (DECODE_LAB_ARGS="--help").
+	$(PY) examples/python/decode_lab $(DECODE_LAB_ARGS)
+
 .PHONY: setup
 setup: $(STAMPS)/test $(STAMPS)/lint ## Make the virtual environment with all that tests and lint need.
 

@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(args: argparse.Namespace) -> None:
     report = Report(_machine())
-    loaders = _usable_loaders(args.loaders, args.install, report)
+    loaders = usable_loaders(args.loaders, args.install, report)
     if args.list:
         _print_list(loaders, report)
         return
@@ -82,7 +82,7 @@ def _run(args: argparse.Namespace) -> None:
     _write(folder, sample, report, args.target_rate)
 
 
-def _usable_loaders(names: Sequence[str], may_install: bool, report: Report) -> list[Loader]:
+def usable_loaders(names: Sequence[str], may_install: bool, report: Report) -> list[Loader]:
     """The loaders that can be imported here. The others are left out, with the reason."""
     usable = []
     for name in names:
