@@ -176,6 +176,7 @@ def row(name: str, rate: float, cpu: float, disk: int, workers: int = 1, wrong: 
         requested_bytes_per_clip=1e5,
         storage_bytes_per_clip=0.0,
         memory_bytes=1e8,
+        others_cores=0.0,
         disk_bytes=disk,
         disk_ratio=disk / 100,
         cold_share=0.0,

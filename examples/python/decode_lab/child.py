@@ -71,6 +71,8 @@ class Measured:
     requested_bytes_per_clip: float | None = None
     storage_bytes_per_clip: float | None = None
     memory_bytes: float | None = None
+    others_cores: float | None = None
+    """Cores that other programs used meanwhile."""
 
 
 # --- the work of a worker, in a thread or in a process ---
@@ -163,8 +165,10 @@ def measure(spec: Spec) -> Measured:
             result.round_clips.append(clips)
             result.round_frames.append(frames)
             result.clips += len(loader.requests)
-        session.stop()
+        headspace_report = session.stop()
     pipes = LOADERS[spec.loader].pipe + (spec.pool == "processes")
+    resources = headspace_report.to_dict()["resources"] if headspace_report else {}
+    result.others_cores = resources.get("others_cores")
     _add_counters(result, Path(session.folder), pipes * frame_bytes / result.clips)
     if LOADERS[spec.loader].pipe and result.memory_bytes is not None:
         # The processes of `ffmpeg` end with their clip. The kernel keeps the largest peak of them, in KiB.

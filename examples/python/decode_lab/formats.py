@@ -239,7 +239,8 @@ def _pieces(video: Path, cut: Cut) -> Iterator[tuple[Clip, Frames, float]]:
             length = round(cut.seconds * rate)
             if length < 2:
                 raise LabError(f"a clip of {cut.seconds:g} s has less than 2 frames")
-            total = stream.frames or length
+            # Some containers, such as WebM, do not store the number of frames.
+            total = stream.frames or round((container.duration or 0) / av.time_base * rate)
             size = video.stat().st_size
             number, frames = 0, []
             for frame in container.decode(stream):

@@ -26,6 +26,8 @@ from .results import Row, advise, mean_of
 
 #: Seconds after which a combination is given up.
 _DEADLINE_S = 600
+#: Cores used by other programs, mean over all combinations, above which the page warns.
+_BUSY_CORES = 0.1
 _VIDEO_SUFFIXES = (".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi")
 
 
@@ -57,7 +59,7 @@ def _run(args: argparse.Namespace) -> None:
         return
     folder: Path = args.work
     cut = Cut(args.seconds, args.clips, args.height)
-    _say(f"encoding {args.clips} clips in {len(args.formats)} formats")
+    _say(f"preparing {args.clips} clips in {len(args.formats)} formats")
     sample = make_sample(_find(args.data), cut, args.formats, folder / "sample")
     report.notes += [f"{name}: left out. {why}" for name, why in sample.left_out.items()]
     print(f"{report.machine}\n{len(sample.clips)} clips of {cut.seconds:g} s\n")
@@ -243,6 +245,7 @@ def _measure_all(
                 requested_bytes_per_clip=found["requested_bytes_per_clip"],
                 storage_bytes_per_clip=found["storage_bytes_per_clip"],
                 memory_bytes=found["memory_bytes"],
+                others_cores=found["others_cores"],
                 disk_bytes=stored[fmt].bytes,
                 disk_ratio=stored[fmt].bytes / sample.source_bytes,
                 cold_share=sum(found["cold_share"]) / len(found["cold_share"]),
@@ -258,6 +261,13 @@ def _measure_all(
 
 
 def _write(folder: Path, sample: Sample, report: Report, target: float | None) -> None:
+    others = [row.others_cores for row in report.rows if row.others_cores is not None]
+    if others and sum(others) / len(others) > _BUSY_CORES:
+        report.notes.append(
+            f"other programs used {sum(others) / len(others):.1f} of {_count_cores()} cores during the "
+            f"measurements (at most {max(others):.1f}). The rates are too low, and their order may be wrong. "
+            "CPU time per clip is less affected."
+        )
     advice = advise(report.rows, target) if target else []
     words = output.advice_text(advice)
     print(output.results_text(report.rows))
@@ -278,14 +288,17 @@ def _write(folder: Path, sample: Sample, report: Report, target: float | None) -
     print(f"\nresults.jsonl, results.svg and results.html are in `{folder}`")
 
 
+def _count_cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
 def _machine() -> str:
-    cores = len(os.sched_getaffinity(0))
     model = platform.processor() or platform.machine()
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             model = line.partition(":")[2].strip()
             break
-    return f"{model}, {cores} cores, Linux {platform.release()}, Python {platform.python_version()}"
+    return f"{model}, {_count_cores()} cores, Linux {platform.release()}, Python {platform.python_version()}"
 
 
 def _say(text: str) -> None:

@@ -14,7 +14,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sized
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -56,7 +56,7 @@ class NoFrameError(ValueError):
     """The decoder returned fewer frames than were asked for."""
 
 
-def _check_count(frames: Sequence[Any], request: Request) -> None:
+def _check_count(frames: Sized, request: Request) -> None:
     if len(frames) != len(request.indices):
         raise NoFrameError(
             f"{len(frames)} of {len(request.indices)} frames of {request.clip.name} were decoded"

@@ -50,6 +50,8 @@ class Row:
     disk_bytes: int
     disk_ratio: float
     """Size on disk, as a multiple of the source's."""
+    others_cores: float | None
+    """Cores that other programs used meanwhile. They make clips/s too low."""
     cold_share: float
     """Share of the pages that was not in the page cache before a round, mean over the rounds."""
     errors: int
