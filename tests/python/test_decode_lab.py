@@ -227,7 +227,8 @@ def test_a_small_run_writes_table_records_chart_and_page(tmp_path: Path) -> None
     done = run_lab("--work", str(tmp_path), *shape, *what, "--target-rate", "1", "--frames", "4")
 
     assert done.returncode == 0, done.stderr
-    assert "To feed 1 clips/s (random subclips, cold page cache" in done.stdout
+    # Whether the rate is reached depends on the machine.
+    assert "1 clips/s (random subclips, cold page cache, the size of the file)" in done.stdout
     lines = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
     combinations = [line for line in lines if line["kind"] == "combination"]
     assert {entry["format"] for entry in combinations} == {"h264-gop12", "jpeg-burst"}

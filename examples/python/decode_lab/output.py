@@ -117,7 +117,10 @@ def advice_text(advice: Sequence[Advice]) -> str:
         elif entry.fastest is None:
             lines.append(f"No combination loads {goal} without errors.")
         else:
-            best, text = entry.fastest, f"No measured combination reaches {goal}. "
+            best, text = (
+                entry.fastest,
+                f"No measured combination reaches {goal} with its whole interval. ",
+            )
             rate = best.clips_per_s
             text += f"The fastest is {_what(best)}: {rate.value:.1f} ± {rate.half:.1f} clips/s."
             if best.cpu_s_per_clip:
