@@ -390,6 +390,8 @@ class Loader:
     package: str
     """Its name on PyPI."""
     kinds: tuple[Kind, ...] = ("video",)
+    needs: tuple[str, ...] = ()
+    """Packages that it imports but does not install. Their modules have the same names."""
     gpu: bool = False
     pipe: bool = False
     """Whether frames reach this process through a pipe."""
@@ -400,14 +402,21 @@ LOADERS = {
     loader.name: loader
     for loader in (
         Loader("pyav", PyAV, "av", "av", _IMAGES),
-        Loader("torchcodec", TorchCodec, "torchcodec", "torchcodec"),
+        Loader("torchcodec", TorchCodec, "torchcodec", "torchcodec", needs=("torch",)),
         Loader("decord", Decord, "decord", "decord"),
         Loader("opencv", OpenCV, "cv2", "opencv-python-headless", _IMAGES),
         Loader("imageio-ffmpeg", ImageioFFmpeg, "imageio_ffmpeg", "imageio-ffmpeg", pipe=True),
         Loader("spdl", Spdl, "spdl.io", "spdl-io", _IMAGES),
         Loader("ffmpeg-pipe", FFmpegPipe, "imageio_ffmpeg", "imageio-ffmpeg", pipe=True),
         Loader("numpy", NumPy, "numpy", "numpy", ("raw",)),
-        Loader("torchcodec-cuda", lambda: TorchCodec("cuda"), "torchcodec", "torchcodec", gpu=True),
+        Loader(
+            "torchcodec-cuda",
+            lambda: TorchCodec("cuda"),
+            "torchcodec",
+            "torchcodec",
+            needs=("torch",),
+            gpu=True,
+        ),
         Loader("spdl-nvdec", SpdlNvdec, "spdl.io", "spdl-io-cuda", gpu=True),
     )
 }
@@ -425,12 +434,14 @@ def find_problem(loader: Loader) -> str | None:
     if loader.name == "ffmpeg-pipe" and find_ffmpeg():
         return None
     try:
-        missing = importlib.util.find_spec(loader.module) is None
+        modules = (loader.module, *loader.needs)
+        missing = any(importlib.util.find_spec(module) is None for module in modules)
     except ModuleNotFoundError:
         missing = True
     if missing:
+        packages = " ".join((loader.package, *loader.needs))
         what = "no program `ffmpeg` in PATH" if loader.name == "ffmpeg-pipe" else "not installed"
-        return f"{what}: `--install`, or `python -m pip install {loader.package}`"
+        return f"{what}: `--install`, or `python -m pip install {packages}`"
     return None
 
 
@@ -450,7 +461,16 @@ def find_gpu_problem() -> str | None:
 def install(loader: Loader) -> str | None:
     """Installs the package of the loader into this environment. Returns why that failed."""
     done = subprocess.run(
-        [sys.executable, "-m", "pip", "install", "--quiet", "--no-input", loader.package],
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-input",
+            loader.package,
+            *loader.needs,
+        ],
         capture_output=True,
         text=True,
         check=False,

@@ -177,8 +177,9 @@ def chart(rows: Sequence[Row]) -> str:
         x = 10 + number % columns * (_WIDTH + 20)
         y = number // columns * (_HEIGHT + 76)
         out.append(f'<g transform="translate({x} {y})">{_panel(group, members, colours)}</g>')
+    per_line = width // 120
     for k, name in enumerate(loaders):
-        x, y = 20 + k % 6 * 150, height - 40 + k // 6 * 18
+        x, y = 20 + k % per_line * 120, height - 56 + k // per_line * 18
         out.append(f'<circle cx="{x}" cy="{y - 4}" r="4" fill="{colours[name]}"/>')
         out.append(f'<text x="{x + 10}" y="{y}">{escape(name)}</text>')
     return "\n".join([*out, "</svg>"])
