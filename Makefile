@@ -60,6 +60,10 @@ tune-pictures: $(STAMPS)/study $(STAMPS)/build ## Draw the ladder and the tree i
 	cp $(CARGO_TARGET_DIR)/pictures/torch-ladder.svg docs/images/tune-ladder.svg
 	cp $(CARGO_TARGET_DIR)/pictures/torch-tree.svg docs/images/tune-tree.svg
 
+.PHONY: decode-lab
+decode-lab: $(STAMPS)/demo $(STAMPS)/build ## Compare video formats and decoders, with a chart in decode-lab/ (DECODE_LAB_ARGS="--help").
+	$(PY) examples/python/decode_lab $(DECODE_LAB_ARGS)
+
 .PHONY: setup
 setup: $(STAMPS)/test $(STAMPS)/lint ## Make the virtual environment with all that tests and lint need.
 

@@ -1,0 +1,257 @@
+"""Measures or checks one combination, in a process of its own: `python -m decode_lab.child SPEC RESULT`.
+
+A process of its own keeps the libraries apart: a crash ends only this combination, and memory, CPU time and bytes
+belong to one library. headspace measures the process and its children.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Literal
+
+import headspace
+
+from . import pagecache
+from .access import PATTERNS, Pattern, choose_frames, order_clips
+from .correctness import Check, check_reader
+from .formats import FORMATS, Clip, Frames, Sample, load_sample, read_reference
+from .loaders import LOADERS, Reader, Request
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A combination, and how to measure it."""
+
+    sample: str
+    """Work folder of the sample."""
+    runs: str
+    """Folder for the records of headspace."""
+    format: str
+    loader: str
+    pattern: Pattern = "subclip"
+    workers: int = 1
+    cache: Literal["warm", "cold"] = "warm"
+    size: int = 0
+    pool: Literal["threads", "processes"] = "threads"
+    frames: int = 16
+    """Frames of a subclip."""
+    sparse_frames: int = 8
+    rounds: int = 5
+    round_seconds: float = 0.5
+    """Shortest round with a warm cache. With a cold cache, a round reads each clip once."""
+    seed: int = 0
+
+    def frames_of(self, pattern: Pattern) -> int:
+        return self.sparse_frames if pattern == "sparse" else self.frames
+
+
+@dataclass
+class Measured:
+    """What the rounds of one combination gave. Counters are per clip that was asked for."""
+
+    round_seconds: list[float]
+    round_clips: list[int]
+    round_frames: list[int]
+    cold_share: list[float]
+    """Share of the pages that was not in the page cache before each round."""
+    clips: int
+    errors: int
+    error: str | None
+    cpu_s_per_clip: float | None = None
+    requested_bytes_per_clip: float | None = None
+    storage_bytes_per_clip: float | None = None
+    memory_bytes: float | None = None
+    others_cores: float | None = None
+    """Cores that other programs used meanwhile."""
+
+
+# --- the work of a worker, in a thread or in a process ---
+
+_reader: Reader | None = None
+_stage: Any = None
+
+
+def _open(loader: str, workers: int) -> None:
+    global _reader, _stage
+    _reader = LOADERS[loader].open()
+    _stage = headspace.stage("read clip", concurrency=workers)
+
+
+def _read(request: Request) -> Frames | str:
+    """The frames, or the error in words."""
+    assert _reader is not None
+    try:
+        with _stage:
+            return _reader.read(request)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+class ClipLoader:
+    """Yields the clips of a round in order, read by the workers. At most two per worker are ahead."""
+
+    def __init__(self, executor: Executor, ahead: int) -> None:
+        self._executor = executor
+        self._ahead = ahead
+        self.requests: list[Request] = []
+
+    def __len__(self) -> int:
+        return len(self.requests)
+
+    def __iter__(self) -> Iterator[Frames | str]:
+        pending: deque[Future[Frames | str]] = deque()
+        for request in self.requests:
+            pending.append(self._executor.submit(_read, request))
+            if len(pending) >= self._ahead:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+
+
+def _make_executor(spec: Spec) -> Executor:
+    arguments = (spec.loader, spec.workers)
+    if spec.pool == "threads":
+        _open(*arguments)
+        return ThreadPoolExecutor(spec.workers, "worker")
+    # The libraries are first imported in the workers, so nothing of them is forked.
+    return ProcessPoolExecutor(spec.workers, get_context("fork"), _open, arguments)
+
+
+def measure(spec: Spec) -> Measured:
+    """Reads rounds of clips."""
+    sample, rng = load_sample(Path(spec.sample)), random.Random(spec.seed)
+    files = sample.files(spec.format)
+    result = Measured([], [], [], [], 0, 0, None)
+    with _make_executor(spec) as executor:
+        loader = ClipLoader(executor, 2 * spec.workers)
+        pagecache.load(files)
+        # The first round is not measured: libraries initialise, and its length sets that of the others.
+        loader.requests = _requests(spec, sample, rng, 1)
+        began = time.perf_counter()
+        for _ in loader:
+            pass
+        once = time.perf_counter() - began
+        repeats = 1 if spec.cache == "cold" else max(1, round(spec.round_seconds / once))
+        # A long interval: headspace reads its counters when the session starts and when it stops.
+        session = headspace.start(to=headspace.JsonLines(spec.runs), interval=3600, quiet=True)
+        loop = headspace.wrap(loader, name="clips", batch_size=1)
+        frame_bytes = 0
+        while len(result.round_seconds) < spec.rounds or sum(result.round_seconds) < 1.5:
+            loader.requests = _requests(spec, sample, rng, repeats)
+            if spec.cache == "cold":
+                pagecache.evict(files)
+            result.cold_share.append(pagecache.cold_share(files))
+            frames, clips = 0, 0
+            began = time.perf_counter()
+            for item in loop:
+                if isinstance(item, str):
+                    result.errors += 1
+                    result.error = result.error or item
+                else:
+                    clips += 1
+                    frames += len(item)
+                    frame_bytes += item.nbytes
+            result.round_seconds.append(time.perf_counter() - began)
+            result.round_clips.append(clips)
+            result.round_frames.append(frames)
+            result.clips += len(loader.requests)
+        headspace_report = session.stop()
+    pipes = LOADERS[spec.loader].pipe + (spec.pool == "processes")
+    resources = headspace_report.to_dict()["resources"] if headspace_report else {}
+    result.others_cores = resources.get("others_cores")
+    # Counters of a tree have a resolution of 10 ms, those of a process one of less than 1 µs.
+    scope = "tree" if pipes else "process"
+    _add_counters(result, Path(session.folder), scope, pipes * frame_bytes / result.clips)
+    if LOADERS[spec.loader].pipe and result.memory_bytes is not None:
+        # The processes of `ffmpeg` end with their clip. The kernel keeps the largest peak of them, in KiB.
+        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+        result.memory_bytes += spec.workers * peak
+    return result
+
+
+def _requests(spec: Spec, sample: Sample, rng: random.Random, repeats: int) -> list[Request]:
+    clips = [clip for _ in range(repeats) for clip in order_clips(sample.clips, rng)]
+    return [_request(spec, sample, clip, spec.pattern, rng) for clip in clips]
+
+
+def _request(
+    spec: Spec, sample: Sample, clip: Clip, pattern: Pattern, rng: random.Random
+) -> Request:
+    indices = choose_frames(clip, pattern, spec.frames_of(pattern), rng)
+    path, kind = sample.path(clip, spec.format), FORMATS[spec.format].kind
+    return Request(clip, path, kind, indices, spec.size)
+
+
+def _add_counters(result: Measured, run: Path, scope: str, piped: float) -> None:
+    """Adds what headspace read of this process and its children: CPU time, bytes, memory.
+
+    Args:
+        result: Where to.
+        run: The run folder.
+        scope: `process`, or `tree` for the process and its children.
+        piped: Bytes per clip that came through pipes. The kernel counts them as read.
+    """
+    steps = 0
+    marks: list[tuple[int, dict[str, float]]] = []
+    for line in (run / "rank0.jsonl").read_text().splitlines():
+        record = json.loads(line)
+        if record["kind"] != "tick":
+            continue
+        steps += sum(loop["steps"] for loop in record["loops"])
+        if "process.cpu.time{cpu.mode=user}" in record["readings"].get(scope, {}):
+            marks.append((steps, record["readings"][scope]))
+    clips = marks[-1][0] - marks[0][0] if marks else 0
+    if not clips:
+        return
+
+    def per_clip(*names: str) -> float | None:
+        first, last = marks[0][1], marks[-1][1]
+        if not all(name in first and name in last for name in names):
+            return None
+        return sum(last[name] - first[name] for name in names) / clips
+
+    result.cpu_s_per_clip = per_clip(
+        *(f"process.cpu.time{{cpu.mode={m}}}" for m in ("user", "system"))
+    )
+    requested = per_clip("headspace.process.io.requested{disk.io.direction=read}")
+    if requested is not None:
+        result.requested_bytes_per_clip = max(0.0, requested - piped)
+    result.storage_bytes_per_clip = per_clip("process.disk.io{disk.io.direction=read}")
+    result.memory_bytes = marks[-1][1].get("process.memory.usage")
+
+
+def check(spec: Spec) -> Check:
+    """Compares the frames of each access pattern with the reference, in the size of the file."""
+    sample, rng = load_sample(Path(spec.sample)), random.Random(spec.seed)
+    reader, kind = LOADERS[spec.loader].open(), FORMATS[spec.format].kind
+
+    def cases() -> Iterator[tuple[Request, Frames]]:
+        for clip in sample.clips:
+            path = sample.path(clip, spec.format)
+            reference = read_reference(path, kind)
+            for pattern in (*PATTERNS, "subclip", "sparse"):
+                indices = choose_frames(clip, pattern, spec.frames_of(pattern), rng)
+                yield Request(clip, path, kind, indices), reference
+
+    return check_reader(reader, cases())
+
+
+def main() -> None:
+    task, spec_text, result = sys.argv[1:]
+    spec = Spec(**json.loads(spec_text))
+    done = measure(spec) if task == "measure" else check(spec)
+    Path(result).write_text(json.dumps(asdict(done)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""Compares the frames of a decoder with a reference: the same file, decoded from start to end without a seek.
+
+Colours may differ slightly, because libraries convert YUV to RGB in different ways. A wrong frame differs more: it
+is closer to another frame of the reference than to the one that was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .formats import Frames
+from .loaders import Reader, Request
+
+#: Lowest PSNR in dB of a correct frame. Different YUV to RGB conversions of one decoded frame stay above 30 dB;
+#: different frames of a moving scene are mostly below.
+PSNR_LIMIT_DB = 30.0
+#: A neighbour must be closer by this much to count as the frame that was delivered. In a still scene, neighbours
+#: are equal, and no decoder can be told to be wrong.
+MARGIN_DB = 3.0
+#: Numbers of frames by which random access is usually wrong.
+_REACH = 3
+
+
+@dataclass
+class Check:
+    """Result of the comparison."""
+
+    frames: int = 0
+    """Frames that were asked for."""
+    compared_frames: int = 0
+    """Frames that were delivered and compared. Each of the others counts as wrong."""
+    wrong_frames: int = 0
+    lowest_psnr_db: float | None = None
+    """Of the frames with the right number. None if all of them are identical to the reference."""
+    faults: list[str] = field(default_factory=list)
+    """The first faults, in words."""
+
+    @property
+    def correct(self) -> bool:
+        return not self.wrong_frames and not self.faults
+
+    def add_fault(self, text: str) -> None:
+        if len(self.faults) < 5:
+            self.faults.append(text)
+
+
+def check_reader(reader: Reader, cases: Iterable[tuple[Request, Frames]]) -> Check:
+    """Reads each request and compares it with the frames of the reference, which has all frames of the clip."""
+    check = Check()
+    for request, reference in cases:
+        place = f"{request.clip.name}, frames {_describe(request.indices)}"
+        check.frames += len(request.indices)
+        try:
+            frames = reader.read(request)
+        except Exception as error:
+            check.wrong_frames += len(request.indices)
+            check.add_fault(f"{place}: {type(error).__name__}: {error}")
+            continue
+        if frames.shape[1:] != reference.shape[1:]:
+            check.wrong_frames += len(request.indices)
+            check.add_fault(f"{place}: frames of shape {frames.shape[1:]}")
+            continue
+        check.compared_frames += len(frames)
+        for index, frame in zip(request.indices, frames, strict=True):
+            _compare(check, request, index, frame, reference)
+    return check
+
+
+def _compare(check: Check, request: Request, index: int, frame: Frames, reference: Frames) -> None:
+    own = _psnr(frame, reference[index])
+    if not np.isfinite(own):
+        return
+    near = range(max(0, index - _REACH), min(len(reference), index + _REACH + 1))
+    closeness = {k: _psnr(frame, reference[k]) for k in near}
+    if max(closeness.values()) < PSNR_LIMIT_DB:
+        closeness = {k: _psnr(frame, reference[k]) for k in range(len(reference))}
+    best = max(closeness, key=closeness.__getitem__)
+    if closeness[best] >= own + MARGIN_DB:
+        check.wrong_frames += 1
+        check.add_fault(
+            f"{request.clip.name}: frame {best} was delivered for frame {index} ({best - index:+d})"
+        )
+    elif own < PSNR_LIMIT_DB:
+        check.wrong_frames += 1
+        check.add_fault(
+            f"{request.clip.name}: frame {index} differs from the reference (PSNR {own:.1f} dB)"
+        )
+    else:
+        lowest = check.lowest_psnr_db
+        check.lowest_psnr_db = own if lowest is None else min(lowest, own)
+
+
+def _psnr(one: Frames, other: Frames) -> float:
+    """PSNR in dB of about 64 x 64 pixels, which is enough to tell frames apart."""
+    step = max(1, min(one.shape[:2]) // 64)
+    difference = one[::step, ::step].astype(np.float32) - other[::step, ::step]
+    error = float(np.mean(np.square(difference)))
+    return 10 * float(np.log10(255**2 / error)) if error else float("inf")
+
+
+def _describe(indices: tuple[int, ...]) -> str:
+    whole = indices == tuple(range(indices[0], indices[-1] + 1))
+    if whole:
+        return f"{indices[0]} to {indices[-1]}"
+    return ", ".join(map(str, indices))

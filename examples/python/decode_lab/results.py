@@ -1,0 +1,111 @@
+"""Numbers of each combination, and which combination is the cheapest for a rate."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+
+#: 97.5 % quantiles of Student's t distribution for 1 to 10 degrees of freedom (any table of it).
+_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over rounds, and half of its 95 % interval."""
+
+    value: float
+    half: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.3g} ± {self.half:.2g}"
+
+
+def mean_of(values: list[float]) -> Mean:
+    """The mean with the interval of Student's t distribution."""
+    if len(values) < 2:
+        return Mean(statistics.fmean(values), float("inf"))
+    freedom = len(values) - 1
+    # Above 10 degrees of freedom, the expansion at the normal quantile is within 0.1 %.
+    quantile = _T[freedom - 1] if freedom <= len(_T) else 1.96 + 2.37 / freedom + 2.9 / freedom**2
+    return Mean(statistics.fmean(values), quantile * statistics.stdev(values) / len(values) ** 0.5)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    format: str
+    loader: str
+    pattern: str
+    cache: str
+    size: int
+    workers: int
+    clips_per_s: Mean
+    frames_per_s: Mean
+    cpu_s_per_clip: float | None
+    requested_bytes_per_clip: float | None
+    """Bytes of read calls, from the page cache or from storage."""
+    storage_bytes_per_clip: float | None
+    memory_bytes: float | None
+    disk_bytes: int
+    disk_ratio: float
+    """Size on disk, as a multiple of the source's."""
+    others_cores: float | None
+    """Cores that other programs used meanwhile. They make clips/s too low."""
+    cold_share: float
+    """Share of the pages that was not in the page cache before a round, mean over the rounds."""
+    errors: int
+    """Clips that could not be read, of `clips`."""
+    clips: int
+    error: str | None
+    wrong_frames: int
+    """Frames in the check that are not the ones asked for, of `checked_frames`."""
+    checked_frames: int
+
+    @property
+    def usable(self) -> bool:
+        return not self.errors and not self.wrong_frames
+
+    @property
+    def group(self) -> tuple[str, str, int]:
+        """Rows of one group do the same work."""
+        return self.pattern, self.cache, self.size
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What it takes to load clips at a rate."""
+
+    group: tuple[str, str, int]
+    target: float
+    options: tuple[Row, ...]
+    """Combinations that reach the rate, and of which no other is better in workers, CPU time and disk size. The
+    cheapest in CPU time is first."""
+    fastest: Row | None
+    """The fastest usable combination. None if there is no usable one."""
+
+
+def advise(rows: list[Row], target: float) -> list[Advice]:
+    """The cheapest combinations for each group. A rate is reached if its whole interval is above the target."""
+    advice = []
+    for group in dict.fromkeys(row.group for row in rows):
+        usable = [row for row in rows if row.group == group and row.usable]
+        enough = [
+            row
+            for row in usable
+            if row.clips_per_s.value - row.clips_per_s.half >= target
+            and row.cpu_s_per_clip is not None
+        ]
+        options = [row for row in enough if not any(_better(other, row) for other in enough)]
+        options.sort(key=lambda row: (row.cpu_s_per_clip or 0.0, row.workers))
+        fastest = max(usable, key=lambda row: row.clips_per_s.value, default=None)
+        advice.append(Advice(group, target, tuple(options), fastest))
+    return advice
+
+
+def _cost(row: Row) -> tuple[float, float, float]:
+    return row.cpu_s_per_clip or 0.0, float(row.disk_bytes), float(row.workers)
+
+
+def _better(one: Row, other: Row) -> bool:
+    return _cost(one) != _cost(other) and all(a <= b for a, b in zip(_cost(one), _cost(other)))

@@ -1,0 +1,265 @@
+"""The laboratory of decoders and formats: what it finds, and what it leaves out."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "python"
+sys.path.insert(0, str(EXAMPLES))
+
+from decode_lab import pagecache  # noqa: E402
+from decode_lab.access import choose_frames  # noqa: E402
+from decode_lab.correctness import check_reader  # noqa: E402
+from decode_lab.formats import (  # noqa: E402
+    FORMATS,
+    Clip,
+    Cut,
+    Frames,
+    Sample,
+    make_sample,
+    read_jpegs,
+    read_reference,
+)
+from decode_lab.laboratory import Report, usable_loaders  # noqa: E402
+from decode_lab.loaders import LOADERS, Loader, NumPy, PyAV, Request  # noqa: E402
+from decode_lab.results import Mean, Row, advise, mean_of  # noqa: E402
+from video.clips import find_videos  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Sample:
+    """One clip of a small video with moving content, in four formats."""
+    (bikes,) = [video for video in find_videos() if "bikes" in video.name]
+    names = ["h264-gop12", "hevc", "jpeg-burst", "raw-npy"]
+    return make_sample([bikes], Cut(1.0, 1, 128), names, tmp_path_factory.mktemp("sample"))
+
+
+def request(sample: Sample, name: str, indices: tuple[int, ...]) -> Request:
+    clip = sample.clips[0]
+    return Request(clip, sample.path(clip, name), FORMATS[name].kind, indices)
+
+
+@pytest.mark.parametrize("name", ["h264-gop12", "hevc", "jpeg-burst", "raw-npy"])
+def test_random_access_returns_the_frames_of_a_sequential_read(sample: Sample, name: str) -> None:
+    reader = NumPy() if name == "raw-npy" else PyAV()
+    reference = read_reference(sample.path(sample.clips[0], name), FORMATS[name].kind)
+
+    for indices in [(0,), (11, 12, 13), (3, 9, 14, 23), (24,), tuple(range(25))]:
+        frames = reader.read(request(sample, name, indices))
+
+        assert np.array_equal(frames, reference[list(indices)]), indices
+
+
+class LateFromFrame20:
+    """A decoder that delivers the frame after the one that was asked for, from frame 20 on."""
+
+    def read(self, request: Request) -> Frames:
+        shifted = tuple(min(24, index + (index >= 20)) for index in request.indices)
+        return PyAV().read(replace(request, indices=shifted))
+
+
+def test_a_decoder_that_is_off_by_one_is_found_and_the_frame_is_named(sample: Sample) -> None:
+    clip = sample.clips[0]
+    reference = read_reference(sample.path(clip, "h264-gop12"), "video")
+    cases = [(request(sample, "h264-gop12", indices), reference) for indices in [(3, 4), (19, 20)]]
+
+    healthy, faulty = check_reader(PyAV(), cases), check_reader(LateFromFrame20(), cases)
+
+    assert (healthy.frames, healthy.wrong_frames, healthy.faults) == (4, 0, [])
+    assert faulty.wrong_frames == 1
+    assert faulty.faults == [f"{clip.name}: frame 21 was delivered for frame 20 (+1)"]
+
+
+def test_a_still_scene_and_an_identical_frame_are_no_fault() -> None:
+    clip = Clip("still", 4, 25.0, 8, 8)
+    still = np.full((4, 8, 8, 3), 90, np.uint8)
+
+    class Still:
+        def read(self, request: Request) -> Frames:
+            return still[: len(request.indices)]
+
+    check = check_reader(Still(), [(Request(clip, Path("still"), "raw", (1, 3)), still)])
+
+    assert (check.compared_frames, check.wrong_frames) == (2, 0)
+
+
+def test_a_missing_library_is_left_out_with_its_reason_and_the_way_to_get_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    absent = Loader("absent", PyAV, "no_such_decoder", "no-such-decoder")
+    monkeypatch.setitem(LOADERS, "absent", absent)
+    report = Report("a machine")
+
+    usable = usable_loaders(["absent", "pyav"], False, report)
+
+    assert [loader.name for loader in usable] == ["pyav"]
+    assert report.notes == [
+        "absent: left out. not installed: `--install`, or `python -m pip install no-such-decoder`"
+    ]
+
+
+def test_nvdec_is_refused_with_a_reason_without_a_gpu() -> None:
+    if Path("/dev/nvidiactl").exists():
+        pytest.skip("platform: this machine has an NVIDIA GPU")
+    report = Report("a machine")
+
+    assert usable_loaders(["torchcodec-cuda", "spdl-nvdec"], True, report) == []
+    assert len(report.notes) == 2
+    assert all("NVDEC needs an NVIDIA GPU" in note for note in report.notes)
+
+
+def test_the_cold_share_is_what_mincore_says(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(os.urandom(64 * 4096 + 1))
+    pagecache.load([file])
+    assert pagecache.count_pages(file) == (65, 65)
+    assert pagecache.cold_share([file]) == 0.0
+
+    pagecache.evict([file])
+
+    cached, pages = pagecache.count_pages(file)
+    assert pages == 65
+    assert pagecache.cold_share([file]) == pytest.approx(1 - cached / pages)
+    if cached == pages:
+        pytest.skip("platform: this file system keeps its pages in memory")
+    pagecache.load([file])
+    assert pagecache.cold_share([file]) == 0.0
+
+
+def test_a_burst_returns_only_the_images_asked_for_and_a_cut_one_is_refused(
+    sample: Sample, tmp_path: Path
+) -> None:
+    burst = sample.path(sample.clips[0], "jpeg-burst")
+    every = read_jpegs(burst, "burst", range(25))
+
+    assert read_jpegs(burst, "burst", [2, 3, 7]) == [every[2], every[3], every[7]]
+    assert all(image.startswith(b"\xff\xd8") and image.endswith(b"\xff\xd9") for image in every)
+    cut = tmp_path / "cut.jpegs"
+    cut.write_bytes(burst.read_bytes()[:-4])
+    with pytest.raises(ValueError, match="its index is missing"):
+        read_jpegs(cut, "burst", [0])
+
+
+def test_access_patterns_stay_inside_the_clip() -> None:
+    clip, rng = Clip("clip", 20, 25.0, 8, 8), random.Random(0)
+
+    assert choose_frames(clip, "whole", 4, rng) == tuple(range(20))
+    for _ in range(50):
+        start, *rest = choose_frames(clip, "subclip", 4, rng)
+        assert rest == [start + 1, start + 2, start + 3]
+        assert 0 <= start <= 16
+        assert [index // 5 for index in choose_frames(clip, "sparse", 4, rng)] == [0, 1, 2, 3]
+    assert choose_frames(clip, "subclip", 99, rng) == tuple(range(20))
+
+
+def row(name: str, rate: float, cpu: float, disk: int, workers: int = 1, wrong: int = 0) -> Row:
+    return Row(
+        format=name,
+        loader="pyav",
+        pattern="subclip",
+        cache="warm",
+        size=0,
+        workers=workers,
+        clips_per_s=Mean(rate, 2.0),
+        frames_per_s=Mean(rate * 16, 32.0),
+        cpu_s_per_clip=cpu,
+        requested_bytes_per_clip=1e5,
+        storage_bytes_per_clip=0.0,
+        memory_bytes=1e8,
+        others_cores=0.0,
+        disk_bytes=disk,
+        disk_ratio=disk / 100,
+        cold_share=0.0,
+        errors=0,
+        clips=100,
+        error=None,
+        wrong_frames=wrong,
+        checked_frames=100,
+    )
+
+
+def test_advice_names_only_correct_combinations_that_reach_the_rate_and_are_not_beaten() -> None:
+    rows = [
+        row("slow", 51.0, 0.02, 100),  # Its interval reaches below the target.
+        row("video", 60.0, 0.02, 100, workers=3),
+        row("images", 70.0, 0.01, 400),
+        row("beaten", 65.0, 0.02, 500),
+        row("wrong", 900.0, 0.001, 10, wrong=1),
+    ]
+
+    (advice,) = advise(rows, 50.0)
+
+    assert [option.format for option in advice.options] == ["images", "video"]
+    (none,) = advise(rows, 1000.0)
+    assert none.options == ()
+    assert none.fastest is rows[2]
+
+
+def test_the_interval_of_a_mean_is_that_of_student() -> None:
+    # Mean 2, standard deviation 1, t(2) = 4.303.
+    assert mean_of([1.0, 2.0, 3.0]) == Mean(2.0, pytest.approx(4.303 / 3**0.5))
+
+
+def run_lab(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(EXAMPLES / "decode_lab"), *args],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+
+
+def test_a_small_run_writes_table_records_chart_and_page(tmp_path: Path) -> None:
+    shape = ["--clips", "2", "--seconds", "0.5", "--height", "96", "--rounds", "2"]
+    what = ["--formats", "h264-gop12,jpeg-burst", "--loaders", "pyav", "--cache", "cold"]
+
+    done = run_lab("--work", str(tmp_path), *shape, *what, "--target-rate", "1", "--frames", "4")
+
+    assert done.returncode == 0, done.stderr
+    # Whether the rate is reached depends on the machine.
+    assert "1 clips/s (random subclips, cold page cache, the size of the file)" in done.stdout
+    lines = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
+    combinations = [line for line in lines if line["kind"] == "combination"]
+    assert {entry["format"] for entry in combinations} == {"h264-gop12", "jpeg-burst"}
+    for entry in combinations:
+        assert entry["errors"] == 0
+        assert entry["wrong_frames"] == 0
+        assert entry["clips_per_s"]["value"] > 0
+        assert entry["cpu_s_per_clip"] > 0
+        assert entry["requested_bytes_per_clip"] > 0
+        assert entry["memory_bytes"] > 1e6
+        assert 0 <= entry["cold_share"] <= 1
+    picture = ElementTree.parse(tmp_path / "results.svg").getroot()
+    assert len(picture.findall(".//{*}title")) == 2
+    assert "jpeg-burst" in (tmp_path / "results.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--formats", "mpeg"], "no 'mpeg': choose from h264-gop1,"),
+        (["--workers", "0"], "0 is less than 1"),
+        (["--data", "{empty}"], "no video below"),
+    ],
+)
+def test_bad_input_is_refused_with_the_way_out(
+    arguments: list[str], message: str, tmp_path: Path
+) -> None:
+    arguments = [text.format(empty=tmp_path) for text in arguments]
+
+    done = run_lab("--work", str(tmp_path / "work"), *arguments)
+
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
