@@ -123,7 +123,15 @@ def parse() -> argparse.Namespace:
     add("--queue-depth", type=int, help="clips that may wait between two stages")
     add("--prefetch", type=int, help="batches that may wait for the model")
     add("--pool", choices=("dedicated", "shared"), help="threads for each stage, or one pool")
-    add("--subprocess", action="store_true", help="run all stages in a process of their own")
+    add("--monolithic", action="store_true", help="demux and decode in one stage")
+    add("--decoder", choices=("cpu", "nvdec"), help="nvdec: demux, decode, resize on an NVIDIA GPU")
+    add(
+        "--subprocess",
+        nargs="?",
+        const="all",
+        choices=("no", "demux", "all"),
+        help="stages in a process of their own: those up to demux, or all (the value may be omitted)",
+    )
     add("--gc-between-epochs", action="store_true", help="collect garbage only between epochs")
     add("--model", choices=("numpy", "r3d18", "r2plus1d"), default="numpy", help="numpy or PyTorch")
     add("--channels", type=int, default=12, help="channels of the NumPy model's first layer")

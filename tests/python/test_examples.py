@@ -133,10 +133,10 @@ def epoch_of(loader: VideoLoader, epoch: int) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("subprocess", [False, True], ids=["in-process", "subprocess"])
+@pytest.mark.parametrize("subprocess", ["no", "demux", "all"])
 @pytest.mark.parametrize("pool", ["dedicated", "shared"])
 def test_each_clip_appears_once_per_epoch_in_an_order_that_no_knob_changes(
-    pool: Any, subprocess: bool, threads: int
+    pool: Any, subprocess: Any, threads: int
 ) -> None:
     clips = quick_clips(10)
     before = set(threading.enumerate())
@@ -175,7 +175,7 @@ def test_classes_are_spread_evenly_over_an_epoch() -> None:
 
 def test_no_knob_changes_the_pixels_of_a_batch() -> None:
     clips = quick_clips(6)
-    many = replace(QUICK, decode_threads=3, resize_threads=2, pool="shared", subprocess=True)
+    many = replace(QUICK, decode_threads=3, resize_threads=2, pool="shared", subprocess="all")
 
     with VideoLoader(clips, QUICK) as plain, VideoLoader(clips, many) as loader:
         pairs = list(zip(plain, loader, strict=True))
@@ -202,11 +202,11 @@ def broken_clips(kind: str, folder: Path) -> list[Clip]:
     return clips
 
 
-@pytest.mark.parametrize("subprocess", [False, True], ids=["in-process", "subprocess"])
+@pytest.mark.parametrize("subprocess", ["no", "demux", "all"])
 @pytest.mark.parametrize("pool", ["dedicated", "shared"])
 @pytest.mark.parametrize("stage", ["fetch", "demux", "decode"])
 def test_the_error_of_a_stage_reaches_the_loop_with_its_traceback_after_the_good_batches(
-    stage: str, pool: Any, subprocess: bool, tmp_path: Path
+    stage: str, pool: Any, subprocess: Any, tmp_path: Path
 ) -> None:
     before = set(threading.enumerate())
     clips = broken_clips(stage, tmp_path)
@@ -229,10 +229,10 @@ def test_the_error_of_a_stage_reaches_the_loop_with_its_traceback_after_the_good
     wait_until(lambda: not leftovers(before), "the end of all threads and processes", 20)
 
 
-@pytest.mark.parametrize("subprocess", [False, True], ids=["in-process", "subprocess"])
+@pytest.mark.parametrize("subprocess", ["no", "demux", "all"])
 @pytest.mark.parametrize("pool", ["dedicated", "shared"])
 def test_leaving_an_epoch_early_leaves_nothing_running_and_the_next_epoch_is_complete(
-    pool: Any, subprocess: bool
+    pool: Any, subprocess: Any
 ) -> None:
     before = set(threading.enumerate())
     with VideoLoader(quick_clips(30), replace(QUICK, pool=pool, subprocess=subprocess)) as loader:
@@ -250,7 +250,7 @@ def test_leaving_an_epoch_early_leaves_nothing_running_and_the_next_epoch_is_com
 
 def test_killed_subprocess_is_an_error_that_names_its_exit_code() -> None:
     before = set(threading.enumerate())
-    with VideoLoader(quick_clips(60), replace(QUICK, subprocess=True)) as loader:
+    with VideoLoader(quick_clips(60), replace(QUICK, subprocess="all")) as loader:
         batches = iter(loader)
         next(batches)
         (child,) = multiprocessing.active_children()
@@ -271,14 +271,14 @@ from video.loader import Knobs, VideoLoader  # noqa: E402
 if __name__ == "__main__":
     import multiprocessing
     clips = cut(find_videos(), 3000, seconds=0.1, max_skip=0.1, seed=0)
-    with VideoLoader(clips, Knobs(size=16, subprocess=sys.argv[2] == "subprocess")) as loader:
+    with VideoLoader(clips, Knobs(size=16, subprocess=sys.argv[2])) as loader:
         for step, batch in enumerate(loader):
             if step == 0:
                 print(*(child.pid for child in multiprocessing.active_children()), flush=True)
 """
 
 
-@pytest.mark.parametrize("where", ["in-process", "subprocess"])
+@pytest.mark.parametrize("where", ["no", "demux", "all"])
 def test_ctrl_c_ends_the_program_and_its_subprocess(where: str, tmp_path: Path) -> None:
     script = tmp_path / "interrupted.py"
     script.write_text(INTERRUPTED)
@@ -296,7 +296,7 @@ def test_ctrl_c_ends_the_program_and_its_subprocess(where: str, tmp_path: Path) 
     # The whole epoch would take minutes.
     _, errors = program.communicate(timeout=20)
 
-    assert len(children) == (1 if where == "subprocess" else 0)
+    assert len(children) == (0 if where == "no" else 1)
     assert program.returncode == -signal.SIGINT
     assert errors.rstrip().endswith("KeyboardInterrupt")
     assert errors.count("Traceback") == 1, errors
