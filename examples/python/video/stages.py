@@ -49,7 +49,7 @@ def _unpickle(
 ) -> Encoded:
     made = []
     for data, pts, dts in packets:
-        packet: av.Packet[av.VideoStream] = av.Packet(data)
+        packet = cast("av.Packet[av.VideoStream]", av.Packet(data))
         packet.pts, packet.dts = pts, dts
         made.append(packet)
     return Encoded(clip, codec, extradata, made, time_base)
