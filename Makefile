@@ -54,6 +54,14 @@ demo: $(STAMPS)/demo $(STAMPS)/build ## Build, train on real video for a minute,
 tune-demo: $(STAMPS)/test $(STAMPS)/build ## Find the knobs of the video example, with pictures in headspace-tune/ (10 minutes).
 	PATH="$(dir $(PY)):$$PATH" OMP_NUM_THREADS=1 $(PY) -m headspace tune $(TUNE_ARGS) --file examples/python/tune.toml
 
+# STORY_ARGS="--model numpy" needs no torch. `TORCH=0` implies it.
+.PHONY: story
+story: $(STAMPS)/demo $(STAMPS)/build ## Change the video example step by step, with predictions, a table and a chart (20 minutes).
+ifneq ($(TORCH),0)
+story: $(STAMPS)/torch
+endif
+	OMP_NUM_THREADS=1 $(PY) examples/python/story.py $(STORY_ARGS)
+
 .PHONY: setup
 setup: $(STAMPS)/test $(STAMPS)/lint ## Make the virtual environment with all that tests and lint need.
 
