@@ -152,7 +152,7 @@ def main() -> int:
     args = parse()
     args.out.mkdir(parents=True, exist_ok=True)
     rungs = climb(args)
-    table = render_table(rungs)
+    table = render_table(rungs) + describe_disturbance(rungs, args.quiet)
     (args.out / "story.md").write_text(table)
     (args.out / "story.svg").write_text(render_chart(rungs))
     (args.out / "story.json").write_text(json.dumps([asdict(rung) for rung in rungs], indent=1))
@@ -209,7 +209,7 @@ def measure_pair(
 
 
 def _disturbance(pair: tuple[Run, Run]) -> float:
-    """Cores that other programs used during one of two runs, at most. An unknown use counts as none."""
+    """Cores that other programs used during one of two runs, at most. An unknown use counts as 0."""
     return max(run.other_cores or 0.0 for run in pair)
 
 
@@ -293,6 +293,18 @@ def describe(rung: Rung) -> str:
         return f"left out: {rung.left_out}"
     verdict = "kept" if rung.kept else "not kept"
     return f"{rung.before.step_ms:.1f} ms → {rung.after.step_ms:.1f} ms, predicted: {rung.predicted}; {verdict}"
+
+
+def describe_disturbance(rungs: Sequence[Rung], quiet: float) -> str:
+    """A warning, if other programs used more than `quiet` cores."""
+    tried = [(rung.before, rung.after) for rung in rungs if rung.before and rung.after]
+    disturbed = sum(_disturbance(pair) > quiet for pair in tried)  # type: ignore[arg-type]
+    if not disturbed:
+        return ""
+    return (
+        f"\nIn {disturbed} of {len(tried)} comparisons, other programs used more than {quiet:g} cores. Their steps "
+        "show how the machine was shared, not what the change gains. Run this again on a quiet machine.\n"
+    )
 
 
 def render_table(rungs: Sequence[Rung]) -> str:

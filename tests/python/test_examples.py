@@ -499,6 +499,9 @@ def test_story_multiplies_the_kept_gains_and_draws_each_change() -> None:
     table = story.render_table([faster, slower, left_out])
     assert table.splitlines()[3].endswith("| +10 % | no | 2.67x | 0.1 cores |")
     assert "left out: no GPU" in table
+    assert story.describe_disturbance([faster, slower, left_out], quiet=0.2) == ""
+    warning = story.describe_disturbance([faster, slower, left_out], quiet=0.05)
+    assert "In 2 of 2 comparisons, other programs used more than 0.05 cores." in warning
     chart = ElementTree.fromstring(story.render_chart([faster, slower, left_out]))
     words = [text.text for text in chart.iter("{http://www.w3.org/2000/svg}text")]
     assert "2.67x" in words
