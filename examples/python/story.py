@@ -310,7 +310,8 @@ def describe_disturbance(rungs: Sequence[Rung], quiet: float) -> str:
 def render_table(rungs: Sequence[Rung]) -> str:
     """A Markdown table with one row for each change."""
     lines = [
-        "| change | bottleneck before | step before | predicted | measured | change of the step | kept | speed-up so far | other programs |",
+        "| change | bottleneck before | step before | predicted | measured "
+        "| change of the step | kept | speed-up so far | other programs |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for rung in rungs:
