@@ -64,6 +64,14 @@ tune-pictures: $(STAMPS)/study $(STAMPS)/build ## Draw the ladder and the tree i
 decode-lab: $(STAMPS)/demo $(STAMPS)/build ## Compare video formats and decoders, with a chart in decode-lab/ (DECODE_LAB_ARGS="--help").
 	$(PY) examples/python/decode_lab $(DECODE_LAB_ARGS)
 
+# STORY_ARGS="--model numpy" needs no torch. `TORCH=0` implies it.
+.PHONY: story
+story: $(STAMPS)/demo $(STAMPS)/build ## Change the video example step by step, with predictions, a table and a chart (20 minutes).
+ifneq ($(TORCH),0)
+story: $(STAMPS)/torch
+endif
+	OMP_NUM_THREADS=1 $(PY) examples/python/story.py $(STORY_ARGS)
+
 .PHONY: setup
 setup: $(STAMPS)/test $(STAMPS)/lint ## Make the virtual environment with all that tests and lint need.
 

@@ -11,20 +11,27 @@ from __future__ import annotations
 
 import argparse
 import gc
+import importlib.util
 import math
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from video import ranks
 from video.clips import class_names, cut, find_videos
 from video.loader import Knobs, VideoLoader
 from video.model_numpy import VideoNet
 
 import headspace
+
+# Options that only the PyTorch models have.
+TORCH_OPTIONS = ("bf16", "fused_optimizer", "compile", "ddp")
+DDP_RANKS = 2
 
 
 class Model(Protocol):
@@ -39,24 +46,41 @@ class Model(Protocol):
 def main() -> int:
     args = parse()
     try:
-        videos = find_videos(args.data)
-        clips = cut(
-            videos, args.clips, seconds=args.subclip_seconds, max_skip=args.max_skip, seed=args.seed
-        )
-        model = build_model(args, classes=len(set(class_names(videos))))
-        knobs = Knobs(**{knob.name: getattr(args, knob.name) for knob in fields(Knobs)})
+        check(args)
+        if args.ddp and not ranks.started_by_launcher():
+            return ranks.run_ranks(DDP_RANKS)
+        with ranks.joined() if args.ddp else nullcontext((0, 1)) as (rank, world_size):
+            run(args, rank, world_size)
     except (ValueError, ModuleNotFoundError) as error:
         print(f"{Path(__file__).name}: {error}", file=sys.stderr)
         return 2
-
-    with VideoLoader(clips, knobs, seed=args.seed) as source:
-        loader = headspace.wrap(source, batch_size=args.batch_size)
-        train(loader, model, args)
     return 0
 
 
-def train(loader: VideoLoader, model: Model, args: argparse.Namespace) -> None:
-    """The training loop. Prints a line an epoch, and a last one about the whole."""
+def run(args: argparse.Namespace, rank: int, world_size: int) -> None:
+    """Trains as one of the ranks. Each rank has its own clips, and as many as the others."""
+    videos = find_videos(args.data)
+    seconds, max_skip = args.subclip_seconds, args.max_skip
+    clips = cut(videos, args.clips, seconds=seconds, max_skip=max_skip, seed=args.seed)
+    clips = clips[rank : len(clips) // world_size * world_size : world_size]
+    if not clips:
+        raise ValueError(f"`--clips {args.clips}` are too few for {world_size} ranks")
+    model = build_model(args, classes=len(set(class_names(videos))))
+    knobs = Knobs(**{knob.name: getattr(args, knob.name) for knob in fields(Knobs)})
+    with VideoLoader(clips, knobs, seed=args.seed) as source:
+        loader = headspace.wrap(source, batch_size=args.batch_size)
+        train(loader, model, args, quiet=rank > 0)
+    if args.compile and rank == 0:
+        print(model.compile_times)  # type: ignore[attr-defined]
+
+
+def train(loader: VideoLoader, model: Model, args: argparse.Namespace, quiet: bool) -> None:
+    """The training loop. Prints a line an epoch, and a last one about the whole, unless `quiet`."""
+
+    def say(line: str) -> None:
+        if not quiet:
+            print(line, flush=True)
+
     if args.gc_between_epochs:
         gc.disable()
     began = time.perf_counter()
@@ -74,28 +98,34 @@ def train(loader: VideoLoader, model: Model, args: argparse.Namespace) -> None:
                 break
         epoch += 1
         loss, accuracy = np.mean(recent, axis=0)
-        print(
-            f"epoch {epoch:3}  {steps:6} steps  loss {loss:.3f}  accuracy {accuracy:.0%}",
-            flush=True,
-        )
+        say(f"epoch {epoch:3}  {steps:6} steps  loss {loss:.3f}  accuracy {accuracy:.0%}")
         recent.clear()
         if args.gc_between_epochs:
             gc.collect()
     seconds = time.perf_counter() - began
     rate = samples / seconds
-    print(f"{epoch} epochs, {steps} steps, {samples} clips in {seconds:.1f} s: {rate:.1f} clips/s")
+    say(f"{epoch} epochs, {steps} steps, {samples} clips in {seconds:.1f} s: {rate:.1f} clips/s")
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuses options of PyTorch without a model of PyTorch."""
+    wrong = [f"`--{name.replace('_', '-')}`" for name in TORCH_OPTIONS if getattr(args, name)]
+    if args.model == "numpy" and wrong:
+        needs = "needs" if len(wrong) == 1 else "need"
+        raise ValueError(f"{' and '.join(wrong)} {needs} a PyTorch model: use `--model r3d18`")
+    if args.model != "numpy" and importlib.util.find_spec("torch") is None:
+        raise ModuleNotFoundError(
+            f"`--model {args.model}` needs PyTorch: `python -m pip install torch`"
+        )
 
 
 def build_model(args: argparse.Namespace, classes: int) -> Model:
     if args.model == "numpy":
         return VideoNet(classes, channels=(args.channels, 2 * args.channels), seed=args.seed)
-    try:
-        from video.model_torch import TorchTrainer
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"`--model {args.model}` needs PyTorch: `python -m pip install torch`"
-        ) from error
-    return TorchTrainer(args.model, classes, width=args.width, seed=args.seed)
+    from video.model_torch import TorchTrainer, Training
+
+    training = Training(**{name: getattr(args, name) for name in TORCH_OPTIONS})
+    return TorchTrainer(args.model, classes, width=args.width, seed=args.seed, training=training)
 
 
 def parse() -> argparse.Namespace:
@@ -123,12 +153,28 @@ def parse() -> argparse.Namespace:
     add("--queue-depth", type=int, help="clips that may wait between two stages")
     add("--prefetch", type=int, help="batches that may wait for the model")
     add("--pool", choices=("dedicated", "shared"), help="threads for each stage, or one pool")
-    add("--subprocess", action="store_true", help="run all stages in a process of their own")
+    add("--monolithic", action="store_true", help="demux and decode in one stage")
+    add("--decoder", choices=("cpu", "nvdec"), help="nvdec: demux, decode, resize on an NVIDIA GPU")
+    add(
+        "--subprocess",
+        nargs="?",
+        const="all",
+        choices=("no", "demux", "all"),
+        help="stages in a process of their own: those up to demux, or all (the value may be omitted)",
+    )
     add("--gc-between-epochs", action="store_true", help="collect garbage only between epochs")
     add("--model", choices=("numpy", "r3d18", "r2plus1d"), default="numpy", help="numpy or PyTorch")
     add("--channels", type=int, default=12, help="channels of the NumPy model's first layer")
     add(
         "--width", type=float, default=0.125, help="share of the PyTorch model's published channels"
+    )
+    add("--bf16", action="store_true", help="PyTorch: compute in bfloat16 (autocast)")
+    add("--fused-optimizer", action="store_true", help="PyTorch: update all weights in one kernel")
+    add("--compile", action="store_true", help="PyTorch: compile the network after 10 steps")
+    add(
+        "--ddp",
+        action="store_true",
+        help=f"PyTorch: train on {DDP_RANKS} ranks with DistributedDataParallel over gloo",
     )
     parser.set_defaults(**asdict(Knobs()))
     return parser.parse_args()

@@ -6,6 +6,7 @@ import itertools
 import json
 import multiprocessing
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import traceback
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -22,6 +24,8 @@ from running import wait_until
 EXAMPLES = Path(__file__).parents[2] / "examples" / "python"
 sys.path.insert(0, str(EXAMPLES))
 
+import story  # noqa: E402
+from video import nvdec, stages  # noqa: E402
 from video.clips import Clip, ClipsError, class_names, cut, find_videos  # noqa: E402
 from video.loader import Knobs, VideoLoader  # noqa: E402
 from video.model_numpy import VideoNet  # noqa: E402
@@ -133,10 +137,10 @@ def epoch_of(loader: VideoLoader, epoch: int) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("subprocess", [False, True], ids=["in-process", "subprocess"])
+@pytest.mark.parametrize("subprocess", ["no", "demux", "all"])
 @pytest.mark.parametrize("pool", ["dedicated", "shared"])
 def test_each_clip_appears_once_per_epoch_in_an_order_that_no_knob_changes(
-    pool: Any, subprocess: bool, threads: int
+    pool: Any, subprocess: Any, threads: int
 ) -> None:
     clips = quick_clips(10)
     before = set(threading.enumerate())
@@ -173,9 +177,14 @@ def test_classes_are_spread_evenly_over_an_epoch() -> None:
     assert mixtures == [[0, 1, 2]] * 4
 
 
-def test_no_knob_changes_the_pixels_of_a_batch() -> None:
+@pytest.mark.parametrize(
+    "changed",
+    [{"subprocess": "all"}, {"subprocess": "demux"}, {"monolithic": True}],
+    ids=["subprocess", "subprocess-of-demux", "monolithic"],
+)
+def test_no_knob_changes_the_pixels_of_a_batch(changed: dict[str, Any]) -> None:
     clips = quick_clips(6)
-    many = replace(QUICK, decode_threads=3, resize_threads=2, pool="shared", subprocess=True)
+    many = replace(QUICK, decode_threads=3, resize_threads=2, pool="shared", **changed)
 
     with VideoLoader(clips, QUICK) as plain, VideoLoader(clips, many) as loader:
         pairs = list(zip(plain, loader, strict=True))
@@ -202,11 +211,11 @@ def broken_clips(kind: str, folder: Path) -> list[Clip]:
     return clips
 
 
-@pytest.mark.parametrize("subprocess", [False, True], ids=["in-process", "subprocess"])
+@pytest.mark.parametrize("subprocess", ["no", "demux", "all"])
 @pytest.mark.parametrize("pool", ["dedicated", "shared"])
 @pytest.mark.parametrize("stage", ["fetch", "demux", "decode"])
 def test_the_error_of_a_stage_reaches_the_loop_with_its_traceback_after_the_good_batches(
-    stage: str, pool: Any, subprocess: bool, tmp_path: Path
+    stage: str, pool: Any, subprocess: Any, tmp_path: Path
 ) -> None:
     before = set(threading.enumerate())
     clips = broken_clips(stage, tmp_path)
@@ -229,10 +238,10 @@ def test_the_error_of_a_stage_reaches_the_loop_with_its_traceback_after_the_good
     wait_until(lambda: not leftovers(before), "the end of all threads and processes", 20)
 
 
-@pytest.mark.parametrize("subprocess", [False, True], ids=["in-process", "subprocess"])
+@pytest.mark.parametrize("subprocess", ["no", "demux", "all"])
 @pytest.mark.parametrize("pool", ["dedicated", "shared"])
 def test_leaving_an_epoch_early_leaves_nothing_running_and_the_next_epoch_is_complete(
-    pool: Any, subprocess: bool
+    pool: Any, subprocess: Any
 ) -> None:
     before = set(threading.enumerate())
     with VideoLoader(quick_clips(30), replace(QUICK, pool=pool, subprocess=subprocess)) as loader:
@@ -250,7 +259,7 @@ def test_leaving_an_epoch_early_leaves_nothing_running_and_the_next_epoch_is_com
 
 def test_killed_subprocess_is_an_error_that_names_its_exit_code() -> None:
     before = set(threading.enumerate())
-    with VideoLoader(quick_clips(60), replace(QUICK, subprocess=True)) as loader:
+    with VideoLoader(quick_clips(60), replace(QUICK, subprocess="all")) as loader:
         batches = iter(loader)
         next(batches)
         (child,) = multiprocessing.active_children()
@@ -271,14 +280,14 @@ from video.loader import Knobs, VideoLoader  # noqa: E402
 if __name__ == "__main__":
     import multiprocessing
     clips = cut(find_videos(), 3000, seconds=0.1, max_skip=0.1, seed=0)
-    with VideoLoader(clips, Knobs(size=16, subprocess=sys.argv[2] == "subprocess")) as loader:
+    with VideoLoader(clips, Knobs(size=16, subprocess=sys.argv[2])) as loader:
         for step, batch in enumerate(loader):
             if step == 0:
                 print(*(child.pid for child in multiprocessing.active_children()), flush=True)
 """
 
 
-@pytest.mark.parametrize("where", ["in-process", "subprocess"])
+@pytest.mark.parametrize("where", ["no", "demux", "all"])
 def test_ctrl_c_ends_the_program_and_its_subprocess(where: str, tmp_path: Path) -> None:
     script = tmp_path / "interrupted.py"
     script.write_text(INTERRUPTED)
@@ -296,7 +305,7 @@ def test_ctrl_c_ends_the_program_and_its_subprocess(where: str, tmp_path: Path) 
     # The whole epoch would take minutes.
     _, errors = program.communicate(timeout=20)
 
-    assert len(children) == (1 if where == "subprocess" else 0)
+    assert len(children) == (0 if where == "no" else 1)
     assert program.returncode == -signal.SIGINT
     assert errors.rstrip().endswith("KeyboardInterrupt")
     assert errors.count("Traceback") == 1, errors
@@ -310,6 +319,30 @@ def test_ctrl_c_ends_the_program_and_its_subprocess(where: str, tmp_path: Path) 
 def test_a_knob_below_one_is_refused_with_its_name() -> None:
     with pytest.raises(ValueError, match="`decode_threads` is at least 1: `0`"):
         Knobs(decode_threads=0)
+
+
+def test_packets_decode_to_the_same_frames_after_they_were_pickled() -> None:
+    (clip,) = quick_clips(1)
+    packets = stages.demux(stages.fetch(clip))
+
+    copied = pickle.loads(pickle.dumps(packets))
+
+    before, after = stages.decode(packets, 2), stages.decode(copied, 2)
+    assert np.array_equal(stages.resize(before, 16), stages.resize(after, 16))
+
+
+def test_a_process_boundary_after_demux_is_refused_without_a_stage_demux() -> None:
+    with pytest.raises(ValueError, match="needs a stage `demux`, and `monolithic` has none"):
+        Knobs(subprocess="demux", monolithic=True)
+
+
+def test_nvdec_is_refused_with_a_reason_where_it_cannot_be_used() -> None:
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+
+    with pytest.raises(nvdec.NvdecError, match="`--decoder nvdec` needs"):
+        Knobs(decoder="nvdec")
 
 
 # --- models ---------------------------------------------------------------------------------
@@ -390,6 +423,91 @@ def test_torch_model_learns_to_classify_the_videos(kind: Any) -> None:
     assert np.mean(losses[-3:]) < 0.5 * np.mean(losses[:3])
 
 
+@pytest.mark.parametrize("option", ["bf16", "fused_optimizer"])
+def test_torch_options_keep_the_weights_in_single_precision_and_learn(option: str) -> None:
+    torch = pytest.importorskip("torch")
+    from video.model_torch import TorchTrainer, Training
+
+    model = TorchTrainer("r3d18", 3, width=0.0625, training=Training(**{option: True}))
+    before = [weight.detach().clone() for weight in model.network.parameters()]
+
+    model.train_step(np.zeros((2, 2, 16, 16, 3), np.uint8), np.array([0, 1]))
+
+    after = list(model.network.parameters())
+    assert {weight.dtype for weight in after} == {torch.float32}
+    assert any(not torch.equal(old, new) for old, new in zip(before, after, strict=True))
+
+
+def test_compilation_breaks_even_after_its_cost_divided_by_its_gain() -> None:
+    pytest.importorskip("torch")
+    from video.model_torch import CompileTimes
+
+    gain = CompileTimes(3, eager_s=[0.03, 0.03], first_s=10.015, compiled_s=[0.02, 0.02])
+    no_gain = CompileTimes(3, eager_s=[0.03, 0.03], first_s=10.02, compiled_s=[0.04])
+
+    assert "10.0 s of warm-up" in str(gain)
+    assert "20.0 ms instead of 30.0 ms" in str(gain)
+    assert "breaks even after 1,000 steps" in str(gain)
+    assert "no gain" in str(no_gain)
+    assert "ended before" in str(CompileTimes())
+
+
+# --- the story ------------------------------------------------------------------------------
+
+FEWER = story.Change("fewer", remedy=("fewer_workers", "decode"), to="2")
+
+
+def run_with_remedies(step_ms: float, *remedies: dict[str, Any]) -> story.Run:
+    return story.Run(step_ms, other_cores=0.1, bottleneck="decode", remedies=list(remedies))
+
+
+def fewer_workers(to: str, predicted_step_ms: float | None) -> dict[str, Any]:
+    return {
+        "code": "fewer_workers",
+        "stage": "decode",
+        "change": {"target": "decode", "to": to},
+        "predicted_step_ms": predicted_step_ms,
+        "predicted_gain_pct": None if predicted_step_ms is None else 25.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("remedies", "predicted", "ratio"),
+    [
+        ([], "not proposed", None),
+        ([fewer_workers("2", 60.0)], "60.0 ms", 0.75),
+        ([fewer_workers("1", 60.0)], "60.0 ms with 1", 0.75),
+        ([fewer_workers("1", None)], "proposed with 1, gain unknown", None),
+    ],
+    ids=["none", "same value", "another value", "gain unknown"],
+)
+def test_story_shows_the_prediction_of_the_remedy_that_makes_the_change(
+    remedies: list[Any], predicted: str, ratio: float | None
+) -> None:
+    before = run_with_remedies(80.0, *remedies)
+
+    assert story.find_prediction(FEWER, before) == (predicted, ratio)
+
+
+def test_story_multiplies_the_kept_gains_and_draws_each_change() -> None:
+    faster = story.compare(FEWER, run_with_remedies(80.0), run_with_remedies(60.0), 0.5)
+    slower = story.compare(FEWER, run_with_remedies(60.0), run_with_remedies(66.0), faster.reached)
+    left_out = story.Rung("NVDEC", left_out="no GPU", started=slower.reached)
+
+    assert (faster.kept, faster.reached) == (True, 0.375)
+    assert (slower.kept, slower.reached) == (False, 0.375)
+    table = story.render_table([faster, slower, left_out])
+    assert table.splitlines()[3].endswith("| +10 % | no | 2.67x | 0.1 cores |")
+    assert "left out: no GPU" in table
+    assert story.describe_disturbance([faster, slower, left_out], quiet=0.2) == ""
+    warning = story.describe_disturbance([faster, slower, left_out], quiet=0.05)
+    assert "In 2 of 2 comparisons, other programs used more than 0.05 cores." in warning
+    chart = ElementTree.fromstring(story.render_chart([faster, slower, left_out]))
+    words = [text.text for text in chart.iter("{http://www.w3.org/2000/svg}text")]
+    assert "2.67x" in words
+    assert "2.67x, not kept" in words
+
+
 # --- the programs ---------------------------------------------------------------------------
 
 
@@ -454,3 +572,46 @@ def test_torch_dataloader_is_measured_in_one_line(tmp_path: Path) -> None:
     assert "60 steps" in output
     assert summary["steady_step_time_ms"] > 0
     assert summary["floor_step_ms"] is None
+
+
+@pytest.mark.slow
+def test_the_transfer_from_the_subprocess_of_demux_is_measured_as_stages(tmp_path: Path) -> None:
+    size = ["--frames", "2", "--size", "16", "--channels", "4", "--subclip-seconds", "0.1"]
+    where = ["--steps", "60", "--clips", "180", "--subprocess", "demux"]
+
+    _, summary = run_example(
+        "video_classification.py", *size, *where, folder=tmp_path, mode="measure"
+    )
+
+    measured = {stage["name"]: stage["calls"] for stage in summary["stages"]}
+    assert measured["pickle"] > 0
+    assert measured["receive"] > 0
+    (records,) = tmp_path.glob("*/rank0.jsonl")
+    assert story.read_run(records, clips=3).step_ms == summary["steady_step_mean_ms"]
+
+
+@pytest.mark.slow
+def test_ddp_trains_on_two_ranks_in_one_run_folder(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    model = ["--model", "r3d18", "--width", "0.02", "--frames", "2", "--size", "16"]
+
+    output, summary = run_example(
+        "video_classification.py", *model, "--ddp", "--steps", "6", folder=tmp_path, mode="measure"
+    )
+
+    assert output.count("6 steps, 18 clips") == 1
+    assert summary["steps"] == 6
+    assert len(list(tmp_path.glob("*/rank1.jsonl"))) == 1
+
+
+def test_options_of_pytorch_are_refused_with_the_numpy_model() -> None:
+    program = subprocess.run(
+        [sys.executable, str(EXAMPLES / "video_classification.py"), "--bf16", "--compile"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert program.returncode == 2
+    assert "`--bf16` and `--compile` need a PyTorch model" in program.stderr

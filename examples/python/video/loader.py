@@ -1,6 +1,9 @@
 """`VideoLoader`: batches of decoded clips, made by threads in this process or in another.
 
 sampling → fetch → demux → decode → resize (→ equalize) → batch → collate → prefetched batches
+
+`monolithic` makes demux and decode one stage. `decoder="nvdec"` makes demux, decode and resize one stage on the
+GPU. `subprocess` moves the stages up to demux, or all stages, into another process.
 """
 
 from __future__ import annotations
@@ -12,17 +15,17 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
-from . import stages
+from . import nvdec, stages
 from .clips import Clip
-from .pipeline import Pipeline, drain
+from .pipeline import OrderedQueue, Pipeline, drain
 from .remote import Front
 from .stages import Batch
 
 
 @dataclass(frozen=True)
 class Knobs:
-    """How a loader works. None of them changes which batches it yields, except the first three
-    and `equalize`."""
+    """How a loader works. None of them changes which batches it yields, except the first three,
+    `decoder` and `equalize`."""
 
     batch_size: int = 3
     """Clips a batch; the last one of an epoch may be shorter."""
@@ -38,6 +41,10 @@ class Knobs:
     """Threads that take files apart into packets."""
     decode_threads: int = 1
     """Threads that decode."""
+    monolithic: bool = False
+    """One stage `decode` does the work of demux and decode, in the threads of decode."""
+    decoder: Literal["cpu", "nvdec"] = "cpu"
+    """`nvdec`: one stage `decode` does the work of demux, decode and resize, with torchcodec on an NVIDIA GPU."""
     resize_threads: int = 1
     """Threads that resize."""
     equalize: bool = False
@@ -49,8 +56,8 @@ class Knobs:
     """Batches that may wait for the training loop."""
     pool: Literal["dedicated", "shared"] = "dedicated"
     """Threads of its own for each stage, or one pool for all, as large as the widest stage."""
-    subprocess: bool = False
-    """Everything but the last queue in a process of its own."""
+    subprocess: Literal["no", "demux", "all"] = "no"
+    """Stages in a process of their own: none, those up to demux, or all."""
     gc_between_epochs: bool = False
     """In the subprocess: collect garbage only between epochs."""
 
@@ -60,6 +67,18 @@ class Knobs:
                 raise ValueError(f"`{name}` is at least 1: `{value}`")
         if self.fetch_ms < 0:
             raise ValueError(f"`fetch_ms` is at least 0: `{self.fetch_ms}`")
+        if self.subprocess == "demux" and not self.demuxes:
+            joined = "monolithic" if self.monolithic else "decoder nvdec"
+            raise ValueError(
+                f"`subprocess demux` needs a stage `demux`, and `{joined}` has none: use `subprocess all`"
+            )
+        if self.decoder == "nvdec":
+            nvdec.require()
+
+    @property
+    def demuxes(self) -> bool:
+        """Whether demux is a stage of its own."""
+        return not self.monolithic and self.decoder == "cpu"
 
 
 class VideoLoader:
@@ -90,7 +109,7 @@ class VideoLoader:
         Raises:
             PipelineError: If a stage failed; its exception is the cause.
         """
-        return self._remote(self.epoch) if self.knobs.subprocess else self._local(self.epoch)
+        return self._batches(self.epoch)
 
     def close(self) -> None:
         """Ends the subprocess, if one waits for the next epoch."""
@@ -103,56 +122,89 @@ class VideoLoader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _local(self, epoch: int) -> Iterator[Batch]:
-        knobs, depth = self.knobs, self.knobs.queue_depth
-        widest = max(
-            knobs.fetch_threads, knobs.demux_threads, knobs.decode_threads, knobs.resize_threads
-        )
-        pipeline = Pipeline(widest if knobs.pool == "shared" else None, self._describe)
-
-        # Each item travels with its index, so that the batch can say which clips it holds.
-        sampled = pipeline.source(
-            "sample", ((index, self.clips[index]) for index in self._order(epoch)), depth
-        )
-        fetching = partial(_keep, partial(stages.fetch, delay=knobs.fetch_ms / 1000))
-        fetched = pipeline.stage("fetch", fetching, sampled, knobs.fetch_threads, depth)
-        packets = pipeline.stage(
-            "demux", partial(_keep, stages.demux), fetched, knobs.demux_threads, depth
-        )
-        decoding = partial(_keep, partial(stages.decode, frames=knobs.frames))
-        decoded = pipeline.stage("decode", decoding, packets, knobs.decode_threads, depth)
-        resizing = partial(_keep, partial(stages.resize, size=knobs.size))
-        resized = pipeline.stage("resize", resizing, decoded, knobs.resize_threads, depth)
-        if knobs.equalize:
-            resized = pipeline.stage(
-                "equalize", partial(_keep, stages.equalize), resized, knobs.resize_threads, depth
-            )
-        grouped = pipeline.group("batch", resized, knobs.batch_size, 1)
-        batches = pipeline.stage("collate", self._collate, grouped, 1, knobs.prefetch, last=True)
+    def demuxed(self) -> Iterator[tuple[int, stages.Encoded]]:
+        """The packets of each clip of an epoch, with the clip's index. For the subprocess."""
+        pipeline = self._pipeline()
+        packets = self._demux(pipeline, self.epoch, depth=1)
         pipeline.start()
         try:
-            yield from drain(batches)
+            yield from drain(packets)
         finally:
             pipeline.close()
 
-    def _remote(self, epoch: int) -> Iterator[Batch]:
-        front = (
-            self._idle.pop()
-            if self._idle
-            else Front(partial(_front_epoch, self.clips, self.knobs, self.seed))
-        )
-        pipeline = Pipeline()
-        batches = pipeline.source("front", front.epoch(epoch), self.knobs.prefetch)
+    def _batches(self, epoch: int) -> Iterator[Batch]:
+        front = None if self.knobs.subprocess == "no" else self._front()
+        pipeline = self._pipeline()
+        if front is None:
+            depth = self.knobs.queue_depth
+            fetched = self._demux if self.knobs.demuxes else self._fetch
+            batches = self._decode(pipeline, fetched(pipeline, epoch, depth))
+        elif self.knobs.subprocess == "demux":
+            items = front.epoch(epoch)
+            packets = pipeline.source("front", items, self.knobs.queue_depth)
+            batches = self._decode(pipeline, packets)
+        else:
+            items = front.epoch(epoch)
+            batches = pipeline.source("front", items, self.knobs.prefetch, last=True)
         pipeline.start()
         try:
             yield from drain(batches)
         except BaseException:
-            front.kill()
+            if front is not None:
+                front.kill()
             pipeline.close()
-            front.close()
+            if front is not None:
+                front.close()
             raise
         pipeline.close()
-        self._idle.append(front)
+        if front is not None:
+            self._idle.append(front)
+
+    def _front(self) -> Front:
+        """A subprocess that waits for an epoch's number."""
+        if self._idle:
+            return self._idle.pop()
+        return Front(partial(_front_epoch, self.clips, self.knobs, self.seed))
+
+    def _pipeline(self) -> Pipeline:
+        knobs = self.knobs
+        widest = max(
+            knobs.fetch_threads, knobs.demux_threads, knobs.decode_threads, knobs.resize_threads
+        )
+        return Pipeline(widest if knobs.pool == "shared" else None, self._describe)
+
+    # The methods below add stages to a pipeline. Each item travels with its index, so that the batch can say
+    # which clips it holds.
+
+    def _fetch(self, pipeline: Pipeline, epoch: int, depth: int) -> OrderedQueue:
+        knobs = self.knobs
+        items = ((index, self.clips[index]) for index in self._order(epoch))
+        sampled = pipeline.source("sample", items, knobs.queue_depth)
+        work = partial(stages.fetch, delay=knobs.fetch_ms / 1000)
+        return pipeline.stage("fetch", partial(_keep, work), sampled, knobs.fetch_threads, depth)
+
+    def _demux(self, pipeline: Pipeline, epoch: int, depth: int) -> OrderedQueue:
+        fetched = self._fetch(pipeline, epoch, self.knobs.queue_depth)
+        work = partial(_keep, stages.demux)
+        return pipeline.stage("demux", work, fetched, self.knobs.demux_threads, depth)
+
+    def _decode(self, pipeline: Pipeline, encoded: OrderedQueue) -> OrderedQueue:
+        """Adds the stages from decode to the batches. Items are packets, or files without a stage `demux`."""
+        knobs, depth = self.knobs, self.knobs.queue_depth
+        work: Any = partial(stages.decode, frames=knobs.frames)
+        if knobs.decoder == "nvdec":
+            work = partial(nvdec.decode, frames=knobs.frames, size=knobs.size)
+        elif knobs.monolithic:
+            work = partial(stages.demux_and_decode, frames=knobs.frames)
+        clips = pipeline.stage("decode", partial(_keep, work), encoded, knobs.decode_threads, depth)
+        if knobs.decoder == "cpu":
+            work = partial(_keep, partial(stages.resize, size=knobs.size))
+            clips = pipeline.stage("resize", work, clips, knobs.resize_threads, depth)
+        if knobs.equalize:
+            work = partial(_keep, stages.equalize)
+            clips = pipeline.stage("equalize", work, clips, knobs.resize_threads, depth)
+        grouped = pipeline.group("batch", clips, knobs.batch_size, 1)
+        return pipeline.stage("collate", self._collate, grouped, 1, knobs.prefetch, last=True)
 
     def _order(self, epoch: int) -> list[int]:
         """Shuffled, with the classes spread evenly: batches are alike in content, and in cost."""
@@ -182,12 +234,12 @@ def _keep(work: Any, item: tuple[int, Any]) -> tuple[int, Any]:
     return index, work(value)
 
 
-def _front_epoch(clips: Sequence[Clip], knobs: Knobs, seed: int, epoch: int) -> Iterator[Batch]:
-    """What the subprocess runs: the same loader, with only one batch in hand."""
+def _front_epoch(clips: Sequence[Clip], knobs: Knobs, seed: int, epoch: int) -> Iterator[Any]:
+    """What the subprocess runs: the same loader, with only one item in hand."""
     if knobs.gc_between_epochs:
         gc.disable()
-    loader = VideoLoader(clips, replace(knobs, subprocess=False, prefetch=1), seed=seed)
+    loader = VideoLoader(clips, replace(knobs, subprocess="no", prefetch=1), seed=seed)
     loader.set_epoch(epoch)
-    yield from loader
+    yield from loader.demuxed() if knobs.subprocess == "demux" else loader
     if knobs.gc_between_epochs:
         gc.collect()

@@ -5,13 +5,18 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from statistics import median
 from typing import Literal, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 Kind = Literal["r3d18", "r2plus1d"]
 Triple = tuple[int, int, int]
@@ -93,8 +98,55 @@ class ResNet18(nn.Module):
         return cast(Tensor, self.head(self.features(x).mean(dim=(2, 3, 4))))
 
 
+@dataclass(frozen=True)
+class Training:
+    """How a network is trained."""
+
+    learning_rate: float = 0.02
+    bf16: bool = False
+    """Compute the forward pass in bfloat16 (autocast). The weights stay in float32."""
+    fused_optimizer: bool = False
+    """One kernel updates all weights."""
+    compile: bool = False
+    """Compile the network with `torch.compile`, after a few steps without it."""
+    ddp: bool = False
+    """Average the gradients over all ranks. `torch.distributed` is initialised already."""
+
+
+@dataclass
+class CompileTimes:
+    """Compute times of steps before and after the compilation, to tell what it costs and gains."""
+
+    batch_size: int = 0
+    """Clips in a compiled batch. Other batches, such as a shorter last one, would be compiled anew."""
+    eager_s: list[float] = field(default_factory=list)
+    first_s: float = math.nan
+    """Compute time of the step in which the network was compiled."""
+    compiled_s: list[float] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        if not self.compiled_s:
+            return "torch.compile: the run ended before a compiled step"
+        eager, compiled = median(self.eager_s), median(self.compiled_s)
+        warm_up = self.first_s - compiled
+        times = f"{1e3 * compiled:.1f} ms instead of {1e3 * eager:.1f} ms"
+        if compiled >= eager:
+            return (
+                f"torch.compile: {warm_up:.1f} s of warm-up and no gain: compute takes {times} "
+                "(medians), so no number of steps pays for it"
+            )
+        steps = math.ceil(warm_up / (eager - compiled))
+        return (
+            f"torch.compile: {warm_up:.1f} s of warm-up; then compute takes {times} (medians), "
+            f"so it breaks even after {steps:,} steps in which the loop does not wait for data"
+        )
+
+
 class TorchTrainer:
     """A network with its optimiser; `train_step` is one step of training."""
+
+    # Within the steps that headspace counts as warm-up, so that the compilation belongs to it, too.
+    EAGER_STEPS = 10
 
     def __init__(
         self,
@@ -102,23 +154,68 @@ class TorchTrainer:
         classes: int,
         *,
         width: float = 0.125,
-        learning_rate: float = 0.02,
         seed: int = 0,
+        training: Training | None = None,
     ) -> None:
         torch.manual_seed(seed)
+        self.training = training or Training()
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.network = ResNet18(kind, classes, width).to(self.device)
-        self._optimizer = torch.optim.SGD(self.network.parameters(), lr=learning_rate, momentum=0.9)
+        self.network: nn.Module = ResNet18(kind, classes, width).to(self.device)
+        if self.training.ddp:
+            self.network = DistributedDataParallel(self.network)
+        self._optimizer = torch.optim.SGD(
+            self.network.parameters(),
+            lr=self.training.learning_rate,
+            momentum=0.9,
+            fused=self.training.fused_optimizer,
+        )
+        self._compiled: Callable[[Tensor], Tensor] | None = None
+        self.compile_times = CompileTimes()
 
     def train_step(
         self, clips: NDArray[np.uint8] | Tensor, labels: NDArray[np.int64] | Tensor
     ) -> tuple[float, float]:
         """Learns from one batch; returns its loss and its accuracy before that, in `[0, 1]`."""
+        if self.training.compile:
+            return self._timed_step(clips, labels)
+        return self._step(self.network, clips, labels)
+
+    def _step(
+        self,
+        network: Callable[[Tensor], Tensor],
+        clips: NDArray[np.uint8] | Tensor,
+        labels: NDArray[np.int64] | Tensor,
+    ) -> tuple[float, float]:
         x = torch.as_tensor(clips).to(self.device).permute(0, 4, 1, 2, 3).float() / 127.5 - 1.0
         y = torch.as_tensor(labels).to(self.device)
-        scores = self.network(x)
-        loss = nn.functional.cross_entropy(scores, y)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.training.bf16):
+            scores = network(x)
+            loss = nn.functional.cross_entropy(scores, y)
         self._optimizer.zero_grad()
         loss.backward()
         self._optimizer.step()
+        # Both wait for the device, so a step has ended when it returns.
         return float(loss.detach()), float((scores.detach().argmax(dim=1) == y).float().mean())
+
+    def _timed_step(
+        self, clips: NDArray[np.uint8] | Tensor, labels: NDArray[np.int64] | Tensor
+    ) -> tuple[float, float]:
+        times = self.compile_times
+        eager = len(times.eager_s) < self.EAGER_STEPS
+        if not eager and self._compiled is None:
+            self._compiled = cast(Callable[[Tensor], Tensor], torch.compile(self.network))
+            times.batch_size = len(labels)
+        if self._compiled is None or len(labels) != times.batch_size:
+            network: Callable[[Tensor], Tensor] = self.network
+        else:
+            network = self._compiled
+        began = time.perf_counter()
+        result = self._step(network, clips, labels)
+        seconds = time.perf_counter() - began
+        if eager:
+            times.eager_s.append(seconds)
+        elif network is self._compiled and math.isnan(times.first_s):
+            times.first_s = seconds
+        elif network is self._compiled:
+            times.compiled_s.append(seconds)
+        return result

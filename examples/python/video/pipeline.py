@@ -117,9 +117,11 @@ class Pipeline:
         self._queues: list[OrderedQueue] = []
         self._threads: list[threading.Thread] = []
 
-    def source(self, name: str, items: Iterable[Any], depth: int) -> OrderedQueue:
+    def source(
+        self, name: str, items: Iterable[Any], depth: int, last: bool = False
+    ) -> OrderedQueue:
         """A queue fed with `items` by one thread. What their iterator raises ends the queue."""
-        out = self._queue(name, depth)
+        out = self._queue(name, depth, last)
 
         def feed() -> None:
             number = 0

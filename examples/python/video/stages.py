@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import time
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import av
 import numpy as np
@@ -33,6 +33,26 @@ class Encoded:
     packets: list[av.Packet[av.VideoStream]]
     time_base: float
     """Seconds a unit of the packets' and frames' time stamps."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Packets cannot be pickled. Their bytes and their times can, and a decoder needs no more."""
+        packets = [(bytes(packet), packet.pts, packet.dts) for packet in self.packets]
+        return _unpickle, (self.clip, self.codec, self.extradata, packets, self.time_base)
+
+
+def _unpickle(
+    clip: Clip,
+    codec: str,
+    extradata: bytes | None,
+    packets: list[tuple[bytes, int | None, int | None]],
+    time_base: float,
+) -> Encoded:
+    made = []
+    for data, pts, dts in packets:
+        packet = cast("av.Packet[av.VideoStream]", av.Packet(data))
+        packet.pts, packet.dts = pts, dts
+        made.append(packet)
+    return Encoded(clip, codec, extradata, made, time_base)
 
 
 class Batch(NamedTuple):
@@ -89,6 +109,11 @@ def decode(item: Encoded, frames: int) -> list[av.VideoFrame]:
     if not inside:
         raise ValueError(f"no frame of {clip} could be decoded")
     return [inside[place] for place in np.linspace(0, len(inside) - 1, frames).astype(int)]
+
+
+def demux_and_decode(item: tuple[Clip, bytes], frames: int) -> list[av.VideoFrame]:
+    """`demux` and `decode` in one call."""
+    return decode(demux(item), frames)
 
 
 def resize(frames: list[av.VideoFrame], size: int) -> NDArray[np.uint8]:

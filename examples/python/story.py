@@ -1,0 +1,402 @@
+"""Replays the changes of a case study on the video example: what headspace predicts, and what each change gains.
+
+    python examples/python/story.py
+
+In the case study, a video classifier was made faster by one change after another. Here, each change is tried on the
+fastest settings so far. Two runs follow each other: one without and one with the change. The verdict of the first one
+may propose the change and predict the step. The second one shows the true step. A change that shortens the step by at
+least 2 % is kept. If other programs used much of the cores meanwhile, both runs are repeated.
+
+The results go to a folder: `story.md` (a table), `story.svg` (a chart) and `story.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+PROGRAM = Path(__file__).with_name("video_classification.py")
+# Smaller differences are usual between two runs of the same settings.
+KEPT_GAIN = 0.02
+BATCH = 3
+
+Options = dict[str, "str | None"]
+
+# The settings of the case study's first run: everything in one stage, many threads in one pool, long clips, and a
+# short buffer in front of the loop.
+BASELINE: Options = {
+    "--monolithic": None,
+    "--pool": "shared",
+    "--decode-threads": "8",
+    "--demux-threads": "8",
+    "--subclip-seconds": "0.8",
+    "--batch-size": str(BATCH),
+    "--prefetch": "1",
+}
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change of the settings, and the remedy of a verdict that proposes it."""
+
+    title: str
+    add: tuple[tuple[str, str | None], ...] = ()
+    """Options that are set."""
+    remove: str | None = None
+    """An option that is left out."""
+    remedy: tuple[str, str | None] | None = None
+    """`code` and `stage` (or the target of `change`) of the remedy that makes this change."""
+    to: str | None = None
+    """The value that the remedy must propose, if it proposes a value."""
+    needed: bool = False
+    """Whether the change is kept in any case, because later changes need it."""
+    torch: bool = False
+    """Whether the change needs a PyTorch model."""
+    ranks: int = 1
+
+
+LADDER = (
+    Change("decode on the GPU (NVDEC)", (("--decoder", "nvdec"),)),
+    Change("split demux and decode", remove="--monolithic", needed=True),
+    Change(
+        "decode threads: 8 → 2",
+        (("--decode-threads", "2"),),
+        remedy=("fewer_workers", "decode"),
+        to="2",
+    ),
+    Change(
+        "subclips: 0.8 s → 0.4 s",
+        (("--subclip-seconds", "0.4"),),
+        remedy=("cheaper_calls", "decode"),
+    ),
+    Change("a pool for each stage", (("--pool", "dedicated"),)),
+    Change("batches: 3 → 6 clips", (("--batch-size", "6"),)),
+    Change("compute in bfloat16", (("--bf16", None),), torch=True),
+    Change("fused optimiser", (("--fused-optimizer", None),), torch=True),
+    Change("torch.compile", (("--compile", None),), torch=True),
+    Change("two ranks (DDP)", (("--ddp", None),), torch=True, ranks=2),
+    Change(
+        "demux threads: 8 → 3",
+        (("--demux-threads", "3"),),
+        remedy=("fewer_workers", "demux"),
+        to="3",
+    ),
+    Change(
+        "prefetched batches: 1 → 5",
+        (("--prefetch", "5"),),
+        remedy=("bigger_buffer", "after collate"),
+        to="5",
+    ),
+    Change(
+        "garbage collection between epochs",
+        (("--gc-between-epochs", None),),
+        remedy=("gc_between_epochs", None),
+    ),
+    Change(
+        "loader in a process of its own",
+        (("--subprocess", "all"),),
+        remedy=("subprocess", None),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is read from the records of a run."""
+
+    step_ms: float
+    """Mean step in steady state, for as many clips as a batch of the baseline has."""
+    other_cores: float | None
+    """Cores that other programs used meanwhile."""
+    bottleneck: str
+    remedies: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A change that was tried, or the reason why not."""
+
+    title: str
+    left_out: str | None = None
+    before: Run | None = None
+    after: Run | None = None
+    predicted: str = ""
+    predicted_ratio: float | None = None
+    """Predicted step divided by the step without the change."""
+    started: float = 1.0
+    """Step of the fastest settings before this change, divided by that of the baseline."""
+    kept: bool = False
+
+    @property
+    def reached(self) -> float:
+        """Step of the fastest settings after this change, divided by that of the baseline."""
+        return self.started * self.ratio if self.kept and self.ratio else self.started
+
+    @property
+    def ratio(self) -> float | None:
+        """Measured step divided by the step without the change."""
+        return self.after.step_ms / self.before.step_ms if self.after and self.before else None
+
+
+def main() -> int:
+    args = parse()
+    args.out.mkdir(parents=True, exist_ok=True)
+    rungs = climb(args)
+    table = render_table(rungs) + describe_disturbance(rungs, args.quiet)
+    (args.out / "story.md").write_text(table)
+    (args.out / "story.svg").write_text(render_chart(rungs))
+    (args.out / "story.json").write_text(json.dumps([asdict(rung) for rung in rungs], indent=1))
+    print(f"\n{table}\nchart: {args.out / 'story.svg'}")
+    return 0
+
+
+def climb(args: argparse.Namespace) -> list[Rung]:
+    """Tries all changes in their order."""
+    options = {**BASELINE, "--model": args.model, "--steps": str(args.steps)}
+    if args.model != "numpy":
+        options["--width"] = str(args.width)
+    reached = 1.0
+    rungs = []
+    for change in LADDER:
+        reason = why_left_out(change, args.model)
+        if reason is not None:
+            rung = Rung(change.title, left_out=reason, started=reached)
+        else:
+            changed = {key: value for key, value in options.items() if key != change.remove}
+            changed.update(change.add)
+            rung = compare(change, *measure_pair(options, changed, change.ranks, args), reached)
+            if rung.kept:
+                options, reached = changed, rung.reached
+        print(f"{change.title}: {describe(rung)}", flush=True)
+        rungs.append(rung)
+    return rungs
+
+
+def why_left_out(change: Change, model: str) -> str | None:
+    """The reason why a change cannot be tried here."""
+    if ("--decoder", "nvdec") in change.add:
+        from video.nvdec import NvdecError, require
+
+        try:
+            require()
+        except NvdecError as error:
+            return str(error)
+    if change.torch and model == "numpy":
+        return "`--model numpy` has no such option"
+    return None
+
+
+def measure_pair(
+    options: Options, changed: Options, ranks: int, args: argparse.Namespace
+) -> tuple[Run, Run]:
+    """Runs without and with a change, with as little disturbance by other programs as `args.tries` pairs allow."""
+    pairs = []
+    for _ in range(args.tries):
+        pairs.append((measure(options, 1), measure(changed, ranks)))
+        if _disturbance(pairs[-1]) <= args.quiet:
+            break
+    return min(pairs, key=_disturbance)
+
+
+def _disturbance(pair: tuple[Run, Run]) -> float:
+    """Cores that other programs used during one of two runs, at most. An unknown use counts as 0."""
+    return max(run.other_cores or 0.0 for run in pair)
+
+
+def measure(options: Options, ranks: int) -> Run:
+    """Runs the video example and reads its last summary.
+
+    Raises:
+        RuntimeError: If the program failed, or too few steps were measured.
+    """
+    words = [word for option in options.items() for word in option if word is not None]
+    with tempfile.TemporaryDirectory() as folder:
+        program = subprocess.run(
+            [sys.executable, str(PROGRAM), *words],
+            env={**os.environ, "HEADSPACE_DIR": folder, "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if program.returncode != 0:
+            raise RuntimeError(f"`{' '.join(words)}` failed:\n{program.stderr}")
+        (records,) = Path(folder).glob("*/rank0.jsonl")
+        return read_run(records, clips=int(options["--batch-size"] or 1) * ranks)
+
+
+def read_run(records: Path, clips: int) -> Run:
+    """The last summary in a file of records. A step trained on `clips` clips.
+
+    Raises:
+        RuntimeError: If the run has no steady state.
+    """
+    lines = (json.loads(line) for line in records.read_text().splitlines())
+    summary = [record for record in lines if record["kind"] == "summary"][-1]
+    if summary["steady_step_mean_ms"] is None:
+        raise RuntimeError(f"too few steps in `{records}`: use a larger `--steps`")
+    # Null if nothing limits the loop: it hardly waits.
+    bottleneck = summary["bottleneck"] or {"kind": "none", "name": None}
+    return Run(
+        step_ms=summary["steady_step_mean_ms"] * BATCH / clips,
+        other_cores=summary["resources"]["others_cores"],
+        bottleneck=bottleneck["name"] or bottleneck["kind"],
+        remedies=summary["remedies"],
+    )
+
+
+def compare(change: Change, before: Run, after: Run, started: float) -> Rung:
+    """Compares the runs without and with a change."""
+    predicted, ratio = find_prediction(change, before)
+    gain = 1.0 - after.step_ms / before.step_ms
+    return Rung(
+        change.title,
+        before=before,
+        after=after,
+        predicted=predicted,
+        predicted_ratio=ratio,
+        started=started,
+        kept=change.needed or gain >= KEPT_GAIN,
+    )
+
+
+def find_prediction(change: Change, before: Run) -> tuple[str, float | None]:
+    """What the verdict says about a change, in words, and the predicted step divided by the step before."""
+    if change.remedy is None:
+        return "no such remedy", None
+    code, target = change.remedy
+    for remedy in before.remedies:
+        setting = remedy.get("change") or {}
+        if remedy["code"] != code or target not in (None, remedy["stage"], setting.get("target")):
+            continue
+        proposed = setting.get("to")
+        other = f" with {proposed}" if change.to and proposed not in (None, change.to) else ""
+        if remedy["predicted_step_ms"] is None:
+            return f"proposed{other}, gain unknown", None
+        ratio = 1.0 - remedy["predicted_gain_pct"] / 100
+        return f"{ratio * before.step_ms:.1f} ms{other}", ratio
+    return "not proposed", None
+
+
+def describe(rung: Rung) -> str:
+    """The result of a change in one line."""
+    if rung.before is None or rung.after is None:
+        return f"left out: {rung.left_out}"
+    verdict = "kept" if rung.kept else "not kept"
+    return f"{rung.before.step_ms:.1f} ms → {rung.after.step_ms:.1f} ms, predicted: {rung.predicted}; {verdict}"
+
+
+def describe_disturbance(rungs: Sequence[Rung], quiet: float) -> str:
+    """A warning, if other programs used more than `quiet` cores."""
+    tried = [(rung.before, rung.after) for rung in rungs if rung.before and rung.after]
+    disturbed = sum(_disturbance(pair) > quiet for pair in tried)  # type: ignore[arg-type]
+    if not disturbed:
+        return ""
+    return (
+        f"\nIn {disturbed} of {len(tried)} comparisons, other programs used more than {quiet:g} cores. Their steps "
+        "show how the machine was shared, not what the change gains. Run this again on a quiet machine.\n"
+    )
+
+
+def render_table(rungs: Sequence[Rung]) -> str:
+    """A Markdown table with one row for each change."""
+    lines = [
+        "| change | bottleneck before | step before | predicted | measured "
+        "| change of the step | kept | speed-up so far | other programs |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for rung in rungs:
+        before, after, ratio = rung.before, rung.after, rung.ratio
+        if before is None or after is None or ratio is None:
+            lines.append(f"| {rung.title} | | | | left out: {rung.left_out} | | | | |")
+            continue
+        loads = [run.other_cores for run in (before, after) if run.other_cores is not None]
+        load = f"{max(loads):.1f} cores" if loads else "unknown"
+        gain = f"{100 * (ratio - 1):+.0f} %".replace("-", "−")
+        lines.append(
+            f"| {rung.title} | `{before.bottleneck}` | {before.step_ms:.1f} ms | {rung.predicted} "
+            f"| {after.step_ms:.1f} ms | {gain} | {'yes' if rung.kept else 'no'} "
+            f"| {1 / rung.reached:.2f}x | {load} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def render_chart(rungs: Sequence[Rung]) -> str:
+    """A chart in SVG: the step after each change, relative to the baseline, and the predicted one."""
+    left, width, height, top = 250, 420, 26, 58
+    full = max([1.0, *(rung.started * (rung.ratio or 1.0) for rung in rungs)])
+    scale = width / full
+    rows = [_row("baseline", top, 1.0, scale, "#8c959f", "1.00x")]
+    for place, rung in enumerate(rungs, 1):
+        y = top + place * height
+        if rung.ratio is None:
+            rows.append(_text(left - 8, y + 13, rung.title, "end", "#8c959f"))
+            rows.append(_text(left, y + 13, "left out", "start", "#8c959f"))
+            continue
+        start = rung.started
+        color, note = ("#2da44e", "") if rung.kept else ("#d0d7de", ", not kept")
+        speed = f"{1 / rung.reached:.2f}x{note}"
+        rows.append(_row(rung.title, y, start * rung.ratio, scale, color, speed))
+        if rung.predicted_ratio is not None:
+            rows.append(_diamond(left + start * rung.predicted_ratio * scale, y + 9))
+    total = top + (len(rungs) + 1) * height + 8
+    legend = (
+        "bar: measured step, relative to the baseline · ◇ predicted step · number: speed-up so far"
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 820 {total}" '
+        'font-family="system-ui, sans-serif" font-size="12">\n'
+        f'<rect width="820" height="{total}" fill="#ffffff"/>\n'
+        f"{_text(16, 22, 'The step after each change', 'start', '#1f2328')}\n"
+        f"{_text(16, 42, legend, 'start', '#57606a')}\n" + "\n".join(rows) + "\n</svg>\n"
+    )
+
+
+def _row(title: str, y: float, ratio: float, scale: float, color: str, note: str) -> str:
+    bar = f'<rect x="250" y="{y}" width="{ratio * scale:.1f}" height="18" rx="2" fill="{color}"/>'
+    end = 250 + ratio * scale + 12
+    return (
+        _text(242, y + 13, title, "end", "#1f2328")
+        + bar
+        + _text(end, y + 13, note, "start", "#1f2328")
+    )
+
+
+def _diamond(x: float, y: float) -> str:
+    points = f"{x - 6:.1f},{y} {x:.1f},{y - 6} {x + 6:.1f},{y} {x:.1f},{y + 6}"
+    return f'<polygon points="{points}" fill="#ffffff" stroke="#1f2328"/>'
+
+
+def _text(x: float, y: float, words: str, anchor: str, color: str) -> str:
+    return f'<text x="{x:.1f}" y="{y}" text-anchor="{anchor}" fill="{color}">{escape(words)}</text>'
+
+
+def parse() -> argparse.Namespace:
+    torch = importlib.util.find_spec("torch") is not None
+    parser = argparse.ArgumentParser(
+        description="Replay the changes of a case study on the video example.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    add = parser.add_argument
+    add(
+        "--out", type=Path, default=Path("headspace-story"), metavar="DIR", help="folder of results"
+    )
+    add("--steps", type=int, default=200, help="steps of each run")
+    add("--quiet", type=float, default=0.2, help="repeat runs if other programs use more cores")
+    add("--tries", type=int, default=3, help="runs of the same settings, at most")
+    add("--model", default="r3d18" if torch else "numpy", help="numpy, r3d18 or r2plus1d")
+    add("--width", type=float, default=0.0625, help="share of the PyTorch model's channels")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
