@@ -9,6 +9,7 @@ use crate::model::stack::Activity;
 /// Removes and weakens conclusions that the slow parts of the run contradict, if these cost much:
 ///
 /// - `stop` is removed: there is something to do.
+/// - A smaller buffer is removed: a large one may absorb a part of the slow times.
 /// - If the slowness lasts, the bottleneck `jitter` and a larger buffer are removed.
 /// - If a slower source of data may be the cause, it is not known whether it serves more workers at once. So the gain of
 ///   more workers is unknown, and the remedy comes last.
@@ -26,6 +27,9 @@ pub(super) fn correct_by_episodes(found: &mut Attribution, episodes: &[Episode],
         RemedyCode::BiggerBuffer => !any_lasts,
         _ => true,
     });
+    if any_costly {
+        found.smaller_buffer = None;
+    }
     if lasting().any(|one| may_be_slow_source(one)) {
         let loads_more = |remedy: &Remedy| {
             let code = remedy.action.code();

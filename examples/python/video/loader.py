@@ -6,14 +6,13 @@ sampling → fetch → demux → decode → resize (→ equalize) → batch → 
 from __future__ import annotations
 
 import gc
-import random
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
 from . import stages
-from .clips import Clip
+from .clips import Clip, balanced_order
 from .pipeline import Pipeline, drain
 from .remote import Front
 from .stages import Batch
@@ -112,7 +111,9 @@ class VideoLoader:
 
         # Each item travels with its index, so that the batch can say which clips it holds.
         sampled = pipeline.source(
-            "sample", ((index, self.clips[index]) for index in self._order(epoch)), depth
+            "sample",
+            ((index, self.clips[index]) for index in balanced_order(self.clips, epoch, self.seed)),
+            depth,
         )
         fetching = partial(_keep, partial(stages.fetch, delay=knobs.fetch_ms / 1000))
         fetched = pipeline.stage("fetch", fetching, sampled, knobs.fetch_threads, depth)
@@ -153,19 +154,6 @@ class VideoLoader:
             raise
         pipeline.close()
         self._idle.append(front)
-
-    def _order(self, epoch: int) -> list[int]:
-        """Shuffled, with the classes spread evenly: batches are alike in content, and in cost."""
-        rng = random.Random(f"{self.seed} {epoch}")
-        classes: dict[int, list[int]] = {}
-        for index, clip in enumerate(self.clips):
-            classes.setdefault(clip.label, []).append(index)
-        place: dict[int, float] = {}
-        for members in classes.values():
-            rng.shuffle(members)
-            for turn, index in enumerate(members):
-                place[index] = (turn + rng.random()) / len(members)
-        return sorted(place, key=place.__getitem__)
 
     def _describe(self, item: Any) -> str:
         return (
