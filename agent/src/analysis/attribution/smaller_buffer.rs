@@ -95,8 +95,8 @@ impl<'a> LastBuffer<'a> {
 
 /// The smallest capacity with which the predicted step is within the allowed share of the shortest one, and that step.
 ///
-/// A long queue is not full at the end of a short simulation, so the simulated step with it may be too long. The shortest
-/// step with any tried capacity is the reference.
+/// A long queue is not full at the end of a short simulation, so the simulated step with it may be too long. The
+/// shortest step with any tried capacity is the reference.
 fn smallest_sufficient(predictor: &Predictor<'_>, buffer: &LastBuffer<'_>) -> Option<(u32, f64)> {
     let model = predictor.model;
     let step_with = |capacity| predictor.step_ms(&buffer.changed(model, capacity));
