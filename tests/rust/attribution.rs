@@ -17,7 +17,7 @@ use headspace_agent::model::record::{
     QueueSummary, RemedyCode, Resource, ResourcesRecord, StageSummary,
 };
 use headspace_agent::model::stack::{Activity, Frame, Origin, Place, WaitFor};
-use headspace_agent::wording::{bottleneck_record, remedy_record};
+use headspace_agent::wording::{bottleneck_record, remedy_record, smaller_buffer_record};
 use simulator::line::draw::Blind;
 use simulator::line::engine::run;
 use simulator::line::facts::facts;
@@ -195,6 +195,96 @@ fn waiting_caused_by_a_tail_is_jitter_and_not_compute() {
     let really = run(&apply(&line, bigger).unwrap(), 6000, 2).step_ms();
     let error = (bigger.predicted_step_ms / really - 1.0).abs();
     assert!(error < 0.05, "{bigger:?} {really}");
+}
+
+/// What is found of a pipeline whose batches have 1 MiB.
+fn attribute_batches_of_a_mebibyte(line: &Line) -> Attribution {
+    let mut facts = facts(line, &run(line, 3000, 1), false, Blind::default());
+    facts.loader.delivered_batch = Some(BatchRecord {
+        object_bytes: 1 << 20,
+        ..BatchRecord::default()
+    });
+    attribute(&facts)
+}
+
+/// A loader whose calls vary, and whose queue is usually full.
+fn line_with_long_queue() -> Line {
+    let mut load = stage("load", 2, 36.0, 200);
+    load.service = Service::new(1.0, 0.8, Shape::Normal, 0.0);
+    Line::of(vec![load], 20.0)
+}
+
+#[test]
+fn a_much_smaller_queue_is_found_and_the_step_with_it_is_within_a_percent_and_a_half() {
+    let mut line = line_with_long_queue();
+    let before = run(&line, 6000, 2).step_ms();
+
+    let found = attribute_batches_of_a_mebibyte(&line);
+
+    let smaller = found.smaller_buffer.unwrap();
+    assert_eq!(smaller.from, 200);
+    assert!((2..=30).contains(&smaller.to), "{smaller:?}");
+    line.stages[0].room = smaller.to;
+    let after = run(&line, 6000, 2).step_ms();
+    assert!(after < 1.015 * before, "{smaller:?} {before} {after}");
+    assert!((smaller.predicted_step_ms / after - 1.0).abs() < 0.015);
+    // The calls that filled the queue count as those of a batch, so an item seems to be a smaller part of it.
+    let bytes_per_item = smaller.freed_bytes.unwrap() / smaller.freed_items;
+    let share = bytes_per_item / f64::from(1 << 20);
+    assert!((0.9..=1.0).contains(&share), "{smaller:?}");
+    assert!(smaller.freed_items > 100.0, "{smaller:?}");
+}
+
+#[test]
+fn a_capacity_that_calls_with_rare_long_times_need_is_kept() {
+    let mut line = line_with_long_queue();
+    line.stages[0].service = Service::new(1.0, 6.0, Shape::Rare, 0.0);
+    let short = attribute_batches_of_a_mebibyte(&line_with_long_queue());
+
+    let found = attribute_batches_of_a_mebibyte(&line);
+
+    let least = found.smaller_buffer.map_or(200, |smaller| smaller.to);
+    assert!(least >= 2 * short.smaller_buffer.unwrap().to, "{least}");
+}
+
+#[test]
+fn a_long_queue_that_is_empty_holds_no_memory_so_no_smaller_one_is_proposed() {
+    let mut line = line_with_long_queue();
+    line.stages[0].scale(None, 3.0);
+
+    let found = attribute_batches_of_a_mebibyte(&line);
+
+    assert_eq!(bottleneck_limit(&found), Some(stage_limit("load")));
+    assert_eq!(found.smaller_buffer, None);
+}
+
+#[test]
+fn no_smaller_queue_is_proposed_if_the_queue_is_often_full_and_often_empty() {
+    let line = line_with_long_queue();
+    let totals = run(&line, 3000, 1);
+    let mut facts = facts(&line, &totals, false, Blind::default());
+    assert!(attribute(&facts).smaller_buffer.is_some());
+
+    (facts.queues[0].empty_pct, facts.queues[0].full_pct) = (Some(10.0), Some(60.0));
+
+    assert_eq!(attribute(&facts).smaller_buffer, None);
+}
+
+#[test]
+fn a_small_prefetch_factor_is_proposed_for_workers_whose_batches_wait() {
+    let mut fetch = stage("fetch", 2, 20.0, 1);
+    fetch.ahead = Some(64);
+    let line = Line::of(vec![fetch], 20.0);
+
+    let found = attribute_batches_of_a_mebibyte(&line);
+
+    let smaller = found.smaller_buffer.unwrap();
+    let knob = smaller.change.knob.as_str();
+    assert_eq!((knob, smaller.from), ("prefetch_factor", 128));
+    assert!(smaller.to <= 8, "{smaller:?}");
+    let text = smaller_buffer_record(&smaller, 20.0).text;
+    assert!(text.contains("instead of 128 is enough"), "{text}");
+    assert!(text.contains("MiB of memory"), "{text}");
 }
 
 #[test]

@@ -39,11 +39,12 @@ mod send_delay;
 mod settings;
 mod shared_lock;
 mod simulation;
+mod smaller_buffer;
 mod stage_names;
 mod stage_order;
 mod stage_roles;
 
-pub use self::attribution_result::{Attribution, Bottleneck, Limit, Remedy};
+pub use self::attribution_result::{Attribution, Bottleneck, Limit, Remedy, SmallerBuffer};
 pub use self::calibration::ModelledStep;
 pub use self::evidence::{CoreUser, CoresEvidence, Evidence, StageEvidence};
 pub use self::explanation::{Explanation, explain_wait};
@@ -85,5 +86,6 @@ pub fn attribute_with(pipeline: &PipelineFacts, thresholds: &Thresholds) -> Attr
         remedies,
         lines: line_gains::line_gains(&model, &predictor),
         modelled_steps: calibration::modelled_steps(&predictor),
+        smaller_buffer: smaller_buffer::smaller_buffer(&predictor),
     }
 }

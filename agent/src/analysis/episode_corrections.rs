@@ -9,6 +9,7 @@ use crate::model::stack::Activity;
 /// Removes and weakens conclusions that the slow parts of the run contradict, if these cost much:
 ///
 /// - `stop` is removed: there is something to do.
+/// - A smaller buffer is removed: a large one may absorb a part of the slow times.
 /// - If the slowness lasts, the bottleneck `jitter` and a larger buffer are removed.
 /// - If a slower source of data may be the cause, it is not known whether it serves more workers at once. So the gain of
 ///   more workers is unknown, and the remedy comes last.
@@ -26,6 +27,9 @@ pub(super) fn correct_by_episodes(found: &mut Attribution, episodes: &[Episode],
         RemedyCode::BiggerBuffer => !any_lasts,
         _ => true,
     });
+    if any_costly {
+        found.smaller_buffer = None;
+    }
     if lasting().any(|one| may_be_slow_source(one)) {
         let loads_more = |remedy: &Remedy| {
             let code = remedy.action.code();
@@ -61,9 +65,10 @@ fn lasts(episode: &Episode) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::attribution::{Action, Bottleneck, Evidence};
+    use super::super::attribution::{Action, Bottleneck, Evidence, SmallerBuffer};
     use super::super::episodes::Signal;
     use super::*;
+    use crate::model::record::ChangeRecord;
     use crate::model::stack::WaitFor;
 
     const WAITING: Evidence = Evidence::Waiting {
@@ -118,6 +123,16 @@ mod tests {
                 confidence: 0.8,
             }),
             remedies: actions.map(remedy).to_vec(),
+            smaller_buffer: Some(SmallerBuffer {
+                change: ChangeRecord::default(),
+                queue: "loaded".to_owned(),
+                from: 200,
+                to: 8,
+                predicted_step_ms: 10.0,
+                freed_items: 190.0,
+                freed_bytes: None,
+                confidence: 0.75,
+            }),
             ..Attribution::default()
         };
         correct_by_episodes(&mut found, &[episode], 10.0);
@@ -166,5 +181,24 @@ mod tests {
         let all = [(RemedyCode::Stop, 0.8), (buffer, 0.8), (workers, 0.8)];
         let found = left(change, storage(), 9.9);
         assert_eq!(remedies(&found), all, "it costs little");
+    }
+
+    #[test]
+    fn no_smaller_buffer_is_proposed_if_slow_parts_of_the_run_cost_much() {
+        let change = EpisodeKind::Change {
+            usual_ms: 5.0,
+            slow_ms: 15.0,
+        };
+
+        assert!(
+            left(change, Signal::default(), 5.0)
+                .smaller_buffer
+                .is_none()
+        );
+        assert!(
+            left(change, Signal::default(), 9.9)
+                .smaller_buffer
+                .is_some()
+        );
     }
 }

@@ -293,6 +293,17 @@ thresholds! {
     /// The gain of a remedy. Below this, the remedy is not proposed.
     min_remedy_gain: 0.02, "share of the step";
 
+    /// The longer step that a smaller buffer may cause.
+    allowed_longer_step: 0.01, "share of the step";
+
+    /// Difference between the simulated and the measured step. Above this, no smaller buffer is proposed. Chosen: a tenth
+    /// of the step is more than the variation between runs, and less than `max_simulation_error`.
+    max_smaller_buffer_error: 0.1, "share of the step";
+
+    /// The time in which a queue is full, and the time in which it is empty. From this on (both), it absorbs more than
+    /// independent slow calls, and no smaller one is proposed. Chosen.
+    swinging_queue_pct: 5.0, "% of time";
+
     /// The share of a line in its stage's calls or in compute. Below this, its gain is not
     /// predicted.
     min_line_share: 0.03, "share of the time";

@@ -18,7 +18,7 @@ mod what_if;
 
 pub use self::attribution::{
     BottleneckKind, BottleneckRecord, CallsAtOnce, ChangeRecord, FindingRecord, QueueSummary,
-    RemedyRecord, Resource, Setting, StageSummary, StageWorker,
+    RemedyRecord, Resource, Setting, SmallerBufferRecord, StageSummary, StageWorker,
 };
 pub use self::codes::{FindingCode, MemoryScope, RemedyCode, SmSource, ThrottleReason};
 pub(super) use self::codes::{codes, named};

@@ -28,4 +28,4 @@ pub mod verdict;
 mod what_if;
 
 pub use self::bottleneck::bottleneck_record;
-pub use self::remedies::remedy_record;
+pub use self::remedies::{remedy_record, smaller_buffer_record};

@@ -1,10 +1,12 @@
 //! The sentence of each remedy: what the user can change.
 
 use super::evidence::evidence_text;
-use super::units::{amount, bytes, percent};
+use super::units::{amount, bytes, duration_ms, percent, signed};
 use super::verdict::place_in_file;
-use crate::analysis::attribution::{Action, GuessedWork, Remedy, Shared, WorkerMemory};
-use crate::model::record::RemedyRecord;
+use crate::analysis::attribution::{
+    Action, GuessedWork, Remedy, Shared, SmallerBuffer, WorkerMemory,
+};
+use crate::model::record::{RemedyRecord, Setting, SmallerBufferRecord};
 
 /// If more worker processes than this fit into the memory, their number is not shown.
 const MAX_NAMED_WORKERS: u32 = 100;
@@ -25,6 +27,43 @@ pub fn remedy_record(remedy: &Remedy) -> RemedyRecord {
         evidence: evidence_text(&remedy.evidence),
         confidence: remedy.confidence,
     }
+}
+
+/// The record of a smaller buffer. `step_ms` is the measured step.
+pub fn smaller_buffer_record(found: &SmallerBuffer, step_ms: f64) -> SmallerBufferRecord {
+    SmallerBufferRecord {
+        queue: found.queue.clone(),
+        change: found.change.clone(),
+        predicted_step_ms: found.predicted_step_ms,
+        freed_items: found.freed_items,
+        freed_bytes: found.freed_bytes,
+        text: smaller_buffer(found, step_ms),
+        confidence: found.confidence,
+    }
+}
+
+fn smaller_buffer(found: &SmallerBuffer, step_ms: f64) -> String {
+    let SmallerBuffer {
+        queue, from, to, ..
+    } = found;
+    let longer_pct = 100.0 * (found.predicted_step_ms / step_ms - 1.0);
+    let change = match found.change.setting() {
+        Some(Setting::PrefetchFactor) => format!(" (prefetch_factor={})", found.change.to),
+        _ => String::new(),
+    };
+    let freed = match found.freed_bytes {
+        Some(count) => format!("at least {} of memory become free", bytes(count)),
+        None => format!(
+            "the queue holds at least {} fewer items",
+            amount(found.freed_items)
+        ),
+    };
+    format!(
+        "A capacity of {to} instead of {from} is enough for the queue `{queue}`{change}: the predicted step is {} \
+         ({} %), and {freed}.",
+        duration_ms(found.predicted_step_ms),
+        signed(longer_pct, 1)
+    )
 }
 
 /// The action of a remedy, as one sentence.

@@ -64,6 +64,8 @@ section_ids! {
     Bottleneck = "bottleneck", "Bottleneck";
     /// Remedies.
     Remedies = "remedies", "Remedies";
+    /// A smaller queue that is enough.
+    Buffer = "buffer", "Smaller buffer";
     /// Lines of the program.
     Lines = "lines", "Lines";
     /// Lines that hold the interpreter lock.

@@ -2,7 +2,7 @@
 
 use super::episodes::episode_record;
 use super::findings::finding_record;
-use super::{bottleneck_record, remedy_record};
+use super::{bottleneck_record, remedy_record, smaller_buffer_record};
 use crate::analysis::attribution::LineGain;
 use crate::analysis::summary::{Conclusions, Summary};
 use crate::model::record::{BottleneckKind, LineKind, LineRecord, SummaryRecord};
@@ -28,6 +28,9 @@ pub fn summary_record(summary: Summary) -> SummaryRecord {
         bottleneck_stage: stage.and_then(|found| found.name.clone()),
         bottleneck,
         remedies: attribution.remedies.iter().map(remedy_record).collect(),
+        smaller_buffer: (attribution.smaller_buffer.as_ref())
+            .zip(record.steady_step_mean_ms)
+            .map(|(found, step_ms)| smaller_buffer_record(found, step_ms)),
         lines: attribution.lines.iter().map(line_record).collect(),
         episodes: episodes.iter().map(episode_record).collect(),
         findings: findings.collect(),

@@ -83,7 +83,10 @@ impl Facts<'_> {
             part(PartId::Lines, self.lines(&of(&[SectionId::Lines]))),
             titled(PartId::Gil, &[SectionId::Gil]),
             titled(PartId::Stages, &[SectionId::Stages, SectionId::Work]),
-            titled(PartId::Queues, &[SectionId::Queues, SectionId::Ready]),
+            titled(
+                PartId::Queues,
+                &[SectionId::Queues, SectionId::Ready, SectionId::Buffer],
+            ),
             titled(PartId::Loops, &[SectionId::Loop]),
             titled(PartId::Gpus, &[SectionId::Gpu]),
             titled(PartId::Cpu, &[SectionId::Cpu]),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,6 +108,23 @@ def cut(
         start = keyframe + rng.uniform(0.0, min(max_skip, latest - keyframe))
         clips.append(Clip(video.path, start, seconds, labels[name]))
     return clips
+
+
+def balanced_order(clips: Sequence[Clip], epoch: int, seed: int) -> list[int]:
+    """The indices of the clips in a random order, which differs from epoch to epoch.
+
+    The classes are spread evenly, so that batches are alike in content, and in cost.
+    """
+    rng = random.Random(f"{seed} {epoch}")
+    classes: dict[int, list[int]] = {}
+    for index, clip in enumerate(clips):
+        classes.setdefault(clip.label, []).append(index)
+    place: dict[int, float] = {}
+    for members in classes.values():
+        rng.shuffle(members)
+        for turn, index in enumerate(members):
+            place[index] = (turn + rng.random()) / len(members)
+    return sorted(place, key=place.__getitem__)
 
 
 def _scan(path: Path) -> _Video:

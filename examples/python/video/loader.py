@@ -9,14 +9,13 @@ GPU. `subprocess` moves the stages up to demux, or all stages, into another proc
 from __future__ import annotations
 
 import gc
-import random
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
 from . import nvdec, stages
-from .clips import Clip
+from .clips import Clip, balanced_order
 from .pipeline import OrderedQueue, Pipeline, drain
 from .remote import Front
 from .stages import Batch
@@ -178,7 +177,9 @@ class VideoLoader:
 
     def _fetch(self, pipeline: Pipeline, epoch: int, depth: int) -> OrderedQueue:
         knobs = self.knobs
-        items = ((index, self.clips[index]) for index in self._order(epoch))
+        items = (
+            (index, self.clips[index]) for index in balanced_order(self.clips, epoch, self.seed)
+        )
         sampled = pipeline.source("sample", items, knobs.queue_depth)
         work = partial(stages.fetch, delay=knobs.fetch_ms / 1000)
         return pipeline.stage("fetch", partial(_keep, work), sampled, knobs.fetch_threads, depth)
@@ -205,19 +206,6 @@ class VideoLoader:
             clips = pipeline.stage("equalize", work, clips, knobs.resize_threads, depth)
         grouped = pipeline.group("batch", clips, knobs.batch_size, 1)
         return pipeline.stage("collate", self._collate, grouped, 1, knobs.prefetch, last=True)
-
-    def _order(self, epoch: int) -> list[int]:
-        """Shuffled, with the classes spread evenly: batches are alike in content, and in cost."""
-        rng = random.Random(f"{self.seed} {epoch}")
-        classes: dict[int, list[int]] = {}
-        for index, clip in enumerate(self.clips):
-            classes.setdefault(clip.label, []).append(index)
-        place: dict[int, float] = {}
-        for members in classes.values():
-            rng.shuffle(members)
-            for turn, index in enumerate(members):
-                place[index] = (turn + rng.random()) / len(members)
-        return sorted(place, key=place.__getitem__)
 
     def _describe(self, item: Any) -> str:
         return (

@@ -67,7 +67,7 @@ pub(crate) struct BatchReaders {
     samples: Option<Arc<Samples>>,
     /// None unless other ranks or workers may load the same batches.
     digests: Option<Arc<Digests>>,
-    /// None unless the batches come from worker processes.
+    /// None for a torch loader without worker processes.
     count_parts: Option<Arc<Py<PyAny>>>,
 }
 

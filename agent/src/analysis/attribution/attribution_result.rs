@@ -19,6 +19,8 @@ pub struct Attribution {
     pub lines: Vec<LineGain>,
     /// The step of each measured what-if by the model.
     pub modelled_steps: Vec<ModelledStep>,
+    /// A smaller capacity of the last queue with which the step stays about as long.
+    pub smaller_buffer: Option<SmallerBuffer>,
 }
 
 impl Attribution {
@@ -106,6 +108,27 @@ pub struct Remedy {
     pub concerns_bottleneck: bool,
     /// The measurements behind the prediction.
     pub evidence: Evidence,
+    /// From 0 (a guess) to 1 (measured).
+    pub confidence: f64,
+}
+
+/// A smaller capacity of the last queue, and the memory that it frees.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SmallerBuffer {
+    /// The setting that changes.
+    pub change: ChangeRecord,
+    /// Name of the queue.
+    pub queue: String,
+    /// Maximum number of items in the queue now.
+    pub from: u32,
+    /// Maximum number of items that is enough.
+    pub to: u32,
+    /// Predicted step time with it, in milliseconds: at least the measured one.
+    pub predicted_step_ms: f64,
+    /// By how much the mean number of items in the queue falls at least.
+    pub freed_items: f64,
+    /// Bytes of these items. `None` if the bytes of a batch are unknown.
+    pub freed_bytes: Option<f64>,
     /// From 0 (a guess) to 1 (measured).
     pub confidence: f64,
 }

@@ -56,6 +56,8 @@ pub(crate) const OBSERVED_CONCURRENCY: f64 = 0.75;
 pub(crate) const MORE_THREADS: f64 = 0.8;
 /// Larger buffers.
 pub(crate) const LARGER_BUFFER: f64 = 0.8;
+/// A smaller buffer: slow calls may have a common cause, which the simulation does not contain.
+pub(crate) const SMALLER_BUFFER: f64 = 0.6;
 /// Background loading, if a batch was measured, each process has a core, and the cost is small.
 pub(crate) const MEASURED_BATCH: f64 = 0.75;
 /// More cores.

@@ -49,6 +49,12 @@ pub(crate) const MIN_BUFFER_INCREASE: u32 = 2;
 pub(crate) const MAX_PREFETCH: u32 = 64;
 /// Number of buffers that are tried, from the loop backwards.
 pub(crate) const TRIED_BUFFERS: usize = 4;
+/// A smaller capacity is at most the present one divided by this.
+pub(crate) const LESS_BUFFER: u32 = 2;
+/// Items by which a smaller capacity shortens a queue. Below this, it is not proposed.
+pub(crate) const MIN_FREED_ITEMS: f64 = 4.0;
+/// Bytes that a smaller capacity frees. Below this, it is not proposed.
+pub(crate) const MIN_FREED_BYTES: f64 = (16 << 20) as f64;
 /// Maximum number of a pool's stages that its evidence names.
 pub(crate) const NAMED_STAGES: usize = 3;
 

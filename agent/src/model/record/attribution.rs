@@ -257,6 +257,27 @@ impl RemedyRecord {
     }
 }
 
+/// A smaller capacity of the last queue with which the step stays about as long, and the memory that it frees.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SmallerBufferRecord {
+    /// Name of the queue.
+    pub queue: String,
+    /// The setting and its new value.
+    pub change: ChangeRecord,
+    /// Predicted step time with the smaller capacity, in milliseconds: at least the measured one.
+    pub predicted_step_ms: f64,
+    /// By how much the mean number of items in the queue falls at least.
+    pub freed_items: f64,
+    /// Memory of these items, in bytes. Absent if the bytes of a batch are unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub freed_bytes: Option<f64>,
+    /// The change and its effect, in words.
+    pub text: String,
+    /// Confidence, from 0 (a guess) to 1 (measured).
+    pub confidence: f64,
+}
+
 /// A knob, with its current and its proposed value.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

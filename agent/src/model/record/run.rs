@@ -155,8 +155,7 @@ pub struct LoaderRecord {
     /// Contents of a batch, if it is known when the record is written. The summary has it, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<BatchRecord>,
-    /// Contents of the second batch of an epoch as the loop gets it, if the loader has worker processes and the contents
-    /// are known when the record is written. The summary has them, too.
+    /// Contents of the second batch of an epoch as the loop gets it, if it is known when the record is written. The summary has them, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered_batch: Option<BatchRecord>,
     /// Purpose of the loop. Absent if unknown.

@@ -6,7 +6,7 @@ use super::super::mode::Mode;
 use super::super::options::OptionsFrom;
 use super::Estimate;
 use super::attribution::{
-    BottleneckRecord, FindingRecord, QueueSummary, RemedyRecord, StageSummary,
+    BottleneckRecord, FindingRecord, QueueSummary, RemedyRecord, SmallerBufferRecord, StageSummary,
 };
 use super::codes::{MemoryScope, ThrottleReason};
 use super::end::{EndRecord, RunState};
@@ -85,8 +85,9 @@ pub struct SummaryRecord {
     /// through a queue whose receipt is measured. Absent if a thread pins the memory of batches from workers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch: Option<BatchRecord>,
-    /// Contents of the second batch of an epoch as the main loop gets it, if its loader has worker processes. They differ
-    /// from `batch` if the training process changes what the workers send, or moves it to a device.
+    /// Contents of the second batch of an epoch as the main loop gets it. They differ from `batch` if the training process
+    /// changes what worker processes send, or moves it to a device. Absent for a torch loader
+    /// without worker processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delivered_batch: Option<BatchRecord>,
     /// Mean wait per live step in steady state.
@@ -168,6 +169,10 @@ pub struct SummaryRecord {
     pub what_if_status: Option<WhatIfStatusRecord>,
     /// Proposed remedies, the best first.
     pub remedies: Vec<RemedyRecord>,
+    /// A smaller capacity of the last queue that is enough. Absent if no much smaller one is known to be enough, and if
+    /// it would free little memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub smaller_buffer: Option<SmallerBufferRecord>,
     /// Lines of the program whose change would shorten the step, the largest gain first. Empty if no
     /// stacks were sampled.
     pub lines: Vec<LineRecord>,

@@ -22,7 +22,14 @@ pub(super) fn sections(summary: &SummaryRecord, ranks: u32, detail: Detail) -> V
         .collect();
     let remedies =
         (!remedies.is_empty()).then(|| Section::new(SectionId::Remedies, Block::Entries(remedies)));
-    bottleneck.into_iter().chain(remedies).collect()
+    let buffer = (summary.smaller_buffer.as_ref()).map(|found| {
+        let certainty = certainty(found.confidence);
+        let text = format!("{} ({certainty}).", found.text.trim_end_matches('.'));
+        Section::sentence(SectionId::Buffer, text)
+    });
+    (bottleneck.into_iter().chain(remedies))
+        .chain(buffer)
+        .collect()
 }
 
 /// The bottleneck and its evidence, or that it is unknown. `None` if there is nothing to explain.

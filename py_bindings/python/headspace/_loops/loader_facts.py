@@ -43,8 +43,8 @@ def read_facts(loader: Any, mode: str, batch_size: int | None = None) -> _native
         "batches": length_of(loader) if has_cheap_length else None,
         "batch_size": batch_size,
         "count_samples": count_samples if batch_size is None else None,
-        # Without workers, no batch is sent between processes.
-        "count_parts": count_parts if workers else None,
+        # A torch loader without workers reports the parts of its batches itself.
+        "count_parts": None if workers == 0 else count_parts,
         "count_bytes": count_bytes,
         "digest_batch": digest_batch if _may_load_same(unsplit, workers) else None,
         "workers": workers,
