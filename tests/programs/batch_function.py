@@ -48,7 +48,7 @@ def evaluating():
             model.eval()
             with torch.no_grad():
                 for _ in range(3):
-                    yield get_batch("val", wait=0.03)
+                    yield get_batch("val", wait=0.1)
             model.train()
 
 

@@ -42,8 +42,10 @@ SHORT_RUNS = {
     "ray_operator_one_task": 100,
 }
 
-#: Cases that need all cores. If another test uses a core, compute becomes so slow that it hides the wait for data.
-ALONE = {"other_rank_waits_for_data", "store_throttles_chunks"}
+#: Cases that need all cores. If another test uses a core, compute becomes so slow that it hides the wait for data. In the
+#: twin of `no_workers_heavy_transforms`, the loop's thread then waits for a core while it receives a batch, so the verdict
+#: rightly names the hand-off.
+ALONE = {"no_workers_heavy_transforms", "other_rank_waits_for_data", "store_throttles_chunks"}
 
 
 def short(runs: dict[str, int]) -> list[Any]:

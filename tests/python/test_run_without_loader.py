@@ -263,7 +263,8 @@ def test_calls_during_an_evaluation_are_counted_separately(program: Programs) ->
 
     assert (summary["loop"], summary["loop_role"]) == ("get_batch", "training")
     assert summary["steps"] >= 90
-    assert summary["step_p99_ms"] < 60
+    # An evaluation takes at least 300 ms.
+    assert summary["step_p99_ms"] < 250
     (other,) = summary["other_loops"]
     assert (other["name"], other["role"]) == ("get_batch (evaluation)", "evaluation")
     assert (other["epochs"], other["steps"]) == (5, 15)
