@@ -115,7 +115,7 @@ impl LoopIterator {
         if decision == Decision::Source && cache.delivered(py, batch, &self.progress)? {
             self.last_receive.store(recorder.ticks(), Ordering::Relaxed);
         }
-        if cache.is_last(&self.progress) {
+        if self.on_cut.is_some() && cache.is_last(&self.progress) {
             self.report_cut(py, false)?;
         }
         if matches!(decision, Decision::Cached(_)) {
