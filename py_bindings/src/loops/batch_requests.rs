@@ -117,7 +117,10 @@ impl BatchRequests {
     ///
     /// An interrupt of the program.
     pub(crate) fn keep(&self, py: Python<'_>, batch: &Bound<'_, PyAny>) -> PyResult<()> {
-        let Some(word) = (self.switch.word_of_call()).filter(|_| self.switch.is_due()) else {
+        if !self.switch.is_due() {
+            return Ok(());
+        }
+        let Some(word) = self.switch.word_of_call() else {
             return Ok(());
         };
         match Setting::decode(word) {
