@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
+import av
 import numpy as np
 import pytest
 
@@ -25,10 +26,12 @@ from decode_lab.formats import (  # noqa: E402
     Clip,
     Cut,
     Frames,
+    LabError,
     Sample,
     make_sample,
     read_jpegs,
     read_reference,
+    store,
 )
 from decode_lab.laboratory import Report, usable_loaders  # noqa: E402
 from decode_lab.loaders import LOADERS, Loader, NumPy, PyAV, Request  # noqa: E402
@@ -169,6 +172,7 @@ def row(name: str, rate: float, cpu: float, disk: int, workers: int = 1, wrong: 
         pattern="subclip",
         cache="warm",
         size=0,
+        pool="threads",
         workers=workers,
         clips_per_s=Mean(rate, 2.0),
         frames_per_s=Mean(rate * 16, 32.0),
@@ -245,12 +249,92 @@ def test_a_small_run_writes_table_records_chart_and_page(tmp_path: Path) -> None
     assert "jpeg-burst" in (tmp_path / "results.html").read_text()
 
 
+def write_video(path: Path, width: int = 96, height: int = 64, frames: int = 30) -> None:
+    """A video of moving noise at 25 frames per second."""
+    noise = np.random.default_rng(0).integers(0, 255, (height, width, 3), np.uint8)
+    moving = np.stack([np.roll(noise, 3 * number, axis=1) for number in range(frames)])
+    path.parent.mkdir(exist_ok=True)
+    store(path, FORMATS["h264-gop12"], moving, 25.0)
+
+
+def write_audio(path: Path) -> None:
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("aac", rate=44100)
+        for number in range(10):
+            silence = np.zeros((1, 1024), np.float32)
+            frame = av.AudioFrame.from_ndarray(silence, format="fltp", layout="mono")
+            frame.sample_rate, frame.pts = 44100, number * 1024
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+
+
+def test_videos_that_cannot_be_read_are_left_out_with_the_reason(tmp_path: Path) -> None:
+    write_video(tmp_path / "a" / "same.mp4")
+    write_video(tmp_path / "b" / "same.mp4", height=48)
+    write_video(tmp_path / "short.mp4", frames=5)
+    write_audio(tmp_path / "audio.mp4")
+    (tmp_path / "text.mp4").write_text("no video")
+    videos = sorted(tmp_path.rglob("*.mp4"))
+
+    sample = make_sample(videos, Cut(1.0, 9, 128), ["jpeg-folder"], tmp_path / "sample")
+
+    # Two videos may have the same name.
+    assert [(clip.name, clip.height) for clip in sample.clips] == [
+        ("same-000", 64),
+        ("same~2-000", 48),
+    ]
+    assert sample.unread == {
+        str(tmp_path / "audio.mp4"): "left out. It has no video stream",
+        str(tmp_path / "short.mp4"): "left out. It is shorter than a clip of 1 s",
+        str(
+            tmp_path / "text.mp4"
+        ): "left out. FFmpeg cannot read it: Invalid data found when processing input",
+    }
+    # An earlier run's sample is read with its reasons.
+    assert make_sample(videos, Cut(1.0, 9, 128), ["jpeg-folder"], tmp_path / "sample") == sample
+
+
+def test_without_any_clip_each_video_is_named_with_its_reason(tmp_path: Path) -> None:
+    write_video(tmp_path / "short.mp4", frames=5)
+
+    with pytest.raises(
+        LabError, match=r"use a smaller `--seconds`, or other videos\n.*short\.mp4: left out"
+    ):
+        make_sample([tmp_path / "short.mp4"], Cut(1.0), ["raw-npy"], tmp_path / "sample")
+
+
+def test_processes_read_the_same_clips_as_threads(tmp_path: Path) -> None:
+    write_video(tmp_path / "videos" / "odd.mp4", 98, 66)
+    what = ["--data", str(tmp_path / "videos"), "--formats", "raw-npy", "--loaders", "numpy"]
+    how = ["--seconds", "0.5", "--rounds", "2", "--workers", "2", "--pool", "processes,threads"]
+
+    done = run_lab("--work", str(tmp_path / "work"), *what, *how, "--patterns", "whole,sparse")
+
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "work" / "results.jsonl").read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    combinations = [line for line in lines if line["kind"] == "combination"]
+    measured = [(entry["pattern"], entry["pool"]) for entry in combinations]
+    assert measured == [(p, kind) for p in ("whole", "sparse") for kind in ("processes", "threads")]
+    assert "2 processes" in done.stdout
+    for entry in combinations:
+        assert (entry["errors"], entry["wrong_frames"]) == (0, 0)
+        assert entry["clips_per_s"]["value"] > 0
+        # Also those of the workers. Frames that come through pipes are no reads of the clip.
+        assert entry["memory_bytes"] > 1e6
+        assert entry["requested_bytes_per_clip"] < 12 * 66 * 98 * 3 * 1.5
+        frames = 12 if entry["pattern"] == "whole" else 8
+        rate = entry["frames_per_s"]["value"] / entry["clips_per_s"]["value"]
+        assert rate == pytest.approx(frames, rel=0.01)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--formats", "mpeg"], "no 'mpeg': choose from h264-gop1,"),
         (["--workers", "0"], "0 is less than 1"),
         (["--data", "{empty}"], "no video below"),
+        (["--data", "{empty}/missing"], "is not a folder: pass the folder of your videos"),
     ],
 )
 def test_bad_input_is_refused_with_the_way_out(

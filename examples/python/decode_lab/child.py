@@ -1,4 +1,4 @@
-"""Measures or checks one combination, in a process of its own: `python -m decode_lab.child SPEC RESULT`.
+"""Measures or checks one combination, in a process of its own: `python -m decode_lab.child TASK SPEC RESULT`.
 
 A process of its own keeps the libraries apart: a crash ends only this combination, and memory, CPU time and bytes
 belong to one library. headspace measures the process and its children.
@@ -142,8 +142,8 @@ def measure(spec: Spec) -> Measured:
             pass
         once = time.perf_counter() - began
         repeats = 1 if spec.cache == "cold" else max(1, round(spec.round_seconds / once))
-        # A long interval: headspace reads its counters when the session starts and when it stops.
-        session = headspace.start(to=headspace.JsonLines(spec.runs), interval=3600, quiet=True)
+        # Several ticks: on a busy machine, the counters of the children may come too late for the first or the last.
+        session = headspace.start(to=headspace.JsonLines(spec.runs), interval=0.5, quiet=True)
         loop = headspace.wrap(loader, name="clips", batch_size=1)
         frame_bytes = 0
         while len(result.round_seconds) < spec.rounds or sum(result.round_seconds) < 1.5:
@@ -202,14 +202,17 @@ def _add_counters(result: Measured, run: Path, scope: str, piped: float) -> None
         piped: Bytes per clip that came through pipes. The kernel counts them as read.
     """
     steps = 0
+    readings: dict[str, float] = {}
     marks: list[tuple[int, dict[str, float]]] = []
     for line in (run / "rank0.jsonl").read_text().splitlines():
         record = json.loads(line)
         if record["kind"] != "tick":
             continue
         steps += sum(loop["steps"] for loop in record["loops"])
+        # A total that has not changed may be absent.
+        readings |= record["readings"].get(scope, {})
         if "process.cpu.time{cpu.mode=user}" in record["readings"].get(scope, {}):
-            marks.append((steps, record["readings"][scope]))
+            marks.append((steps, dict(readings)))
     clips = marks[-1][0] - marks[0][0] if marks else 0
     if not clips:
         return

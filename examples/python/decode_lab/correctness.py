@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .formats import Frames
+from .formats import Frames, psnr
 from .loaders import Reader, Request
 
 #: Lowest PSNR in dB of a correct frame. Different YUV to RGB conversions of one decoded frame stay above 30 dB;
@@ -70,13 +70,13 @@ def check_reader(reader: Reader, cases: Iterable[tuple[Request, Frames]]) -> Che
 
 
 def _compare(check: Check, request: Request, index: int, frame: Frames, reference: Frames) -> None:
-    own = _psnr(frame, reference[index])
+    own = _psnr_of_small(frame, reference[index])
     if not np.isfinite(own):
         return
     near = range(max(0, index - _REACH), min(len(reference), index + _REACH + 1))
-    closeness = {k: _psnr(frame, reference[k]) for k in near}
+    closeness = {k: _psnr_of_small(frame, reference[k]) for k in near}
     if max(closeness.values()) < PSNR_LIMIT_DB:
-        closeness = {k: _psnr(frame, reference[k]) for k in range(len(reference))}
+        closeness = {k: _psnr_of_small(frame, reference[k]) for k in range(len(reference))}
     best = max(closeness, key=closeness.__getitem__)
     if closeness[best] >= own + MARGIN_DB:
         check.wrong_frames += 1
@@ -93,12 +93,10 @@ def _compare(check: Check, request: Request, index: int, frame: Frames, referenc
         check.lowest_psnr_db = own if lowest is None else min(lowest, own)
 
 
-def _psnr(one: Frames, other: Frames) -> float:
+def _psnr_of_small(one: Frames, other: Frames) -> float:
     """PSNR in dB of about 64 x 64 pixels, which is enough to tell frames apart."""
     step = max(1, min(one.shape[:2]) // 64)
-    difference = one[::step, ::step].astype(np.float32) - other[::step, ::step]
-    error = float(np.mean(np.square(difference)))
-    return 10 * float(np.log10(255**2 / error)) if error else float("inf")
+    return psnr(one[::step, ::step], other[::step, ::step])
 
 
 def _describe(indices: tuple[int, ...]) -> str:

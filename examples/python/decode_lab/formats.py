@@ -11,6 +11,7 @@ import os
 import shutil
 import struct
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
@@ -109,6 +110,8 @@ class Sample:
     """Share of the source files that the clips were cut from, in bytes."""
     left_out: dict[str, str]
     """Formats that could not be made, with the reason."""
+    unread: dict[str, str]
+    """Videos that give no clips, or not all, with the reason."""
 
     def path(self, clip: Clip, format_name: str) -> Path:
         """The file or folder of a clip."""
@@ -124,7 +127,7 @@ class Cut:
     """How clips are cut from the videos."""
 
     seconds: float = 2.0
-    clips: int = 9
+    clips: int = 8
     height: int = 256
     """Height of the stored frames. Smaller videos keep their height."""
 
@@ -133,7 +136,7 @@ def make_sample(videos: Sequence[Path], cut: Cut, names: Sequence[str], folder: 
     """Stores the clips in each format, or reads them from `folder` if an earlier run made the same ones.
 
     Raises:
-        LabError: If no clip can be cut, or a video cannot be read.
+        LabError: If no clip can be cut.
     """
     key = _key(videos, cut)
     manifest = folder / "sample.json"
@@ -145,12 +148,13 @@ def make_sample(videos: Sequence[Path], cut: Cut, names: Sequence[str], folder: 
     clips: list[Clip] = []
     made: dict[str, Stored] = {}
     left_out: dict[str, str] = {}
+    unread: dict[str, str] = {}
     for name in names:
         shutil.rmtree(folder / name, ignore_errors=True)
         (folder / name).mkdir()
     totals = {name: [0.0, 0.0, 0.0] for name in names}
     source_bytes = 0.0
-    for clip, frames, share in _cut(videos, cut):
+    for clip, frames, share in _cut(videos, cut, unread):
         clips.append(clip)
         source_bytes += share
         for name in names:
@@ -166,20 +170,24 @@ def make_sample(videos: Sequence[Path], cut: Cut, names: Sequence[str], folder: 
                 continue
             totals[name][0] += time.perf_counter() - began
             totals[name][1] += _disk_bytes(target)
-            totals[name][2] += _psnr(read_reference(target, FORMATS[name].kind), frames)
+            totals[name][2] += psnr(read_reference(target, FORMATS[name].kind), frames)
     if not clips:
+        reasons = "".join(f"\n  {video}: {why}" for video, why in unread.items())
         raise LabError(
-            f"no clip of {cut.seconds:g} s fits into the videos: use a smaller `--seconds`"
+            f"no clip of {cut.seconds:g} s can be cut: use a smaller `--seconds`, or other videos{reasons}"
         )
     for name, (spent, size, quality) in totals.items():
         if name not in left_out:
-            psnr = quality / len(clips)
-            made[name] = Stored(name, int(size), spent, psnr if np.isfinite(psnr) else None)
+            mean_psnr = quality / len(clips)
+            made[name] = Stored(
+                name, int(size), spent, mean_psnr if np.isfinite(mean_psnr) else None
+            )
     record = {
         "key": key,
         "clips": [asdict(clip) for clip in clips],
         "stored": {name: asdict(entry) for name, entry in made.items()},
         "left_out": left_out,
+        "unread": unread,
         "source_bytes": int(source_bytes),
     }
     manifest.write_text(json.dumps(record, indent=1))
@@ -191,6 +199,7 @@ def _key(videos: Sequence[Path], cut: Cut) -> str:
         [(str(v), v.stat().st_size, v.stat().st_mtime_ns) for v in videos],
         asdict(cut),
         [asdict(fmt) for fmt in FORMATS.values()],
+        av.__version__,
     ]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
@@ -202,6 +211,7 @@ def _load(folder: Path, record: dict, names: Sequence[str]) -> Sample:  # type: 
         tuple(Stored(**record["stored"][name]) for name in names if name in record["stored"]),
         record["source_bytes"],
         {name: why for name, why in record["left_out"].items() if name in names},
+        record["unread"],
     )
 
 
@@ -211,15 +221,30 @@ def load_sample(folder: Path) -> Sample:
     return _load(folder, record, [*record["stored"]])
 
 
-def _cut(videos: Sequence[Path], cut: Cut) -> Iterator[tuple[Clip, Frames, float]]:
-    """Clips from all videos in turn, with their frames and their share of the source's bytes."""
-    pieces = [_pieces(video, cut) for video in videos]
+def _cut(
+    videos: Sequence[Path], cut: Cut, unread: dict[str, str]
+) -> Iterator[tuple[Clip, Frames, float]]:
+    """Clips from all videos in turn, with their frames and their share of the source's bytes.
+
+    Args:
+        videos: The videos.
+        cut: How to cut them.
+        unread: Where videos are added that give no clips, or not all, with the reason.
+    """
+    pieces = {
+        video: _pieces(video, name, cut)
+        for video, name in zip(videos, _clip_names(videos), strict=True)
+    }
     count = 0
     while pieces and count < cut.clips:
-        for piece in list(pieces):
-            found = next(piece, None)
+        for video, piece in list(pieces.items()):
+            try:
+                found = next(piece, None)
+            except LabError as error:
+                found = None
+                unread[str(video)] = str(error)
             if found is None:
-                pieces.remove(piece)
+                del pieces[video]
                 continue
             yield found
             count += 1
@@ -227,30 +252,57 @@ def _cut(videos: Sequence[Path], cut: Cut) -> Iterator[tuple[Clip, Frames, float
                 return
 
 
-def _pieces(video: Path, cut: Cut) -> Iterator[tuple[Clip, Frames, float]]:
-    """Consecutive clips of a video. What remains at its end is not used."""
+def _clip_names(videos: Sequence[Path]) -> list[str]:
+    """A name for the clips of each video: that of its file. If several have the same, with a number."""
+    counts: Counter[str] = Counter()
+    names = []
+    for video in videos:
+        counts[video.stem] += 1
+        number = counts[video.stem]
+        names.append(video.stem if number == 1 else f"{video.stem}~{number}")
+    return names
+
+
+def _pieces(video: Path, name: str, cut: Cut) -> Iterator[tuple[Clip, Frames, float]]:
+    """Consecutive clips of a video. What remains at its end is not used.
+
+    Raises:
+        LabError: If no clip can be cut, or if the video cannot be read to its end.
+    """
+    number = 0
     try:
-        with av.open(str(video)) as container:
-            stream = container.streams.video[0]
-            rate = Fraction(stream.average_rate or 25).limit_denominator(1001)
-            context = stream.codec_context
-            height = min(cut.height or context.height, context.height) // 2 * 2
-            width = max(2, round(context.width * height / context.height / 2) * 2)
-            length = round(cut.seconds * rate)
-            if length < 2:
-                raise LabError(f"a clip of {cut.seconds:g} s has less than 2 frames")
-            # Some containers, such as WebM, do not store the number of frames.
-            total = stream.frames or round((container.duration or 0) / av.time_base * rate)
-            size = video.stat().st_size
-            number, frames = 0, []
-            for frame in container.decode(stream):
-                frames.append(frame.reformat(width, height, "rgb24").to_ndarray())
-                if len(frames) == length:
-                    clip = Clip(f"{video.stem}-{number:03}", length, float(rate), width, height)
-                    yield clip, np.stack(frames), size * length / max(total, length)
-                    number, frames = number + 1, []
-    except (av.FFmpegError, IndexError) as error:
-        raise LabError(f"`{video}` is not a video that can be read: {error}") from error
+        for clip in _read_pieces(video, name, cut):
+            yield clip
+            number += 1
+    except av.FFmpegError as error:
+        use = f"only {number} clips of it are used" if number else "left out"
+        raise LabError(f"{use}. FFmpeg cannot read it: {error.strerror}") from error
+    if not number:
+        raise LabError(f"left out. It is shorter than a clip of {cut.seconds:g} s")
+
+
+def _read_pieces(video: Path, name: str, cut: Cut) -> Iterator[tuple[Clip, Frames, float]]:
+    with av.open(str(video)) as container:
+        if not container.streams.video:
+            raise LabError("left out. It has no video stream")
+        stream = container.streams.video[0]
+        rate = Fraction(stream.average_rate or 25).limit_denominator(1001)
+        context = stream.codec_context
+        height = min(cut.height or context.height, context.height) // 2 * 2
+        width = max(2, round(context.width * height / context.height / 2) * 2)
+        length = round(cut.seconds * rate)
+        if length < 2:
+            raise LabError(f"left out. A clip of {cut.seconds:g} s has less than 2 frames")
+        # Some containers, such as WebM, do not store the number of frames.
+        total = stream.frames or round((container.duration or 0) / av.time_base * rate)
+        size = video.stat().st_size
+        number, frames = 0, []
+        for frame in container.decode(stream):
+            frames.append(frame.reformat(width, height, "rgb24").to_ndarray())
+            if len(frames) == length:
+                clip = Clip(f"{name}-{number:03}", length, float(rate), width, height)
+                yield clip, np.stack(frames), size * length / max(total, length)
+                number, frames = number + 1, []
 
 
 # --- writing ---
@@ -397,6 +449,7 @@ def _disk_bytes(path: Path) -> int:
     return sum(file.stat().st_size for file in files_of(path))
 
 
-def _psnr(one: Frames, other: Frames) -> float:
+def psnr(one: Frames, other: Frames) -> float:
+    """PSNR in dB. Infinite if both are equal."""
     error = float(np.mean(np.square(one.astype(np.float32) - other)))
     return 10 * float(np.log10(255**2 / error)) if error else float("inf")

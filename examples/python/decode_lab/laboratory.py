@@ -21,7 +21,15 @@ from . import output
 from .access import PATTERNS
 from .child import Spec
 from .formats import FORMATS, Cut, LabError, Sample, make_sample
-from .loaders import LOADERS, Loader, find_problem, install, link_ffmpeg_libraries, version_of
+from .loaders import (
+    LOADERS,
+    Loader,
+    find_gpu_problem,
+    find_problem,
+    install,
+    link_ffmpeg_libraries,
+    version_of,
+)
 from .results import Row, advise, mean_of
 
 #: Seconds after which a combination is given up.
@@ -45,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = _parse(arguments)
     try:
         _run(args)
-    except (LabError, ClipsError) as error:
+    except (LabError, ClipsError, OSError) as error:
         print(f"decode_lab: {error}", file=sys.stderr)
         return 2
     return 0
@@ -62,6 +70,7 @@ def _run(args: argparse.Namespace) -> None:
     _say(f"preparing {args.clips} clips in {len(args.formats)} formats")
     sample = make_sample(_find(args.data), cut, args.formats, folder / "sample")
     report.notes += [f"{name}: left out. {why}" for name, why in sample.left_out.items()]
+    report.notes += [f"{video}: {why}" for video, why in sample.unread.items()]
     print(f"{report.machine}\n{len(sample.clips)} clips of {cut.seconds:g} s\n")
     print(output.formats_text(sample.stored, sample.source_bytes), end="\n\n")
     children = Children(folder, link_ffmpeg_libraries(folder / "ffmpeg"))
@@ -70,7 +79,6 @@ def _run(args: argparse.Namespace) -> None:
         runs=str(folder / "runs"),
         format="",
         loader="",
-        pool=args.pool,
         frames=args.frames,
         sparse_frames=args.sparse_frames,
         rounds=args.rounds,
@@ -90,7 +98,7 @@ def usable_loaders(names: Sequence[str], may_install: bool, report: Report) -> l
     for name in names:
         loader = LOADERS[name]
         problem = find_problem(loader)
-        if problem and may_install and not (loader.gpu and "GPU" in problem):
+        if problem and may_install and not (loader.gpu and find_gpu_problem()):
             _say(f"installing {loader.package}")
             problem = install(loader) or find_problem(loader)
         if problem:
@@ -110,6 +118,8 @@ def _print_list(loaders: Sequence[Loader], report: Report) -> None:
 def _find(folder: Path | None) -> list[Path]:
     if folder is None:
         return find_videos()
+    if not folder.is_dir():
+        raise LabError(f"`{folder}` is not a folder: pass the folder of your videos as `--data`")
     found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in _VIDEO_SUFFIXES)
     if not found:
         raise LabError(f"no video below `{folder}` (suffixes: {', '.join(_VIDEO_SUFFIXES)})")
@@ -176,6 +186,8 @@ def _check_all(
     for loader in loaders:
         failed: dict[str, str] = {}
         readable = [s.format for s in sample.stored if FORMATS[s.format].kind in loader.kinds]
+        if not readable:
+            report.notes.append(f"{loader.name}: left out. It reads none of the chosen formats.")
         for fmt in readable:
             _say(f"checking {loader.name} on {fmt}")
             check = children.run("check", replace(base, loader=loader.name, format=fmt))
@@ -203,10 +215,10 @@ def _short(message: str) -> str:
 
 
 def _variants(base: Spec, args: argparse.Namespace) -> list[Spec]:
-    axes = itertools.product(args.patterns, args.cache, args.sizes, args.workers)
+    axes = itertools.product(args.patterns, args.cache, args.sizes, args.pool, args.workers)
     return [
-        replace(base, pattern=pattern, cache=cache, size=size, workers=workers)
-        for pattern, cache, size, workers in axes
+        replace(base, pattern=pattern, cache=cache, size=size, pool=pool, workers=workers)
+        for pattern, cache, size, pool, workers in axes
     ]
 
 
@@ -222,9 +234,7 @@ def _measure_all(
     for variant in variants:
         for (loader, fmt), (wrong, frames) in checked.items():
             number += 1
-            name = (
-                f"{loader} on {fmt}, {variant.pattern}, {variant.cache}, {variant.workers} workers"
-            )
+            name = f"{loader} on {fmt}, {variant.pattern}, {variant.cache}, {variant.workers} {variant.pool}"
             _say(f"measuring {number} of {total}: {name}")
             spec = replace(variant, loader=loader, format=fmt)
             found = children.run("measure", spec)
@@ -238,6 +248,7 @@ def _measure_all(
                 pattern=spec.pattern,
                 cache=spec.cache,
                 size=spec.size,
+                pool=spec.pool,
                 workers=spec.workers,
                 clips_per_s=mean_of([n / s for n, s in zip(found["round_clips"], seconds)]),
                 frames_per_s=mean_of([n / s for n, s in zip(found["round_frames"], seconds)]),
@@ -362,16 +373,36 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--loaders", type=_names([*LOADERS]), default=[*LOADERS], help="loaders, with commas")
     add("--patterns", type=_names(PATTERNS), default=["subclip"], help="whole, subclip, sparse")
     add("--workers", type=_numbers(1), default=[1], help="numbers of workers, with commas")
-    add("--pool", choices=("threads", "processes"), default="threads", help="kind of workers")
+    add(
+        "--pool",
+        type=_names(("threads", "processes")),
+        default=["threads"],
+        help="kinds of workers",
+    )
     add("--cache", type=_names(("warm", "cold")), default=["warm"], help="page cache: warm, cold")
     add("--sizes", type=_numbers(0), default=[0], help="sizes of decoded frames, 0 for the file's")
-    add("--frames", type=_at_least(1), default=16, help="frames of a subclip")
-    add("--sparse-frames", type=_at_least(1), default=8, help="frames of a sparse access")
-    add("--clips", type=_at_least(1), default=8, help="clips to cut from the videos")
-    add("--seconds", type=_at_least(0.1, float), default=2.0, help="length of a clip")
-    add("--height", type=_at_least(0), default=256, help="stored height, 0 for the video's")
-    add("--rounds", type=_at_least(2), default=5, help="measured rounds of each combination")
-    add("--round-seconds", type=_at_least(0.01, float), default=0.5, help="shortest round (warm)")
+    add("--frames", type=_at_least(1), default=Spec.frames, help="frames of a subclip")
+    add(
+        "--sparse-frames",
+        type=_at_least(1),
+        default=Spec.sparse_frames,
+        help="frames of a sparse access",
+    )
+    add("--clips", type=_at_least(1), default=Cut.clips, help="clips to cut from the videos")
+    add("--seconds", type=_at_least(0.1, float), default=Cut.seconds, help="length of a clip")
+    add("--height", type=_at_least(0), default=Cut.height, help="stored height, 0 for the video's")
+    add(
+        "--rounds",
+        type=_at_least(2),
+        default=Spec.rounds,
+        help="measured rounds of each combination",
+    )
+    add(
+        "--round-seconds",
+        type=_at_least(0.01, float),
+        default=Spec.round_seconds,
+        help="shortest round (warm)",
+    )
     add(
         "--target-rate",
         type=_at_least(0.001, float),

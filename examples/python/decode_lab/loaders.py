@@ -114,9 +114,9 @@ class PyAV:
 
 
 def _parts(packets: list[Any], wanted: list[int], slack: float) -> list[tuple[int, int, list[int]]]:
-    """Stretches of packets that begin at a keyframe, and the wanted times in each.
+    """Runs of packets that begin at a keyframe, and the wanted times in each.
 
-    Packets between two stretches are not decoded.
+    Packets between two runs are not decoded.
     """
     keys = [place for place, packet in enumerate(packets) if packet.is_keyframe]
     if not keys:

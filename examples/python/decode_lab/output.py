@@ -33,7 +33,7 @@ def _cells(row: Row) -> list[str]:
     return [
         row.format,
         row.loader,
-        str(row.workers),
+        str(row.workers) if row.pool == "threads" else _count(row.workers, "process"),
         f"{row.clips_per_s.value:.1f} ± {row.clips_per_s.half:.1f}",
         f"{frames.value:.0f} ± {frames.half:.0f}",
         cpu,
@@ -97,9 +97,23 @@ def formats_text(stored: Sequence[Stored], source_bytes: int) -> str:
     return table(("format", "disk", "of source", "PSNR", "encoding"), lines, left=1)
 
 
-def _what(row: Row) -> str:
-    workers = f"{row.workers} worker{'s' if row.workers > 1 else ''}"
+def _count(number: int, noun: str) -> str:
+    """A number with its noun, such as `2 processes`."""
+    plural = "" if number == 1 else "es" if noun.endswith("s") else "s"
+    return f"{number} {noun}{plural}"
+
+
+def describe_row(row: Row) -> str:
+    """The combination in words."""
+    workers = _count(row.workers, "worker" if row.pool == "threads" else "worker process")
     return f"{workers} of {row.loader} on {row.format}"
+
+
+def cores_text(row: Row, target: float) -> str:
+    """The cores that a combination uses at that rate."""
+    if row.cpu_s_per_clip is None:
+        return "CPU time unknown"
+    return f"{row.cpu_s_per_clip * target:.2f} cores"
 
 
 def advice_text(advice: Sequence[Advice]) -> str:
@@ -109,20 +123,20 @@ def advice_text(advice: Sequence[Advice]) -> str:
         goal = f"{entry.target:g} clips/s ({group_name(entry.group)})"
         if entry.options:
             choices = [
-                f"{_what(row)} ({row.clips_per_s.value:.0f} ± {row.clips_per_s.half:.0f} clips/s, "
-                f"{(row.cpu_s_per_clip or 0) * entry.target:.2f} cores, {row.disk_ratio:.2g}x the disk)"
+                f"{describe_row(row)} ({row.clips_per_s.value:.0f} ± {row.clips_per_s.half:.0f} clips/s, "
+                f"{cores_text(row, entry.target)}, {row.disk_ratio:.2g}x the disk)"
                 for row in entry.options[:4]
             ]
             lines.append(f"To feed {goal} you need " + ", or ".join(choices) + ".")
         elif entry.fastest is None:
             lines.append(f"No combination loads {goal} without errors.")
         else:
-            best, text = (
-                entry.fastest,
-                f"No measured combination reaches {goal} with its whole interval. ",
-            )
+            best = entry.fastest
+            text = f"No measured combination reaches {goal} with its whole interval. "
             rate = best.clips_per_s
-            text += f"The fastest is {_what(best)}: {rate.value:.1f} ± {rate.half:.1f} clips/s."
+            text += (
+                f"The fastest is {describe_row(best)}: {rate.value:.1f} ± {rate.half:.1f} clips/s."
+            )
             if best.cpu_s_per_clip:
                 cores = best.cpu_s_per_clip * entry.target
                 text += (
@@ -217,7 +231,7 @@ def _panel(group: tuple[str, str, int], rows: Sequence[Row], colours: dict[str, 
         low = vertical.place(max(rate.value - rate.half, rate.value / 2))
         high = vertical.place(rate.value + min(rate.half, rate.value))
         colour = colours[row.loader]
-        tip = f"{_what(row)}: {rate.value:.1f} ± {rate.half:.1f} clips/s"
+        tip = f"{describe_row(row)}: {rate.value:.1f} ± {rate.half:.1f} clips/s"
         fill = colour if row.usable else "white"
         out.append(f"<g><title>{escape(tip)}</title>")
         out.append(f'<path d="M{x:.1f} {low:.1f}V{high:.1f}" stroke="{colour}"/>')

@@ -1,6 +1,6 @@
 """Removes files from the page cache, and reports which share of a file is in it.
 
-The kernel may ignore `posix_fadvise`, for example for pages that are not yet written. So `cached_share` asks
+The kernel may ignore `posix_fadvise`, for example for pages that are not yet written. So `cold_share` asks
 `mincore`, page by page, and the table shows its answer.
 """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass
+from math import inf
 
 #: 97.5 % quantiles of Student's t distribution for 1 to 10 degrees of freedom (any table of it).
 _T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
@@ -39,6 +40,7 @@ class Row:
     pattern: str
     cache: str
     size: int
+    pool: str
     workers: int
     clips_per_s: Mean
     frames_per_s: Mean
@@ -90,21 +92,21 @@ def advise(rows: list[Row], target: float) -> list[Advice]:
     advice = []
     for group in dict.fromkeys(row.group for row in rows):
         usable = [row for row in rows if row.group == group and row.usable]
-        enough = [
-            row
-            for row in usable
-            if row.clips_per_s.value - row.clips_per_s.half >= target
-            and row.cpu_s_per_clip is not None
-        ]
+        enough = [row for row in usable if row.clips_per_s.value - row.clips_per_s.half >= target]
         options = [row for row in enough if not any(_better(other, row) for other in enough)]
-        options.sort(key=lambda row: (row.cpu_s_per_clip or 0.0, row.workers))
+        options.sort(key=lambda row: (_cpu(row), row.workers))
         fastest = max(usable, key=lambda row: row.clips_per_s.value, default=None)
         advice.append(Advice(group, target, tuple(options), fastest))
     return advice
 
 
+def _cpu(row: Row) -> float:
+    """CPU seconds per clip. An unknown time counts as the longest."""
+    return inf if row.cpu_s_per_clip is None else row.cpu_s_per_clip
+
+
 def _cost(row: Row) -> tuple[float, float, float]:
-    return row.cpu_s_per_clip or 0.0, float(row.disk_bytes), float(row.workers)
+    return _cpu(row), float(row.disk_bytes), float(row.workers)
 
 
 def _better(one: Row, other: Row) -> bool:
