@@ -25,9 +25,13 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from video.ranks import DDP_RANKS
+
 PROGRAM = Path(__file__).with_name("video_classification.py")
 # Smaller differences are usual between two runs of the same settings.
 KEPT_GAIN = 0.02
+# Longest bar of the chart, relative to the baseline.
+LONGEST_BAR = 1.6
 BATCH = 3
 
 Options = dict[str, "str | None"]
@@ -62,7 +66,6 @@ class Change:
     """Whether the change is kept in any case, because later changes need it."""
     torch: bool = False
     """Whether the change needs a PyTorch model."""
-    ranks: int = 1
 
 
 LADDER = (
@@ -84,7 +87,7 @@ LADDER = (
     Change("compute in bfloat16", (("--bf16", None),), torch=True),
     Change("fused optimiser", (("--fused-optimizer", None),), torch=True),
     Change("torch.compile", (("--compile", None),), torch=True),
-    Change("two ranks (DDP)", (("--ddp", None),), torch=True, ranks=2),
+    Change("two ranks (DDP)", (("--ddp", None),), torch=True),
     Change(
         "demux threads: 8 → 3",
         (("--demux-threads", "3"),),
@@ -174,12 +177,24 @@ def climb(args: argparse.Namespace) -> list[Rung]:
         else:
             changed = {key: value for key, value in options.items() if key != change.remove}
             changed.update(change.add)
-            rung = compare(change, *measure_pair(options, changed, change.ranks, args), reached)
+            rung = try_change(change, options, changed, reached, args)
             if rung.kept:
                 options, reached = changed, rung.reached
         print(f"{change.title}: {describe(rung)}", flush=True)
         rungs.append(rung)
     return rungs
+
+
+def try_change(
+    change: Change, options: Options, changed: Options, reached: float, args: argparse.Namespace
+) -> Rung:
+    """Runs the program without and with a change. A failed run is no reason to lose the other changes."""
+    try:
+        return compare(change, *measure_pair(options, changed, args), reached)
+    except RuntimeError as error:
+        print(error, file=sys.stderr, flush=True)
+        reason = str(error).strip().splitlines()[-1]
+        return Rung(change.title, left_out=f"failed: {reason}", started=reached)
 
 
 def why_left_out(change: Change, model: str) -> str | None:
@@ -196,13 +211,11 @@ def why_left_out(change: Change, model: str) -> str | None:
     return None
 
 
-def measure_pair(
-    options: Options, changed: Options, ranks: int, args: argparse.Namespace
-) -> tuple[Run, Run]:
+def measure_pair(options: Options, changed: Options, args: argparse.Namespace) -> tuple[Run, Run]:
     """Runs without and with a change, with as little disturbance by other programs as `args.tries` pairs allow."""
     pairs = []
     for _ in range(args.tries):
-        pairs.append((measure(options, 1), measure(changed, ranks)))
+        pairs.append((measure(options), measure(changed)))
         if _disturbance(pairs[-1]) <= args.quiet:
             break
     return min(pairs, key=_disturbance)
@@ -213,7 +226,7 @@ def _disturbance(pair: tuple[Run, Run]) -> float:
     return max(run.other_cores or 0.0 for run in pair)
 
 
-def measure(options: Options, ranks: int) -> Run:
+def measure(options: Options) -> Run:
     """Runs the video example and reads its last summary.
 
     Raises:
@@ -231,7 +244,13 @@ def measure(options: Options, ranks: int) -> Run:
         if program.returncode != 0:
             raise RuntimeError(f"`{' '.join(words)}` failed:\n{program.stderr}")
         (records,) = Path(folder).glob("*/rank0.jsonl")
-        return read_run(records, clips=int(options["--batch-size"] or 1) * ranks)
+        return read_run(records, clips_per_step(options))
+
+
+def clips_per_step(options: Options) -> int:
+    """Clips of a step, over all ranks."""
+    ranks = DDP_RANKS if "--ddp" in options else 1
+    return int(options["--batch-size"] or 1) * ranks
 
 
 def read_run(records: Path, clips: int) -> Run:
@@ -244,12 +263,12 @@ def read_run(records: Path, clips: int) -> Run:
     summary = [record for record in lines if record["kind"] == "summary"][-1]
     if summary["steady_step_mean_ms"] is None:
         raise RuntimeError(f"too few steps in `{records}`: use a larger `--steps`")
-    # Null if nothing limits the loop: it hardly waits.
-    bottleneck = summary["bottleneck"] or {"kind": "none", "name": None}
+    # Null if nothing limits the loop: it hardly waits. Only a stage has a name.
+    bottleneck = summary["bottleneck"] or {"kind": "none"}
     return Run(
         step_ms=summary["steady_step_mean_ms"] * BATCH / clips,
-        other_cores=summary["resources"]["others_cores"],
-        bottleneck=bottleneck["name"] or bottleneck["kind"],
+        other_cores=summary["resources"].get("others_cores"),
+        bottleneck=bottleneck.get("name") or bottleneck["kind"],
         remedies=summary["remedies"],
     )
 
@@ -276,11 +295,13 @@ def find_prediction(change: Change, before: Run) -> tuple[str, float | None]:
     code, target = change.remedy
     for remedy in before.remedies:
         setting = remedy.get("change") or {}
-        if remedy["code"] != code or target not in (None, remedy["stage"], setting.get("target")):
+        targets = (None, remedy.get("stage"), setting.get("target"))
+        if remedy["code"] != code or target not in targets:
             continue
         proposed = setting.get("to")
         other = f" with {proposed}" if change.to and proposed not in (None, change.to) else ""
-        if remedy["predicted_step_ms"] is None:
+        # The prediction is then the present step: it is only known not to become longer.
+        if remedy.get("at_least"):
             return f"proposed{other}, gain unknown", None
         ratio = 1.0 - remedy["predicted_gain_pct"] / 100
         return f"{ratio * before.step_ms:.1f} ms{other}", ratio
@@ -333,21 +354,29 @@ def render_table(rungs: Sequence[Rung]) -> str:
 def render_chart(rungs: Sequence[Rung]) -> str:
     """A chart in SVG: the step after each change, relative to the baseline, and the predicted one."""
     left, width, height, top = 250, 420, 26, 58
-    full = max([1.0, *(rung.started * (rung.ratio or 1.0) for rung in rungs)])
-    scale = width / full
-    rows = [_row("baseline", top, 1.0, scale, "#8c959f", "1.00x")]
+    steps = [rung.started * rung.ratio for rung in rungs if rung.ratio]
+    # One step that is much longer would make all other bars short.
+    longest = min(max([1.0, *steps]), LONGEST_BAR)
+    scale = width / longest
+    rows = [_row("baseline", top, scale, "#8c959f"), _note(left + scale, top, "1.00x")]
     for place, rung in enumerate(rungs, 1):
         y = top + place * height
         if rung.ratio is None:
             rows.append(_text(left - 8, y + 13, rung.title, "end", "#8c959f"))
             rows.append(_text(left, y + 13, "left out", "start", "#8c959f"))
             continue
-        start = rung.started
+        step = rung.started * rung.ratio
+        end = min(step, longest) * scale
         color, note = ("#2da44e", "") if rung.kept else ("#d0d7de", ", not kept")
-        speed = f"{1 / rung.reached:.2f}x{note}"
-        rows.append(_row(rung.title, y, start * rung.ratio, scale, color, speed))
+        rows.append(_row(rung.title, y, end, color))
+        if step > longest:
+            cut = f"{step:.1f} times the baseline (the bar is cut)"
+            rows.append(_text(left + 8, y + 13, cut, "start", "#1f2328"))
         if rung.predicted_ratio is not None:
-            rows.append(_diamond(left + start * rung.predicted_ratio * scale, y + 9))
+            predicted = rung.started * rung.predicted_ratio * scale
+            rows.append(_diamond(left + predicted, y + 9))
+            end = max(end, predicted)
+        rows.append(_note(left + end, y, f"{1 / rung.reached:.2f}x{note}"))
     total = top + (len(rungs) + 1) * height + 8
     legend = (
         "bar: measured step, relative to the baseline · ◇ predicted step · number: speed-up so far"
@@ -361,14 +390,14 @@ def render_chart(rungs: Sequence[Rung]) -> str:
     )
 
 
-def _row(title: str, y: float, ratio: float, scale: float, color: str, note: str) -> str:
-    bar = f'<rect x="250" y="{y}" width="{ratio * scale:.1f}" height="18" rx="2" fill="{color}"/>'
-    end = 250 + ratio * scale + 12
-    return (
-        _text(242, y + 13, title, "end", "#1f2328")
-        + bar
-        + _text(end, y + 13, note, "start", "#1f2328")
-    )
+def _row(title: str, y: float, length: float, color: str) -> str:
+    bar = f'<rect x="250" y="{y}" width="{length:.1f}" height="18" rx="2" fill="{color}"/>'
+    return _text(242, y + 13, title, "end", "#1f2328") + bar
+
+
+def _note(end: float, y: float, words: str) -> str:
+    """Words to the right of a bar that ends there."""
+    return _text(end + 12, y + 13, words, "start", "#1f2328")
 
 
 def _diamond(x: float, y: float) -> str:

@@ -31,7 +31,6 @@ import headspace
 
 # Options that only the PyTorch models have.
 TORCH_OPTIONS = ("bf16", "fused_optimizer", "compile", "ddp")
-DDP_RANKS = 2
 
 
 class Model(Protocol):
@@ -48,7 +47,7 @@ def main() -> int:
     try:
         check(args)
         if args.ddp and not ranks.started_by_launcher():
-            return ranks.run_ranks(DDP_RANKS)
+            return ranks.run_ranks(ranks.DDP_RANKS)
         with ranks.joined() if args.ddp else nullcontext((0, 1)) as (rank, world_size):
             run(args, rank, world_size)
     except (ValueError, ModuleNotFoundError) as error:
@@ -174,7 +173,7 @@ def parse() -> argparse.Namespace:
     add(
         "--ddp",
         action="store_true",
-        help=f"PyTorch: train on {DDP_RANKS} ranks with DistributedDataParallel over gloo",
+        help=f"PyTorch: train on {ranks.DDP_RANKS} ranks with DistributedDataParallel over gloo",
     )
     parser.set_defaults(**asdict(Knobs()))
     return parser.parse_args()

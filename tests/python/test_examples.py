@@ -461,14 +461,19 @@ def run_with_remedies(step_ms: float, *remedies: dict[str, Any]) -> story.Run:
     return story.Run(step_ms, other_cores=0.1, bottleneck="decode", remedies=list(remedies))
 
 
-def fewer_workers(to: str, predicted_step_ms: float | None) -> dict[str, Any]:
+def fewer_workers(to: str, predicted_step_ms: float, **more: Any) -> dict[str, Any]:
     return {
         "code": "fewer_workers",
         "stage": "decode",
         "change": {"target": "decode", "to": to},
         "predicted_step_ms": predicted_step_ms,
-        "predicted_gain_pct": None if predicted_step_ms is None else 25.0,
+        "predicted_gain_pct": 100.0 * (1.0 - predicted_step_ms / 80.0),
+        **more,
     }
+
+
+#: A remedy for the whole loader has no stage.
+SUBPROCESS = {"code": "subprocess", "predicted_step_ms": 40.0, "predicted_gain_pct": 50.0}
 
 
 @pytest.mark.parametrize(
@@ -477,9 +482,10 @@ def fewer_workers(to: str, predicted_step_ms: float | None) -> dict[str, Any]:
         ([], "not proposed", None),
         ([fewer_workers("2", 60.0)], "60.0 ms", 0.75),
         ([fewer_workers("1", 60.0)], "60.0 ms with 1", 0.75),
-        ([fewer_workers("1", None)], "proposed with 1, gain unknown", None),
+        ([fewer_workers("1", 80.0, at_least=True)], "proposed with 1, gain unknown", None),
+        ([SUBPROCESS, fewer_workers("2", 60.0)], "60.0 ms", 0.75),
     ],
-    ids=["none", "same value", "another value", "gain unknown"],
+    ids=["none", "same value", "another value", "gain unknown", "another remedy"],
 )
 def test_story_shows_the_prediction_of_the_remedy_that_makes_the_change(
     remedies: list[Any], predicted: str, ratio: float | None
@@ -487,6 +493,17 @@ def test_story_shows_the_prediction_of_the_remedy_that_makes_the_change(
     before = run_with_remedies(80.0, *remedies)
 
     assert story.find_prediction(FEWER, before) == (predicted, ratio)
+
+
+def test_story_finds_a_remedy_without_a_stage() -> None:
+    change = story.Change("process", remedy=("subprocess", None))
+
+    assert story.find_prediction(change, run_with_remedies(80.0, SUBPROCESS)) == ("40.0 ms", 0.5)
+
+
+def test_a_step_of_two_ranks_trains_on_the_clips_of_both() -> None:
+    assert story.clips_per_step({"--batch-size": "6"}) == 6
+    assert story.clips_per_step({"--batch-size": "6", "--ddp": None}) == 12
 
 
 def test_story_multiplies_the_kept_gains_and_draws_each_change() -> None:

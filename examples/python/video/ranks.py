@@ -15,6 +15,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+# Ranks that a program starts without another launcher.
+DDP_RANKS = 2
+
 _RENDEZVOUS = "VIDEO_RENDEZVOUS"
 
 
