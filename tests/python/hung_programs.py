@@ -41,11 +41,15 @@ def describe_processes(session: int) -> str:
             continue
         parts.append(f"process {pid}: {command}\n  kernel waits: {waits}")
         if tool is not None:
-            dump = [tool, "dump", "--nonblocking", "--pid", str(pid)]
-            try:
-                done = subprocess.run(dump, capture_output=True, text=True, timeout=5)
-            except subprocess.TimeoutExpired as error:
-                parts.append(str(error))
-            else:
+            # With `--native`, frames of C are shown too: a process may hang in `os.fork` itself.
+            for how in ("--native", "--nonblocking"):
+                dump = [tool, "dump", how, "--pid", str(pid)]
+                try:
+                    done = subprocess.run(dump, capture_output=True, text=True, timeout=10)
+                except subprocess.TimeoutExpired as error:
+                    parts.append(str(error))
+                    continue
                 parts.append(done.stdout + done.stderr)
+                if done.returncode == 0:
+                    break
     return "\n".join(parts)

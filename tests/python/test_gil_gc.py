@@ -10,6 +10,7 @@ import ctypes
 import gc
 import itertools
 import os
+import queue
 import shutil
 import signal
 import sys
@@ -61,6 +62,42 @@ def readings(runs: Runs, session: headspace.Session) -> dict[str, float]:
 def highest(runs: Runs, name: str) -> float:
     """Of all ticks so far; 0 where none has it."""
     return max((tick.get(name, 0.0) for tick in so_far(runs)), default=0.0)
+
+
+def next_thread_state() -> int:
+    """The id of the Python thread state of a new thread. They are numbered in the order of their creation."""
+    api = ctypes.pythonapi
+    api.PyThreadState_Get.restype = ctypes.c_void_p
+    api.PyThreadState_GetID.argtypes = [ctypes.c_void_p]
+    api.PyThreadState_GetID.restype = ctypes.c_uint64
+    found: list[int] = []
+    thread = threading.Thread(
+        target=lambda: found.append(api.PyThreadState_GetID(api.PyThreadState_Get()))
+    )
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+# Before Python 3.11.10, the child of a fork that falls into the creation of a thread state hangs
+# (https://github.com/python/cpython/issues/112275).
+def test_no_thread_state_is_created_after_the_start_of_a_session(runs: Runs) -> None:
+    with headspace.start(interval=0.02) as session:
+        watched = headspace.queue("numbers", queue.Queue())
+        before = next_thread_state()
+        wait_until(lambda: readings(runs, session)[WAITS] >= 4, "four waits for the lock")
+        assert next_thread_state() == before + 1
+        assert watched.empty()
+
+
+# Python before 3.14 ends daemon threads by unwinding their stacks, and frames of Rust do not allow that.
+@pytest.mark.parametrize("what", ["stage", "wrap"])
+def test_a_program_with_daemon_threads_in_calls_of_headspace_ends_normally(
+    program: Programs, what: str
+) -> None:
+    for _ in range(5):
+        ran = program("daemon_threads.py", what)
+        assert (ran.exit_code, ran.stdout) == (0, "done\n"), ran.stderr
 
 
 # How long a thread waits for the lock.

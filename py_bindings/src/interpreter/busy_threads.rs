@@ -29,7 +29,8 @@ pub(crate) fn threads_beyond(
     Ok(count)
 }
 
-fn current_frames(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+/// The innermost frame of each thread.
+pub(crate) fn current_frames(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let function = py.import("sys")?.getattr("_current_frames")?;
     // In 3.11 this function creates frame objects while it holds a lock of the interpreter. Creating one may
     // start the garbage collector, which may run code that waits for that lock (python/cpython issue 106883).

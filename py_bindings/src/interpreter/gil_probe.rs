@@ -14,7 +14,8 @@ use headspace_agent::model::{Reading, Scope};
 use headspace_agent::port::{CollectError, Collector};
 use pyo3::prelude::*;
 
-use crate::interpreter::gil_thread::{GilThread, Intervals, with_gil};
+use crate::interpreter::gil_thread::{GilThread, Intervals};
+use crate::interpreter::thread_state::ThreadState;
 
 /// Shortest interval between two requests, and the width of its random part: three requests a second on
 /// average.
@@ -50,12 +51,12 @@ struct Waits {
 }
 
 /// Requests the lock at random intervals until the thread ends.
-fn probe_repeatedly(thread: &GilThread, waits: &Mutex<Waits>) {
+fn probe_repeatedly(thread: &GilThread, state: &mut ThreadState, waits: &Mutex<Waits>) {
     let mut intervals = Intervals::new(INTERVAL, SLOW_DOWN);
     while thread.rest(intervals.next()) {
         let begin = Instant::now();
         lock(waits).since = Some(begin);
-        let Some(wait) = with_gil(|| begin.elapsed()) else {
+        let Some(wait) = state.with_gil(|| begin.elapsed()) else {
             break;
         };
         let mut waits = lock(waits);
@@ -79,8 +80,10 @@ pub(crate) fn open(
     let (thread, waits) = (Arc::<GilThread>::default(), Arc::<Mutex<Waits>>::default());
     let of_thread = Arc::clone(&waits);
     let name = format!("hs-{}", python_sources::GIL);
-    let probe = move |thread: &GilThread| probe_repeatedly(thread, &of_thread);
-    thread.spawn(name, STACK, probe).map_err(|error| {
+    let probe = move |thread: &GilThread, state: &mut ThreadState| {
+        probe_repeatedly(thread, state, &of_thread);
+    };
+    thread.spawn(py, name, STACK, probe).map_err(|error| {
         CollectError::unsupported(format!("the system cannot create a thread for it: {error}"))
     })?;
     let source = GilSource {

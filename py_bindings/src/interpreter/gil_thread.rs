@@ -5,18 +5,26 @@
 //!   longer), `pyo3-ffi` suspends the thread for ever, as Python 3.14 itself does.
 //! - After `SIGTERM`, the agent's own thread ends the session, and waits for no thread of this module.
 //! - A forked child has no such thread, and does not use its copy of the [`GilThread`].
+//! - The thread has one Python thread state for its whole life, so that no fork falls into its creation
+//!   ([`thread_state`](super::thread_state)).
 //! - While the session is paused, the thread sleeps.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use headspace_agent::lock::lock;
+use headspace_agent::port::catch_panics::contain;
 use headspace_agent::port::clock::thread_cpu_time;
-use pyo3::ffi;
+use pyo3::prelude::*;
+
+use super::thread_state::{InterpreterState, ThreadState};
 
 /// How long the end of a session waits for the thread.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long the start of a thread waits for its Python thread state.
+const START_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Controls the thread. Dropping it does not end the thread.
 #[derive(Default)]
@@ -39,16 +47,18 @@ struct State {
 
 impl GilThread {
     /// Starts the thread with a stack of `stack` bytes. It runs `work` and ends. No effect if it is running,
-    /// or was asked to end.
+    /// or was asked to end. Returns as soon as the thread has its Python thread state. Until then, no other thread
+    /// can fork, because the caller holds the interpreter lock.
     ///
     /// # Errors
     ///
     /// The system cannot create a thread.
     pub(crate) fn spawn(
         self: &Arc<Self>,
+        py: Python<'_>,
         name: String,
         stack: usize,
-        work: impl FnOnce(&Self) + Send + 'static,
+        work: impl FnOnce(&Self, &mut ThreadState) + Send + 'static,
     ) -> std::io::Result<()> {
         let mut state = lock(&self.state);
         if state.running || state.end {
@@ -57,13 +67,22 @@ impl GilThread {
         state.running = true;
         drop(state);
         let of_thread = Arc::clone(self);
+        let interpreter = InterpreterState::of(py);
+        let (has_state, wait_for_state) = mpsc::channel::<()>();
         let builder = std::thread::Builder::new().name(name).stack_size(stack);
         let started = builder.spawn(move || {
-            work(&of_thread);
+            let state = ThreadState::new(interpreter);
+            drop(has_state);
+            if let Some(mut state) = state {
+                // After a panic too, the end of the session must not wait for this thread.
+                let _ = contain(|| work(&of_thread, &mut state));
+            }
             lock(&of_thread.state).running = false;
             of_thread.changed.notify_all();
         });
         lock(&self.state).running &= started.is_ok();
+        // Nothing is sent: the end of the channel is the signal.
+        let _ = wait_for_state.recv_timeout(START_TIMEOUT);
         started.map(drop)
     }
 
@@ -108,26 +127,6 @@ impl GilThread {
     pub(crate) fn cpu_time(&self) -> Duration {
         lock(&self.state).cpu
     }
-}
-
-/// Takes the interpreter lock, runs `work` and releases the lock. Returns None if the interpreter has ended.
-///
-/// `Python::try_attach` has two drawbacks here. It releases objects that other threads could not release,
-/// which runs their `__del__`. And built for the stable ABI of 3.10, it does not detect that the interpreter
-/// is exiting.
-pub(crate) fn with_gil<R>(work: impl FnOnce() -> R) -> Option<R> {
-    // SAFETY: any thread may call this function at any time. It returns 0 once the interpreter begins to
-    // exit.
-    if unsafe { ffi::Py_IsInitialized() } == 0 {
-        return None;
-    }
-    // SAFETY: the interpreter is initialised, and this thread has no thread state of its own. If the
-    // interpreter begins to exit at this moment, pyo3-ffi's function never returns.
-    let held = unsafe { ffi::PyGILState_Ensure() };
-    let done = work();
-    // SAFETY: releases what `PyGILState_Ensure` above took, on the same thread.
-    unsafe { ffi::PyGILState_Release(held) };
-    Some(done)
 }
 
 /// Random intervals between two requests for the lock (uniform; hashes of a counter). Random requests do not

@@ -9,6 +9,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
+use crate::interpreter::calls::call_next;
+
 /// The result of a call of `next`.
 pub(crate) enum Next {
     Batch(Py<PyAny>),
@@ -93,7 +95,7 @@ impl SourceIterator {
             return null_mut();
         }
         // SAFETY: the slot is of this object's type, and the object is alive (see above).
-        unsafe { (self.next)(iterator) }
+        unsafe { call_next(self.next, iterator) }
     }
 
     /// Releases the iterator, and so the resources that it holds.

@@ -16,6 +16,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyModule, PyString};
 use pyo3::{Borrowed, PyTypeInfo, ffi};
 
+use crate::interpreter::calls::call_function;
 use crate::interpreter::type_with_slot::type_with_slot;
 use crate::stages::changed_calls::change_call;
 use crate::stages::handles_by_name::handles;
@@ -208,7 +209,7 @@ unsafe extern "C" fn call(
         }
         let (function, by_position, by_name) = (*arguments, *arguments.add(1), *arguments.add(2));
         call_counted(stage.get(), || {
-            ffi::PyObject_Call(function, by_position, by_name)
+            call_function(function, by_position, by_name)
         })
     }
 }
@@ -378,7 +379,7 @@ pub(crate) unsafe fn call_any(
                 ffi::PyDict_SetItem(by_name, name, *arguments.offset(count + index)) == 0
             });
             if is_complete {
-                answer = ffi::PyObject_Call(function, by_position, by_name);
+                answer = call_function(function, by_position, by_name);
             }
         }
         ffi::Py_XDECREF(by_position);

@@ -18,7 +18,8 @@ use headspace_agent::runtime::Agent;
 use headspace_agent::runtime::fork::Owner;
 use pyo3::prelude::*;
 
-use crate::interpreter::gil_thread::{GilThread, Intervals, with_gil};
+use crate::interpreter::gil_thread::{GilThread, Intervals};
+use crate::interpreter::thread_state::ThreadState;
 use crate::stages::process_slots::slots;
 
 /// Shortest interval between two polls, and the width of its random part: ten polls a second on average,
@@ -108,7 +109,13 @@ impl State {
 ///     loop_name: Name of the loop whose batches pass through the queue, if it is known.
 #[pyfunction]
 #[pyo3(signature = (name, read, last, loop_name = None))]
-pub(crate) fn watch_queue(name: String, read: Py<PyAny>, last: bool, loop_name: Option<String>) {
+pub(crate) fn watch_queue(
+    py: Python<'_>,
+    name: String,
+    read: Py<PyAny>,
+    last: bool,
+    loop_name: Option<String>,
+) {
     let read = Arc::new(read);
     let mut state = lock_registry();
     let before = state.remove(|queue| queue.name == name);
@@ -119,7 +126,7 @@ pub(crate) fn watch_queue(name: String, read: Py<PyAny>, last: bool, loop_name: 
         loop_name,
     });
     if let Some(poller) = &state.poller {
-        poller.begin();
+        poller.begin(py);
     }
     drop(state);
     drop(before);
@@ -133,12 +140,12 @@ pub(crate) struct QueuePoller {
 }
 
 impl QueuePoller {
-    /// Polls for that session. The thread starts with the first queue. The interpreter lock is held.
-    pub(crate) fn open(thread: Arc<GilThread>, agent: Agent) -> Self {
+    /// Polls for that session. The thread starts with the first queue.
+    pub(crate) fn open(py: Python<'_>, thread: Arc<GilThread>, agent: Agent) -> Self {
         let poller = Self { thread, agent };
         let mut state = lock_registry();
         if !state.queues.is_empty() {
-            poller.begin();
+            poller.begin(py);
         }
         state.poller = Some(poller.clone());
         poller
@@ -152,20 +159,21 @@ impl QueuePoller {
     }
 
     /// Starts the thread, if it is not running. If the system cannot create it, the next queue tries again.
-    fn begin(&self) {
+    fn begin(&self, py: Python<'_>) {
         let agent = self.agent.clone();
-        let _ = self.thread.spawn(THREAD.to_owned(), STACK, move |thread| {
-            poll_repeatedly(thread, &agent);
-        });
+        let poll = move |thread: &GilThread, state: &mut ThreadState| {
+            poll_repeatedly(thread, state, &agent);
+        };
+        let _ = self.thread.spawn(py, THREAD.to_owned(), STACK, poll);
     }
 }
 
 /// Polls all queues at random intervals until the thread ends.
-fn poll_repeatedly(thread: &GilThread, agent: &Agent) {
+fn poll_repeatedly(thread: &GilThread, state: &mut ThreadState, agent: &Agent) {
     let mut intervals = Intervals::new(INTERVAL, SLOW_DOWN);
     let mut before = Instant::now();
     while thread.rest(intervals.next()) {
-        let polled = with_gil(|| {
+        let polled = state.with_gil(|| {
             // The lock is already held. This informs PyO3.
             Python::try_attach(|py| {
                 let weight = before.elapsed().min(MAX_WEIGHT);
