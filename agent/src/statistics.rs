@@ -2,6 +2,7 @@
 
 pub mod bootstrap;
 pub mod precision;
+pub(crate) mod ranks;
 pub mod steady_state;
 pub(crate) mod window_ratio;
 

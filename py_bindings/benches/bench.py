@@ -35,7 +35,7 @@ PARTS: dict[str, tuple[str, Callable[[bool], list[Row]]]] = {
     "torch": ("nanoseconds that a watched batch of torch's loader takes more", loading.run),
     "import": ("milliseconds at start", importing.run),
     "run": ("milliseconds that a launcher adds", importing.launched),
-    "memory": ("bytes added", memory.run),
+    "memory": ("bytes added, and the cost of counting objects", memory.run),
     "interpreter": ("costs inside the interpreter", interpreter.run),
     "loop": ("slow-down of a loop of 10 ms steps", slowdown.run),
 }

@@ -3,14 +3,19 @@
 //! [`Interpreter`] starts these measurements for a session, pauses them and ends them.
 
 pub(crate) mod busy_threads;
+pub(crate) mod calls;
+pub(crate) mod census;
+mod examination;
 pub(crate) mod gc_pauses;
 pub(crate) mod gil_probe;
 pub(crate) mod gil_thread;
 pub(crate) mod interrupts;
 pub(crate) mod panics;
 pub(crate) mod stacks;
+pub(crate) mod thread_state;
 pub(crate) mod thread_times;
 pub(crate) mod type_with_slot;
+pub(crate) mod worker_census;
 
 use std::sync::Arc;
 
@@ -53,9 +58,9 @@ impl Interpreter {
         (interpreter, entries)
     }
 
-    /// Starts to read the depths of queues for that agent. The interpreter lock is held.
-    pub(crate) fn poll_queues(&mut self, agent: Agent) {
-        self.poller = Some(QueuePoller::open(Arc::clone(&self.queues), agent));
+    /// Starts to read the depths of queues for that agent.
+    pub(crate) fn poll_queues(&mut self, py: Python<'_>, agent: Agent) {
+        self.poller = Some(QueuePoller::open(py, Arc::clone(&self.queues), agent));
     }
 
     /// While it is paused, no thread takes the interpreter lock.

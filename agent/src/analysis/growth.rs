@@ -12,6 +12,8 @@
 //!   in two of the thirds.
 //! - It is as fast late as early. A warm-up that saturates is not.
 //! - It never stops. A plateau and a single step stop.
+//! - It continues to the end: the last eighth changes as much as the eighths before it. A buffer that has been
+//!   filled does not.
 //!
 //! Of 5,000 random series of each kind (`make study`, November 2026; `tests/rust/growth.rs`), this share was
 //! reported as a leak:
@@ -26,6 +28,10 @@
 //!
 //! The interval of a detected leak contains the true rate in 93 % (noise that lasts) to 99.6 % (sawtooth).
 //! With only 14 to 18 points: leaks 92.8 to 98.8 %, others at most 1.7 %.
+//! The table was measured without the last condition. With it, of 100 series of each kind, 96 to 100 % of the leaks were
+//! reported, and at most 2 % of the others. Growth that ends between 66 and 85 % of the observed time was reported in
+//! 50 %: in much noise, or with few points, its end is not visible.
+//!
 //! Two cases cannot be distinguished from a leak: a saturation whose time constant is at least half the
 //! observed time (64 % are reported), and a random walk (10 %).
 
@@ -59,6 +65,18 @@ const LEAST_CONTINUATION: f64 = 0.5;
 
 /// Minimum range of the memory within any quarter of the observed time, as a share of the line's rise.
 const LEAST_MOVE: f64 = 0.2;
+
+/// Number of equal parts of the observed time. Growth that has ended is visible in the last of them.
+const LAST_PARTS: usize = 8;
+
+/// Minimum number of steps between points in the last part.
+const FEWEST_AT_END: usize = 3;
+
+/// Maximum number of points of a part whose highest and lowest point count.
+const MOST_WITH_EXTREMES: usize = 6;
+
+/// Minimum range of the memory within the last part, as a share of the median of the ranges in the parts before it.
+const LEAST_MOVE_AT_END: f64 = 0.25;
 
 /// The swing around the line lies between these quantiles of the residuals: four fifths of the points.
 const SWING_QUANTILES: (f64, f64) = (0.1, 0.9);
@@ -122,7 +140,8 @@ pub fn growth(points: &[(f64, f64)]) -> Result<Estimate, NoGrowth> {
         && late >= lift
         && after >= LEAST_CONTINUATION * before
         && before > 0.0
-        && never_still(&points, span / 4.0, LEAST_MOVE * grown / 4.0);
+        && never_still(&points, span / 4.0, LEAST_MOVE * grown / 4.0)
+        && continues_to_end(&points);
     is_steady.then_some(estimate).ok_or(NoGrowth::NotSteady)
 }
 
@@ -239,6 +258,29 @@ fn never_still(points: &[(f64, f64)], length: f64, least: f64) -> bool {
             });
             high - low >= least
         })
+}
+
+/// Whether the values still change at the end as they did before. A series that grows until shortly before its end
+/// does not.
+fn continues_to_end(points: &[(f64, f64)]) -> bool {
+    let count = points.len().div_ceil(LAST_PARTS).max(FEWEST_AT_END);
+    let range = |part: &[(f64, f64)]| {
+        let mut values: Vec<f64> = part.iter().map(|(_, y)| *y).collect();
+        values.sort_by(f64::total_cmp);
+        // Without the extremes, if there are enough values: one may be a spike.
+        let cut = usize::from(values.len() > MOST_WITH_EXTREMES);
+        values[values.len() - 1 - cut] - values[cut]
+    };
+    // Neighbouring parts share a point, so that each contains `count` changes.
+    let mut ranges: Vec<f64> = points
+        .windows(count + 1)
+        .rev()
+        .step_by(count)
+        .map(range)
+        .collect();
+    let last = ranges.remove(0);
+    ranges.sort_by(f64::total_cmp);
+    last >= LEAST_MOVE_AT_END * quantile(&ranges, 0.5)
 }
 
 /// Mean of the sorted values without the lowest and the highest fifth.

@@ -71,6 +71,14 @@ fn a_plateau_and_a_step_are_no_leak() {
 }
 
 #[test]
+fn a_buffer_that_is_full_before_the_end_is_no_leak() {
+    for at in [0.8, 0.85, 0.87] {
+        let filling = series(60, |t| 900.0 + 80.0 * t.min(at) + 0.2 * jitter(t));
+        assert_eq!(growth(&filling), Err(NoGrowth::NotSteady), "full at {at}");
+    }
+}
+
+#[test]
 fn memory_that_falls_does_not_grow() {
     assert_eq!(
         growth(&series(60, |t| 900.0 - 50.0 * t)),

@@ -5,6 +5,7 @@
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use super::MemoryWatch;
 use super::loops::{LoopEntry, PipelineHints};
 use crate::analysis::attribution::{Attribution, batches_held};
 use crate::analysis::loop_facts::LoopFacts;
@@ -14,7 +15,8 @@ use crate::analysis::summary::{Conclusions, RunFacts, Summary, summarise};
 use crate::analysis::what_if::proposed_calls;
 use crate::lock::lock;
 use crate::model::record::{
-    BatchRecord, Dropped, EndRecord, GpuRecord, ProbeRecord, RunState, StacksRecord, SummaryRecord,
+    BatchRecord, Dropped, EndRecord, GpuRecord, MemoryScope, ProbeRecord, RunState, StacksRecord,
+    SummaryRecord,
 };
 use crate::model::stack::StackReading;
 use crate::model::stage_series::StageTicks;
@@ -29,6 +31,8 @@ use crate::wording::summary::summary_record;
 pub struct LiveRun {
     /// Messages to the user.
     pub notice_log: NoticeLog,
+    /// Counts of Python objects.
+    pub memory: MemoryWatch,
     loops: Mutex<Vec<Arc<LoopEntry>>>,
     history: Mutex<ReadingSeries>,
     stages: Mutex<StageSeries>,
@@ -80,6 +84,7 @@ impl LiveRun {
     ) -> Self {
         Self {
             notice_log,
+            memory: MemoryWatch::default(),
             loops: Mutex::default(),
             history: Mutex::default(),
             stages: Mutex::default(),
@@ -245,6 +250,9 @@ impl LiveRun {
         // Only the sampler writes the series, once a tick: a summary delays no other thread.
         let (history, stages) = (lock(&self.history), lock(&self.stages));
         let stacks = lock(&self.stacks);
+        let examinations = self.memory.examinations();
+        let (_, censuses_s, examining_s) = self.memory.costs();
+        let counting_s = censuses_s + examining_s;
         let run = RunFacts {
             state,
             ended_by: lock(&self.ended_by).clone(),
@@ -252,17 +260,21 @@ impl LiveRun {
             history: Some(&history),
             stages: Some(&stages),
             stacks: Some(&stacks),
+            examinations: Some(&examinations),
             concluded,
             node: RankNode {
                 gpus: self.gpus().unwrap_or_default(),
                 compute_gpu: self.rank_gpu.get(),
                 ranks: self.ranks,
             },
-            agent_cpu_s: Some(costs.agent_cpu_s + recording_s),
+            agent_cpu_s: Some(costs.agent_cpu_s + recording_s + counting_s),
             dropped,
         };
         let summary = summarise(&run, &facts);
         drop((history, stages, stacks));
+        let resources = &summary.record.resources;
+        self.memory
+            .set_grows(resources.memory_growth_of == Some(MemoryScope::Process));
         let is_main =
             |entry: &&Arc<LoopEntry>| Some(&entry.loader.name) == summary.record.loop_name.as_ref();
         if let Some(main) = loops
@@ -277,20 +289,24 @@ impl LiveRun {
             });
         }
         if concluded.is_none() {
-            let elapsed_s = at.as_secs_f64();
-            let (least_s, share) = CONCLUSIONS_REUSE;
-            let nothing = summary.conclusions.attribution == Attribution::default();
-            let steady_s = summary.record.steady_s;
-            let least_s = if nothing {
-                0.0
-            } else {
-                least_s.min(steady_s.max(YOUNG_CONCLUSIONS_REUSE_S))
-            };
-            *lock(&self.cached_conclusions) = Some(CachedConclusions {
-                conclusions: summary.conclusions.clone(),
-                until_s: elapsed_s + least_s.max(share * steady_s),
-            });
+            self.cache_conclusions(&summary, at.as_secs_f64());
         }
         (summary, facts)
+    }
+
+    /// Keeps the conclusions for the next summaries.
+    fn cache_conclusions(&self, summary: &Summary, elapsed_s: f64) {
+        let (least_s, share) = CONCLUSIONS_REUSE;
+        let nothing = summary.conclusions.attribution == Attribution::default();
+        let steady_s = summary.record.steady_s;
+        let least_s = if nothing {
+            0.0
+        } else {
+            least_s.min(steady_s.max(YOUNG_CONCLUSIONS_REUSE_S))
+        };
+        *lock(&self.cached_conclusions) = Some(CachedConclusions {
+            conclusions: summary.conclusions.clone(),
+            until_s: elapsed_s + least_s.max(share * steady_s),
+        });
     }
 }

@@ -6,6 +6,7 @@
 pub mod background_source;
 pub mod live_run;
 pub mod loops;
+mod memory_watch;
 mod producers;
 mod rank_gpu;
 pub mod sampler;
@@ -18,6 +19,7 @@ mod thinning;
 
 pub use live_run::LiveRun;
 pub use loops::LoopEntry;
+pub use memory_watch::MemoryWatch;
 pub use rank_gpu::RankGpu;
 pub use sampler::Sampler;
 pub use schedule::Schedule;

@@ -37,8 +37,9 @@ const PACE: Duration = Duration::from_secs(10);
 const CPU_REST: u32 = 5_000;
 
 /// The same after the first readings. They often precede the worker processes, or the data that these load, and the
-/// verdict needs the workers' memory early.
-const FIRST_CPU_REST: u32 = 200;
+/// verdict needs the workers' memory early. On a busy machine a reading took 70 ms for a torch trainer with one worker:
+/// with this limit, the next one still comes after [`PACE`].
+const FIRST_CPU_REST: u32 = 50;
 
 /// Number of readings that [`FIRST_CPU_REST`] follows.
 const FIRST_READINGS: u32 = 2;

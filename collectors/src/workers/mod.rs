@@ -21,6 +21,7 @@
 //! in private memory: training continues, and its stages are not reported. The trainer reads only
 //! reserved pages.
 
+mod examinations;
 mod finished_or_lost;
 mod folders;
 mod identity;
@@ -31,6 +32,7 @@ mod sigterm;
 mod switches;
 mod writer;
 
+pub use examinations::{read_examinations, write_examination};
 pub use folders::{Folders, Marker};
 pub use reader::FoundWorkers;
 pub use switches::{create_switches, open_switches};

@@ -29,6 +29,9 @@ pub(crate) enum Pattern {
     Wave,
     /// Growth that ends in the first two thirds.
     Plateau,
+    /// The same, but growth ends in the last third, between 66 and 85 % of the time: a large buffer that fills. In much
+    /// noise, or with few points, it cannot be distinguished from a leak.
+    LatePlateau,
     /// A warm-up that saturates, with a time constant of up to a third of the series.
     Saturation,
     /// One or two steps up.
@@ -65,7 +68,7 @@ impl Pattern {
     ];
 
     /// Patterns that are counted but not judged.
-    pub(crate) const HARD: [Self; 2] = [Self::SlowSaturation, Self::Walk];
+    pub(crate) const HARD: [Self; 3] = [Self::LatePlateau, Self::SlowSaturation, Self::Walk];
 }
 
 /// One series of memory readings.
@@ -228,8 +231,11 @@ impl Frame {
                     self.size * if square { wave(at).signum() } else { wave(at) } / 2.0
                 })
             }
-            Pattern::Plateau => {
-                let end = between(rng, 0.05, 0.66);
+            Pattern::Plateau | Pattern::LatePlateau => {
+                let end = match pattern {
+                    Pattern::Plateau => between(rng, 0.05, 0.66),
+                    _ => between(rng, 0.66, 0.85),
+                };
                 add(self.quiet(rng), &|at| {
                     self.size * self.share(at).min(end) / end
                 })
@@ -254,17 +260,20 @@ impl Frame {
                 })
             }
             Pattern::Fall => add(self.quiet(rng), &|at| -0.5 * self.size * self.share(at)),
-            Pattern::Walk => {
-                let mut level = 0.0;
-                (0..self.count)
-                    .map(|_| {
-                        level += self.size / (self.count as f64).sqrt() * (rng.unit() - 0.5);
-                        level
-                    })
-                    .collect()
-            }
+            Pattern::Walk => self.walk(rng),
             _ => Vec::new(),
         }
+    }
+
+    /// A random walk.
+    fn walk(&self, rng: &mut Rng) -> Vec<f64> {
+        let mut level = 0.0;
+        (0..self.count)
+            .map(|_| {
+                level += self.size / (self.count as f64).sqrt() * (rng.unit() - 0.5);
+                level
+            })
+            .collect()
     }
 }
 

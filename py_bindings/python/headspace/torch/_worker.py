@@ -8,8 +8,9 @@ from _weakref import ref
 from collections.abc import Callable
 from typing import Any
 
+from headspace import _settings
 from headspace._loops.owner import Owner
-from headspace._native import Stage, time_calls
+from headspace._native import Stage, count_worker_objects, time_calls
 from headspace._processes import worker
 from headspace._processes.hand_off import time_sending
 from headspace._processes.private_parts import call_ignoring_errors
@@ -50,12 +51,15 @@ def _watch_worker(init: WorkerInit, worker_id: int) -> None:
     kind = sys.modules["torch.utils.data"]._DatasetKind
     create = kind.create_fetcher
     counter = None if end_times is None else end_times.fetch_counter(worker_id)
+    counts_objects = _settings.memory() != _settings.OFF
 
     def create_fetcher(*args: Any, **kwargs: Any) -> Any:
         fetcher = create(*args, **kwargs)
         # There is a new fetcher for each epoch.
         note_end = None if end_times is None else end_times.recorder(worker_id)
         call_ignoring_errors(watch_fetcher, fetcher, owner, note_end, counter)
+        if counts_objects:
+            fetcher.fetch = _counting_objects(fetcher.fetch, f"{owner.prefix}worker {worker_id}")
         return fetcher
 
     kind.create_fetcher = staticmethod(create_fetcher)
@@ -89,6 +93,18 @@ def watch_fetcher(
         fetch = _counting(fetch, stage, counter, fetcher)
     fetcher.collate_fn = time_calls(collate, fetcher.collate_fn)
     fetcher.fetch = fetch if note_end is None else _noting(fetch, note_end)
+
+
+def _counting_objects(fetch: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Also counts the objects of this worker from time to time, before a batch."""
+
+    tick_s = _settings.interval()
+
+    def fetch_after_count(*args: Any) -> Any:
+        count_worker_objects(name, tick_s)
+        return fetch(*args)
+
+    return fetch_after_count
 
 
 def _noting(fetch: Callable[..., Any], note_end: Callable[[], None]) -> Callable[..., Any]:

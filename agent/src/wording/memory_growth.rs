@@ -1,0 +1,160 @@
+//! Text about memory that grows: how fast, what grows, and what holds it.
+
+use super::units::{amount, bytes};
+use super::verdict::place_in_file;
+use crate::model::record::{
+    Estimate, GrownObjectsRecord, GrowthCause, HolderKind, HolderRecord, MemoryGrowthRecord,
+};
+
+/// Maximum number of holders in a text. The innermost and the outermost say most.
+const MOST_HOLDERS: usize = 4;
+
+/// The text of a finding. `growth` is in bytes per step.
+pub(super) fn memory_growth(
+    growth: Estimate,
+    with_children: bool,
+    cause: Option<&MemoryGrowthRecord>,
+) -> String {
+    let whose = match cause.and_then(|cause| cause.worker.as_deref()) {
+        Some(worker) => format!("The memory of the worker process `{worker}`"),
+        None if with_children => "The memory of this process and its children".to_owned(),
+        None => "The memory of this process".to_owned(),
+    };
+    let [value, low, high] = [growth.value, growth.low, growth.high].map(|b| bytes(1e3 * b));
+    let grows = format!("{whose} grows by {value} in 1,000 steps ({low} to {high}).");
+    match cause.and_then(what_grows) {
+        Some(text) => format!("{grows} {text}"),
+        None => grows,
+    }
+}
+
+fn what_grows(cause: &MemoryGrowthRecord) -> Option<String> {
+    let native = "The counted Python objects do not account for it, so native code has allocated it: an extension or a \
+                  library in C or C++.";
+    match (cause.cause, cause.objects.first()) {
+        (GrowthCause::Native, _) => Some(native.to_owned()),
+        (GrowthCause::AutogradGraph, Some(graph)) => Some(format!(
+            "A `{}` keeps the graph of all earlier steps, which grows by {} operations per step{}. If it is a sum of \
+             losses, add `loss.item()` or `loss.detach()` to it.",
+            graph.type_name,
+            amount(graph.count_per_step),
+            held_by(graph)
+        )),
+        (GrowthCause::Objects, Some(grown)) => Some(objects(grown)),
+        _ => None,
+    }
+}
+
+fn objects(grown: &GrownObjectsRecord) -> String {
+    let count = amount((1e3 * grown.count_per_step).round());
+    let size = grown
+        .bytes_per_step
+        .map_or_else(String::new, |size| format!(", {}", bytes(1e3 * size)));
+    let what = if grown.is_container {
+        let items = match &grown.items {
+            Some(items) => format!("items of type `{items}`"),
+            None => "items".to_owned(),
+        };
+        format!("A `{}` grows by {count} {items}{size}", grown.type_name)
+    } else {
+        format!(
+            "The objects of type `{}` become more by {count}{size}",
+            grown.type_name
+        )
+    };
+    let made_at = grown.site.as_ref().map_or_else(String::new, |site| {
+        format!(
+            " The newest were made at {}.",
+            place_in_file(&site.file, site.line)
+        )
+    });
+    format!("{what}{}.{made_at}", held_by(grown))
+}
+
+/// `: local variable `losses` of `train` (train.py:31)`.
+fn held_by(grown: &GrownObjectsRecord) -> String {
+    let mut holders: Vec<String> = grown.holders.iter().map(holder).collect();
+    if holders.len() > MOST_HOLDERS {
+        let outer = holders.split_off(holders.len() - MOST_HOLDERS / 2);
+        holders.truncate(MOST_HOLDERS / 2);
+        holders.push("…".to_owned());
+        holders.extend(outer);
+    }
+    if holders.is_empty() {
+        String::new()
+    } else {
+        format!(". It is held by {}", holders.join(", held by "))
+    }
+}
+
+fn holder(holder: &HolderRecord) -> String {
+    let kind = match holder.kind {
+        HolderKind::Local => "the local variable",
+        HolderKind::Global => "the global variable",
+        HolderKind::Attribute => "the attribute",
+        HolderKind::ClassAttribute => "the class attribute",
+        HolderKind::Closure => "the variable of a closure",
+        HolderKind::ThreadLocal => "the attribute of a thread-local object",
+        HolderKind::Cache => "the cache of the function",
+    };
+    let of = holder
+        .of
+        .as_ref()
+        .map_or_else(String::new, |of| format!(" of `{of}`"));
+    let site = holder.site.as_ref().map_or_else(String::new, |site| {
+        format!(" ({})", place_in_file(&site.file, site.line))
+    });
+    format!("{kind} `{}`{of}{site}", holder.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::record::SiteRecord;
+
+    fn growth() -> Estimate {
+        Estimate {
+            value: 1_048.576,
+            low: 1_000.0,
+            high: 1_100.0,
+        }
+    }
+
+    #[test]
+    fn the_text_names_what_grows_and_what_holds_it() {
+        let cause = MemoryGrowthRecord {
+            cause: GrowthCause::Objects,
+            objects: vec![GrownObjectsRecord {
+                type_name: "list".to_owned(),
+                is_container: true,
+                items: Some("numpy.ndarray float64[128]".to_owned()),
+                count_per_step: 1.0,
+                bytes_per_step: Some(1024.0),
+                holders: vec![HolderRecord {
+                    kind: HolderKind::Local,
+                    name: "losses".to_owned(),
+                    of: Some("train".to_owned()),
+                    site: Some(SiteRecord {
+                        file: "/home/me/train.py".to_owned(),
+                        line: 31,
+                    }),
+                }],
+                ..GrownObjectsRecord::default()
+            }],
+            ..MemoryGrowthRecord::default()
+        };
+
+        assert_eq!(
+            memory_growth(growth(), false, Some(&cause)),
+            "The memory of this process grows by 1.00 MiB in 1,000 steps (977 KiB to 1.05 MiB). A `list` grows by \
+             1000 items of type `numpy.ndarray float64[128]`, 0.98 MiB. It is held by the local variable `losses` of \
+             `train` (train.py:31)."
+        );
+    }
+
+    #[test]
+    fn memory_of_native_code_is_named() {
+        let text = memory_growth(growth(), false, Some(&MemoryGrowthRecord::default()));
+        assert!(text.contains("native code"), "{text}");
+    }
+}

@@ -1,0 +1,232 @@
+"""Examines the objects that become more: their sizes, what holds them, and where they were made."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Iterable
+from types import FrameType, TracebackType
+from typing import Any
+
+from headspace import _settings
+from headspace._memory import safe, sizes
+from headspace._memory.holders import describe_path, find_path, is_lru_cache
+from headspace._memory.variables import local_variables
+
+#: CPU seconds of an examination, apart from one search for a holder. The interpreter lock is held meanwhile.
+_MOST_SECONDS = 0.5
+
+#: CPU seconds after which no further size is estimated, so that there is time to find holders.
+_MOST_SECONDS_FOR_SIZES = 0.25
+
+#: Maximum number of growing objects whose holders are found.
+_MOST_HELD = 3
+
+#: Maximum number of nodes of a graph that are counted, and minimum number of a large graph.
+_MOST_NODES, _LARGE_GRAPH = 50_000, 100
+
+Variables = dict[int, tuple[FrameType, str]]
+
+
+def examine(
+    types: dict[int, float], containers: dict[int, float], frames: Iterable[FrameType]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Describes growing objects, the largest growth first, and the large graphs of tensors.
+
+    Args:
+        types: Growth per second of the number of objects, by the address of their type.
+        containers: The same of the number of items, by the address of the container.
+        frames: The innermost frame of each thread.
+    """
+    begin = time.thread_time()
+    deadline = begin + _MOST_SECONDS
+    variables: Variables = {}
+    values = []
+    for frame, name, value in local_variables(frames):
+        variables[id(value)] = (frame, name)
+        values.append(value)
+    objects = gc.get_objects()
+    sizes_deadline = begin + _MOST_SECONDS_FOR_SIZES
+    found = _containers([*objects, *values], containers, sizes_deadline)
+    found += _objects(objects, types, sizes_deadline)
+    found.sort(key=lambda grown: -grown["per_s"] * grown["bytes_each"])
+    for grown in found[:_MOST_HELD]:
+        if time.thread_time() < deadline:
+            _add_holders(grown, variables, (*found, found, objects, values))
+    for grown in found:
+        del grown["example"]
+    return found[:_MOST_HELD], _graphs(objects, variables, deadline)
+
+
+def _containers(
+    objects: list[Any], growth: dict[int, float], deadline: float
+) -> list[dict[str, Any]]:
+    """The growing containers. After the deadline, those that grow slower are left out."""
+    by_address = {id(item): item for item in objects if id(item) in growth}
+    # Dictionaries that the garbage collector does not track are values of objects that it does.
+    missing = growth.keys() - by_address.keys()
+    if missing:
+        holders = (o for o in objects if type(o) is dict or safe.is_instance_of_class(o))
+        referents = gc.get_referents(*holders)
+        missing = missing.intersection(map(id, referents))
+        for referent in referents if missing else ():
+            if id(referent) in missing:
+                by_address[id(referent)] = referent
+    found: list[dict[str, Any]] = []
+    for address, item in sorted(by_address.items(), key=lambda one: -growth[one[0]]):
+        if not any(type(item) is kind for kind in safe.CONTAINERS):
+            continue
+        if found and time.thread_time() > deadline:
+            break
+        newest = sizes.newest_items(item)
+        count = len(newest) // 2 if type(item) is dict else len(newest)
+        values = newest[1::2] if type(item) is dict else newest
+        each = sizes.bytes_per_object(newest, count, sizes.older_items(item))
+        found.append(
+            {
+                "example": item,
+                "per_s": growth[address],
+                "is_container": True,
+                "type_name": safe.type_name(type(item)),
+                "items": _common(map(safe.describe, values)),
+                "bytes_each": each,
+                "most_items": item.maxlen if type(item) is deque else None,
+                "site": _common(map(_site, values)),
+                "holders": [],
+            }
+        )
+    return found
+
+
+def _objects(objects: list[Any], growth: dict[int, float], deadline: float) -> list[dict[str, Any]]:
+    """The growing types. After the deadline, those that grow slower are left out."""
+    newest: dict[int, deque[Any]] = {address: deque(maxlen=sizes.SAMPLE) for address in growth}
+    for item in objects:
+        sample = newest.get(id(type(item)))
+        if sample is not None:
+            sample.append(item)
+    found: list[dict[str, Any]] = []
+    for address, sample in sorted(newest.items(), key=lambda one: -growth[one[0]]):
+        items = list(sample)
+        if not items:
+            continue
+        if found and time.thread_time() > deadline:
+            break
+        descriptions = _common(map(safe.describe, items))
+        found.append(
+            {
+                "example": items[-1],
+                "per_s": growth[address],
+                "is_container": False,
+                "type_name": descriptions or safe.type_name(type(items[0])),
+                "items": None,
+                "bytes_each": sizes.own_bytes_per_object(items),
+                "most_items": None,
+                "site": _common(map(_site, items)),
+                "holders": [],
+            }
+        )
+    return found
+
+
+def _common(values: Iterable[Any]) -> Any:
+    """The value that most of them have. None if no value is frequent."""
+    counts = Counter(value for value in values if value is not None)
+    if not counts:
+        return None
+    value, count = counts.most_common(1)[0]
+    return value if 2 * count >= counts.total() else None
+
+
+def _site(item: Any) -> tuple[str, int] | None:
+    """The line that raised an exception, or that allocated an object, if allocations are traced."""
+    if safe.is_a(item, BaseException):
+        traceback = BaseException.__dict__["__traceback__"].__get__(item)
+        while type(traceback) is TracebackType and traceback.tb_next is not None:
+            traceback = traceback.tb_next
+        if type(traceback) is TracebackType:
+            return traceback.tb_frame.f_code.co_filename, traceback.tb_lineno
+    tracemalloc = sys.modules.get("tracemalloc")
+    if tracemalloc is None or not tracemalloc.is_tracing():
+        return None
+    frames = reversed(tracemalloc.get_object_traceback(item) or ())
+    sites = [(frame.filename, frame.lineno) for frame in frames]
+    own = (site for site in sites if not site[0].startswith(tuple(_settings.libraries())))
+    return next(own, sites[0] if sites else None)
+
+
+def _add_holders(grown: dict[str, Any], variables: Variables, own: tuple[Any, ...]) -> None:
+    path = find_path(grown["example"], variables, own)
+    grown["holders"] = describe_path(path, variables)
+    most = _most_items(path.items)
+    if grown["most_items"] is None and most is not None:
+        grown["most_items"] = most
+
+
+def _most_items(path: list[Any]) -> int | None:
+    """The maximum number of items of the innermost container on a path, or of the queue or cache to which it belongs."""
+    for place, item in enumerate(path):
+        kind, above = type(item), path[place + 1 : place + 3]
+        if is_lru_cache(item):
+            return _cache_limit(item)
+        is_container = any(kind is one for one in safe.CONTAINERS)
+        if not is_container or (above and safe.instance_dict(above[0]) is item):
+            continue
+        if kind is deque and item.maxlen is not None:
+            limit: int = item.maxlen
+            return limit
+        for owner in above:
+            if is_lru_cache(owner):
+                return _cache_limit(owner)
+            attributes = safe.instance_dict(owner) or {}
+            if attributes.get("queue") is item:
+                most = attributes.get("maxsize")
+                return most if type(most) is int and most > 0 else None
+        return None
+    return None
+
+
+def _cache_limit(cache: Any) -> int | None:
+    """The maximum number of results that a `functools.lru_cache` keeps."""
+    parameters = (safe.instance_dict(cache) or {}).get("cache_parameters")
+    limit = parameters()["maxsize"] if parameters is not None else None
+    return limit if type(limit) is int else None
+
+
+def _graphs(objects: list[Any], variables: Variables, deadline: float) -> list[dict[str, Any]]:
+    """The tensors that keep a large graph."""
+    found = []
+    kinds = {id(kind) for kind in safe.plain_tensors()}
+    for item in [item for item in objects if id(type(item)) in kinds] if kinds else []:
+        made_by = item.grad_fn
+        nodes = 0 if made_by is None else _count_nodes(made_by, deadline)
+        if nodes >= _LARGE_GRAPH:
+            found.append((nodes, item))
+    found.sort(key=lambda one: -one[0])
+    graphs: list[dict[str, Any]] = []
+    for nodes, item in found[:_MOST_HELD]:
+        if graphs and time.thread_time() > deadline:
+            break
+        path = find_path(item, variables, (*found, found, objects))
+        graphs.append(
+            {
+                "nodes": nodes,
+                "type_name": safe.describe(item),
+                "holders": describe_path(path, variables),
+            }
+        )
+    return graphs
+
+
+def _count_nodes(node: Any, deadline: float) -> int:
+    # Nodes are compared by identity. They are kept, so that no other node gets the same address.
+    seen = {id(node): node}
+    waiting = [node]
+    while waiting and len(seen) < _MOST_NODES and time.thread_time() < deadline:
+        for after, _ in waiting.pop().next_functions:
+            if after is not None and id(after) not in seen:
+                seen[id(after)] = after
+                waiting.append(after)
+    return len(seen)

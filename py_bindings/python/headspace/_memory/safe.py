@@ -1,0 +1,100 @@
+"""Reads objects without calling code of the program: no property, no `__len__`, no `__eq__`, no `__class__`."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from types import FunctionType, GetSetDescriptorType
+from typing import Any
+
+#: The containers whose items are counted. Subclasses may have methods of the program.
+CONTAINERS = (list, dict, set, deque)
+
+_names = type.__dict__["__module__"], type.__dict__["__qualname__"]
+_mro = type.__dict__["__mro__"]
+_flags = type.__dict__["__flags__"]
+_basic_size = type.__dict__["__basicsize__"]
+
+#: Flag of a type that was created at run time, for example by a `class` statement.
+_HEAP_TYPE = 1 << 9
+
+
+def type_name(kind: type) -> str:
+    """Name of a type, with its module unless that is `builtins` or `__main__`."""
+    module, name = (getter.__get__(kind) for getter in _names)
+    if not isinstance(module, str) or module in ("builtins", "__main__", "_thread"):
+        return str(name)
+    if module == "torch.nn.parameter":
+        module = "torch.nn"
+    return f"{module}.{name}"
+
+
+def instance_dict(item: object) -> dict[str, Any] | None:
+    """The attributes of an object. None if it has none of its own."""
+    for kind in _mro.__get__(type(item)):
+        found = type.__dict__["__dict__"].__get__(kind).get("__dict__")
+        if found is not None:
+            if type(found) is not GetSetDescriptorType:
+                return None  # A property of the program.
+            attributes = found.__get__(item)
+            return attributes if type(attributes) is dict else None
+    return None
+
+
+def class_dict(kind: type) -> Any:
+    """The namespace of a class."""
+    return type.__dict__["__dict__"].__get__(kind)
+
+
+def is_a(item: object, kind: type | None) -> bool:
+    """Whether the type of an object is `kind` or derives from it."""
+    return any(base is kind for base in _mro.__get__(type(item)))
+
+
+def is_instance_of_class(item: object) -> bool:
+    """Whether its type was created at run time."""
+    return bool(_flags.__get__(type(item)) & _HEAP_TYPE)
+
+
+def basic_size(item: object) -> int:
+    """Bytes of an object without a variable part, by its type."""
+    size: int = _basic_size.__get__(type(item))
+    return size
+
+
+def numpy_array() -> Any:
+    """The type of NumPy's arrays. None if NumPy is not imported."""
+    return getattr(sys.modules.get("numpy"), "ndarray", None)
+
+
+def plain_tensors() -> tuple[type, ...]:
+    """The types of tensors whose attributes are torch's own. Empty if torch is not imported."""
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "nn"):
+        return ()
+    return torch.Tensor, torch.nn.Parameter
+
+
+def is_plain_tensor(item: object) -> bool:
+    """Whether it is a tensor whose attributes are torch's own."""
+    return any(type(item) is kind for kind in plain_tensors())
+
+
+def describe(item: Any) -> str:
+    """Type of an object, with shape and number format of an array or a tensor."""
+    name = type_name(type(item))
+    array = numpy_array()
+    if array is not None and type(item) is array:
+        shape = ", ".join(map(str, item.shape))
+        return f"{name} {item.dtype.name}[{shape}]"
+    if is_plain_tensor(item):
+        shape = ", ".join(map(str, item.shape))
+        made_by = item.grad_fn
+        graph = f" {type(made_by).__name__}" if made_by is not None else ""
+        return f"{name} {str(item.dtype).removeprefix('torch.')}[{shape}]{graph}"
+    return name
+
+
+def function_site(function: FunctionType) -> tuple[str, int]:
+    """Where a function begins."""
+    return function.__code__.co_filename, function.__code__.co_firstlineno

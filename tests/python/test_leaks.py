@@ -1,0 +1,98 @@
+"""Planted leaks and their healthy twins: what the verdict says of them."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import pytest
+from running import PROGRAMS, Programs, Ran
+
+#: The cause, and words of the text, for each planted leak. None if it is not a leak.
+LEAKS: dict[str, tuple[str, tuple[str, ...]] | None] = {
+    "list": ("objects", ("`list`", "numpy.ndarray float64[2048]", "`history` of `train_list`")),
+    "set": ("objects", ("`set`", "Result", "`failures` of `train_set`")),
+    "closure": ("objects", ("`list`", "function", "`callbacks` of `train_closure`")),
+    "traceback": ("objects", ("`list`", "ValueError", "`errors` of `train_traceback`")),
+    "graph": ("autograd_graph", ("`total` of `train_graph`", "loss.item()")),
+    "native": ("native", ("native code",)),
+    "cache": ("objects", ("`dict`", "`decoded` of `Samples`", "`samples` of `train_cache`")),
+    "lru_cache": ("objects", ("`dict`", "`transform`")),
+    "queue": ("objects", ("`collections.deque`", "`queue` of `queue.Queue`", "`logger`")),
+    "thread_local": ("objects", ("`list`", "thread-local", "`buffers`")),
+    "workers": ("objects", ("worker process", "`list`", "`kept` of `Cached`")),
+    "page_cache": None,
+}
+#: A process with torch has many objects, and the memory of workers is read once per second.
+SECONDS = {"graph": 32, "workers": 36}
+NEED_TORCH = {"graph", "workers"}
+
+
+def kinds(*marks: pytest.MarkDecorator) -> list[Any]:
+    """The kinds of leaks. `marks` are for those that need torch."""
+    has_torch = importlib.util.find_spec("torch") is not None
+    of_torch = [pytest.mark.skipif(not has_torch, reason="torch is not installed"), *marks]
+    return [pytest.param(kind, marks=of_torch if kind in NEED_TORCH else []) for kind in LEAKS]
+
+
+def run(program: Programs, kind: str, variant: str, memory: str = "types") -> Ran:
+    # The memory that an examination frees is used again first. With `tracemalloc` this is more.
+    seconds = 22 if memory == "tracemalloc" else SECONDS.get(kind, 9)
+    settings = {"HEADSPACE_INTERVAL": "0.1", "HEADSPACE_STACKS": "0", "HEADSPACE_MEMORY": memory}
+    ran = program("leaks.py", kind, variant, seconds, env=settings)
+    assert ran.exit_code == 0, ran.stderr
+    return ran
+
+
+def growth_texts(ran: Ran) -> list[str]:
+    findings = ran.summary()["findings"]
+    return [finding["text"] for finding in findings if finding["code"] == "memory_grows"]
+
+
+# To count and examine the objects of torch takes so long on a busy machine that the run has too few counts.
+@pytest.mark.parametrize("kind", kinds(pytest.mark.alone))
+def test_a_leak_is_named_with_what_holds_it(program: Programs, kind: str) -> None:
+    ran = run(program, kind, "leak")
+    texts = growth_texts(ran)
+    expected = LEAKS[kind]
+    if expected is None:
+        assert texts == []
+        return
+    cause, words = expected
+    assert len(texts) == 1, ran.summary()["resources"]
+    assert ran.summary()["resources"]["memory_growth_cause"]["cause"] == cause, texts
+    missing = [word for word in words if word not in texts[0]]
+    assert missing == [], texts
+
+
+@pytest.mark.parametrize("kind", kinds())
+def test_its_healthy_twin_causes_no_finding(program: Programs, kind: str) -> None:
+    assert growth_texts(run(program, kind, "healthy")) == []
+
+
+def test_with_tracemalloc_the_line_that_allocates_is_named(program: Programs) -> None:
+    texts = growth_texts(run(program, "list", "leak", "tracemalloc"))
+    line = next(
+        number
+        for number, text in enumerate((PROGRAMS / "leaks.py").read_text().splitlines(), 1)
+        if "numpy.full(" in text
+    )
+    assert f"made at leaks.py:{line}" in texts[0], texts
+
+
+def test_nothing_is_counted_if_that_is_turned_off(program: Programs) -> None:
+    ran = run(program, "list", "leak", "off")
+    assert len(growth_texts(ran)) == 1
+    assert "memory_growth_cause" not in ran.summary()["resources"]
+
+
+def test_a_failed_count_ends_the_counts_with_a_notice_and_training_continues(
+    program: Programs,
+) -> None:
+    settings = {"HEADSPACE_INTERVAL": "0.1", "HEADSPACE_MEMORY": "types"}
+    ran = program("broken_census.py", 3, env=settings)
+
+    assert ran.exit_code == 0, ran.stderr
+    assert "`memory` is off for this run: RuntimeError: no frames today." in ran.stderr
+    assert ran.stderr.count("no frames today") == 1
+    assert ran.summary()["steps"] > 100
