@@ -1,7 +1,9 @@
 //! The facts of a loader and of its loop, which Python passes for the records.
 
 use headspace_agent::model::OptionsFrom;
-use headspace_agent::model::record::{LoaderRecord, Role};
+use headspace_agent::model::record::{
+    LoaderRecord, PickleObstacle, PickleObstacleRecord, Role, SentPartsRecord,
+};
 use pyo3::prelude::*;
 
 /// The facts of a loader and of its loop: a mapping. Only `type_name` is required.
@@ -16,6 +18,18 @@ pub(crate) struct LoaderFacts {
     /// Samples per batch.
     #[pyo3(default)]
     batch_size: Option<u64>,
+    /// Epochs of the run.
+    #[pyo3(default)]
+    epochs: Option<u64>,
+    /// Batches of the run.
+    #[pyo3(default)]
+    total_steps: Option<u64>,
+    /// Counts the user's units in a batch. Called for some batches.
+    #[pyo3(default)]
+    pub(crate) count_units: Option<Py<PyAny>>,
+    /// The unit that `count_units` counts, if it is not samples.
+    #[pyo3(default)]
+    pub(crate) unit: Option<String>,
     #[pyo3(default)]
     workers: Option<u32>,
     /// Most batches that it prefetches.
@@ -48,6 +62,9 @@ pub(crate) struct LoaderFacts {
     /// Returns the bytes of a batch. Called for slow batches, and for those that follow them.
     #[pyo3(default)]
     pub(crate) count_bytes: Option<Py<PyAny>>,
+    /// What worker processes would get.
+    #[pyo3(default)]
+    sent: Option<SentParts>,
     /// The purpose of the loop, as in the records.
     #[pyo3(default)]
     role: Option<String>,
@@ -67,6 +84,9 @@ impl LoaderFacts {
             type_name: self.type_name,
             batches: self.batches,
             batch_size: self.batch_size,
+            epochs: self.epochs,
+            total_steps: self.total_steps,
+            unit: self.unit,
             workers: self.workers,
             prefetch_depth: self.prefetch_depth,
             prefetch_factor: self.prefetch_factor,
@@ -74,11 +94,52 @@ impl LoaderFacts {
             ranks_with_same_samples: self.ranks_with_same_samples,
             unsplit_stream: self.unsplit_stream,
             split_twice: self.split_twice,
+            sent: self.sent.map(SentPartsRecord::from),
             options_from: self.options_from.as_deref().and_then(OptionsFrom::named),
             role: self.role.as_deref().and_then(Role::named),
             chosen: self.chosen,
             batch: None,
             delivered_batch: None,
+        }
+    }
+}
+
+/// What a new process would get: what `check_parts` of `headspace/_processes/pickle_check.py` returns.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct SentParts {
+    bytes: u64,
+    objects: u64,
+    at_least: bool,
+    obstacle: Option<Obstacle>,
+}
+
+/// A part that cannot be pickled.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Obstacle {
+    part: String,
+    type_name: String,
+    /// As in the records.
+    kind: String,
+    file: Option<String>,
+    line: Option<u32>,
+}
+
+impl From<SentParts> for SentPartsRecord {
+    fn from(parts: SentParts) -> Self {
+        let obstacle = |found: Obstacle| PickleObstacleRecord {
+            part: found.part,
+            type_name: found.type_name,
+            kind: PickleObstacle::named(&found.kind).unwrap_or(PickleObstacle::Other),
+            file: found.file,
+            line: found.line,
+        };
+        Self {
+            bytes: parts.bytes,
+            objects: parts.objects,
+            at_least: parts.at_least,
+            obstacle: parts.obstacle.map(obstacle),
         }
     }
 }

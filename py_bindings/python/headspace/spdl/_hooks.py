@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import get_running_loop
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextvars import ContextVar
 from functools import partial
 from types import NoneType, TracebackType
@@ -13,7 +13,9 @@ from spdl import pipeline as _spdl
 from spdl.pipeline import config as _config
 
 from headspace import _native, _settings
+from headspace._loops.sent_parts import check_sent, remember_pipeline
 from headspace._processes.private_parts import call_ignoring_errors
+from headspace._processes.worker import is_worker
 from headspace.spdl._hand_off import watch_sending
 from headspace.spdl._names import stage_name
 from headspace.spdl._queues import DefaultQueue, Queue, Watch, watches
@@ -48,6 +50,21 @@ def install() -> None:
     if _settings.enabled():
         _config.set_default_hook_class(TaskHook)
         _config.set_default_queue_class(DefaultQueue)
+        call_ignoring_errors(_check_built_pipelines)
+
+
+def _check_built_pipelines() -> None:
+    """Checks whether a process could get the pipelines that are built from now on, unless the program uses this hook."""
+    if _config.get_default_build_callback() is None:
+        _config.set_default_build_callback(_check_pipeline)
+
+
+def _check_pipeline(pipeline: Any) -> None:
+    if is_worker():
+        return
+    sent = check_sent({"pipeline": pipeline}, allowed=(Executor,))  # SPDL sends executors itself.
+    if sent is not None:
+        remember_pipeline(repr(pipeline), sent)
 
 
 def task_hook(info: _spdl.StageInfo, interval: float = -1) -> list[_spdl.TaskHook]:

@@ -1,0 +1,330 @@
+"""Finds what cannot be sent to a new process, and estimates how many bytes the rest takes, without pickling it.
+
+`spawn` and `forkserver` pickle what a worker process gets. A pickler would copy all of it, move tensors into shared
+memory, and run the program's own `__getstate__` and `__reduce__`, which may change the objects. So this module only
+follows references, as a pickler would. It runs no such code of the program: where a class has its own, its author
+has prepared it for pickling, and what it sends is unknown. Of a long container, a sample of the elements is visited.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import io
+import sys
+import time
+from collections import Counter
+from functools import partial
+from itertools import islice
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import CodeType
+    from typing import Any
+
+    from headspace import _native
+
+#: Elements of a container that are visited. In a longer one, every n-th is.
+_ELEMENTS = 64
+
+#: Most objects that are visited, and most seconds that this takes.
+_MAX_VISITS = 20_000
+_MAX_SECONDS = 0.1
+
+#: Longest path of a part, in characters.
+_MAX_PATH = 120
+
+#: The protocol in which arrays are not copied.
+_PROTOCOL = 5
+
+#: Methods by which a class decides how its objects are pickled.
+_HOOKS = ("__reduce_ex__", "__reduce__", "__getstate__", "__getnewargs_ex__", "__getnewargs__")
+
+#: Methods that are called while an object without these hooks is pickled.
+_CALLED = ("__getattribute__", "__getattr__", "__iter__", "items")
+
+_NUMBERS = {type(None), bool, int, float, complex, type(Ellipsis), type(NotImplemented)}
+
+#: Bytes of a number, and of a reference to an object that was pickled before.
+_NUMBER_BYTES = 5
+
+#: Packages whose objects mostly are open files or databases.
+_FILE_PACKAGES = {"h5py", "lmdb", "mmap", "netCDF4", "sqlite3", "tarfile", "zarr", "zipfile"}
+
+
+def check_parts(
+    parts: dict[str, Any], library_folders: Iterable[str], allowed: tuple[type, ...] = ()
+) -> _native._PickleFacts:
+    """Checks what a new process would get.
+
+    Args:
+        parts: What is sent, by name.
+        library_folders: Folders of code that may run: that of libraries.
+        allowed: Types that are sent in another way.
+    """
+    check = _Check(tuple(library_folders), allowed)
+    check.run(parts)
+    return {
+        "bytes": round(check.bytes),
+        "objects": round(check.objects),
+        "at_least": check.is_partial or check.obstacle is not None,
+        "obstacle": check.obstacle,
+    }
+
+
+class _ObstacleError(Exception):
+    """An object cannot be pickled.
+
+    Args:
+        kind: As in the records.
+        code: The code of a function, if the obstacle is in one.
+    """
+
+    def __init__(self, kind: str, code: CodeType | None = None) -> None:
+        self.kind = kind
+        self.code = code
+
+
+class _Check:
+    def __init__(self, library_folders: tuple[str, ...], allowed: tuple[type, ...]) -> None:
+        self._libraries = library_folders
+        self._allowed = allowed
+        self.bytes = self.objects = 0.0
+        #: Whether there are objects that were not visited.
+        self.is_partial = False
+        self.obstacle: _native._PickleObstacle | None = None
+        #: Objects to visit, each with its path and the number of objects that it stands for. The last comes next.
+        self._stack: list[tuple[Any, str, float]] = []
+        #: By ID, what was visited: an object that is kept keeps its ID.
+        self._visited: dict[int, Any] = {}
+
+    def run(self, parts: dict[str, Any]) -> None:
+        self._add([(part, name) for name, part in parts.items()], 1.0)
+        end = time.perf_counter() + _MAX_SECONDS
+        for _ in range(_MAX_VISITS):
+            if not self._stack:
+                return
+            if time.perf_counter() > end:
+                break
+            thing, path, stands_for = self._stack.pop()
+            try:
+                self._visit(thing, path, stands_for)
+            except _ObstacleError as found:
+                self.obstacle = _describe(thing, path, found)
+                return
+        self.is_partial = True
+
+    def _add(self, children: list[tuple[Any, str]], stands_for: float) -> None:
+        for thing, path in reversed(children):
+            if len(path) > _MAX_PATH:
+                path = f"{path[:_MAX_PATH]}…"
+            self._stack.append((thing, path, stands_for))
+
+    def _visit(self, thing: Any, path: str, stands_for: float) -> None:
+        kind = type(thing)
+        if kind in _NUMBERS:
+            self.bytes += _NUMBER_BYTES * stands_for
+            return
+        if id(thing) in self._visited:
+            self.bytes += _NUMBER_BYTES * stands_for
+            return
+        self._visited[id(thing)] = thing
+        self.objects += stands_for
+        if kind in (str, bytes, bytearray):
+            self.bytes += len(thing) * stands_for
+        elif kind in (list, tuple):
+            self._add_elements(thing, path, stands_for)
+        elif kind in (set, frozenset):
+            self._add_unordered(thing, len(thing), path, stands_for)
+        elif kind is dict:
+            self._add_items(thing, path, stands_for)
+        elif kind is FunctionType or issubclass(kind, type):
+            self.bytes += len(thing.__qualname__) * stands_for
+            _find_global(thing)
+        elif kind is MethodType:
+            self._add([(thing.__self__, f"{path}.__self__")], stands_for)
+        elif kind is partial:
+            named = [(thing.func, f"{path}.func"), (thing.args, f"{path}.args")]
+            self._add([*named, (thing.keywords, f"{path}.keywords")], stands_for)
+        elif kind is ModuleType:
+            raise _ObstacleError("other")
+        elif not (self._visit_array(thing, path, stands_for) or self._is_passed_otherwise(thing)):
+            self._visit_object(thing, path, stands_for)
+
+    def _visit_array(self, thing: Any, path: str, stands_for: float) -> bool:
+        """Counts the bytes of an array. Returns whether it is one."""
+        kind = type(thing)
+        array = getattr(sys.modules.get("numpy"), "ndarray", None)
+        if array is not None and issubclass(kind, array) and thing.dtype.hasobject:
+            sample = thing.flat[:: max(1, thing.size // _ELEMENTS)].tolist()
+            self._add_unordered(sample, thing.size, path, stands_for)
+        elif array is not None and issubclass(kind, array):
+            self.bytes += thing.nbytes * stands_for
+        elif kind.__module__ == "array":
+            self.bytes += len(thing) * thing.itemsize * stands_for
+        elif kind.__name__ == "PickleBuffer":  # Of a library that has arrays of its own.
+            self.bytes += thing.raw().nbytes * stands_for
+        else:
+            return False
+        return True
+
+    def _is_passed_otherwise(self, thing: Any) -> bool:
+        """Whether a new process gets it as shared memory, or as a duplicated descriptor."""
+        kind = type(thing)
+        if issubclass(kind, self._allowed) or str(kind.__module__).startswith("multiprocessing."):
+            return True
+        torch = sys.modules.get("torch")
+        tensors = (getattr(torch, "Tensor", None), getattr(torch, "UntypedStorage", None))
+        if issubclass(kind, tuple(filter(None, tensors))):
+            return True
+        reduction = sys.modules.get("multiprocessing.reduction")
+        # `multiprocessing` has its own way for sockets and connections, which would start a thread here.
+        pickler = getattr(reduction, "ForkingPickler", None)
+        return pickler is not None and kind in pickler._extra_reducers and kind is not partial
+
+    def _visit_object(self, thing: Any, path: str, stands_for: float) -> None:
+        kind = type(thing)
+        registered = copyreg.dispatch_table.get(kind)
+        hooks = [registered] if registered else [_find_method(kind, name) for name in _HOOKS]
+        for code in filter(None, map(self._code_of_program, hooks)):
+            if _always_raises(code):
+                raise _ObstacleError("refuses", code)
+            self.is_partial = True
+            return
+        called = _CALLED if issubclass(kind, (list, dict)) else _CALLED[:2]
+        if any(self._code_of_program(_find_method(kind, name)) for name in called):
+            # Its attributes are read without its own methods.
+            self.is_partial = True
+            state = object.__getattribute__(thing, "__dict__") if _has_dict(kind) else None
+            self._add([(kind, path), *_parts_of_state(state, path)], stands_for)
+            return
+        try:
+            reduced = registered(thing) if registered else thing.__reduce_ex__(_PROTOCOL)
+        except Exception:
+            raise _ObstacleError(_kind_of_object(thing)) from None
+        if type(reduced) is tuple:
+            self._add_reduced(reduced, path, stands_for)
+
+    def _code_of_program(self, method: Any) -> CodeType | None:
+        """The code of a method, if it is the program's own."""
+        if type(method) is not FunctionType:
+            return None
+        is_library = method.__code__.co_filename.startswith(("<frozen", *self._libraries))
+        return None if is_library else method.__code__
+
+    def _add_reduced(self, reduced: tuple[Any, ...], path: str, stands_for: float) -> None:
+        function, arguments, state, elements, items = (*reduced, None, None, None)[:5]
+        children = [(function, path)]
+        children += [(argument, path) for argument in arguments or ()]
+        children += _parts_of_state(state, path)
+        self._add(children, stands_for)
+        if elements is not None:
+            self._add_elements(self._take(elements), path, stands_for)
+        if items is not None:
+            self._add_items(dict(self._take(items)), path, stands_for)
+
+    def _take(self, elements: Any) -> list[Any]:
+        """The first elements of an iterator."""
+        taken = list(islice(elements, _MAX_VISITS))
+        self.is_partial |= len(taken) == _MAX_VISITS
+        return taken
+
+    def _add_elements(self, elements: Any, path: str, stands_for: float) -> None:
+        gap = max(1, len(elements) // _ELEMENTS)
+        sample = elements[::gap]
+        each_stands_for = stands_for * len(elements) / max(1, len(sample))
+        times = Counter(map(id, sample))
+        named = [(element, f"{path}[{n * gap}]") for n, element in enumerate(sample)]
+        self._add([one for one in named if times[id(one[0])] == 1], each_stands_for)
+        # An object that is several elements is pickled once, and then referred to.
+        repeated = [one for one in named if times[id(one[0])] > 1]
+        self._add(repeated, stands_for)
+        self.bytes += _NUMBER_BYTES * (each_stands_for - stands_for) * len(repeated)
+
+    def _add_unordered(self, elements: Any, number: int, path: str, stands_for: float) -> None:
+        sample = list(islice(elements, _ELEMENTS))
+        share = stands_for * number / max(1, len(sample))
+        self._add([(element, f"{path}[…]") for element in sample], share)
+
+    def _add_items(self, items: dict[Any, Any], path: str, stands_for: float) -> None:
+        # Not every n-th: to find these, all would be visited.
+        sample = list(islice(items.items(), _ELEMENTS))
+        share = stands_for * len(items) / max(1, len(sample))
+        keys = [(key, f"a key of {path}") for key, _ in sample]
+        self._add([*keys, *((value, f"{path}[{_key_text(key)}]") for key, value in sample)], share)
+
+
+def _parts_of_state(state: Any, path: str) -> list[tuple[Any, str]]:
+    """The attributes of an object, by its state: a dictionary, or one with a second for slots."""
+    parts: list[tuple[Any, str]] = []
+    for attributes in state if type(state) is tuple and len(state) == 2 else (state,):
+        if type(attributes) is dict:
+            parts += [(value, f"{path}.{name}") for name, value in attributes.items()]
+        else:
+            parts.append((attributes, path))
+    return parts
+
+
+def _key_text(key: Any) -> str:
+    return repr(key) if type(key) in (str, int) else "…"
+
+
+def _find_method(kind: type, name: str) -> Any:
+    """The definition of a method in the class or its bases. None if there is none."""
+    for base in kind.__mro__:
+        if name in vars(base):
+            return vars(base)[name]
+    return None
+
+
+def _find_global(thing: Any) -> None:
+    """Checks that a function or class is found by its name, as a new process finds it."""
+    code = getattr(thing, "__code__", None)
+    names = thing.__qualname__.split(".")
+    if "<locals>" in names or "<lambda>" in names:
+        raise _ObstacleError("local", code)
+    module = sys.modules.get(thing.__module__)
+    if module is None:
+        return
+    if thing.__module__ == "__main__" and getattr(module, "__file__", None) is None:
+        raise _ObstacleError("interactive", code)
+    found: Any = module
+    for name in names:
+        found = getattr(found, "__dict__", {}).get(name)
+        found = getattr(found, "__func__", found)  # Of a static method.
+    if found is not thing:
+        raise _ObstacleError("local", code)
+
+
+def _has_dict(kind: type) -> bool:
+    return kind.__dictoffset__ != 0
+
+
+def _always_raises(code: CodeType) -> bool:
+    from dis import get_instructions
+
+    return not any(step.opname.startswith("RETURN") for step in get_instructions(code))
+
+
+def _kind_of_object(thing: Any) -> str:
+    package = str(type(thing).__module__).partition(".")[0]
+    if package == "_thread":
+        return "lock"
+    return "open_file" if isinstance(thing, io.IOBase) or package in _FILE_PACKAGES else "other"
+
+
+def _describe(thing: Any, path: str, found: _ObstacleError) -> _native._PickleObstacle:
+    kind = type(thing)
+    is_builtin = kind.__module__ == "builtins"
+    type_name = kind.__qualname__ if is_builtin else f"{kind.__module__}.{kind.__qualname__}"
+    if isinstance(thing, (FunctionType, BuiltinFunctionType, type)):
+        type_name = thing.__qualname__
+    code = found.code
+    return {
+        "part": path,
+        "type_name": type_name,
+        "kind": found.kind,
+        "file": None if code is None else code.co_filename,
+        "line": None if code is None else code.co_firstlineno,
+    }

@@ -1,0 +1,318 @@
+"""What worker processes would get, before the verdict proposes them: what cannot be pickled, and how large it is."""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from running import Programs, Runs, of_kind, words
+
+import headspace
+from headspace import _settings
+from headspace._loops.sent_parts import start_method
+from headspace._processes.pickle_check import check_parts
+
+
+@pytest.fixture
+def spawn() -> Iterator[None]:
+    """This process starts others by `spawn`."""
+    before = multiprocessing.get_start_method(allow_none=True)
+    multiprocessing.set_start_method("spawn", force=True)
+    yield
+    multiprocessing.set_start_method(before, force=True)
+
+
+class Data:
+    """A data set with attributes that a test chooses."""
+
+    def __init__(self, **attributes: Any) -> None:
+        self.__dict__.update(attributes)
+
+    def __len__(self) -> int:
+        return 480
+
+    def __getitem__(self, index: int) -> int:
+        time.sleep(0.003)
+        return index
+
+
+class Forbids(Data):
+    def __getstate__(self) -> Any:
+        raise RuntimeError("not outside of this process")
+
+
+class Prepared(Data):
+    """Is pickled without its lock. Pickling also changes the object itself: then this process can no longer use it."""
+
+    def __getstate__(self) -> Any:
+        attributes = self.__dict__
+        attributes["lock"] = None
+        return attributes
+
+
+class Forwards(Data):
+    """Forwards unknown attributes, and cannot be asked for them."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"`{name}` was asked for")
+
+
+class Slots:
+    __slots__ = ("inner", "number")
+
+    def __init__(self, inner: Any) -> None:
+        self.inner, self.number = inner, 3
+
+
+class SomeError(Exception):
+    pass
+
+
+def check(**parts: Any) -> dict[str, Any]:
+    return dict(check_parts(parts, _settings.libraries()))
+
+
+def open_file() -> Any:
+    return Path(__file__).open("rb")
+
+
+OBSTACLES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
+    "lock": (lambda: Data(lock=threading.Lock()), "dataset.lock", "_thread.lock", "lock"),
+    "nested": (
+        lambda: Data(reader=Data(cache=[0, {"a": Slots(threading.RLock())}])),
+        "dataset.reader.cache[1]['a'].inner",
+        "_thread.RLock",
+        "lock",
+    ),
+    "file": (
+        lambda: Data(path="a", reader=Data(file=open_file())),
+        "dataset.reader.file",
+        "_io.BufferedReader",
+        "open_file",
+    ),
+    "database": (
+        lambda: Data(store=sqlite3.connect(":memory:")),
+        "dataset.store",
+        "sqlite3.Connection",
+        "open_file",
+    ),
+    "partial": (
+        lambda: functools.partial(lambda item: item, 1),
+        "dataset.func",
+        "<lambda>.<locals>.<lambda>",
+        "local",
+    ),
+    "class": (lambda: type("Made", (Data,), {})(), "dataset", "Made", "local"),
+    "generator": (lambda: Data(items=(n for n in ())), "dataset.items", "generator", "other"),
+    "forbids": (lambda: Forbids(), "dataset", f"{__name__}.Forbids", "refuses"),
+}
+
+
+@pytest.mark.parametrize("case", OBSTACLES)
+def test_what_cannot_be_pickled_is_named_and_a_pickler_agrees(case: str) -> None:
+    make, part, type_name, kind = OBSTACLES[case]
+    dataset = make()
+
+    found = check(dataset=dataset, other=3)["obstacle"]
+
+    assert (found["part"], found["kind"]) == (part, kind)
+    assert found["type_name"] == type_name
+    if case in ("partial", "forbids"):
+        assert found["file"] == __file__
+        assert found["line"] > 1
+    with pytest.raises(Exception, match=r".+"):
+        ForkingPickler.dumps(dataset)
+
+
+def healthy_parts() -> dict[str, Any]:
+    return {
+        "numbers": Data(a=1, b=2.0, c=None, d=(1, [2, {3}, frozenset((4,))]), e={"k": b"v"}),
+        "arrays": Data(a=np.ones(10), b=np.array(["x", 1], dtype=object), c=np.dtype("f4")),
+        "functions": Data(a=healthy_parts, b=functools.partial(print, 1), c=len, d=Data().__len__),
+        "libraries": Data(
+            a=Path("/a"),
+            b=np.random.default_rng(0),
+            c=functools.lru_cache(healthy_parts),
+            d=SomeError("x"),
+        ),
+        "slots": Slots([1]),
+    }
+
+
+@pytest.mark.parametrize("name", [*healthy_parts()])
+def test_what_can_be_pickled_is_no_obstacle_and_a_pickler_agrees(name: str) -> None:
+    part = healthy_parts()[name]
+    if name == "libraries":
+        del part.c  # A cache of this function is not found by its name.
+
+    found = check(dataset=part)
+
+    assert found["obstacle"] is None
+    assert not found["at_least"]
+    ForkingPickler.dumps(part)
+
+
+def test_no_code_of_the_program_runs() -> None:
+    lock = threading.Lock()
+    prepared, forwards = Prepared(lock=lock, names=["a"]), Forwards(lock=lock)
+
+    of_prepared, of_forwards = check(dataset=prepared), check(dataset=forwards)
+
+    assert prepared.lock is lock
+    # Its author prepared it, but nobody knows what it sends.
+    assert (of_prepared["obstacle"], of_prepared["at_least"]) == (None, True)
+    assert of_forwards["obstacle"]["part"] == "dataset.lock"
+
+
+def test_the_size_is_that_of_the_pickle() -> None:
+    samples = [(f"images/{number:08d}.jpg", number % 1000) for number in range(50_000)]
+    dataset = Data(
+        samples=samples,
+        mean=np.ones(1 << 20),
+        names=["same"] * 1000,
+        index={n: str(n) for n in range(999)},
+    )
+
+    found = check(dataset=dataset)
+
+    assert not found["at_least"]
+    assert found["bytes"] == pytest.approx(len(ForkingPickler.dumps(dataset)), rel=0.25)
+    assert found["objects"] == pytest.approx(2 * len(samples), rel=0.1)
+
+
+def test_some_equal_elements_do_not_hide_the_size_of_the_others() -> None:
+    dataset = Data(masks=[None if number % 20 == 0 else np.ones(512) for number in range(2000)])
+
+    found = check(dataset=dataset)
+
+    assert found["bytes"] == pytest.approx(len(ForkingPickler.dumps(dataset)), rel=0.25)
+
+
+def test_the_check_ends_for_endless_and_huge_objects() -> None:
+    nested: list[Any] = []
+    for _ in range(100_000):
+        nested = [nested]
+    itself: list[Any] = []
+    itself.append(itself)
+
+    assert check(dataset=nested)["at_least"]
+    assert check(dataset=itself)["obstacle"] is None
+
+
+def test_to_ask_for_the_start_method_does_not_set_it() -> None:
+    before = multiprocessing.get_start_method(allow_none=True)
+    multiprocessing.set_start_method(None, force=True)
+    try:
+        assert start_method() == multiprocessing.get_all_start_methods()[0]
+        assert multiprocessing.get_start_method(allow_none=True) is None
+    finally:
+        multiprocessing.set_start_method(before, force=True)
+
+
+def remedy_of(runs: Runs, dataset: Any, **arguments: Any) -> dict[str, Any]:
+    """The remedy that proposes worker processes for a loader without them."""
+    data = pytest.importorskip("torch.utils.data")
+    for _ in headspace.wrap(data.DataLoader(dataset, batch_size=4, **arguments)):
+        time.sleep(0.006)
+    headspace.stop()
+    remedies = runs.summary()["remedies"]
+    (found,) = [one for one in remedies if one.get("change", {}).get("knob") == "num_workers"]
+    return dict(found)
+
+
+@pytest.mark.usefixtures("spawn")
+@pytest.mark.parametrize(
+    ("dataset", "sentence"),
+    [
+        (
+            Data(lock=threading.Lock()),
+            "First create `dataset.lock` in each process: a new process gets it by pickling",
+        ),
+        (
+            Data(reader=Data(file=open_file())),
+            "First open `dataset.reader.file` in each process, when it is first used",
+        ),
+        (
+            Forbids(),
+            "First make `dataset` picklable: a new process gets it by pickling, and the class",
+        ),
+    ],
+    ids=["lock", "file", "forbids"],
+)
+def test_the_verdict_says_first_what_must_be_made_picklable(
+    dataset: Any, sentence: str, runs: Runs
+) -> None:
+    remedy = remedy_of(runs, dataset)
+
+    assert words(remedy["what"]).startswith(sentence)
+    assert "Then load in" in remedy["what"]
+    assert remedy["obstacle"]["part"].startswith("dataset")
+
+
+@pytest.mark.usefixtures("spawn")
+def test_a_lambda_is_named_by_its_file_and_line(runs: Runs) -> None:
+    remedy = remedy_of(runs, Data(), collate_fn=lambda items: items)
+
+    assert remedy["obstacle"]["part"] == "collate_fn"
+    assert f"test_pickle_check.py:{remedy['obstacle']['line']}" in remedy["what"]
+    assert "at the top level of a module" in remedy["what"]
+
+
+@pytest.mark.usefixtures("spawn")
+def test_a_healthy_data_set_gets_no_remark(runs: Runs) -> None:
+    remedy = remedy_of(runs, Data(paths=["a"] * 100, mean=np.ones(10)))
+
+    assert "obstacle" not in remedy
+    assert remedy["what"].startswith("Load in")
+    assert "pickling" not in remedy["what"]
+    assert remedy["process_start_ms"] < 10
+
+
+@pytest.mark.usefixtures("spawn")
+def test_a_large_data_set_is_named_with_its_size_and_its_start(runs: Runs) -> None:
+    remedy = remedy_of(runs, Data(images=np.zeros(200 << 20, np.uint8)))
+
+    assert "Each process gets about 200 MiB by pickling" in words(remedy["what"])
+    assert remedy["process_start_ms"] > 100
+
+
+def test_with_fork_nothing_is_said(runs: Runs) -> None:
+    multiprocessing.set_start_method("fork", force=True)
+    remedy = remedy_of(runs, Data(lock=threading.Lock(), images=np.zeros(200 << 20, np.uint8)))
+
+    assert not {"obstacle", "process_start_ms"} & remedy.keys()
+    assert remedy["what"].startswith("Load in")
+
+
+def test_a_pipeline_of_spdl_is_checked_when_it_is_built(program: Programs) -> None:
+    pytest.importorskip("spdl.pipeline")
+    run = program("spdl_sent_parts.py")
+
+    sent = of_kind(run.records(), "run")[0]["loader"]["sent"]
+
+    assert sent["obstacle"]["part"].startswith("pipeline.pipes[0]")
+    assert sent["obstacle"]["kind"] == "local"
+    assert sent["obstacle"]["type_name"].endswith("decode")
+
+
+def test_a_class_of_an_interactive_session_is_named() -> None:
+    code = (
+        "import sys; from headspace._processes.pickle_check import check_parts\n"
+        "class Data: pass\n"
+        "print(check_parts({'dataset': Data()}, [])['obstacle'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert "'kind': 'interactive'" in done.stdout
+    assert "'type_name': 'Data'" in done.stdout
