@@ -44,6 +44,19 @@ pub(crate) fn plus_minus_ms(ms: f64, half: f64) -> String {
     format!("{ms:.decimals$} ± {half:.decimals$} ms")
 }
 
+/// Half of the interval of a duration in seconds: `± 30.0 s`.
+pub(crate) fn plus_minus_s(duration: Estimate) -> String {
+    let Estimate { value, low, high } = duration;
+    format!("± {}", duration_s((high - value).max(value - low)))
+}
+
+/// Seconds of several GPUs: `13.6 GPU-hours`.
+pub(crate) fn gpu_hours(seconds: f64, gpus: u32) -> String {
+    let hours = seconds * f64::from(gpus) / 3600.0;
+    let decimals = if hours < 0.95 { 2 } else { 1 };
+    format!("{hours:.decimals$} GPU-hours")
+}
+
 /// Formats a difference of durations in milliseconds, which may be negative.
 pub(crate) fn signed_ms(ms: f64) -> String {
     if ms < 0.0 {

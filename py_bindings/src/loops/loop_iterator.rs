@@ -4,6 +4,7 @@
 //! modes, a state machine first decides the source of the batch ([`probe_and_replay`]), or what a what-if changes
 //! ([`what_if`]).
 
+mod count_units;
 mod cut_epoch;
 mod probe_and_replay;
 mod what_if;
@@ -21,9 +22,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyWeakrefReference};
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
+use crate::interpreter::census;
 use crate::interpreter::interrupts::unless_interrupted;
 use crate::loops::batch_cache::{BatchCache, NewEpoch};
 use crate::loops::batch_sizes::BatchSizes;
+use crate::loops::batch_units::BatchUnits;
 use crate::loops::epoch_end::{EpochEnd, Progress};
 use crate::loops::epoch_recording::Epoch;
 use crate::loops::first_batches::FirstBatches;
@@ -77,6 +80,8 @@ pub(crate) struct LoopIterator {
     requested_by: AtomicU64,
     first_batches: FirstBatches,
     batch_sizes: BatchSizes,
+    /// None if the user counts no units.
+    units: Option<BatchUnits>,
 }
 
 /// A number of this thread, never 0.
@@ -121,6 +126,7 @@ impl LoopIterator {
             requested_by: AtomicU64::new(0),
             first_batches,
             batch_sizes,
+            units: None,
         }
     }
 
@@ -134,6 +140,21 @@ impl LoopIterator {
         self
     }
 
+    /// Begins a gap: no step includes the time until the next batch.
+    fn interrupt(&self) {
+        // Only the thread that requests the batches may write the ring.
+        let is_here = self.requested_by.load(Ordering::Relaxed) == this_thread();
+        if !is_here || self.in_flight.load(Ordering::Relaxed) || self.ended.load(Ordering::Relaxed)
+        {
+            return;
+        }
+        self.last_receive.store(0, Ordering::Relaxed);
+        if let Some(cache) = &self.cache {
+            cache.get().interrupt();
+        }
+        self.epoch.entry().recorder.mark(Event::Gap);
+    }
+
     /// The next batch, in any mode.
     fn next_of_any_mode(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         match (&self.cache, self.open_what_if()) {
@@ -144,7 +165,12 @@ impl LoopIterator {
                 if process_slots::has_switches() {
                     what_if_run::pause_current();
                 }
-                self.next_of_source(py)
+                let batch = self.next_of_source(py)?;
+                // Not in a window of a probe or a what-if, and in no step: the last one ended with this batch.
+                if batch.is_some() && census::run_if_due(py)? {
+                    self.hand_over();
+                }
+                Ok(batch)
             }
         }
     }
@@ -169,7 +195,7 @@ impl LoopIterator {
         let is_plain = self.cache.is_none()
             && self.open_what_if().is_none()
             && !lock(&self.progress).may_become_full();
-        if is_plain && !self.first_batches.has_left() {
+        if is_plain && !self.first_batches.has_left() && !self.counts_units() {
             let recorder = std::ptr::from_ref(recorder).cast_mut();
             self.fast_recorder.store(recorder, Ordering::Release);
         }
@@ -193,7 +219,13 @@ impl LoopIterator {
                 if self.cache.is_none() && (is_slow || self.batch_sizes.reads_next()) {
                     self.batch_sizes.read(batch.bind(py), is_slow, recorder)?;
                 }
+                // A what-if has times of its own, and counts after them.
+                let counted =
+                    self.open_what_if().is_none() && self.count_units(batch.bind(py), receive)?;
                 recorder.lap(request, receive);
+                if counted {
+                    self.hand_over();
+                }
                 Ok(Some(batch))
             }
             Ok(Next::End(value)) => {
@@ -222,6 +254,10 @@ impl LoopIterator {
         }
         self.in_flight.store(true, Ordering::Relaxed);
         let request = recorder.request();
+        if census::is_due(request) {
+            self.in_flight.store(false, Ordering::Relaxed);
+            return None;
+        }
         // SAFETY: without a cache, only `__clear__` releases the source. Python calls it on objects that no
         // running frame can reach, so not on the one whose `__next__` runs. Our callers hold the
         // interpreter lock.
@@ -457,17 +493,7 @@ impl LoopIterator {
 
     /// The program does something else before the next request. No step includes that time.
     fn _headspace_interrupt(&self) {
-        // Only the thread that requests the batches may write the ring.
-        let is_here = self.requested_by.load(Ordering::Relaxed) == this_thread();
-        if !is_here || self.in_flight.load(Ordering::Relaxed) || self.ended.load(Ordering::Relaxed)
-        {
-            return;
-        }
-        self.last_receive.store(0, Ordering::Relaxed);
-        if let Some(cache) = &self.cache {
-            cache.get().interrupt();
-        }
-        self.epoch.entry().recorder.mark(Event::Gap);
+        self.interrupt();
     }
 
     /// Calls `around.begin()` before the first `next`, and `around.end()` after it. `around` must not refer
@@ -496,6 +522,9 @@ impl LoopIterator {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.source.traverse(&visit)?;
+        if let Some(units) = &self.units {
+            units.traverse(&visit)?;
+        }
         if let Some(on_cut) = &self.on_cut {
             visit.call(on_cut)?;
         }

@@ -5,6 +5,7 @@ pub(crate) mod batch_cache;
 pub(crate) mod batch_parts;
 pub(crate) mod batch_requests;
 pub(crate) mod batch_sizes;
+pub(crate) mod batch_units;
 pub(crate) mod epoch_end;
 pub(crate) mod epoch_recording;
 pub(crate) mod fast_next;

@@ -13,8 +13,10 @@ use pyo3::types::PyWeakrefReference;
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::clock::clock;
+use crate::interpreter::census;
 use crate::loops::batch_cache::BatchCache;
 use crate::loops::batch_sizes::BatchSizes;
+use crate::loops::batch_units::BatchUnits;
 use crate::loops::epoch_end::{EpochEnd, find_epoch_end};
 use crate::loops::epoch_recording::{Epoch, RecordedLoops, RecordingSession};
 use crate::loops::fast_next;
@@ -39,6 +41,7 @@ pub(crate) struct Loop {
     batch_readers: BatchReaders,
     /// Returns the bytes of a batch.
     count_bytes: Option<Arc<Py<PyAny>>>,
+    units: Option<BatchUnits>,
 }
 
 #[pymethods]
@@ -57,6 +60,8 @@ impl Loop {
             loader.count_parts.take(),
         );
         let count_bytes = loader.count_bytes.take().map(Arc::new);
+        let count_units = loader.count_units.take();
+        let units = count_units.map(|count| BatchUnits::new(count, loader.unit.as_deref()));
         Ok(Self {
             plan: Plan::new(plan, loader.prefetch_depth)?,
             loader: loader.into_record(name),
@@ -65,6 +70,7 @@ impl Loop {
             recorded: Arc::default(),
             batch_readers,
             count_bytes,
+            units,
         })
     }
 
@@ -94,6 +100,9 @@ impl Loop {
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let this = slf.get();
+        if this.plan.mode() == Mode::Measure {
+            census::run_if_due(py)?;
+        }
         let begun = clock().ticks();
         let cache = this.cache(py)?;
         let epoch = cache.as_ref().map(|cache| cache.get().begin_epoch(loader));
@@ -121,11 +130,7 @@ impl Loop {
             lock(&this.what_if).take();
         }
         let is_probing = cache.as_ref().is_some_and(|cache| cache.get().is_probing());
-        let mode = match this.plan.mode() {
-            Mode::Probe if !is_probing => Mode::Measure,
-            Mode::WhatIf if what_if.is_none() => Mode::Measure,
-            mode => mode,
-        };
+        let mode = this.mode_of_epoch(is_probing, what_if.is_some());
         // Without a session, a replay still uses its cache.
         if session.is_none() && mode != Mode::Replay {
             return Ok(iterator.into_any());
@@ -154,13 +159,15 @@ impl Loop {
             FirstBatches::new(this.batch_readers.clone()),
             BatchSizes::new(this.count_bytes.clone()),
         );
-        fast_next::into_python(py, iterator.with_what_if(what_if))
+        let units = this.units.as_ref().map(|units| units.share(py));
+        fast_next::into_python(py, iterator.with_what_if(what_if).with_units(units))
     }
 
     /// A step of a loop without a loader has ended. After a `gap`, the time since the last step is not a
     /// step, because the program did something else in between.
     #[pyo3(signature = (session, samples = None, gap = false))]
-    fn step(&self, session: &Bound<'_, Session>, samples: Option<u64>, gap: bool) {
+    fn step(&self, session: &Bound<'_, Session>, samples: Option<u64>, gap: bool) -> PyResult<()> {
+        let py = session.py();
         let session = session.get();
         let loops = &self.recorded;
         let free = loops.free(session.id(), session.agent(), &self.loader, Mode::Measure);
@@ -174,9 +181,16 @@ impl Loop {
         recorder.mark(Event::Step {
             at: recorder.ticks(),
         });
+        if census::run_if_due(py)? {
+            recorder.mark(Event::Gap);
+        }
+        Ok(())
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        if let Some(units) = &self.units {
+            units.traverse(&visit)?;
+        }
         self.cache.get().map_or(Ok(()), |cache| visit.call(cache))
     }
 }
@@ -195,6 +209,15 @@ fn weak_reference(loader: &Bound<'_, PyAny>) -> Option<Py<PyWeakrefReference>> {
 }
 
 impl Loop {
+    /// The mode of an epoch. After its probe or its what-if, a loop is only measured.
+    fn mode_of_epoch(&self, is_probing: bool, has_what_if: bool) -> Mode {
+        match self.plan.mode() {
+            Mode::Probe if !is_probing => Mode::Measure,
+            Mode::WhatIf if !has_what_if => Mode::Measure,
+            mode => mode,
+        }
+    }
+
     /// The what-if, which begins at the first epoch that may train. None in the other modes, and if it is over.
     fn what_if(&self, role: Option<Role>) -> Option<Arc<WhatIfRun>> {
         let plan = self.plan.what_if()?;

@@ -331,6 +331,13 @@ impl Pipeline for SwitchedPipeline<'_> {
             .collect()
     }
 
+    fn cores(&self) -> u32 {
+        let cores = std::thread::available_parallelism();
+        cores.map_or(u32::MAX, |cores| {
+            u32::try_from(cores.get()).unwrap_or(u32::MAX)
+        })
+    }
+
     fn can_repeat_batches(&self) -> bool {
         is_replaceable(&self.switches.requests)
     }

@@ -80,6 +80,8 @@ fn resource(resource: Resource) -> &'static str {
         Resource::Gc => "garbage collector",
         Resource::Disk => "disk",
         Resource::Nvdec => "video decoders",
+        Resource::Pcie => "PCIe",
+        Resource::Storage => "storage",
         Resource::Memory => "memory bandwidth",
     }
 }

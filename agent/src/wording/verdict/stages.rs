@@ -42,6 +42,10 @@ const CPU: Column = Column::new(
 );
 const CALLS: Column = Column::new("calls/batch", "Calls for one batch of the loop");
 const LIMIT: Column = Column::new("min step", "Shortest step that this stage allows");
+const MOST: Column = Column::new(
+    "max rate",
+    "Highest throughput that this stage allows, with its concurrency and its mean time of a call",
+);
 const FAILED: Column = Column::new("failed", "Calls that ended in an exception");
 
 const QUEUE: Column = Column::new("queue", "What the queue is called");
@@ -117,6 +121,8 @@ fn stage_table(summary: &SummaryRecord, detail: Detail) -> Table {
         (CPU, is_full),
         (CALLS, is_full),
         (LIMIT, is_full),
+        // In brief only if the user wants rates.
+        (MOST, is_full || summary.unit.is_some()),
         (FAILED, has_failed),
     ];
     let columns: Vec<Column> = all_columns
@@ -136,6 +142,7 @@ fn stage_table(summary: &SummaryRecord, detail: Detail) -> Table {
         CPU => share(stage.cpu_pct, 0),
         CALLS => stage.calls_per_batch.map_or_else(String::new, amount),
         LIMIT => time(stage.limit_ms),
+        MOST => most_per_s(stage, summary.unit.as_deref()),
         _ => count(stage.failures),
     };
     let is_bottleneck =
@@ -206,6 +213,18 @@ fn queue_table(summary: &SummaryRecord, detail: Detail) -> Table {
         more: detail.choose((0, summary.queues.len() - rows.len())),
         rows,
     }
+}
+
+/// The highest throughput that a stage allows, in the unit that the user or the loader states: `420 frames/s`.
+fn most_per_s(stage: &StageSummary, unit: Option<&str>) -> String {
+    let in_unit = stage.max_units_per_s.zip(unit);
+    let in_samples = stage.max_samples_per_s.map(|rate| (rate, "samples"));
+    let in_batches = stage.max_batches_per_s.map(|rate| (rate, "batches"));
+    let most = in_unit.or(in_samples).or(in_batches);
+    most.map_or_else(String::new, |(rate, unit)| {
+        let decimals = usize::from(rate < 100.0);
+        format!("{rate:.decimals$} {unit}/s")
+    })
 }
 
 /// `3 of 8`.

@@ -24,6 +24,18 @@ pub fn headspace_text(s: &SummaryRecord) -> Option<String> {
     ))
 }
 
+/// The throughput in samples, and in the user's unit: `128.0 samples/s, 4096.0 frames/s`.
+fn throughput(s: &SummaryRecord) -> Option<String> {
+    let rate = |per_s: f64, unit: &str| format!("{per_s:.1} {unit}/s");
+    let samples = s
+        .throughput_samples_per_s
+        .map(|per_s| rate(per_s, "samples"));
+    let units =
+        (s.throughput_units_per_s.zip(s.unit.as_deref())).map(|(per_s, unit)| rate(per_s, unit));
+    let rates: Vec<String> = samples.into_iter().chain(units).collect();
+    (!rates.is_empty()).then(|| rates.join(", "))
+}
+
 /// The wait for data, its share of the step, and how much of it faster loading would not shorten.
 fn wait(s: &SummaryRecord, wait_ms: f64) -> Fact {
     let share = s.wait_pct.map(|pct| format!("{} %", percent(pct, 0)));
@@ -98,11 +110,9 @@ impl Verdict<'_> {
         let mut facts = vec![Fact::measured(Quantity::Step, duration_ms(step)).detail(tail)];
         facts.extend(s.wait_ms.map(|wait_ms| wait(s, wait_ms)));
         if let Some(compute) = s.compute_ms {
-            let rate = s.throughput_samples_per_s;
-            let rate = rate.map(|rate| format!("{rate:.1} samples/s"));
             facts.push(
                 Fact::measured(Quantity::Compute, duration_ms(compute))
-                    .detail(rate.unwrap_or_default()),
+                    .detail(throughput(s).unwrap_or_default()),
             );
         }
         Some(Section::facts(SectionId::Step, facts))

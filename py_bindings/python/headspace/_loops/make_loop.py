@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headspace import _native, _settings
+from headspace._loops import run_length
 from headspace._loops.loader_facts import read_facts
 from headspace._loops.training_or_evaluation import TRAINING, UNKNOWN
 
@@ -29,7 +30,8 @@ def make_loop(
 
     Args:
         name: Its name in the records.
-        facts: The facts about the source of its batches.
+        facts: The facts about the source of its batches. The length of the run is by default that of the environment,
+            else what a trainer states.
         mode: One of `_settings.MODES`.
         role: The role of the loop.
         chosen: Whether the user named it as the training loop. By default, this follows from `name`.
@@ -40,6 +42,10 @@ def make_loop(
     all_facts: _native._LoaderFacts = {
         **facts,
         "role": role,
+        "epochs": facts.get("epochs") or _settings.epochs() or run_length.epochs,
+        "total_steps": (
+            facts.get("total_steps") or _settings.total_steps() or run_length.total_steps
+        ),
         "chosen": name == _settings.chosen_loop() if chosen is None else chosen,
         "options_from": _settings.options_from() if options_from is None else options_from,
     }
@@ -47,15 +53,23 @@ def make_loop(
 
 
 def make_loader_loop(
-    loader: Any, *, name: str, mode: str, batch_size: int | None = None, **options: Any
+    loader: Any,
+    *,
+    name: str,
+    mode: str,
+    batch_size: int | None = None,
+    stated: dict[str, Any] | None = None,
+    **options: Any,
 ) -> _native.Loop:
     """The loop over a loader.
 
     Args:
         batch_size: Samples per batch. By default the loader's own number.
+        stated: Facts that the user states, instead of those of the loader.
         options: As of `make_loop`.
     """
-    return make_loop(name, read_facts(loader, mode, batch_size), mode=mode, **options)
+    facts: Any = {**read_facts(loader, mode, batch_size), **(stated or {})}
+    return make_loop(name, facts, mode=mode, **options)
 
 
 def mode_without_wrap(name: str, role: Role | None) -> str:

@@ -133,7 +133,9 @@ class Proxy(metaclass=ProxyType):
         return _rebuild(copy(self._headspace_wrapped), self._headspace_options)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return _rebuild, (self._headspace_wrapped, self._headspace_options)
+        # A function that counts units is often one that cannot be pickled, and a copy in a worker does not need it.
+        options = {**self._headspace_options, "stated": None}
+        return _rebuild, (self._headspace_wrapped, options)
 
 
 def _iterate(proxy: Proxy) -> Any:

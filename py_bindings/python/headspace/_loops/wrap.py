@@ -11,11 +11,15 @@ from headspace._session import lifecycle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, TypeVar
 
     from headspace._loops.wrapped_loops import WrappedLoops
 
     T = TypeVar("T")
+
+#: The unit of samples, which have a place of their own in the records.
+SAMPLES = "samples"
 
 #: Earlier calls of `wrap`, by wrapped object and arguments.
 _earlier_calls: dict[tuple[object, ...], _EarlierCall] = {}
@@ -27,6 +31,10 @@ def wrap(  # noqa: PLR0913 - its arguments are the options of a loop, each with 
     mode: str | None = None,
     name: str | None = None,
     batch_size: int | None = None,
+    samples: Callable[[Any], int] | None = None,
+    unit: str = SAMPLES,
+    epochs: int | None = None,
+    total_steps: int | None = None,
     num_caches: int | None = None,
     return_caches_after: int | None = None,
     stop_after: int | None = None,
@@ -53,6 +61,16 @@ def wrap(  # noqa: PLR0913 - its arguments are the options of a loop, each with 
             wrapped one after another with the same name, such as a generator for each epoch, are one
             loop.
         batch_size: Samples per batch, for throughput. By default the loader's own ``batch_size``.
+        samples: Returns the number of units in a batch, for throughput: samples, or what `unit` says. It is
+            called for each of the first 64 batches, and later for at most every 17th batch and for at most
+            1 % of the time, on the thread of the loop. No step contains this time. It should not wait for a
+            device. If it raises an exception, training continues without this throughput.
+        unit: What `samples` counts, for example ``"frames"`` or ``"tokens"``: 1 to 32 letters, digits and
+            underscores, beginning with a letter.
+        epochs: Number of epochs of the run. The verdict then also states how long the run takes, and how much
+            of it changes would save. By default ``HEADSPACE_EPOCHS``, else unknown.
+        total_steps: Number of batches of the run, instead of or in addition to `epochs`: the run ends at the
+            first of both. By default ``HEADSPACE_TOTAL_STEPS``, else unknown.
         num_caches: Number of batches that a probe or a replay repeats. By default
             ``HEADSPACE_NUM_CACHES``, else 10.
         return_caches_after: Number of live batches before a replay. By default
@@ -75,8 +93,10 @@ def wrap(  # noqa: PLR0913 - its arguments are the options of a loop, each with 
             for each other, and no result is repeated. By default ``HEADSPACE_KEEP_DATA``, else no.
 
     Raises:
-        TypeError: If ``iterable`` cannot be iterated, or a number is not a whole number.
-        ValueError: If ``mode`` is not one of the four modes, or the numbers contradict each other.
+        TypeError: If ``iterable`` cannot be iterated, a number is not a whole number, or ``samples`` cannot
+            be called.
+        ValueError: If ``mode`` is not one of the four modes, the arguments contradict each other, or ``unit``
+            is not a name.
     """
     if not _settings.enabled():
         return iterable
@@ -89,7 +109,14 @@ def wrap(  # noqa: PLR0913 - its arguments are the options of a loop, each with 
         raise TypeError(
             f"`wrap` takes something that can be iterated, not `{type(wrapped).__name__}`"
         )
-    _check_positive(batch_size=batch_size, probe_steps=probe_steps, what_if_steps=what_if_steps)
+    _check_positive(
+        batch_size=batch_size,
+        epochs=epochs,
+        total_steps=total_steps,
+        probe_steps=probe_steps,
+        what_if_steps=what_if_steps,
+    )
+    _check_unit(samples, unit, batch_size)
     _check_whole(
         num_caches=num_caches, return_caches_after=return_caches_after, stop_after=stop_after
     )
@@ -118,7 +145,8 @@ def wrap(  # noqa: PLR0913 - its arguments are the options of a loop, each with 
         "keep_data": _settings.keeps_data() if keep_data is None else keep_data,
         "options_from": _settings.options_from(mode),
     }
-    proxy: T = _proxy_for(wrapped, options, has_name=name is not None)
+    stated = _stated_facts(samples, unit, epochs, total_steps)
+    proxy: T = _proxy_for(wrapped, options, stated, has_name=name is not None)
     return proxy
 
 
@@ -134,9 +162,46 @@ def _check_whole(**numbers: int | None) -> None:
             raise TypeError(f"`{name}` is not a whole number: {number!r}")
 
 
-def _proxy_for(wrapped: Any, options: dict[str, Any], *, has_name: bool) -> Any:
+def _check_unit(samples: object, unit: object, batch_size: int | None) -> None:
+    is_name = isinstance(unit, str) and unit.isascii() and unit.isidentifier() and len(unit) <= 32
+    if not is_name or str(unit).startswith("_"):
+        raise ValueError(
+            f"`unit` is not a name of 1 to 32 letters, digits and underscores that begins with a letter: {unit!r}"
+        )
+    if samples is None:
+        if unit != SAMPLES:
+            raise ValueError(
+                f"`unit` needs `samples`, the function that counts the {unit} of a batch"
+            )
+    elif not callable(samples):
+        raise TypeError(f"`samples` is not a function of a batch: {samples!r}")
+    elif unit == SAMPLES and batch_size is not None:
+        raise ValueError("`batch_size` and `samples` both state the number of samples: give one")
+
+
+def _stated_facts(
+    samples: Callable[[Any], int] | None, unit: str, epochs: int | None, total_steps: int | None
+) -> dict[str, Any]:
+    """The facts that the user states: how many units a batch has, and how long the run is."""
+    stated: dict[str, Any] = {"epochs": epochs, "total_steps": total_steps}
+    if samples is not None:
+        stated["count_units"] = samples
+        if unit == SAMPLES:
+            # The function replaces what the loader states.
+            stated |= {"batch_size": None, "count_samples": None}
+        else:
+            stated["unit"] = unit
+    return stated
+
+
+def _proxy_for(
+    wrapped: Any, options: dict[str, Any], stated: dict[str, Any], *, has_name: bool
+) -> Any:
     """A proxy for `wrapped`, with the loops of an earlier call if this one is for the same loop."""
-    key = (None if has_name else id(wrapped), *options.values())
+    # A program may write the function `samples` anew in each call, so the function does not distinguish loops.
+    of_user = (fact for fact in stated.items() if fact[0] != "count_units")
+    key = (None if has_name else id(wrapped), *options.values(), *of_user)
+    options["stated"] = stated
     earlier = _earlier_calls.get(key)
     if earlier is not None and earlier.has_same_loop(wrapped):
         proxy = make_proxy(wrapped, earlier.options, earlier.loops_of_this_run())

@@ -110,10 +110,15 @@ impl LoopIterator {
             self.first_batches
                 .read(batch.bind(py), self.epoch.entry())?;
         }
+        let counted =
+            decision == Decision::Source && self.count_units(batch.bind(py), times.receive)?;
         recorder.lap(times.request, times.receive);
         self.report_step(cache, times);
         if decision == Decision::Source && cache.delivered(py, batch, &self.progress)? {
             self.last_receive.store(recorder.ticks(), Ordering::Relaxed);
+        }
+        if counted {
+            self.last_receive.store(self.hand_over(), Ordering::Relaxed);
         }
         if self.on_cut.is_some() && cache.is_last(&self.progress) {
             self.report_cut(py, false)?;

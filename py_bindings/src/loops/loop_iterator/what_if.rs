@@ -53,6 +53,9 @@ impl LoopIterator {
             self.pause_what_if(what_if);
             return received.map(|_| None);
         };
+        if !received.is_repeated && self.count_units(received.batch.bind(py), received.receive)? {
+            self.hand_over();
+        }
         let last = self.last_receive.swap(recorder.ticks(), Ordering::Relaxed);
         let clock = recorder.clock();
         what_if.delivered((last != 0).then(|| {

@@ -1,0 +1,87 @@
+//! The section about the duration of the run, or else of an epoch.
+
+use super::super::section::{Fact, Section, SectionId};
+use super::super::units::{duration_s, gpu_hours, plus_minus_s};
+use super::Verdict;
+use crate::model::record::{Estimate, PeriodRecord, RunTimeRecord};
+
+/// A saving below this share of the period is not shown.
+const LEAST_SAVING: f64 = 0.005;
+
+impl Verdict<'_> {
+    /// The run and what changes would save of it; if its length is unknown, an epoch.
+    pub(super) fn run_time(&self) -> Option<Section> {
+        let time = self.summary.run_time.as_ref()?;
+        let mut facts = match (time.run, time.epoch) {
+            (Some(run), epoch) => {
+                let run_fact = duration("run", &run).note(epochs(time.epochs, epoch));
+                let mut facts = vec![run_fact];
+                facts.extend(savings(&run, time));
+                facts
+            }
+            (None, Some(epoch)) => {
+                let mut facts = vec![duration("epoch", &epoch)];
+                facts.extend(savings(&epoch, time));
+                facts
+            }
+            (None, None) => return None,
+        };
+        // Without a recorded end, the program may have been killed.
+        let rest = time.remaining.filter(|_| self.unfinished_s.is_none());
+        facts.extend(rest.map(|rest| {
+            Fact::new("remaining", duration_s(rest.duration_s.value))
+                .note(plus_minus_s(rest.duration_s))
+        }));
+        Some(Section::facts(SectionId::Time, facts))
+    }
+}
+
+/// `(9 epochs of 22 min 40 s)`. Empty if there is only one.
+fn epochs(count: Option<u64>, epoch: Option<PeriodRecord>) -> String {
+    match (count.filter(|count| *count > 1), epoch) {
+        (Some(count), Some(epoch)) => {
+            let each = duration_s(epoch.duration_s.value);
+            format!("({count} epochs of {each})")
+        }
+        _ => String::new(),
+    }
+}
+
+fn duration(label: &'static str, period: &PeriodRecord) -> Fact {
+    let duration = period.duration_s;
+    Fact::new(label, duration_s(duration.value)).detail(interval(duration))
+}
+
+/// What free data and the first remedy would save, if it is known and not negligible.
+fn savings(period: &PeriodRecord, time: &RunTimeRecord) -> Vec<Fact> {
+    let least = LEAST_SAVING * period.duration_s.value;
+    let remedy = period.saved_by_remedy_s.map(|value| {
+        let (low, high) = period.saved_by_remedy_ci_s.unwrap_or((value, value));
+        Estimate { value, low, high }
+    });
+    let free = period.saved_by_free_data_s;
+    [
+        ("free data saves", free),
+        ("the first remedy saves", remedy),
+    ]
+    .into_iter()
+    .filter_map(|(label, saved)| Some((label, saved?)))
+    .filter(|(_, saved)| saved.low > 0.0 && saved.value >= least)
+    .map(|(label, saved)| {
+        let hours = time
+            .gpus
+            .map(|gpus| format!("({})", gpu_hours(saved.value, gpus)));
+        let fact = Fact::new(label, duration_s(saved.value)).detail(interval(saved));
+        fact.note(hours.unwrap_or_default())
+    })
+    .collect()
+}
+
+/// `95 % interval 1 h 40 min to 1 h 44 min`. Empty if the value is exact.
+fn interval(estimate: Estimate) -> String {
+    if estimate.low >= estimate.high {
+        return String::new();
+    }
+    let [low, high] = [estimate.low, estimate.high].map(duration_s);
+    format!("95 % interval {low} to {high}")
+}
