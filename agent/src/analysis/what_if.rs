@@ -12,7 +12,7 @@
 
 use super::attribution::{Action, Attribution, Bottleneck, Evidence, Limit, ModelledStep, Remedy};
 use super::findings::Finding;
-use crate::model::record::{Estimate, StageSummary, WhatIfRecord};
+use crate::model::record::{StageSummary, WhatIfRecord};
 use crate::model::{Intervention, InterventionKind, WhatIfWindow};
 use crate::statistics::mean;
 use crate::statistics::window_ratio::{Ratio, StepWindow, ratio};
@@ -122,7 +122,7 @@ pub(super) fn apply(
         limit: Limit::Stage(stage.to_owned()),
         limit_ms: None,
         evidence: Evidence::Freed {
-            step_ms: step(measured),
+            step_ms: measured.step(),
             gain_pct: measured.gain_pct,
             modelled: modelled.clone(),
         },
@@ -198,20 +198,15 @@ fn limiting_stage(answers: &[WhatIfRecord]) -> Option<(&str, &WhatIfRecord)> {
     Some((best.stage.as_deref()?, best)).filter(|_| is_limit)
 }
 
-fn step(answer: &WhatIfRecord) -> Estimate {
-    Estimate {
-        value: answer.step_ms,
-        low: answer.step_ci_ms.0,
-        high: answer.step_ci_ms.1,
-    }
-}
-
-/// Sets the measured step of the remedies that make the same change as an intervention.
+/// Sets the measured step of the remedies that make the same change as an intervention, unless it is known already.
 fn set_measured(remedies: &mut [Remedy], answers: &[WhatIfRecord]) {
     for remedy in remedies {
-        remedy.measured_step_ms = (answers.iter())
-            .find(|answer| is_same(&remedy.action, answer) && answer.is_precise())
-            .map(step);
+        let measured = || {
+            (answers.iter())
+                .find(|answer| is_same(&remedy.action, answer) && answer.is_precise())
+                .map(WhatIfRecord::step)
+        };
+        remedy.measured_step_ms = remedy.measured_step_ms.or_else(measured);
     }
 }
 

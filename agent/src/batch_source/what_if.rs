@@ -42,6 +42,9 @@ pub trait Pipeline {
     /// The stages that have a switch, as counted since the warm-up began.
     fn stages(&self) -> Vec<SwitchedStage>;
 
+    /// Number of cores that the pipeline may use.
+    fn cores(&self) -> u32;
+
     /// Whether the loop may get copies of earlier batches.
     fn can_repeat_batches(&self) -> bool;
 
@@ -155,7 +158,9 @@ impl WhatIf {
                     is_replaceable,
                     step_ms: mean_of(self.steps.iter().map(|step| step.step_ms())),
                 };
-                self.questions.begin(plan, pipeline.stages(), requests);
+                let stages = pipeline.stages();
+                self.questions
+                    .begin(plan, stages, requests, pipeline.cores());
                 self.begin(Segment::Unchanged, Some(Change::Restore))
             }
             Segment::Unchanged if self.batches >= self.settle() + plan.unchanged => {

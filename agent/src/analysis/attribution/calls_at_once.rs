@@ -76,13 +76,28 @@ impl Slowdown {
 /// How much the calls of a stage slow each other, if they do. `None` if a lock that they share is in the model, or if the
 /// calls at once are those of one of several processes.
 pub(super) fn find_slowdown(model: &Model<'_>, stage: usize) -> Option<Slowdown> {
-    let node = &model.nodes[stage];
-    let counts_all = node.stage.processes <= 1 || model.workers == Some(stage);
-    if !counts_all || model.shared_lock(stage).is_some() {
+    if model.shared_lock(stage).is_some() {
         return None;
     }
-    let levels = usable_levels(&node.stage.call_ms_by_calls, whole(node.concurrency));
+    let levels = levels_of(model, stage)?;
     fit(&levels, model.thresholds).or_else(|| slowdown_from_gate(model, stage))
+}
+
+/// The times of a stage's calls by the number of calls at once, in ascending order. `None` if the calls are not known to
+/// slow each other.
+pub(super) fn measured_levels(model: &Model<'_>, stage: usize) -> Option<Vec<CallsAtOnce>> {
+    let levels = levels_of(model, stage)?;
+    if fit(&levels, model.thresholds).is_some() {
+        return Some(levels);
+    }
+    slowdown_from_gate(model, stage).map(|slowdown| slowdown.measured.to_vec())
+}
+
+/// The usable levels of a stage. `None` if its calls at once are those of one of several processes.
+fn levels_of(model: &Model<'_>, stage: usize) -> Option<Vec<CallsAtOnce>> {
+    let node = &model.nodes[stage];
+    let counts_all = node.stage.processes <= 1 || model.workers == Some(stage);
+    counts_all.then(|| usable_levels(&node.stage.call_ms_by_calls, whole(node.concurrency)))
 }
 
 /// A gate must make the step longer by at least this, in percent. Otherwise the stage does not limit the loop behind it, and

@@ -7,12 +7,14 @@
 pub(super) mod action;
 mod buffers;
 mod concurrency;
+mod fewer_calls;
 mod hand_off;
 mod load_in_workers;
+mod measured_gates;
 mod work_and_resources;
 
 use self::action::Action;
-use super::attribution_result::Remedy;
+use super::attribution_result::{ProcessStart, Remedy};
 use super::calibration::calibrate;
 use super::candidates::{Binding, attainable_by_cores_ms, longest_stage_limit_ms};
 use super::evidence::evidence;
@@ -21,7 +23,7 @@ use super::prediction::Predictor;
 use super::queueing_model::Model;
 use super::simulation::SimulatedPipeline;
 use crate::analysis::thresholds::{confidence, counts};
-use crate::model::record::{ChangeRecord, RemedyCode, Resource, Setting};
+use crate::model::record::{ChangeRecord, Estimate, RemedyCode, Resource, Setting};
 
 /// The model, and what is concluded from it so far.
 struct Context<'a> {
@@ -41,6 +43,8 @@ struct Draft {
     change: Option<ChangeRecord>,
     /// The pipeline with the remedy; `None` if it is only known to be at least as fast as now.
     changed: Option<SimulatedPipeline>,
+    /// The step in milliseconds that a what-if measured with this change. It replaces a prediction.
+    measured: Option<Estimate>,
     confidence: f64,
 }
 
@@ -54,6 +58,7 @@ impl Draft {
             term,
             change: None,
             changed: None,
+            measured: None,
             confidence,
         }
     }
@@ -72,13 +77,14 @@ pub(super) fn remedies(
     };
     let mut remedies: Vec<Remedy> = concurrency::drafts(&context)
         .into_iter()
+        .chain(fewer_calls::drafts(&context))
         .chain(buffers::drafts(&context))
         .chain(work_and_resources::drafts(&context))
         .chain(hand_off::drafts(&context))
         .filter_map(|draft| context.predict(draft))
         .collect();
     remedies.sort_by(|a, b| score(b).total_cmp(&score(a)));
-    if concurrency::threads_slow_each_other(model) {
+    if fewer_calls::threads_slow_each_other(model) {
         // It is easy to try, and the other predictions assume that calls take as long as now.
         let is_fewer = |one: &Remedy| {
             let for_cores = one.resource == Some(Resource::Cores);
@@ -134,8 +140,9 @@ impl Context<'_> {
     fn predict(&self, mut draft: Draft) -> Option<Remedy> {
         let (step, t) = (self.step_ms(), self.model.thresholds);
         let changed = draft.changed.take();
-        let at_least = changed.is_none();
-        let predicted = changed.map_or(step, |simulated| {
+        let at_least = changed.is_none() && draft.measured.is_none();
+        let known = draft.measured.map_or(step, |measured| measured.value);
+        let predicted = changed.map_or(known, |simulated| {
             let predicted = self.predictor.step_ms(&simulated);
             match draft.stage.filter(|_| draft.action.relieves_stage()) {
                 Some(stage) => calibrate(
@@ -160,7 +167,6 @@ impl Context<'_> {
         Some(Remedy {
             predicted_step_ms: predicted,
             predicted_gain_pct: 100.0 * gain,
-            measured_step_ms: None,
             at_least,
             confidence: confidence::of_prediction(draft.confidence, self.predictor.error()),
             ..self.without_gain(draft)
@@ -169,20 +175,31 @@ impl Context<'_> {
 
     /// A remedy after which the step is as long as now.
     fn without_gain(&self, draft: Draft) -> Remedy {
+        let starts_processes = draft.action.starts_processes();
         Remedy {
+            process_start: (starts_processes.then(|| process_start(self.model))).flatten(),
             action: draft.action,
             stage: (draft.stage).map(|stage| self.model.nodes[stage].stage.name.clone()),
             resource: draft.term.resource(),
             change: draft.change,
             predicted_step_ms: self.step_ms(),
             predicted_gain_pct: 0.0,
-            measured_step_ms: None,
+            measured_step_ms: draft.measured,
             at_least: false,
             concerns_bottleneck: false,
             evidence: evidence(self.model, draft.term),
             confidence: draft.confidence,
         }
     }
+}
+
+/// What a new process gets. `None` if nothing is pickled.
+fn process_start(model: &Model<'_>) -> Option<ProcessStart> {
+    let sent = model.facts.loader.sent.clone()?;
+    let t = model.thresholds;
+    let mib = sent.bytes as f64 / 1_048_576.0;
+    let ms = t.process_start_mib_ms * mib + t.process_start_object_ms * sent.objects as f64;
+    Some(ProcessStart { sent, ms })
 }
 
 /// Changes a setting of the stage or queue `target`, or of the loader or process.

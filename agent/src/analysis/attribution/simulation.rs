@@ -114,6 +114,14 @@ pub(super) struct SimulatedPipeline {
     pub(super) engines: f64,
 }
 
+/// Mean times of a simulated run, in milliseconds.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct SimulatedTimes {
+    pub(super) step_ms: f64,
+    /// Time of a call, by station. `NaN` without calls.
+    pub(super) call_ms: Vec<f64>,
+}
+
 impl SimulatedPipeline {
     /// Calls per batch, by station.
     pub(super) fn calls(&self) -> Vec<f64> {
@@ -168,11 +176,16 @@ impl SimulatedPipeline {
         if self.inline {
             return self.inline_ms().max(self.device_ms.unwrap_or(0.0));
         }
+        self.simulate().step_ms
+    }
+
+    /// Mean times in steady state. The loop must not do the loader's work itself.
+    pub(super) fn simulate(&self) -> SimulatedTimes {
         let calls: f64 = self.calls().iter().sum();
         let (least, most) = counts::SIMULATED_BATCHES;
         let batches = (counts::SIMULATED_CALLS / (calls + 1.0)).clamp(least, most);
         let batches = batches.round();
-        Run::new(self, batches).mean_step(batches)
+        Run::new(self, batches).mean_times(batches)
     }
 }
 

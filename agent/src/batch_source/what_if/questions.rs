@@ -7,6 +7,12 @@
 //! Even-Dar, Mannor and Mansour, "Action Elimination and Stopping Conditions for the Multi-Armed Bandit",
 //! JMLR 7, 2006). The others are free again until their gain is precise. Then they are asked in more detail: half as much
 //! work, fewer calls at once. The rest of the steps goes to the question that is closest to a precise answer.
+//!
+//! If a stage has more calls at once than there are cores, or the model proposes fewer, the calls may slow each other. The
+//! model rarely knows how many are best. So these gates come before the other stages are free: the proposed number, or else
+//! half, then twice and half the best number so far, until neither is better.
+
+use std::cmp::Ordering;
 
 use super::super::WhatIfPlan;
 use super::SwitchedStage;
@@ -18,6 +24,11 @@ use crate::statistics::{block_means, mean_of, variance};
 const MOST_STAGES: usize = 12;
 /// Maximum number of windows in which a stage is free before details are asked.
 const MOST_FREE: usize = 3;
+/// Maximum number of windows for a number of calls before the other stages are free.
+const MOST_GATED: usize = 4;
+/// Minimum busy time of a stage that cannot be free, as a share of that of the busiest stage, so that it may limit the loop.
+/// Chosen.
+const LEAST_BUSY_OF_BUSIEST: f64 = 0.5;
 /// A delay in percent of the mean call.
 const DELAY_PCT: f64 = 50.0;
 /// A delay of a request for a batch, in percent of the mean step.
@@ -40,6 +51,8 @@ pub(super) struct BatchRequests {
 #[derive(Debug, Clone)]
 pub(super) struct Questions {
     plan: WhatIfPlan,
+    /// Number of cores that the pipeline may use.
+    cores: u32,
     /// In the order of their first calls.
     stages: Vec<SwitchedStage>,
     /// The questions that may be asked, in the order of the first round.
@@ -52,6 +65,7 @@ impl Questions {
     pub(super) fn new(plan: WhatIfPlan) -> Self {
         Self {
             plan,
+            cores: u32::MAX,
             stages: Vec::new(),
             interventions: Vec::new(),
             windows: Vec::new(),
@@ -62,14 +76,16 @@ impl Questions {
         !self.windows.is_empty()
     }
 
-    /// Sets the plan, the stages that are called in the loop, in the order of their first calls, and the requests.
+    /// Sets the plan, the stages that are called in the loop, in the order of their first calls, the requests and the number
+    /// of cores.
     pub(super) fn begin(
         &mut self,
         plan: WhatIfPlan,
         stages: Vec<SwitchedStage>,
         requests: BatchRequests,
+        cores: u32,
     ) {
-        (self.plan, self.stages) = (plan, stages);
+        (self.plan, self.stages, self.cores) = (plan, stages, cores);
         let mut order: Vec<&SwitchedStage> = (self.stages.iter())
             .filter(|stage| stage.calls > 0 || self.plan.is_fixed)
             .collect();
@@ -77,7 +93,7 @@ impl Questions {
             // The ranks count different times, but their stages have the same names.
             order.sort_by(|a, b| a.name.cmp(&b.name));
         } else {
-            order.sort_by(|a, b| busy(b).total_cmp(&busy(a)));
+            order.sort_by(|a, b| busiest_first(a, b));
         }
         order.truncate(MOST_STAGES);
         let replaced = || order.iter().filter(|stage| self.is_replaced(stage));
@@ -91,9 +107,9 @@ impl Questions {
             .map(|stage| question(stage, InterventionKind::Cut, 1.0));
         let gated = (order.iter())
             .filter(|stage| stage.is_delayable && stage.calls_at_once > 1 && !self.plan.is_fixed)
-            .map(|stage| {
-                let calls = stage.proposed_calls.unwrap_or(stage.calls_at_once / 2);
-                question(stage, InterventionKind::Gate, f64::from(calls.max(1)))
+            .flat_map(|stage| {
+                let gate = |calls| question(stage, InterventionKind::Gate, f64::from(calls));
+                self.numbers_of_calls(stage).into_iter().map(gate)
             });
         let delayed = (order.iter())
             .filter(|stage| self.plan.keep_data && (stage.is_delayable || self.plan.is_fixed))
@@ -154,7 +170,7 @@ impl Questions {
     }
 
     /// The next question if its choice may depend on the windows so far.
-    fn most_useful(&self, asked: impl Fn(usize) -> usize) -> Option<usize> {
+    fn most_useful(&self, asked: impl Fn(usize) -> usize + Copy) -> Option<usize> {
         let ratios = self.ratios();
         let survivors = self.survivors(&ratios);
         let is_first = |number: &usize| {
@@ -170,10 +186,7 @@ impl Questions {
         let repeats = |number: &usize| {
             is_close && is_first(number) && of_survivor(number) && asked(*number) < MOST_FREE
         };
-        let half_pct = |number: usize| {
-            let half = |ratio: Ratio| 100.0 * (ratio.high - ratio.low) / 2.0;
-            ratios[number].map_or(f64::MAX, half)
-        };
+        let half_pct = |number: usize| ratios[number].map_or(f64::MAX, half_width_pct);
         let by_width = |a: &usize, b: &usize| half_pct(*a).total_cmp(&half_pct(*b));
         let is_wide = |number: &usize| half_pct(*number) > PRECISE_PCT;
         let has_floor = self.interventions.iter().any(Intervention::is_floor);
@@ -186,6 +199,7 @@ impl Questions {
         let is_busiest = |number: &usize| all().find(is_first) == Some(*number);
         (all().filter(is_busiest).find(not_asked))
             .or_else(|| all().filter(is_floor).find(not_asked))
+            .or_else(|| self.next_gate(&ratios, asked, &survivors))
             .or_else(|| all().filter(is_first).find(not_asked))
             .or_else(|| all().filter(repeats).min_by_key(|number| asked(*number)))
             .or_else(|| all().filter(of_survivor).filter(is_first).find(is_wide))
@@ -193,6 +207,96 @@ impl Questions {
             .or_else(|| all().filter(of_survivor).filter(is_wide).min_by(by_width))
             .or_else(|| all().filter(is_first).filter(is_wide).min_by(by_width))
             .or_else(|| all().filter(of_survivor).max_by(by_width))
+    }
+
+    /// The next gate of a stage whose calls may slow each other: first the number of calls with which the search begins, then
+    /// the neighbours of the best number. `None` if the best number of each such stage is known.
+    fn next_gate(
+        &self,
+        ratios: &[Option<Ratio>],
+        asked: impl Fn(usize) -> usize + Copy,
+        survivors: &[&str],
+    ) -> Option<usize> {
+        let most_busy_ns = (self.stages.iter())
+            .map(busy_ns_per_concurrent_call)
+            .fold(0.0, f64::max);
+        let is_searched = |stage: &&SwitchedStage| {
+            let may_limit = if self.is_replaced(stage) {
+                survivors.is_empty() || survivors.contains(&stage.name.as_str())
+            } else {
+                // It cannot be free, so only its busy time is known.
+                busy_ns_per_concurrent_call(stage) >= LEAST_BUSY_OF_BUSIEST * most_busy_ns
+            };
+            may_limit && self.begin_of_search(stage).is_some()
+        };
+        let gates_of = |stage: &SwitchedStage| -> Vec<usize> {
+            let is_gate = |number: &usize| {
+                self.kind(*number) == InterventionKind::Gate
+                    && self.stage(*number) == Some(&stage.name)
+            };
+            (0..self.interventions.len()).filter(is_gate).collect()
+        };
+        let mut stages: Vec<&SwitchedStage> = self.stages.iter().filter(is_searched).collect();
+        stages.sort_by(|a, b| busiest_first(a, b));
+        (stages.into_iter())
+            .find_map(|stage| self.next_gate_of(stage, &gates_of(stage), ratios, asked))
+    }
+
+    /// The next of the gates of a stage, which are in the order of the numbers of calls.
+    fn next_gate_of(
+        &self,
+        stage: &SwitchedStage,
+        gates: &[usize],
+        ratios: &[Option<Ratio>],
+        asked: impl Fn(usize) -> usize,
+    ) -> Option<usize> {
+        let begin = f64::from(self.begin_of_search(stage)?);
+        let first =
+            (gates.iter().copied()).find(|number| self.interventions[*number].amount >= begin)?;
+        if asked(first) == 0 {
+            return Some(first);
+        }
+        let known = gates
+            .iter()
+            .filter_map(|number| Some((*number, ratios[*number]?)));
+        let Some((best, ratio)) = known.min_by(|(_, a), (_, b)| a.value.total_cmp(&b.value)) else {
+            // No window counted so far.
+            return (asked(first) < MOST_GATED).then_some(first);
+        };
+        if ratio.value >= 1.0 {
+            // The present number is better than those so far.
+            return gates.last().copied().filter(|most| asked(*most) == 0);
+        }
+        let place = gates.iter().position(|number| *number == best)?;
+        let neighbours = [place.checked_sub(1), Some(place + 1)];
+        let mut neighbours =
+            (neighbours.into_iter().flatten()).filter_map(|place| gates.get(place));
+        let is_wide = half_width_pct(ratio) > PRECISE_PCT;
+        (neighbours.find(|number| asked(**number) == 0).copied())
+            .or_else(|| (is_wide && asked(best) < MOST_GATED).then_some(best))
+    }
+
+    /// The number of calls with which the search for the best number begins. `None` if the calls of the stage probably do not
+    /// slow each other.
+    fn begin_of_search(&self, stage: &SwitchedStage) -> Option<u32> {
+        let proposed = stage
+            .proposed_calls
+            .filter(|calls| *calls < stage.calls_at_once);
+        proposed.or_else(|| (stage.calls_at_once > self.cores).then(|| half_of(stage)))
+    }
+
+    /// The numbers of calls at once to measure, in ascending order: half of the present one. If the best number is searched,
+    /// the number with which the search begins, and those below the present one that are 2, 4 … times as large or as small.
+    fn numbers_of_calls(&self, stage: &SwitchedStage) -> Vec<u32> {
+        let Some(begin) = self.begin_of_search(stage) else {
+            return vec![half_of(stage)];
+        };
+        let fewer = std::iter::successors(Some(begin), |calls| Some(calls / 2));
+        let mut numbers: Vec<u32> = fewer.take_while(|calls| *calls > 0).collect();
+        numbers.reverse();
+        let more = std::iter::successors(begin.checked_mul(2), |calls| calls.checked_mul(2));
+        numbers.extend(more.take_while(|calls| *calls < stage.calls_at_once));
+        numbers
     }
 
     /// The last stage of the pipeline that can be free.
@@ -273,9 +377,23 @@ fn question(stage: &SwitchedStage, kind: InterventionKind, amount: f64) -> Inter
     }
 }
 
-/// Duration of all calls of a stage during the warm-up, for each call that it can make at once.
-fn busy(stage: &SwitchedStage) -> f64 {
+/// Half of the highest number of calls at once.
+fn half_of(stage: &SwitchedStage) -> u32 {
+    (stage.calls_at_once / 2).max(1)
+}
+
+/// Half the width of the interval, in points of the unchanged step.
+fn half_width_pct(ratio: Ratio) -> f64 {
+    100.0 * (ratio.high - ratio.low) / 2.0
+}
+
+/// Busy time of a stage during the warm-up in nanoseconds, divided by the number of its concurrent calls.
+fn busy_ns_per_concurrent_call(stage: &SwitchedStage) -> f64 {
     stage.busy_ns as f64 / f64::from(stage.calls_at_once.max(1))
+}
+
+fn busiest_first(a: &SwitchedStage, b: &SwitchedStage) -> Ordering {
+    busy_ns_per_concurrent_call(b).total_cmp(&busy_ns_per_concurrent_call(a))
 }
 
 fn mean_ms(stage: &SwitchedStage) -> f64 {

@@ -17,12 +17,22 @@ fn stage(name: &str, busy_ms: u64) -> SwitchedStage {
     }
 }
 
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a small positive number"
+)]
+fn whole(calls: f64) -> u32 {
+    calls as u32
+}
+
 /// How these tests call the requests.
 const REQUESTS: &str = "the requests";
 
 /// A pipeline of these stages.
 struct Watched {
     stages: Vec<SwitchedStage>,
+    cores: u32,
     can_repeat: bool,
     batches_held: Option<u32>,
     behaves: bool,
@@ -32,6 +42,7 @@ impl Watched {
     fn of(stages: &[SwitchedStage]) -> Self {
         Self {
             stages: stages.to_vec(),
+            cores: 64,
             can_repeat: false,
             batches_held: None,
             behaves: true,
@@ -42,6 +53,10 @@ impl Watched {
 impl Pipeline for Watched {
     fn stages(&self) -> Vec<SwitchedStage> {
         self.stages.clone()
+    }
+
+    fn cores(&self) -> u32 {
+        self.cores
     }
 
     fn can_repeat_batches(&self) -> bool {
@@ -86,7 +101,7 @@ fn run(
     plan: WhatIfPlan,
     stages: &[SwitchedStage],
     epoch: u32,
-    step_ms: impl Fn(&[String], InterventionKind) -> u64,
+    step_ms: impl Fn(&[String], &Intervention) -> u64,
 ) -> Run {
     run_pipeline(plan, &Watched::of(stages), epoch, step_ms)
 }
@@ -96,7 +111,7 @@ fn run_pipeline(
     plan: WhatIfPlan,
     pipeline: &Watched,
     epoch: u32,
-    step_ms: impl Fn(&[String], InterventionKind) -> u64,
+    step_ms: impl Fn(&[String], &Intervention) -> u64,
 ) -> Run {
     let mut what_if = WhatIf::new(plan);
     let mut run = Run::default();
@@ -111,7 +126,7 @@ fn run_pipeline(
             Some(Change::Begin {
                 intervention,
                 stages,
-            }) => now = step_ms(stages, intervention.kind),
+            }) => now = step_ms(stages, intervention),
             Some(_) => now = 10,
             None => {}
         }
@@ -193,9 +208,9 @@ fn an_uncertain_window_gets_more_steps_within_the_limit() {
 #[test]
 fn details_are_asked_of_the_stage_that_gains_most_and_not_of_others() {
     let stages = [stage("read", 40), stage("decode", 50), stage("resize", 45)];
-    let run = run(plan(), &stages, 10_000, |changed, kind| {
+    let run = run(plan(), &stages, 10_000, |changed, asked| {
         let is_decode = changed.iter().any(|name| name == "decode");
-        match (is_decode, kind) {
+        match (is_decode, asked.kind) {
             (true, InterventionKind::Half) => 7,
             (true, _) => 4,
             _ => 10,
@@ -261,6 +276,84 @@ fn a_gate_has_the_number_of_calls_that_the_model_proposes() {
         .filter_map(|window| window.intervention.as_ref())
         .find(|asked| asked.kind == InterventionKind::Gate);
     assert!((gate.unwrap().amount - 3.0).abs() < 1e-9);
+}
+
+/// The gates of a stage with 12 calls at once, in the order in which they are asked.
+fn gates(proposed_calls: Option<u32>, cores: u32, step_ms: fn(u32) -> u64) -> Vec<u32> {
+    let parallel = SwitchedStage {
+        calls_at_once: 12,
+        proposed_calls,
+        ..stage("decode", 40)
+    };
+    let pipeline = Watched {
+        cores,
+        ..Watched::of(&[parallel])
+    };
+    let run = run_pipeline(plan(), &pipeline, 10_000, |_, asked| match asked.kind {
+        InterventionKind::Gate => step_ms(whole(asked.amount)),
+        _ => 9,
+    });
+    let asked = run.changes.iter().filter_map(|change| match change {
+        Change::Begin { intervention, .. } => Some(intervention),
+        _ => None,
+    });
+    let gates = asked.filter(|asked| asked.kind == InterventionKind::Gate);
+    gates.map(|gate| whole(gate.amount)).collect()
+}
+
+#[test]
+fn fewer_calls_are_measured_until_the_neighbours_of_the_best_number_are_known() {
+    let two_are_best = gates(Some(4), 64, |calls| if calls == 2 { 5 } else { 7 });
+    assert_eq!(two_are_best[..3], [4, 2, 1]);
+    let all_are_best = gates(Some(4), 64, |calls| if calls > 4 { 11 } else { 20 });
+    assert_eq!(all_are_best[..2], [4, 8]);
+}
+
+#[test]
+fn with_more_calls_than_cores_fewer_calls_are_measured_first() {
+    let three_are_best = gates(None, 4, |calls| if calls == 3 { 5 } else { 7 });
+    assert_eq!(three_are_best[..3], [6, 3, 1]);
+}
+
+#[test]
+fn fewer_calls_are_also_measured_of_a_stage_that_cannot_be_free() {
+    let parallel = SwitchedStage {
+        calls_at_once: 8,
+        is_replaceable: false,
+        ..stage("demux", 400)
+    };
+    let pipeline = Watched {
+        cores: 2,
+        ..Watched::of(&[parallel, stage("decode", 10)])
+    };
+    let run = run_pipeline(plan(), &pipeline, 10_000, |_, _| 8);
+
+    let asked = run.asked();
+    assert_eq!(asked[0], ("decode", InterventionKind::Free));
+    let gate = ("demux", InterventionKind::Gate);
+    assert!(asked[..3].contains(&gate), "{asked:?}");
+}
+
+#[test]
+fn fewer_calls_of_an_almost_idle_stage_are_not_measured_first() {
+    let idle = SwitchedStage {
+        calls_at_once: 8,
+        is_replaceable: false,
+        ..stage("demux", 8)
+    };
+    let pipeline = Watched {
+        cores: 2,
+        ..Watched::of(&[idle, stage("read", 5), stage("decode", 40)])
+    };
+    let run = run_pipeline(plan(), &pipeline, 10_000, |_, _| 8);
+
+    let free = |name| (name, InterventionKind::Free);
+    assert_eq!(run.asked()[0], free("decode"));
+    assert!(
+        run.asked()[..3].contains(&free("read")),
+        "{:?}",
+        run.asked()
+    );
 }
 
 #[test]

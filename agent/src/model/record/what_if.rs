@@ -2,12 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Estimate;
 use crate::model::what_if::InterventionKind;
 
 /// Widest interval of a precise answer: half its width, in points of the unchanged step, or of a
 /// longer changed one. With 10 points, a third more answers are
 /// given, and twice as many are off by more than 3 points.
 const WIDEST_PCT: f64 = 5.0;
+
+/// The same for fewer calls at once, if they make the step surely shorter or surely longer: this decides how many calls to
+/// keep, and the gains are large.
+const WIDEST_DECIDED_PCT: f64 = 10.0;
 
 /// Measured step time while one stage of the pipeline was changed, or the loop's requests for batches.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -44,12 +49,27 @@ impl WhatIfRecord {
         self.stage.is_none() && self.intervention == InterventionKind::Free
     }
 
+    /// Step time with the change, in milliseconds, with its interval.
+    pub fn step(&self) -> Estimate {
+        Estimate {
+            value: self.step_ms,
+            low: self.step_ci_ms.0,
+            high: self.step_ci_ms.1,
+        }
+    }
+
     /// Whether the interval is narrow enough to report the answer.
     pub fn is_precise(&self) -> bool {
         let (low, high) = self.gain_ci_pct;
         // A longer step may be as uncertain relative to itself.
         let longer = (1.0 - self.gain_pct / 100.0).max(1.0);
-        high - low <= 2.0 * WIDEST_PCT * longer
+        let is_decided = self.intervention == InterventionKind::Gate && (low > 0.0 || high < 0.0);
+        let widest_pct = if is_decided {
+            WIDEST_DECIDED_PCT
+        } else {
+            WIDEST_PCT
+        };
+        high - low <= 2.0 * widest_pct * longer
     }
 }
 

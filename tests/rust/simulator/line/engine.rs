@@ -3,6 +3,7 @@
 //! Each resource has a virtual clock, which slows down with the number of calls. So the virtual end of a
 //! call stays the same when other calls begin or end.
 
+mod queues;
 pub(crate) mod switched;
 mod totals;
 
@@ -11,6 +12,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use headspace_agent::statistics::bootstrap::Rng;
 
+use self::queues::{items_of_epoch, room};
 use self::switched::Gated;
 pub(crate) use self::totals::RunTotals;
 use super::{Line, PARTS, Part};
@@ -26,6 +28,8 @@ struct Call {
     part_began: f64,
     cpu_ms: f64,
     worker: usize,
+    /// Calls of the stage in progress when it began, with itself.
+    at_once: u32,
     /// Milliseconds that the call waits before its first part.
     delay_ms: f64,
 }
@@ -87,6 +91,10 @@ pub(crate) struct Engine<'a> {
     /// Calls that wait for a thread of the pool: stage and worker.
     waiting: VecDeque<(usize, usize)>,
     waiting_since: Option<f64>,
+    /// Items that the source has left in this epoch.
+    left: u32,
+    /// Steps since the engine began.
+    steps: u32,
     /// Calls that the loop itself still has to do for this batch.
     own: u32,
     /// Items of the next batch that the loop has received.
@@ -134,6 +142,8 @@ impl<'a> Engine<'a> {
             working: 0,
             waiting: VecDeque::new(),
             waiting_since: Some(0.0),
+            left: items_of_epoch(line),
+            steps: 0,
             own: line.batch,
             held: 0,
             model: line.compute.clone(),
@@ -300,6 +310,10 @@ impl<'a> Engine<'a> {
         if call.stage == self.stages.len() {
             self.totals.compute.record(ns(took));
             self.totals.steps += 1.0;
+            self.steps += 1;
+            if (self.line.epoch).is_some_and(|epoch| self.steps.is_multiple_of(epoch)) {
+                self.left = items_of_epoch(self.line);
+            }
             self.waiting_since = Some(self.now);
             self.requests += 1;
             self.own = self.line.batch;
@@ -311,6 +325,7 @@ impl<'a> Engine<'a> {
         totals.items_in += f64::from(spec.takes);
         totals.cpu_ms += call.cpu_ms;
         totals.time.record(ns(took));
+        totals.record_level((call.at_once + state.active).div_ceil(2), took);
         state.active -= 1;
         self.working -= 1;
         let next = self.waiting.pop_front();
@@ -383,7 +398,9 @@ impl<'a> Engine<'a> {
         state.active += 1;
         let totals = &mut self.totals.stages[stage];
         totals.peak = totals.peak.max(state.active);
+        let at_once = state.active;
         self.begin(Call {
+            at_once,
             stage,
             factor,
             worker,
@@ -432,68 +449,6 @@ impl<'a> Engine<'a> {
             }
         }
     }
-
-    /// Starts the next task of each idle worker process if the loop has sent it.
-    fn dispatch(&mut self, s: usize) -> bool {
-        let spec = &self.stages[s];
-        let sent = self.states[s].taken + u64::from(spec.threads * spec.ahead.unwrap_or(1));
-        let threads = u64::from(spec.threads);
-        let mut moved = false;
-        for worker in 0..spec.threads as usize {
-            let state = &mut self.states[s];
-            if !state.busy[worker] && state.done[worker] * threads + (worker as u64) < sent {
-                state.busy[worker] = true;
-                self.start(s, worker);
-                moved = true;
-            }
-        }
-        moved
-    }
-
-    fn move_items(&mut self, s: usize) -> bool {
-        let mut moved = false;
-        let room = room(&self.stages[s]);
-        let state = &mut self.states[s];
-        while state.level < room
-            && let Some(left) = state.blocked.front_mut()
-        {
-            let put = (*left).min(room - state.level);
-            *left -= put;
-            state.level += put;
-            moved = true;
-            if *left == 0 {
-                state.blocked.pop_front();
-                state.idle += 1;
-            }
-        }
-        while self.states[s].idle > 0 {
-            let wanted = self.stages[s].takes - self.states[s].held;
-            let got = if s == 0 {
-                wanted
-            } else {
-                let before = &mut self.states[s - 1];
-                let got = wanted.min(before.level);
-                before.level -= got;
-                before.taken += u64::from(got);
-                got
-            };
-            self.states[s].held += got;
-            moved |= got > 0;
-            if self.states[s].held < self.stages[s].takes {
-                break;
-            }
-            self.states[s].held = 0;
-            self.states[s].idle -= 1;
-            self.start(s, 0);
-        }
-        moved
-    }
-}
-
-fn room(stage: &super::Stage) -> u32 {
-    stage
-        .ahead
-        .map_or(stage.room, |ahead| ahead * stage.threads)
 }
 
 fn ns(ms: f64) -> u64 {

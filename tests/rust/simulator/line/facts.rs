@@ -1,14 +1,19 @@
 //! The facts that an agent has about a simulated pipeline, as about a real run.
 
 use headspace_agent::analysis::attribution::facts::PipelineFacts;
+use headspace_agent::analysis::stacks::SharedLockWaits;
 use headspace_agent::model::Distribution;
+use headspace_agent::model::call_levels::CallLevels;
 use headspace_agent::model::record::{
-    BatchRecord, Estimate, GpuUse, LoaderRecord, QueueSummary, ResourcesRecord, StageSummary,
+    BatchRecord, CallsAtOnce, Estimate, GpuUse, LoaderRecord, QueueSummary, ResourcesRecord,
+    StageSummary,
 };
+
+use headspace_agent::model::stack::{Frame, Origin};
 
 use super::draw::Blind;
 use super::engine::RunTotals;
-use super::{Line, Part};
+use super::{Line, Part, Stage};
 
 /// The facts about a run. With `probed`, they contain the floor.
 pub(crate) fn facts(line: &Line, totals: &RunTotals, probed: bool, blind: Blind) -> PipelineFacts {
@@ -53,7 +58,7 @@ pub(crate) fn facts(line: &Line, totals: &RunTotals, probed: bool, blind: Blind)
         gil_holder: None,
         blocked_loading: None,
         lines: Vec::new(),
-        shared_lock_waits: Vec::new(),
+        shared_lock_waits: lock_waits(line, totals),
         what_if: Vec::new(),
         not_replaceable: Vec::new(),
         resources: resources(line, totals, blind.counters),
@@ -129,8 +134,44 @@ fn stage(line: &Line, totals: &RunTotals, s: usize) -> StageSummary {
         slow_pct: Some(slow as f64 / 4.0),
         cpu_pct: mean.map(|mean| 100.0 * at.cpu_ms / at.calls / mean),
         limit_ms: mean.map(|mean| mean * calls / concurrency),
+        call_ms_by_calls: call_ms_by_calls(&at.levels),
         ..StageSummary::default()
     }
+}
+
+/// The levels as the summary has them.
+fn call_ms_by_calls(levels: &CallLevels) -> Vec<CallsAtOnce> {
+    let times: Vec<CallsAtOnce> = levels
+        .iter()
+        .filter(|(_, level)| level.calls >= 8)
+        .filter_map(|(calls, level)| {
+            Some(CallsAtOnce {
+                calls,
+                count: level.calls,
+                mean_ms: level.mean_ms()?,
+                sd_ms: level.sd_ms()?,
+            })
+        })
+        .collect();
+    if times.len() < 2 { Vec::new() } else { times }
+}
+
+/// The waits for the lock that samples would show.
+fn lock_waits(line: &Line, totals: &RunTotals) -> Vec<SharedLockWaits> {
+    let locks = |stage: &Stage| stage.parts.iter().any(|(part, _)| *part == Part::Lock);
+    let stage = line.stages.iter().position(locks);
+    let waited = totals.wanted[Part::Lock as usize] - totals.served[Part::Lock as usize];
+    let waits = stage.map(|stage| SharedLockWaits {
+        stage: line.stages[stage].name.clone(),
+        share: waited / totals.stages[stage].active_ms,
+        line: Frame {
+            file: "demux.py".into(),
+            line: 7,
+            function: "demux".into(),
+            origin: Origin::Own,
+        },
+    });
+    waits.into_iter().collect()
 }
 
 fn queue(line: &Line, totals: &RunTotals, s: usize) -> QueueSummary {

@@ -11,6 +11,7 @@
 )]
 #![allow(clippy::similar_names, reason = "a stage, its state and its totals")]
 
+pub(crate) mod contention;
 pub(crate) mod draw;
 pub(crate) mod engine;
 pub(crate) mod facts;
@@ -37,17 +38,20 @@ pub(crate) enum Part {
     Engine,
     /// A core that mostly waits for memory; too many of them slow each other more than they share.
     Memory,
+    /// A lock of the program, which one call at a time holds. No core works for those that wait.
+    Lock,
     /// The model on its device, slowed by busy loader threads.
     Model,
 }
 
-pub(crate) const PARTS: [Part; 7] = [
+pub(crate) const PARTS: [Part; 8] = [
     Part::Wait,
     Part::Cpu,
     Part::Gil,
     Part::Disk,
     Part::Engine,
     Part::Memory,
+    Part::Lock,
     Part::Model,
 ];
 
@@ -163,6 +167,10 @@ pub(crate) struct Line {
     /// Threads that the memory bandwidth serves at full speed.
     pub(crate) memory: f64,
     pub(crate) memory_penalty: f64,
+    /// Loss by calls that wait for the lock, as a share like `switching`: a lock that is passed on costs time.
+    pub(crate) lock_penalty: f64,
+    /// Batches of an epoch. `None`: the source never ends. Between epochs, the queues and calls are empty.
+    pub(crate) epoch: Option<u32>,
     /// Share of time in which garbage collection stops the process.
     pub(crate) gc: f64,
 }
@@ -189,6 +197,8 @@ impl Line {
             engine_penalty: 0.0,
             memory: 1e6,
             memory_penalty: 0.0,
+            lock_penalty: 0.0,
+            epoch: None,
             gc: 0.0,
         }
     }
@@ -202,6 +212,7 @@ impl Line {
             Part::Disk => (self.disk, 0.0),
             Part::Engine => (self.engines, self.engine_penalty),
             Part::Memory => (self.memory, self.memory_penalty),
+            Part::Lock => (1.0, self.lock_penalty),
         }
     }
 

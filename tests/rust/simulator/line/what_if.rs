@@ -40,7 +40,10 @@ pub(crate) fn ask(case: &Case, plan: WhatIfPlan, seed: u64) -> Found {
     let mut compute_ms = None;
     what_if.begin_epoch();
     while !what_if.is_over() {
-        let turn = what_if.request(&Watched(stages(case, &engine)));
+        let turn = what_if.request(&Watched {
+            stages: stages(case, &engine),
+            cores: case.line.cores as u32,
+        });
         windows.extend(turn.window);
         if let Some(change) = turn.change {
             set_switches(&mut engine, &case.line, &change);
@@ -60,11 +63,18 @@ pub(crate) fn ask(case: &Case, plan: WhatIfPlan, seed: u64) -> Found {
 }
 
 /// The stages of a simulated pipeline, whose calls always behave as the intervention says.
-struct Watched(Vec<SwitchedStage>);
+struct Watched {
+    stages: Vec<SwitchedStage>,
+    cores: u32,
+}
 
 impl Pipeline for Watched {
     fn stages(&self) -> Vec<SwitchedStage> {
-        self.0.clone()
+        self.stages.clone()
+    }
+
+    fn cores(&self) -> u32 {
+        self.cores
     }
 
     fn can_repeat_batches(&self) -> bool {

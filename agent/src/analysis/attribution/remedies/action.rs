@@ -191,6 +191,11 @@ pub enum Action {
     },
     /// Copy batches to the GPU from page-locked memory.
     PinMemory,
+    /// Copy fewer bytes to and from the GPU.
+    FewerGpuBytes {
+        /// Bytes per step now, in the busier direction.
+        bytes_per_step: f64,
+    },
 }
 
 /// How many worker processes fit into the memory.
@@ -213,6 +218,12 @@ pub enum Shared {
     Memory,
     /// Cores.
     Cores,
+    /// The interpreter lock of the training process.
+    InterpreterLock,
+    /// Another lock.
+    Lock,
+    /// It is not known what. The measured times of the calls show that they slow each other.
+    Unknown,
 }
 
 /// What a stage seems to do, by its name, and by how long its calls wait. The sampled kinds of work
@@ -241,6 +252,16 @@ impl Action {
                 | Self::MoreThreads { .. }
                 | Self::SubmitAhead { .. }
                 | Self::Background { .. }
+        )
+    }
+
+    /// Whether it starts processes that a loader does not have yet.
+    pub(super) fn starts_processes(&self) -> bool {
+        matches!(
+            self,
+            Self::MoreProcesses { from: 0, .. }
+                | Self::Background { in_process: true }
+                | Self::Subprocess { .. }
         )
     }
 
@@ -286,6 +307,7 @@ impl Action {
             Self::RaiseQuota { .. } => RemedyCode::Quota,
             Self::StopOthers { .. } => RemedyCode::OthersAway,
             Self::PinMemory => RemedyCode::PinMemory,
+            Self::FewerGpuBytes { .. } => RemedyCode::FewerGpuBytes,
         }
     }
 }

@@ -56,6 +56,7 @@ fn bigger(context: &Context<'_>, stage: usize) -> Option<(Draft, f64)> {
         term: Term::Jitter,
         change: Some(change),
         changed: Some(simulated),
+        measured: None,
         confidence: confidence::LARGER_BUFFER,
     };
     Some((draft, predicted))

@@ -1,4 +1,4 @@
-//! Proposes more concurrent calls of a stage, or fewer if they slow each other.
+//! Proposes more concurrent calls of a stage, or more threads of a pool.
 
 use super::super::bottleneck::{memory_suspect, waits_for_lock};
 use super::super::calls_at_once::find_slowdown;
@@ -8,7 +8,8 @@ use super::super::queueing_model::Model;
 use super::super::relief::{set_calls, undeclared_calls};
 use super::super::simulation::{SimulatedPipeline, whole};
 use super::super::stage_order::Node;
-use super::action::{Action, Shared, WorkerMemory};
+use super::action::{Action, WorkerMemory};
+use super::measured_gates::best_gate;
 use super::{Context, Draft, change, load_in_workers};
 use crate::analysis::thresholds::findings::STORAGE_READS;
 use crate::analysis::thresholds::{confidence, counts};
@@ -16,24 +17,27 @@ use crate::model::record::{ChangeRecord, QueueSummary, Setting};
 
 pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
     let model = context.model;
-    let mut stages: Vec<usize> = (0..model.nodes.len()).collect();
     let limit_of = |stage: usize| model.nodes[stage].limit_ms;
-    stages.sort_by(|a, b| limit_of(*b).total_cmp(&limit_of(*a)));
     let long_ms = model.thresholds.concurrency_limit * context.step_ms();
     let inline = model.simulated.inline;
-    let candidates = (stages.iter())
-        .filter(|stage| inline || limit_of(**stage) > long_ms)
+    let candidates = (by_limit(model).into_iter())
+        .filter(|stage| inline || limit_of(*stage) > long_ms)
         .take(if inline {
             1
         } else {
             counts::STAGES_WITH_MORE_CALLS
         });
-    let more = candidates.filter_map(|stage| more(context, *stage));
-    let fewer = (stages.iter())
-        .take(counts::STAGES_WITH_FEWER_CALLS)
-        .filter_map(|stage| fewer(context, *stage));
+    let more = candidates.filter_map(|stage| more(context, stage));
     let pools = (0..model.pools.len()).map(|pool| more_threads(context, pool));
-    more.chain(fewer).chain(pools).collect()
+    more.chain(pools).collect()
+}
+
+/// The stages, that with the longest limit first.
+pub(super) fn by_limit(model: &Model<'_>) -> Vec<usize> {
+    let mut stages: Vec<usize> = (0..model.nodes.len()).collect();
+    let limit_of = |stage: usize| model.nodes[stage].limit_ms;
+    stages.sort_by(|a, b| limit_of(*b).total_cmp(&limit_of(*a)));
+    stages
 }
 
 /// More threads for a pool that stages share.
@@ -65,7 +69,7 @@ fn enough(model: &Model<'_>, needed: f64, from: u32) -> u32 {
 }
 
 /// Changes the setting of a stage's concurrency to `to` concurrent calls.
-fn change_concurrency(context: &Context<'_>, stage: usize, to: u32) -> ChangeRecord {
+pub(super) fn change_concurrency(context: &Context<'_>, stage: usize, to: u32) -> ChangeRecord {
     let model = context.model;
     let node = &model.nodes[stage];
     let (from, to) = (declared(node, whole(node.concurrency)), declared(node, to));
@@ -77,7 +81,7 @@ fn change_concurrency(context: &Context<'_>, stage: usize, to: u32) -> ChangeRec
 
 /// The concurrency to declare so that a stage has `calls` concurrent calls. Some stages have more than they
 /// declare; the difference stays.
-fn declared(node: &Node<'_>, calls: u32) -> u32 {
+pub(super) fn declared(node: &Node<'_>, calls: u32) -> u32 {
     calls.saturating_sub(undeclared_calls(node)).max(1)
 }
 
@@ -119,7 +123,8 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
     }
     let locked = model.holds_gil(stage) || waits_for_lock(model, stage);
     let saturated = saturates_disk(model, stage) || saturates_shared_lock(model, stage);
-    if memory_suspect(model, stage) || locked || saturated {
+    let slow_each_other = memory_suspect(model, stage) || best_gate(model, stage).is_some();
+    if slow_each_other || locked || saturated {
         return None;
     }
     if model.simulated.inline {
@@ -157,6 +162,7 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
         term: Term::Stage(stage),
         change: Some(change_concurrency(context, stage, to)),
         changed: is_gain_known(model, stage).then_some(simulated),
+        measured: None,
         confidence: confidence_in_more(context, stage, to),
     })
 }
@@ -183,6 +189,7 @@ fn smaller_processes(
         term: Term::Stage(stage),
         change: None,
         changed: Some(simulated),
+        measured: None,
         confidence: confidence_in_more(context, stage, to).min(confidence::ASSUMED_GAIN),
     })
 }
@@ -285,77 +292,8 @@ fn saturates_disk(model: &Model<'_>, stage: usize) -> bool {
 
 /// Whether a stage's calls hold the lock that they share almost all the time. How long they hold it is an estimate, so a
 /// prediction for more of them may still promise a few percent.
-fn saturates_shared_lock(model: &Model<'_>, stage: usize) -> bool {
+pub(super) fn saturates_shared_lock(model: &Model<'_>, stage: usize) -> bool {
     let held_ms = (model.shared_lock(stage)).map(|lock| lock.hold_ms * model.nodes[stage].calls);
     let used = held_ms.map(|held_ms| held_ms / model.facts.step_ms);
     at_least(used, model.thresholds.saturated_utilization)
-}
-
-/// Whether too many threads are ready to run. The model does not know how much they slow each other.
-pub(super) fn threads_slow_each_other(model: &Model<'_>) -> bool {
-    let r = &model.facts.resources;
-    let per_core = r.runnable_threads.zip(r.cores_usable);
-    let per_core = per_core.map(|(threads, cores)| threads / cores);
-    at_least(per_core, model.thresholds.oversubscribing_threads)
-}
-
-/// Proposes fewer concurrent calls if they slow each other: on the decoders, in memory, or on the cores.
-fn fewer(context: &Context<'_>, stage: usize) -> Option<Draft> {
-    let (model, t) = (context.model, context.model.thresholds);
-    let node = &model.nodes[stage];
-    let from = whole(node.concurrency);
-    let now = declared(node, from);
-    if now < 2 {
-        return None;
-    }
-    let draft = |to: u32, (shared, term), changed, confidence| Draft {
-        action: if model.workers == Some(stage) {
-            Action::FewerProcesses {
-                from: now,
-                to: declared(node, to),
-                shared,
-            }
-        } else {
-            Action::FewerCalls {
-                stage: node.stage.name.clone(),
-                from: now,
-                to: declared(node, to),
-                shared,
-            }
-        },
-        stage: Some(stage),
-        term,
-        change: Some(change_concurrency(context, stage, to)),
-        changed,
-        confidence,
-    };
-    if let Some(engines) = model.engines_of(stage)
-        && from > engines
-        && node.active(context.step_ms()) > t.oversubscribed_engines * f64::from(engines)
-    {
-        let (shared, confidence) = (Shared::Decoders, confidence::FEWER_DECODING_CALLS);
-        let shared = (shared, Term::Engines);
-        return Some(draft(engines, shared, None, confidence));
-    }
-    if memory_suspect(model, stage) && node.limit_ms > t.memory_limit * context.step_ms() {
-        let (to, confidence) = (from.div_ceil(2), confidence::MINIMUM_GAIN);
-        let shared = (Shared::Memory, Term::Memory);
-        return Some(draft(to, shared, None, confidence));
-    }
-    let cores = model.simulated.cores;
-    let scarce = at_least(model.uses.cores, t.oversubscribed_core_utilization);
-    if !scarce || f64::from(from) <= cores || node.cpu().unwrap_or(0.0) < t.min_oversubscribing_cpu
-    {
-        return None;
-    }
-    let to = whole((cores - model.simulated.loop_cores).floor().max(1.0)).min(from - 1);
-    let mut simulated = model.simulated.clone();
-    simulated.stations[stage].servers = to;
-    let shared = (Shared::Cores, Term::Cores);
-    let (changed, confidence) = if threads_slow_each_other(model) {
-        (None, confidence::MINIMUM_GAIN)
-    } else {
-        (Some(simulated), confidence::FEWER_CALLS)
-    };
-    Some(draft(to, shared, changed, confidence))
 }

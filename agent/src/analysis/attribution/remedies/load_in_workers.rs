@@ -72,6 +72,7 @@ fn in_workers(context: &Context<'_>, stage: usize) -> Option<Draft> {
         term: Term::Stage(stage),
         change: Some(change(None, Setting::NumWorkers, 0, to)),
         changed: Some(with_workers(model, stage, to, price)?),
+        measured: None,
         confidence,
     })
 }

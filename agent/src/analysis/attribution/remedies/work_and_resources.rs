@@ -3,7 +3,7 @@
 
 use super::super::bottleneck::{lock_contended, slowest};
 use super::super::candidates::limit_ms;
-use super::super::evidence::inner;
+use super::super::evidence::{Evidence, evidence, inner};
 use super::super::law_terms::{Term, at_least};
 use super::super::loop_waits::long_lock_wait_ms;
 use super::super::queueing_model::Model;
@@ -28,6 +28,7 @@ pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
         cores(context),
         others_away(context),
         pinned(context),
+        fewer_gpu_bytes(context),
     ]
     .into_iter()
     .flatten()
@@ -39,11 +40,13 @@ fn cheaper(context: &Context<'_>) -> Option<Draft> {
     let model = context.model;
     let found = context.binding?;
     let stage = match found.term {
-        Term::Stage(stage) => stage,
+        Term::Stage(stage) | Term::Mount(stage) => stage,
         Term::Engines => model.decoder?.0,
         Term::Disk => model.reader?,
         Term::Cores | Term::Quota | Term::Gil | Term::Memory => most_work(context)?,
-        Term::Pool(_) | Term::Jitter | Term::Gc | Term::HandOff | Term::Compute => return None,
+        Term::Pool(_) | Term::Jitter | Term::Gc | Term::HandOff | Term::Pcie | Term::Compute => {
+            return None;
+        }
     };
     let name = &model.nodes[stage].stage.name;
     let (named, part) = inner(model, stage).unwrap_or((name, 1.0));
@@ -248,6 +251,18 @@ fn others_away(context: &Context<'_>) -> Option<Draft> {
         usable: r.cores_usable?,
     };
     Some(Draft::new(action, Term::Cores, confidence::STOP_OTHERS))
+}
+
+/// Proposes to copy fewer bytes if the link of the GPU limits the loop. How many are enough is not known.
+fn fewer_gpu_bytes(context: &Context<'_>) -> Option<Draft> {
+    if !context.binds(Term::Pcie) {
+        return None;
+    }
+    let Evidence::Pcie { bytes_per_step, .. } = evidence(context.model, Term::Pcie) else {
+        return None;
+    };
+    let action = Action::FewerGpuBytes { bytes_per_step };
+    Some(Draft::new(action, Term::Pcie, confidence::MINIMUM_GAIN))
 }
 
 fn pinned(context: &Context<'_>) -> Option<Draft> {

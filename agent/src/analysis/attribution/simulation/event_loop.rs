@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::server::Server;
-use super::{SimulatedPipeline, Supply, whole};
+use super::{SimulatedPipeline, SimulatedTimes, Supply, whole};
 use crate::analysis::attribution::call_times::Times;
 use crate::analysis::thresholds::counts;
 use crate::statistics::bootstrap::Rng;
@@ -19,6 +19,7 @@ struct Call {
     /// Time of this call, relative to the mean.
     factor: f64,
     worker: usize,
+    began: f64,
 }
 
 /// A station and the queue after it.
@@ -41,6 +42,9 @@ struct State {
     early: VecDeque<bool>,
     /// Items taken from the queue so far.
     taken: u64,
+    /// Calls that ended since the warm-up, and the sum of their times.
+    ended: f64,
+    busy_ms: f64,
 }
 
 /// The relative times of a station's calls. They are drawn in advance and repeat.
@@ -122,14 +126,22 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Mean step over `batches` batches, after a warm-up; `NaN` if the pipeline is blocked.
-    pub(super) fn mean_step(mut self, batches: f64) -> f64 {
+    /// Mean times over `batches` batches, after a warm-up; `NaN` if the pipeline is blocked.
+    pub(super) fn mean_times(mut self, batches: f64) -> SimulatedTimes {
         let warmup = (batches / 4.0).ceil();
         let mean = self.run_until(warmup).and_then(|began| {
+            for state in &mut self.states {
+                (state.ended, state.busy_ms) = (0.0, 0.0);
+            }
             let ended = self.run_until(warmup + batches)?;
             Some((ended - began) / batches)
         });
-        mean.unwrap_or(f64::NAN)
+        SimulatedTimes {
+            step_ms: mean.unwrap_or(f64::NAN),
+            call_ms: (self.states.iter())
+                .map(|state| state.busy_ms / state.ended)
+                .collect(),
+        }
     }
 
     /// Runs until the loop has made `steps` steps, and returns the time; `None` if the pipeline is blocked.
@@ -210,7 +222,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn begin(&mut self, call: Call) {
+    fn begin(&mut self, mut call: Call) {
+        call.began = self.now;
         let at = self.free.pop().unwrap_or(self.calls.len());
         if at == self.calls.len() {
             self.calls.push(call);
@@ -266,6 +279,9 @@ impl<'a> Run<'a> {
             return;
         };
         self.add_working(-1.0);
+        let state = &mut self.states[call.station];
+        state.ended += 1.0;
+        state.busy_ms += self.now - call.began;
         if let Some(pool) = station.pool {
             self.release_thread(pool);
         }
@@ -292,6 +308,7 @@ impl<'a> Run<'a> {
             factor: self.next_factor(station),
             worker,
             part: 0,
+            began: 0.0,
         };
         if let Some(pool) = self.pipeline.stations[station].pool {
             let pool = &mut self.pools[pool];

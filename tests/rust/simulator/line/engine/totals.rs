@@ -1,6 +1,7 @@
 //! What a simulated run measures.
 
 use headspace_agent::model::Distribution;
+use headspace_agent::model::call_levels::{CallLevels, LEVELS, LevelTotals};
 
 use super::PARTS;
 
@@ -49,6 +50,21 @@ pub(crate) struct StageTotals {
     pub(crate) cpu_ms: f64,
     pub(crate) peak: u32,
     pub(crate) time: Distribution,
+    pub(crate) levels: CallLevels,
+}
+
+impl StageTotals {
+    /// Counts the time of a call for its number of calls at once, as the agent does.
+    pub(super) fn record_level(&mut self, calls: u32, took_ms: f64) {
+        let place = (calls as usize).min(LEVELS) - 1;
+        let mut levels = vec![LevelTotals::default(); place + 1];
+        levels[place] = LevelTotals {
+            calls: 1,
+            sum_ns: (took_ms * 1e6) as u64,
+            squares_us2: (took_ms * 1e3).powi(2) as u64,
+        };
+        self.levels.merge(&CallLevels(levels));
+    }
 }
 
 #[derive(Debug, Clone, Default)]
