@@ -174,3 +174,21 @@ fn the_settings_of_the_sources_are_read_from_the_environment_once() {
         .filter(|source| source["name"].as_str().unwrap().starts_with("gpu"));
     assert!(of_gpu.all(|source| source["state"] == "off"));
 }
+
+#[test]
+fn a_data_set_that_fits_into_the_memory_is_read_from_there() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a"), [1; 1000]).unwrap();
+    let path = folder.path().to_str().unwrap();
+
+    let json: Value = serde_json::from_str(&doctor(&["--json", "--data", path], Vec::new)).unwrap();
+    let text = doctor(&["--data", path], Vec::new);
+
+    let data = &json["data"];
+    assert_eq!((&data["files"], &data["bytes"]), (&1.into(), &1000.into()));
+    assert_eq!(data["later_epochs"]["fits"], true, "{data}");
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let text = words.join(" ");
+    assert!(text.contains("1 file, 0.98 KiB"), "{text}");
+    assert!(text.contains("The data set fits into the memory"), "{text}");
+}

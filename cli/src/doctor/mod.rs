@@ -1,9 +1,10 @@
 //! Runs `headspace doctor`, which reports the working sources, the reasons why others are off, and the cost
-//! of measuring.
+//! of measuring. With `--data`, it examines a data set (`data.rs`).
 //!
 //! It contains no list of sources. It opens and reads what [`Catalog::open`] lists and what the caller
 //! adds, as a session does.
 
+mod data;
 mod examine;
 mod layout;
 mod show;
@@ -26,6 +27,9 @@ const DRIVER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs the command.
 pub(crate) fn doctor(args: &DoctorArgs, context: &mut Context<'_>) -> io::Result<i32> {
+    if !args.data.is_empty() {
+        return data::examine_data(args, context);
+    }
     let mut catalog = Catalog::open(&Settings {
         driver_patience: DRIVER_PATIENCE,
         ..context.settings.clone()

@@ -23,7 +23,7 @@ use crate::procfs::{self, float};
 pub const NAME: &str = "cgroup";
 
 /// What it reads.
-pub const READS: &str = "CPU throttling, memory use, memory limit and memory events of this \
+pub const READS: &str = "CPU throttling, memory use, memory limit, memory events and evicted files of this \
                          process's control group and those above it";
 
 /// The attributes of a group's events, in their order.
@@ -41,6 +41,7 @@ pub struct ControlGroup {
     memory: Groups<MemoryGroup>,
     quota: Totals<3>,
     events: Totals<4>,
+    refaults: Totals<1>,
     buffer: Vec<u8>,
 }
 
@@ -97,6 +98,7 @@ impl ControlGroup {
             memory: Groups::with_root(root, Controller::Memory, MemoryGroup::new),
             quota: Totals::new(),
             events: Totals::new(),
+            refaults: Totals::new(),
             buffer: Vec::new(),
         };
         let mut readings = Vec::new();
@@ -156,6 +158,10 @@ impl ControlGroup {
         let totals = self.events.follow(at, group.events(buffer));
         let totals = totals.map(|total| total.map(float));
         procfs::append(out, &Scope::Cgroup, events, totals);
+        let [refaults] = self.refaults.follow(at, [group.refaults(buffer)]);
+        let refaults = refaults.and_then(procfs::bytes_of_pages);
+        let refaults = [(&metric::PAGE_CACHE_REFAULTS, refaults)];
+        procfs::append_plain(out, &Scope::Cgroup, refaults);
     }
 }
 

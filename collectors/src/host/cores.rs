@@ -27,6 +27,11 @@ impl Cores {
             .is_some_and(|word| word >> (core % WORD_BITS) & 1 == 1)
     }
 
+    /// The numbers of the cores, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = usize> {
+        (0..self.words.len() * WORD_BITS).filter(|core| self.contains(*core))
+    }
+
     pub(super) fn clear(&mut self) {
         self.words.clear();
     }

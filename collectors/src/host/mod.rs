@@ -3,7 +3,7 @@
 //! The readings are: cores online, cores in the affinity mask, the tightest CPU quota of the control
 //! groups above the process, and the smaller of the last two. Also the share of time for which the
 //! cores of the mask were busy (used by any process), the number of threads that run or wait for a core,
-//! and the available memory. Utilisation covers the time since the previous tick, or since construction for
+//! the memory, and the pages that did not stay in it. Utilisation covers the time since the previous tick, or since construction for
 //! the first tick.
 //! If the quota or the mask cannot be read, the number of usable cores is unknown too.
 
@@ -11,6 +11,8 @@ mod cgroup;
 pub mod cgroup_source;
 mod cores;
 mod describe;
+pub mod frequency;
+mod memory;
 pub mod pressure;
 mod times;
 mod usable_cores;
@@ -24,6 +26,9 @@ use headspace_agent::port::{CollectError, Collector};
 
 pub use cgroup_source::ControlGroup;
 pub use describe::{describe, describe_at};
+pub use frequency::Frequency;
+use memory::Memory;
+pub use memory::{CacheMemory, cache_memory};
 pub use pressure::Pressure;
 use times::CoreTime;
 use usable_cores::Limits;
@@ -34,14 +39,14 @@ use crate::procfs;
 pub const NAME: &str = "host";
 
 /// The values that it reads.
-pub const READS: &str = "cores, affinity, quota, how busy the usable cores are, threads that run or wait for one, available memory";
+pub const READS: &str = "cores, affinity, quota, how busy the usable cores are, threads that run or wait for one, memory, swapping";
 
 /// The source `host`.
 #[derive(Debug)]
 pub struct Host {
     limits: Limits,
     times: PathBuf,
-    memory: PathBuf,
+    memory: Memory,
     before: Vec<CoreTime>,
     now: Vec<CoreTime>,
     runnable: Option<u64>,
@@ -71,7 +76,7 @@ impl Host {
         let mut host = Self {
             limits: Limits::with_root(root),
             times: procfs::below(root, "/proc/stat"),
-            memory: procfs::below(root, "/proc/meminfo"),
+            memory: Memory::with_root(root),
             before: Vec::new(),
             now: Vec::new(),
             runnable: None,
@@ -109,12 +114,6 @@ impl Host {
         }
         share
     }
-
-    /// Bytes of memory that programs can still use. Kernels before 3.14 do not report it.
-    fn memory_available(&mut self) -> Option<u64> {
-        let bytes = procfs::read(&self.memory, &mut self.buffer).ok()?;
-        procfs::memory_size(bytes, "MemAvailable")
-    }
 }
 
 impl Collector for Host {
@@ -126,7 +125,6 @@ impl Collector for Host {
         let limits = self.limits.read();
         let busy = self.utilization();
         let runnable = self.runnable.map(procfs::float);
-        let memory = self.memory_available().map(procfs::float);
         if !limits.is_known() {
             return Err(CollectError::Transient(
                 "nothing about the cores could be read".into(),
@@ -139,9 +137,9 @@ impl Collector for Host {
             (&metric::HOST_CPU_AFFINITY, limits.affinity.map(f64::from)),
             (&metric::HOST_CPU_QUOTA, limits.cores_quota()),
             (&metric::HOST_THREADS_RUNNABLE, runnable),
-            (&metric::HOST_MEMORY_AVAILABLE, memory),
         ];
         procfs::append_plain(out, &Scope::Host, readings);
+        self.memory.append(&mut self.buffer, out);
         Ok(())
     }
 }

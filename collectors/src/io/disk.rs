@@ -16,10 +16,10 @@ use headspace_agent::model::{Reading, Scope, attributes};
 use headspace_agent::port::{CollectError, Collector, Pace};
 
 use super::diskstats::{self, SECTOR};
+use super::files_in_use::FilesInUse;
 use super::{mounts, sysblock};
 use crate::procfs::monotonic_total::Carry;
-use crate::procfs::walk::Walker;
-use crate::procfs::{self, float, open_files};
+use crate::procfs::{self, float};
 
 /// This source's name.
 pub const NAME: &str = "disk";
@@ -27,14 +27,8 @@ pub const NAME: &str = "disk";
 /// What it reads.
 pub const READS: &str = "bytes, operations and utilisation of the disks that hold the files in use";
 
-/// Number of readings between two searches for the files in use.
-const SEARCH_EVERY: u32 = 10;
-
 /// Maximum number of watched devices.
 const MOST_DEVICES: usize = 8;
-
-/// Maximum number of processes whose files are searched.
-const MOST_PROCESSES: usize = 64;
 
 const PACE: Duration = Duration::from_secs(2);
 
@@ -44,10 +38,8 @@ pub struct Disk {
     root: PathBuf,
     stats: PathBuf,
     mounts: PathBuf,
-    walker: Walker,
+    files: FilesInUse,
     devices: Vec<Device>,
-    /// Number of readings until the next search.
-    until_search: u32,
     buffer: Vec<u8>,
 }
 
@@ -92,9 +84,8 @@ impl Disk {
             root: root.to_owned(),
             stats: procfs::below(root, "/proc/diskstats"),
             mounts: procfs::below(root, "/proc/self/mountinfo"),
-            walker: Walker::with_root(root),
+            files: FilesInUse::with_root(root),
             devices: Vec::new(),
-            until_search: 0,
             buffer: Vec::new(),
         };
         let reason = match procfs::read(&disk.stats, &mut disk.buffer) {
@@ -103,16 +94,6 @@ impl Disk {
             Err(error) => procfs::unreadable(&disk.stats, &error),
         };
         Err(CollectError::unsupported(reason))
-    }
-
-    /// The pids of all descendants of this process; none if they cannot be found.
-    fn descendants(&mut self) -> Vec<u32> {
-        let Ok(own) = self.walker.own() else {
-            return Vec::new();
-        };
-        let tree = self.walker.trees(&[own.pid]).unwrap_or_default();
-        let numbers = tree.into_iter().map(|process| process.pid);
-        numbers.filter(|&pid| pid != own.pid).collect()
     }
 
     /// Finds devices of files in use that are not watched yet.
@@ -124,13 +105,9 @@ impl Disk {
             return;
         };
         let table = mounts::parse(table);
-        let own = procfs::below(&self.root, "/proc/self");
-        let descendants = self.descendants();
-        let folders = descendants.into_iter().map(|pid| self.walker.folder(pid));
-        let processes = std::iter::once(own).chain(folders).take(MOST_PROCESSES);
         let exists = |path: &Path| procfs::below(&self.root, path).exists();
         let mut devices: Vec<&mounts::Device> = Vec::new();
-        for path in open_files::paths(processes) {
+        for path in self.files.paths() {
             let device = mounts::device(&table, &path, exists);
             devices.extend(device.filter(|device| !devices.contains(device)));
         }
@@ -187,11 +164,9 @@ impl Collector for Disk {
     }
 
     fn collect(&mut self, at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {
-        if self.until_search == 0 {
+        if self.files.is_search_due() {
             self.search();
-            self.until_search = SEARCH_EVERY;
         }
-        self.until_search -= 1;
         let stats = procfs::read(&self.stats, &mut self.buffer)
             .map_err(|error| CollectError::Transient(procfs::unreadable(&self.stats, &error)))?;
         for device in &mut self.devices {

@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::network_kind::NetworkKind;
 use crate::procfs::mountinfo::{MountLine, path};
 use crate::procfs::{lines, number};
 
@@ -20,7 +21,9 @@ pub(super) enum Device {
 /// One mount.
 #[derive(Debug)]
 pub(super) struct Mount {
-    at: PathBuf,
+    pub(super) at: PathBuf,
+    /// The network or FUSE file system, if it is one.
+    pub(super) network: Option<NetworkKind>,
     device: Option<Device>,
     /// A folder from which an overlay takes its files.
     below: Option<PathBuf>,
@@ -49,7 +52,7 @@ pub(super) fn device<'a>(
 
 /// The mount that contains a path: the last one with the longest mount point, because it hides the
 /// others.
-fn over<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+pub(super) fn over<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     mounts
         .iter()
         .filter(|mount| path.starts_with(&mount.at))
@@ -73,6 +76,7 @@ fn mount(line: &[u8]) -> Option<Mount> {
     };
     Some(Mount {
         at: path(line.at),
+        network: NetworkKind::of(kind, source),
         device,
         below: folder(options).filter(|_| kind == b"overlay"),
     })

@@ -22,6 +22,7 @@ pub(in super::super) struct MemoryGroup {
     events: PathBuf,
     /// How often usage reached the limit. Only v1 has this file.
     hits: PathBuf,
+    statistics: PathBuf,
 }
 
 impl MemoryGroup {
@@ -40,6 +41,7 @@ impl MemoryGroup {
             limit: group.join(limit),
             events: group.join(events),
             hits: group.join("memory.failcnt"),
+            statistics: group.join("memory.stat"),
         }
     }
 
@@ -73,7 +75,38 @@ impl MemoryGroup {
             Version::V2 => ["high", "max", "oom", "oom_kill"].map(|key| keyed(events, key)),
         }
     }
+
+    /// Bytes of it that the kernel can free for other files: the page cache without shared memory.
+    pub(in super::super) fn page_cache(&self, buffer: &mut Vec<u8>) -> Option<u64> {
+        let keys = match self.version {
+            Version::V1 => ["total_active_file", "total_inactive_file"],
+            Version::V2 => ["active_file", "inactive_file"],
+        };
+        let statistics = procfs::read(&self.statistics, buffer).ok()?;
+        let [active, inactive] = keys.map(|key| keyed(statistics, key));
+        active?.checked_add(inactive?)
+    }
+
+    /// Pages of files that were read again after they had been evicted, in this group and those below it.
+    pub(in super::super) fn refaults(&self, buffer: &mut Vec<u8>) -> Option<u64> {
+        let keys = match self.version {
+            Version::V1 => V1_REFAULT_KEYS,
+            Version::V2 => REFAULT_KEYS,
+        };
+        refaulted_pages(procfs::read(&self.statistics, buffer).ok()?, keys)
+    }
 }
+
+/// Pages of files that were read again after they had been evicted, since boot or since the group was created. Linux before 5.9
+/// does not count anonymous pages separately, which it hardly evicts without swap.
+pub(in super::super) fn refaulted_pages(bytes: &[u8], keys: [&str; 2]) -> Option<u64> {
+    keys.iter().find_map(|key| keyed(bytes, key))
+}
+
+/// The keys of this count, in new and in old kernels: of the machine and of v2 groups, and of v1 groups.
+pub(in super::super) const REFAULT_KEYS: [&str; 2] =
+    ["workingset_refault_file", "workingset_refault"];
+const V1_REFAULT_KEYS: [&str; 2] = ["total_workingset_refault_file", "total_workingset_refault"];
 
 #[cfg(test)]
 mod tests {
@@ -94,6 +127,18 @@ mod tests {
             group.limit(buffer),
             group.events(buffer),
         )
+    }
+
+    #[test]
+    fn refaults_are_found_in_old_and_new_kernels_and_in_groups() {
+        let new = b"workingset_refault_anon 7\nworkingset_refault_file 51370\npswpin 3\n";
+        let group = b"cache 0\ntotal_workingset_refault_file 12\n";
+
+        let old = b"workingset_refault 4\n";
+        assert_eq!(refaulted_pages(new, REFAULT_KEYS), Some(51_370));
+        assert_eq!(refaulted_pages(old, REFAULT_KEYS), Some(4));
+        assert_eq!(refaulted_pages(group, V1_REFAULT_KEYS), Some(12));
+        assert_eq!(refaulted_pages(b"pswpin 3\n", REFAULT_KEYS), None);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 pub(super) use cpu::CpuGroup;
 pub(super) use membership::Controller;
-pub(super) use memory::MemoryGroup;
+pub(super) use memory::{MemoryGroup, REFAULT_KEYS, refaulted_pages};
 
 use crate::procfs;
 
@@ -42,7 +42,7 @@ impl Version {
 }
 
 /// The number in the first line `key number` of a flat-keyed file.
-fn keyed(bytes: &[u8], key: &str) -> Option<u64> {
+pub(super) fn keyed(bytes: &[u8], key: &str) -> Option<u64> {
     procfs::lines(bytes).find_map(|line| {
         let mut words = procfs::words(line);
         (words.next()? == key.as_bytes()).then(|| procfs::number(words.next()?))?

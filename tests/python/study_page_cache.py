@@ -1,0 +1,120 @@
+"""Predicted and measured shares of a data set that come from storage, in memory that cannot hold all of it.
+
+    python tests/python/study_page_cache.py [--files 400] [--epochs 9] [--shares 30 55 82.5 95 150]
+
+A control group limits the memory. In it, `headspace doctor --data` predicts the shares, and then a program reads the files
+(1 MiB each), whole, in a new random order in each epoch, and in the same order. The share of an epoch is `read_bytes` of
+`/proc/self/io`. The first two epochs do not count, because the page cache is not in equilibrium then. A group needs root.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from memory_groups import memory_group
+from running import clean_environment
+
+sys.path.append(str(Path(__file__).parents[2] / "examples" / "python"))
+
+from decode_lab.pagecache import evict
+
+FILE_BYTES = 1 << 20
+
+#: Memory of the group that no file can have: for the program and the page tables, in bytes.
+PROGRAM_BYTES = 24 << 20
+
+READER = """
+import os, random, sys
+
+folder, epochs, in_order = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "same"
+paths = sorted(os.path.join(folder, name) for name in os.listdir(folder))
+
+
+def from_storage():
+    with open("/proc/self/io") as lines:
+        return next(int(line.split()[1]) for line in lines if line.startswith("read_bytes:"))
+
+
+random.seed(0)
+for _ in range(epochs):
+    if not in_order:
+        random.shuffle(paths)
+    before = from_storage()
+    for path in paths:
+        with open(path, "rb", buffering=0) as file:
+            while file.read(1 << 20):
+                pass
+    print(from_storage() - before)
+"""
+
+
+def write_files(folder: Path, count: int) -> None:
+    for number in range(count):
+        path = folder / f"{number:05}.bin"
+        path.write_bytes(bytes(FILE_BYTES))
+
+
+def run(command: Sequence[str]) -> str:
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, env=clean_environment()
+    )
+    return done.stdout
+
+
+def predicted(launch: list[str], folder: Path) -> dict[str, Any]:
+    """What `headspace doctor` says in the control group."""
+    found = json.loads(run([*launch, "-m", "headspace", "doctor", "--json", "--data", str(folder)]))
+    later: dict[str, Any] = found["data"]["later_epochs"]
+    return {**later, "held": found["data"]["memory_bytes"] / found["data"]["bytes"]}
+
+
+def measured(launch: list[str], folder: Path, epochs: int, order: str) -> float:
+    """The mean share from storage, from the third epoch on."""
+    shares = run([*launch, "-c", READER, str(folder), str(epochs), order]).split()
+    total = FILE_BYTES * len(list(folder.iterdir()))
+    counted = [int(share) / total for share in shares[2:]]
+    return sum(counted) / len(counted)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--files", type=int, default=400)
+    parser.add_argument("--epochs", type=int, default=9)
+    parser.add_argument("--shares", type=float, nargs="+", default=[30, 55, 82.5, 95, 150])
+    args = parser.parse_args()
+    print(
+        "| memory for the page cache | order | predicted from storage | measured | at least, with any policy |"
+    )
+    print("|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_files(folder, args.files)
+        for share in args.shares:
+            limit = PROGRAM_BYTES + int(share / 100 * args.files * FILE_BYTES)
+            for order, key in (
+                ("random", "random_storage_share"),
+                ("same", "same_order_storage_share"),
+            ):
+                # A page belongs to the group that read it first, so no other group may hold one.
+                evict(folder.iterdir())
+                with memory_group(limit) as launch:
+                    said = predicted(launch, folder)
+                evict(folder.iterdir())
+                with memory_group(limit) as launch:
+                    was = measured(launch, folder, args.epochs, order)
+                least = said["least_storage_share"]
+                print(
+                    f"| {said['held']:.0%} of the data | {order} | {said[key]:.0%} | {was:.0%} | {least:.0%} |",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    main()
