@@ -76,6 +76,6 @@ def test_a_stall_names_its_period_and_its_source(
     (episode,) = (one for one in run.summary()["episodes"] if one["kind"] == "periodic")
     assert episode["period_steps"] == period
     assert (episode["signal"], episode["function"]) == (signal, function)
-    # The first and the last stall may be in the warm-up and after the last step.
-    stalls = 700 / period - 1
-    assert episode["cost_s"] == pytest.approx(stalls * 0.4, rel=0.4)
+    stalls = [float(word) for word in run.stdout.split()]
+    # The first stall is in the warm-up. The last one may come after the last step.
+    assert 0.6 * sum(stalls[1:-1]) < episode["cost_s"] < 1.1 * sum(stalls)

@@ -88,6 +88,7 @@ mod tests {
             measured_step_ms: None,
             at_least: false,
             concerns_bottleneck: true,
+            process_start: None,
             evidence: WAITING,
             confidence: 0.8,
         }

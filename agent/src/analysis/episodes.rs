@@ -11,12 +11,14 @@
 //! study of false and missed episodes.
 
 mod batch_class;
+mod changed_readings;
 mod levels;
 mod periods;
 mod signal;
 mod stalls;
 
 pub use self::batch_class::BatchClass;
+pub use self::changed_readings::ChangedReading;
 use self::levels::{Level, Levels, Rise, find_levels};
 pub use self::signal::Signal;
 use self::signal::{Context, signal_of_change};

@@ -1,5 +1,6 @@
 //! Texts of episodes: when the steps were slower, what that cost, and what changed with it.
 
+use super::changed_readings::{changed_records, changed_resources, resource_phrase};
 use super::units::{bytes, duration_ms, duration_s, percent};
 use super::verdict::{does, place_in_file};
 use crate::analysis::episodes::{Episode, EpisodeKind, Signal};
@@ -25,6 +26,7 @@ pub(super) fn episode_record(episode: &Episode) -> EpisodeRecord {
         cost_s: episode.cost_s,
         predicted_step_ms: episode.predicted_step_ms,
         signal: episode.signal.kind,
+        changed_readings: episode.signal.changed.as_deref().map(changed_records),
         file: line.map(|frame| frame.file.to_string()),
         line: line.map(|frame| frame.line),
         function: line.map(|frame| frame.function.to_string()),
@@ -110,8 +112,10 @@ fn text(episode: &Episode) -> String {
     });
     let file = episode.signal.data_file.iter();
     let file = file.map(|path| format!("Meanwhile, loading has `{path}` open."));
+    let resources = changed_resources(&episode.signal);
     let sentences = std::iter::once(what)
         .chain(changed)
+        .chain(resources)
         .chain(class)
         .chain(file);
     sentences.collect::<Vec<_>>().join(" ")
@@ -132,26 +136,14 @@ fn range(episode: &Episode) -> String {
     }
 }
 
+/// Which part of the step became longer. A resource is named by [`changed_resources`].
 fn signal_text(part: EpisodeSignal, signal: &Signal, kind: EpisodeKind) -> String {
     let what = match (part, is_of_stalls(kind)) {
-        (EpisodeSignal::Wait, true) => "In a stall, the loop waits for data",
-        (EpisodeSignal::Compute, true) => "In a stall, the loop's own code runs longer",
-        (EpisodeSignal::Wait, false) => "The loop waits longer for data",
-        (EpisodeSignal::Compute, false) => "The loop's own code takes longer",
-        (EpisodeSignal::StorageReads, _) => {
-            "At the same time, more bytes come from storage: the page cache no longer holds the data"
-        }
-        (EpisodeSignal::OtherPrograms, _) => "At the same time, other programs use more cores",
-        (EpisodeSignal::CpuQuota, _) => "At the same time, the CPU quota runs out more often",
-        (EpisodeSignal::GpuClocks, _) => "At the same time, the GPU's clocks are throttled more",
-        (EpisodeSignal::MemoryPressure, _) => "At the same time, threads wait longer for memory",
-        (EpisodeSignal::IoPressure, _) => "At the same time, threads wait longer for I/O",
-        (EpisodeSignal::GarbageCollection, _) => {
-            "At the same time, Python's garbage collector stops the process longer"
-        }
-        (EpisodeSignal::CoreWait, _) => {
-            "At the same time, the training thread waits longer for a core"
-        }
+        (EpisodeSignal::Wait, true) => "In a stall, the loop waits for data".to_owned(),
+        (EpisodeSignal::Compute, true) => "In a stall, the loop's own code runs longer".to_owned(),
+        (EpisodeSignal::Wait, false) => "The loop waits longer for data".to_owned(),
+        (EpisodeSignal::Compute, false) => "The loop's own code takes longer".to_owned(),
+        _ => format!("At the same time, {}", resource_phrase(part, signal)),
     };
     let Some(line) = &signal.line else {
         return format!("{what}.");
@@ -279,8 +271,7 @@ mod tests {
             episode_record(&change).text,
             "From step 32 on, a step takes 50.0 ms instead of 20.0 ms (+150 %). This cost 9.85 s. \
              Without this, a step would take 18.2 ms on average. \
-             At the same time, more bytes come from storage: the page cache no longer holds the \
-             data."
+             At the same time, more bytes come from storage."
         );
     }
 }

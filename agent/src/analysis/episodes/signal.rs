@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use super::EpisodeSources;
 use super::batch_class::BatchClass;
+use super::changed_readings::{ChangedReading, TimedPart, changed_readings};
 use crate::analysis::resources::{Part, resources};
 use crate::analysis::stacks::{OpenFiles, StackTimes, TimedLine};
-use crate::analysis::thresholds::findings::STORAGE_READS;
-use crate::model::record::{EpisodeSignal, GpuUse, ResourcesRecord};
+use crate::model::record::{EpisodeSignal, ResourcesRecord};
 use crate::model::stack::{Activity, Frame};
 use crate::model::step_history::{Stall, StepBucket};
 
@@ -51,6 +51,8 @@ pub struct Signal {
     pub data_file: Option<Arc<str>>,
     /// The size of the batches in stalls, if it differs from that of others.
     pub batch_class: Option<BatchClass>,
+    /// The readings that changed with the level of the steps, the most specific first; `None` if none could be compared.
+    pub changed: Option<Vec<ChangedReading>>,
 }
 
 impl Signal {
@@ -68,6 +70,7 @@ impl Signal {
             activity: line.and_then(|line| context.activity(line, &is_inside)),
             line: line.cloned(),
             batch_class: None,
+            changed: None,
         }
     }
 }
@@ -120,6 +123,20 @@ impl Context<'_> {
         };
         let sources = &self.sources;
         Some(resources(sources.readings?, part, sources.node))
+    }
+
+    /// This part of the run, with the mean time from one of its steps to the next.
+    fn timed_part(&self, (from_s, to_s): Interval) -> TimedPart {
+        let is_inside = |bucket: &&StepBucket| {
+            let at_s = bucket.from_ns as f64 / 1e9;
+            from_s <= at_s && at_s < to_s
+        };
+        let steps: u64 = self.buckets.iter().filter(is_inside).map(|b| b.steps).sum();
+        TimedPart {
+            from_s,
+            to_s,
+            mean_step: (to_s - from_s) / steps.max(1) as f64,
+        }
     }
 
     /// Which part of the step became longer by most of `step`.
@@ -296,10 +313,17 @@ pub(super) fn signal_of_change(context: &Context<'_>, from_s: f64, to_s: Option<
     } else {
         after
     };
-    let compared = context.resources(during).zip(context.resources(usual));
-    if let Some(kind) = compared.and_then(|(during, usual)| resource(&during, &usual)) {
+    let changed = changed_readings(
+        &context.timed_part(during),
+        &context.timed_part(usual),
+        |part| context.resources(part),
+    );
+    // More memory alone slows nothing.
+    let is_cause = |one: &&ChangedReading| one.signal != EpisodeSignal::MemoryUse;
+    if let Some(cause) = changed.iter().flatten().find(is_cause) {
         return Signal {
-            kind: Some(kind),
+            kind: Some(cause.signal),
+            changed,
             ..Signal::default()
         };
     }
@@ -309,7 +333,10 @@ pub(super) fn signal_of_change(context: &Context<'_>, from_s: f64, to_s: Option<
     };
     let (step, wait) = difference(context.buckets, is_inside);
     let kind = context.part_of_step(wait, step);
-    Signal::of_part(kind, context, is_inside)
+    Signal {
+        changed,
+        ..Signal::of_part(kind, context, is_inside)
+    }
 }
 
 /// By how much the mean step and the mean wait are longer inside.
@@ -330,64 +357,6 @@ fn difference(buckets: &[StepBucket], is_inside: impl Fn(u64) -> bool) -> (f64, 
     };
     let (inside, outside) = (mean(true), mean(false));
     (inside.0 - outside.0, inside.1 - outside.1)
-}
-
-/// The resource that differs, the most specific first. Differences in percentage points, if not stated
-/// otherwise. All are chosen.
-fn resource(during: &ResourcesRecord, usual: &ResourcesRecord) -> Option<EpisodeSignal> {
-    const MIN_THROTTLED: f64 = 5.0;
-    const MIN_CLOCKS: f64 = 10.0;
-    const MIN_PRESSURE: f64 = 5.0;
-    const MIN_GC: f64 = 2.0;
-    const MIN_CORE_WAIT: f64 = 5.0;
-    /// Cores.
-    const MIN_OTHERS: f64 = 0.2;
-    const MIN_RATIO: f64 = 2.0;
-    let rises = |value: fn(&ResourcesRecord) -> Option<f64>, least: f64, ratio: f64| {
-        value(during)
-            .zip(value(usual))
-            .is_some_and(|(during, usual)| during - usual >= least && during >= ratio * usual)
-    };
-    let clocks = |record: &ResourcesRecord| {
-        record
-            .own_gpus()
-            .filter_map(|gpu: &GpuUse| gpu.throttled_pct)
-            .reduce(f64::max)
-    };
-    let found = [
-        (
-            EpisodeSignal::CpuQuota,
-            rises(|r| r.throttled_pct, MIN_THROTTLED, 1.0),
-        ),
-        (EpisodeSignal::GpuClocks, rises(clocks, MIN_CLOCKS, 1.0)),
-        (
-            EpisodeSignal::OtherPrograms,
-            rises(|r| r.others_cores, MIN_OTHERS, MIN_RATIO),
-        ),
-        (
-            EpisodeSignal::StorageReads,
-            rises(|r| r.disk_read_bytes_per_s, STORAGE_READS, MIN_RATIO),
-        ),
-        (
-            EpisodeSignal::MemoryPressure,
-            rises(|r| r.memory_pressure_pct, MIN_PRESSURE, 1.0),
-        ),
-        (
-            EpisodeSignal::IoPressure,
-            rises(|r| r.io_pressure_pct, MIN_PRESSURE, 1.0),
-        ),
-        (
-            EpisodeSignal::GarbageCollection,
-            rises(|r| r.gc_pct, MIN_GC, 1.0),
-        ),
-        (
-            EpisodeSignal::CoreWait,
-            rises(|r| r.consumer_run_queue_pct, MIN_CORE_WAIT, 1.0),
-        ),
-    ];
-    found
-        .into_iter()
-        .find_map(|(signal, rises)| rises.then_some(signal))
 }
 
 #[cfg(test)]
@@ -480,21 +449,5 @@ mod tests {
 
         let few = signal_of_stalls(&stalls(900_000_000)[..2], &context(&stacks));
         assert_eq!(few.data_file, None, "two samples may be chance");
-    }
-
-    #[test]
-    fn a_resource_that_is_used_more_during_a_change_is_its_signal() {
-        let usual = ResourcesRecord {
-            others_cores: Some(0.1),
-            disk_read_bytes_per_s: Some(0.0),
-            ..ResourcesRecord::default()
-        };
-        let during = ResourcesRecord {
-            disk_read_bytes_per_s: Some(2e7),
-            ..usual.clone()
-        };
-
-        assert_eq!(resource(&during, &usual), Some(EpisodeSignal::StorageReads));
-        assert_eq!(resource(&usual, &usual), None);
     }
 }

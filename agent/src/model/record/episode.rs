@@ -27,6 +27,10 @@ pub struct EpisodeRecord {
     /// What changed together with the steps. It is not always the cause. Null if unknown.
     #[serde(deserialize_with = "super::known")]
     pub signal: Option<EpisodeSignal>,
+    /// Readings of resources that changed together with the steps, the most specific first. Empty if no reading changed.
+    /// Absent if none could be compared, and for stalls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub changed_readings: Option<Vec<ChangedReadingRecord>>,
     /// Path of the source file with the line that ran during the episode, and hardly otherwise. Absent if
     /// there is no such line.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,6 +62,23 @@ pub struct EpisodeRecord {
     pub usual_batch_bytes: Option<u64>,
     /// The episode in words.
     pub text: String,
+}
+
+/// A reading of a resource that differs between the slow steps and the others.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ChangedReadingRecord {
+    /// What changed. Null if this version does not know it.
+    #[serde(deserialize_with = "super::known")]
+    pub signal: Option<EpisodeSignal>,
+    /// Name of the metric that shows it.
+    pub metric: String,
+    /// Mean outside of the episode, in `unit`.
+    pub usual: f64,
+    /// Mean in the episode, in `unit`.
+    pub slow: f64,
+    /// Unit of both (UCUM): `By/{step}` is bytes per step, and `%` a share of time.
+    pub unit: String,
 }
 
 /// Kind of slowness.
@@ -97,6 +118,16 @@ pub enum EpisodeSignal {
     MemoryPressure,
     /// Threads waited longer for I/O.
     IoPressure,
+    /// Pages came back from swap.
+    Swap,
+    /// Reads from a network file system took longer.
+    MountLatency,
+    /// The clocks of the cores were slower.
+    CpuClocks,
+    /// Fewer processes ran: a worker may have ended.
+    FewerProcesses,
+    /// The program used more memory. It is never the only `signal`, because memory alone slows nothing.
+    MemoryUse,
     /// Python's garbage collector paused the process longer.
     GarbageCollection,
     /// The training thread waited longer for a core.
