@@ -25,6 +25,8 @@ fn a_healthy_gpu_is_described() {
     assert_eq!(record.mig, None);
     assert_eq!(record.driver.as_deref(), Some("580.95.05"));
     assert!(record.memory_bytes.unwrap() > 80_000_000_000);
+    let link = (record.pcie_generation_max, record.pcie_width_max);
+    assert_eq!(link, (Some(5), Some(16)));
     assert_eq!(record.nvdec_engines, Some(7));
     assert_eq!(record.nvdec_engines_from.as_deref(), Some("mig_profile"));
     assert_eq!(record.sm_source.as_deref(), Some("gpm"));
@@ -49,6 +51,8 @@ fn every_value_of_the_driver_becomes_a_reading_in_its_unit() {
         ("hw.gpu.memory.usage", 20e9),
         ("hw.gpu.io{network.io.direction=receive}", 4e9),
         ("hw.gpu.io{network.io.direction=transmit}", 0.2e9),
+        ("headspace.gpu.pcie.generation", 5.0),
+        ("headspace.gpu.pcie.width", 16.0),
         ("hw.power", 400.0),
         ("hw.energy", 800.0),
         ("hw.temperature", 55.0),

@@ -1,7 +1,7 @@
 //! Labels of a GPU's activity, and the rule that determines the GPU of a rank.
 
 use crate::model::GpuActivity;
-use crate::model::record::GpuRule;
+use crate::model::record::{GpuRule, PcieLink};
 
 /// Share of time in which at least one kernel or copy was running (GPU-Util of `nvidia-smi`).
 pub const GPU_BUSY: &str = "GPU busy";
@@ -21,6 +21,11 @@ pub fn activity_label(activity: GpuActivity<'_>) -> String {
             label.trim_end().to_owned()
         }
     }
+}
+
+/// A `PCIe` link.
+pub(super) fn pcie_link(link: PcieLink) -> String {
+    format!("generation {} x{}", link.generation, link.width)
 }
 
 /// The rule that determined the GPU of a rank, after `by`.

@@ -43,6 +43,8 @@ pub(super) fn describe(devices: &[Arc<Device>], gpm: Option<&Gpm>) -> Vec<GpuRec
             mig: device.slice.as_ref().map(|slice| slice.uuid.clone()),
             driver: in_use.nvml().sys_driver_version().ok(),
             memory_bytes: memory_of(in_use).ok().map(|(_, total)| total),
+            pcie_generation_max: device.chip.max_pcie_link_gen().ok(),
+            pcie_width_max: device.chip.max_pcie_link_width().ok(),
             nvdec_engines: count.map(|(engines, _)| engines),
             nvdec_engines_from: count.map(|(_, from)| from.to_owned()),
             sm_source: gpm.filter(|gpm| gpm.watches(device.ordinal)).map(|_| {

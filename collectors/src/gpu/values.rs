@@ -68,7 +68,7 @@ impl Sink<'_> {
 }
 
 /// All values. A value that a device does not support is dropped for that device after the first call.
-pub(super) static VALUES: [Value; 17] = [
+pub(super) static VALUES: [Value; 18] = [
     row([1, 5], Of::Whole, general),
     row([2, 10], Of::Whole, decoder),
     row([5, 10], Of::Whole, encoder),
@@ -81,6 +81,7 @@ pub(super) static VALUES: [Value; 17] = [
         in_gpm: true,
         ..row([10, 10], Of::Whole, pcie)
     },
+    row([10, 120], Of::Whole, pcie_link),
     row([10, 10], Of::Whole, energy),
     row([10, 10], Of::Chip, temperature),
     row([10, 10], Of::Chip, |device, sink| {
@@ -292,6 +293,15 @@ fn pcie(device: &Handle<'static>, sink: &mut Sink<'_>) -> Outcome {
         }
     }
     fault.map_or(Ok(None), Err)
+}
+
+/// The link to the bus. It may be slower while the GPU is idle.
+fn pcie_link(device: &Handle<'static>, sink: &mut Sink<'_>) -> Outcome {
+    let generation = f64::from(device.current_pcie_link_gen()?);
+    let width = f64::from(device.current_pcie_link_width()?);
+    sink.push(&metric::GPU_PCIE_GENERATION, &[], generation);
+    sink.push(&metric::GPU_PCIE_WIDTH, &[], width);
+    Ok(None)
 }
 
 /// A total since the driver was loaded. A 32-bit total, as on an H100, is rejected: on a busy bus it overflows within a

@@ -78,6 +78,12 @@ pub(crate) struct Gpu {
     pub(crate) pcie_rx: Option<Series>,
     /// Bytes.
     pub(crate) pcie_wraps_at: Option<u64>,
+    pub(crate) pcie_generation: Option<Series>,
+    /// Lanes.
+    pub(crate) pcie_width: Option<Series>,
+    pub(crate) pcie_generation_max: Option<Series>,
+    /// Lanes.
+    pub(crate) pcie_width_max: Option<Series>,
     // Watts.
     pub(crate) power: Option<Series>,
     pub(crate) power_instant: Option<Series>,
@@ -118,6 +124,10 @@ impl Default for Gpu {
             pcie_tx: None,
             pcie_rx: None,
             pcie_wraps_at: None,
+            pcie_generation: None,
+            pcie_width: None,
+            pcie_generation_max: None,
+            pcie_width_max: None,
             power: None,
             power_instant: None,
             energy: None,

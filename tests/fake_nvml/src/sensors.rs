@@ -109,3 +109,45 @@ extern "C" fn nvmlDeviceGetTotalEccErrors(
         errors.put(count(target.read(series.as_ref())?))
     })
 }
+
+#[unsafe(no_mangle)]
+extern "C" fn nvmlDeviceGetCurrPcieLinkGeneration(
+    device: Handle,
+    generation: Out<c_uint>,
+) -> c_uint {
+    on_device(
+        "nvmlDeviceGetCurrPcieLinkGeneration",
+        device,
+        |_, target| {
+            target.whole()?;
+            generation.put(whole(target.read(target.gpu.pcie_generation.as_ref())?))
+        },
+    )
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvmlDeviceGetCurrPcieLinkWidth(device: Handle, width: Out<c_uint>) -> c_uint {
+    on_device("nvmlDeviceGetCurrPcieLinkWidth", device, |_, target| {
+        target.whole()?;
+        width.put(whole(target.read(target.gpu.pcie_width.as_ref())?))
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvmlDeviceGetMaxPcieLinkGeneration(
+    device: Handle,
+    generation: Out<c_uint>,
+) -> c_uint {
+    on_device("nvmlDeviceGetMaxPcieLinkGeneration", device, |_, target| {
+        target.whole()?;
+        generation.put(whole(target.read(target.gpu.pcie_generation_max.as_ref())?))
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvmlDeviceGetMaxPcieLinkWidth(device: Handle, width: Out<c_uint>) -> c_uint {
+    on_device("nvmlDeviceGetMaxPcieLinkWidth", device, |_, target| {
+        target.whole()?;
+        width.put(whole(target.read(target.gpu.pcie_width_max.as_ref())?))
+    })
+}
