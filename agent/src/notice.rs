@@ -328,6 +328,19 @@ pub enum Notice {
         /// Why.
         reason: String,
     },
+    /// The user's function that counts the units of a batch failed.
+    #[error(
+        "the function `samples` of `{loop_name}` failed: {problem}. The throughput in {unit} is therefore unknown in this run. \
+         The function takes a batch and returns a whole number. Training continues."
+    )]
+    UnitsNotCounted {
+        /// The loop's name.
+        loop_name: String,
+        /// The unit's name.
+        unit: String,
+        /// The exception, with its type.
+        problem: String,
+    },
     /// The agent used more CPU time than its budget.
     #[error(
         "headspace used {percent:.2} % of a core, without the sampling of stacks. The limit is 1 \
@@ -380,6 +393,7 @@ impl Notice {
             Self::WorkersLost { .. } => "worker_lost",
             Self::QueueOff { .. } => "queue_off",
             Self::StacksUnreadable { .. } => "stacks_unreadable",
+            Self::UnitsNotCounted { .. } => "units_not_counted",
             Self::OverBudget { .. } => "over_budget",
             Self::StopTimedOut { .. } => "stop_timed_out",
         }
@@ -408,6 +422,7 @@ impl Notice {
             | Self::SourceEndedEarly { loop_name, .. }
             | Self::BatchesMutated { loop_name, .. }
             | Self::BatchesReplaced { loop_name, .. }
+            | Self::UnitsNotCounted { loop_name, .. }
             | Self::ConcurrentIteration { loop_name } => loop_name.clone(),
             // A list may have several values that cannot be read.
             Self::SettingRefused { setting, problem } => format!("{setting}: {problem}"),

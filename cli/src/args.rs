@@ -76,6 +76,21 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "MODULE:FUNCTION", value_parser = function)]
     pub(crate) batch_from: Option<String>,
 
+    /// Number of epochs of the run, so that the verdict states how long the run takes [default: what Lightning or Hugging
+    /// Face's Trainer says, else unknown]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) epochs: Option<u32>,
+
+    /// Number of batches of the run, instead of or in addition to `--epochs`: the run ends at the first of both
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) total_steps: Option<u32>,
+
+    /// What is counted to find what makes the memory grow: `types` counts Python objects, `tracemalloc` also records
+    /// the line that allocates each object, which slows Python code, and `off` counts nothing
+    /// [default: types]
+    #[arg(long, value_name = "WHAT", value_parser = ["off", "types", "tracemalloc"])]
+    pub(crate) memory: Option<String>,
+
     /// The training command
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) command: Vec<OsString>,
@@ -293,12 +308,18 @@ fn percent(text: &str) -> Result<f64, String> {
 It opens and reads each source as a training run does, in about two seconds, and changes nothing on the \
 machine. HEADSPACE_NVML_LIB and CUDA_VISIBLE_DEVICES have the same effect as in a training run.
 
+With --data, it examines a data set instead: whether the page cache can hold it, and which part of it comes from \
+storage in later epochs. It reads some of its files, for at most a few seconds.
+
 Exit code: 0, even if sources are off; 2 for an error in the command line.")]
 pub(crate) struct DoctorArgs {
     /// Print one JSON object: {"sources": [{"name", "state", "reads", "reason", "remedy"}, ...],
-    /// "cost": {...}}. Missing values are null
+    /// "cost": {...}}, with --data {"data": {...}}. Missing values are null
     #[arg(long)]
     pub(crate) json: bool,
+    /// Examine a data set instead of the sources: these folders and files
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    pub(crate) data: Vec<PathBuf>,
 }
 
 /// Watch a run in the terminal.

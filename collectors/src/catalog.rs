@@ -105,8 +105,10 @@ impl Catalog {
         catalog.add(process::NAME, process::READS, process::Process::new());
         #[cfg(feature = "host")]
         {
-            use crate::host::{self, cgroup_source, pressure};
+            use crate::host::{self, cgroup_source, frequency, pressure};
             catalog.add(host::NAME, host::READS, host::Host::new());
+            let cores = host::Frequency::new();
+            catalog.add(frequency::NAME, frequency::READS, cores);
             catalog.add(pressure::NAME, pressure::READS, host::Pressure::new());
             let group = host::ControlGroup::new();
             catalog.add(cgroup_source::NAME, cgroup_source::READS, group);
@@ -119,8 +121,10 @@ impl Catalog {
         }
         #[cfg(feature = "io")]
         {
-            use crate::io::{self, disk, network};
+            use crate::io::{self, disk, network, network_mounts};
             catalog.add(disk::NAME, disk::READS, io::Disk::new());
+            let mounts = io::NetworkMounts::new();
+            catalog.add(network_mounts::NAME, network_mounts::READS, mounts);
             catalog.add(network::NAME, network::READS, io::Network::new());
         }
         #[cfg(feature = "perf")]

@@ -29,6 +29,8 @@
 //! ```
 
 pub mod catalog;
+#[cfg(feature = "host")]
+pub mod data_set;
 #[cfg(feature = "gpu")]
 pub mod gpu;
 #[cfg(feature = "host")]

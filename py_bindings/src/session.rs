@@ -23,7 +23,7 @@ use headspace_exporters::transport::tracker_scalars::TrackerQueue;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-use crate::interpreter::{Interpreter, stacks};
+use crate::interpreter::{Interpreter, census, stacks};
 use crate::loops::batch_parts::BatchParts;
 use crate::session::configuration::SessionConfig;
 use crate::session::rendered::{Rendered, render};
@@ -76,7 +76,7 @@ impl Session {
     fn new(py: Python<'_>, configuration: &Bound<'_, PyAny>) -> PyResult<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let mut config: SessionConfig = configuration.extract()?;
-        let rank = config.rank;
+        let (rank, counts_objects) = (config.rank, config.counts_objects);
         let log = crate::session::log::begin();
         let stacks = stacks::open(py, config.libraries.take());
         let checked = config.check()?;
@@ -107,7 +107,8 @@ impl Session {
             agent.notice(&Notice::SettingRefused { setting, problem });
         }
         tracing::info!(target: crate::session::log::SESSION, folder = %folder.display(), rank, "watching");
-        interpreter.poll_queues(agent.clone());
+        interpreter.poll_queues(py, agent.clone());
+        census::begin(py, agent, counts_objects);
         Ok(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             started,
@@ -221,6 +222,11 @@ impl Session {
         })
     }
 
+    /// Number of censuses of Python objects, their seconds, and the seconds of examinations.
+    fn census_costs(&self) -> (u64, f64, f64) {
+        self.agent().memory().costs()
+    }
+
     /// An uncaught exception ends the program. `stop`, which follows, records it.
     fn ended_by_exception(&self, exception: &str, is_error: bool) {
         self.agent().ended_by_exception(exception, is_error);
@@ -244,6 +250,7 @@ impl Session {
         if !self.agent().is_here() {
             return Ok(None);
         }
+        census::end();
         self.interpreter.end_around(py, || {
             let Some(stopped) = self.agent().stop() else {
                 return Ok(None);

@@ -16,6 +16,7 @@ mod attribution_result;
 mod best_relief;
 mod bottleneck;
 mod calibration;
+mod call_time_curve;
 mod call_times;
 mod calls_at_once;
 mod candidates;
@@ -27,6 +28,7 @@ mod hand_off_cost;
 mod law_terms;
 mod line_gains;
 mod loop_waits;
+mod mount_reads;
 mod nested_stages;
 mod pools;
 mod prediction;
@@ -44,7 +46,9 @@ mod stage_names;
 mod stage_order;
 mod stage_roles;
 
-pub use self::attribution_result::{Attribution, Bottleneck, Limit, Remedy, SmallerBuffer};
+pub use self::attribution_result::{
+    Attribution, Bottleneck, Limit, ProcessStart, Remedy, SmallerBuffer,
+};
 pub use self::calibration::ModelledStep;
 pub use self::evidence::{CoreUser, CoresEvidence, Evidence, StageEvidence};
 pub use self::explanation::{Explanation, explain_wait};

@@ -4,14 +4,16 @@
 //! determines which stage a finding slows and what a remedy would gain.
 
 use super::floor::{FloorWarning, NoFloor, NoHeadspace};
+use super::pcie;
 use super::thresholds::Thresholds;
 use super::thresholds::findings::{
     DECODERS_BUSY_PCT, IO_PRESSURE_PCT, MEMORY_ERRORS, MEMORY_PRESSURE_PCT, OTHERS_MEMORY_PCT,
-    REDUCED_CLOCKS_PCT,
+    REDUCED_CLOCKS_PCT, SLOW_LINK_SHARE, SLOW_LINK_USE,
 };
 use crate::model::InterventionKind;
 use crate::model::record::{
-    Estimate, FindingCode, GpuUse, MemoryScope, ResourcesRecord, ThrottleReason,
+    Estimate, FindingCode, GpuUse, GrowthCause, MemoryGrowthRecord, MemoryScope, PcieLink,
+    ResourcesRecord, ThrottleReason,
 };
 
 /// A notable fact. Percentages are shares of time if not stated otherwise.
@@ -59,6 +61,8 @@ pub enum Finding {
         growth: Estimate,
         /// Whether the children's memory is included.
         with_children: bool,
+        /// What makes it grow, if that is known.
+        cause: Option<Box<MemoryGrowthRecord>>,
     },
     /// A notable fact about a GPU.
     Gpu {
@@ -159,6 +163,15 @@ pub enum GpuFinding {
         /// Number of errors.
         errors: f64,
     },
+    /// Its `PCIe` link is slower than GPU and machine allow.
+    SlowLink {
+        /// The link in use.
+        link: PcieLink,
+        /// The fastest one.
+        max: PcieLink,
+        /// Share of the link that is in use.
+        used: f64,
+    },
     /// Other processes hold some of its memory.
     Shared {
         /// Share of the memory in use.
@@ -181,6 +194,7 @@ impl Finding {
                 GpuFinding::DecodersBusy { .. } => FindingCode::DecodersBusy,
                 GpuFinding::Throttled { .. } => FindingCode::GpuThrottled,
                 GpuFinding::MemoryErrors { .. } => FindingCode::GpuMemoryErrors,
+                GpuFinding::SlowLink { .. } => FindingCode::GpuSlowLink,
                 GpuFinding::Shared { .. } => FindingCode::GpuShared,
             },
             Self::NoSteadyState { .. } => FindingCode::NoSteadyState,
@@ -214,7 +228,13 @@ pub fn findings(resources: &ResourcesRecord) -> Vec<Finding> {
         growth(resources),
     ];
     // Busy decoders and other processes' memory are normal on another rank's GPU.
-    let own = (resources.own_gpus()).flat_map(|gpu| [about(gpu, decoders), about(gpu, shared)]);
+    let own = (resources.own_gpus()).flat_map(|gpu| {
+        [
+            about(gpu, decoders),
+            about(gpu, slow_link),
+            about(gpu, shared),
+        ]
+    });
     let all =
         (resources.gpus.iter()).flat_map(|gpu| [about(gpu, clocks), about(gpu, memory_errors)]);
     host.into_iter().chain(own).chain(all).flatten().collect()
@@ -251,9 +271,13 @@ pub(super) fn gil_contention_ms(r: &ResourcesRecord, t: &Thresholds) -> Option<f
 }
 
 fn growth(r: &ResourcesRecord) -> Option<Finding> {
+    let cause = r.memory_growth_cause.clone();
+    let is_leak = (cause.as_ref()).is_none_or(|found| found.cause != GrowthCause::BoundedBuffer);
+    is_leak.then_some(())?;
     Some(Finding::MemoryGrows {
         growth: r.memory_growth_per_step.filter(|growth| growth.low > 0.0)?,
         with_children: r.memory_growth_of == Some(MemoryScope::Tree),
+        cause,
     })
 }
 
@@ -280,6 +304,13 @@ fn clocks(gpu: &GpuUse) -> Option<GpuFinding> {
 fn memory_errors(gpu: &GpuUse) -> Option<GpuFinding> {
     let errors = above(gpu.ecc_uncorrected, MEMORY_ERRORS)?;
     Some(GpuFinding::MemoryErrors { errors })
+}
+
+fn slow_link(gpu: &GpuUse) -> Option<GpuFinding> {
+    let (link, max) = (gpu.pcie_link?, gpu.pcie_link_max?);
+    let is_slow = pcie::bytes_per_s(link)? < SLOW_LINK_SHARE * pcie::bytes_per_s(max)?;
+    let used = above(pcie::used_share(gpu), SLOW_LINK_USE)?;
+    is_slow.then_some(GpuFinding::SlowLink { link, max, used })
 }
 
 fn shared(gpu: &GpuUse) -> Option<GpuFinding> {
@@ -343,6 +374,29 @@ mod tests {
 
         assert_eq!(codes(&waiting(Some(100.0))), ["cpu_throttled"]);
         assert_eq!(codes(&waiting(None)), ["oversubscribed"]);
+    }
+
+    #[test]
+    fn a_slow_link_is_a_finding_only_if_it_is_used() {
+        let using = |width, bytes_per_s| ResourcesRecord {
+            gpus: vec![GpuUse {
+                pcie_receive_bytes_per_s: Some(bytes_per_s),
+                pcie_link: Some(PcieLink {
+                    generation: 4,
+                    width,
+                }),
+                pcie_link_max: Some(PcieLink {
+                    generation: 4,
+                    width: 16,
+                }),
+                ..GpuUse::default()
+            }],
+            ..ResourcesRecord::default()
+        };
+
+        assert_eq!(codes(&using(8, 5e9)), ["gpu_slow_link"]);
+        assert_eq!(codes(&using(8, 1e9)), [""; 0]);
+        assert_eq!(codes(&using(16, 15e9)), [""; 0]);
     }
 
     #[test]

@@ -76,6 +76,12 @@ impl LoopFacts {
         })
     }
 
+    /// Mean number of samples in a batch. `None` if it is unknown.
+    pub(super) fn samples_per_batch(&self) -> Option<f64> {
+        let of_loader = self.loader.batch_size.map(|size| size as f64);
+        self.totals.samples_per_batch.or(of_loader)
+    }
+
     /// Whether the loop waits like a training loop. The waiting of a loop of `step()` calls is not
     /// measured. The waiting of a thread that feeds another loop has another meaning.
     pub(super) fn waits(&self) -> bool {

@@ -10,17 +10,20 @@ use super::thresholds::findings::OTHERS_MEMORY_PCT;
 use crate::model::metric::{
     CGROUP_CPU_PERIODS, CGROUP_CPU_THROTTLED_PERIODS, CGROUP_MEMORY_LIMIT, DISK_UTILIZATION,
     GC_PAUSE_LONGEST, GC_PAUSE_TIME, GIL_WAIT_TIME, GIL_WAITS, GPU_ECC_ERRORS,
-    GPU_ENGINE_UTILIZATION, GPU_MEMORY_LIMIT, GPU_MEMORY_OWNED, GPU_MEMORY_USAGE,
-    GPU_SM_UTILIZATION, GPU_THROTTLED, GPU_UTILIZATION, HOST_CPU_USABLE, HOST_CPU_UTILIZATION,
-    HOST_MEMORY_AVAILABLE, HOST_THREADS_RUNNABLE, Metric, NETWORK_IO, PERF_CYCLES,
-    PERF_INSTRUCTIONS, PRESSURE_TIME, PROCESS_CPU_TIME, PROCESS_DISK_IO, PROCESS_IO_REQUESTED,
-    PROCESS_MEMORY_ANONYMOUS, PROCESS_MEMORY_PROPORTIONAL, PROCESS_MEMORY_USAGE, THREAD_CPU_TIME,
-    THREAD_RUN_QUEUE_TIME,
+    GPU_ENGINE_UTILIZATION, GPU_IO, GPU_MEMORY_LIMIT, GPU_MEMORY_OWNED, GPU_MEMORY_USAGE,
+    GPU_PCIE_GENERATION, GPU_PCIE_WIDTH, GPU_SM_UTILIZATION, GPU_THROTTLED, GPU_UTILIZATION,
+    HOST_CPU_FREQUENCY, HOST_CPU_USABLE, HOST_CPU_UTILIZATION, HOST_MEMORY_AVAILABLE,
+    HOST_PAGING_OPERATIONS, HOST_THREADS_RUNNABLE, MOUNT_OPEN_FILES, MOUNT_READ_IO,
+    MOUNT_READ_OPERATIONS, MOUNT_READ_TIME, MOUNT_RETRANSMISSIONS, Metric, NETWORK_IO,
+    PAGE_CACHE_REFAULTS, PERF_CYCLES, PERF_INSTRUCTIONS, PRESSURE_TIME, PROCESS_COUNT,
+    PROCESS_CPU_TIME, PROCESS_DISK_IO, PROCESS_IO_REQUESTED, PROCESS_MEMORY_ANONYMOUS,
+    PROCESS_MEMORY_PROPORTIONAL, PROCESS_MEMORY_USAGE, THREAD_CPU_TIME, THREAD_RUN_QUEUE_TIME,
 };
 use crate::model::reading::Attributes;
 use crate::model::reading_series::Span;
 use crate::model::record::{
-    ComputeGpu, Estimate, GpuRecord, GpuUse, MemoryScope, ResourcesRecord, ThrottleReason,
+    ComputeGpu, Estimate, GpuRecord, GpuUse, MemoryScope, MountUse, PcieLink, ResourcesRecord,
+    ThrottleReason,
 };
 use crate::model::{GpuActivity, ReadingSeries, Scope, attributes};
 use crate::statistics::mean;
@@ -187,6 +190,7 @@ pub fn resources(history: &ReadingSeries, part: Part, node: RankNode<'_>) -> Res
         other_threads_cores: other_threads(&span),
         memory_growth_per_step: growth,
         memory_growth_of: growing,
+        memory_growth_cause: None,
         requested_bytes_per_s: whole_tree(&span, |scope| {
             span.of(&PROCESS_IO_REQUESTED, scope, attributes::DISK_READ)
                 .rate()
@@ -195,6 +199,15 @@ pub fn resources(history: &ReadingSeries, part: Part, node: RankNode<'_>) -> Res
             span.of(&PROCESS_DISK_IO, scope, attributes::DISK_READ)
                 .rate()
         }),
+        refault_bytes_per_s: container_else_machine(|scope| {
+            span.of(&PAGE_CACHE_REFAULTS, scope, &[]).rate()
+        }),
+        swapped_in_per_s: span
+            .of(&HOST_PAGING_OPERATIONS, &Scope::Host, attributes::PAGING_IN)
+            .rate(),
+        cpu_frequency_hz: span.of(&HOST_CPU_FREQUENCY, &Scope::Host, &[]).mean(),
+        processes: span.of(&PROCESS_COUNT, &Scope::Tree, &[]).mean(),
+        mounts: mounts(history, &span),
         disk_utilization_pct: busiest_disk(history, &span).map(percent),
         network_receive_bytes_per_s: span
             .of(&NETWORK_IO, &Scope::Host, attributes::NETWORK_RECEIVE)
@@ -295,17 +308,70 @@ fn memory_growth(span: &Span<'_>, part: Part) -> Option<(MemoryScope, Estimate)>
         (MemoryScope::Tree, Scope::Tree),
     ];
     scopes.into_iter().find_map(|(memory_scope, scope)| {
-        let points: Vec<(f64, f64)> = span
+        let mut points: Vec<(f64, f64)> = span
             .of(&PROCESS_MEMORY_ANONYMOUS, &scope, &[])
             .points()
             .map(|(at_s, bytes)| (at_s * steps_per_s, bytes))
             .collect();
+        // The last reading may be after the loop, when the program has freed its data.
+        points.pop();
         let steps = points.last()?.0 - points.first()?.0;
         let growth = growth(&points)
             .ok()
             .filter(|growth| growth.value * steps >= LEAST_GROWTH)?;
         Some((memory_scope, growth))
     })
+}
+
+/// The network and FUSE file systems that had files open.
+fn mounts(history: &ReadingSeries, span: &Span<'_>) -> Vec<MountUse> {
+    let keys = (history.keys()).filter(|key| *key.metric == MOUNT_OPEN_FILES);
+    let used = keys.filter_map(|key| {
+        let of = |metric, attributes| span.of(metric, &key.scope, attributes);
+        let Scope::Mount(path) = &key.scope else {
+            return None;
+        };
+        let open_files = of(&MOUNT_OPEN_FILES, key.attributes).mean()?;
+        let reads_per_s = of(&MOUNT_READ_OPERATIONS, &[]).rate();
+        let per_read = |metric, attributes| {
+            let reads = reads_per_s.filter(|reads| *reads > 0.0)?;
+            Some(of(metric, attributes).rate()? / reads)
+        };
+        let milliseconds = |part| Some(1e3 * per_read(&MOUNT_READ_TIME, part)?);
+        Some(MountUse {
+            path: path.to_string(),
+            file_system: attribute(key.attributes, "system.filesystem.type")?.to_owned(),
+            open_files,
+            reads_per_s,
+            read_ms: milliseconds(attributes::PART_EXECUTE),
+            round_trip_ms: milliseconds(attributes::PART_ROUND_TRIP),
+            bytes_per_s: of(&MOUNT_READ_IO, &[]).rate(),
+            retransmitted_pct: per_read(&MOUNT_RETRANSMISSIONS, &[]).map(|share| 100.0 * share),
+        })
+    });
+    used.collect()
+}
+
+/// The fastest `PCIe` link that was read.
+fn pcie_link(span: &Span<'_>, scope: &Scope) -> Option<PcieLink> {
+    let highest = |metric| whole_number(span.of(metric, scope, &[]).max()?);
+    Some(PcieLink {
+        generation: highest(&GPU_PCIE_GENERATION)?,
+        width: highest(&GPU_PCIE_WIDTH)?,
+    })
+}
+
+/// The fastest `PCIe` link of the GPU and the machine.
+fn pcie_link_max(gpu: &GpuRecord) -> Option<PcieLink> {
+    Some(PcieLink {
+        generation: gpu.pcie_generation_max?,
+        width: gpu.pcie_width_max?,
+    })
+}
+
+/// The nearest small whole number.
+fn whole_number(value: f64) -> Option<u32> {
+    (0..=128).find(|number| (f64::from(*number) - value).abs() <= 0.5)
 }
 
 fn busiest_disk(history: &ReadingSeries, span: &Span<'_>) -> Option<f64> {
@@ -390,6 +456,8 @@ fn gpu(span: &Span<'_>, ordinal: u32, gpus: &[GpuRecord]) -> GpuUse {
         })
         .reduce(|a, b| if b.0 > a.0 { b } else { a });
     let owned = |owner| of(&GPU_MEMORY_OWNED, owner);
+    let bytes_per_s = |direction| span.of(&GPU_IO, &scope, direction).rate();
+    let record = gpus.iter().find(|gpu| gpu.ordinal == ordinal);
     let (own, others) = (
         owned(attributes::OWNER_OWN),
         owned(attributes::OWNER_OTHERS),
@@ -400,9 +468,12 @@ fn gpu(span: &Span<'_>, ordinal: u32, gpus: &[GpuRecord]) -> GpuUse {
         sm_source: sm.and_then(|(_, source)| source.map(ToOwned::to_owned)),
         any_kernel_pct: of(&GPU_UTILIZATION, attributes::GPU_GENERAL).map(|s| 100.0 * s),
         nvdec_busy: (!decoders.is_empty()).then(|| decoders.iter().sum()),
-        nvdec_engines: (gpus.iter().find(|gpu| gpu.ordinal == ordinal))
-            .and_then(|gpu| gpu.nvdec_engines),
+        nvdec_engines: record.and_then(|gpu| gpu.nvdec_engines),
         decoder_pct: of(&GPU_UTILIZATION, attributes::GPU_DECODER).map(|s| 100.0 * s),
+        pcie_receive_bytes_per_s: bytes_per_s(attributes::NETWORK_RECEIVE),
+        pcie_transmit_bytes_per_s: bytes_per_s(attributes::NETWORK_TRANSMIT),
+        pcie_link: pcie_link(span, &scope),
+        pcie_link_max: record.and_then(pcie_link_max),
         memory_peak_bytes: span.of(&GPU_MEMORY_USAGE, &scope, &[]).max(),
         memory_bytes: span.of(&GPU_MEMORY_LIMIT, &scope, &[]).last(),
         throttled_pct: throttled.map(|(share, _)| 100.0 * share),

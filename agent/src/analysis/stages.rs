@@ -5,6 +5,7 @@
 //! filters need no special case.
 
 use super::findings::Finding;
+use super::loop_facts::LoopFacts;
 use super::resources::Part;
 use super::thresholds::findings::FAILURES_PCT;
 use super::thresholds::stages::{
@@ -87,6 +88,7 @@ fn stage(
         hand_off: run.hand_off,
         within: run.within.clone(),
         processes: totals.processes,
+        in_child_processes: run.runs_in_child_processes(),
         calls: run.time.count(),
         concurrency,
         concurrency_known,
@@ -104,6 +106,10 @@ fn stage(
             .map(percent),
         cpu_pct: cpu.map(percent),
         limit_ms: concurrency.and_then(limit),
+        // They need the contents of a batch: `set_most_per_s`.
+        max_batches_per_s: None,
+        max_samples_per_s: None,
+        max_units_per_s: None,
         failures: run.failures,
         bytes_per_s: (totals.bytes > 0)
             .then(|| ratio(totals.bytes as f64, seconds))
@@ -163,6 +169,17 @@ fn per_batch(calls: f64, batches: f64, ahead: f64) -> f64 {
         whole
     } else {
         ratio
+    }
+}
+
+/// Sets the highest throughput that each stage allows, in batches and in the units of a batch of the main loop.
+pub fn set_most_per_s(stages: &mut [StageSummary], main: &LoopFacts) {
+    for stage in stages {
+        let batches = stage.limit_ms.and_then(|limit| ratio(1e3, limit));
+        let times = |per_batch: Option<f64>| Some(batches? * per_batch?);
+        stage.max_batches_per_s = batches;
+        stage.max_samples_per_s = times(main.samples_per_batch());
+        stage.max_units_per_s = times(main.totals.units_per_batch);
     }
 }
 

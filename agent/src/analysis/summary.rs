@@ -7,20 +7,23 @@ use super::findings::{Finding, findings};
 use super::floor::NoHeadspace;
 use super::loop_facts::LoopFacts;
 use super::main_loop::select_main_loop;
+use super::memory_cause::{memory_cause, worker_cause};
 use super::probe_result::ProbeResult;
 use super::resources::{
     Part, RankNode, gpu_busy_share, resources, sm_utilization_pct, training_thread_runnable_share,
 };
+use super::run_time::run_time;
 use super::same_batches::workers_load_same_batches;
 use super::stacks::{StackTimes, gil_holders, stage_work};
-use super::stages::{data_readiness_pct, failures, stages};
+use super::stages::{data_readiness_pct, failures, set_most_per_s, stages};
 use super::thresholds::Thresholds;
 use super::warmup::no_steady_state;
 use super::what_if;
+use crate::model::census::Examinations;
 use crate::model::metric::HOST_CPU_UTILIZATION;
 use crate::model::record::{
-    Dropped, EndRecord, Estimate, FloorRecord, OtherLoop, Phase, Role, RunState, SummaryRecord,
-    WhatIfStatusRecord, WindowRecord,
+    Dropped, EndRecord, Estimate, FloorRecord, MemoryGrowthRecord, MemoryScope, OtherLoop, Phase,
+    ResourcesRecord, Role, RunState, SummaryRecord, WhatIfStatusRecord, WindowRecord,
 };
 use crate::model::step_series::{StepSeries, Totals};
 use crate::model::{Mode, ReadingSeries, Scope, StageSeries};
@@ -50,6 +53,8 @@ pub struct RunFacts<'a> {
     pub stages: Option<&'a StageSeries>,
     /// Sampled stacks.
     pub stacks: Option<&'a StackTimes>,
+    /// Examinations of growing Python objects.
+    pub examinations: Option<&'a Examinations>,
     /// The machine.
     pub node: RankNode<'a>,
     /// Earlier conclusions that are still valid; `None` to compute new ones.
@@ -188,11 +193,13 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
         .filter(|name| *name != main.totals.name)
         .collect();
     findings.extend(fill_stages(&mut summary, run, part, &others));
+    set_most_per_s(&mut summary.stages, main);
     fill_from_stacks(&mut summary, run, main, part);
     let conclusions = run.concluded.cloned();
     let mut conclusions = conclusions.unwrap_or_else(|| conclude(&summary, run, main));
     findings.extend(fill_what_if(&mut summary, &mut conclusions, main));
     summary.wait_blocked_ms = conclusions.attribution.wait_blocked_ms();
+    summary.run_time = run_time(&summary, main, &conclusions.attribution.remedies, run.node);
     Summary {
         record: summary,
         findings,
@@ -399,7 +406,23 @@ fn fill_resources(summary: &mut SummaryRecord, run: &RunFacts<'_>, part: Part) -
         summary.steady_sm_utilization_pct = sm_pct(part.from_s, part.to_s);
     }
     summary.resources = resources(history, part, node);
+    summary.resources.memory_growth_cause = growth_cause(&summary.resources, run, part);
     findings(&summary.resources)
+}
+
+/// What makes the memory grow.
+fn growth_cause(
+    resources: &ResourcesRecord,
+    run: &RunFacts<'_>,
+    part: Part,
+) -> Option<Box<MemoryGrowthRecord>> {
+    let (growth, steps_per_s) = (resources.memory_growth_per_step?, part.steps_per_s?);
+    let examinations = run.examinations?;
+    let cause = match resources.memory_growth_of? {
+        MemoryScope::Process => memory_cause(growth, steps_per_s, examinations),
+        MemoryScope::Tree => worker_cause(growth, steps_per_s, examinations),
+    };
+    cause.map(Box::new)
 }
 
 /// Sets the fields of the steady state, and returns a finding if there is none.
@@ -426,10 +449,12 @@ fn fill_steady(summary: &mut SummaryRecord, main: &LoopFacts) -> Option<Finding>
     }
     summary.batch = main.loader.batch;
     summary.delivered_batch = main.loader.delivered_batch;
-    let batch_size = main.totals.batch_size.or(main.loader.batch_size);
-    summary.throughput_samples_per_s = batch_size
-        .filter(|_| summary.steady_s > 0.0)
-        .map(|size| size as f64 * summary.steady_steps as f64 / summary.steady_s);
+    let batches_per_s =
+        (summary.steady_s > 0.0).then(|| summary.steady_steps as f64 / summary.steady_s);
+    let per_s = |per_batch: Option<f64>| Some(per_batch? * batches_per_s?);
+    summary.throughput_samples_per_s = per_s(main.samples_per_batch());
+    summary.throughput_units_per_s = per_s(main.totals.units_per_batch);
+    summary.unit.clone_from(&main.loader.unit);
     finding
 }
 

@@ -387,7 +387,7 @@ fn throughput_needs_a_batch_size() {
         None
     );
 
-    main.totals.batch_size = Some(8);
+    main.totals.samples_per_batch = Some(8.0);
     let summary = summarise(&RunFacts::default(), &[main]);
     assert!((summary.throughput_samples_per_s.unwrap() - 400.0).abs() < 1e-6);
 }

@@ -126,6 +126,13 @@ thresholds! {
     /// near full use (Kleinrock, *Queueing Systems*, 1975); where that begins is chosen.
     saturated_utilization: 0.85, "share of the supply";
 
+    /// The use of the `PCIe` link of a GPU, in one direction. From this on, the link is the bottleneck. Copies without a pause
+    /// use 91 % of it (one H100, docs/gpu.md); how far below that it begins to limit a step is chosen.
+    saturated_link: 0.75, "share of the link";
+
+    /// The reads from a network file system that are in progress. From this on, the file system limits the stage.
+    min_mount_share: 0.5, "share of the stage's calls";
+
     /// The utilization of the cores. From this on, a wait for the interpreter lock is a wait for a core.
     exhausted_core_utilization: 0.87, "share of the cores";
 
@@ -347,6 +354,10 @@ thresholds! {
     /// it is ignored. Chosen.
     notable_call_growth: 0.1, "share of the call";
 
+    /// The gain of fewer calls, compared with the error of the measured time of a call. Below this, they are not proposed.
+    /// Source: an interval of 95 %.
+    significant_gain: 2.0, "standard errors";
+
     /// The available memory that further worker processes may take. The rest is for the page cache and for
     /// growth. Chosen, not measured.
     usable_memory: 0.8, "share of the available memory";
@@ -429,6 +440,13 @@ thresholds! {
     /// The time to read a mebibyte from a pipe and to copy it. The pipe is small, so the reader also waits for the
     /// writer. Source: 1.2, 10.2 and 30 ms were measured for arrays of 1, 8 and 24 MiB.
     worker_pipe_ms: 1.2, "ms per MiB";
+
+    /// The time in which a new process gets a mebibyte of pickled arrays: the training process pickles and writes it,
+    /// the new one reads and copies it. Source: CPU time of both for 400 MiB. It may be wrong by a factor of 2.
+    process_start_mib_ms: 4.0, "ms per MiB";
+
+    /// The same for an object, in a list of a million pairs of text and number.
+    process_start_object_ms: 0.7e-3, "ms per object";
 
     /// The time to map and to read a mebibyte of shared memory, if it was not measured on this machine.
     worker_shared_memory_ms: 0.23, "ms per MiB";

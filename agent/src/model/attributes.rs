@@ -41,6 +41,18 @@ pub const STALLED_CPU: Attributes = &[("resource", "cpu"), ("stalled", "some")];
 pub const STALLED_IO: Attributes = &[("resource", "io"), ("stalled", "some")];
 /// Some work waited for memory.
 pub const STALLED_MEMORY: Attributes = &[("resource", "memory"), ("stalled", "some")];
+/// Memory of the machine that is used for nothing.
+pub const MEMORY_FREE: Attributes = &[("system.memory.state", "free")];
+/// Memory of the machine that holds the page cache.
+pub const MEMORY_CACHED: Attributes = &[("system.memory.state", "cached")];
+/// Pages that come from swap.
+pub const PAGING_IN: Attributes = &[("system.paging.direction", "in")];
+/// Pages that are moved to swap.
+pub const PAGING_OUT: Attributes = &[("system.paging.direction", "out")];
+/// From sending a request to its answer.
+pub const PART_ROUND_TRIP: Attributes = &[("part", "round_trip")];
+/// From the creation of a request to its end.
+pub const PART_EXECUTE: Attributes = &[("part", "execute")];
 /// Name of the thread that takes the batches, in the scope `thread`.
 pub const CONSUMER: &str = "consumer";
 /// Name of the agent's own threads in that scope.

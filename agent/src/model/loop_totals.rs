@@ -12,6 +12,32 @@ pub struct SizedBatch {
     pub bytes: u64,
 }
 
+/// Mean and variation of durations in seconds, one by one (Welford, Technometrics 4, 1962).
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct RunningMean {
+    /// Number of durations.
+    pub count: u64,
+    /// Mean.
+    pub mean_s: f64,
+    /// Sum of the squared deviations from the mean.
+    squares: f64,
+}
+
+impl RunningMean {
+    /// Adds a duration.
+    pub fn add(&mut self, seconds: f64) {
+        self.count += 1;
+        let before = seconds - self.mean_s;
+        self.mean_s += before / self.count as f64;
+        self.squares += before * (seconds - self.mean_s);
+    }
+
+    /// Sample variance. `None` with fewer than two durations.
+    pub fn variance(&self) -> Option<f64> {
+        (self.count > 1).then(|| self.squares / (self.count - 1) as f64)
+    }
+}
+
 /// Numbers of a loop as a whole, so far. Moments are in seconds since the run began.
 #[derive(Debug, Clone, Default)]
 pub struct LoopTotals {
@@ -23,8 +49,17 @@ pub struct LoopTotals {
     pub replayed_steps: u64,
     /// Epochs begun.
     pub epochs: u64,
-    /// Number of samples in a batch, if the loop reported it.
-    pub batch_size: Option<u64>,
+    /// Mean number of samples in a batch. `None` if it is unknown.
+    pub samples_per_batch: Option<f64>,
+    /// Mean number of the user's units in a batch. `None` if it is unknown.
+    pub units_per_batch: Option<f64>,
+    /// Batches of the last complete epoch. `None` before the first one.
+    pub epoch_steps: Option<u64>,
+    /// Times from the last batch of an epoch to the first of the next.
+    pub boundaries: RunningMean,
+    /// Times from one batch to the next of the same epoch if the program did something else in between, for example an
+    /// evaluation. They are no steps.
+    pub gaps: RunningMean,
     /// Digests of the contents of the first batches. Empty unless other ranks or workers may load the same batches, and
     /// if the batches cannot be read.
     pub batch_digests: Vec<u64>,

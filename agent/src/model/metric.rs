@@ -198,6 +198,14 @@ metrics! {
         "Number of threads on the whole machine that run or wait for a core, without the thread that reads this value";
     HOST_MEMORY_AVAILABLE = UpDownCounter "system.linux.memory.available" ["By"] on "host" =>
         "Memory that programs can still use without swapping: free memory, and most of the page cache (MemAvailable)";
+    HOST_MEMORY_STATE = UpDownCounter "system.memory.usage" ["By"] on "host" by "system.memory.state" =>
+        "Memory of the machine, by `system.memory.state` (free: used for nothing; cached: the page cache, with shared memory)";
+    HOST_PAGING_OPERATIONS = Counter "system.paging.operations" ["{operation}"] on "host" by "system.paging.direction" since Before =>
+        "Number of pages that the machine moved between memory and swap, by `system.paging.direction` (in: from swap; out: to swap)";
+    PAGE_CACHE_REFAULTS = Counter "headspace.page_cache.refaults" ["By"] on "host" "cgroup" since Before =>
+        "Bytes of files that were read from storage again after the kernel had evicted them from the page cache: the files in use do not fit into memory";
+    HOST_CPU_FREQUENCY = Gauge "system.cpu.frequency" ["Hz"] on "host" =>
+        "Clock frequency of the cores that this process may use, averaged over up to eight of them. Absent if the kernel does not report it, as on most virtual machines";
     PRESSURE_TIME = Counter "headspace.pressure.time" ["s"] on "host" "cgroup" by "resource" "stalled" since Before =>
         "Time that tasks waited for a `resource` (cpu, io, memory), by `stalled` (some: at least one task waited; full: all tasks waited)";
     NETWORK_IO = Counter "system.network.io" ["By"] on "host" by "network.io.direction" since Before =>
@@ -223,6 +231,17 @@ metrics! {
     DISK_UTILIZATION = Gauge "headspace.disk.utilization" ["1"] on "disk" =>
         "Share of time since the previous reading in which the device had at least one request. A device that serves requests in parallel may have capacity left at 1";
 
+    MOUNT_OPEN_FILES = UpDownCounter "headspace.mount.open_files" ["{file}"] on "mount" by "system.filesystem.type" =>
+        "Number of open files, and working directories, of this process and its descendants on a network or FUSE file system, by `system.filesystem.type`";
+    MOUNT_READ_OPERATIONS = Counter "headspace.mount.read.operations" ["{operation}"] on "mount" since Before =>
+        "Number of read requests that the NFS client completed on this mount, for all programs";
+    MOUNT_READ_IO = Counter "headspace.mount.read.io" ["By"] on "mount" since Before =>
+        "Bytes that the NFS client received from the server in answer to read requests on this mount, for all programs";
+    MOUNT_READ_TIME = Counter "headspace.mount.read.time" ["s"] on "mount" by "part" since Before =>
+        "Time of read requests of the NFS client on this mount, summed over requests, by `part` (round_trip: from sending to the answer; execute: from the creation of the request to its end)";
+    MOUNT_RETRANSMISSIONS = Counter "headspace.mount.retransmissions" ["{operation}"] on "mount" since Before =>
+        "Number of read requests that the NFS client sent again on this mount, because no answer came";
+
     GPU_UTILIZATION = Gauge "hw.gpu.utilization" ["1"] on "gpu" by "hw.gpu.task" =>
         "Share of the driver's last sampling period in which the GPU executed work of a `hw.gpu.task` (general, encoder, decoder, jpeg, ofa), over all engines of that kind. The general value counts kernels and copies, and does not show how many SMs were busy";
     GPU_SAMPLING_PERIOD = Gauge "headspace.gpu.sampling.period" ["s"] on "gpu" by "hw.gpu.task" =>
@@ -247,6 +266,10 @@ metrics! {
         "Share of the driver's sampling period in which kernels ran, by `owner` (own: this process and its children; others: all other processes)";
     GPU_IO = Counter "hw.gpu.io" ["By"] on "gpu" by "network.io.direction" since Before =>
         "Bytes transferred over PCIe, by `network.io.direction` (receive: into the GPU; transmit: out of the GPU). With GPM: since headspace began to read; otherwise since the driver was loaded";
+    GPU_PCIE_GENERATION = Maximum "headspace.gpu.pcie.generation" ["1"] on "gpu" =>
+        "Generation of the PCIe link to the GPU: the highest since the previous reading. An idle GPU uses a lower one to save power";
+    GPU_PCIE_WIDTH = Maximum "headspace.gpu.pcie.width" ["{lane}"] on "gpu" =>
+        "Number of lanes of the PCIe link to the GPU: the highest since the previous reading";
     GPU_POWER = Gauge "hw.power" ["W"] on "gpu" =>
         "Power draw, on most GPUs averaged over the last second";
     GPU_ENERGY = Counter "hw.energy" ["J"] on "gpu" since Before =>
@@ -309,6 +332,10 @@ metrics! {
         "Mean step time of the training loop in steady state";
     RUN_THROUGHPUT = Gauge "headspace.run.throughput" ["{sample}/s"] on "run" =>
         "Samples per second of the training loop in steady state";
+    RUN_UNIT_THROUGHPUT = Gauge "headspace.run.unit.throughput" ["{unit}/s"] on "run" by "unit" =>
+        "Units per second of the training loop in steady state, in the `unit` that the user counts, for example frames or tokens";
+    RUN_REMAINING_TIME = Gauge "headspace.run.remaining.time" ["s"] on "run" by "estimate" =>
+        "Time until the last step of the run, if the length of the run is known, by `estimate` (value; low and high: the 95 % interval)";
     RUN_DATA_READINESS = Gauge "headspace.run.data_readiness" ["1"] on "run" =>
         "Share of time in which the last queue before the loop was not empty";
     RUN_BOTTLENECK = Gauge "headspace.run.bottleneck" ["1"] on "run" by "kind" "name" =>

@@ -46,6 +46,10 @@ macro_rules! loop_options {
 loop_options! {
     /// Mode of the loop.
     Mode = "mode",
+    /// Number of epochs of the run.
+    Epochs = "epochs",
+    /// Number of batches of the run.
+    TotalSteps = "total_steps",
     /// Maximum number of steps of a probe.
     ProbeSteps = "probe_steps",
     /// Maximum number of steps of a what-if.

@@ -25,6 +25,8 @@ pub enum Scope {
     Gpu(u32),
     /// A block device, by its kernel name.
     Disk(Arc<str>),
+    /// A mount of a network or FUSE file system, by its folder.
+    Mount(Arc<str>),
     /// The agent itself.
     Agent,
 }
@@ -40,6 +42,7 @@ impl Scope {
             Self::Thread(_) => "thread",
             Self::Gpu(_) => "gpu",
             Self::Disk(_) => "disk",
+            Self::Mount(_) => "mount",
             Self::Agent => "agent",
         }
     }
@@ -57,6 +60,7 @@ impl Scope {
             None => return plain.into_iter().find(|scope| scope.kind() == text),
             Some(("thread", name)) => Self::Thread(name.into()),
             Some(("disk", name)) => Self::Disk(name.into()),
+            Some(("mount", folder)) => Self::Mount(folder.into()),
             Some(("gpu", ordinal)) => Self::Gpu(ordinal.parse().ok()?),
             Some(_) => return None,
         })
@@ -66,7 +70,9 @@ impl Scope {
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Thread(name) | Self::Disk(name) => write!(f, "{}:{name}", self.kind()),
+            Self::Thread(name) | Self::Disk(name) | Self::Mount(name) => {
+                write!(f, "{}:{name}", self.kind())
+            }
             Self::Gpu(ordinal) => write!(f, "gpu:{ordinal}"),
             _ => f.write_str(self.kind()),
         }
@@ -250,6 +256,7 @@ mod tests {
             Scope::Thread("a:b".into()),
             Scope::Gpu(12),
             Scope::Disk("nvme0n1".into()),
+            Scope::Mount("/data/a:b".into()),
             Scope::Agent,
         ] {
             assert_eq!(Scope::parse(&scope.to_string()), Some(scope));

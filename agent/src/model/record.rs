@@ -8,9 +8,12 @@ mod attribution;
 mod codes;
 mod end;
 mod episode;
+mod memory;
 mod probe;
 mod ranks;
 mod run;
+mod run_time;
+mod sent_parts;
 mod stacks;
 mod summary;
 mod tick;
@@ -23,17 +26,24 @@ pub use self::attribution::{
 pub use self::codes::{FindingCode, MemoryScope, RemedyCode, SmSource, ThrottleReason};
 pub(super) use self::codes::{codes, named};
 pub use self::end::{EndCause, EndRecord, RunState};
-pub use self::episode::{EpisodeKindCode, EpisodeRecord, EpisodeSignal};
+pub use self::episode::{ChangedReadingRecord, EpisodeKindCode, EpisodeRecord, EpisodeSignal};
+pub use self::memory::{
+    GrownObjectsRecord, GrowthCause, HolderKind, HolderRecord, MemoryGrowthRecord, SiteRecord,
+};
 pub use self::probe::{FloorRecord, ProbeRecord, WindowRecord};
 pub use self::ranks::{RankCause, RankSummary, RanksRecord, SpreadRecord};
 pub use self::run::{
     BatchRecord, GpuRecord, HostRecord, LoaderRecord, Role, RunRecord, SourceRecord, SourceState,
 };
+pub use self::run_time::{PeriodRecord, RunTimeRecord};
+pub use self::sent_parts::{PickleObstacle, PickleObstacleRecord, SentPartsRecord};
 pub use self::stacks::{
     COMPUTE, DataFileRecord, FrameRecord, GilHolderRecord, LineKind, LineRecord, StackRecord,
     StacksRecord, StageWorkRecord, Work,
 };
-pub use self::summary::{ComputeGpu, GpuRule, GpuUse, OtherLoop, ResourcesRecord, SummaryRecord};
+pub use self::summary::{
+    ComputeGpu, GpuRule, GpuUse, MountUse, OtherLoop, PcieLink, ResourcesRecord, SummaryRecord,
+};
 pub use self::tick::{Dropped, LoopTick, Phase, QueueTick, StageTick, StepRecord, TickRecord};
 pub use self::what_if::{WhatIfRecord, WhatIfStatusRecord};
 

@@ -321,6 +321,13 @@ impl StageSeries {
 }
 
 impl StageRun {
+    /// Whether it runs in child processes, and not in the training process.
+    pub fn runs_in_child_processes(&self) -> bool {
+        let own = self.worker(None).map_or(0, |worker| worker.calls);
+        let most = self.workers.iter().map(|worker| worker.calls).max();
+        most.is_some_and(|most| (own as f64) < MIN_CALL_SHARE * most as f64)
+    }
+
     fn worker(&self, label: Option<&str>) -> Option<&WorkerRun> {
         self.workers.iter().find(|w| w.label.as_deref() == label)
     }

@@ -28,6 +28,8 @@ const LAP: u64 = MARK | 0xa;
 const BATCH_DIGEST: u64 = MARK | 0xb;
 const BATCH_BYTES: u64 = MARK | 0xc;
 const CHANGED: u64 = MARK | 0xd;
+const BATCH_UNITS: u64 = MARK | 0xe;
+const HAND_OVER: u64 = MARK | 0xf;
 
 /// An event in the training thread. Times are raw ticks of the agent's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +55,14 @@ pub enum Event {
     Phase(Phase),
     /// Number of samples in each of the following batches; 0 if it is unknown.
     BatchSize(u64),
+    /// Number of the user's units in the following batch; `None` if they can no longer be counted.
+    BatchUnits(Option<u64>),
+    /// The last batch was handed over to the loop later than it was received, because its units or the objects of the
+    /// process were counted.
+    HandOver {
+        /// Time of the hand-over: its step begins.
+        at: u64,
+    },
     /// Digest of the contents of the following batch.
     BatchDigest(u64),
     /// Bytes in the following batch.
@@ -89,6 +99,8 @@ impl Event {
             Self::Phase(Phase::Replay) => [REPLAY, 0, 0],
             Self::Phase(Phase::Changed) => [CHANGED, 0, 0],
             Self::BatchSize(samples) => [BATCH_SIZE, samples, 0],
+            Self::BatchUnits(units) => [BATCH_UNITS, units.unwrap_or(0), units.is_some().into()],
+            Self::HandOver { at } => [HAND_OVER, at, 0],
             Self::BatchDigest(digest) => [BATCH_DIGEST, digest, 0],
             Self::BatchBytes(bytes) => [BATCH_BYTES, bytes, 0],
             Self::Step { at } => [STEP, at, 0],
@@ -128,6 +140,8 @@ impl Decoder {
             REPLAY => Event::Phase(Phase::Replay),
             CHANGED => Event::Phase(Phase::Changed),
             BATCH_SIZE => Event::BatchSize(a),
+            BATCH_UNITS => Event::BatchUnits((b == 1).then_some(a)),
+            HAND_OVER => Event::HandOver { at: a },
             BATCH_DIGEST => Event::BatchDigest(a),
             BATCH_BYTES => Event::BatchBytes(a),
             STEP => Event::Step { at: a },
@@ -171,6 +185,9 @@ mod tests {
             Event::Phase(Phase::Replay),
             Event::Phase(Phase::Changed),
             Event::BatchSize(32),
+            Event::BatchUnits(Some(0)),
+            Event::BatchUnits(None),
+            Event::HandOver { at: 7 },
             Event::BatchDigest(u64::MAX),
             Event::BatchBytes(1 << 40),
             Event::Step { at: 9 },

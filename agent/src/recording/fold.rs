@@ -18,7 +18,7 @@ use super::sampled::Sampled;
 use crate::model::bounded::push_bounded;
 use crate::model::record::{EpochRecord, LoopTick, Phase, StepRecord};
 use crate::model::step_history::{NumberedStep, StepHistory};
-use crate::model::{Distribution, LoopTotals, SizedBatch, StepSample, StepSeries};
+use crate::model::{Distribution, LoopTotals, RunningMean, SizedBatch, StepSample, StepSeries};
 use crate::port::MonotonicClock;
 
 /// Number of the last batches whose size is kept.
@@ -33,6 +33,12 @@ pub struct Fold {
     name: String,
     phase: Phase,
     batch_size: u64,
+    /// Samples of the batches whose size was stated or counted.
+    samples: Tally,
+    /// Whether the user's units are counted.
+    counts_units: bool,
+    /// The user's units of the batches in which they were counted.
+    units: Tally,
     batch_digests: Vec<u64>,
     /// The last batches whose size was read.
     sized_batches: VecDeque<SizedBatch>,
@@ -44,6 +50,14 @@ pub struct Fold {
     epochs: u64,
     /// The current epoch.
     epoch: Option<Epoch>,
+    /// Batches of the epoch that ended last.
+    ended_steps: Option<u64>,
+    /// Batches of the last complete epoch: its source was exhausted, or another epoch followed.
+    epoch_steps: Option<u64>,
+    boundaries: RunningMean,
+    /// Receipt of the batch before a gap, until the next batch.
+    gap_from: Option<u64>,
+    gaps: RunningMean,
     /// Time of receipt of the loop's last batch, in any epoch. Nanoseconds.
     last_receive: Option<u64>,
     /// Start of the next step: the receipt of the last batch. `None` if the next batch ends no step.
@@ -80,6 +94,16 @@ struct Epoch {
     samples: u64,
 }
 
+impl Epoch {
+    /// Receives the first batch of the epoch. Returns the time to it, in seconds.
+    fn receive_first(&mut self, at: u64, last_of_epoch_before: Option<u64>) -> f64 {
+        let ttfb_s = seconds(at.saturating_sub(self.begun));
+        self.ttfb_s = Some(ttfb_s);
+        self.boundary_s = last_of_epoch_before.map(|last| seconds(at.saturating_sub(last)));
+        ttfb_s
+    }
+}
+
 /// Steps of one phase since the last tick.
 #[derive(Debug, Default)]
 struct Part {
@@ -89,6 +113,24 @@ struct Part {
     wait: Distribution,
     compute: Distribution,
     step: Distribution,
+}
+
+/// A sum, and the number of batches in it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tally {
+    sum: u64,
+    batches: u64,
+}
+
+impl Tally {
+    fn add(&mut self, count: u64) {
+        self.sum = self.sum.saturating_add(count);
+        self.batches += 1;
+    }
+
+    fn mean(self) -> Option<f64> {
+        (self.batches > 0).then(|| self.sum as f64 / self.batches as f64)
+    }
 }
 
 /// Maximum number of epochs whose times are kept. They show which loops are iterated within the same steps.
@@ -128,7 +170,19 @@ impl Fold {
                 }
                 self.phase = phase;
             }
-            Event::BatchSize(samples) => self.batch_size = samples,
+            Event::BatchSize(samples) => {
+                self.batch_size = samples;
+                if samples > 0 {
+                    self.samples.add(samples);
+                }
+            }
+            Event::BatchUnits(units) => {
+                self.counts_units = units.is_some();
+                if let Some(units) = units {
+                    self.units.add(units);
+                }
+            }
+            Event::HandOver { at } => self.step_from = self.step_from.map(|_| clock.nanos(at)),
             Event::BatchDigest(digest) => {
                 if self.batch_digests.len() < DIGESTED_BATCHES as usize {
                     self.batch_digests.push(digest);
@@ -136,7 +190,7 @@ impl Fold {
             }
             Event::BatchBytes(bytes) => self.next_bytes = Some(bytes),
             Event::Gap => {
-                self.step_from = None;
+                self.gap_from = self.step_from.take();
                 self.next_bytes = None;
             }
             Event::Concurrent => self.concurrent = true,
@@ -176,22 +230,29 @@ impl Fold {
         }
     }
 
-    fn receive(&mut self, at: u64, sample: Option<StepSample>) {
-        self.keep_size(at);
-        let replayed = self.phase == Phase::Replay;
+    /// Counts the batch that was received now in its epoch, and the time before it if that is no step.
+    fn count_in_epoch(&mut self, at: u64, replayed: bool) {
+        if let Some(from) = self.gap_from.take() {
+            self.gaps.add(seconds(at.saturating_sub(from)));
+        }
         if let Some(epoch) = &mut self.epoch {
             if epoch.steps == 0 {
-                let ttfb = seconds(at.saturating_sub(epoch.begun));
-                epoch.ttfb_s = Some(ttfb);
-                epoch.boundary_s = self
-                    .last_receive
-                    .map(|last| seconds(at.saturating_sub(last)));
-                self.first_ttfb_s.get_or_insert(ttfb);
+                let ttfb_s = epoch.receive_first(at, self.last_receive);
+                if let Some(boundary_s) = epoch.boundary_s {
+                    self.boundaries.add(boundary_s);
+                }
+                self.first_ttfb_s.get_or_insert(ttfb_s);
             }
             epoch.steps += 1;
             epoch.replayed += u64::from(replayed);
             epoch.samples += self.batch_size;
         }
+    }
+
+    fn receive(&mut self, at: u64, sample: Option<StepSample>) {
+        self.keep_size(at);
+        let replayed = self.phase == Phase::Replay;
+        self.count_in_epoch(at, replayed);
         let part = &mut self.parts[self.phase as usize];
         if part.steps == 0 {
             part.first_step = self.steps;
@@ -218,15 +279,7 @@ impl Fold {
                 part.compute.record(sample.compute_ns);
             }
             match self.phase {
-                Phase::Live => {
-                    self.live.push(sample);
-                    self.history.push(NumberedStep {
-                        step: self.steps,
-                        step_in_epoch: self.epoch.as_ref().map_or(0, |epoch| epoch.steps - 1),
-                        to_ns: at,
-                        sample,
-                    });
-                }
+                Phase::Live => self.receive_live(at, sample),
                 Phase::Replay => self.replay.push(sample),
                 Phase::Settle | Phase::Changed => {}
             }
@@ -239,8 +292,19 @@ impl Fold {
         self.step_from = Some(at);
     }
 
+    fn receive_live(&mut self, at: u64, sample: StepSample) {
+        self.live.push(sample);
+        self.history.push(NumberedStep {
+            step: self.steps,
+            step_in_epoch: self.epoch.as_ref().map_or(0, |epoch| epoch.steps - 1),
+            to_ns: at,
+            sample,
+        });
+    }
+
     fn begin_epoch(&mut self, at: u64) {
         self.end_epoch(false);
+        self.epoch_steps = self.ended_steps.take().or(self.epoch_steps);
         self.first_begin.get_or_insert(at);
         self.replayed_in_epoch = 0;
         self.changed_in_epoch = 0;
@@ -260,12 +324,18 @@ impl Fold {
 
     fn end_epoch(&mut self, exhausted: bool) {
         self.step_from = None;
+        self.gap_from = None;
         if let Some(span) = self.span().filter(|_| self.spans.len() < MAX_SPANS) {
             self.spans.push(span);
         }
         let Some(epoch) = self.epoch.take() else {
             return;
         };
+        // Another epoch may follow even if this one was left early.
+        self.ended_steps = Some(epoch.steps).filter(|steps| *steps > 0);
+        if exhausted {
+            self.epoch_steps = self.ended_steps;
+        }
         self.ended.push(EpochRecord {
             loop_name: self.name.clone(),
             epoch: epoch.number,
@@ -350,7 +420,11 @@ impl Fold {
             steps: self.steps,
             replayed_steps: self.replayed,
             epochs: self.epochs,
-            batch_size: (self.batch_size > 0).then_some(self.batch_size),
+            samples_per_batch: self.samples.mean().filter(|_| self.batch_size > 0),
+            units_per_batch: self.units.mean().filter(|_| self.counts_units),
+            epoch_steps: self.epoch_steps,
+            boundaries: self.boundaries,
+            gaps: self.gaps,
             batch_digests: self.batch_digests.clone(),
             sized_batches: self.sized_batches.iter().copied().collect(),
             ttfb_s: self.first_ttfb_s,

@@ -23,7 +23,7 @@ use crate::model::record::{
 use crate::notice::Notice;
 use crate::port::{Clock, ConsumerThread, MonotonicClock};
 use crate::recording::{Fold, Recorder};
-use crate::sampling::{LiveRun, LoopEntry, RankGpu, Sampler, Schedule};
+use crate::sampling::{LiveRun, LoopEntry, MemoryWatch, RankGpu, Sampler, Schedule};
 
 /// Time limit for the last records after `SIGTERM`.
 const TERMINATE_TIMEOUT: Duration = Duration::from_millis(1500);
@@ -170,6 +170,16 @@ impl Agent {
     /// machine.
     pub fn set_shared_mib_ms(&self, ms: f64) {
         self.0.live_run.set_shared_mib_ms(ms);
+    }
+
+    /// Time since the run began.
+    pub fn now(&self) -> Duration {
+        self.0.clock.now()
+    }
+
+    /// Counts of Python objects during the run.
+    pub fn memory(&self) -> &MemoryWatch {
+        &self.0.live_run.memory
     }
 
     /// Whether this is the process in which the agent was started, and not a forked child.

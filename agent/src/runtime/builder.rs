@@ -21,7 +21,7 @@ use crate::recording::stage::{Region, Workers};
 use crate::sampling::background_source::background_source;
 use crate::sampling::sampler::{Identity, Inputs};
 use crate::sampling::stacks::{self, stack_sampling};
-use crate::sampling::{LiveRun, RankGpu, Sampler, Source, Sources, StageReader};
+use crate::sampling::{LiveRun, MemoryWatch, RankGpu, Sampler, Source, Sources, StageReader};
 
 /// Stack size of the agent's threads. They have no deep recursion, and save address space for the user.
 const STACK: usize = 512 * 1024;
@@ -94,7 +94,7 @@ impl AgentBuilder {
         let mut run = self.run;
         run.process_started_unix_nano = process_started(&clock, self.process_age_s);
         let step_cost_ns = recorder::cost_per_batch_ns(&clock);
-        let live_run = LiveRun::new(
+        let mut live_run = LiveRun::new(
             NoticeLog::new(self.print_notice),
             self.gpus,
             self.rank_gpu.clone(),
@@ -105,6 +105,7 @@ impl AgentBuilder {
             self.process_age_s,
             step_cost_ns,
         );
+        live_run.memory = MemoryWatch::new(self.limits.interval);
         let inner = Arc::new(Inner {
             owner: Owner::here(),
             clock: clock.clone(),

@@ -1,10 +1,12 @@
 //! Texts of the measurements behind a bottleneck or a remedy.
 
+use super::gpu::pcie_link;
+use super::mounts::mount_use;
 use super::units::{amount, bytes, duration_ms, percent};
 use super::verdict::place_in_file;
 use crate::analysis::attribution::{CoreUser, CoresEvidence, Evidence, StageEvidence};
 use crate::analysis::stacks::SharedLockWaits;
-use crate::model::record::{BatchRecord, CallsAtOnce};
+use crate::model::record::{BatchRecord, CallsAtOnce, PcieLink};
 use crate::model::stack::Frame;
 
 /// The evidence of a conclusion: a clause, without a capital letter and a full stop. Other texts continue it.
@@ -86,6 +88,20 @@ pub(super) fn evidence_text(evidence: &Evidence) -> String {
             ),
             None => format!("the decoders are busy {} % of the time", share(*busy)),
         },
+        Evidence::Pcie {
+            used,
+            bytes_per_step,
+            link,
+        } => pcie(*used, *bytes_per_step, *link),
+        Evidence::Mount {
+            stage,
+            share: part,
+            mount,
+        } => format!(
+            "`{stage}` waits for reads {} % of its time: {}",
+            share(*part),
+            mount_use(mount)
+        ),
         Evidence::Memory { slower_ms, ipc } => memory(*slower_ms, *ipc),
         Evidence::Jitter { longest_ms } => format!(
             "call times vary, and the buffers are too small to absorb this; without the \
@@ -103,6 +119,15 @@ pub(super) fn evidence_text(evidence: &Evidence) -> String {
             gpu_ms,
         } => waiting(*wait_ms, *step_ms, *gpu_ms),
     }
+}
+
+fn pcie(used: f64, bytes_per_step: f64, link: Option<PcieLink>) -> String {
+    let link = link.map_or_else(String::new, |link| format!(" ({})", pcie_link(link)));
+    format!(
+        "{} per step use {} % of the GPU's PCIe link{link} in one direction",
+        bytes(bytes_per_step),
+        share(used)
+    )
 }
 
 fn share(share: f64) -> String {
@@ -341,6 +366,7 @@ fn memory(slower_ms: Option<f64>, ipc: Option<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::record::MountUse;
 
     #[test]
     fn evidence_is_a_clause_that_other_texts_can_continue() {
@@ -367,5 +393,37 @@ mod tests {
             assert!(text.starts_with(char::is_lowercase), "{text}");
             assert!(!text.ends_with('.') && !text.contains(". "), "{text}");
         }
+    }
+
+    #[test]
+    fn storage_and_a_link_have_their_numbers() {
+        let mount = Evidence::Mount {
+            stage: "fetch".to_owned(),
+            share: 0.9,
+            mount: MountUse {
+                path: "/data".to_owned(),
+                file_system: "nfs4".to_owned(),
+                read_ms: Some(3.1),
+                bytes_per_s: Some(80.0 * 1_048_576.0),
+                ..MountUse::default()
+            },
+        };
+        let link = Evidence::Pcie {
+            used: 0.8,
+            bytes_per_step: 12.6e7,
+            link: Some(PcieLink {
+                generation: 4,
+                width: 8,
+            }),
+        };
+
+        assert_eq!(
+            evidence_text(&mount),
+            "`fetch` waits for reads 90 % of its time: nfs4 mount `/data`, 3.1 ms per read, 80.0 MiB/s"
+        );
+        assert_eq!(
+            evidence_text(&link),
+            "120 MiB per step use 80 % of the GPU's PCIe link (generation 4 x8) in one direction"
+        );
     }
 }

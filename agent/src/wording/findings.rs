@@ -1,7 +1,9 @@
 //! Texts of findings, in one or two sentences each.
 
+use super::gpu::pcie_link;
+use super::memory_growth::memory_growth;
 use super::probe::warnings_text;
-use super::units::{amount, bytes, duration_ms, percent};
+use super::units::{amount, duration_ms, percent};
 use super::what_if::{changed_stage, why_no_floor};
 use crate::analysis::findings::{Finding, GpuFinding};
 use crate::model::OptionsFrom;
@@ -71,16 +73,8 @@ fn text(finding: &Finding) -> String {
         Finding::MemoryGrows {
             growth,
             with_children,
-        } => {
-            let whose = if *with_children {
-                "The memory of this process and its children"
-            } else {
-                "The memory of this process"
-            };
-            let [value, low, high] =
-                [growth.value, growth.low, growth.high].map(|b| bytes(1e3 * b));
-            format!("{whose} grows by {value} in 1,000 steps ({low} to {high}).")
-        }
+            cause,
+        } => memory_growth(*growth, *with_children, cause.as_deref()),
         Finding::Gpu { ordinal, finding } => format!("GPU {ordinal}: {}", gpu(finding)),
         Finding::NoSteadyState { changed, enough } => no_steady_state(*changed, *enough),
         Finding::SameSamples { ranks } => format!(
@@ -147,6 +141,13 @@ fn gpu(finding: &GpuFinding) -> String {
         GpuFinding::MemoryErrors { errors } => format!(
             "{errors:.0} memory errors appeared that could not be corrected. Results may be wrong; \
              have the GPU checked."
+        ),
+        GpuFinding::SlowLink { link, max, used } => format!(
+            "its PCIe link is {}, and GPU and machine allow {}. The program uses {} % of it in one direction. The slot, a \
+             riser or a setting of the firmware may limit it.",
+            pcie_link(*link),
+            pcie_link(*max),
+            percent(100.0 * used, 0)
         ),
         GpuFinding::Shared { pct } => format!(
             "other processes hold {} % of its used memory.",

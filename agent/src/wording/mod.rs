@@ -8,6 +8,7 @@
 //! people read the same words in every output.
 
 mod bottleneck;
+mod changed_readings;
 pub mod comparison;
 pub mod cpu_labels;
 mod episodes;
@@ -16,8 +17,11 @@ mod findings;
 pub mod gpu;
 pub mod incomplete_runs;
 pub mod live_view;
+mod memory_growth;
+mod mounts;
 pub mod page;
 pub mod probe;
+mod process_start;
 pub mod ranks;
 mod remedies;
 pub mod section;
@@ -26,6 +30,7 @@ pub mod time_lost;
 pub mod units;
 pub mod verdict;
 mod what_if;
+pub mod working_set;
 
 pub use self::bottleneck::bottleneck_record;
 pub use self::remedies::{remedy_record, smaller_buffer_record};

@@ -1,6 +1,7 @@
 //! The sentence of each remedy: what the user can change.
 
 use super::evidence::evidence_text;
+use super::process_start::with_process_start;
 use super::units::{amount, bytes, duration_ms, percent, signed};
 use super::verdict::place_in_file;
 use crate::analysis::attribution::{
@@ -13,9 +14,10 @@ const MAX_NAMED_WORKERS: u32 = 100;
 
 /// The record of a remedy.
 pub fn remedy_record(remedy: &Remedy) -> RemedyRecord {
+    let start = remedy.process_start.as_ref();
     RemedyRecord {
         code: remedy.action.code().as_str().to_owned(),
-        what: action(&remedy.action),
+        what: with_process_start(action(&remedy.action), start),
         stage: remedy.stage.clone(),
         resource: remedy.resource,
         change: remedy.change.clone(),
@@ -24,6 +26,8 @@ pub fn remedy_record(remedy: &Remedy) -> RemedyRecord {
         measured_step_ms: remedy.measured_step_ms,
         at_least: remedy.at_least,
         concerns_bottleneck: remedy.concerns_bottleneck,
+        obstacle: start.and_then(|start| start.sent.obstacle.clone()),
+        process_start_ms: start.map(|start| start.ms),
         evidence: evidence_text(&remedy.evidence),
         confidence: remedy.confidence,
     }
@@ -220,6 +224,11 @@ fn action(action: &Action) -> String {
             amount(*used),
             amount(*usable)
         ),
+        Action::FewerGpuBytes { bytes_per_step } => format!(
+            "Copy fewer bytes to and from the GPU (now {} per step): for example, copy images as `uint8` and convert them \
+             on the GPU, and copy results only when they are needed.",
+            bytes(*bytes_per_step)
+        ),
         Action::PinMemory => {
             "Copy batches to the GPU from pinned memory: pin_memory=True.".to_owned()
         }
@@ -242,6 +251,9 @@ fn competes_for(shared: Shared) -> &'static str {
             ": its threads seem to compete with each other and the model for memory bandwidth"
         }
         Shared::Cores => ": there are no cores for more",
+        Shared::InterpreterLock => ": further threads only wait for the interpreter lock",
+        Shared::Lock => ": further calls only wait for one another's lock",
+        Shared::Unknown => ": further calls only slow each other",
     }
 }
 

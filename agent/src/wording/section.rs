@@ -66,6 +66,8 @@ section_ids! {
     Remedies = "remedies", "Remedies";
     /// A smaller queue that is enough.
     Buffer = "buffer", "Smaller buffer";
+    /// Duration of an epoch and of the run.
+    Time = "time", "Time of an epoch and of the run";
     /// Lines of the program.
     Lines = "lines", "Lines";
     /// Lines that hold the interpreter lock.

@@ -9,6 +9,7 @@ mod loops;
 mod program_lines;
 mod resources;
 mod run;
+mod run_time;
 mod stages;
 mod step;
 mod what_if;
@@ -101,6 +102,7 @@ impl<'a> Verdict<'a> {
         sections.extend(self.episodes(detail));
         sections.extend(what_if::section(s, detail));
         sections.extend(bottleneck::sections(s, self.world_size(), detail));
+        sections.extend(self.run_time());
         sections.extend(program_lines::sections(s, detail));
         sections.extend(stages::sections(s, detail));
         sections.extend(resources::sections(&s.resources, detail));

@@ -30,6 +30,8 @@ pub enum PartId {
     WhatIf,
     /// The bottleneck and the remedies.
     Bottleneck,
+    /// Duration of an epoch and of the run.
+    Time,
     /// Lines of the program.
     Lines,
     /// Lines that hold the interpreter lock.
@@ -61,6 +63,7 @@ impl PartId {
             Self::Episodes => "episodes",
             Self::WhatIf => "what-if",
             Self::Bottleneck => "bottleneck",
+            Self::Time => "time",
             Self::Lines => "lines",
             Self::Gil => "gil",
             Self::Stages => "stages",

@@ -80,6 +80,7 @@ impl Facts<'_> {
             titled(PartId::Episodes, &[SectionId::Episodes]),
             titled(PartId::WhatIf, &[SectionId::WhatIf]),
             part(PartId::Bottleneck, bottleneck(&advice)),
+            titled(PartId::Time, &[SectionId::Time]),
             part(PartId::Lines, self.lines(&of(&[SectionId::Lines]))),
             titled(PartId::Gil, &[SectionId::Gil]),
             titled(PartId::Stages, &[SectionId::Stages, SectionId::Work]),

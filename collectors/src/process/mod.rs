@@ -116,6 +116,14 @@ impl Process {
     }
 }
 
+/// Anonymous memory of this process, in bytes. None if it cannot be read.
+pub fn anonymous_bytes() -> Option<u64> {
+    let mut buffer = Vec::new();
+    let text = procfs::read(Path::new("/proc/self/statm"), &mut buffer).ok()?;
+    let page = u64::try_from(rustix::param::page_size()).ok()?;
+    Some(parse::statm(text)?.anonymous() * page)
+}
+
 impl Collector for Process {
     fn name(&self) -> &'static str {
         NAME

@@ -23,6 +23,7 @@ __all__ = [
     "__version__",
     "bottleneck_name",
     "count_for_sibling",
+    "count_worker_objects",
     "finish_worker",
     "observe_queue",
     "predict_steps",
@@ -197,6 +198,14 @@ def threads_beyond(threads: list[int], code: CodeType) -> int:
     Args:
         threads: Identifiers of the threads. Threads that Python does not know are not counted.
         code: The code that an idle thread runs.
+    """
+
+def count_worker_objects(name: str, tick_s: float) -> None:
+    """Counts the Python objects of a worker process, if that is due. The worker calls this between two batches.
+
+    Args:
+        name: Name of the worker for people.
+        tick_s: Time between two ticks of the run, in seconds.
     """
 
 def observe_queue(
@@ -376,6 +385,7 @@ class Task:
 class _Configuration(TypedDict):
     base: str | PathLike[str]
     run_id: str | None
+    counts_objects: bool
     interval: float
     rank: int
     local_rank: int
@@ -403,6 +413,9 @@ class Session:
     def is_here(self) -> bool: ...
     def pause(self) -> None: ...
     def resume(self) -> None: ...
+    def census_costs(self) -> tuple[int, float, float]:
+        """Number of censuses of Python objects, their seconds, and the seconds of examinations."""
+
     def ended_by_exception(self, exception: str, is_error: bool) -> None: ...
     def report_torch_device(self, ordinal: int) -> None: ...
     def describe_batch(self, loop_name: str, parts: tuple[int, int, int, int, int]) -> None: ...
@@ -430,10 +443,27 @@ class _PlanOptions(TypedDict, total=False):
 class _LoopPlan(_PlanOptions):
     mode: str
 
+class _PickleObstacle(TypedDict):
+    part: str
+    type_name: str
+    kind: str
+    file: str | None
+    line: int | None
+
+class _PickleFacts(TypedDict):
+    bytes: int
+    objects: int
+    at_least: bool
+    obstacle: _PickleObstacle | None
+
 class _LoaderFacts(TypedDict, total=False):
     type_name: Required[str]
     batches: int | None
     batch_size: int | None
+    epochs: int | None
+    total_steps: int | None
+    count_units: Callable[[Any], int] | None
+    unit: str | None
     workers: int | None
     prefetch_depth: int | None
     prefetch_factor: int | None
@@ -445,6 +475,7 @@ class _LoaderFacts(TypedDict, total=False):
     digest_batch: Callable[[Any], int | None] | None
     count_parts: Callable[[Any], tuple[int, int, int, int, int]] | None
     count_bytes: Callable[[Any], int] | None
+    sent: _PickleFacts | None
     role: str | None
     chosen: bool
     options_from: str | None

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 MEASURE, PROBE, REPLAY, WHAT_IF = "measure", "probe", "replay", "whatif"
 MODES = (MEASURE, PROBE, REPLAY, WHAT_IF)
 
+#: Values of ``HEADSPACE_MEMORY``.
+OFF, TYPES, TRACEMALLOC = "off", "types", "tracemalloc"
+
 #: Default number of live batches before a replay.
 LIVE_BEFORE_REPLAY = 100
 
@@ -38,14 +41,7 @@ def enabled() -> bool:
 
 def mode() -> str:
     """The mode of wrapped loaders (``HEADSPACE_MODE``, default ``measure``)."""
-    value = os.environ.get("HEADSPACE_MODE", "").strip().lower() or MEASURE
-    if value in MODES:
-        return value
-    refuse(
-        "HEADSPACE_MODE",
-        f"`{value}` is not a mode (write `measure`, `probe`, `replay` or `whatif`); `measure` is used.",
-    )
-    return MEASURE
+    return _choice("HEADSPACE_MODE", MODES, MEASURE, "is not a mode")
 
 
 def directory() -> str:
@@ -85,6 +81,16 @@ def chosen_loop() -> str | None:
     ``HEADSPACE_BATCH_FROM``)."""
     function = os.environ.get("HEADSPACE_BATCH_FROM", "").rpartition(":")[2].rpartition(".")[2]
     return os.environ.get("HEADSPACE_LOOP") or function or None
+
+
+def epochs() -> int | None:
+    """Number of epochs of the run (``HEADSPACE_EPOCHS``, default unknown)."""
+    return _count("HEADSPACE_EPOCHS", None, instead="the length of the run is unknown")
+
+
+def total_steps() -> int | None:
+    """Number of batches of the run (``HEADSPACE_TOTAL_STEPS``, default unknown)."""
+    return _count("HEADSPACE_TOTAL_STEPS", None, instead="the length of the run is unknown")
 
 
 def probe_steps() -> int | None:
@@ -180,11 +186,26 @@ def samples_stacks() -> bool:
     return read_switch("HEADSPACE_STACKS", "stacks are sampled", default=True)
 
 
+def memory() -> str:
+    """What is counted to find what makes the memory grow (``HEADSPACE_MEMORY``, default ``types``)."""
+    return _choice("HEADSPACE_MEMORY", (OFF, TYPES, TRACEMALLOC), TYPES, "is not known")
+
+
 def libraries() -> list[str]:
     """The folders of the standard library, of installed packages and of this package."""
     own = os.path.dirname(os.path.abspath(__file__))
     installed = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
     return [f"{path}{os.sep}" for path in (os.path.dirname(os.__file__), own, *installed)]
+
+
+def _choice(name: str, known: tuple[str, ...], default: str, fault: str) -> str:
+    """One of the known values of a variable, in any case. Another value is refused, and the default is used."""
+    value = os.environ.get(name, "").strip().lower() or default
+    if value in known:
+        return value
+    first = ", ".join(f"`{one}`" for one in known[:-1])
+    refuse(name, f"`{value}` {fault} (write {first} or `{known[-1]}`); `{default}` is used.")
+    return default
 
 
 def _count(

@@ -21,6 +21,8 @@ pub(crate) struct SessionConfig {
     pub(crate) run_id: Option<String>,
     /// Folders of code that is not the user's own. `None` turns the stacks off.
     pub(crate) libraries: Option<Vec<String>>,
+    /// Whether Python objects are counted.
+    pub(crate) counts_objects: bool,
     /// Seconds between two ticks, at least 0.001.
     pub(crate) interval: f64,
     /// This process's rank.

@@ -220,6 +220,16 @@ pub(crate) fn finish_worker() {
     }
 }
 
+/// The marker of this process, if it is a trainer.
+pub(crate) fn own_marker() -> Option<&'static Marker> {
+    own()?.trains.get()
+}
+
+/// The marker of the trainer for which this process counts.
+pub(crate) fn trainer() -> Option<&'static Marker> {
+    own()?.works_for.as_ref().map(|(marker, _)| marker)
+}
+
 impl ProcessSlots {
     /// The trainer for which a child of this process counts.
     fn trainer(&self) -> Option<&Marker> {

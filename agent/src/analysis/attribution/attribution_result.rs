@@ -4,7 +4,7 @@ use super::calibration::ModelledStep;
 use super::evidence::Evidence;
 use super::line_gains::LineGain;
 use super::remedies::action::Action;
-use crate::model::record::{ChangeRecord, Estimate, Resource};
+use crate::model::record::{ChangeRecord, Estimate, Resource, SentPartsRecord};
 
 /// What limits the loop, and what would help.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -106,10 +106,21 @@ pub struct Remedy {
     pub at_least: bool,
     /// Whether it changes the bottleneck, or a stage that the bottleneck's evidence names.
     pub concerns_bottleneck: bool,
+    /// What the processes that it starts get. `None` if it starts none, and if nothing is pickled.
+    pub process_start: Option<ProcessStart>,
     /// The measurements behind the prediction.
     pub evidence: Evidence,
     /// From 0 (a guess) to 1 (measured).
     pub confidence: f64,
+}
+
+/// The start of a new process.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProcessStart {
+    /// What it gets from the training process.
+    pub sent: SentPartsRecord,
+    /// Time in which it gets this, in milliseconds.
+    pub ms: f64,
 }
 
 /// A smaller capacity of the last queue, and the memory that it frees.
@@ -155,6 +166,7 @@ mod tests {
             predicted_gain_pct: 10.0,
             measured_step_ms: None,
             at_least: false,
+            process_start: None,
             concerns_bottleneck: false,
             evidence: Evidence::Waiting {
                 wait_ms: 1.0,

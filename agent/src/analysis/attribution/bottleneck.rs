@@ -12,6 +12,7 @@ use super::candidates::{
 use super::evidence::evidence;
 use super::law_terms::{Term, at_least};
 use super::loop_waits::{blocked_loading, is_limited_by_device, long_lock_wait_ms, loop_waits};
+use super::mount_reads::slow_mount;
 use super::prediction::Predictor;
 use super::queueing_model::Model;
 use crate::analysis::findings::gil_contention_ms;
@@ -35,12 +36,17 @@ pub(super) fn binding(predictor: &Predictor<'_>) -> Option<Binding> {
             Some(Term::Gil)
         }
         Term::Stage(stage) if waits_for_lock(model, stage) => Some(Term::Gil),
+        Term::Stage(stage) if slow_mount(model, stage).is_some() => Some(Term::Mount(stage)),
         _ => None,
     };
-    Some(cause.map_or(found, |term| Binding {
-        term,
-        limit_ms: 0.0,
-        confidence: confidence::SLOWED_TERM,
+    Some(cause.map_or(found, |term| match term {
+        // The limit is that of the stage.
+        Term::Mount(_) => Binding { term, ..found },
+        _ => Binding {
+            term,
+            limit_ms: 0.0,
+            confidence: confidence::SLOWED_TERM,
+        },
     }))
 }
 
@@ -48,6 +54,13 @@ pub(super) fn binding(predictor: &Predictor<'_>) -> Option<Binding> {
 fn suspects(predictor: &Predictor<'_>) -> Option<Binding> {
     let model = predictor.model;
     let step = model.facts.step_ms;
+    if at_least(model.uses.pcie, model.thresholds.saturated_link) {
+        return Some(Binding {
+            term: Term::Pcie,
+            limit_ms: limit_ms(model, Term::Pcie),
+            confidence: confidence::BUSY_DEVICE,
+        });
+    }
     if let Some(free) = compute_bound(model) {
         return Some(free);
     }

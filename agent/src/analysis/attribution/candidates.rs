@@ -65,12 +65,13 @@ pub(super) fn limit_ms(model: &Model<'_>, term: Term) -> f64 {
     let step = model.facts.step_ms;
     let of = |used: Option<f64>| used.unwrap_or(0.0) * step;
     match term {
-        Term::Stage(stage) => model.nodes[stage].limit_ms,
+        Term::Stage(stage) | Term::Mount(stage) => model.nodes[stage].limit_ms,
         Term::Pool(pool) => of(Some(model.pools[pool].busy())),
         Term::Cores | Term::Quota => of(model.uses.cores),
         Term::Gil => of(model.uses.gil),
         Term::Disk => of(model.uses.disk),
         Term::Engines => of(model.uses.engines),
+        Term::Pcie => of(model.uses.pcie),
         Term::Gc => of(model.facts.resources.gc_pct.map(|pct| pct / 100.0)),
         Term::Compute => model.free_ms,
         Term::HandOff => model.facts.receive_ms.max(send_limit_ms(model)),

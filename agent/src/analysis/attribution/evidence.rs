@@ -4,11 +4,13 @@ use super::calls_at_once::find_slowdown;
 use super::hand_off_cost::Price;
 use super::law_terms::Term;
 use super::loop_waits::{blocked_loading, long_lock_wait_ms, loop_waits};
+use super::mount_reads::slow_mount;
 use super::queueing_model::Model;
 use super::stage_order::Node;
+use crate::analysis::pcie::{bytes_per_s, used_share};
 use crate::analysis::stacks::SharedLockWaits;
 use crate::analysis::thresholds::{Thresholds, counts};
-use crate::model::record::{BatchRecord, CallsAtOnce, Estimate};
+use crate::model::record::{BatchRecord, CallsAtOnce, Estimate, MountUse, PcieLink};
 use crate::model::stack::Frame;
 
 /// The measurements behind a conclusion. Shares are from 0 to 1, percentages (`_pct`) from 0 to 100.
@@ -118,6 +120,24 @@ pub enum Evidence {
         /// Number of engines and number of decodes in progress, if a stage decodes.
         engines: Option<(u32, f64)>,
     },
+    /// The `PCIe` link of the GPU is busy.
+    Pcie {
+        /// Share of what the link carries, in the busier direction.
+        used: f64,
+        /// Bytes per step in that direction.
+        bytes_per_step: f64,
+        /// The link.
+        link: Option<PcieLink>,
+    },
+    /// A stage waits for reads from a network file system.
+    Mount {
+        /// The stage.
+        stage: String,
+        /// Share of the time of its calls.
+        share: f64,
+        /// The file system.
+        mount: MountUse,
+    },
     /// Threads slow each other through memory.
     Memory {
         /// How much longer the loop's own code takes because of this.
@@ -155,6 +175,7 @@ impl Evidence {
             Self::Stage(stage) => stage.inner.iter().map(|(name, _)| &**name).collect(),
             Self::Pool { stages, .. } => stages.iter().map(|name| &**name).collect(),
             Self::Cores(cores) => cores.most.iter().map(|user| &*user.stage).collect(),
+            Self::Mount { stage, .. } => vec![stage],
             _ => Vec::new(),
         }
     }
@@ -241,6 +262,8 @@ pub(super) fn evidence(model: &Model<'_>, term: Term) -> Evidence {
             engines: (model.decoder)
                 .map(|(stage, engines)| (engines, model.nodes[stage].active(step_ms))),
         },
+        Term::Pcie => pcie_evidence(model),
+        Term::Mount(stage) => mount_evidence(model, stage),
         Term::Memory => Evidence::Memory {
             slower_ms: facts.contention_ms.filter(|ms| *ms > 0.0),
             ipc: r
@@ -261,6 +284,29 @@ pub(super) fn evidence(model: &Model<'_>, term: Term) -> Evidence {
             batch: facts.loader.batch,
         },
         Term::Compute => compute_evidence(model),
+    }
+}
+
+/// The evidence that the link of the busiest GPU limits the loop.
+fn pcie_evidence(model: &Model<'_>) -> Evidence {
+    let gpus = model.facts.resources.own_gpus();
+    let shares = gpus.filter_map(|gpu| Some((used_share(gpu)?, gpu)));
+    let busiest = shares.max_by(|a, b| a.0.total_cmp(&b.0));
+    let (used, link) = busiest.map_or((0.0, None), |(used, gpu)| (used, gpu.pcie_link));
+    let bytes_per_s = used * link.and_then(bytes_per_s).unwrap_or(0.0);
+    Evidence::Pcie {
+        used,
+        bytes_per_step: bytes_per_s * model.facts.step_ms / 1e3,
+        link,
+    }
+}
+
+fn mount_evidence(model: &Model<'_>, stage: usize) -> Evidence {
+    let (mount, share) = slow_mount(model, stage).unzip();
+    Evidence::Mount {
+        stage: model.nodes[stage].stage.name.clone(),
+        share: share.unwrap_or(0.0),
+        mount: mount.cloned().unwrap_or_default(),
     }
 }
 

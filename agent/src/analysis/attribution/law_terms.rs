@@ -13,6 +13,10 @@ pub(super) enum Term {
     Gc,
     Disk,
     Engines,
+    /// The `PCIe` link of the GPU.
+    Pcie,
+    /// The network file system from which this stage reads.
+    Mount(usize),
     Memory,
     Jitter,
     HandOff,
@@ -29,6 +33,8 @@ impl Term {
             Self::Gc => Resource::Gc,
             Self::Disk => Resource::Disk,
             Self::Engines => Resource::Nvdec,
+            Self::Pcie => Resource::Pcie,
+            Self::Mount(_) => Resource::Storage,
             Self::Memory => Resource::Memory,
             Self::Stage(_) | Self::Pool(_) | Self::Jitter | Self::HandOff | Self::Compute => {
                 return None;

@@ -53,7 +53,7 @@ impl<'a> Model<'a> {
         let pools = find_pools(facts, &nodes, thresholds);
         // The training thread is as busy while it receives a batch as during compute.
         let compute = facts.busy_ms();
-        let device_ms = uses.gpu_ms(facts.step_ms);
+        let device_ms = uses.device_ms(facts.step_ms);
         let free_ms =
             (facts.floor_ms).map_or(compute.max(device_ms.unwrap_or(0.0)), |floor| floor.value);
         let mut model = Self {
@@ -238,9 +238,9 @@ impl<'a> Model<'a> {
         (self.decoder).and_then(|(decoder, engines)| (decoder == stage).then_some(engines))
     }
 
-    /// Whether a stage consists of threads of this process, not of worker processes.
+    /// Whether a stage consists of threads of the training process, not of another process.
     pub(super) fn runs_here(&self, stage: usize) -> bool {
-        self.workers != Some(stage) && self.nodes[stage].stage.processes <= 1
+        self.workers != Some(stage) && self.nodes[stage].stage.runs_in_training_process()
     }
 
     /// Whether the stages' threads together do as much work as one lock allows.
@@ -258,7 +258,7 @@ impl<'a> Model<'a> {
     pub(super) fn holds_gil(&self, stage: usize) -> bool {
         let (node, t) = (&self.nodes[stage], self.thresholds);
         let holds = |cpu: f64| cpu > t.min_gil_holder_cpu && cpu < t.max_gil_waiter_cpu;
-        self.gil_is_used_up() && node.stage.processes <= 1 && node.measured_cpu().is_some_and(holds)
+        self.gil_is_used_up() && self.runs_here(stage) && node.measured_cpu().is_some_and(holds)
     }
 
     /// Whether `workers`, the training thread and other programs need more cores than there are.

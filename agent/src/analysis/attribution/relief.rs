@@ -17,7 +17,7 @@ pub(super) fn relieve(model: &Model<'_>, term: Term) -> SimulatedPipeline {
         Term::Stage(stage) if model.send_delay.is_some() && model.workers == Some(stage) => {
             model.change_loading(&mut t, stage, |parts| scale(parts, 0.0));
         }
-        Term::Stage(stage) => {
+        Term::Stage(stage) | Term::Mount(stage) => {
             let station = &mut t.stations[stage];
             station.servers *= counts::RELIEF;
             if let Some(lock) = model.shared_lock(stage) {
@@ -37,7 +37,8 @@ pub(super) fn relieve(model: &Model<'_>, term: Term) -> SimulatedPipeline {
                 station.ahead = station.ahead.map(larger);
             }
         }
-        Term::Memory => {}
+        // The model does not contain the link, except as work of the device.
+        Term::Memory | Term::Pcie => {}
         Term::HandOff => t = scale_hand_off(model, 0.0),
         Term::Compute => {
             t.loop_ms /= relief;
@@ -96,7 +97,7 @@ pub(super) fn without_collection(model: &Model<'_>, simulated: &mut SimulatedPip
         simulated.device_ms = simulated.device_ms.map(|ms| left * ms);
     }
     for (station, node) in simulated.stations.iter_mut().zip(&model.nodes) {
-        if node.stage.processes <= 1 {
+        if node.stage.runs_in_training_process() {
             scale(&mut station.parts, left);
         }
     }

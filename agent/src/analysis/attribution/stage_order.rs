@@ -120,7 +120,9 @@ fn share_cpu_time(facts: &PipelineFacts, nodes: &mut [Node<'_>]) {
     let Some(used) = facts.resources.other_threads_cores else {
         return;
     };
-    let here = |node: &&Node<'_>| is_of_threads(facts, node.stage);
+    let is_here =
+        |node: &Node<'_>| is_of_threads(facts, node.stage) && node.stage.runs_in_training_process();
+    let here = |node: &&Node<'_>| is_here(node);
     let measured: f64 = (nodes.iter().filter(here))
         .filter_map(|node| Some(node.busy_ms() * node.cpu?))
         .sum();
@@ -130,13 +132,13 @@ fn share_cpu_time(facts: &PipelineFacts, nodes: &mut [Node<'_>]) {
         .sum();
     let share = ((used * facts.step_ms - measured) / unmeasured.max(1e-9)).clamp(0.0, 1.0);
     for node in nodes {
-        if node.cpu.is_none() && is_of_threads(facts, node.stage) {
+        if node.cpu.is_none() && is_here(node) {
             node.cpu = Some(share);
         }
     }
 }
 
-/// Whether a stage belongs to a loader that uses only threads of this process besides the training thread.
+/// Whether a stage belongs to a loader without worker processes, and consists of threads of one process.
 fn is_of_threads(facts: &PipelineFacts, stage: &StageSummary) -> bool {
     stage.processes <= 1 && facts.loader.workers.is_none()
 }

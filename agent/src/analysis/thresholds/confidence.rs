@@ -62,8 +62,10 @@ pub(crate) const SMALLER_BUFFER: f64 = 0.6;
 pub(crate) const MEASURED_BATCH: f64 = 0.75;
 /// More cores.
 pub(crate) const MORE_CORES: f64 = 0.75;
-/// Fewer calls than cores.
+/// Fewer calls, by the simulation or by the measured times of calls.
 pub(crate) const FEWER_CALLS: f64 = 0.7;
+/// Fewer calls, with the step that a what-if measured.
+pub(crate) const FEWER_MEASURED_CALLS: f64 = 0.95;
 /// Garbage collection between epochs.
 pub(crate) const COLLECT_BETWEEN_EPOCHS: f64 = 0.7;
 /// Each rank loads only its own samples: the other ranks' samples are known to be dropped.

@@ -41,6 +41,9 @@ pub(crate) const STAGES_WITH_MORE_CALLS: usize = 2;
 pub(crate) const STAGES_WITH_FEWER_CALLS: usize = 3;
 /// Approximate number of concurrencies that are tried for a stage whose calls slow each other.
 pub(crate) const TRIED_CONCURRENCIES: u32 = 16;
+/// How often the parts of a simulated call are scaled, so that the call takes a given time. The time of a call that waits
+/// for cores is not in proportion to its parts. The second time, it is within a percent.
+pub(crate) const CALL_TIME_STEPS: u32 = 3;
 /// Factor of the capacity of a buffer.
 pub(crate) const BUFFER_FACTOR: u32 = 4;
 /// Minimum increase of the capacity of a queue.

@@ -21,6 +21,13 @@ pub(crate) const OTHERS_MEMORY_PCT: f64 = 10.0;
 /// Number of uncorrected memory errors. The driver counts each, and none is normal.
 pub(crate) const MEMORY_ERRORS: f64 = 1.0;
 
+/// Bytes per second of a `PCIe` link in use, as a share of the fastest one that GPU and machine allow. Below it, the link is
+/// slow. The generations differ by a factor of two, and so do the usual numbers of lanes.
+pub(crate) const SLOW_LINK_SHARE: f64 = 0.75;
+
+/// Share of a slow `PCIe` link that is in use, from which on a faster one would matter. Chosen.
+pub(crate) const SLOW_LINK_USE: f64 = 0.2;
+
 /// Share of a stage's calls that ended in an exception, in percent. A data set of images from the web has a few
 /// per mille that cannot be read.
 pub(crate) const FAILURES_PCT: f64 = 1.0;

@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::super::hand_off::HandOffEnd;
 use super::Estimate;
 use super::codes::{FindingCode, RemedyCode, codes};
+use super::sent_parts::PickleObstacleRecord;
+use super::tick::is_default;
 
 /// What limits throughput.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -13,7 +15,7 @@ pub struct BottleneckRecord {
     /// Kind of the bottleneck.
     pub kind: BottleneckKind,
     /// Name of the stage, of the pool's queue, or of the resource: `cores`, `quota`, `gil`, `gc`,
-    /// `disk`, `nvdec`, `memory`. Absent for the other kinds.
+    /// `disk`, `nvdec`, `pcie`, `storage`, `memory`. Absent for the other kinds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Shortest step time that this bottleneck allows, in milliseconds.
@@ -62,6 +64,10 @@ codes! {
         Disk = "disk",
         /// Video decoders (NVDEC) of the GPU.
         Nvdec = "nvdec",
+        /// The `PCIe` link of the GPU.
+        Pcie = "pcie",
+        /// The network file system from which the data is read.
+        Storage = "storage",
         /// Memory bandwidth.
         Memory = "memory",
     }
@@ -94,6 +100,10 @@ pub struct StageSummary {
     pub within: Option<String>,
     /// Number of processes in which the stage runs.
     pub processes: u32,
+    /// Whether the stage runs in child processes of the training process, and not in the training process itself. Absent
+    /// if it does not.
+    #[serde(skip_serializing_if = "is_default")]
+    pub in_child_processes: bool,
     /// Number of completed calls over the run.
     pub calls: u64,
     /// Maximum number of concurrent calls over all processes: the declared number, or else the
@@ -126,6 +136,17 @@ pub struct StageSummary {
     /// Shortest step time that the stage allows with its concurrency and its mean time of a call, in
     /// milliseconds.
     pub limit_ms: Option<f64>,
+    /// Most batches per second that the stage allows: `1000 / limit_ms`. By the utilisation law of operational analysis, no
+    /// pipeline with this stage is faster (Denning and Buzen, "The operational analysis of queueing network models", ACM
+    /// Computing Surveys 10(3), 1978).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_batches_per_s: Option<f64>,
+    /// The same in samples per second. Absent if the number of samples of a batch is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_samples_per_s: Option<f64>,
+    /// The same in the summary's `unit` per second. Absent if the number of units of a batch is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_units_per_s: Option<f64>,
     /// Number of calls that raised an exception, over the run.
     pub failures: u64,
     /// Bytes processed per second. Null if the program does not report them.
@@ -143,6 +164,11 @@ impl StageSummary {
     /// Duration of the calls per batch, in milliseconds, if it is known.
     pub fn busy_ms(&self) -> Option<f64> {
         Some(self.mean_ms? * self.calls_per_batch?)
+    }
+
+    /// Whether the stage runs in the training process alone. Its threads share the interpreter lock with the loop.
+    pub fn runs_in_training_process(&self) -> bool {
+        !self.in_child_processes && self.processes <= 1
     }
 }
 
@@ -239,6 +265,14 @@ pub struct RemedyRecord {
     /// Whether the remedy changes the bottleneck, or a stage that the evidence of the bottleneck names.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub concerns_bottleneck: bool,
+    /// What must be changed first, because a new process cannot get it. Absent if nothing was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub obstacle: Option<PickleObstacleRecord>,
+    /// Time in which a new process gets what it needs from the training process, in milliseconds, without the start of
+    /// Python and its imports. A lower limit if parts are unknown. Absent if nothing is pickled, and if the remedy starts
+    /// no process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process_start_ms: Option<f64>,
     /// Evidence for the prediction.
     pub evidence: String,
     /// Confidence, from 0 (a guess) to 1 (measured).

@@ -63,6 +63,8 @@ codes! {
         GpuThrottled = "gpu_throttled",
         /// A GPU had memory errors that it could not correct.
         GpuMemoryErrors = "gpu_memory_errors",
+        /// The `PCIe` link of a GPU is slower than it could be.
+        GpuSlowLink = "gpu_slow_link",
         /// Other processes hold memory of a GPU.
         GpuShared = "gpu_shared",
         /// The steps did not reach a steady state.
@@ -139,6 +141,8 @@ codes! {
         OthersAway = "others_away",
         /// Copy batches to the GPU from page-locked memory.
         PinMemory = "pin_memory",
+        /// Copy fewer bytes to and from the GPU.
+        FewerGpuBytes = "fewer_gpu_bytes",
     }
 }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::super::mode::Mode;
 use super::super::options::OptionsFrom;
 use super::codes::codes;
+use super::sent_parts::SentPartsRecord;
 use super::tick::is_default;
 
 /// The program, its machine and its settings.
@@ -96,6 +97,12 @@ pub struct GpuRecord {
     /// Size of the memory in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
+    /// Highest generation of the `PCIe` link that the GPU and the machine allow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pcie_generation_max: Option<u32>,
+    /// Highest number of lanes of the `PCIe` link that the GPU and the machine allow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pcie_width_max: Option<u32>,
     /// Number of hardware video decoders (NVDEC).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvdec_engines: Option<u32>,
@@ -122,6 +129,15 @@ pub struct LoaderRecord {
     /// Number of samples per batch. Absent if neither the loader nor the user gives it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_size: Option<u64>,
+    /// Number of epochs of the run, as the user or the framework says. Absent if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epochs: Option<u64>,
+    /// Number of batches of the run, as the user or the framework says. Absent if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_steps: Option<u64>,
+    /// Name of the user's second unit, such as `frames`. Absent if the user named none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
     /// Number of worker processes. Absent if the loader does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workers: Option<u32>,
@@ -149,6 +165,10 @@ pub struct LoaderRecord {
     /// its part of what is already its part.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub split_twice: bool,
+    /// What each worker process would get, if the loader has none yet. Absent if nothing would be pickled (start method
+    /// `fork`), and if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent: Option<SentPartsRecord>,
     /// Where the user sets the options of the loop. Absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options_from: Option<OptionsFrom>,

@@ -11,8 +11,10 @@ use super::attribution::{
 use super::codes::{MemoryScope, ThrottleReason};
 use super::end::{EndRecord, RunState};
 use super::episode::EpisodeRecord;
+use super::memory::MemoryGrowthRecord;
 use super::ranks::RanksRecord;
 use super::run::{BatchRecord, Role};
+use super::run_time::RunTimeRecord;
 use super::stacks::{DataFileRecord, GilHolderRecord, LineRecord, StageWorkRecord};
 use super::tick::Dropped;
 use super::what_if::{WhatIfRecord, WhatIfStatusRecord};
@@ -71,6 +73,13 @@ pub struct SummaryRecord {
     pub steady_s: f64,
     /// Samples per second over the live steps in steady state. Null if the batch size is unknown.
     pub throughput_samples_per_s: Option<f64>,
+    /// Unit of `throughput_units_per_s`, as the user named it: for example `frames` or `tokens`. Absent if the user named none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+    /// Units per second over the live steps in steady state, with the mean number of units of the batches in which the
+    /// user's function counted them. Absent if they are unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throughput_units_per_s: Option<f64>,
     /// Mean live step, including warm-up, in milliseconds.
     pub step_time_ms: Option<f64>,
     /// Median live step in steady state, in milliseconds.
@@ -158,6 +167,10 @@ pub struct SummaryRecord {
     pub exposed_wait_ms: Option<f64>,
     /// Part of the headspace in which the loader slows the model's code, in milliseconds per step.
     pub contention_ms: Option<f64>,
+    /// How long an epoch and the run take, and how much of that changes would save. Absent if the loop has no steady state,
+    /// and if neither the length of an epoch nor that of the run is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_time: Option<RunTimeRecord>,
     /// Resources that the process had and used.
     pub resources: ResourcesRecord,
     /// Step times that were measured while one stage was changed, the shortest first. Absent unless the mode is
@@ -289,10 +302,29 @@ pub struct ResourcesRecord {
     /// Scope of the growing memory.
     #[serde(deserialize_with = "super::known")]
     pub memory_growth_of: Option<MemoryScope>,
+    /// What makes the memory grow. Absent if the memory does not grow, or if that is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_growth_cause: Option<Box<MemoryGrowthRecord>>,
     /// Bytes per second requested from files and pipes.
     pub requested_bytes_per_s: Option<f64>,
     /// Bytes per second read from storage.
     pub disk_read_bytes_per_s: Option<f64>,
+    /// Bytes of files per second that were read from storage again after they had been evicted from the page cache, by all
+    /// programs of the container if it has a memory limit or its own group, else of the machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refault_bytes_per_s: Option<f64>,
+    /// Pages per second that the machine read from swap.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub swapped_in_per_s: Option<f64>,
+    /// Mean clock frequency of the cores that this process may use, in hertz.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_frequency_hz: Option<f64>,
+    /// Mean number of processes: this one and its descendants.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processes: Option<f64>,
+    /// Network and FUSE file systems with open files of this process or its descendants.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mounts: Vec<MountUse>,
     /// Utilisation of the busiest storage device that holds the data.
     pub disk_utilization_pct: Option<f64>,
     /// Bytes per second received over the network.
@@ -332,6 +364,52 @@ impl ResourcesRecord {
     }
 }
 
+/// Use of a network or FUSE file system. The numbers of its reads are those of the NFS client, for all programs of the
+/// machine. They are absent on other file systems, and without reads.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct MountUse {
+    /// Folder on which it is mounted.
+    pub path: String,
+    /// Type of the file system, such as `nfs4` or `fuse.gcsfuse`.
+    pub file_system: String,
+    /// Mean number of open files and working directories on it.
+    pub open_files: f64,
+    /// Read requests per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reads_per_s: Option<f64>,
+    /// Mean time of a read request, from its creation to its end, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_ms: Option<f64>,
+    /// Part of `read_ms` from sending the request to its answer: the network and the server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub round_trip_ms: Option<f64>,
+    /// Bytes per second that reads received.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_per_s: Option<f64>,
+    /// Read requests that were sent again, in percent of all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retransmitted_pct: Option<f64>,
+}
+
+impl MountUse {
+    /// Mean number of read requests in progress (Little, Operations Research 9, 1961).
+    pub fn reads_in_progress(&self) -> Option<f64> {
+        Some(self.reads_per_s? * self.read_ms? / 1e3)
+    }
+}
+
+/// A `PCIe` link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PcieLink {
+    /// Generation of `PCIe`.
+    pub generation: u32,
+    /// Number of lanes.
+    pub width: u32,
+}
+
 /// Use of one GPU.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -353,6 +431,18 @@ pub struct GpuUse {
     /// Utilisation of all decoders together, as reported by the driver. Present if the driver does
     /// not report each decoder.
     pub decoder_pct: Option<f64>,
+    /// Bytes per second over `PCIe` into the GPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pcie_receive_bytes_per_s: Option<f64>,
+    /// Bytes per second over `PCIe` out of the GPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pcie_transmit_bytes_per_s: Option<f64>,
+    /// `PCIe` link in use: the fastest one that was read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pcie_link: Option<PcieLink>,
+    /// Fastest `PCIe` link that the GPU and the machine allow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pcie_link_max: Option<PcieLink>,
     /// Highest memory use by all processes, in bytes.
     pub memory_peak_bytes: Option<f64>,
     /// Total memory, in bytes.

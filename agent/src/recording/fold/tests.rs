@@ -120,3 +120,90 @@ fn samples_are_absent_if_the_batch_size_is_unknown() {
     one_epoch(&mut fold, 100, 3);
     assert_eq!(fold.take_tick()[0].samples, Some(24));
 }
+
+#[test]
+fn a_step_begins_when_the_loop_receives_the_batch() {
+    let clock = MonotonicClock::new();
+    let ticks = |ns: u64| {
+        let per_tick = clock.nanos_per_tick();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let ticks = (ns as f64 / per_tick) as u64;
+        ticks
+    };
+    let mut fold = fold();
+    let origin = clock.ticks();
+    fold.add(Event::EpochBegin { at: origin }, &clock);
+    for step in 0..3 {
+        let request = origin + step * ticks(10 * MS);
+        let receive = request + ticks(MS);
+        fold.add(Event::Lap { request, receive }, &clock);
+        // Units were counted for 4 ms.
+        let at = receive + ticks(4 * MS);
+        fold.add(Event::HandOver { at }, &clock);
+    }
+
+    let tick = fold.take_tick().remove(0);
+
+    assert_eq!(tick.step.count, 2);
+    assert!((tick.compute.sum_ms - 10.0).abs() < 0.2, "{tick:?}");
+    assert!((tick.step.sum_ms - 12.0).abs() < 0.2, "{tick:?}");
+}
+
+#[test]
+fn units_are_a_mean_over_the_counted_batches_until_they_cannot_be_counted() {
+    let clock = MonotonicClock::new();
+    let mut fold = fold();
+    assert_eq!(fold.totals().units_per_batch, None);
+    fold.add(Event::BatchUnits(Some(10)), &clock);
+    // Few of these batches are counted: no count has more weight because it was the last one for long.
+    one_epoch(&mut fold, 0, 30);
+    fold.add(Event::BatchUnits(Some(30)), &clock);
+    one_epoch(&mut fold, 500, 1);
+    assert_eq!(fold.totals().units_per_batch, Some(20.0));
+
+    fold.add(Event::BatchUnits(None), &clock);
+    assert_eq!(fold.totals().units_per_batch, None);
+}
+
+#[test]
+fn an_epoch_is_complete_if_its_source_is_exhausted_or_another_one_follows() {
+    let mut fold = fold();
+    fold.begin_epoch(0);
+    fold.lap(0, MS);
+    fold.lap(2 * MS, 3 * MS);
+    assert_eq!(fold.totals().epoch_steps, None, "it goes on");
+    fold.end_epoch(false);
+    assert_eq!(
+        fold.totals().epoch_steps,
+        None,
+        "an error may have ended it"
+    );
+    one_epoch(&mut fold, 100, 5);
+    assert_eq!(fold.totals().epoch_steps, Some(5));
+
+    fold.begin_epoch(1000 * MS);
+    fold.lap(1000 * MS, 1001 * MS);
+    fold.begin_epoch(1100 * MS);
+    assert_eq!(
+        fold.totals().epoch_steps,
+        Some(1),
+        "the program left it early"
+    );
+    assert_eq!(fold.totals().boundaries.count, 2);
+}
+
+#[test]
+fn a_gap_is_as_long_as_from_one_batch_to_the_next() {
+    let clock = MonotonicClock::new();
+    let mut fold = fold();
+    fold.begin_epoch(0);
+    fold.lap(0, MS);
+    fold.add(Event::Gap, &clock);
+    fold.lap(500 * MS, 501 * MS);
+    fold.lap(502 * MS, 503 * MS);
+
+    let gaps = fold.totals().gaps;
+    assert_eq!(gaps.count, 1);
+    assert!((gaps.mean_s - 0.5).abs() < 1e-9);
+    assert_eq!(fold.totals().live.len(), 1);
+}

@@ -39,6 +39,9 @@ impl Snapshot {
                 }
                 attributes.push(named("hw.type", "gpu"));
             }
+            Scope::Mount(folder) => {
+                attributes.push(named("system.filesystem.mountpoint", &**folder));
+            }
             Scope::Disk(name) => attributes.push(named("system.device", &**name)),
             Scope::Thread(name) => attributes.push(named("thread.name", &**name)),
             _ => {}

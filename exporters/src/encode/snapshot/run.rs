@@ -35,6 +35,20 @@ impl Snapshot {
             summary.throughput_samples_per_s,
             1.0,
         );
+        self.clear(&metric::RUN_UNIT_THROUGHPUT);
+        if let Some(unit) = &summary.unit {
+            let attributes = vec![named("unit", unit)];
+            let rate = summary.throughput_units_per_s;
+            self.set(&metric::RUN_UNIT_THROUGHPUT, attributes, rate);
+        }
+        let remaining = summary.run_time.as_ref().and_then(|time| time.remaining);
+        let remaining = remaining.map(|rest| rest.duration_s);
+        self.replace_estimate(
+            &metric::RUN_REMAINING_TIME,
+            remaining.map(|rest| rest.value),
+            remaining.map(|rest| (rest.low, rest.high)),
+            1.0,
+        );
         self.replace(&metric::RUN_DATA_READINESS, summary.data_readiness_pct, pct);
         self.replace(&metric::RUN_OVERHEAD, summary.overhead_pct, pct);
         self.replace_estimate(

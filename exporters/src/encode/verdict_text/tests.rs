@@ -4,8 +4,8 @@ use headspace_agent::model::Mode;
 use headspace_agent::model::OptionsFrom;
 use headspace_agent::model::record::{
     BottleneckKind, BottleneckRecord, ChangeRecord, ComputeGpu, Dropped, EndCause, EndRecord,
-    FindingCode, FindingRecord, GpuRule, GpuUse, ProbeRecord, QueueSummary, RemedyRecord,
-    ResourcesRecord, RunRecord, StageSummary, SummaryRecord,
+    Estimate, FindingCode, FindingRecord, GpuRule, GpuUse, PeriodRecord, ProbeRecord, QueueSummary,
+    RemedyRecord, ResourcesRecord, RunRecord, RunTimeRecord, StageSummary, SummaryRecord,
 };
 
 use headspace_agent::wording::section::SectionId;
@@ -50,6 +50,80 @@ fn verdict_of(summary: &SummaryRecord) -> String {
         location: Some(PLACE),
         ..Verdict::new(summary)
     })
+}
+
+/// A run of 9 epochs on 8 GPUs, of which half the steps are taken.
+fn run_time() -> RunTimeRecord {
+    let period = |steps: u64, seconds: f64| PeriodRecord {
+        steps,
+        duration_s: Estimate::around(seconds, 0.02 * seconds),
+        saved_by_free_data_s: Some(Estimate::around(0.5 * seconds, 0.03 * seconds)),
+        saved_by_remedy_s: Some(0.25 * seconds),
+        saved_by_remedy_ci_s: None,
+    };
+    RunTimeRecord {
+        gpus: Some(8),
+        epochs: Some(9),
+        epoch: Some(period(45_333, 1360.0)),
+        run: Some(period(408_000, 12_240.0)),
+        remaining: Some(period(204_000, 6120.0)),
+    }
+}
+
+/// The lines of a verdict with that label, and those that continue it.
+fn lines_of(verdict: &Verdict<'_>, label: &str) -> Vec<String> {
+    let text = verdict_text(verdict);
+    let lines = text.lines().skip_while(|line| !line.starts_with(label));
+    let (first, rest): (Vec<_>, Vec<_>) = lines.enumerate().partition(|(at, _)| *at == 0);
+    let rest = (rest.into_iter()).take_while(|(_, line)| line.starts_with(' '));
+    let all = first.into_iter().chain(rest);
+    all.map(|(_, line)| line.chars().skip(LABEL).collect())
+        .collect()
+}
+
+#[test]
+fn verdict_states_how_long_an_epoch_and_the_run_take_and_what_changes_would_save() {
+    let summary = SummaryRecord {
+        run_time: Some(run_time()),
+        ..probed()
+    };
+    let running = Verdict::new(&summary);
+    assert_eq!(
+        lines_of(&running, "time"),
+        [
+            "run 3 h 24 min (9 epochs of 22 min 40 s)   free data saves 102 min 0 s (13.6 GPU-hours)",
+            "the first remedy saves 51 min 0 s (6.8 GPU-hours)   remaining 102 min 0 s ± 122 s",
+        ]
+    );
+
+    let killed = Verdict {
+        unfinished_s: Some(4.0),
+        ..running
+    };
+    let text = lines_of(&killed, "time").join(" ");
+    assert!(!text.contains("remaining"), "{text}");
+}
+
+#[test]
+fn the_epoch_of_a_run_of_one_epoch_and_savings_that_may_be_zero_are_left_out() {
+    let mut time = RunTimeRecord {
+        epochs: Some(1),
+        remaining: None,
+        ..run_time()
+    };
+    if let Some(run) = &mut time.run {
+        run.saved_by_free_data_s = Some(Estimate::around(100.0, 200.0));
+        run.saved_by_remedy_s = None;
+        run.duration_s = Estimate::around(12_240.0, 0.0);
+    }
+    let summary = SummaryRecord {
+        run_time: Some(time),
+        ..probed()
+    };
+    assert_eq!(
+        lines_of(&Verdict::new(&summary), "time"),
+        ["run 3 h 24 min"]
+    );
 }
 
 #[test]

@@ -35,6 +35,9 @@ WATCHED = {
     "tensorflow.python.data.ops.iterator_ops": "_watch.tensorflow",
     "grain": "_watch.loaders",
     "grain.python": "_watch.loaders",
+    "transformers.trainer_callback": "_watch.trainers",
+    "lightning.pytorch.loops.fit_loop": "_watch.trainers",
+    "pytorch_lightning.loops.fit_loop": "_watch.trainers",
 }
 
 #: A program that trains imports one of these. Other programs get no notice at their end.

@@ -211,6 +211,7 @@ def _start(
         feed = _feed_of(sinks, seconds, silent)
         base = base or _settings.directory()
         mode = _settings.mode()
+        memory = _settings.memory()
         kinds = {kind for kind, _, _ in exports}
         # The function is long because this configuration has a line for each field.
         native = _native.Session(
@@ -230,17 +231,21 @@ def _start(
                     "interval": f"{seconds:g}s",
                     "dir": str(base),
                     "mode": mode,
+                    "memory": memory,
                 },
                 "quiet": silent,
                 "origin": origin,
                 "exports": [*exports, *_settings.export(besides=kinds)],
                 "scalars": len(sinks),
+                "counts_objects": memory != _settings.OFF,
                 "libraries": _settings.libraries() if _settings.samples_stacks() else None,
             }
         )
     except BaseException:
         _close_sinks(sinks)
         raise
+    if memory == _settings.TRACEMALLOC:
+        _trace_allocations()
     session = Session(native, prints_verdict=not (silent or rank), feed=feed)
     _record_refused_settings(native)
     current = session
@@ -250,6 +255,15 @@ def _start(
     if feed is not None:
         feed.start(native)
     return session
+
+
+def _trace_allocations() -> None:
+    """Starts Python's own record of where objects are allocated. It ends with the program."""
+    import tracemalloc
+
+    if not tracemalloc.is_tracing():
+        # Some frames, since a library often allocates for the program.
+        tracemalloc.start(8)
 
 
 def _close_sinks(sinks: Iterable[Sink]) -> None:

@@ -77,6 +77,8 @@ def moves(space: Space, now: Config, summary: Mapping[str, Any]) -> list[Move]:
     last = {queue["name"] for queue in summary.get("queues", ()) if queue.get("last")}
     found = []
     for remedy in summary.get("remedies", ()):
+        if remedy.get("obstacle"):
+            continue  # The processes would not start: the program must be changed first.
         for knob in _knobs_for(space, remedy, last):
             target = _target(knob, now[knob.name], remedy)
             if target is None or target[0] == now[knob.name]:
