@@ -43,7 +43,7 @@ help: ## Print this list.
 	@awk 'BEGIN {FS = ":.*## "} \
 	  /^##@ / {printf "\n%s\n", substr($$0, 5)} \
 	  /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' Makefile
-	@printf '\nSettings: TORCH=0 (no torch), VENV=dir, PYTHON=python3.x, PYTEST_WORKERS=3, PYTEST_ARGS=..., CARGO_ARGS=...\n'
+	@printf '\nSettings: TORCH=0 (no torch), VENV=dir, PYTHON=python3.x, PYTEST_WORKERS=3, PYTEST_ARGS=..., CARGO_ARGS=..., STUDIES="lines", STUDY_ARGS=...\n'
 
 .PHONY: demo
 demo: $(STAMPS)/demo $(STAMPS)/build ## Build, train on real video for a minute, print the verdict.
@@ -195,18 +195,25 @@ bench: $(STAMPS)/test $(STAMPS)/build ## Print the costs beside their targets.
 	$(call say,"Python benchmarks")
 	$(PY) py_bindings/benches/bench.py $(BENCH_ARGS)
 
+# STUDIES="contention lines" runs these two. `rust` are the simulated ones, and `real` is `make real` on busy cores.
+STUDIES ?= rust compare tune remedies what_if shared_lock contention hand_off page_cache lines real
+
 .PHONY: study
-study: tools $(STAMPS)/study $(STAMPS)/build ## Run the long studies of accuracy: tests that `make test` leaves out (#[ignore]).
-	$(call say,"studies")
+study: tools $(STAMPS)/study $(STAMPS)/build ## Run the long studies of accuracy: tests that `make test` leaves out (STUDIES="what_if lines").
+	$(call say,"studies: $(STUDIES)")
+	$(MAKE) $(addprefix study-,$(STUDIES))
+
+.PHONY: study-rust
+study-rust:
 	cargo test --locked --release -p headspace-tests $(CARGO_ARGS) -- --ignored --nocapture --test-threads 1
-	$(PY) tests/python/study_compare.py
-	$(PY) tests/python/study_tune.py
-	$(PY) tests/python/study_remedies.py
-	$(PY) tests/python/study_what_if.py
-	$(PY) tests/python/study_shared_lock.py
-	$(PY) tests/python/study_hand_off.py
-	$(PY) tests/python/study_lines.py $(LINES_ARGS)
+
+.PHONY: study-real
+study-real:
 	-REAL_BUSY=2 REAL_CASES=accelerate,datasets,lightning,monai,spdl,torchdata,trainer,webdataset $(PY) tests/real
+
+# STUDY_ARGS passes options: make study STUDIES=contention STUDY_ARGS="--repeats 5".
+study-%:
+	$(PY) tests/python/study_$*.py $(STUDY_ARGS)
 
 ##@ Housekeeping
 

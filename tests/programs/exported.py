@@ -19,7 +19,7 @@ parser.add_argument("--steps", type=int, default=100)
 parser.add_argument("--epochs", type=int, default=2)
 parser.add_argument("--compute-ms", type=float, default=5.0)
 parser.add_argument("--fork", action="store_true", help="fork a child that ends at once")
-parser.add_argument("--ask", metavar="URL", help="in its midst, for two seconds at most")
+parser.add_argument("--ask", metavar="URL", help="in its midst, for five seconds at most")
 args = parser.parse_args()
 
 # An error must not block the end.
@@ -61,7 +61,7 @@ def fork():
 
 def ask():
     try:
-        urllib.request.urlopen(args.ask, timeout=2).close()
+        urllib.request.urlopen(args.ask, timeout=5).close()
     except OSError:
         pass  # There was no answer.
 

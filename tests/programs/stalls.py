@@ -2,6 +2,7 @@
 
 SOURCE is `checkpoint` (every 75 steps), `logging` (every 50 steps, to a slow server) or `refill` (the shuffle buffer of the
 dataset is filled again after every 40 batches). The first stall is after as many steps. The script does not know headspace.
+It prints the durations of its stalls in seconds.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -22,6 +24,15 @@ from torch.utils.data import DataLoader, IterableDataset
 
 BATCH = 8
 WIDTH = 256
+
+stalls: list[float] = []
+
+
+@contextmanager
+def stall() -> Iterator[None]:
+    begin = time.monotonic()
+    yield
+    stalls.append(time.monotonic() - begin)
 
 
 class Shuffled(IterableDataset):
@@ -39,8 +50,9 @@ class Shuffled(IterableDataset):
         buffer: list[torch.Tensor] = []
         for _ in range(self.samples):
             if not buffer:
-                buffer = self.refill()
-                random.shuffle(buffer)
+                with stall():
+                    buffer = self.refill()
+                    random.shuffle(buffer)
             time.sleep(0.0005)
             yield buffer.pop()
 
@@ -88,9 +100,12 @@ def main() -> None:
             loss.backward()
             optimizer.step()
             if source == "checkpoint" and step % 75 == 74:
-                save(network, Path(folder, "checkpoint.pt"))
+                with stall():
+                    save(network, Path(folder, "checkpoint.pt"))
             if source == "logging" and step % 50 == 49:
-                report(connection, step, loss.item())
+                with stall():
+                    report(connection, step, loss.item())
+    print(*stalls)
 
 
 if __name__ == "__main__":

@@ -323,7 +323,7 @@ def two_loops() -> dict[str, Any]:
 def torch_workers() -> dict[str, Any]:
     from torch_data import Samples, make_loader
 
-    loader = wrap(make_loader(Samples(6400, 0.002), batch_size=4, num_workers=2))
+    loader = wrap(make_loader(Samples(6400, 0.004), batch_size=4, num_workers=2))
     return {"batches": sum(1 for _ in loader)}
 
 

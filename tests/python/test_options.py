@@ -17,7 +17,15 @@ from headspace._native import LEAST_PROBE_STEPS
 @pytest.fixture
 def refused(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """What is refused, with nothing set."""
-    for name in ("PROBE_STEPS", "NUM_CACHES", "RETURN_CACHES_AFTER", "STOP_AFTER", "RUN"):
+    for name in (
+        "EPOCHS",
+        "TOTAL_STEPS",
+        "PROBE_STEPS",
+        "NUM_CACHES",
+        "RETURN_CACHES_AFTER",
+        "STOP_AFTER",
+        "RUN",
+    ):
         monkeypatch.delenv(f"HEADSPACE_{name}", raising=False)
     found: list[tuple[str, str]] = []
     monkeypatch.setattr(_environment, "refused", found)
@@ -36,6 +44,8 @@ def test_options_that_are_not_set_have_their_defaults() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "read", "expected"),
     [
+        ("HEADSPACE_EPOCHS", "90", _settings.epochs, 90),
+        ("HEADSPACE_TOTAL_STEPS", "5000", _settings.total_steps, 5000),
         ("HEADSPACE_PROBE_STEPS", "500", _settings.probe_steps, 500),
         ("HEADSPACE_NUM_CACHES", " 4 ", _settings.num_caches, 4),
         ("HEADSPACE_RETURN_CACHES_AFTER", "7", _settings.return_caches_after, 7),
@@ -63,6 +73,14 @@ def test_an_option_is_read_from_the_environment(
 @pytest.mark.parametrize(
     ("name", "value", "read", "default", "said"),
     [
+        ("HEADSPACE_EPOCHS", "0", _settings.epochs, None, "of 1 or more"),
+        (
+            "HEADSPACE_TOTAL_STEPS",
+            "1.5",
+            _settings.total_steps,
+            None,
+            "length of the run is unknown",
+        ),
         ("HEADSPACE_PROBE_STEPS", "199", _settings.probe_steps, None, "of 200 or more"),
         ("HEADSPACE_PROBE_STEPS", "many", _settings.probe_steps, None, "as the loader needs"),
         ("HEADSPACE_NUM_CACHES", "0", _settings.num_caches, 10, "from 1 to 100; 10 is used"),

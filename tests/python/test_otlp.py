@@ -82,6 +82,7 @@ def durations(records: list[Record], until: int, what: str) -> dict[Any, list[fl
 BEFORE = (
     "headspace.cgroup.",
     "headspace.gpu.ecc.",
+    "headspace.page_cache.",
     "headspace.pressure.",
     "headspace.thread.run_queue.",
     "hw.",

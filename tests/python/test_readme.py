@@ -191,7 +191,7 @@ def test_the_package_reads_the_variables_that_the_readme_lists() -> None:
     places = [ROOT / "cli/src/lib.rs", ROOT / "py_bindings/src/session/log.rs"]
     command = "".join(place.read_text() for place in places)
 
-    read = re.findall(r'(?:environ\.get|_count|_switch)\(\s*"(HEADSPACE\w*)"', package)
+    read = re.findall(r'(?:environ\.get|_choice|_count|_switch)\(\s*"(HEADSPACE\w*)"', package)
     options = re.findall(r'env = "(HEADSPACE\w*)"', (ROOT / "cli/src/args.rs").read_text())
     read += re.findall(r'env::var(?:_os)?\("(HEADSPACE\w*)"', command)
     # The command sets that one for itself.

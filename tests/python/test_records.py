@@ -101,7 +101,8 @@ def test_the_run_record_describes_the_program_and_the_machine(everything: list[R
     assert run["loader"]["name"] == "everything"
     assert run["loader"]["batch_size"] == 2
     assert [source["name"] for source in run["sources"]] == [
-        *("process", "host", "pressure", "cgroup", "tree", "tree_memory", "disk", "network"),
+        *("process", "host", "frequency", "pressure", "cgroup", "tree", "tree_memory"),
+        *("disk", "network_mounts", "network"),
         *("threads", "perf", "perf_hardware", "gpu", "gpu_gpm", "gpu_processes", "gil", "gc"),
         "stacks",
     ]

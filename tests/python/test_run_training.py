@@ -58,6 +58,9 @@ def test_the_validation_of_lightning_is_a_separate_loop(program: Programs) -> No
     assert ran.exit_code == 0, ran.stderr
     assert (summary["loop_role"], summary["steps"]) == ("training", 100)
     assert {other["role"] for other in summary["other_loops"]} == {"evaluation"}
+    # The trainer states the number of epochs.
+    time = summary["run_time"]
+    assert (time["epochs"], time["epoch"]["steps"], time["run"]["steps"]) == (2, 50, 100)
 
 
 def test_a_loader_that_accelerate_prepared_is_measured_in_its_loop(program: Programs) -> None:

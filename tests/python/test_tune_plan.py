@@ -450,6 +450,15 @@ def test_sure_remedies_are_tried_together_first_and_then_one_by_one():
     assert got[2:] == [{"decode_threads": 3}, {"queue": 4}, {"mtp": True}]
 
 
+def test_processes_that_would_not_start_are_not_tried():
+    obstacle = {"part": "dataset.lock", "type_name": "_thread.lock", "kind": "lock"}
+    blocked = remedy(None, None, 30, "subprocess", obstacle=obstacle)
+    allowed = remedy(None, None, 30, "subprocess", obstacle=None)
+
+    assert moved(SPACE.baseline, blocked) == []
+    assert moved(SPACE.baseline, allowed) == [{"mtp": True}]
+
+
 def test_a_remedy_beyond_the_range_of_the_knob_has_no_prediction():
     asks = [remedy("decode.concurrency", 9, 20.0, start=2)]
     now = {**SPACE.baseline, "decode_threads": 2}

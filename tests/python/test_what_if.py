@@ -238,6 +238,7 @@ def test_a_second_loop_is_measured_as_usual_and_says_why(program: Programs) -> N
     assert "no_what_if" in run.notices()
 
 
+@pytest.mark.alone  # If two other tests use the cores, the steps vary too much for an answer.
 def test_stages_in_worker_processes_of_torch_are_changed(program: Programs) -> None:
     run = what_if(program, "torch_workers")
 

@@ -12,9 +12,11 @@ use std::sync::Arc;
 use headspace_agent::analysis::attribution::facts::PipelineFacts;
 use headspace_agent::analysis::attribution::{Attribution, Limit, Remedy, attribute};
 use headspace_agent::analysis::stacks::{BlockedLoading, LineShare, SharedLockWaits};
+use headspace_agent::model::InterventionKind;
 use headspace_agent::model::record::{
     BatchRecord, CallsAtOnce, ComputeGpu, Estimate, GilHolderRecord, GpuRule, GpuUse, LoaderRecord,
-    QueueSummary, RemedyCode, Resource, ResourcesRecord, StageSummary,
+    QueueSummary, RemedyCode, Resource, ResourcesRecord, SentPartsRecord, StageSummary,
+    WhatIfRecord,
 };
 use headspace_agent::model::stack::{Activity, Frame, Origin, Place, WaitFor};
 use headspace_agent::wording::{bottleneck_record, remedy_record, smaller_buffer_record};
@@ -411,10 +413,10 @@ fn workers_are_not_proposed_when_sending_their_batches_costs_more_than_loading()
     assert!(evidence.contains("15.0 ms"), "{evidence}");
 }
 
-#[test]
-fn without_workers_the_verdict_names_the_training_thread() {
+/// A torch loop that loads on its training thread.
+fn loop_without_workers() -> PipelineFacts {
     let fetch = stage_summary("fetch", 1.0, 1.0, 18.0, 99.0);
-    let mut facts = PipelineFacts {
+    PipelineFacts {
         stages: vec![fetch],
         // The queue of a loader that another loop iterates.
         queues: vec![sink(2, 0.0)],
@@ -432,7 +434,12 @@ fn without_workers_the_verdict_names_the_training_thread() {
             ..ResourcesRecord::default()
         },
         ..PipelineFacts::default()
-    };
+    }
+}
+
+#[test]
+fn without_workers_the_verdict_names_the_training_thread() {
+    let mut facts = loop_without_workers();
     let found = attribute(&facts);
 
     assert_eq!(bottleneck_limit(&found), Some(stage_limit("fetch")));
@@ -448,6 +455,37 @@ fn without_workers_the_verdict_names_the_training_thread() {
     // A loader without a number of workers may have threads that fill this queue.
     facts.loader.workers = None;
     assert_eq!(attribute(&facts).bottleneck, None);
+}
+
+#[test]
+fn only_a_remedy_that_starts_the_first_processes_says_what_they_would_get() {
+    let sent = SentPartsRecord {
+        bytes: 1 << 30,
+        objects: 1_000_000,
+        ..SentPartsRecord::default()
+    };
+    let mut facts = loop_without_workers();
+    facts.loader.sent = Some(sent.clone());
+    let found = attribute(&facts);
+    let start = remedy(&found, "more_workers")
+        .unwrap()
+        .process_start
+        .clone();
+    let start = start.unwrap();
+    assert_eq!(start.sent, sent);
+    // 4 ms/MiB and 0.7 µs per object.
+    assert!((start.ms - (4.0 * 1024.0 + 700.0)).abs() < 1.0, "{start:?}");
+    let others = found.remedies.iter().filter(|one| one.stage.is_none());
+    assert!(
+        others.clone().all(|one| one.process_start.is_none()),
+        "{found:?}"
+    );
+
+    let mut facts = loop_with_large_workers(2, 8.0);
+    facts.loader.sent = Some(sent);
+    let found = attribute(&facts);
+    let more = remedy(&found, "more_workers").unwrap();
+    assert_eq!(more.process_start, None);
 }
 
 /// A loop of torch that waits for `workers` worker processes. They take 1 GiB each, and `available` GiB are left.
@@ -1206,6 +1244,136 @@ fn three_demux_threads_with_free_memory_bandwidth_are_limited_by_their_number() 
 
     assert_eq!(bottleneck_limit(&found), Some(stage_limit("demux")));
     assert!(remedy(&found, "fewer_workers").is_none());
+}
+
+/// Eight threads that demux, and always the same number of calls at once.
+fn many_demux_threads() -> PipelineFacts {
+    let mut facts = demux(8.0, 226.0, 0.0, 1.3);
+    (facts.floor_ms, facts.contention_ms) = (None, None);
+    // Large enough for the threads to work while the loop computes.
+    (facts.queues[0].empty_pct, facts.queues[0].capacity) = (Some(98.0), Some(64));
+    facts
+}
+
+/// The answer of a what-if with `calls` calls of `demux` at once, which makes the step shorter by `gain_pct`.
+fn gate(facts: &PipelineFacts, calls: f64, gain_pct: f64) -> WhatIfRecord {
+    let step_ms = |gain_pct: f64| facts.step_ms * (1.0 - gain_pct / 100.0);
+    WhatIfRecord {
+        stage: Some("demux".to_owned()),
+        intervention: InterventionKind::Gate,
+        amount: calls,
+        step_ms: step_ms(gain_pct),
+        step_ci_ms: (step_ms(gain_pct + 2.0), step_ms(gain_pct - 2.0)),
+        modelled_step_ms: None,
+        gain_pct,
+        gain_ci_pct: (gain_pct - 2.0, gain_pct + 2.0),
+        steps: 100,
+        inputs_not_trained_on: 0,
+    }
+}
+
+#[test]
+fn for_calls_that_take_more_than_in_proportion_longer_the_remedy_is_the_number_that_delivers_most()
+{
+    let mut facts = many_demux_threads();
+    // 2 calls deliver most: 2 in 11 ms.
+    let times = [(1, 10.0), (2, 11.0), (3, 45.0), (4, 80.0), (8, 226.0)];
+    facts.stages[0].call_ms_by_calls = times
+        .into_iter()
+        .map(|(calls, mean_ms)| CallsAtOnce {
+            calls,
+            count: 200,
+            mean_ms,
+            sd_ms: 0.05 * mean_ms,
+        })
+        .collect();
+
+    let found = attribute(&facts);
+
+    let fewer = remedy(&found, "fewer_workers").unwrap();
+    assert_eq!(fewer.change.as_ref().unwrap().to, "2");
+    assert_eq!(
+        remedy_text(fewer),
+        "Run 2 concurrent calls of `demux` instead of 8: further calls only slow each other."
+    );
+    assert!(!fewer.at_least);
+    let step_ms = 8.0 * 11.0 / 2.0;
+    assert!(
+        (fewer.predicted_step_ms / step_ms - 1.0).abs() < 0.1,
+        "{fewer:?}"
+    );
+}
+
+#[test]
+fn without_measured_times_of_fewer_calls_no_number_is_proposed() {
+    assert!(remedy(&attribute(&many_demux_threads()), "fewer_workers").is_none());
+}
+
+#[test]
+fn the_step_that_a_what_if_measured_with_fewer_calls_is_that_of_the_remedy() {
+    let mut facts = many_demux_threads();
+    facts.what_if = vec![gate(&facts, 3.0, 40.0)];
+
+    let found = attribute(&facts);
+
+    let fewer = remedy(&found, "fewer_workers").unwrap();
+    assert_eq!(fewer.change.as_ref().unwrap().to, "3");
+    assert!(!fewer.at_least);
+    assert!((fewer.predicted_step_ms / facts.step_ms - 0.6).abs() < 1e-9);
+}
+
+#[test]
+fn of_several_measured_numbers_of_calls_the_smallest_that_suffices_is_proposed_and_not_more_calls()
+{
+    let mut facts = many_demux_threads();
+    assert!(remedy(&attribute(&facts), "more_workers").is_some());
+    let measured = [(4.0, 41.0), (2.0, 40.0), (1.0, 10.0)];
+    facts.what_if = measured
+        .map(|(calls, gain_pct)| gate(&facts, calls, gain_pct))
+        .into();
+
+    let found = attribute(&facts);
+
+    let fewer = remedy(&found, "fewer_workers").unwrap();
+    assert_eq!(fewer.change.as_ref().unwrap().to, "2");
+    assert!(remedy(&found, "more_workers").is_none());
+}
+
+#[test]
+fn fewer_calls_are_not_proposed_if_a_what_if_measured_a_longer_step_with_them() {
+    let mut facts = demux(8.0, 340.0, 12.0, 0.5);
+    assert!(remedy(&attribute(&facts), "fewer_workers").is_some());
+
+    facts.what_if = vec![gate(&facts, 4.0, -30.0)];
+    assert!(remedy(&attribute(&facts), "fewer_workers").is_none());
+}
+
+#[test]
+fn threads_that_share_the_lock_of_a_child_process_get_fewer_threads_and_no_subprocess() {
+    let mut facts = many_demux_threads();
+    // Together they do the work of one core. The training process waits for its own lock.
+    facts.stages[0].cpu_pct = Some(12.5);
+    facts.stages[0].call_ms_by_calls = [(2, 120.0), (8, 226.0)]
+        .into_iter()
+        .map(|(calls, mean_ms)| CallsAtOnce {
+            calls,
+            count: 200,
+            mean_ms,
+            sd_ms: 10.0,
+        })
+        .collect();
+    facts.resources.gil_wait_ms = Some(30.0);
+    facts.resources.other_threads_cores = Some(1.0);
+    let here = attribute(&facts);
+    assert!(remedy(&here, "subprocess").is_some(), "{here:?}");
+
+    facts.stages[0].in_child_processes = true;
+    let found = attribute(&facts);
+
+    assert!(remedy(&found, "subprocess").is_none(), "{found:?}");
+    let fewer = remedy(&found, "fewer_workers").unwrap();
+    assert!(fewer.at_least, "{fewer:?}");
+    assert!(fewer.change.as_ref().unwrap().to.parse::<u32>().unwrap() < 8);
 }
 
 #[test]

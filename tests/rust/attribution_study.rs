@@ -13,6 +13,7 @@
 mod simulator;
 
 use headspace_agent::analysis::thresholds::Thresholds;
+use simulator::line::contention::ContentionTable;
 use simulator::line::judge::{Length, verdicts};
 use simulator::line::table::Table;
 
@@ -33,6 +34,17 @@ fn bottlenecks_are_right_and_remedies_gain_what_was_predicted() {
     assert!(all.right_pct() >= 95.0);
     assert!(all.error_pct(0.5) <= 5.0);
     assert!(all.error_pct(0.9) <= 15.0);
+}
+
+/// Seeds of pipelines whose calls slow each other.
+const CONTENDED: std::ops::Range<u64> = 6_000_000..6_000_300;
+
+#[test]
+#[ignore = "study"]
+fn the_step_with_fewer_calls_is_what_was_predicted() {
+    let table = ContentionTable::of(CONTENDED, LONG, false);
+    println!("{table}");
+    assert!(table.right_pct() >= 90.0);
 }
 
 /// Pipelines in which thresholds are varied.

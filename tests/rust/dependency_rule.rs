@@ -144,6 +144,7 @@ const COLLECTOR_MODULES: &[(&str, &[&str])] = &[
     ("log_target", &[]),
     ("process", &["procfs"]),
     ("host", &["procfs"]),
+    ("data_set", &[]),
     ("tree", &["procfs"]),
     ("io", &["procfs"]),
     ("perf", &["procfs"]),

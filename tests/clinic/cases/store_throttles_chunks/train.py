@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 SIDE, PATCH, CHUNK = 128, 16, 64
-LATENCY, BURST, BASELINE = 0.02, 400e6, 14e6
+LATENCY, BURST, BASELINE = 0.02, 400e6, 8e6
 
 
 class Store(http.server.SimpleHTTPRequestHandler):
