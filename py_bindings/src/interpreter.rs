@@ -9,6 +9,7 @@ mod examination;
 pub(crate) mod gc_pauses;
 pub(crate) mod gil_probe;
 pub(crate) mod gil_thread;
+pub(crate) mod heap;
 pub(crate) mod interrupts;
 pub(crate) mod panics;
 pub(crate) mod stacks;

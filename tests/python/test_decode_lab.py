@@ -36,6 +36,7 @@ from decode_lab.formats import (  # noqa: E402
 from decode_lab.laboratory import Report, usable_loaders  # noqa: E402
 from decode_lab.loaders import LOADERS, Loader, NumPy, PyAV, Request  # noqa: E402
 from decode_lab.results import Mean, Row, advise, mean_of  # noqa: E402
+from decode_lab.wording import describe_workers, format_count  # noqa: E402
 from video.clips import find_videos  # noqa: E402
 
 
@@ -209,6 +210,13 @@ def test_advice_names_only_correct_combinations_that_reach_the_rate_and_are_not_
     assert none.fastest is rows[2]
 
 
+def test_a_count_of_one_has_the_singular() -> None:
+    assert [format_count(n, "format") for n in (0, 1, 2)] == ["0 formats", "1 format", "2 formats"]
+    assert describe_workers(1, "threads") == "1 thread"
+    assert describe_workers(1, "processes") == "1 process"
+    assert describe_workers(2, "processes") == "2 processes"
+
+
 def test_the_interval_of_a_mean_is_that_of_student() -> None:
     # Mean 2, standard deviation 1, t(2) = 4.303.
     assert mean_of([1.0, 2.0, 3.0]) == Mean(2.0, pytest.approx(4.303 / 3**0.5))
@@ -231,6 +239,11 @@ def test_a_small_run_writes_table_records_chart_and_page(tmp_path: Path) -> None
     done = run_lab("--work", str(tmp_path), *shape, *what, "--target-rate", "1", "--frames", "4")
 
     assert done.returncode == 0, done.stderr
+    assert "preparing 2 clips in 2 formats\n" in done.stderr
+    assert "pyav on h264-gop12, subclip, cold, 1 thread\n" in done.stderr
+    # The page on the laboratory lists these. Links to FFmpeg are only needed if the system has none.
+    left = {path.name for path in tmp_path.iterdir()} - {"ffmpeg"}
+    assert left == {"results.jsonl", "results.svg", "results.html", "sample", "runs"}
     # Whether the rate is reached depends on the machine.
     assert "1 clips/s (random subclips, cold page cache, the size of the file)" in done.stdout
     lines = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
@@ -311,6 +324,8 @@ def test_processes_read_the_same_clips_as_threads(tmp_path: Path) -> None:
     done = run_lab("--work", str(tmp_path / "work"), *what, *how, "--patterns", "whole,sparse")
 
     assert done.returncode == 0, done.stderr
+    assert "clips in 1 format\n" in done.stderr
+    assert "numpy on raw-npy, whole, warm, 2 threads\n" in done.stderr
     text = (tmp_path / "work" / "results.jsonl").read_text()
     lines = [json.loads(line) for line in text.splitlines()]
     combinations = [line for line in lines if line["kind"] == "combination"]

@@ -133,3 +133,16 @@ def test_an_unknown_option_is_refused() -> None:
 
     assert done.returncode == 2
     assert "--cure" in done.stderr
+
+
+def test_a_data_set_without_a_readable_file_is_exit_code_1(tmp_path: Path) -> None:
+    def exit_code(*paths: Path) -> int:
+        command = [*INSTALLED, "doctor", "--data", *map(str, paths)]
+        return subprocess.run(command, capture_output=True, check=False).returncode
+
+    missing, empty = tmp_path / "missing", tmp_path / "empty"
+    empty.mkdir()
+    (tmp_path / "file").write_text("data")
+
+    assert [exit_code(missing), exit_code(empty)] == [1, 1]
+    assert exit_code(tmp_path / "file", missing) == 0

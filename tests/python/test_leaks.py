@@ -96,3 +96,13 @@ def test_a_failed_count_ends_the_counts_with_a_notice_and_training_continues(
     assert "`memory` is off for this run: RuntimeError: no frames today." in ran.stderr
     assert ran.stderr.count("no frames today") == 1
     assert ran.summary()["steps"] > 100
+
+
+def test_tuples_that_threads_fill_meanwhile_are_not_referred_to(program: Programs) -> None:
+    """CPython cannot resize a tuple to which anything else refers, and raises `SystemError` in the program."""
+    settings = {"HEADSPACE_INTERVAL": "0.1", "HEADSPACE_STACKS": "0"}
+    ran = program("unfinished_tuples.py", 9, env=settings)
+
+    assert ran.exit_code == 0, ran.stderr
+    assert ran.stdout == "0\n"
+    assert any("`history`" in text for text in growth_texts(ran)), ran.stderr

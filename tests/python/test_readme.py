@@ -167,9 +167,10 @@ def test_doctor_prints_what_the_readme_shows() -> None:
 
     assert told.startswith("headspace doctor: ")
     reads = {source["name"]: source["reads"] for source in found["sources"]}
+    assert re.search(r"\d+ of (\d+) sources work here", shown)[1] == str(len(reads))
     # Shortened by lines of dots; what it shows of a source is what the source says.
     for name, words in re.findall(
-        r"^(\w+) +(?:on|off) +(.*(?:\n {20}[^→\s].*)*)", shown, re.MULTILINE
+        r"^(\w+) +(?:on|off) +(.*(?:\n {20,}[^→\s].*)*)", shown, re.MULTILINE
     ):
         assert reads[name].split()[:6] == words.split()[:6], name
 

@@ -73,6 +73,25 @@ def test_a_run_in_progress_states_the_rest_and_both_parts_are_the_whole(runs: Ru
     assert "(4 epochs of " in str(headspace.report())
 
 
+def test_batches_of_a_pause_count_in_the_length_of_an_epoch_and_of_the_run(runs: Runs) -> None:
+    session = headspace.start()
+    loader = headspace.wrap(Batches(300), epochs=4)
+    for epoch in range(4):
+        for number, _ in enumerate(loader):
+            # A pause in the first epoch, and one over the end of the second.
+            if (epoch, number) in {(0, 100), (1, 250)}:
+                session.pause()
+            if (epoch, number) in {(0, 200), (2, 50)}:
+                session.resume()
+    headspace.stop()
+
+    summary = runs.summary()
+    time = summary["run_time"]
+    assert (time["epoch"]["steps"], time["run"]["steps"]) == (300, 1200)
+    assert summary["steps"] == 1200 - 100 - 100
+    assert "remaining" not in time
+
+
 def test_a_probe_states_what_free_data_would_save_in_the_whole_run(runs: Runs) -> None:
     loader = headspace.wrap(
         Batches(5000), mode="probe", probe_steps=300, stop_after_probe=True, epochs=90

@@ -305,6 +305,14 @@ def test_contenders_are_rerun_and_the_winner_alternates_with_the_baseline():
     assert confirmed.low < confirmed.pct < confirmed.high
 
 
+def test_a_single_contender_is_not_rerun():
+    space = Space((parse_knob("threads=1,2,4"),))
+    search = Made(lambda p: outcome(80 / int(p.knobs["threads"])), space, confirm=2)
+    search.run()
+    assert len(standing(search.trials, Objective.STEP).contenders()) == 1
+    assert search.kinds() == ["baseline", *["sample"] * 2, *["confirm"] * 4]
+
+
 def test_the_interval_of_several_runs_covers_their_differences():
     runs = [Cost(10, 9.9, 10.1), Cost(14, 13.9, 14.1)]
     both = pool(runs)
@@ -633,6 +641,9 @@ def test_the_table_has_the_columns_of_spdls_master_table_and_spdl_can_load_it(tm
     assert all(statuses[number] == "CRASH" for number in crashed)
     assert rows[0]["status"] == "VALID"
     assert "<ValueError>" in rows[crashed[0]]["notes"]
+    slower = [t.number for t in search.trials if t.outcome.state is State.STOPPED_EARLY]
+    assert slower
+    assert all(statuses[number] == "VALID" for number in slower), "SPDL counts no crash"
 
 
 def test_the_report_ends_with_the_best_command_and_the_remaining_headspace():
@@ -658,7 +669,20 @@ def test_each_progress_line_has_all_knobs():
     progress = Progress(SPACE, Limits(), stream=stream)
     for trial in searched().trials:
         progress.ended(trial)
-    lines = stream.getvalue().splitlines()
+    lines = [line for line in stream.getvalue().splitlines() if line.startswith("#")]
     assert len(lines) > 5
     assert all(f"{knob.name} " in line for line in lines for knob in SPACE.knobs)
     assert " baseline: " in lines[0]
+
+
+def test_the_reason_why_an_experiment_was_stopped_is_printed_whole_below_its_line(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    reason = "significantly slower than the best configuration (upper end of its 95 % interval: 12.34 ms per step)"
+    stopped = Outcome(State.STOPPED_EARLY, 20.0, (19.0, 21.0), detail=reason)
+    stream = io.StringIO()
+    proposal = Proposal(Kind.SAMPLE, SPACE.baseline, "")
+    Progress(SPACE, Limits(), stream=stream).ended(Trial(3, proposal, outcome=stopped))
+    first, *rest = stream.getvalue().splitlines()
+    assert re.fullmatch(r"#3   stopped early +decode_threads 1, .*", first)
+    assert " ".join(line.strip() for line in rest) == reason
+    assert all(len(line) <= 80 and line.startswith("     ") for line in rest)

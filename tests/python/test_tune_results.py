@@ -6,6 +6,7 @@ import json
 import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -286,6 +287,43 @@ def test_each_line_for_programs_has_the_class_of_its_experiment(tmp_path):
     ]
     assert [line["class"] for line in lines] == [one.category.value for one in found.experiments]
     assert (tmp_path / "ladder.svg").read_text() == ladder_svg(found)
+
+
+def test_the_table_tells_an_experiment_that_was_stopped_early_from_a_failed_one():
+    trials = trials_of(
+        (Kind.BASELINE, config(), outcome(100.0)),
+        (Kind.SAMPLE, config(2), Outcome(State.STOPPED_EARLY, 130.0, (129.0, 131.0))),
+        (Kind.SAMPLE, config(4), Outcome(State.CRASHED, detail="exit code 1")),
+        (Kind.SAMPLE, config(4, 2), Outcome(State.FINISHED, steps=3)),
+    )
+    header, *rows = [line.split("\t") for line in results.table(trials, SMALL).splitlines()]
+    status, step = header.index("status"), header.index("step_time_ms")
+    assert [row[status] for row in rows] == ["completed", "stopped_early", "failed", "failed"]
+    assert [row[step] for row in rows[1:]] == ["130", "", ""]
+    assert classes(trials)[1].value == rows[1][status]
+
+
+def test_a_gain_from_one_run_each_has_an_interval_as_every_rung_of_the_ladder():
+    trials = trials_of(
+        (Kind.BASELINE, config(), outcome(100.0)),
+        (Kind.MODEL, config(4), outcome(60.0)),
+        (Kind.CONFIRM, config(4), outcome(61.0)),
+        (Kind.CONFIRM, config(), outcome(101.0)),
+    )
+    trials[2:] = [
+        Trial(t.number, replace(t.proposal, parent=1, turn=turn), outcome=t.outcome)
+        for turn, t in enumerate(trials[2:])
+    ]
+    template = Template(["train", "{threads}", "{depth}", "{turbo}"], SMALL)
+    lines = report(summarize(trials, SMALL, Objective.STEP), template, "of a test")
+    at = next(place for place, line in enumerate(lines) if line.startswith("gain"))
+    assert re.search(
+        r"39\.6 % less time \(95 % interval 3[78]\.\d to 4[01]\.\d\), from 1 run each", lines[at]
+    )
+    assert lines[at + 1].strip() == (
+        "The interval assumes that runs vary by 0.75 %: use `--confirm 2` to measure it"
+    )
+    assert any("threads 1 → 4" in line and "±" in line for line in lines)
 
 
 def test_pictures_are_well_formed_and_show_every_experiment():

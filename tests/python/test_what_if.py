@@ -14,9 +14,9 @@ from running import Programs, Ran
 Answer = dict[str, Any]
 
 
-def what_if(program: Programs, how: str, **options: Any) -> Ran:
+def what_if(program: Programs, how: str, exit_code: int = 0, **options: Any) -> Ran:
     run = program("what_if.py", how, **options)
-    assert run.exit_code == 0, run.stderr
+    assert run.exit_code == exit_code, run.stderr
     return run
 
 
@@ -30,10 +30,21 @@ def answers(run: Ran) -> list[Answer]:
     return found
 
 
-def answer(run: Ran, stage: str | None, intervention: str) -> Answer:
-    found = [a for a in answers(run) if (a["stage"], a["intervention"]) == (stage, intervention)]
-    assert len(found) == 1, answers(run)
-    return found[0]
+def answered(
+    program: Programs, how: str, stage: str | None, **options: Any
+) -> tuple[Ran, Answer]:
+    """A run that says how long the step is without a stage, or if data were free (None), and that answer.
+
+    If other programs use the cores, the steps may vary too much for an answer. Then the run is repeated, twice at most.
+    """
+    for _ in range(3):
+        run = what_if(program, how, **options)
+        found = [a for a in answers(run) if (a["stage"], a["intervention"]) == (stage, "free")]
+        if found:
+            return run, found[0]
+        status = run.kind("summary")[-1]["what_if_status"]
+        assert status["imprecise"] > 0, status
+    raise AssertionError(status)
 
 
 def changed_stages(run: Ran) -> set[str]:
@@ -50,9 +61,8 @@ def changed_steps(run: Ran) -> int:
 def test_the_stage_that_limits_the_loop_gains_most_and_each_lost_input_is_counted(
     program: Programs,
 ) -> None:
-    run = what_if(program, "threads")
+    run, free = answered(program, "threads", "decode")
 
-    free = answer(run, "decode", "free")
     assert free["gain_pct"] > 30, free
     assert free["step_ci_ms"][0] < free["step_ms"] < free["step_ci_ms"][1]
     assert run.kind("summary")[-1]["bottleneck"]["name"] == "decode"
@@ -104,16 +114,16 @@ def test_each_input_is_trained_on_if_the_user_says_so(program: Programs) -> None
     assert run.summary()["what_if_status"]["inputs_not_trained_on"] == 0
 
 
+@pytest.mark.alone  # If two other tests use the cores, the steps vary too much for an answer.
 def test_a_loop_that_gets_repeated_batches_has_a_floor_and_epochs_of_the_same_length(
     program: Programs,
 ) -> None:
-    run = what_if(program, "no_stages")
+    run, floor = answered(program, "no_stages", None)
 
     happened = printed(run)
     assert happened["lengths"] == [150] * 8
     assert happened["loaded"] < 150 * 8
     assert happened["clean"]
-    floor = answer(run, None, "free")
     assert floor["gain_pct"] > 30, floor
     assert floor["inputs_not_trained_on"] > 0
     summary = run.summary()
@@ -225,10 +235,10 @@ def test_an_exception_while_a_stage_is_changed_is_reported_with_the_way_to_check
 
 
 def test_a_killed_run_has_the_answers_up_to_then(program: Programs) -> None:
-    run = program("what_if.py", "killed", env={"HEADSPACE_INTERVAL": "100ms"})
+    often = {"HEADSPACE_INTERVAL": "100ms"}
+    _, free = answered(program, "killed", "decode", exit_code=-signal.SIGKILL, env=often)
 
-    assert run.exit_code == -signal.SIGKILL
-    assert answer(run, "decode", "free")["gain_pct"] > 30
+    assert free["gain_pct"] > 30
 
 
 def test_a_second_loop_is_measured_as_usual_and_says_why(program: Programs) -> None:
@@ -240,10 +250,10 @@ def test_a_second_loop_is_measured_as_usual_and_says_why(program: Programs) -> N
 
 @pytest.mark.alone  # If two other tests use the cores, the steps vary too much for an answer.
 def test_stages_in_worker_processes_of_torch_are_changed(program: Programs) -> None:
-    run = what_if(program, "torch_workers")
+    run, free_fetch = answered(program, "torch_workers", "train fetch")
 
     assert printed(run)["batches"] == 1600
-    fetch = answer(run, "train fetch", "free")["gain_pct"]
+    fetch = free_fetch["gain_pct"]
     # A gain that is hardly above the noise may have no answer.
     assert fetch > 30
     free = [a for a in answers(run) if a["intervention"] == "free"]

@@ -921,6 +921,35 @@ fn a_line_of_a_stage_does_not_take_the_time_of_the_stages_within_it() {
 }
 
 #[test]
+fn a_line_of_the_loop_does_not_shorten_the_wait_for_a_loader_without_stages() {
+    let work = LineShare {
+        place: Place::Loop("train".to_owned()),
+        frame: Frame {
+            file: Arc::from("train.py"),
+            line: 12,
+            function: Arc::from("main"),
+            origin: Origin::Own,
+        },
+        activity: Activity::Python,
+        share: 1.0,
+        proportional_share: 1.0,
+        work_share: 1.0,
+        wait_share: 0.0,
+        own_share: 1.0,
+    };
+    let found = attribute(&PipelineFacts {
+        step_ms: 40.0,
+        wait_ms: 24.0,
+        lines: vec![work],
+        ..PipelineFacts::default()
+    });
+
+    // Half of 40 - 24 ms.
+    let line = found.lines.first().unwrap();
+    assert!((line.predicted_step_ms - 32.0).abs() < 0.1, "{line:?}");
+}
+
+#[test]
 fn the_gain_of_more_calls_is_less_certain_if_processes_outside_the_stages_work_too() {
     // As measured with Ray Data: its processes use 0.4 of the 1.1 cores.
     let confidence = |cores_used: f64| {

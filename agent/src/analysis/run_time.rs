@@ -51,10 +51,11 @@ pub fn run_time(
         .and_then(|length| remaining(main, length, epoch_steps, summary.elapsed_s));
     let whole = match length {
         Some(length) => Some((length, whole_run(main, &costs, length, remaining))),
-        // What a probe took says nothing about the run that the user wants to make.
-        None if ended && main.mode == Mode::Measure => {
+        // What a probe took says nothing about the run that the user wants to make, nor does what an exception or a
+        // signal left of it.
+        None if ended && summary.ended_by.is_none() && main.mode == Mode::Measure => {
             let taken = Length {
-                steps: main.totals.steps,
+                steps: main.totals.batches(),
                 epochs: Some(main.totals.epochs),
             };
             elapsed_s(main).map(|elapsed| (taken, Estimate::around(elapsed, 0.0)))
@@ -70,7 +71,7 @@ pub fn run_time(
         epoch: epoch_steps.map(|steps| costs.period(steps, costs.duration_s(steps, 1.0))),
         run: whole.map(|(length, duration)| costs.period(length.steps, duration)),
         remaining: (length.zip(remaining)).map(|(length, duration)| {
-            let left = length.steps.saturating_sub(main.totals.steps);
+            let left = length.steps.saturating_sub(main.totals.batches());
             costs.period(left, duration)
         }),
     })
@@ -114,7 +115,7 @@ fn whole_run(
 ) -> Estimate {
     let is_usual = main.mode == Mode::Measure;
     if let Some(elapsed) = elapsed_s(main).filter(|_| is_usual) {
-        if main.totals.steps >= length.steps {
+        if main.totals.batches() >= length.steps {
             return Estimate::around(elapsed, 0.0);
         }
         if let Some(remaining) = remaining {
@@ -133,14 +134,14 @@ fn remaining(
     now_s: f64,
 ) -> Option<Estimate> {
     let totals = &main.totals;
-    let left = length.steps.saturating_sub(totals.steps) as f64;
+    let left = length.steps.saturating_sub(totals.batches()) as f64;
     let step = mean_step(main)?;
     let taken = step.steps;
     let square = step.known.error?.powi(2);
     let mut value = left * step.known.mean;
     let mut variance = square * left * (left + taken);
     let begun = epoch_steps
-        .map_or(1, |epoch| totals.steps.div_ceil(epoch))
+        .map_or(1, |epoch| totals.batches().div_ceil(epoch))
         .max(1);
     let boundaries = length.epochs.unwrap_or(1).saturating_sub(begun) as f64;
     let between = Between::new(main);

@@ -72,6 +72,20 @@ pub struct Conclusions {
     pub attribution: Attribution,
     /// Slow parts of the main loop.
     pub episodes: Vec<Episode>,
+    /// Mean step from which they were drawn, in milliseconds.
+    pub step_ms: Option<f64>,
+}
+
+impl Conclusions {
+    /// The same conclusions after more steps: what is predicted stays the same, as a share of the mean step.
+    fn for_step(&self, step_ms: Option<f64>) -> Self {
+        let mut later = self.clone();
+        if let Some((now_ms, then_ms)) = step_ms.zip(self.step_ms) {
+            later.attribution = later.attribution.for_longer_step(now_ms / then_ms);
+            later.step_ms = step_ms;
+        }
+        later
+    }
 }
 
 /// The loop that the verdict is about.
@@ -195,8 +209,10 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
     findings.extend(fill_stages(&mut summary, run, part, &others));
     set_most_per_s(&mut summary.stages, main);
     fill_from_stacks(&mut summary, run, main, part);
-    let conclusions = run.concluded.cloned();
-    let mut conclusions = conclusions.unwrap_or_else(|| conclude(&summary, run, main));
+    let mut conclusions = run.concluded.map_or_else(
+        || conclude(&summary, run, main),
+        |concluded| concluded.for_step(summary.steady_step_mean_ms),
+    );
     findings.extend(fill_what_if(&mut summary, &mut conclusions, main));
     summary.wait_blocked_ms = conclusions.attribution.wait_blocked_ms();
     summary.run_time = run_time(&summary, main, &conclusions.attribution.remedies, run.node);
@@ -246,6 +262,7 @@ fn conclude(summary: &SummaryRecord, run: &RunFacts<'_>, main: &LoopFacts) -> Co
     Conclusions {
         attribution,
         episodes,
+        step_ms: summary.steady_step_mean_ms,
     }
 }
 

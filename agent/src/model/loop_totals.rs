@@ -43,8 +43,10 @@ impl RunningMean {
 pub struct LoopTotals {
     /// The loop's name.
     pub name: String,
-    /// Batches received.
+    /// Batches that were recorded.
     pub steps: u64,
+    /// Batches that were not recorded, because the session was paused or the recorder was full.
+    pub unrecorded: u64,
     /// Of these, how many came from the cache.
     pub replayed_steps: u64,
     /// Epochs begun.
@@ -83,4 +85,11 @@ pub struct LoopTotals {
     pub concurrent: bool,
     /// Whether it is a loop of `step()` calls. Then waiting is unknown.
     pub without_loader: bool,
+}
+
+impl LoopTotals {
+    /// Batches that the program received.
+    pub fn batches(&self) -> u64 {
+        self.steps + self.unrecorded
+    }
 }

@@ -72,8 +72,11 @@ pub enum Event {
         /// Time of its end.
         at: u64,
     },
-    /// Batches were not recorded: no step spans this gap.
-    Gap,
+    /// No step spans this gap: the program did something else, or batches were not recorded.
+    Gap {
+        /// Number of batches that were not recorded.
+        batches: u64,
+    },
     /// From now on, several threads take batches concurrently.
     Concurrent,
 }
@@ -104,7 +107,7 @@ impl Event {
             Self::BatchDigest(digest) => [BATCH_DIGEST, digest, 0],
             Self::BatchBytes(bytes) => [BATCH_BYTES, bytes, 0],
             Self::Step { at } => [STEP, at, 0],
-            Self::Gap => [GAP, 0, 0],
+            Self::Gap { batches } => [GAP, batches, 0],
             Self::Concurrent => [CONCURRENT, 0, 0],
         }
     }
@@ -153,7 +156,7 @@ impl Decoder {
                     receive: b,
                 }
             }
-            _ => Event::Gap,
+            _ => Event::Gap { batches: a },
         })
     }
 }
@@ -191,7 +194,8 @@ mod tests {
             Event::BatchDigest(u64::MAX),
             Event::BatchBytes(1 << 40),
             Event::Step { at: 9 },
-            Event::Gap,
+            Event::Gap { batches: 0 },
+            Event::Gap { batches: 7 },
             Event::Concurrent,
         ] {
             assert_eq!(decode(&event.encode()), [event]);

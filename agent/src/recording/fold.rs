@@ -60,10 +60,14 @@ pub struct Fold {
     gaps: RunningMean,
     /// Time of receipt of the loop's last batch, in any epoch. Nanoseconds.
     last_receive: Option<u64>,
+    /// The same, unless batches that were not recorded followed.
+    boundary_from: Option<u64>,
     /// Start of the next step: the receipt of the last batch. `None` if the next batch ends no step.
     step_from: Option<u64>,
-    /// Batches received.
+    /// Batches that were recorded.
     steps: u64,
+    /// Batches that were not recorded.
+    unrecorded: u64,
     /// Batches received from the cache.
     replayed: u64,
     /// Batches received from the cache in the epoch that began last.
@@ -90,6 +94,7 @@ struct Epoch {
     ttfb_s: Option<f64>,
     boundary_s: Option<f64>,
     steps: u64,
+    unrecorded: u64,
     replayed: u64,
     samples: u64,
 }
@@ -189,11 +194,20 @@ impl Fold {
                 }
             }
             Event::BatchBytes(bytes) => self.next_bytes = Some(bytes),
-            Event::Gap => {
-                self.gap_from = self.step_from.take();
-                self.next_bytes = None;
-            }
+            Event::Gap { batches } => self.gap(batches),
             Event::Concurrent => self.concurrent = true,
+        }
+    }
+
+    /// Begins a gap in which that number of batches was not recorded. If there are any, the length of the gap says
+    /// nothing about what the program does besides its steps.
+    fn gap(&mut self, batches: u64) {
+        self.gap_from = self.step_from.take().filter(|_| batches == 0);
+        self.next_bytes = None;
+        self.unrecorded += batches;
+        self.boundary_from = self.boundary_from.filter(|_| batches == 0);
+        if let Some(epoch) = &mut self.epoch {
+            epoch.unrecorded += batches;
         }
     }
 
@@ -213,6 +227,7 @@ impl Fold {
             self.begin_epoch(at);
             self.step_from = Some(at);
             self.last_receive = Some(at);
+            self.boundary_from = Some(at);
             return;
         }
         let sample = self.step_from.map(|from| StepSample {
@@ -236,8 +251,8 @@ impl Fold {
             self.gaps.add(seconds(at.saturating_sub(from)));
         }
         if let Some(epoch) = &mut self.epoch {
-            if epoch.steps == 0 {
-                let ttfb_s = epoch.receive_first(at, self.last_receive);
+            if epoch.steps == 0 && epoch.unrecorded == 0 {
+                let ttfb_s = epoch.receive_first(at, self.boundary_from);
                 if let Some(boundary_s) = epoch.boundary_s {
                     self.boundaries.add(boundary_s);
                 }
@@ -289,6 +304,7 @@ impl Fold {
         self.replayed_in_epoch += u64::from(replayed);
         self.changed_in_epoch += u64::from(self.phase == Phase::Changed);
         self.last_receive = Some(at);
+        self.boundary_from = Some(at);
         self.step_from = Some(at);
     }
 
@@ -332,7 +348,7 @@ impl Fold {
             return;
         };
         // Another epoch may follow even if this one was left early.
-        self.ended_steps = Some(epoch.steps).filter(|steps| *steps > 0);
+        self.ended_steps = Some(epoch.steps + epoch.unrecorded).filter(|steps| *steps > 0);
         if exhausted {
             self.epoch_steps = self.ended_steps;
         }
@@ -418,6 +434,7 @@ impl Fold {
         LoopTotals {
             name: self.name.clone(),
             steps: self.steps,
+            unrecorded: self.unrecorded,
             replayed_steps: self.replayed,
             epochs: self.epochs,
             samples_per_batch: self.samples.mean().filter(|_| self.batch_size > 0),

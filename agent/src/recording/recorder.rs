@@ -39,8 +39,10 @@ pub struct Recorder {
     epoch_begun: AtomicU64,
     /// A wait of more ticks is slow. `u64::MAX` until it is known how long usual steps are.
     slow_wait: AtomicU64,
-    /// Whether batches were not recorded since the last event.
+    /// Whether something was not recorded since the last event.
     gap: AtomicBool,
+    /// Number of batches that were not recorded since the last event.
+    unrecorded: AtomicU64,
     dropped: AtomicU64,
 }
 
@@ -82,6 +84,7 @@ impl Recorder {
             epoch_begun: AtomicU64::new(0),
             slow_wait: AtomicU64::new(u64::MAX),
             gap: AtomicBool::new(false),
+            unrecorded: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
         }
     }
@@ -162,19 +165,31 @@ impl Recorder {
         }
         let batch = matches!(event, Event::Lap { .. } | Event::Step { .. });
         if batch && !self.watching.load(Ordering::Relaxed) {
-            self.forget();
+            self.forget(batch);
             return;
         }
-        let kept = (!self.gap.load(Ordering::Relaxed) || self.keep(Event::Gap.encode()))
-            && self.keep(event.encode());
+        let kept =
+            (!self.gap.load(Ordering::Relaxed) || self.keep_gap()) && self.keep(event.encode());
         self.gap.store(!kept, Ordering::Relaxed);
         if !kept {
             self.drop_one(batch);
         }
     }
 
-    /// Notes that a batch was not recorded: the next event follows a gap mark, and is not packed.
-    fn forget(&self) {
+    /// Records that events before this moment were not recorded.
+    fn keep_gap(&self) -> bool {
+        let batches = self.unrecorded.load(Ordering::Relaxed);
+        let kept = self.keep(Event::Gap { batches }.encode());
+        if kept {
+            self.unrecorded.store(0, Ordering::Relaxed);
+        }
+        kept
+    }
+
+    /// Notes that an event was not recorded: the next one follows a gap mark, and is not packed.
+    fn forget(&self, batch: bool) {
+        self.unrecorded
+            .fetch_add(u64::from(batch), Ordering::Relaxed);
         self.last.store(0, Ordering::Relaxed);
         self.gap.store(true, Ordering::Relaxed);
     }
@@ -182,7 +197,7 @@ impl Recorder {
     #[cold]
     fn drop_one(&self, batch: bool) {
         self.dropped.fetch_add(u64::from(batch), Ordering::Relaxed);
-        self.forget();
+        self.forget(batch);
     }
 
     /// Writes one event. Returns false if the ring is full.
@@ -338,5 +353,6 @@ mod tests {
 
         assert_eq!(steps, 6);
         assert_eq!(timed, 4);
+        assert_eq!(recorder.fold(|fold| fold.totals().unrecorded), 100);
     }
 }

@@ -17,6 +17,7 @@ pub fn summary_record(summary: Summary) -> SummaryRecord {
     let Conclusions {
         attribution,
         episodes,
+        ..
     } = conclusions;
     let bottleneck = attribution.bottleneck.as_ref().map(bottleneck_record);
     let stage = bottleneck

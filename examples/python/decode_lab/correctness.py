@@ -51,7 +51,7 @@ def check_reader(reader: Reader, cases: Iterable[tuple[Request, Frames]]) -> Che
     """Reads each request and compares it with the frames of the reference, which has all frames of the clip."""
     check = Check()
     for request, reference in cases:
-        place = f"{request.clip.name}, frames {_describe(request.indices)}"
+        place = f"{request.clip.name}, {_describe(request.indices)}"
         check.frames += len(request.indices)
         try:
             frames = reader.read(request)
@@ -100,7 +100,9 @@ def _psnr_of_small(one: Frames, other: Frames) -> float:
 
 
 def _describe(indices: tuple[int, ...]) -> str:
+    if len(indices) == 1:
+        return f"frame {indices[0]}"
     whole = indices == tuple(range(indices[0], indices[-1] + 1))
     if whole:
-        return f"{indices[0]} to {indices[-1]}"
-    return ", ".join(map(str, indices))
+        return f"frames {indices[0]} to {indices[-1]}"
+    return f"frames {', '.join(map(str, indices))}"

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .pagecache import files_of
+from .wording import format_count
 
 Frames = NDArray[np.uint8]
 Kind = Literal["video", "burst", "folder", "raw"]
@@ -275,7 +276,7 @@ def _pieces(video: Path, name: str, cut: Cut) -> Iterator[tuple[Clip, Frames, fl
             yield clip
             number += 1
     except av.FFmpegError as error:
-        use = f"only {number} clips of it are used" if number else "left out"
+        use = f"it gives only {format_count(number, 'clip')}" if number else "left out"
         raise LabError(f"{use}. FFmpeg cannot read it: {error.strerror}") from error
     if not number:
         raise LabError(f"left out. It is shorter than a clip of {cut.seconds:g} s")

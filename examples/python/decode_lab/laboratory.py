@@ -31,6 +31,7 @@ from .loaders import (
     version_of,
 )
 from .results import Row, advise, mean_of
+from .wording import describe_workers, format_count
 
 #: Seconds after which a combination is given up.
 _DEADLINE_S = 600
@@ -67,11 +68,12 @@ def _run(args: argparse.Namespace) -> None:
         return
     folder: Path = args.work
     cut = Cut(args.seconds, args.clips, args.height)
-    _say(f"preparing {args.clips} clips in {len(args.formats)} formats")
+    clips, formats = args.clips, len(args.formats)
+    _say(f"preparing {format_count(clips, 'clip')} in {format_count(formats, 'format')}")
     sample = make_sample(_find(args.data), cut, args.formats, folder / "sample")
     report.notes += [f"{name}: left out. {why}" for name, why in sample.left_out.items()]
     report.notes += [f"{video}: {why}" for video, why in sample.unread.items()]
-    print(f"{report.machine}\n{len(sample.clips)} clips of {cut.seconds:g} s\n")
+    print(f"{report.machine}\n{format_count(len(sample.clips), 'clip')} of {cut.seconds:g} s\n")
     print(output.formats_text(sample.stored, sample.source_bytes), end="\n\n")
     children = Children(folder, link_ffmpeg_libraries(folder / "ffmpeg"))
     base = Spec(
@@ -234,7 +236,8 @@ def _measure_all(
     for variant in variants:
         for (loader, fmt), (wrong, frames) in checked.items():
             number += 1
-            name = f"{loader} on {fmt}, {variant.pattern}, {variant.cache}, {variant.workers} {variant.pool}"
+            workers = describe_workers(variant.workers, variant.pool)
+            name = f"{loader} on {fmt}, {variant.pattern}, {variant.cache}, {workers}"
             _say(f"measuring {number} of {total}: {name}")
             spec = replace(variant, loader=loader, format=fmt)
             found = children.run("measure", spec)
@@ -268,14 +271,15 @@ def _measure_all(
             )
             report.rows.append(row)
             if row.error:
-                report.notes.append(f"{name}: {row.errors} clips failed: {_short(row.error)}")
+                failed = format_count(row.errors, "clip")
+                report.notes.append(f"{name}: {failed} failed: {_short(row.error)}")
 
 
 def _write(folder: Path, sample: Sample, report: Report, target: float | None) -> None:
     others = [row.others_cores for row in report.rows if row.others_cores is not None]
     if others and sum(others) / len(others) > _BUSY_CORES:
         report.notes.append(
-            f"other programs used {sum(others) / len(others):.1f} of {_count_cores()} cores during the "
+            f"other programs used {sum(others) / len(others):.1f} of {_cores_text()} during the "
             f"measurements (at most {max(others):.1f}). The rates are too low, and their order may be wrong. "
             "CPU time per clip is less affected."
         )
@@ -299,8 +303,8 @@ def _write(folder: Path, sample: Sample, report: Report, target: float | None) -
     print(f"\nresults.jsonl, results.svg and results.html are in `{folder}`")
 
 
-def _count_cores() -> int:
-    return len(os.sched_getaffinity(0))
+def _cores_text() -> str:
+    return format_count(len(os.sched_getaffinity(0)), "core")
 
 
 def _machine() -> str:
@@ -309,7 +313,9 @@ def _machine() -> str:
         if line.startswith("model name"):
             model = line.partition(":")[2].strip()
             break
-    return f"{model}, {_count_cores()} cores, Linux {platform.release()}, Python {platform.python_version()}"
+    return (
+        f"{model}, {_cores_text()}, Linux {platform.release()}, Python {platform.python_version()}"
+    )
 
 
 def _say(text: str) -> None:

@@ -24,6 +24,7 @@ import numpy as np
 from av.video.reformatter import VideoReformatter
 
 from .formats import FORMATS, Clip, Frames, Kind, decode_jpeg, read_jpegs, read_raw, runs
+from .wording import format_count
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,8 @@ class NoFrameError(ValueError):
 
 def _check_count(frames: Sized, request: Request) -> None:
     if len(frames) != len(request.indices):
-        raise NoFrameError(
-            f"{len(frames)} of {len(request.indices)} frames of {request.clip.name} were decoded"
-        )
+        asked = format_count(len(request.indices), "frame")
+        raise NoFrameError(f"{len(frames)} of {asked} of {request.clip.name} were decoded")
 
 
 class PyAV:

@@ -10,6 +10,7 @@ from html import escape
 
 from .formats import Stored
 from .results import Advice, Row
+from .wording import describe_workers, format_count
 
 HEADINGS = (
     "format", "loader", "workers", "clips/s", "frames/s", "CPU s/clip", "read/clip", "storage/clip",
@@ -33,7 +34,7 @@ def _cells(row: Row) -> list[str]:
     return [
         row.format,
         row.loader,
-        str(row.workers) if row.pool == "threads" else _count(row.workers, "process"),
+        str(row.workers) if row.pool == "threads" else describe_workers(row.workers, row.pool),
         f"{row.clips_per_s.value:.1f} ± {row.clips_per_s.half:.1f}",
         f"{frames.value:.0f} ± {frames.half:.0f}",
         cpu,
@@ -97,15 +98,9 @@ def formats_text(stored: Sequence[Stored], source_bytes: int) -> str:
     return table(("format", "disk", "of source", "PSNR", "encoding"), lines, left=1)
 
 
-def _count(number: int, noun: str) -> str:
-    """A number with its noun, such as `2 processes`."""
-    plural = "" if number == 1 else "es" if noun.endswith("s") else "s"
-    return f"{number} {noun}{plural}"
-
-
 def describe_row(row: Row) -> str:
     """The combination in words."""
-    workers = _count(row.workers, "worker" if row.pool == "threads" else "worker process")
+    workers = format_count(row.workers, "worker" if row.pool == "threads" else "worker process")
     return f"{workers} of {row.loader} on {row.format}"
 
 

@@ -200,6 +200,21 @@ def threads_beyond(threads: list[int], code: CodeType) -> int:
         code: The code that an idle thread runs.
     """
 
+def find_objects(
+    types: set[int], newest: int, all_of: set[int], containers: set[int]
+) -> list[Any]:
+    """Finds objects, and no tuple that is still being filled.
+
+    Args:
+        types: Addresses of types of which the newest objects are returned.
+        newest: Number of objects of each of these types.
+        all_of: Addresses of types of which all objects are returned.
+        containers: Addresses of objects, and of dictionaries that the garbage collector does not track.
+    """
+
+def find_holders(items: list[Any]) -> list[Any]:
+    """The tracked objects that refer to at least one of `items`, without tuples that are still being filled."""
+
 def count_worker_objects(name: str, tick_s: float) -> None:
     """Counts the Python objects of a worker process, if that is due. The worker calls this between two batches.
 

@@ -4,9 +4,7 @@
 //! they refer to (before Python 3.14, those without tracked values). It reads types and lengths through the
 //! interpreter's own functions, calls no code of the program, and keeps no reference.
 
-use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -29,6 +27,7 @@ use crate::clock::clock;
 use crate::interpreter::busy_threads::current_frames;
 use crate::interpreter::examination::examine;
 use crate::interpreter::gil_probe::has_gil;
+use crate::interpreter::heap::{AddressMap, Heap, traversal_of};
 use crate::stages::process_slots;
 
 /// Time stamp from which a census is due. `u64::MAX`: never.
@@ -190,17 +189,16 @@ fn ticks_after(seconds: f64) -> u64 {
 
 /// Counts all objects, and the memory of the process.
 fn count_objects(py: Python<'_>, at_s: f64) -> PyResult<Census> {
-    let objects = py.import("gc")?.call_method0("get_objects")?;
-    let objects = objects.cast_into::<PyList>()?;
-    let stride = objects.len().div_ceil(MOST_VISITED).max(1);
-    let first = usize::try_from(clock().ticks()).unwrap_or_default() % stride;
     let mut counter = Counter::new(py)?;
-    for index in 0..objects.len() {
-        let position = isize::try_from(index).unwrap_or_default();
-        // SAFETY: the list is alive, no other code has it, and the index is below its length. The object is
-        // borrowed from the list, which lives until the end of this function.
+    for variable in variables(py)? {
+        counter.count_items(variable.as_ptr(), Kind::Dict);
+    }
+    let heap = Heap::take(py)?;
+    let stride = heap.objects().len().div_ceil(MOST_VISITED).max(1);
+    let first = usize::try_from(clock().ticks()).unwrap_or_default() % stride;
+    for (index, object) in heap.objects().enumerate() {
+        // SAFETY: the heap holds the object.
         unsafe {
-            let object = ffi::PyList_GetItem(objects.as_ptr(), position);
             if index % stride == first {
                 counter.visit(object);
             } else {
@@ -208,9 +206,7 @@ fn count_objects(py: Python<'_>, at_s: f64) -> PyResult<Census> {
             }
         }
     }
-    for variable in variables(py)? {
-        counter.count_items(variable.as_ptr(), Kind::Dict);
-    }
+    drop(heap);
     let mut census = counter.into_census(at_s, stride as u64);
     if let Some(bytes) = anonymous_bytes() {
         census.counts.insert(ObjectKey::Memory, bytes);
@@ -261,30 +257,8 @@ struct TypeFacts {
     traverse: Option<ffi::traverseproc>,
 }
 
-/// Hashes addresses, which differ in their middle bits.
-#[derive(Default)]
-struct AddressHasher(u64);
-
-impl Hasher for AddressHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_usize(usize::from(*byte));
-        }
-    }
-
-    fn write_usize(&mut self, address: usize) {
-        self.0 = (self.0 ^ address as u64)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .rotate_left(29);
-    }
-}
-
 struct Counter {
-    types: HashMap<usize, TypeFacts, BuildHasherDefault<AddressHasher>>,
+    types: AddressMap<TypeFacts>,
     containers: Vec<(ObjectKey, u64)>,
     known: KnownTypes,
 }
@@ -301,7 +275,7 @@ impl Counter {
         let deque = py.import("_collections")?.getattr("deque")?;
         let cell = py.import("types")?.getattr("CellType")?;
         Ok(Self {
-            types: HashMap::default(),
+            types: AddressMap::default(),
             containers: Vec::new(),
             known: KnownTypes {
                 deque: deque.as_ptr() as usize,
@@ -404,14 +378,10 @@ impl TypeFacts {
         let is_searched = is_class
             || container.is_some_and(|kind| kind != Kind::Set)
             || kind as usize == known.cell;
-        let slot = is_searched.then(|| {
-            // SAFETY: the type is alive. From Python 3.10 on, static types have slots too.
-            unsafe { ffi::PyType_GetSlot(kind, ffi::Py_tp_traverse) }
-        });
-        let traverse = slot.filter(|slot| !slot.is_null()).map(|slot| {
-            // SAFETY: the slot holds a function of this type.
-            unsafe { std::mem::transmute::<*mut c_void, ffi::traverseproc>(slot) }
-        });
+        let traverse = is_searched
+            // SAFETY: the type is alive.
+            .then(|| unsafe { traversal_of(kind) })
+            .flatten();
         Self {
             count: 0,
             kind: container,

@@ -152,7 +152,7 @@ impl LoopIterator {
         if let Some(cache) = &self.cache {
             cache.get().interrupt();
         }
-        self.epoch.entry().recorder.mark(Event::Gap);
+        self.epoch.entry().recorder.mark(Event::Gap { batches: 0 });
     }
 
     /// The next batch, in any mode.

@@ -24,6 +24,27 @@ pub struct Attribution {
 }
 
 impl Attribution {
+    /// The same conclusions for a step that is `factor` times as long: the predicted gains stay the same, in percent.
+    pub(crate) fn for_longer_step(mut self, factor: f64) -> Self {
+        for remedy in &mut self.remedies {
+            remedy.predicted_step_ms *= factor;
+        }
+        for line in &mut self.lines {
+            line.predicted_step_ms *= factor;
+        }
+        if let Some(buffer) = &mut self.smaller_buffer {
+            buffer.predicted_step_ms *= factor;
+        }
+        if let Some(limit_ms) = self
+            .bottleneck
+            .as_mut()
+            .and_then(|found| found.limit_ms.as_mut())
+        {
+            *limit_ms *= factor;
+        }
+        self
+    }
+
     /// Time per step in which the loader, on the training thread, waits for another thread or for a device.
     /// `None` if this is a small part of the loader's time, or if compute is not the bottleneck.
     pub fn wait_blocked_ms(&self) -> Option<f64> {
@@ -175,6 +196,18 @@ mod tests {
             },
             confidence: 0.5,
         }
+    }
+
+    #[test]
+    fn a_gain_stays_the_same_if_the_step_becomes_longer() {
+        let attribution = Attribution {
+            remedies: vec![remedy(None, None)],
+            ..Attribution::default()
+        };
+        let longer = attribution.for_longer_step(1.5).remedies.remove(0);
+        let (step_ms, gain_pct) = (longer.predicted_step_ms, longer.predicted_gain_pct);
+        assert!((step_ms - 15.0).abs() < 1e-9, "{step_ms}");
+        assert!((gain_pct - 10.0).abs() < 1e-9, "{gain_pct}");
     }
 
     #[test]

@@ -44,8 +44,13 @@ pub(super) fn line_gains(model: &Model<'_>, predictor: &Predictor<'_>) -> Vec<Li
             }
             Place::Loop(_) if may_wait_for_ranks(model, line) => return None,
             Place::Loop(_) => {
-                let share = line.proportional_share * compute_share(model.facts);
-                shorten_compute(&mut simulated, saved * share);
+                let share = saved * line.proportional_share * compute_share(model.facts);
+                if model.nodes.is_empty() {
+                    // Nothing is known of the loader, so the loop waits for it as long as before.
+                    let saved_ms = share * model.facts.busy_ms();
+                    return Some(model.facts.step_ms - saved_ms);
+                }
+                shorten_compute(&mut simulated, share);
             }
             Place::Producers | Place::Elsewhere => return None,
         }

@@ -4,7 +4,7 @@ use super::*;
 use crate::analysis::probe_result::ProbeResult;
 use crate::analysis::resources::RankCounts;
 use crate::analysis::summary::{RunFacts, summarise};
-use crate::model::record::{FloorRecord, GpuRecord, LoaderRecord};
+use crate::model::record::{EndRecord, FloorRecord, GpuRecord, LoaderRecord};
 use crate::model::step_history::NumberedStep;
 use crate::model::{CacheFacts, LoopTotals, StepSample};
 
@@ -76,8 +76,17 @@ fn probed(mut facts: LoopFacts) -> LoopFacts {
 }
 
 fn run_time_of(facts: &LoopFacts, state: RunState) -> Option<RunTimeRecord> {
+    run_time_of_run(facts, state, None)
+}
+
+fn run_time_of_run(
+    facts: &LoopFacts,
+    state: RunState,
+    ended_by: Option<EndRecord>,
+) -> Option<RunTimeRecord> {
     let run = RunFacts {
         state,
+        ended_by,
         elapsed_s: facts.totals.last_receive_s.unwrap_or(0.0),
         ..RunFacts::default()
     };
@@ -118,6 +127,16 @@ fn what_remains_and_what_has_passed_are_the_whole_run() {
 }
 
 #[test]
+fn batches_that_were_not_recorded_do_not_remain() {
+    let mut facts = for_epochs(4, watched(250));
+    facts.totals.unrecorded = 30;
+    let time = run_time_of(&facts, RunState::Running).unwrap();
+
+    assert_eq!(time.remaining.unwrap().steps, 120);
+    assert_eq!(time.run.unwrap().steps, 400);
+}
+
+#[test]
 fn a_complete_run_takes_as_long_as_it_took_and_nothing_remains() {
     let facts = for_epochs(4, watched(400));
     let known = run_time_of(&facts, RunState::Finished).unwrap();
@@ -130,6 +149,17 @@ fn a_complete_run_takes_as_long_as_it_took_and_nothing_remains() {
         let took = facts.totals.last_receive_s.unwrap();
         assert_eq!(run.duration_s, Estimate::around(took, 0.0));
     }
+}
+
+#[test]
+fn a_run_that_an_exception_ended_is_not_the_whole_run() {
+    let ended_by = Some(EndRecord::default());
+    let time = run_time_of_run(&watched(400), RunState::Finished, ended_by.clone()).unwrap();
+    assert_eq!(time.run, None);
+
+    let facts = for_epochs(10, watched(400));
+    let time = run_time_of_run(&facts, RunState::Finished, ended_by).unwrap();
+    assert_eq!(time.run.unwrap().steps, 1000);
 }
 
 #[test]

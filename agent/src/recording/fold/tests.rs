@@ -193,12 +193,44 @@ fn an_epoch_is_complete_if_its_source_is_exhausted_or_another_one_follows() {
 }
 
 #[test]
+fn batches_that_were_not_recorded_count_in_the_length_of_their_epoch() {
+    let clock = MonotonicClock::new();
+    let mut fold = fold();
+    one_epoch(&mut fold, 0, 5);
+
+    // The pause begins within one epoch, and ends within the next.
+    fold.begin_epoch(100 * MS);
+    fold.lap(100 * MS, 101 * MS);
+    fold.lap(110 * MS, 111 * MS);
+    fold.add(Event::Gap { batches: 3 }, &clock);
+    fold.end_epoch(true);
+    assert_eq!(fold.totals().epoch_steps, Some(5));
+    fold.begin_epoch(500 * MS);
+    fold.add(Event::Gap { batches: 4 }, &clock);
+    fold.lap(900 * MS, 901 * MS);
+    fold.end_epoch(true);
+
+    let totals = fold.totals();
+    assert_eq!(totals.epoch_steps, Some(5));
+    assert_eq!((totals.steps, totals.unrecorded), (8, 7));
+    assert_eq!(totals.gaps.count, 0);
+    assert_eq!(
+        totals.boundaries.count, 1,
+        "the next epoch's first batch is unknown"
+    );
+
+    fold.begin_epoch(950 * MS);
+    fold.lap(951 * MS, 952 * MS);
+    assert_eq!(fold.totals().boundaries.count, 2);
+}
+
+#[test]
 fn a_gap_is_as_long_as_from_one_batch_to_the_next() {
     let clock = MonotonicClock::new();
     let mut fold = fold();
     fold.begin_epoch(0);
     fold.lap(0, MS);
-    fold.add(Event::Gap, &clock);
+    fold.add(Event::Gap { batches: 0 }, &clock);
     fold.lap(500 * MS, 501 * MS);
     fold.lap(502 * MS, 503 * MS);
 

@@ -14,7 +14,7 @@ impl Verdict<'_> {
         let time = self.summary.run_time.as_ref()?;
         let mut facts = match (time.run, time.epoch) {
             (Some(run), epoch) => {
-                let run_fact = duration("run", &run).note(epochs(time.epochs, epoch));
+                let run_fact = duration("run", &run).note(epochs(time.epochs, epoch, &run));
                 let mut facts = vec![run_fact];
                 facts.extend(savings(&run, time));
                 facts
@@ -36,12 +36,17 @@ impl Verdict<'_> {
     }
 }
 
-/// `(9 epochs of 22 min 40 s)`. Empty if there is only one.
-fn epochs(count: Option<u64>, epoch: Option<PeriodRecord>) -> String {
+/// `(9 epochs of 22 min 40 s)`; `(9 epochs, about 22 min 40 s each)` if the duration of the run is measured, not computed
+/// from that of an epoch. Empty if there is only one.
+fn epochs(count: Option<u64>, epoch: Option<PeriodRecord>, run: &PeriodRecord) -> String {
     match (count.filter(|count| *count > 1), epoch) {
         (Some(count), Some(epoch)) => {
             let each = duration_s(epoch.duration_s.value);
-            format!("({count} epochs of {each})")
+            if is_exact(run.duration_s) {
+                format!("({count} epochs, about {each} each)")
+            } else {
+                format!("({count} epochs of {each})")
+            }
         }
         _ => String::new(),
     }
@@ -77,9 +82,13 @@ fn savings(period: &PeriodRecord, time: &RunTimeRecord) -> Vec<Fact> {
     .collect()
 }
 
+fn is_exact(estimate: Estimate) -> bool {
+    estimate.low >= estimate.high
+}
+
 /// `95 % interval 1 h 40 min to 1 h 44 min`. Empty if the value is exact.
 fn interval(estimate: Estimate) -> String {
-    if estimate.low >= estimate.high {
+    if is_exact(estimate) {
         return String::new();
     }
     let [low, high] = [estimate.low, estimate.high].map(duration_s);

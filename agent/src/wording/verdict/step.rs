@@ -1,7 +1,7 @@
 //! The sections about the step, the floor and the savings.
 
 use super::super::section::{Block, Fact, Quantity, Section, SectionId};
-use super::super::units::{duration_ms, percent, signed_ms, steps};
+use super::super::units::{duration_ms, percent, rate, signed_ms, steps};
 use super::Verdict;
 use crate::model::Mode;
 use crate::model::record::{FindingCode, Role, SummaryRecord};
@@ -24,9 +24,9 @@ pub fn headspace_text(s: &SummaryRecord) -> Option<String> {
     ))
 }
 
-/// The throughput in samples, and in the user's unit: `128.0 samples/s, 4096.0 frames/s`.
+/// The throughput in samples, and in the user's unit: `128 samples/s, 4 096 frames/s`.
 fn throughput(s: &SummaryRecord) -> Option<String> {
-    let rate = |per_s: f64, unit: &str| format!("{per_s:.1} {unit}/s");
+    let rate = |per_s: f64, unit: &str| format!("{} {unit}/s", rate(per_s));
     let samples = s
         .throughput_samples_per_s
         .map(|per_s| rate(per_s, "samples"));
@@ -110,11 +110,9 @@ impl Verdict<'_> {
         let mut facts = vec![Fact::measured(Quantity::Step, duration_ms(step)).detail(tail)];
         facts.extend(s.wait_ms.map(|wait_ms| wait(s, wait_ms)));
         if let Some(compute) = s.compute_ms {
-            facts.push(
-                Fact::measured(Quantity::Compute, duration_ms(compute))
-                    .detail(throughput(s).unwrap_or_default()),
-            );
+            facts.push(Fact::measured(Quantity::Compute, duration_ms(compute)));
         }
+        facts.extend(throughput(s).map(|rates| Fact::new("throughput", rates)));
         Some(Section::facts(SectionId::Step, facts))
     }
 

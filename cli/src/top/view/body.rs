@@ -5,12 +5,12 @@ use headspace_agent::model::record::Severity;
 use headspace_agent::model::{GpuActivity, Scope, metric};
 use headspace_agent::wording::gpu::activity_label;
 use headspace_agent::wording::live_view::NO_STAGES;
-use headspace_agent::wording::units::bytes;
+use headspace_agent::wording::units::{bytes, rate};
 use ratatui::text::{Line, Span};
 
 use super::super::state::{QueueState, Rank, StageState};
 use super::Scene;
-use super::text::{BAR, bar, left, ms_or_dash, rate, share_pct, spark, wrapped};
+use super::text::{BAR, bar, left, ms_or_dash, share_pct, spark, wrapped};
 
 /// Queues and stages.
 pub(super) fn pipeline(rank: &Rank, scene: &Scene<'_>, width: u16) -> Vec<Line<'static>> {

@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 
 use headspace_agent::wording::live_view::{HOW_RUNS_BEGIN, NO_STEP, silent, waiting_for_run};
-use headspace_agent::wording::units::duration_ms;
+use headspace_agent::wording::units::{duration_ms, grouped, rate};
 use headspace_exporters::encode::terminal_text::{self as text, keep_beginning};
 use ratatui::text::{Line, Span};
 
 use super::super::state::{Life, Rank};
-use super::text::{clock, grouped, rate, share_pct};
+use super::text::{clock, share_pct};
 use super::{Palette, Scene};
 
 /// The run, the rank that is shown, and the rank's status.

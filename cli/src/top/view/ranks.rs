@@ -2,12 +2,13 @@
 
 use headspace_agent::wording::live_view::ranks_without_records;
 use headspace_agent::wording::ranks::SLOWEST;
+use headspace_agent::wording::units::grouped;
 use ratatui::text::{Line, Span};
 
 use super::super::state::Rank;
 use super::Scene;
 use super::header::status;
-use super::text::{grouped, left, ms_or_dash, share_pct, spark};
+use super::text::{left, ms_or_dash, share_pct, spark};
 
 /// Number of columns before the history.
 const BEFORE: usize = 92;

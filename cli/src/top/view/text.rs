@@ -81,19 +81,6 @@ pub(super) fn wrapped(words: &str, width: usize) -> impl Iterator<Item = String>
         .map(move |line| keep_beginning(&line, width))
 }
 
-/// A count with grouped digits, such as `1 234 567`.
-pub(super) fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let mut out = String::new();
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(' ');
-        }
-        out.push(c);
-    }
-    out
-}
-
 /// Seconds as a clock time: `0:07`, `12:05`, `3:20:00`.
 pub(super) fn clock(seconds: f64) -> String {
     #[expect(
@@ -107,16 +94,6 @@ pub(super) fn clock(seconds: f64) -> String {
         format!("{hours}:{minutes:02}:{seconds:02}")
     } else {
         format!("{minutes}:{seconds:02}")
-    }
-}
-
-/// A rate with suitable precision: `0.25`, `8.1`, `104`.
-pub(super) fn rate(per_s: f64) -> String {
-    match per_s {
-        r if r <= 0.0 => "0".to_owned(),
-        r if r < 0.995 => format!("{r:.2}"),
-        r if r < 99.95 => format!("{r:.1}"),
-        r => format!("{r:.0}"),
     }
 }
 
@@ -138,7 +115,6 @@ mod tests {
         assert_eq!(left("解码解码", 5), "解码…");
         assert_eq!(left("ab\ncd", 6), "ab cd ");
         assert_eq!(spark(&[0.0, 4.0, 8.0], 8.0, 4), " ▁▄█");
-        assert_eq!(grouped(1_234_567), "1 234 567");
         assert_eq!(clock(7.9), "0:07");
         assert_eq!(clock(12_000.0), "3:20:00");
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 import time
 from collections import Counter, deque
@@ -14,6 +13,7 @@ from headspace import _settings
 from headspace._memory import safe, sizes
 from headspace._memory.holders import describe_path, find_path, is_lru_cache
 from headspace._memory.variables import local_variables
+from headspace._native import find_objects
 
 #: CPU seconds of an examination, apart from one search for a holder. The interpreter lock is held meanwhile.
 _MOST_SECONDS = 0.5
@@ -47,7 +47,8 @@ def examine(
     for frame, name, value in local_variables(frames):
         variables[id(value)] = (frame, name)
         values.append(value)
-    objects = gc.get_objects()
+    kinds = {id(kind) for kind in safe.plain_tensors()}
+    objects = find_objects(set(types), sizes.SAMPLE, kinds, set(containers))
     sizes_deadline = begin + _MOST_SECONDS_FOR_SIZES
     found = _containers([*objects, *values], containers, sizes_deadline)
     found += _objects(objects, types, sizes_deadline)
@@ -65,15 +66,6 @@ def _containers(
 ) -> list[dict[str, Any]]:
     """The growing containers. After the deadline, those that grow slower are left out."""
     by_address = {id(item): item for item in objects if id(item) in growth}
-    # Dictionaries that the garbage collector does not track are values of objects that it does.
-    missing = growth.keys() - by_address.keys()
-    if missing:
-        holders = (o for o in objects if type(o) is dict or safe.is_instance_of_class(o))
-        referents = gc.get_referents(*holders)
-        missing = missing.intersection(map(id, referents))
-        for referent in referents if missing else ():
-            if id(referent) in missing:
-                by_address[id(referent)] = referent
     found: list[dict[str, Any]] = []
     for address, item in sorted(by_address.items(), key=lambda one: -growth[one[0]]):
         if not any(type(item) is kind for kind in safe.CONTAINERS):
@@ -104,9 +96,8 @@ def _objects(objects: list[Any], growth: dict[int, float], deadline: float) -> l
     """The growing types. After the deadline, those that grow slower are left out."""
     newest: dict[int, deque[Any]] = {address: deque(maxlen=sizes.SAMPLE) for address in growth}
     for item in objects:
-        sample = newest.get(id(type(item)))
-        if sample is not None:
-            sample.append(item)
+        if id(type(item)) in newest:
+            newest[id(type(item))].append(item)
     found: list[dict[str, Any]] = []
     for address, sample in sorted(newest.items(), key=lambda one: -growth[one[0]]):
         items = list(sample)
@@ -198,8 +189,7 @@ def _cache_limit(cache: Any) -> int | None:
 def _graphs(objects: list[Any], variables: Variables, deadline: float) -> list[dict[str, Any]]:
     """The tensors that keep a large graph."""
     found = []
-    kinds = {id(kind) for kind in safe.plain_tensors()}
-    for item in [item for item in objects if id(type(item)) in kinds] if kinds else []:
+    for item in filter(safe.is_plain_tensor, objects):
         made_by = item.grad_fn
         nodes = 0 if made_by is None else _count_nodes(made_by, deadline)
         if nodes >= _LARGE_GRAPH:

@@ -12,6 +12,7 @@ from types import CellType, FrameType, FunctionType, MemberDescriptorType, Modul
 from typing import Any, NamedTuple
 
 from headspace._memory import safe
+from headspace._native import find_holders
 
 #: Maximum number of objects from the held one to the variable.
 _MOST_LEVELS = 10
@@ -84,7 +85,7 @@ def _next_level(level: list[_Node], seen: set[int]) -> list[_Node]:
     nodes = {id(node.item): node for node in level}
     items = [node.item for node in level]
     above: list[_Node] = []
-    for holder in gc.get_referrers(*items):
+    for holder in find_holders(items):
         kind = type(holder)
         is_own = kind is _Node or holder is items or (kind is FrameType and _is_own_frame(holder))
         if is_own or id(holder) in seen:

@@ -1,10 +1,11 @@
-"""Prints the progress of a search on stderr: one line per experiment that has ended, and on a terminal a
-status line below them."""
+"""Prints the progress of a search on stderr: one line per experiment that has ended, with the reason of a failure
+below it, and on a terminal a status line at the end."""
 
 from __future__ import annotations
 
 import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Sequence
 from typing import TextIO
@@ -16,6 +17,9 @@ from headspace.tune.plan.planner import Limits, Standing
 from headspace.tune.space.knobs import Space
 
 BAR = 24
+
+#: Indentation of a reason: it begins below the result.
+_INDENT = " " * 5
 
 #: Kinds that are not named in a line, because most experiments have them.
 _SEARCHED = tuple(kind for kind in SEARCHING if kind is not Kind.BASELINE)
@@ -35,19 +39,19 @@ class Progress:
         self._drawn = 0.0
 
     def ended(self, trial: Trial) -> None:
-        """Prints the result of an experiment, with all its knobs."""
+        """Prints the result of an experiment, with all its knobs. If it was not measured, the reason follows."""
         label = "" if trial.kind in _SEARCHED else f"{trial.kind.value}: "
         knobs = self._space.describe(trial.knobs)
         self.note(f"#{trial.number:<3} {self._result(trial):<34}  {label}{knobs}")
+        if not trial.outcome.measured and trial.outcome.first_line:
+            self.note(_wrap(trial.outcome.first_line))
 
     def _result(self, trial: Trial) -> str:
         outcome = trial.outcome
         one = measured_cost(trial, self._limits.objective)
         if one is None:
-            if outcome.state is State.FINISHED:
-                return "too few steps to measure"
-            first = outcome.first_line
-            return f"{outcome.ending}: {first}"[:78] if first else outcome.ending
+            is_finished = outcome.state is State.FINISHED
+            return "too few steps to measure" if is_finished else outcome.ending
         promised = trial.proposal.predicted_ms
         text = f"{one.ms:.4g} ms ±{one.half:.2g}"
         floor = what_if.floor_ms(outcome.summary)
@@ -89,3 +93,15 @@ class Progress:
             print(text, file=self._stream, flush=True)
         except OSError:
             self._quiet, self._live = True, False
+
+
+def _wrap(reason: str) -> str:
+    """The whole reason, in lines that fit the terminal. Paths and other long words are not broken."""
+    return textwrap.fill(
+        reason,
+        shutil.get_terminal_size().columns,
+        initial_indent=_INDENT,
+        subsequent_indent=_INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

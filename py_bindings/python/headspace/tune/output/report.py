@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headspace._native import bottleneck_name
+from headspace._native import RUN_TO_RUN, bottleneck_name
 from headspace.tune.experiment import Kind, State, Trial
 from headspace.tune.output.summary import Ladder, SearchSummary, seconds_by_group
 from headspace.tune.output.wording import (
@@ -79,14 +79,15 @@ def _gain_lines(confirmed: Gain | None, ladder: Ladder) -> list[str]:
     """The gain of the winner over the baseline, and whether it is confirmed."""
     if confirmed is None:
         return [f"gain       {ladder.gain_pct:.1f} % less time, not confirmed"]
-    of_both = "of the best configuration and the baseline"
-    text = (
-        f"(95 % interval {confirmed.low:.1f} to {confirmed.high:.1f}), from "
-        f"{confirmed.pairs} runs each {of_both}"
-    )
+    runs = "1 run" if confirmed.pairs == 1 else f"{confirmed.pairs} runs"
+    lines = [
+        f"gain       {confirmed.pct:.1f} % less time (95 % interval {confirmed.low:.1f} to {confirmed.high:.1f}), "
+        f"from {runs} each of the best configuration and the baseline"
+    ]
     if confirmed.pairs == 1:
-        text = f"from one run each {of_both}, which gives no interval (use `--confirm 2`)"
-    lines = [f"gain       {confirmed.pct:.1f} % less time {text}"]
+        lines.append(
+            f"           The interval assumes that runs vary by {100 * RUN_TO_RUN:.2g} %: use `--confirm 2` to measure it"
+        )
     if not confirmed.sure:
         lines.append(
             "           The gain is not significant: keep the baseline, or continue the search with "

@@ -13,13 +13,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headspace.tune.experiment import Kind, State, Trial
+from headspace.tune.experiment import Kind, Outcome, State, Trial
 from headspace.tune.output.ladder_plot import ladder_svg
 from headspace.tune.output.plots import progress_svg
 from headspace.tune.output.summary import SearchSummary
 from headspace.tune.output.tree_plot import tree_svg
 from headspace.tune.plan import what_if
-from headspace.tune.plan.classes import Classified
+from headspace.tune.plan.classes import Class, Classified
 from headspace.tune.space.knobs import Space
 
 COLUMNS = (
@@ -112,7 +112,7 @@ def _row(trial: Trial, space: Space, parent: Trial | None) -> dict[str, object]:
     row: dict[str, object] = {
         "run_id": f"{trial.number:03}",
         "name": trial.kind.value,
-        "status": "completed" if outcome.measured else "failed",
+        "status": _status(outcome),
         "duration_s": f"{outcome.seconds:.1f}",
         "changes": space.describe(trial.knobs),
         "change_summary": space.describe(trial.knobs, parent.knobs) if parent else "",
@@ -131,6 +131,14 @@ def _row(trial: Trial, space: Space, parent: Trial | None) -> dict[str, object]:
         "steady_sm_util_pct": summary.get("steady_sm_utilization_pct"),
         "data_readiness_pct": summary.get("data_readiness_pct"),
     }
+
+
+def _status(outcome: Outcome) -> str:
+    """SPDL's words for an experiment that was measured or failed. A slower one that was stopped early did not fail:
+    it has its class as the status, and SPDL's tools show it as an experiment without a gain."""
+    if outcome.state is State.STOPPED_EARLY:
+        return Class.STOPPED_EARLY.value
+    return "completed" if outcome.measured else "failed"
 
 
 def notes(trial: Trial) -> str:

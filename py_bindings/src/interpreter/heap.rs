@@ -1,0 +1,238 @@
+//! Finds objects among those that the garbage collector tracks, and never refers to an unfinished tuple.
+//!
+//! CPython fills a tuple of unknown length in place (`tuple(generator)`, `f(*generator)`), and runs code of the
+//! program meanwhile. If anything else refers to that tuple when it is resized, CPython raises `SystemError` in the
+//! program. So no Python code runs while a [`Heap`] lives, and of the tuples only those are returned that another
+//! object holds: nothing holds an unfinished one.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::ffi::{c_int, c_void};
+use std::hash::{BuildHasherDefault, Hasher};
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+/// All tracked objects. While it lives, the interpreter lock must not be released, and no object may be created that
+/// the garbage collector tracks: before Python 3.12, that may start a collection, and so code of the program.
+pub(super) struct Heap<'py>(Bound<'py, PyList>);
+
+impl<'py> Heap<'py> {
+    pub(super) fn take(py: Python<'py>) -> PyResult<Self> {
+        // The hook of an audit runs before the list is filled.
+        let objects = py.import("gc")?.call_method0("get_objects")?;
+        Ok(Self(objects.cast_into()?))
+    }
+
+    /// The objects, which live as long as the heap.
+    pub(super) fn objects(&self) -> impl ExactSizeIterator<Item = *mut ffi::PyObject> + '_ {
+        (0..self.0.len()).map(|index| {
+            let index = isize::try_from(index).unwrap_or_default();
+            // SAFETY: the list is alive, no other code has it, and the index is below its length.
+            unsafe { ffi::PyList_GetItem(self.0.as_ptr(), index) }
+        })
+    }
+
+    /// References to `found`, for the time after the heap. Tuples that no tracked object holds are left out.
+    ///
+    /// # Safety
+    ///
+    /// `found` are addresses of objects that are alive.
+    unsafe fn keep(self, found: &[*mut ffi::PyObject]) -> Vec<Bound<'py, PyAny>> {
+        // Address of a static type, which is only compared.
+        let tuple = &raw mut ffi::PyTuple_Type;
+        // SAFETY: these objects are alive.
+        let is_tuple = |object: *mut ffi::PyObject| unsafe { ffi::Py_TYPE(object) } == tuple;
+        let mut loose: Addresses = (found.iter().copied())
+            .filter(|object| is_tuple(*object))
+            .collect();
+        let mut traversals = Traversals::default();
+        for object in self.objects() {
+            if loose.is_empty() {
+                break;
+            }
+            let mut visit = |referent| {
+                loose.remove(&referent);
+                false
+            };
+            // SAFETY: the heap holds the object.
+            unsafe { traversals.visit_referents(object, &mut visit) };
+        }
+        let kept = found.iter().filter(|object| !loose.contains(*object));
+        // SAFETY: these objects are alive, and the interpreter lock is held.
+        kept.map(|object| unsafe { Bound::from_borrowed_ptr(self.0.py(), *object) })
+            .collect()
+    }
+}
+
+/// Finds objects, and no tuple that is still being filled.
+///
+/// Args:
+///     types: Addresses of types of which the newest objects are returned.
+///     newest: Number of objects of each of these types.
+///     all_of: Addresses of types of which all objects are returned.
+///     containers: Addresses of objects, and of dictionaries that the garbage collector does not track.
+#[pyfunction]
+#[pyo3(name = "find_objects")]
+pub(crate) fn find(
+    py: Python<'_>,
+    types: HashSet<usize>,
+    newest: usize,
+    all_of: HashSet<usize>,
+    containers: HashSet<usize>,
+) -> PyResult<Bound<'_, PyList>> {
+    let mut samples: HashMap<usize, VecDeque<*mut ffi::PyObject>> = types
+        .into_iter()
+        .map(|kind| (kind, VecDeque::new()))
+        .collect();
+    let mut missing: Addresses = (containers.into_iter())
+        .map(|address| address as *mut ffi::PyObject)
+        .collect();
+    let heap = Heap::take(py)?;
+    let mut found = Vec::new();
+    for object in heap.objects() {
+        // SAFETY: the heap holds the object.
+        let kind = unsafe { ffi::Py_TYPE(object) } as usize;
+        if missing.remove(&object) || all_of.contains(&kind) {
+            found.push(object);
+        }
+        if let Some(sample) = samples.get_mut(&kind) {
+            sample.push_back(object);
+            if sample.len() > newest {
+                sample.pop_front();
+            }
+        }
+    }
+    let untracked = untracked_dicts(&heap, missing);
+    found.extend(samples.into_values().flatten().chain(untracked));
+    let mut seen = Addresses::default();
+    found.retain(|object| seen.insert(*object));
+    // SAFETY: the heap holds these objects, or what refers to them.
+    PyList::new(py, unsafe { heap.keep(&found) })
+}
+
+/// Those of the addresses at which an untracked dictionary is that a tracked object holds.
+fn untracked_dicts(heap: &Heap<'_>, mut missing: Addresses) -> Vec<*mut ffi::PyObject> {
+    let mut found = Vec::new();
+    let mut traversals = Traversals::default();
+    for object in heap.objects() {
+        if missing.is_empty() {
+            break;
+        }
+        let mut visit = |referent| {
+            // SAFETY: a live object refers to it.
+            let is_dict = unsafe { ffi::PyDict_CheckExact(referent) } != 0;
+            if is_dict && missing.remove(&referent) {
+                found.push(referent);
+            }
+            false
+        };
+        // SAFETY: the heap holds the object.
+        unsafe { traversals.visit_referents(object, &mut visit) };
+    }
+    found
+}
+
+/// The tracked objects that refer to at least one of `items`, without tuples that are still being filled.
+#[pyfunction]
+#[pyo3(name = "find_holders")]
+pub(crate) fn find_holders<'py>(
+    py: Python<'py>,
+    items: Vec<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyList>> {
+    let items: Addresses = items.iter().map(Bound::as_ptr).collect();
+    let heap = Heap::take(py)?;
+    let mut traversals = Traversals::default();
+    let mut found = Vec::new();
+    for object in heap.objects() {
+        let mut holds = false;
+        let mut visit = |referent| {
+            holds |= items.contains(&referent);
+            holds
+        };
+        // SAFETY: the heap holds the object.
+        unsafe { traversals.visit_referents(object, &mut visit) };
+        if holds {
+            found.push(object);
+        }
+    }
+    // SAFETY: the heap holds these objects.
+    PyList::new(py, unsafe { heap.keep(&found) })
+}
+
+type Addresses = HashSet<*mut ffi::PyObject, BuildHasherDefault<AddressHasher>>;
+
+/// The functions of types that visit what an object refers to.
+#[derive(Default)]
+struct Traversals(AddressMap<Option<ffi::traverseproc>>);
+
+impl Traversals {
+    /// Calls `visit` for each object to which this one refers, until it returns true.
+    ///
+    /// # Safety
+    ///
+    /// The object is alive and tracked, and the interpreter lock is held. `visit` runs no Python code.
+    unsafe fn visit_referents<Visit: FnMut(*mut ffi::PyObject) -> bool>(
+        &mut self,
+        object: *mut ffi::PyObject,
+        visit: &mut Visit,
+    ) {
+        // SAFETY: the object is alive, and so is its type.
+        let traverse = unsafe {
+            let kind = ffi::Py_TYPE(object);
+            *(self.0.entry(kind as usize)).or_insert_with(|| traversal_of(kind))
+        };
+        if let Some(traverse) = traverse {
+            // SAFETY: the function is the type's own, as the garbage collector calls it. `visit` outlives the call.
+            unsafe { traverse(object, call::<Visit>, std::ptr::from_mut(visit).cast()) };
+        }
+    }
+}
+
+/// Calls the closure at `visit`.
+unsafe extern "C" fn call<Visit: FnMut(*mut ffi::PyObject) -> bool>(
+    object: *mut ffi::PyObject,
+    visit: *mut c_void,
+) -> c_int {
+    // SAFETY: `visit_referents` passes a closure of this type, which no other code uses meanwhile.
+    let is_done = unsafe { (*visit.cast::<Visit>())(object) };
+    c_int::from(is_done)
+}
+
+/// The function of a type that visits what its objects refer to.
+///
+/// # Safety
+///
+/// The type is alive, and the interpreter lock is held.
+pub(super) unsafe fn traversal_of(kind: *mut ffi::PyTypeObject) -> Option<ffi::traverseproc> {
+    // SAFETY: the type is alive. From Python 3.10 on, static types have slots too.
+    let slot = unsafe { ffi::PyType_GetSlot(kind, ffi::Py_tp_traverse) };
+    // SAFETY: the slot holds a function of this type.
+    (!slot.is_null())
+        .then(|| unsafe { std::mem::transmute::<*mut c_void, ffi::traverseproc>(slot) })
+}
+
+/// A table by the address of an object.
+pub(super) type AddressMap<Value> = HashMap<usize, Value, BuildHasherDefault<AddressHasher>>;
+
+/// Hashes addresses, which differ in their middle bits.
+#[derive(Default)]
+pub(super) struct AddressHasher(u64);
+
+impl Hasher for AddressHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_usize(usize::from(*byte));
+        }
+    }
+
+    fn write_usize(&mut self, address: usize) {
+        self.0 = (self.0 ^ address as u64)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(29);
+    }
+}
