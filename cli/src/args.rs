@@ -311,7 +311,8 @@ machine. HEADSPACE_NVML_LIB and CUDA_VISIBLE_DEVICES have the same effect as in 
 With --data, it examines a data set instead: whether the page cache can hold it, and which part of it comes from \
 storage in later epochs. It reads some of its files, for at most a few seconds.
 
-Exit code: 0, even if sources are off; 2 for an error in the command line.")]
+Exit code: 0, even if sources are off; 1 if no file of the data set can be read; 2 for an error in the command \
+line.")]
 pub(crate) struct DoctorArgs {
     /// Print one JSON object: {"sources": [{"name", "state", "reads", "reason", "remedy"}, ...],
     /// "cost": {...}}, with --data {"data": {...}}. Missing values are null

@@ -243,6 +243,10 @@ fn fill_what_if(
     if main.mode == Mode::WhatIf {
         summary.what_if_status = Some(WhatIfStatusRecord {
             imprecise: imprecise as u64,
+            steps_for_precision: what_if::steps_for_precision(
+                &main.what_if,
+                main.what_if_status.steps,
+            ),
             ..main.what_if_status.clone()
         });
     }

@@ -175,6 +175,22 @@ pub fn contradiction_ms(answer: &WhatIfRecord, modelled_ms: f64) -> f64 {
     apart_ms - MODEL_ERROR_PCT / 100.0 * unchanged_ms
 }
 
+/// About how many steps make the interval of each answer narrow enough, if `steps` did not: an interval becomes narrower with
+/// the square root of the steps. Rounded up to two digits. `None` if all intervals are narrow enough.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a positive number; a float as an integer saturates"
+)]
+pub(super) fn steps_for_precision(answers: &[WhatIfRecord], steps: u32) -> Option<u32> {
+    let widths = answers.iter().map(WhatIfRecord::width_of_widest);
+    let widest = widths.filter(|width| *width > 1.0).reduce(f64::max)?;
+    let needed = f64::from(steps) * widest.powi(2);
+    let unit = 10_f64.powf((needed.log10().floor() - 1.0).max(0.0));
+    let rounded = ((needed / unit).ceil() * unit) as u32;
+    (rounded > 0).then_some(rounded)
+}
+
 /// The stages for which a remedy proposes fewer calls at once, with that number.
 pub fn proposed_calls(remedies: &[Remedy]) -> Vec<(String, u32)> {
     let proposed = |remedy: &Remedy| match &remedy.action {
@@ -274,6 +290,27 @@ mod tests {
         assert!((decode.gain_pct - 40.0).abs() < 0.5, "{decode:?}");
         assert!(decode.gain_ci_pct.0 < decode.gain_pct && decode.gain_pct < decode.gain_ci_pct.1);
         assert_eq!((decode.steps, decode.inputs_not_trained_on), (160, 20));
+    }
+
+    #[test]
+    fn twice_as_narrow_an_interval_needs_four_times_the_steps() {
+        let answer = |half_pct: f64| WhatIfRecord {
+            gain_pct: 10.0,
+            gain_ci_pct: (10.0 - half_pct, 10.0 + half_pct),
+            ..answers(&[
+                window(None, 10),
+                window(Some(("decode", InterventionKind::Free)), 9),
+                window(None, 10),
+            ])
+            .remove(0)
+        };
+        let steps = |halves: &[f64]| {
+            let answers: Vec<WhatIfRecord> = halves.iter().map(|half| answer(*half)).collect();
+            steps_for_precision(&answers, 1000)
+        };
+        assert_eq!(steps(&[4.0, 4.9]), None);
+        assert_eq!(steps(&[4.0, 10.0, 7.0]), Some(4000));
+        assert_eq!(steps(&[6.0]), Some(1500), "1440, rounded up");
     }
 
     #[test]

@@ -281,6 +281,11 @@ impl WhatIf {
         }
     }
 
+    /// Maximum number of steps.
+    pub fn most_steps(&self) -> u32 {
+        self.plan.limit
+    }
+
     /// The smallest limit of steps with which the loop settles after each switch, if the limit of the plan is smaller.
     pub fn steps_to_settle(&self) -> Option<u32> {
         self.plan.steps_to_settle()

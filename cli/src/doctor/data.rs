@@ -110,6 +110,7 @@ impl Examined {
         let least = if self.complete { "" } else { "at least " };
         let unreadable = match self.unreadable {
             0 => String::new(),
+            1 => "; 1 file or folder cannot be read".to_owned(),
             count => format!("; {count} files or folders cannot be read"),
         };
         let size = bytes(self.bytes as f64);

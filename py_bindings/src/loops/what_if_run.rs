@@ -204,7 +204,9 @@ impl WhatIfRun {
         let stages = stages.map(|(name, _)| name).collect();
         let is_kept = is_replaceable(&self.switches.requests);
         let steps_to_settle = state.machine.steps_to_settle();
+        let steps = state.machine.most_steps();
         entry.set_what_if_status(|status| {
+            status.steps = steps;
             status.steps_to_settle = steps_to_settle;
             if !self.keep_data {
                 status.not_replaceable = stages;

@@ -60,6 +60,11 @@ impl WhatIfRecord {
 
     /// Whether the interval is narrow enough to report the answer.
     pub fn is_precise(&self) -> bool {
+        self.width_of_widest() <= 1.0
+    }
+
+    /// Width of the interval, as a multiple of the widest that is reported.
+    pub fn width_of_widest(&self) -> f64 {
         let (low, high) = self.gain_ci_pct;
         // A longer step may be as uncertain relative to itself.
         let longer = (1.0 - self.gain_pct / 100.0).max(1.0);
@@ -69,7 +74,7 @@ impl WhatIfRecord {
         } else {
             WIDEST_PCT
         };
-        high - low <= 2.0 * widest_pct * longer
+        (high - low) / (2.0 * widest_pct * longer)
     }
 }
 
@@ -80,8 +85,12 @@ impl WhatIfRecord {
 pub struct WhatIfStatusRecord {
     /// Whether the last question has been asked. The loop then trains as in mode `measure`.
     pub finished: bool,
+    /// Maximum number of steps of the what-if (`what_if_steps`).
+    pub steps: u32,
     /// Number of changes that were measured too imprecisely to be reported.
     pub imprecise: u64,
+    /// About how many steps (`what_if_steps`) make the interval of each measured change narrow enough. Null if all are.
+    pub steps_for_precision: Option<u32>,
     /// Stages that are not measured without their work, because their calls cannot return an earlier result.
     pub not_replaceable: Vec<String>,
     /// Whether the floor is not measured, because the batches cannot be copied.

@@ -5,6 +5,7 @@ use super::super::units::{duration_ms, percent, steps};
 use super::super::what_if::{changed_requests, changed_stage};
 use super::Detail;
 use crate::model::InterventionKind;
+use crate::model::options::LoopOption;
 use crate::model::record::{RunState, SummaryRecord, WhatIfRecord, WhatIfStatusRecord};
 
 /// Maximum number of answers, in brief and in full. The records hold all of them.
@@ -51,8 +52,15 @@ fn limits(
     let is_cut = is_cut.then(|| {
         "The run ended before the what-if: it has too few steps for further answers.".to_owned()
     });
-    let imprecise =
-        imprecise.map(|text| format!("{text}: the steps vary too much for this number of steps."));
+    let enough = status
+        .steps_for_precision
+        .map_or_else(String::new, |steps| {
+            let from = summary.options_from.unwrap_or_default();
+            let option = from.with(LoopOption::WhatIfSteps, &steps.to_string());
+            format!(" About {steps} steps would be enough: `{option}`.")
+        });
+    let imprecise = imprecise
+        .map(|text| format!("{text}: the steps vary too much for this number of steps.{enough}"));
     let too_few = status.steps_to_settle.map(|steps| {
         format!("Buffers may hide part of each change: the what-if needs at least {steps} steps.")
     });
@@ -175,7 +183,9 @@ mod tests {
             what_if: vec![answer(InterventionKind::Free, 1.0, 46.0)],
             what_if_status: Some(WhatIfStatusRecord {
                 finished: true,
+                steps: 4000,
                 imprecise: 2,
+                steps_for_precision: Some(9000),
                 steps_to_settle: Some(600),
                 not_replaceable: vec!["write".to_owned(), "log".to_owned()],
                 batches_not_repeatable: true,
@@ -192,7 +202,7 @@ mod tests {
             sentences.collect::<Vec<_>>(),
             [
                 "2 more changes were measured, but too imprecisely to report: the steps vary too much for this number \
-                 of steps.",
+                 of steps. About 9000 steps would be enough: `HEADSPACE_WHAT_IF_STEPS=9000`.",
                 "Buffers may hide part of each change: the what-if needs at least 600 steps.",
                 "Not measured without their work, because their calls cannot return an earlier result: `write`, `log`.",
                 "The floor is not measured, because the batches cannot be copied.",

@@ -268,7 +268,8 @@ class Running:
         elif state is State.STARTUP_FAILED and self._process is not None:
             detail = f"{detail}\n{self._tail()}".strip()
         elif state is State.TIMEOUT and step is not None:
-            state = State.FINISHED
+            limit = self._setup.patience.timeout
+            state, detail = State.FINISHED, f"ended after {limit:g} s, measured until then"
         return Outcome(
             state=state,
             step_ms=step,
