@@ -34,7 +34,7 @@ threads = [threading.Thread(target=fill_tuples) for _ in range(4)]
 for thread in threads:
     thread.start()
 end = time.monotonic() + SECONDS
-for step in headspace.wrap(range(10**9), name="train", mode="measure"):
+for _ in headspace.wrap(range(10**9), name="train", mode="measure"):
     history.append(bytearray(16384))
     time.sleep(0.002)
     if time.monotonic() > end:

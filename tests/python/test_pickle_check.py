@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import multiprocessing
 import sqlite3
 import subprocess
@@ -61,6 +62,13 @@ class Prepared(Data):
         return attributes
 
 
+class PrepareFile(Data):
+    """Is prepared for pickling, but not for `fork`."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+
 class Forwards(Data):
     """Forwards unknown attributes, and cannot be asked for them."""
 
@@ -80,7 +88,9 @@ class SomeError(Exception):
 
 
 def check(**parts: Any) -> dict[str, Any]:
-    return dict(check_parts(parts, _settings.libraries()))
+    found = check_parts(parts, _settings.libraries())
+    assert found is not None
+    return dict(found)
 
 
 def open_file() -> Any:
@@ -287,12 +297,39 @@ def test_a_large_data_set_is_named_with_its_size_and_its_start(runs: Runs) -> No
     assert remedy["process_start_ms"] > 100
 
 
-def test_with_fork_nothing_is_said(runs: Runs) -> None:
+def test_with_fork_nothing_is_said_of_what_cannot_be_pickled(runs: Runs) -> None:
     multiprocessing.set_start_method("fork", force=True)
     remedy = remedy_of(runs, Data(lock=threading.Lock(), images=np.zeros(200 << 20, np.uint8)))
 
     assert not {"obstacle", "process_start_ms"} & remedy.keys()
     assert remedy["what"].startswith("Load in")
+
+
+def test_with_fork_the_verdict_says_first_which_files_would_be_shared(runs: Runs) -> None:
+    multiprocessing.set_start_method("fork", force=True)
+    index = Data(database=sqlite3.connect(":memory:"))
+    remedy = remedy_of(runs, PrepareFile(file=open_file(), index=index, lock=threading.Lock()))
+
+    assert remedy["obstacle"]["kind"] == "shared_file"
+    assert words(remedy["what"]).startswith(
+        "First open `dataset.file` in each process, when it is first used: forked processes share "
+        "an open file (`_io.BufferedReader`) and its position. `dataset.index.database` must be "
+        "changed too. Then load in"
+    )
+
+
+def test_with_fork_files_that_are_written_or_in_memory_are_no_obstacle(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("w") as log:
+        data = Data(log=log, memory=io.BytesIO(b"a"), terminal=sys.stdin, lock=threading.Lock())
+        assert check_parts({"dataset": data}, _settings.libraries(), (), True) is None
+
+
+def test_all_parts_that_cannot_be_pickled_are_named() -> None:
+    data = Data(lock=threading.Lock(), file=open_file(), number=3, call=lambda: 0)
+    found = check(dataset=data)
+
+    assert found["obstacle"]["part"] == "dataset.lock"
+    assert found["other_obstacles"] == ["dataset.file", "dataset.call"]
 
 
 def test_a_pipeline_of_spdl_is_checked_when_it_is_built(program: Programs) -> None:

@@ -15,7 +15,14 @@ pub(super) fn with_process_start(sentence: String, start: Option<&ProcessStart>)
         return sentence;
     };
     let sentence = match &sent.obstacle {
-        Some(obstacle) => format!("{} Then {}", first(obstacle), in_sentence(&sentence)),
+        Some(obstacle) => {
+            let others = others(&sent.other_obstacles);
+            format!(
+                "{}{others} Then {}",
+                first(obstacle),
+                in_sentence(&sentence)
+            )
+        }
         None => sentence,
     };
     let size = size(sent, *ms).map_or_else(String::new, |size| format!(" {size}"));
@@ -40,6 +47,10 @@ fn first(obstacle: &PickleObstacleRecord) -> String {
             "First open `{part}` in each process, when it is first used: {new_process}, and an open file \
              (`{type_name}`) cannot be pickled."
         ),
+        PickleObstacle::SharedFile => format!(
+            "First open `{part}` in each process, when it is first used: forked processes share an open file \
+             (`{type_name}`) and its position."
+        ),
         PickleObstacle::Local => format!(
             "First define `{type_name}`{place} at the top level of a module: a new process gets `{part}` by pickling, \
              and finds functions and classes by their names."
@@ -54,6 +65,16 @@ fn first(obstacle: &PickleObstacleRecord) -> String {
         PickleObstacle::Other => format!(
             "First create `{part}` in each process: {new_process}, and `{type_name}` cannot be pickled."
         ),
+    }
+}
+
+/// What must be changed too.
+fn others(parts: &[String]) -> String {
+    let named: Vec<String> = parts.iter().map(|part| format!("`{part}`")).collect();
+    match named.as_slice() {
+        [] => String::new(),
+        [one] => format!(" {one} must be changed too."),
+        [before @ .., last] => format!(" {} and {last} must be changed too.", before.join(", ")),
     }
 }
 
@@ -108,6 +129,30 @@ mod tests {
             "First define `main.<locals>.<lambda>` (`train.py:12`) at the top level of a module: a new process gets \
              `collate_fn` by pickling, and finds functions and classes by their names. Then load in 2 worker processes."
         );
+    }
+
+    #[test]
+    fn the_next_obstacles_are_named_too() {
+        let obstacle = PickleObstacleRecord {
+            part: "dataset.file".to_owned(),
+            type_name: "_io.BufferedReader".to_owned(),
+            kind: PickleObstacle::SharedFile,
+            file: None,
+            line: None,
+        };
+        let sent = SentPartsRecord {
+            obstacle: Some(obstacle),
+            other_obstacles: vec!["dataset.index".to_owned(), "dataset.log".to_owned()],
+            ..SentPartsRecord::default()
+        };
+        let start = ProcessStart { sent, ms: 0.0 };
+        assert_eq!(
+            with_process_start("Load in 2 worker processes.".to_owned(), Some(&start)),
+            "First open `dataset.file` in each process, when it is first used: forked processes share an open file \
+             (`_io.BufferedReader`) and its position. `dataset.index` and `dataset.log` must be changed too. Then load in 2 \
+             worker processes."
+        );
+        assert_eq!(others(&["a".to_owned()]), " `a` must be changed too.");
     }
 
     #[test]

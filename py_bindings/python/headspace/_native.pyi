@@ -24,6 +24,8 @@ __all__ = [
     "bottleneck_name",
     "count_for_sibling",
     "count_worker_objects",
+    "find_holders",
+    "find_objects",
     "finish_worker",
     "observe_queue",
     "predict_steps",
@@ -470,6 +472,7 @@ class _PickleFacts(TypedDict):
     objects: int
     at_least: bool
     obstacle: _PickleObstacle | None
+    other_obstacles: list[str]
 
 class _LoaderFacts(TypedDict, total=False):
     type_name: Required[str]

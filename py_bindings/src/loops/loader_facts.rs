@@ -112,6 +112,7 @@ struct SentParts {
     objects: u64,
     at_least: bool,
     obstacle: Option<Obstacle>,
+    other_obstacles: Vec<String>,
 }
 
 /// A part that cannot be pickled.
@@ -140,6 +141,7 @@ impl From<SentParts> for SentPartsRecord {
             objects: parts.objects,
             at_least: parts.at_least,
             obstacle: parts.obstacle.map(obstacle),
+            other_obstacles: parts.other_obstacles,
         }
     }
 }

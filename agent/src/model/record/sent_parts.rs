@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::codes::codes;
 
-/// What each new worker process would get from the training process, with a start method that pickles it. Estimated
-/// by following references, without pickling.
+/// What each new worker process would get from the training process. Estimated by following references, without
+/// pickling. With `fork`, which pickles nothing, only the obstacles are known.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -17,12 +17,15 @@ pub struct SentPartsRecord {
     /// Whether there are objects that were not visited, for example those of a class with its own `__getstate__`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub at_least: bool,
-    /// The first part that cannot be pickled. Absent if none was found.
+    /// The first part that must be changed. Absent if none was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub obstacle: Option<PickleObstacleRecord>,
+    /// Paths of the next parts that must be changed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub other_obstacles: Vec<String>,
 }
 
-/// A part that cannot be pickled.
+/// A part that cannot be pickled, or that processes must not share.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PickleObstacleRecord {
@@ -30,7 +33,7 @@ pub struct PickleObstacleRecord {
     pub part: String,
     /// Its type, with the module. Of a function or class: its name.
     pub type_name: String,
-    /// Why it cannot be pickled.
+    /// Why it must be changed.
     pub kind: PickleObstacle,
     /// Source file of the function that is, or contains, the obstacle. Absent for other parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,12 +44,14 @@ pub struct PickleObstacleRecord {
 }
 
 codes! {
-    /// Why a part cannot be pickled.
+    /// Why a part must be changed before worker processes can be started.
     PickleObstacle {
         /// A lock.
         Lock = "lock",
         /// An open file or database.
         OpenFile = "open_file",
+        /// An open file or database that forked processes would share.
+        SharedFile = "shared_file",
         /// A function or class that is defined within a function, or a lambda: it is not found by its name.
         Local = "local",
         /// A function or class of a notebook or an interactive session, which a new process does not run.

@@ -1,4 +1,4 @@
-"""Checks what a new worker process would get from this one: whether it can be pickled, and its size."""
+"""Checks what a new worker process would get from this one: whether it can be pickled or shared, and its size."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PARTS_OF_TORCH = ("dataset", "collate_fn", "worker_init_fn")
 
 
 def sent_to_workers(loader: Any) -> _native._PickleFacts | None:
-    """What worker processes of a torch loader would get. None if nothing would be pickled, as with `fork`."""
+    """What worker processes of a torch loader would get. None if processes are forked and share no open file."""
     if loader is None:
         return None
     return check_sent({name: get_attribute(loader, name) for name in _PARTS_OF_TORCH})
@@ -50,19 +50,20 @@ def sent_with_pipeline(loader: Any) -> _native._PickleFacts | None:
 def check_sent(
     parts: dict[str, Any], allowed: tuple[type, ...] = ()
 ) -> _native._PickleFacts | None:
-    """What a new process would get, with this program's start method. None if nothing would be pickled.
+    """What a new process would get, with this program's start method. None if it is forked and would share no open file.
 
     Args:
         parts: What is sent, by name.
         allowed: Types that are sent in another way.
     """
-    if not parts or start_method() == "fork":
+    if not parts:
         return None
     # Not needed by most programs, and slow to import.
     from headspace._processes.pickle_check import check_parts
 
+    forks = start_method() == "fork"
     found: _native._PickleFacts | None = call_safely(
-        check_parts, parts, _settings.libraries(), allowed
+        check_parts, parts, _settings.libraries(), allowed, forks
     )
     return found
 

@@ -1,9 +1,11 @@
-"""Finds what cannot be sent to a new process, and estimates how many bytes the rest takes, without pickling it.
+"""Finds what cannot be given to a new process, and estimates how many bytes the rest takes, without pickling it.
 
 `spawn` and `forkserver` pickle what a worker process gets. A pickler would copy all of it, move tensors into shared
 memory, and run the program's own `__getstate__` and `__reduce__`, which may change the objects. So this module only
 follows references, as a pickler would. It runs no such code of the program: where a class has its own, its author
 has prepared it for pickling, and what it sends is unknown. Of a long container, a sample of the elements is visited.
+
+`fork` pickles nothing, but the processes share open files. Then only these are looked for.
 """
 
 from __future__ import annotations
@@ -32,6 +34,9 @@ _ELEMENTS = 64
 _MAX_VISITS = 20_000
 _MAX_SECONDS = 0.1
 
+#: Most obstacles that are named.
+_MAX_OBSTACLES = 4
+
 #: Longest path of a part, in characters.
 _MAX_PATH = 120
 
@@ -52,29 +57,39 @@ _NUMBER_BYTES = 5
 #: Packages whose objects mostly are open files or databases.
 _FILE_PACKAGES = {"h5py", "lmdb", "mmap", "netCDF4", "sqlite3", "tarfile", "zarr", "zipfile"}
 
+#: Of these, packages whose objects have no position or state that processes share after a fork.
+_SAFE_AFTER_FORK = {"mmap"}
+
 
 def check_parts(
-    parts: dict[str, Any], library_folders: Iterable[str], allowed: tuple[type, ...] = ()
-) -> _native._PickleFacts:
-    """Checks what a new process would get.
+    parts: dict[str, Any],
+    library_folders: Iterable[str],
+    allowed: tuple[type, ...] = (),
+    forks: bool = False,
+) -> _native._PickleFacts | None:
+    """Checks what a new process would get. None if processes are forked and would share no open file.
 
     Args:
         parts: What is sent, by name.
         library_folders: Folders of code that may run: that of libraries.
         allowed: Types that are sent in another way.
+        forks: Whether processes are forked, so that nothing is pickled.
     """
-    check = _Check(tuple(library_folders), allowed)
+    check = _Check(tuple(library_folders), allowed, forks)
     check.run(parts)
+    if forks and not check.obstacles:
+        return None
     return {
-        "bytes": round(check.bytes),
-        "objects": round(check.objects),
-        "at_least": check.is_partial or check.obstacle is not None,
-        "obstacle": check.obstacle,
+        "bytes": 0 if forks else round(check.bytes),
+        "objects": 0 if forks else round(check.objects),
+        "at_least": check.is_partial or bool(check.obstacles),
+        "obstacle": next(iter(check.obstacles), None),
+        "other_obstacles": [found["part"] for found in check.obstacles[1:]],
     }
 
 
 class _ObstacleError(Exception):
-    """An object cannot be pickled.
+    """An object cannot be pickled, or must not be shared.
 
     Args:
         kind: As in the records.
@@ -87,13 +102,16 @@ class _ObstacleError(Exception):
 
 
 class _Check:
-    def __init__(self, library_folders: tuple[str, ...], allowed: tuple[type, ...]) -> None:
+    def __init__(
+        self, library_folders: tuple[str, ...], allowed: tuple[type, ...], forks: bool
+    ) -> None:
         self._libraries = library_folders
         self._allowed = allowed
+        self._forks = forks
         self.bytes = self.objects = 0.0
         #: Whether there are objects that were not visited.
         self.is_partial = False
-        self.obstacle: _native._PickleObstacle | None = None
+        self.obstacles: list[_native._PickleObstacle] = []
         #: Objects to visit, each with its path and the number of objects that it stands for. The last comes next.
         self._stack: list[tuple[Any, str, float]] = []
         #: By ID, what was visited: an object that is kept keeps its ID.
@@ -111,8 +129,10 @@ class _Check:
             try:
                 self._visit(thing, path, stands_for)
             except _ObstacleError as found:
-                self.obstacle = _describe(thing, path, found)
-                return
+                if not self._forks or found.kind == "shared_file":
+                    self.obstacles.append(_describe(thing, path, found))
+                if len(self.obstacles) == _MAX_OBSTACLES:
+                    break
         self.is_partial = True
 
     def _add(self, children: list[tuple[Any, str]], stands_for: float) -> None:
@@ -185,19 +205,22 @@ class _Check:
 
     def _visit_object(self, thing: Any, path: str, stands_for: float) -> None:
         kind = type(thing)
+        if self._forks and _is_shared_file(thing):
+            raise _ObstacleError("shared_file")
         registered = copyreg.dispatch_table.get(kind)
         hooks = [registered] if registered else [_find_method(kind, name) for name in _HOOKS]
         for code in filter(None, map(self._code_of_program, hooks)):
+            if self._forks:
+                self._add_attributes(thing, path, stands_for)
+                return
             if _always_raises(code):
                 raise _ObstacleError("refuses", code)
             self.is_partial = True
             return
         called = _CALLED if issubclass(kind, (list, dict)) else _CALLED[:2]
         if any(self._code_of_program(_find_method(kind, name)) for name in called):
-            # Its attributes are read without its own methods.
             self.is_partial = True
-            state = object.__getattribute__(thing, "__dict__") if _has_dict(kind) else None
-            self._add([(kind, path), *_parts_of_state(state, path)], stands_for)
+            self._add_attributes(thing, path, stands_for)
             return
         try:
             reduced = registered(thing) if registered else thing.__reduce_ex__(_PROTOCOL)
@@ -205,6 +228,12 @@ class _Check:
             raise _ObstacleError(_kind_of_object(thing)) from None
         if type(reduced) is tuple:
             self._add_reduced(reduced, path, stands_for)
+
+    def _add_attributes(self, thing: Any, path: str, stands_for: float) -> None:
+        """Visits the class and the attributes of an object, which are read without its own methods."""
+        kind = type(thing)
+        state = object.__getattribute__(thing, "__dict__") if _has_dict(kind) else None
+        self._add([(kind, path), *_parts_of_state(state, path)], stands_for)
 
     def _code_of_program(self, method: Any) -> CodeType | None:
         """The code of a method, if it is the program's own."""
@@ -312,6 +341,25 @@ def _kind_of_object(thing: Any) -> str:
     if package == "_thread":
         return "lock"
     return "open_file" if isinstance(thing, io.IOBase) or package in _FILE_PACKAGES else "other"
+
+
+def _is_shared_file(thing: Any) -> bool:
+    """Whether processes that are forked would share the position or the state of this object: a file that is read, other
+    than standard input, or a database."""
+    kind = type(thing)
+    package = str(kind.__module__).partition(".")[0]
+    if package in ("_io", "io") and isinstance(thing, io.IOBase):
+        try:
+            return thing.readable() and thing.fileno() > 2
+        except (OSError, ValueError):  # It is closed, or in memory.
+            return False
+    if package not in _FILE_PACKAGES - _SAFE_AFTER_FORK:
+        return False
+    try:
+        thing.__reduce_ex__(_PROTOCOL)
+    except Exception:
+        return True
+    return False
 
 
 def _describe(thing: Any, path: str, found: _ObstacleError) -> _native._PickleObstacle:
