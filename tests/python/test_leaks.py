@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from running import PROGRAMS, Programs, Ran
 
+from headspace._memory import safe
+
 #: The cause, and words of the text, for each planted leak. None if it is not a leak.
 LEAKS: dict[str, tuple[str, tuple[str, ...]] | None] = {
     "list": ("objects", ("`list`", "numpy.ndarray float64[2048]", "`history` of `train_list`")),
@@ -96,6 +98,16 @@ def test_a_failed_count_ends_the_counts_with_a_notice_and_training_continues(
     assert "`memory` is off for this run: RuntimeError: no frames today." in ran.stderr
     assert ran.stderr.count("no frames today") == 1
     assert ran.summary()["steps"] > 100
+
+
+def test_a_container_is_described_with_the_first_array_in_it() -> None:
+    numpy = pytest.importorskip("numpy")
+    image = numpy.zeros((2, 3))
+
+    assert safe.describe(image) == "numpy.ndarray float64[2, 3]"
+    assert safe.describe({"name": "a", "image": image}) == "dict with numpy.ndarray float64[2, 3]"
+    assert safe.describe((image, 3)) == "tuple with numpy.ndarray float64[2, 3]"
+    assert safe.describe([1, 2]) == "list"
 
 
 def test_tuples_that_threads_fill_meanwhile_are_not_referred_to(program: Programs) -> None:

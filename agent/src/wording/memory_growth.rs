@@ -46,21 +46,21 @@ fn what_grows(cause: &MemoryGrowthRecord) -> Option<String> {
 }
 
 fn objects(grown: &GrownObjectsRecord) -> String {
-    let count = amount((1e3 * grown.count_per_step).round());
-    let size = grown
-        .bytes_per_step
-        .map_or_else(String::new, |size| format!(", {}", bytes(1e3 * size)));
+    let (count, in_steps) = count(grown.count_per_step);
+    let size = grown.bytes_per_step.map_or_else(String::new, |size| {
+        format!(", {} in 1,000 steps", bytes(1e3 * size))
+    });
     let what = if grown.is_container {
+        let noun = if count == "1" { "item" } else { "items" };
         let items = match &grown.items {
-            Some(items) => format!("items of type `{items}`"),
-            None => "items".to_owned(),
+            Some(items) => format!("{noun} of type `{items}`"),
+            None => noun.to_owned(),
         };
-        format!("A `{}` grows by {count} {items}{size}", grown.type_name)
+        let name = &grown.type_name;
+        format!("A `{name}` grows by about {count} {items} {in_steps}{size}")
     } else {
-        format!(
-            "The objects of type `{}` become more by {count}{size}",
-            grown.type_name
-        )
+        let name = &grown.type_name;
+        format!("The objects of type `{name}` become more by about {count} {in_steps}{size}")
     };
     let made_at = grown.site.as_ref().map_or_else(String::new, |site| {
         format!(
@@ -69,6 +69,15 @@ fn objects(grown: &GrownObjectsRecord) -> String {
         )
     });
     format!("{what}{}.{made_at}", held_by(grown))
+}
+
+/// A count that grows, without digits that are noise, and the steps in which it does: `1` and `per step`.
+fn count(per_step: f64) -> (String, &'static str) {
+    match per_step {
+        rare if rare < 0.095 => (amount((1e3 * rare).round()), "in 1,000 steps"),
+        few if few < 9.95 => (amount(few), "per step"),
+        many => (format!("{many:.0}"), "per step"),
+    }
 }
 
 /// `: local variable `losses` of `train` (train.py:31)`.
@@ -147,9 +156,23 @@ mod tests {
         assert_eq!(
             memory_growth(growth(), false, Some(&cause)),
             "The memory of this process grows by 1.00 MiB in 1,000 steps (977 KiB to 1.05 MiB). A `list` grows by \
-             1000 items of type `numpy.ndarray float64[128]`, 0.98 MiB. It is held by the local variable `losses` of \
-             `train` (train.py:31)."
+             about 1 item of type `numpy.ndarray float64[128]` per step, 0.98 MiB in 1,000 steps. It is held by the \
+             local variable `losses` of `train` (train.py:31)."
         );
+    }
+
+    #[test]
+    fn a_count_has_no_digits_that_are_noise() {
+        let cases = [
+            (0.0043, "4", "in 1,000 steps"),
+            (0.52, "0.5", "per step"),
+            (1.014, "1", "per step"),
+            (2.5, "2.5", "per step"),
+            (65.2, "65", "per step"),
+        ];
+        for (per_step, text, steps) in cases {
+            assert_eq!(count(per_step), (text.to_owned(), steps));
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ use super::calibration::calibrate;
 use super::candidates::{Binding, attainable_by_cores_ms, longest_stage_limit_ms};
 use super::evidence::evidence;
 use super::law_terms::Term;
+use super::loop_waits::loop_waits;
 use super::prediction::Predictor;
 use super::queueing_model::Model;
 use super::simulation::SimulatedPipeline;
@@ -141,6 +142,10 @@ impl Context<'_> {
         let (step, t) = (self.step_ms(), self.model.thresholds);
         let changed = draft.changed.take();
         let at_least = changed.is_none() && draft.measured.is_none();
+        let loads_faster = draft.action.adds_concurrency() || draft.action.enlarges_buffer();
+        if at_least && loads_faster && !loop_waits(self.model) {
+            return None;
+        }
         let known = draft.measured.map_or(step, |measured| measured.value);
         let predicted = changed.map_or(known, |simulated| {
             let predicted = self.predictor.step_ms(&simulated);

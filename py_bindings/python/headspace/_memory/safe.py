@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
+from itertools import islice
 from types import FunctionType, GetSetDescriptorType
 from typing import Any
 
@@ -81,7 +82,26 @@ def is_plain_tensor(item: object) -> bool:
 
 
 def describe(item: Any) -> str:
-    """Type of an object, with shape and number format of an array or a tensor."""
+    """Type of an object, with shape and number format of an array or a tensor. Of a container: also those of the first
+    array or tensor in it."""
+    data = next(filter(_is_data, _first_items(item)), None)
+    if data is None:
+        return _describe_alone(item)
+    return f"{type_name(type(item))} with {_describe_alone(data)}"
+
+
+def _is_data(item: object) -> bool:
+    return type(item) is numpy_array() or is_plain_tensor(item)
+
+
+def _first_items(item: Any) -> list[Any]:
+    """Some items of a container. None of anything else."""
+    if type(item) in (list, tuple):
+        return [*item[:8]]
+    return [*islice(item.values(), 8)] if type(item) is dict else []
+
+
+def _describe_alone(item: Any) -> str:
     name = type_name(type(item))
     array = numpy_array()
     if array is not None and type(item) is array:
