@@ -196,7 +196,7 @@ bench: $(STAMPS)/test $(STAMPS)/build ## Print the costs beside their targets.
 	$(PY) py_bindings/benches/bench.py $(BENCH_ARGS)
 
 # STUDIES="contention lines" runs these two. `rust` are the simulated ones, and `real` is `make real` on busy cores.
-STUDIES ?= rust compare tune remedies what_if shared_lock contention hand_off page_cache lines real
+STUDIES ?= rust compare tune remedies what_if shared_lock contention hand_off page_cache leaks prefetching lines real
 
 .PHONY: study
 study: tools $(STAMPS)/study $(STAMPS)/build ## Run the long studies of accuracy: tests that `make test` leaves out (STUDIES="what_if lines").

@@ -1,10 +1,10 @@
 """Predicted and measured steps of a video loader with fewer threads that demux.
 
-    python tests/python/study_contention.py [--threads 8] [--steps 600] [--repeats 3] [--where no demux]
+    python tests/python/study_contention.py [--threads 8] [--steps 600] [--runs 3] [--repeats 3] [--where no demux]
 
 The loader is that of `examples/python/video_classification.py`, with many threads of the stage `demux`, in the training
 process and in its subprocess. Its clips are fragmented mp4 files with a header for each of 500 frames, so that demuxing
-takes longest. Each program runs in the modes `measure` and `whatif`. The study applies the number of threads that the
+takes longest. Each program runs in mode `measure`, and `--runs` times in mode `whatif`. The study applies the number of threads that the
 verdict proposes, or else half as many. Changed and unchanged runs alternate, so that other load on the machine affects
 both alike, and the ratio of each pair counts. It is not a test, because it takes minutes and its result depends on other
 load of the machine.
@@ -96,6 +96,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=8)
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--what-if-steps", type=int, default=4000)
+    parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--where", nargs="*", choices=["no", "demux"], default=["no", "demux"])
     args = parser.parse_args()
@@ -104,13 +105,16 @@ def main() -> None:
         f"{'predicted':>11}{'measured':>10}{'error':>8}"
     )
     errors: list[float] = []
+    asked = 0
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder)
         for number in range(3):
             write_video(data / f"{number}.mp4", number)
         for where in args.where:
             measured: dict[int, float] = {}
-            for mode, steps in [("measure", args.steps), ("whatif", args.what_if_steps)]:
+            what_ifs = [("whatif", args.what_if_steps)] * args.runs
+            asked += len(what_ifs)
+            for mode, steps in [("measure", args.steps), *what_ifs]:
                 found = summary(data, where, args.threads, steps, mode)
                 remedy = proposal(found)
                 to = int(remedy["change"]["to"]) if remedy else args.threads // 2
@@ -123,9 +127,12 @@ def main() -> None:
                     said = f"{remedy['predicted_step_ms']:.1f}"
                     errors.append(100 * (remedy["predicted_step_ms"] / after - 1))
                     error = f"{errors[-1]:+.0f}%"
-                print(f"{where:12}{mode:10}{now:9.1f}{to:9}{said:>11}{after:10.1f}{error:>8}")
+                print(
+                    f"{where:12}{mode:10}{now:9.1f}{to:9}{said:>11}{after:10.1f}{error:>8}",
+                    flush=True,
+                )
     within = sum(abs(error) <= 10 for error in errors)
-    print(f"within 10 %: {within} of {len(errors)} predicted steps")
+    print(f"predicted steps: {len(errors)} in {asked} what-ifs, {within} of them within 10 %")
 
 
 if __name__ == "__main__":

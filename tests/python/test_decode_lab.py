@@ -25,6 +25,7 @@ from decode_lab.formats import (  # noqa: E402
     FORMATS,
     Clip,
     Cut,
+    Format,
     Frames,
     LabError,
     Sample,
@@ -362,3 +363,15 @@ def test_bad_input_is_refused_with_the_way_out(
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_format_without_an_encoder_is_left_out_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unknown = Format("future", "video", ".mp4", "h299")
+    monkeypatch.setitem(FORMATS, "future", unknown)
+    sample = make_sample(find_videos()[:1], Cut(0.5, 1, 64), ["raw-npy", "future"], tmp_path)
+
+    assert sample.left_out == {"future": "PyAV's FFmpeg has no encoder `h299`"}
+    assert [stored.format for stored in sample.stored] == ["raw-npy"]
+    assert not (tmp_path / "future").exists()

@@ -339,7 +339,7 @@ def test_a_process_boundary_after_demux_is_refused_without_a_stage_demux() -> No
 def test_nvdec_is_refused_with_a_reason_where_it_cannot_be_used() -> None:
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
-        pytest.skip("this machine has a GPU")
+        pytest.skip("platform: this machine has a GPU")
 
     with pytest.raises(nvdec.NvdecError, match="`--decoder nvdec` needs"):
         Knobs(decoder="nvdec")

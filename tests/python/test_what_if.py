@@ -30,9 +30,7 @@ def answers(run: Ran) -> list[Answer]:
     return found
 
 
-def answered(
-    program: Programs, how: str, stage: str | None, **options: Any
-) -> tuple[Ran, Answer]:
+def answered(program: Programs, how: str, stage: str | None, **options: Any) -> tuple[Ran, Answer]:
     """A run that says how long the step is without a stage, or if data were free (None), and that answer.
 
     If other programs use the cores, the steps may vary too much for an answer. Then the run is repeated, twice at most.

@@ -46,6 +46,16 @@ class Format:
     """Frames from one keyframe to the next, at most."""
 
 
+def find_missing_encoder(fmt: Format) -> str | None:
+    """Why this machine cannot write a format. None if it can."""
+    if fmt.encoder:
+        try:
+            av.Codec(fmt.encoder, "w")
+        except (av.FFmpegError, ValueError):
+            return f"PyAV's FFmpeg has no encoder `{fmt.encoder}`"
+    return None
+
+
 def _x264(gop: int) -> Format:
     options = {"preset": "medium", "crf": "23", "threads": "2"}
     return Format(f"h264-gop{gop}", "video", ".mp4", "libx264", options, gop)
@@ -148,11 +158,13 @@ def make_sample(videos: Sequence[Path], cut: Cut, names: Sequence[str], folder: 
     folder.mkdir(parents=True, exist_ok=True)
     clips: list[Clip] = []
     made: dict[str, Stored] = {}
-    left_out: dict[str, str] = {}
+    problems = {name: find_missing_encoder(FORMATS[name]) for name in names}
+    left_out = {name: problem for name, problem in problems.items() if problem}
     unread: dict[str, str] = {}
     for name in names:
         shutil.rmtree(folder / name, ignore_errors=True)
-        (folder / name).mkdir()
+        if name not in left_out:
+            (folder / name).mkdir()
     totals = {name: [0.0, 0.0, 0.0] for name in names}
     source_bytes = 0.0
     for clip, frames, share in _cut(videos, cut, unread):

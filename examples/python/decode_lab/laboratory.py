@@ -20,7 +20,7 @@ from video.clips import ClipsError, find_videos
 from . import output
 from .access import PATTERNS
 from .child import Spec
-from .formats import FORMATS, Cut, LabError, Sample, make_sample
+from .formats import FORMATS, Cut, LabError, Sample, find_missing_encoder, make_sample
 from .loaders import (
     LOADERS,
     Loader,
@@ -111,7 +111,11 @@ def usable_loaders(names: Sequence[str], may_install: bool, report: Report) -> l
 
 
 def _print_list(loaders: Sequence[Loader], report: Report) -> None:
-    print("formats  " + ", ".join(FORMATS))
+    problems = {name: find_missing_encoder(fmt) for name, fmt in FORMATS.items()}
+    print("formats  " + ", ".join(name for name, problem in problems.items() if not problem))
+    for name, problem in problems.items():
+        if problem:
+            print(f"         {name}: left out. {problem}")
     print("loaders  " + ", ".join(f"{loader.name} ({version_of(loader)})" for loader in loaders))
     for note in report.notes:
         print(f"         {note}")

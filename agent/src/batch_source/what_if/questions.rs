@@ -8,14 +8,14 @@
 //! JMLR 7, 2006). The others are free again until their gain is precise. Then they are asked in more detail: half as much
 //! work, fewer calls at once. The rest of the steps goes to the question that is closest to a precise answer.
 //!
-//! If a stage has more calls at once than there are cores, or the model proposes fewer, the calls may slow each other. The
-//! model rarely knows how many are best. So these gates come before the other stages are free: the proposed number, or else
-//! half, then twice and half the best number so far, until neither is better.
+//! Before the other stages are free, the best number of calls of a stage is searched if its calls may slow each other
+//! ([`gate_search`]).
 
 use std::cmp::Ordering;
 
 use super::super::WhatIfPlan;
 use super::SwitchedStage;
+use super::gate_search::{self, Gate};
 use crate::model::{Intervention, InterventionKind, WhatIfWindow, WindowStep};
 use crate::statistics::window_ratio::{BLOCK, Ratio, StepWindow, ratio};
 use crate::statistics::{block_means, mean_of, variance};
@@ -24,8 +24,6 @@ use crate::statistics::{block_means, mean_of, variance};
 const MOST_STAGES: usize = 12;
 /// Maximum number of windows in which a stage is free before details are asked.
 const MOST_FREE: usize = 3;
-/// Maximum number of windows for a number of calls before the other stages are free.
-const MOST_GATED: usize = 4;
 /// Minimum busy time of a stage that cannot be free, as a share of that of the busiest stage, so that it may limit the loop.
 /// Chosen.
 const LEAST_BUSY_OF_BUSIEST: f64 = 0.5;
@@ -109,7 +107,7 @@ impl Questions {
             .filter(|stage| stage.is_delayable && stage.calls_at_once > 1 && !self.plan.is_fixed)
             .flat_map(|stage| {
                 let gate = |calls| question(stage, InterventionKind::Gate, f64::from(calls));
-                self.numbers_of_calls(stage).into_iter().map(gate)
+                gate_search::numbers_of_calls(stage, self.cores).into_iter().map(gate)
             });
         let delayed = (order.iter())
             .filter(|stage| self.plan.keep_data && (stage.is_delayable || self.plan.is_fixed))
@@ -209,8 +207,7 @@ impl Questions {
             .or_else(|| all().filter(of_survivor).max_by(by_width))
     }
 
-    /// The next gate of a stage whose calls may slow each other: first the number of calls with which the search begins, then
-    /// the neighbours of the best number. `None` if the best number of each such stage is known.
+    /// The next gate of a stage whose calls may slow each other. `None` if the best number of each such stage is known.
     fn next_gate(
         &self,
         ratios: &[Option<Ratio>],
@@ -220,83 +217,35 @@ impl Questions {
         let most_busy_ns = (self.stages.iter())
             .map(busy_ns_per_concurrent_call)
             .fold(0.0, f64::max);
-        let is_searched = |stage: &&SwitchedStage| {
-            let may_limit = if self.is_replaced(stage) {
+        let may_limit = |stage: &&SwitchedStage| {
+            if self.is_replaced(stage) {
                 survivors.is_empty() || survivors.contains(&stage.name.as_str())
             } else {
                 // It cannot be free, so only its busy time is known.
                 busy_ns_per_concurrent_call(stage) >= LEAST_BUSY_OF_BUSIEST * most_busy_ns
-            };
-            may_limit && self.begin_of_search(stage).is_some()
+            }
         };
-        let gates_of = |stage: &SwitchedStage| -> Vec<usize> {
+        let gate = |number: usize| Gate {
+            question: number,
+            calls: self.interventions[number].amount,
+            windows: asked(number),
+            ratio: ratios[number],
+        };
+        let gates_of = |stage: &SwitchedStage| -> Vec<Gate> {
             let is_gate = |number: &usize| {
                 self.kind(*number) == InterventionKind::Gate
                     && self.stage(*number) == Some(&stage.name)
             };
-            (0..self.interventions.len()).filter(is_gate).collect()
+            let numbers = (0..self.interventions.len()).filter(is_gate);
+            numbers.map(gate).collect()
         };
-        let mut stages: Vec<&SwitchedStage> = self.stages.iter().filter(is_searched).collect();
+        let is_precise = |ratio: Ratio| half_width_pct(ratio) <= PRECISE_PCT;
+        let mut stages: Vec<&SwitchedStage> = self.stages.iter().filter(may_limit).collect();
         stages.sort_by(|a, b| busiest_first(a, b));
-        (stages.into_iter())
-            .find_map(|stage| self.next_gate_of(stage, &gates_of(stage), ratios, asked))
-    }
-
-    /// The next of the gates of a stage, which are in the order of the numbers of calls.
-    fn next_gate_of(
-        &self,
-        stage: &SwitchedStage,
-        gates: &[usize],
-        ratios: &[Option<Ratio>],
-        asked: impl Fn(usize) -> usize,
-    ) -> Option<usize> {
-        let begin = f64::from(self.begin_of_search(stage)?);
-        let first =
-            (gates.iter().copied()).find(|number| self.interventions[*number].amount >= begin)?;
-        if asked(first) == 0 {
-            return Some(first);
-        }
-        let known = gates
-            .iter()
-            .filter_map(|number| Some((*number, ratios[*number]?)));
-        let Some((best, ratio)) = known.min_by(|(_, a), (_, b)| a.value.total_cmp(&b.value)) else {
-            // No window counted so far.
-            return (asked(first) < MOST_GATED).then_some(first);
-        };
-        if ratio.value >= 1.0 {
-            // The present number is better than those so far.
-            return gates.last().copied().filter(|most| asked(*most) == 0);
-        }
-        let place = gates.iter().position(|number| *number == best)?;
-        let neighbours = [place.checked_sub(1), Some(place + 1)];
-        let mut neighbours =
-            (neighbours.into_iter().flatten()).filter_map(|place| gates.get(place));
-        let is_wide = half_width_pct(ratio) > PRECISE_PCT;
-        (neighbours.find(|number| asked(**number) == 0).copied())
-            .or_else(|| (is_wide && asked(best) < MOST_GATED).then_some(best))
-    }
-
-    /// The number of calls with which the search for the best number begins. `None` if the calls of the stage probably do not
-    /// slow each other.
-    fn begin_of_search(&self, stage: &SwitchedStage) -> Option<u32> {
-        let proposed = stage
-            .proposed_calls
-            .filter(|calls| *calls < stage.calls_at_once);
-        proposed.or_else(|| (stage.calls_at_once > self.cores).then(|| half_of(stage)))
-    }
-
-    /// The numbers of calls at once to measure, in ascending order: half of the present one. If the best number is searched,
-    /// the number with which the search begins, and those below the present one that are 2, 4 … times as large or as small.
-    fn numbers_of_calls(&self, stage: &SwitchedStage) -> Vec<u32> {
-        let Some(begin) = self.begin_of_search(stage) else {
-            return vec![half_of(stage)];
-        };
-        let fewer = std::iter::successors(Some(begin), |calls| Some(calls / 2));
-        let mut numbers: Vec<u32> = fewer.take_while(|calls| *calls > 0).collect();
-        numbers.reverse();
-        let more = std::iter::successors(begin.checked_mul(2), |calls| calls.checked_mul(2));
-        numbers.extend(more.take_while(|calls| *calls < stage.calls_at_once));
-        numbers
+        stages.into_iter().find_map(|stage| {
+            let begin = gate_search::begin(stage, self.cores)?;
+            gate_search::next(&gates_of(stage), begin, is_precise)
+        })
     }
 
     /// The last stage of the pipeline that can be free.
@@ -375,11 +324,6 @@ fn question(stage: &SwitchedStage, kind: InterventionKind, amount: f64) -> Inter
         kind,
         amount,
     }
-}
-
-/// Half of the highest number of calls at once.
-fn half_of(stage: &SwitchedStage) -> u32 {
-    (stage.calls_at_once / 2).max(1)
 }
 
 /// Half the width of the interval, in points of the unchanged step.

@@ -28,12 +28,21 @@ impl Verdict<'_> {
         };
         // Without a recorded end, the program may have been killed.
         let rest = time.remaining.filter(|_| self.unfinished_s.is_none());
-        facts.extend(rest.map(|rest| {
-            Fact::new("remaining", duration_s(rest.duration_s.value))
-                .note(plus_minus_s(rest.duration_s))
-        }));
+        facts.extend(rest.map(remaining));
         Some(Section::facts(SectionId::Time, facts))
     }
+}
+
+/// `remaining 102 min 0 s ± 122 s (76 min 30 s with the first remedy)`
+fn remaining(rest: PeriodRecord) -> Fact {
+    let value = rest.duration_s.value;
+    let saved = (rest.saved_by_remedy_s).filter(|saved| *saved >= LEAST_SAVING * value);
+    let then = saved.map_or_else(String::new, |saved| {
+        let then = duration_s((value - saved).max(0.0));
+        format!(" ({then} with the first remedy)")
+    });
+    let error = plus_minus_s(rest.duration_s);
+    Fact::new("remaining", duration_s(value)).note(format!("{error}{then}"))
 }
 
 /// `(9 epochs of 22 min 40 s)`; `(9 epochs, about 22 min 40 s each)` if the duration of the run is measured, not computed
