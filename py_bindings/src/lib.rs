@@ -36,7 +36,7 @@ mod _native {
         command::run_command,
         follower::Follower,
         interpreter::busy_threads::threads_beyond,
-        interpreter::heap::{find, find_holders},
+        interpreter::heap::{find_holders, find_objects},
         interpreter::worker_census::count_worker_objects,
         loops::{loop_iterator::LoopIterator, native_loop::Loop},
         prediction::predict_steps,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import functools
+import gzip
 import io
+import mmap
 import multiprocessing
 import sqlite3
 import subprocess
 import sys
 import threading
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
@@ -313,23 +316,79 @@ def test_with_fork_the_verdict_says_first_which_files_would_be_shared(runs: Runs
     assert remedy["obstacle"]["kind"] == "shared_file"
     assert words(remedy["what"]).startswith(
         "First open `dataset.file` in each process, when it is first used: forked processes share "
-        "an open file (`_io.BufferedReader`) and its position. `dataset.index.database` must be "
-        "changed too. Then load in"
+        "an open file or database (`_io.BufferedReader`) and its state. `dataset.index.database` "
+        "must be changed too. Then load in"
     )
+    assert "process_start_ms" not in remedy
 
 
-def test_with_fork_files_that_are_written_or_in_memory_are_no_obstacle(tmp_path: Path) -> None:
-    with (tmp_path / "log").open("w") as log:
-        data = Data(log=log, memory=io.BytesIO(b"a"), terminal=sys.stdin, lock=threading.Lock())
-        assert check_parts({"dataset": data}, _settings.libraries(), (), True) is None
+def check_forked(**parts: Any) -> list[str]:
+    """The parts that forked processes must not share."""
+    found = check_parts(parts, _settings.libraries(), (), True)
+    return [] if found is None else [found["obstacle"]["part"], *found["other_obstacles"]]  # type: ignore[index]
 
 
-def test_all_parts_that_cannot_be_pickled_are_named() -> None:
-    data = Data(lock=threading.Lock(), file=open_file(), number=3, call=lambda: 0)
+def test_with_fork_files_that_are_written_closed_or_in_memory_are_no_obstacle(
+    tmp_path: Path,
+) -> None:
+    closed = open_file()
+    closed.close()
+    with (
+        (tmp_path / "log").open("w") as log,
+        open(0, closefd=False) as terminal,  # noqa: PTH123
+        open_file() as source,
+        mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+    ):
+        kept = Data(log=log, memory=io.BytesIO(b"a"), lock=threading.Lock(), closed=closed)
+        assert check_forked(dataset=kept, terminal=terminal, mapped=mapped) == []
+
+
+def test_with_fork_compressed_files_and_archives_are_named(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a", "a")
+    with gzip.open(tmp_path / "a.gz", "wb") as packed:
+        packed.write(b"a")
+    with zipfile.ZipFile(tmp_path / "a.zip") as archive, gzip.open(tmp_path / "a.gz") as packed:
+        data = Data(archive=archive, packed=[Slots(packed)], files={"x": open_file()})
+        assert check_forked(dataset=data) == [
+            "dataset.archive",
+            "dataset.packed[0].inner",
+            "dataset.files['x']",
+        ]
+
+
+class Registry(dict[str, Any]):
+    """A dictionary with code of its own."""
+
+    def items(self) -> Any:
+        raise AssertionError
+
+
+def test_with_fork_no_code_of_a_library_or_of_the_program_runs() -> None:
+    class Raises:
+        def __init__(self, inner: Any) -> None:
+            self.inner = inner
+
+        def __reduce_ex__(self, protocol: Any) -> Any:
+            raise AssertionError
+
+    held = Registry(a=Raises(open_file()))
+    assert check_forked(dataset=held) == ["dataset['a'].inner"]
+
+
+def test_the_first_four_parts_that_cannot_be_pickled_are_named() -> None:
+    data = Data(
+        lock=threading.Lock(),
+        file=open_file(),
+        number=3,
+        call=lambda: 0,
+        again=threading.Lock(),
+        fifth=threading.Lock(),
+    )
     found = check(dataset=data)
 
     assert found["obstacle"]["part"] == "dataset.lock"
-    assert found["other_obstacles"] == ["dataset.file", "dataset.call"]
+    assert found["other_obstacles"] == ["dataset.file", "dataset.call", "dataset.again"]
 
 
 def test_a_pipeline_of_spdl_is_checked_when_it_is_built(program: Programs) -> None:

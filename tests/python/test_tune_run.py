@@ -127,7 +127,10 @@ def test_a_program_that_exceeds_the_time_limit_is_a_timeout_or_a_shorter_measure
     assert short.state is State.TIMEOUT
     assert not short.measured
     cut = run_one(tmp_path / "c", "--steps", "100000", measure=60.0, timeout=6.0)
-    assert (cut.state, cut.detail) == (State.FINISHED, "ended after 6 s, measured until then")
+    assert (cut.state, cut.detail) == (
+        State.FINISHED,
+        "ended at the time limit of 6 s; the steps until then count",
+    )
     measured = run_one(tmp_path / "b", "--steps", "100000", measure=1.0)
     assert measured.measured
     assert measured.exit_code is None

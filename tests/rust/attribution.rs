@@ -460,8 +460,8 @@ fn without_workers_the_verdict_names_the_training_thread() {
 #[test]
 fn only_a_remedy_that_starts_the_first_processes_says_what_they_would_get() {
     let sent = SentPartsRecord {
-        bytes: 1 << 30,
-        objects: 1_000_000,
+        bytes: Some(1 << 30),
+        objects: Some(1_000_000),
         ..SentPartsRecord::default()
     };
     let mut facts = loop_without_workers();
@@ -474,7 +474,8 @@ fn only_a_remedy_that_starts_the_first_processes_says_what_they_would_get() {
     let start = start.unwrap();
     assert_eq!(start.sent, sent);
     // 4 ms/MiB and 0.7 µs per object.
-    assert!((start.ms - (4.0 * 1024.0 + 700.0)).abs() < 1.0, "{start:?}");
+    let ms = start.ms.unwrap();
+    assert!((ms - (4.0 * 1024.0 + 700.0)).abs() < 1.0, "{start:?}");
     let others = found.remedies.iter().filter(|one| one.stage.is_none());
     assert!(
         others.clone().all(|one| one.process_start.is_none()),
@@ -620,6 +621,12 @@ fn the_gain_of_more_calls_is_unknown_if_much_work_is_done_outside_of_the_stages(
     let more = remedy(&found, "more_workers").unwrap();
     assert!(more.at_least, "{more:?}");
     assert!(more.predicted_gain_pct.abs() < 1e-9, "{more:?}");
+
+    // The loop does not wait, so more calls do not help it.
+    let wait_ms = std::mem::replace(&mut facts.wait_ms, 0.01 * facts.step_ms);
+    let found = attribute(&facts);
+    assert!(remedy(&found, "more_workers").is_none(), "{found:?}");
+    facts.wait_ms = wait_ms;
 
     // If calls are known to slow each other, the prediction contains this.
     facts.stages[0].call_ms_by_calls = times_by_calls([40.0, 50.0, 60.0, 70.0]);

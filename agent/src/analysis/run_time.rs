@@ -46,13 +46,12 @@ pub fn run_time(
     let epoch_steps = epoch_steps(main);
     let length = length(main, epoch_steps);
     let ended = summary.state == RunState::Finished;
-    let remaining = length
+    let rest = length
         .filter(|_| !ended)
-        .and_then(|length| remaining(main, length, epoch_steps, summary.elapsed_s));
+        .and_then(|length| rest(main, length, epoch_steps));
     let whole = match length {
-        Some(length) => Some((length, whole_run(main, &costs, length, remaining))),
-        // What a probe took says nothing about the run that the user wants to make, nor does what an exception or a
-        // signal left of it.
+        Some(length) => Some((length, whole_run(main, &costs, length, rest))),
+        // The duration of a probe, or of a run that an exception or a signal ended, is not that of the whole run.
         None if ended && summary.ended_by.is_none() && main.mode == Mode::Measure => {
             let taken = Length {
                 steps: main.totals.batches(),
@@ -70,9 +69,10 @@ pub fn run_time(
         epochs: whole.as_ref().and_then(|(length, _)| length.epochs),
         epoch: epoch_steps.map(|steps| costs.period(steps, costs.duration_s(steps, 1.0))),
         run: whole.map(|(length, duration)| costs.period(length.steps, duration)),
-        remaining: (length.zip(remaining)).map(|(length, duration)| {
+        remaining: (length.zip(rest)).map(|(length, rest)| {
             let left = length.steps.saturating_sub(main.totals.batches());
-            costs.period(left, duration)
+            let since = since_last_batch_s(main, summary.elapsed_s);
+            costs.period(left, rest.map(|seconds| (seconds - since).max(0.0)))
         }),
     })
 }
@@ -107,32 +107,28 @@ fn elapsed_s(main: &LoopFacts) -> Option<f64> {
 
 /// Duration of the run: the measured part, and the rest. If batches were repeated or stages changed, the measured part
 /// is not that of a usual run, and all steps count with the mean step.
-fn whole_run(
-    main: &LoopFacts,
-    costs: &Costs,
-    length: Length,
-    remaining: Option<Estimate>,
-) -> Estimate {
+fn whole_run(main: &LoopFacts, costs: &Costs, length: Length, rest: Option<Estimate>) -> Estimate {
     let is_usual = main.mode == Mode::Measure;
     if let Some(elapsed) = elapsed_s(main).filter(|_| is_usual) {
         if main.totals.batches() >= length.steps {
             return Estimate::around(elapsed, 0.0);
         }
-        if let Some(remaining) = remaining {
-            return remaining.map(|rest| elapsed + rest);
+        if let Some(rest) = rest {
+            return rest.map(|seconds| elapsed + seconds);
         }
     }
     let boundaries = length.epochs.unwrap_or(1) as f64;
     costs.duration_s(length.steps, boundaries)
 }
 
-/// Duration from now to the last batch. `None` if the steps are too few for an interval.
-fn remaining(
-    main: &LoopFacts,
-    length: Length,
-    epoch_steps: Option<u64>,
-    now_s: f64,
-) -> Option<Estimate> {
+/// Seconds since the last batch.
+fn since_last_batch_s(main: &LoopFacts, now_s: f64) -> f64 {
+    let last_s = main.totals.last_receive_s;
+    last_s.map_or(0.0, |last_s| (now_s - last_s).max(0.0))
+}
+
+/// Duration from the last batch so far to the last of the run. `None` if the steps are too few for an interval.
+fn rest(main: &LoopFacts, length: Length, epoch_steps: Option<u64>) -> Option<Estimate> {
     let totals = &main.totals;
     let left = length.steps.saturating_sub(totals.batches()) as f64;
     let step = mean_step(main)?;
@@ -155,9 +151,8 @@ fn remaining(
         variance +=
             gaps.variance().unwrap_or(0.0) * expected * (1.0 + expected / gaps.count as f64);
     }
-    let since = (now_s - totals.last_receive_s?).max(0.0);
     let half = student(FREEDOM) * variance.sqrt();
-    Some(Estimate::around(value, half).map(|s| (s - since).max(0.0)))
+    Some(Estimate::around(value, half))
 }
 
 /// The time from the last batch of an epoch to the first of the next.

@@ -72,16 +72,16 @@ pub struct Conclusions {
     pub attribution: Attribution,
     /// Slow parts of the main loop.
     pub episodes: Vec<Episode>,
-    /// Mean step from which they were drawn, in milliseconds.
+    /// Mean step at the time of these conclusions, in milliseconds.
     pub step_ms: Option<f64>,
 }
 
 impl Conclusions {
-    /// The same conclusions after more steps: what is predicted stays the same, as a share of the mean step.
+    /// The same conclusions for a newer mean step: predicted steps keep their ratio to it.
     fn for_step(&self, step_ms: Option<f64>) -> Self {
         let mut later = self.clone();
         if let Some((now_ms, then_ms)) = step_ms.zip(self.step_ms) {
-            later.attribution = later.attribution.for_longer_step(now_ms / then_ms);
+            later.attribution = later.attribution.scale_steps(now_ms / then_ms);
             later.step_ms = step_ms;
         }
         later
@@ -243,10 +243,9 @@ fn fill_what_if(
     if main.mode == Mode::WhatIf {
         summary.what_if_status = Some(WhatIfStatusRecord {
             imprecise: imprecise as u64,
-            steps_for_precision: what_if::steps_for_precision(
-                &main.what_if,
-                main.what_if_status.steps,
-            ),
+            steps_for_precision: (main.what_if_status.finished)
+                .then(|| what_if::steps_for_precision(&main.what_if, main.what_if_status.steps))
+                .flatten(),
             ..main.what_if_status.clone()
         });
     }

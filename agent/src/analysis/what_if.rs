@@ -175,15 +175,15 @@ pub fn contradiction_ms(answer: &WhatIfRecord, modelled_ms: f64) -> f64 {
     apart_ms - MODEL_ERROR_PCT / 100.0 * unchanged_ms
 }
 
-/// About how many steps make the interval of each answer narrow enough, if `steps` did not: an interval becomes narrower with
-/// the square root of the steps. Rounded up to two digits. `None` if all intervals are narrow enough.
+/// About how many steps would make each interval narrow enough, after a what-if of `steps` steps. The width falls with the
+/// square root of the steps. Rounded up to two digits. `None` if all intervals are narrow enough.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "a positive number; a float as an integer saturates"
 )]
 pub(super) fn steps_for_precision(answers: &[WhatIfRecord], steps: u32) -> Option<u32> {
-    let widths = answers.iter().map(WhatIfRecord::width_of_widest);
+    let widths = answers.iter().map(WhatIfRecord::relative_width);
     let widest = widths.filter(|width| *width > 1.0).reduce(f64::max)?;
     let needed = f64::from(steps) * widest.powi(2);
     let unit = 10_f64.powf((needed.log10().floor() - 1.0).max(0.0));

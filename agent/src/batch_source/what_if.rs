@@ -10,6 +10,7 @@
 //!
 //! [`questions`] decides what is asked next. No question begins that the limit of steps would interrupt.
 
+mod gate_search;
 mod questions;
 
 use self::questions::{BatchRequests, Questions};

@@ -36,7 +36,7 @@ pub use self::run::{
     BatchRecord, GpuRecord, HostRecord, LoaderRecord, Role, RunRecord, SourceRecord, SourceState,
 };
 pub use self::run_time::{PeriodRecord, RunTimeRecord};
-pub use self::sent_parts::{PickleObstacle, PickleObstacleRecord, SentPartsRecord};
+pub use self::sent_parts::{SentPartsRecord, StartObstacle, StartObstacleRecord};
 pub use self::stacks::{
     COMPUTE, DataFileRecord, FrameRecord, GilHolderRecord, LineKind, LineRecord, StackRecord,
     StacksRecord, StageWorkRecord, Work,

@@ -76,6 +76,8 @@ pub enum Event {
     Gap {
         /// Number of batches that were not recorded.
         batches: u64,
+        /// Receipt of the last of them. 0 without any.
+        last: u64,
     },
     /// From now on, several threads take batches concurrently.
     Concurrent,
@@ -90,6 +92,12 @@ pub(super) fn pack(last: u64, request: u64, receive: u64) -> Option<u64> {
 }
 
 impl Event {
+    /// A gap in which no batch was lost.
+    pub const NO_STEP: Self = Self::Gap {
+        batches: 0,
+        last: 0,
+    };
+
     /// The event as three words.
     pub(super) fn encode(self) -> [u64; 3] {
         match self {
@@ -107,7 +115,7 @@ impl Event {
             Self::BatchDigest(digest) => [BATCH_DIGEST, digest, 0],
             Self::BatchBytes(bytes) => [BATCH_BYTES, bytes, 0],
             Self::Step { at } => [STEP, at, 0],
-            Self::Gap { batches } => [GAP, batches, 0],
+            Self::Gap { batches, last } => [GAP, batches, last],
             Self::Concurrent => [CONCURRENT, 0, 0],
         }
     }
@@ -156,7 +164,11 @@ impl Decoder {
                     receive: b,
                 }
             }
-            _ => Event::Gap { batches: a },
+            GAP => Event::Gap {
+                batches: a,
+                last: b,
+            },
+            _ => Event::NO_STEP,
         })
     }
 }
@@ -194,8 +206,11 @@ mod tests {
             Event::BatchDigest(u64::MAX),
             Event::BatchBytes(1 << 40),
             Event::Step { at: 9 },
-            Event::Gap { batches: 0 },
-            Event::Gap { batches: 7 },
+            Event::NO_STEP,
+            Event::Gap {
+                batches: 7,
+                last: 9,
+            },
             Event::Concurrent,
         ] {
             assert_eq!(decode(&event.encode()), [event]);

@@ -58,10 +58,8 @@ pub struct Fold {
     /// Receipt of the batch before a gap, until the next batch.
     gap_from: Option<u64>,
     gaps: RunningMean,
-    /// Time of receipt of the loop's last batch, in any epoch. Nanoseconds.
+    /// Time of receipt of the loop's last batch, in any epoch, recorded or not. Nanoseconds.
     last_receive: Option<u64>,
-    /// The same, unless batches that were not recorded followed.
-    boundary_from: Option<u64>,
     /// Start of the next step: the receipt of the last batch. `None` if the next batch ends no step.
     step_from: Option<u64>,
     /// Batches that were recorded.
@@ -194,20 +192,22 @@ impl Fold {
                 }
             }
             Event::BatchBytes(bytes) => self.next_bytes = Some(bytes),
-            Event::Gap { batches } => self.gap(batches),
+            Event::Gap { batches, last } => self.gap(batches, clock.nanos(last)),
             Event::Concurrent => self.concurrent = true,
         }
     }
 
-    /// Begins a gap in which that number of batches was not recorded. If there are any, the length of the gap says
-    /// nothing about what the program does besides its steps.
-    fn gap(&mut self, batches: u64) {
+    /// Begins a gap. Of that number of batches, which were not recorded, the last was received at `last`. If there are any,
+    /// the gap is not time in which the program did something else.
+    fn gap(&mut self, batches: u64, last: u64) {
         self.gap_from = self.step_from.take().filter(|_| batches == 0);
         self.next_bytes = None;
         self.unrecorded += batches;
-        self.boundary_from = self.boundary_from.filter(|_| batches == 0);
         if let Some(epoch) = &mut self.epoch {
             epoch.unrecorded += batches;
+        }
+        if batches > 0 {
+            self.last_receive = Some(last);
         }
     }
 
@@ -227,7 +227,6 @@ impl Fold {
             self.begin_epoch(at);
             self.step_from = Some(at);
             self.last_receive = Some(at);
-            self.boundary_from = Some(at);
             return;
         }
         let sample = self.step_from.map(|from| StepSample {
@@ -252,7 +251,7 @@ impl Fold {
         }
         if let Some(epoch) = &mut self.epoch {
             if epoch.steps == 0 && epoch.unrecorded == 0 {
-                let ttfb_s = epoch.receive_first(at, self.boundary_from);
+                let ttfb_s = epoch.receive_first(at, self.last_receive);
                 if let Some(boundary_s) = epoch.boundary_s {
                     self.boundaries.add(boundary_s);
                 }
@@ -304,7 +303,6 @@ impl Fold {
         self.replayed_in_epoch += u64::from(replayed);
         self.changed_in_epoch += u64::from(self.phase == Phase::Changed);
         self.last_receive = Some(at);
-        self.boundary_from = Some(at);
         self.step_from = Some(at);
     }
 

@@ -41,8 +41,10 @@ pub struct Recorder {
     slow_wait: AtomicU64,
     /// Whether something was not recorded since the last event.
     gap: AtomicBool,
-    /// Number of batches that were not recorded since the last event.
+    /// Number of batches that were not recorded since the last gap mark.
     unrecorded: AtomicU64,
+    /// Time of receipt of the last of them.
+    last_unrecorded: AtomicU64,
     dropped: AtomicU64,
 }
 
@@ -85,6 +87,7 @@ impl Recorder {
             slow_wait: AtomicU64::new(u64::MAX),
             gap: AtomicBool::new(false),
             unrecorded: AtomicU64::new(0),
+            last_unrecorded: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
         }
     }
@@ -137,7 +140,7 @@ impl Recorder {
         match pack(last, request, receive) {
             Some(word) if self.watching.load(Ordering::Relaxed) => {
                 if !self.keep([word]) {
-                    self.drop_one(true);
+                    self.drop_one(Some(receive));
                 }
             }
             _ => self.mark(Event::Lap { request, receive }),
@@ -163,41 +166,50 @@ impl Recorder {
         if first || matches!(event, Event::EpochBegin { .. }) {
             self.consumer.set_here();
         }
-        let batch = matches!(event, Event::Lap { .. } | Event::Step { .. });
-        if batch && !self.watching.load(Ordering::Relaxed) {
-            self.forget(batch);
+        let received = match event {
+            Event::Lap { receive, .. } => Some(receive),
+            Event::Step { at } => Some(at),
+            _ => None,
+        };
+        if received.is_some() && !self.watching.load(Ordering::Relaxed) {
+            self.forget(received);
             return;
         }
         let kept =
             (!self.gap.load(Ordering::Relaxed) || self.keep_gap()) && self.keep(event.encode());
         self.gap.store(!kept, Ordering::Relaxed);
         if !kept {
-            self.drop_one(batch);
+            self.drop_one(received);
         }
     }
 
     /// Records that events before this moment were not recorded.
     fn keep_gap(&self) -> bool {
-        let batches = self.unrecorded.load(Ordering::Relaxed);
-        let kept = self.keep(Event::Gap { batches }.encode());
+        let [batches, last] =
+            [&self.unrecorded, &self.last_unrecorded].map(|word| word.load(Ordering::Relaxed));
+        let kept = self.keep(Event::Gap { batches, last }.encode());
         if kept {
             self.unrecorded.store(0, Ordering::Relaxed);
         }
         kept
     }
 
-    /// Notes that an event was not recorded: the next one follows a gap mark, and is not packed.
-    fn forget(&self, batch: bool) {
-        self.unrecorded
-            .fetch_add(u64::from(batch), Ordering::Relaxed);
+    /// Notes that an event was not recorded: the next one follows a gap mark, and is not packed. `received` is the time of
+    /// receipt, if the event was a batch.
+    fn forget(&self, received: Option<u64>) {
+        if let Some(at) = received {
+            self.unrecorded.fetch_add(1, Ordering::Relaxed);
+            self.last_unrecorded.store(at, Ordering::Relaxed);
+        }
         self.last.store(0, Ordering::Relaxed);
         self.gap.store(true, Ordering::Relaxed);
     }
 
     #[cold]
-    fn drop_one(&self, batch: bool) {
-        self.dropped.fetch_add(u64::from(batch), Ordering::Relaxed);
-        self.forget(batch);
+    fn drop_one(&self, received: Option<u64>) {
+        let batches = u64::from(received.is_some());
+        self.dropped.fetch_add(batches, Ordering::Relaxed);
+        self.forget(received);
     }
 
     /// Writes one event. Returns false if the ring is full.

@@ -47,6 +47,11 @@ fn what_grows(cause: &MemoryGrowthRecord) -> Option<String> {
 
 fn objects(grown: &GrownObjectsRecord) -> String {
     let (count, in_steps) = count(grown.count_per_step);
+    let about = if count.starts_with("less") {
+        ""
+    } else {
+        "about "
+    };
     let size = grown.bytes_per_step.map_or_else(String::new, |size| {
         format!(", {} in 1,000 steps", bytes(1e3 * size))
     });
@@ -57,10 +62,10 @@ fn objects(grown: &GrownObjectsRecord) -> String {
             None => noun.to_owned(),
         };
         let name = &grown.type_name;
-        format!("A `{name}` grows by about {count} {items} {in_steps}{size}")
+        format!("A `{name}` grows by {about}{count} {items} {in_steps}{size}")
     } else {
         let name = &grown.type_name;
-        format!("The objects of type `{name}` become more by about {count} {in_steps}{size}")
+        format!("The number of objects of type `{name}` grows by {about}{count} {in_steps}{size}")
     };
     let made_at = grown.site.as_ref().map_or_else(String::new, |site| {
         format!(
@@ -71,9 +76,10 @@ fn objects(grown: &GrownObjectsRecord) -> String {
     format!("{what}{}.{made_at}", held_by(grown))
 }
 
-/// A count that grows, without digits that are noise, and the steps in which it does: `1` and `per step`.
+/// By how much a count grows, without digits that are noise, and in how many steps: `1` and `per step`.
 fn count(per_step: f64) -> (String, &'static str) {
     match per_step {
+        rare if rare < 0.0005 => ("less than 1".to_owned(), "in 1,000 steps"),
         rare if rare < 0.095 => (amount((1e3 * rare).round()), "in 1,000 steps"),
         few if few < 9.95 => (amount(few), "per step"),
         many => (format!("{many:.0}"), "per step"),
@@ -164,6 +170,7 @@ mod tests {
     #[test]
     fn a_count_has_no_digits_that_are_noise() {
         let cases = [
+            (0.0001, "less than 1", "in 1,000 steps"),
             (0.0043, "4", "in 1,000 steps"),
             (0.52, "0.5", "per step"),
             (1.014, "1", "per step"),

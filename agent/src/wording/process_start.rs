@@ -3,7 +3,7 @@
 use super::units::{bytes, duration_ms};
 use super::verdict::place_in_file;
 use crate::analysis::attribution::ProcessStart;
-use crate::model::record::{PickleObstacle, PickleObstacleRecord, SentPartsRecord};
+use crate::model::record::{StartObstacle, StartObstacleRecord};
 
 /// Fewer bytes are not named, nor is a shorter start.
 const MIN_NAMED_BYTES: f64 = (64 << 20) as f64;
@@ -25,13 +25,14 @@ pub(super) fn with_process_start(sentence: String, start: Option<&ProcessStart>)
         }
         None => sentence,
     };
-    let size = size(sent, *ms).map_or_else(String::new, |size| format!(" {size}"));
+    let size = (sent.bytes.zip(*ms)).and_then(|(count, ms)| size(count as f64, ms, sent.at_least));
+    let size = size.map_or_else(String::new, |size| format!(" {size}"));
     format!("{sentence}{size}")
 }
 
 /// What must be changed first.
-fn first(obstacle: &PickleObstacleRecord) -> String {
-    let PickleObstacleRecord {
+fn first(obstacle: &StartObstacleRecord) -> String {
+    let StartObstacleRecord {
         part, type_name, ..
     } = obstacle;
     let place = obstacle.file.as_deref().zip(obstacle.line);
@@ -40,29 +41,29 @@ fn first(obstacle: &PickleObstacleRecord) -> String {
     });
     let new_process = "a new process gets it by pickling";
     match obstacle.kind {
-        PickleObstacle::Lock => format!(
+        StartObstacle::Lock => format!(
             "First create `{part}` in each process: {new_process}, and a lock (`{type_name}`) cannot be pickled."
         ),
-        PickleObstacle::OpenFile => format!(
+        StartObstacle::OpenFile => format!(
             "First open `{part}` in each process, when it is first used: {new_process}, and an open file \
              (`{type_name}`) cannot be pickled."
         ),
-        PickleObstacle::SharedFile => format!(
-            "First open `{part}` in each process, when it is first used: forked processes share an open file \
-             (`{type_name}`) and its position."
+        StartObstacle::SharedFile => format!(
+            "First open `{part}` in each process, when it is first used: forked processes share an open file or \
+             database (`{type_name}`) and its state."
         ),
-        PickleObstacle::Local => format!(
+        StartObstacle::Local => format!(
             "First define `{type_name}`{place} at the top level of a module: a new process gets `{part}` by pickling, \
              and finds functions and classes by their names."
         ),
-        PickleObstacle::Interactive => format!(
+        StartObstacle::Interactive => format!(
             "First move `{type_name}` into a module: a new process gets `{part}` by pickling, and cannot import it from \
              a notebook or an interactive session."
         ),
-        PickleObstacle::Refuses => format!(
+        StartObstacle::Refuses => format!(
             "First make `{part}` picklable: {new_process}, and the class `{type_name}` forbids that{place}."
         ),
-        PickleObstacle::Other => format!(
+        StartObstacle::Other => format!(
             "First create `{part}` in each process: {new_process}, and `{type_name}` cannot be pickled."
         ),
     }
@@ -79,9 +80,8 @@ fn others(parts: &[String]) -> String {
 }
 
 /// What each process gets, if it is much.
-fn size(sent: &SentPartsRecord, ms: f64) -> Option<String> {
-    let count = sent.bytes as f64;
-    let about = if sent.at_least { "at least" } else { "about" };
+fn size(count: f64, ms: f64, at_least: bool) -> Option<String> {
+    let about = if at_least { "at least" } else { "about" };
     (count >= MIN_NAMED_BYTES || ms >= MIN_NAMED_MS).then(|| {
         format!(
             "Each process gets {about} {} by pickling and keeps it in its memory. Its start takes {about} {} longer, \
@@ -103,24 +103,25 @@ fn in_sentence(sentence: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::record::SentPartsRecord;
 
-    fn sentence(bytes: u64, ms: f64, obstacle: Option<PickleObstacleRecord>) -> String {
+    fn sentence(bytes: u64, ms: f64, obstacle: Option<StartObstacleRecord>) -> String {
         let sent = SentPartsRecord {
-            bytes,
+            bytes: Some(bytes),
             at_least: obstacle.is_some(),
             obstacle,
             ..SentPartsRecord::default()
         };
-        let start = ProcessStart { sent, ms };
+        let start = ProcessStart { sent, ms: Some(ms) };
         with_process_start("Load in 2 worker processes.".to_owned(), Some(&start))
     }
 
     #[test]
     fn the_obstacle_comes_first() {
-        let obstacle = PickleObstacleRecord {
+        let obstacle = StartObstacleRecord {
             part: "collate_fn".to_owned(),
             type_name: "main.<locals>.<lambda>".to_owned(),
-            kind: PickleObstacle::Local,
+            kind: StartObstacle::Local,
             file: Some("/home/me/train.py".to_owned()),
             line: Some(12),
         };
@@ -133,10 +134,10 @@ mod tests {
 
     #[test]
     fn the_next_obstacles_are_named_too() {
-        let obstacle = PickleObstacleRecord {
+        let obstacle = StartObstacleRecord {
             part: "dataset.file".to_owned(),
             type_name: "_io.BufferedReader".to_owned(),
-            kind: PickleObstacle::SharedFile,
+            kind: StartObstacle::SharedFile,
             file: None,
             line: None,
         };
@@ -145,11 +146,11 @@ mod tests {
             other_obstacles: vec!["dataset.index".to_owned(), "dataset.log".to_owned()],
             ..SentPartsRecord::default()
         };
-        let start = ProcessStart { sent, ms: 0.0 };
+        let start = ProcessStart { sent, ms: None };
         assert_eq!(
             with_process_start("Load in 2 worker processes.".to_owned(), Some(&start)),
-            "First open `dataset.file` in each process, when it is first used: forked processes share an open file \
-             (`_io.BufferedReader`) and its position. `dataset.index` and `dataset.log` must be changed too. Then load in 2 \
+            "First open `dataset.file` in each process, when it is first used: forked processes share an open file or \
+             database (`_io.BufferedReader`) and its state. `dataset.index` and `dataset.log` must be changed too. Then load in 2 \
              worker processes."
         );
         assert_eq!(others(&["a".to_owned()]), " `a` must be changed too.");

@@ -27,7 +27,7 @@ pub fn remedy_record(remedy: &Remedy) -> RemedyRecord {
         at_least: remedy.at_least,
         concerns_bottleneck: remedy.concerns_bottleneck,
         obstacle: start.and_then(|start| start.sent.obstacle.clone()),
-        process_start_ms: start.map(|start| start.ms),
+        process_start_ms: start.and_then(|start| start.ms),
         evidence: evidence_text(&remedy.evidence),
         confidence: remedy.confidence,
     }

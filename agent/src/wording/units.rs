@@ -116,20 +116,20 @@ pub fn amount(count: f64) -> String {
     tenths.strip_suffix(".0").unwrap_or(&tenths).to_owned()
 }
 
-/// A count with grouped digits, such as `1 234 567`.
+/// A count with grouped digits, such as `1,234,567`.
 pub fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut out = String::new();
     for (i, c) in digits.chars().enumerate() {
         if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(' ');
+            out.push(',');
         }
         out.push(c);
     }
     out
 }
 
-/// A rate with suitable precision: `0.25`, `8.1`, `104`, `16 384`.
+/// A rate with suitable precision: `0.25`, `8.1`, `104`, `16,384`.
 pub fn rate(per_s: f64) -> String {
     match per_s {
         rate if rate <= 0.0 => "0".to_owned(),
@@ -142,6 +142,11 @@ pub fn rate(per_s: f64) -> String {
         )]
         rate => grouped(rate.round() as u64),
     }
+}
+
+/// A rate with its unit: `16,384 frames/s`.
+pub(super) fn rate_of(per_s: f64, unit: &str) -> String {
+    format!("{} {unit}/s", rate(per_s))
 }
 
 /// Formats a part of a whole: `3 of 8`, or `3` if the whole is not known.
@@ -175,14 +180,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_has_at_most_three_digits_and_then_groups_of_digits() {
+    fn a_rate_of_a_thousand_or_more_has_groups_of_digits() {
         let cases = [
             (0.0, "0"),
             (0.254, "0.25"),
             (8.14, "8.1"),
             (104.4, "104"),
-            (16_384.2, "16 384"),
-            (1_234_567.0, "1 234 567"),
+            (16_384.2, "16,384"),
+            (1_234_567.0, "1,234,567"),
         ];
         for (per_s, text) in cases {
             assert_eq!(rate(per_s), text);

@@ -203,13 +203,13 @@ def threads_beyond(threads: list[int], code: CodeType) -> int:
     """
 
 def find_objects(
-    types: set[int], newest: int, all_of: set[int], containers: set[int]
+    types: set[int], sample: int, all_of: set[int], containers: set[int]
 ) -> list[Any]:
-    """Finds objects, and no tuple that is still being filled.
+    """Finds objects. Never returns a tuple that is still being filled.
 
     Args:
-        types: Addresses of types of which the newest objects are returned.
-        newest: Number of objects of each of these types.
+        types: Addresses of types of which a sample is returned: the last objects in the list of the garbage collector.
+        sample: Size of this sample, for each type.
         all_of: Addresses of types of which all objects are returned.
         containers: Addresses of objects, and of dictionaries that the garbage collector does not track.
     """
@@ -460,18 +460,18 @@ class _PlanOptions(TypedDict, total=False):
 class _LoopPlan(_PlanOptions):
     mode: str
 
-class _PickleObstacle(TypedDict):
+class _StartObstacle(TypedDict):
     part: str
     type_name: str
     kind: str
     file: str | None
     line: int | None
 
-class _PickleFacts(TypedDict):
-    bytes: int
-    objects: int
+class _StartFacts(TypedDict):
+    bytes: int | None
+    objects: int | None
     at_least: bool
-    obstacle: _PickleObstacle | None
+    obstacle: _StartObstacle | None
     other_obstacles: list[str]
 
 class _LoaderFacts(TypedDict, total=False):
@@ -493,7 +493,7 @@ class _LoaderFacts(TypedDict, total=False):
     digest_batch: Callable[[Any], int | None] | None
     count_parts: Callable[[Any], tuple[int, int, int, int, int]] | None
     count_bytes: Callable[[Any], int] | None
-    sent: _PickleFacts | None
+    sent: _StartFacts | None
     role: str | None
     chosen: bool
     options_from: str | None

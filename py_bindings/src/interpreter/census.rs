@@ -193,11 +193,12 @@ fn count_objects(py: Python<'_>, at_s: f64) -> PyResult<Census> {
     for variable in variables(py)? {
         counter.count_items(variable.as_ptr(), Kind::Dict);
     }
-    let heap = Heap::take(py)?;
+    let heap = Heap::snapshot(py)?;
     let stride = heap.objects().len().div_ceil(MOST_VISITED).max(1);
     let first = usize::try_from(clock().ticks()).unwrap_or_default() % stride;
     for (index, object) in heap.objects().enumerate() {
-        // SAFETY: the heap holds the object.
+        // SAFETY: the heap holds the object, so it is alive. The garbage collector tracks it, and the interpreter lock is
+        // held.
         unsafe {
             if index % stride == first {
                 counter.visit(object);

@@ -1,9 +1,9 @@
-//! Finds objects among those that the garbage collector tracks, and never refers to an unfinished tuple.
+//! Finds objects that the garbage collector tracks. Python code never gets a tuple that is still being filled.
 //!
 //! CPython fills a tuple of unknown length in place (`tuple(generator)`, `f(*generator)`), and runs code of the
 //! program meanwhile. If anything else refers to that tuple when it is resized, CPython raises `SystemError` in the
-//! program. So no Python code runs while a [`Heap`] lives, and of the tuples only those are returned that another
-//! object holds: nothing holds an unfinished one.
+//! program. Therefore, no Python code runs while a [`Heap`] lives. A tuple is returned only if another tracked object
+//! refers to it: nothing refers to an unfinished tuple. The same holds for a `frozenset`, to which C code adds items.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{c_int, c_void};
@@ -18,8 +18,8 @@ use pyo3::types::PyList;
 pub(super) struct Heap<'py>(Bound<'py, PyList>);
 
 impl<'py> Heap<'py> {
-    pub(super) fn take(py: Python<'py>) -> PyResult<Self> {
-        // The hook of an audit runs before the list is filled.
+    pub(super) fn snapshot(py: Python<'py>) -> PyResult<Self> {
+        // An audit hook (`sys.addaudithook`) runs before the list is filled.
         let objects = py.import("gc")?.call_method0("get_objects")?;
         Ok(Self(objects.cast_into()?))
     }
@@ -33,62 +33,63 @@ impl<'py> Heap<'py> {
         })
     }
 
-    /// References to `found`, for the time after the heap. Tuples that no tracked object holds are left out.
+    /// Makes references to `found`, and drops the heap. Leaves out tuples to which no tracked object refers.
     ///
     /// # Safety
     ///
     /// `found` are addresses of objects that are alive.
     unsafe fn keep(self, found: &[*mut ffi::PyObject]) -> Vec<Bound<'py, PyAny>> {
-        // Address of a static type, which is only compared.
-        let tuple = &raw mut ffi::PyTuple_Type;
-        // SAFETY: these objects are alive.
-        let is_tuple = |object: *mut ffi::PyObject| unsafe { ffi::Py_TYPE(object) } == tuple;
-        let mut loose: Addresses = (found.iter().copied())
-            .filter(|object| is_tuple(*object))
-            .collect();
+        // Addresses of static types, which are only compared.
+        let filled_in_place = [&raw mut ffi::PyTuple_Type, &raw mut ffi::PyFrozenSet_Type];
+        let may_be_unfinished = |object: &*mut ffi::PyObject| {
+            // SAFETY: these objects are alive.
+            filled_in_place.contains(&unsafe { ffi::Py_TYPE(*object) })
+        };
+        let mut unheld: Addresses = found.iter().copied().filter(may_be_unfinished).collect();
         let mut traversals = Traversals::default();
         for object in self.objects() {
-            if loose.is_empty() {
+            if unheld.is_empty() {
                 break;
             }
             let mut visit = |referent| {
-                loose.remove(&referent);
+                unheld.remove(&referent);
                 false
             };
-            // SAFETY: the heap holds the object.
+            // SAFETY: the heap holds the object, so it is alive. The garbage collector tracks it, and the interpreter
+            // lock is held.
             unsafe { traversals.visit_referents(object, &mut visit) };
         }
-        let kept = found.iter().filter(|object| !loose.contains(*object));
+        let kept = found.iter().filter(|object| !unheld.contains(*object));
         // SAFETY: these objects are alive, and the interpreter lock is held.
         kept.map(|object| unsafe { Bound::from_borrowed_ptr(self.0.py(), *object) })
             .collect()
     }
 }
 
-/// Finds objects, and no tuple that is still being filled.
+/// Finds objects. Never returns a tuple that is still being filled.
 ///
 /// Args:
-///     types: Addresses of types of which the newest objects are returned.
-///     newest: Number of objects of each of these types.
+///     types: Addresses of types of which a sample is returned: the last objects in the list of the garbage collector.
+///     sample: Size of this sample, for each type.
 ///     all_of: Addresses of types of which all objects are returned.
 ///     containers: Addresses of objects, and of dictionaries that the garbage collector does not track.
 #[pyfunction]
-#[pyo3(name = "find_objects")]
-pub(crate) fn find(
+pub(crate) fn find_objects(
     py: Python<'_>,
     types: HashSet<usize>,
-    newest: usize,
+    sample: usize,
     all_of: HashSet<usize>,
     containers: HashSet<usize>,
 ) -> PyResult<Bound<'_, PyList>> {
-    let mut samples: HashMap<usize, VecDeque<*mut ffi::PyObject>> = types
+    let all_of: HashSet<usize, BuildHasherDefault<AddressHasher>> = all_of.into_iter().collect();
+    let mut samples: AddressMap<VecDeque<*mut ffi::PyObject>> = types
         .into_iter()
         .map(|kind| (kind, VecDeque::new()))
         .collect();
     let mut missing: Addresses = (containers.into_iter())
         .map(|address| address as *mut ffi::PyObject)
         .collect();
-    let heap = Heap::take(py)?;
+    let heap = Heap::snapshot(py)?;
     let mut found = Vec::new();
     for object in heap.objects() {
         // SAFETY: the heap holds the object.
@@ -96,10 +97,10 @@ pub(crate) fn find(
         if missing.remove(&object) || all_of.contains(&kind) {
             found.push(object);
         }
-        if let Some(sample) = samples.get_mut(&kind) {
-            sample.push_back(object);
-            if sample.len() > newest {
-                sample.pop_front();
+        if let Some(last) = samples.get_mut(&kind) {
+            last.push_back(object);
+            if last.len() > sample {
+                last.pop_front();
             }
         }
     }
@@ -107,11 +108,11 @@ pub(crate) fn find(
     found.extend(samples.into_values().flatten().chain(untracked));
     let mut seen = Addresses::default();
     found.retain(|object| seen.insert(*object));
-    // SAFETY: the heap holds these objects, or what refers to them.
+    // SAFETY: the heap holds these objects, or objects that refer to them, and no Python code runs.
     PyList::new(py, unsafe { heap.keep(&found) })
 }
 
-/// Those of the addresses at which an untracked dictionary is that a tracked object holds.
+/// The untracked dictionaries among these addresses to which a tracked object refers.
 fn untracked_dicts(heap: &Heap<'_>, mut missing: Addresses) -> Vec<*mut ffi::PyObject> {
     let mut found = Vec::new();
     let mut traversals = Traversals::default();
@@ -127,7 +128,8 @@ fn untracked_dicts(heap: &Heap<'_>, mut missing: Addresses) -> Vec<*mut ffi::PyO
             }
             false
         };
-        // SAFETY: the heap holds the object.
+        // SAFETY: the heap holds the object, so it is alive. The garbage collector tracks it, and the interpreter
+        // lock is held.
         unsafe { traversals.visit_referents(object, &mut visit) };
     }
     found
@@ -135,13 +137,12 @@ fn untracked_dicts(heap: &Heap<'_>, mut missing: Addresses) -> Vec<*mut ffi::PyO
 
 /// The tracked objects that refer to at least one of `items`, without tuples that are still being filled.
 #[pyfunction]
-#[pyo3(name = "find_holders")]
 pub(crate) fn find_holders<'py>(
     py: Python<'py>,
     items: Vec<Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyList>> {
     let items: Addresses = items.iter().map(Bound::as_ptr).collect();
-    let heap = Heap::take(py)?;
+    let heap = Heap::snapshot(py)?;
     let mut traversals = Traversals::default();
     let mut found = Vec::new();
     for object in heap.objects() {
@@ -150,7 +151,8 @@ pub(crate) fn find_holders<'py>(
             holds |= items.contains(&referent);
             holds
         };
-        // SAFETY: the heap holds the object.
+        // SAFETY: the heap holds the object, so it is alive. The garbage collector tracks it, and the interpreter
+        // lock is held.
         unsafe { traversals.visit_referents(object, &mut visit) };
         if holds {
             found.push(object);
@@ -184,13 +186,19 @@ impl Traversals {
         };
         if let Some(traverse) = traverse {
             // SAFETY: the function is the type's own, as the garbage collector calls it. `visit` outlives the call.
-            unsafe { traverse(object, call::<Visit>, std::ptr::from_mut(visit).cast()) };
+            unsafe {
+                traverse(
+                    object,
+                    call_visitor::<Visit>,
+                    std::ptr::from_mut(visit).cast(),
+                )
+            };
         }
     }
 }
 
-/// Calls the closure at `visit`.
-unsafe extern "C" fn call<Visit: FnMut(*mut ffi::PyObject) -> bool>(
+/// Passes an object to the closure to which `visit` points.
+unsafe extern "C" fn call_visitor<Visit: FnMut(*mut ffi::PyObject) -> bool>(
     object: *mut ffi::PyObject,
     visit: *mut c_void,
 ) -> c_int {

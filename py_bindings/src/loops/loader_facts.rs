@@ -2,7 +2,7 @@
 
 use headspace_agent::model::OptionsFrom;
 use headspace_agent::model::record::{
-    LoaderRecord, PickleObstacle, PickleObstacleRecord, Role, SentPartsRecord,
+    LoaderRecord, Role, SentPartsRecord, StartObstacle, StartObstacleRecord,
 };
 use pyo3::prelude::*;
 
@@ -108,14 +108,14 @@ impl LoaderFacts {
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct SentParts {
-    bytes: u64,
-    objects: u64,
+    bytes: Option<u64>,
+    objects: Option<u64>,
     at_least: bool,
     obstacle: Option<Obstacle>,
     other_obstacles: Vec<String>,
 }
 
-/// A part that cannot be pickled.
+/// A part that cannot be pickled, or that processes must not share.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct Obstacle {
@@ -129,10 +129,10 @@ struct Obstacle {
 
 impl From<SentParts> for SentPartsRecord {
     fn from(parts: SentParts) -> Self {
-        let obstacle = |found: Obstacle| PickleObstacleRecord {
+        let obstacle = |found: Obstacle| StartObstacleRecord {
             part: found.part,
             type_name: found.type_name,
-            kind: PickleObstacle::named(&found.kind).unwrap_or(PickleObstacle::Other),
+            kind: StartObstacle::named(&found.kind).unwrap_or(StartObstacle::Other),
             file: found.file,
             line: found.line,
         };

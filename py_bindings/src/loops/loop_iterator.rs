@@ -152,7 +152,7 @@ impl LoopIterator {
         if let Some(cache) = &self.cache {
             cache.get().interrupt();
         }
-        self.epoch.entry().recorder.mark(Event::Gap { batches: 0 });
+        self.epoch.entry().recorder.mark(Event::NO_STEP);
     }
 
     /// The next batch, in any mode.

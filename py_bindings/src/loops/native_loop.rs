@@ -176,13 +176,13 @@ impl Loop {
             recorder.mark(Event::BatchSize(samples));
         }
         if gap {
-            recorder.mark(Event::Gap { batches: 0 });
+            recorder.mark(Event::NO_STEP);
         }
         recorder.mark(Event::Step {
             at: recorder.ticks(),
         });
         if census::run_if_due(py)? {
-            recorder.mark(Event::Gap { batches: 0 });
+            recorder.mark(Event::NO_STEP);
         }
         Ok(())
     }

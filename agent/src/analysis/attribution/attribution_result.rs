@@ -24,23 +24,20 @@ pub struct Attribution {
 }
 
 impl Attribution {
-    /// The same conclusions for a step that is `factor` times as long: the predicted gains stay the same, in percent.
-    pub(crate) fn for_longer_step(mut self, factor: f64) -> Self {
-        for remedy in &mut self.remedies {
+    /// Multiplies all predicted steps. The predicted gains, in percent, stay the same, and so does what was measured.
+    pub(crate) fn scale_steps(mut self, factor: f64) -> Self {
+        let predicted = |remedy: &&mut Remedy| remedy.measured_step_ms.is_none();
+        for remedy in self.remedies.iter_mut().filter(predicted) {
             remedy.predicted_step_ms *= factor;
+        }
+        for step in &mut self.modelled_steps {
+            step.step_ms *= factor;
         }
         for line in &mut self.lines {
             line.predicted_step_ms *= factor;
         }
         if let Some(buffer) = &mut self.smaller_buffer {
             buffer.predicted_step_ms *= factor;
-        }
-        if let Some(limit_ms) = self
-            .bottleneck
-            .as_mut()
-            .and_then(|found| found.limit_ms.as_mut())
-        {
-            *limit_ms *= factor;
         }
         self
     }
@@ -127,7 +124,7 @@ pub struct Remedy {
     pub at_least: bool,
     /// Whether it changes the bottleneck, or a stage that the bottleneck's evidence names.
     pub concerns_bottleneck: bool,
-    /// What the processes that it starts get. `None` if it starts none, and if nothing is pickled.
+    /// What the processes that it starts get. `None` if it starts none, or if nothing is known of what they get.
     pub process_start: Option<ProcessStart>,
     /// The measurements behind the prediction.
     pub evidence: Evidence,
@@ -140,8 +137,8 @@ pub struct Remedy {
 pub struct ProcessStart {
     /// What it gets from the training process.
     pub sent: SentPartsRecord,
-    /// Time in which it gets this, in milliseconds.
-    pub ms: f64,
+    /// Time in which it gets this, in milliseconds. `None` if nothing is pickled.
+    pub ms: Option<f64>,
 }
 
 /// A smaller capacity of the last queue, and the memory that it frees.
@@ -199,15 +196,19 @@ mod tests {
     }
 
     #[test]
-    fn a_gain_stays_the_same_if_the_step_becomes_longer() {
+    fn predicted_steps_are_scaled_and_measured_ones_are_not() {
+        let measured = Remedy {
+            measured_step_ms: Some(Estimate::around(10.0, 1.0)),
+            ..remedy(None, None)
+        };
         let attribution = Attribution {
-            remedies: vec![remedy(None, None)],
+            remedies: vec![remedy(None, None), measured],
             ..Attribution::default()
         };
-        let longer = attribution.for_longer_step(1.5).remedies.remove(0);
-        let (step_ms, gain_pct) = (longer.predicted_step_ms, longer.predicted_gain_pct);
-        assert!((step_ms - 15.0).abs() < 1e-9, "{step_ms}");
-        assert!((gain_pct - 10.0).abs() < 1e-9, "{gain_pct}");
+        let scaled = attribution.scale_steps(1.5).remedies;
+        let steps_ms: Vec<f64> = scaled.iter().map(|one| one.predicted_step_ms).collect();
+        assert!((steps_ms[0] - 15.0).abs() < 1e-9, "{steps_ms:?}");
+        assert!((steps_ms[1] - 10.0).abs() < 1e-9, "{steps_ms:?}");
     }
 
     #[test]

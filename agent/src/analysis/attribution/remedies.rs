@@ -142,8 +142,8 @@ impl Context<'_> {
         let (step, t) = (self.step_ms(), self.model.thresholds);
         let changed = draft.changed.take();
         let at_least = changed.is_none() && draft.measured.is_none();
-        let loads_faster = draft.action.adds_concurrency() || draft.action.enlarges_buffer();
-        if at_least && loads_faster && !loop_waits(self.model) {
+        if at_least && draft.action.adds_concurrency() && !loop_waits(self.model) {
+            // More calls do not help a loop that does not wait.
             return None;
         }
         let known = draft.measured.map_or(step, |measured| measured.value);
@@ -198,12 +198,14 @@ impl Context<'_> {
     }
 }
 
-/// What a new process gets. `None` if nothing is pickled.
+/// What a new process gets. `None` if nothing is known of that.
 fn process_start(model: &Model<'_>) -> Option<ProcessStart> {
     let sent = model.facts.loader.sent.clone()?;
     let t = model.thresholds;
-    let mib = sent.bytes as f64 / 1_048_576.0;
-    let ms = t.process_start_mib_ms * mib + t.process_start_object_ms * sent.objects as f64;
+    let ms = sent.bytes.zip(sent.objects).map(|(bytes, objects)| {
+        let mib = bytes as f64 / 1_048_576.0;
+        t.process_start_mib_ms * mib + t.process_start_object_ms * objects as f64
+    });
     Some(ProcessStart { sent, ms })
 }
 

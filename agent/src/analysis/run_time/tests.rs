@@ -127,13 +127,38 @@ fn what_remains_and_what_has_passed_are_the_whole_run() {
 }
 
 #[test]
-fn batches_that_were_not_recorded_do_not_remain() {
+fn batches_that_were_not_recorded_do_not_remain_and_their_time_has_passed() {
     let mut facts = for_epochs(4, watched(250));
+    let whole = run_time_of(&facts, RunState::Running).unwrap().run.unwrap();
     facts.totals.unrecorded = 30;
+    *facts.totals.last_receive_s.as_mut().unwrap() += 30.0 * 0.03;
     let time = run_time_of(&facts, RunState::Running).unwrap();
 
-    assert_eq!(time.remaining.unwrap().steps, 120);
-    assert_eq!(time.run.unwrap().steps, 400);
+    let remaining = time.remaining.unwrap();
+    assert_eq!(remaining.steps, 120);
+    // One epoch follows the present one.
+    assert_near(remaining.duration_s.value, 119.0 * 0.03 + 2.0);
+    let run = time.run.unwrap();
+    assert_eq!(run.steps, 400);
+    assert_near(run.duration_s.value, whole.duration_s.value);
+}
+
+#[test]
+fn while_the_program_does_something_else_less_remains_and_the_run_stays_as_long() {
+    let facts = for_epochs(4, watched(250));
+    let now = run_time_of(&facts, RunState::Running).unwrap();
+    let run = RunFacts {
+        elapsed_s: facts.totals.last_receive_s.unwrap() + 1.5,
+        ..RunFacts::default()
+    };
+    let later = summarise(&run, std::slice::from_ref(&facts))
+        .record
+        .run_time
+        .unwrap();
+
+    let value = |period: Option<PeriodRecord>| period.unwrap().duration_s.value;
+    assert_near(value(later.remaining), value(now.remaining) - 1.5);
+    assert_near(value(later.run), value(now.run));
 }
 
 #[test]

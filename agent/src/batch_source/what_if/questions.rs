@@ -107,7 +107,9 @@ impl Questions {
             .filter(|stage| stage.is_delayable && stage.calls_at_once > 1 && !self.plan.is_fixed)
             .flat_map(|stage| {
                 let gate = |calls| question(stage, InterventionKind::Gate, f64::from(calls));
-                gate_search::numbers_of_calls(stage, self.cores).into_iter().map(gate)
+                gate_search::numbers_of_calls(stage, self.cores)
+                    .into_iter()
+                    .map(gate)
             });
         let delayed = (order.iter())
             .filter(|stage| self.plan.keep_data && (stage.is_delayable || self.plan.is_fixed))

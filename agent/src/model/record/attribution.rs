@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::super::hand_off::HandOffEnd;
 use super::Estimate;
 use super::codes::{FindingCode, RemedyCode, codes};
-use super::sent_parts::PickleObstacleRecord;
+use super::sent_parts::StartObstacleRecord;
 use super::tick::is_default;
 
 /// What limits throughput.
@@ -267,7 +267,7 @@ pub struct RemedyRecord {
     pub concerns_bottleneck: bool,
     /// What must be changed first, because a new process cannot get it. Absent if nothing was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub obstacle: Option<PickleObstacleRecord>,
+    pub obstacle: Option<StartObstacleRecord>,
     /// Time in which a new process gets what it needs from the training process, in milliseconds, without the start of
     /// Python and its imports. A lower limit if parts are unknown. Absent if nothing is pickled, and if the remedy starts
     /// no process.

@@ -10,17 +10,18 @@ use super::codes::codes;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct SentPartsRecord {
-    /// Bytes of the strings, arrays and numbers. Tensors are not counted, because processes share their memory.
-    pub bytes: u64,
-    /// Number of objects.
-    pub objects: u64,
+    /// Bytes of the strings, arrays and numbers. Tensors are not counted, because processes share their memory. Null with
+    /// `fork`.
+    pub bytes: Option<u64>,
+    /// Number of objects. Null with `fork`.
+    pub objects: Option<u64>,
     /// Whether there are objects that were not visited, for example those of a class with its own `__getstate__`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub at_least: bool,
     /// The first part that must be changed. Absent if none was found.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub obstacle: Option<PickleObstacleRecord>,
-    /// Paths of the next parts that must be changed.
+    pub obstacle: Option<StartObstacleRecord>,
+    /// Paths of further parts that must be changed, at most three.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other_obstacles: Vec<String>,
 }
@@ -28,13 +29,13 @@ pub struct SentPartsRecord {
 /// A part that cannot be pickled, or that processes must not share.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct PickleObstacleRecord {
+pub struct StartObstacleRecord {
     /// Path of the part, such as `dataset.reader.file`.
     pub part: String,
     /// Its type, with the module. Of a function or class: its name.
     pub type_name: String,
     /// Why it must be changed.
-    pub kind: PickleObstacle,
+    pub kind: StartObstacle,
     /// Source file of the function that is, or contains, the obstacle. Absent for other parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
@@ -45,7 +46,7 @@ pub struct PickleObstacleRecord {
 
 codes! {
     /// Why a part must be changed before worker processes can be started.
-    PickleObstacle {
+    StartObstacle {
         /// A lock.
         Lock = "lock",
         /// An open file or database.

@@ -60,11 +60,11 @@ impl WhatIfRecord {
 
     /// Whether the interval is narrow enough to report the answer.
     pub fn is_precise(&self) -> bool {
-        self.width_of_widest() <= 1.0
+        self.relative_width() <= 1.0
     }
 
-    /// Width of the interval, as a multiple of the widest that is reported.
-    pub fn width_of_widest(&self) -> f64 {
+    /// Width of the interval, relative to the widest that is reported.
+    pub fn relative_width(&self) -> f64 {
         let (low, high) = self.gain_ci_pct;
         // A longer step may be as uncertain relative to itself.
         let longer = (1.0 - self.gain_pct / 100.0).max(1.0);
@@ -89,7 +89,8 @@ pub struct WhatIfStatusRecord {
     pub steps: u32,
     /// Number of changes that were measured too imprecisely to be reported.
     pub imprecise: u64,
-    /// About how many steps (`what_if_steps`) make the interval of each measured change narrow enough. Null if all are.
+    /// About how many steps (`what_if_steps`) would make the interval of each measured change narrow enough. Null if all are,
+    /// and if the run ended before the what-if.
     pub steps_for_precision: Option<u32>,
     /// Stages that are not measured without their work, because their calls cannot return an earlier result.
     pub not_replaceable: Vec<String>,

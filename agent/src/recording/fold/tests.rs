@@ -194,7 +194,6 @@ fn an_epoch_is_complete_if_its_source_is_exhausted_or_another_one_follows() {
 
 #[test]
 fn batches_that_were_not_recorded_count_in_the_length_of_their_epoch() {
-    let clock = MonotonicClock::new();
     let mut fold = fold();
     one_epoch(&mut fold, 0, 5);
 
@@ -202,11 +201,16 @@ fn batches_that_were_not_recorded_count_in_the_length_of_their_epoch() {
     fold.begin_epoch(100 * MS);
     fold.lap(100 * MS, 101 * MS);
     fold.lap(110 * MS, 111 * MS);
-    fold.add(Event::Gap { batches: 3 }, &clock);
+    fold.gap(3, 130 * MS);
     fold.end_epoch(true);
     assert_eq!(fold.totals().epoch_steps, Some(5));
     fold.begin_epoch(500 * MS);
-    fold.add(Event::Gap { batches: 4 }, &clock);
+    assert_eq!(
+        fold.totals().last_receive_s,
+        Some(0.13),
+        "it was not recorded"
+    );
+    fold.gap(4, 890 * MS);
     fold.lap(900 * MS, 901 * MS);
     fold.end_epoch(true);
 
@@ -230,7 +234,7 @@ fn a_gap_is_as_long_as_from_one_batch_to_the_next() {
     let mut fold = fold();
     fold.begin_epoch(0);
     fold.lap(0, MS);
-    fold.add(Event::Gap { batches: 0 }, &clock);
+    fold.add(Event::NO_STEP, &clock);
     fold.lap(500 * MS, 501 * MS);
     fold.lap(502 * MS, 503 * MS);
 

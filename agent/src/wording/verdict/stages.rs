@@ -1,7 +1,7 @@
 //! The sections about the stages of the loader and the queues between them.
 
 use super::super::section::{Block, Column, Row, Section, SectionId, Table};
-use super::super::units::{amount, duration_ms, part_of, percent, rate};
+use super::super::units::{amount, duration_ms, part_of, percent, rate_of};
 use super::Detail;
 use crate::analysis::attribution::queues_around;
 use crate::analysis::stages::is_outside_the_flow;
@@ -221,9 +221,7 @@ fn most_per_s(stage: &StageSummary, unit: Option<&str>) -> String {
     let in_samples = stage.max_samples_per_s.map(|rate| (rate, "samples"));
     let in_batches = stage.max_batches_per_s.map(|rate| (rate, "batches"));
     let most = in_unit.or(in_samples).or(in_batches);
-    most.map_or_else(String::new, |(per_s, unit)| {
-        format!("{} {unit}/s", rate(per_s))
-    })
+    most.map_or_else(String::new, |(per_s, unit)| rate_of(per_s, unit))
 }
 
 /// `3 of 8`.

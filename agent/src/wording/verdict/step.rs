@@ -1,7 +1,7 @@
 //! The sections about the step, the floor and the savings.
 
 use super::super::section::{Block, Fact, Quantity, Section, SectionId};
-use super::super::units::{duration_ms, percent, rate, signed_ms, steps};
+use super::super::units::{duration_ms, percent, rate_of, signed_ms, steps};
 use super::Verdict;
 use crate::model::Mode;
 use crate::model::record::{FindingCode, Role, SummaryRecord};
@@ -24,14 +24,13 @@ pub fn headspace_text(s: &SummaryRecord) -> Option<String> {
     ))
 }
 
-/// The throughput in samples, and in the user's unit: `128 samples/s, 4 096 frames/s`.
+/// The throughput in samples, and in the user's unit: `128 samples/s, 4,096 frames/s`.
 fn throughput(s: &SummaryRecord) -> Option<String> {
-    let rate = |per_s: f64, unit: &str| format!("{} {unit}/s", rate(per_s));
     let samples = s
         .throughput_samples_per_s
-        .map(|per_s| rate(per_s, "samples"));
+        .map(|per_s| rate_of(per_s, "samples"));
     let units =
-        (s.throughput_units_per_s.zip(s.unit.as_deref())).map(|(per_s, unit)| rate(per_s, unit));
+        (s.throughput_units_per_s.zip(s.unit.as_deref())).map(|(per_s, unit)| rate_of(per_s, unit));
     let rates: Vec<String> = samples.into_iter().chain(units).collect();
     (!rates.is_empty()).then(|| rates.join(", "))
 }

@@ -1,7 +1,7 @@
 //! The section with the answers of a what-if.
 
 use super::super::section::{Block, Entry, Section, SectionId};
-use super::super::units::{duration_ms, percent, steps};
+use super::super::units::{duration_ms, grouped, percent, steps};
 use super::super::what_if::{changed_requests, changed_stage};
 use super::Detail;
 use crate::model::InterventionKind;
@@ -57,7 +57,10 @@ fn limits(
         .map_or_else(String::new, |steps| {
             let from = summary.options_from.unwrap_or_default();
             let option = from.with(LoopOption::WhatIfSteps, &steps.to_string());
-            format!(" About {steps} steps would be enough: `{option}`.")
+            format!(
+                " About {} steps would be enough: `{option}`.",
+                grouped(steps.into())
+            )
         });
     let imprecise = imprecise
         .map(|text| format!("{text}: the steps vary too much for this number of steps.{enough}"));
@@ -202,7 +205,7 @@ mod tests {
             sentences.collect::<Vec<_>>(),
             [
                 "2 more changes were measured, but too imprecisely to report: the steps vary too much for this number \
-                 of steps. About 9000 steps would be enough: `HEADSPACE_WHAT_IF_STEPS=9000`.",
+                 of steps. About 9,000 steps would be enough: `HEADSPACE_WHAT_IF_STEPS=9000`.",
                 "Buffers may hide part of each change: the what-if needs at least 600 steps.",
                 "Not measured without their work, because their calls cannot return an earlier result: `write`, `log`.",
                 "The floor is not measured, because the batches cannot be copied.",

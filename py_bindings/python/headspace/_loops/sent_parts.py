@@ -18,27 +18,27 @@ if TYPE_CHECKING:
 _PARTS_OF_TORCH = ("dataset", "collate_fn", "worker_init_fn")
 
 
-def sent_to_workers(loader: Any) -> _native._PickleFacts | None:
-    """What worker processes of a torch loader would get. None if processes are forked and share no open file."""
+def sent_to_workers(loader: Any) -> _native._StartFacts | None:
+    """What worker processes of a torch loader would get. None if processes are forked and share no file."""
     if loader is None:
         return None
     return check_sent({name: get_attribute(loader, name) for name in _PARTS_OF_TORCH})
 
 
 #: By the description of an SPDL pipeline, what a process that runs it would get. Of the last pipelines.
-_by_pipeline: dict[str, _native._PickleFacts] = {}
+_by_pipeline: dict[str, _native._StartFacts] = {}
 
 _MAX_PIPELINES = 8
 
 
-def remember_pipeline(description: str, sent: _native._PickleFacts) -> None:
+def remember_pipeline(description: str, sent: _native._StartFacts) -> None:
     """Stores what a process that runs an SPDL pipeline would get. A pipeline itself does not have its parts."""
     while len(_by_pipeline) >= _MAX_PIPELINES:
         del _by_pipeline[next(iter(_by_pipeline))]
     _by_pipeline[description] = sent
 
 
-def sent_with_pipeline(loader: Any) -> _native._PickleFacts | None:
+def sent_with_pipeline(loader: Any) -> _native._StartFacts | None:
     """What a process that runs this SPDL pipeline would get. None for any other loader."""
     if not _by_pipeline or type(loader).__module__.partition(".")[0] != "spdl":
         return None
@@ -49,8 +49,9 @@ def sent_with_pipeline(loader: Any) -> _native._PickleFacts | None:
 
 def check_sent(
     parts: dict[str, Any], allowed: tuple[type, ...] = ()
-) -> _native._PickleFacts | None:
-    """What a new process would get, with this program's start method. None if it is forked and would share no open file.
+) -> _native._StartFacts | None:
+    """What a new process would get, with this program's start method. None if it is forked and would share no open file or
+    database.
 
     Args:
         parts: What is sent, by name.
@@ -62,7 +63,7 @@ def check_sent(
     from headspace._processes.pickle_check import check_parts
 
     forks = start_method() == "fork"
-    found: _native._PickleFacts | None = call_safely(
+    found: _native._StartFacts | None = call_safely(
         check_parts, parts, _settings.libraries(), allowed, forks
     )
     return found

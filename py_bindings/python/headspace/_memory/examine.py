@@ -43,6 +43,8 @@ def examine(
     begin = time.thread_time()
     deadline = begin + _MOST_SECONDS
     variables: Variables = {}
+    # The garbage collector tracks this list, but no running frames. Without it, `find_holders` would leave out a tuple that
+    # only a local variable holds.
     values = []
     for frame, name, value in local_variables(frames):
         variables[id(value)] = (frame, name)
@@ -94,13 +96,14 @@ def _containers(
 
 def _objects(objects: list[Any], growth: dict[int, float], deadline: float) -> list[dict[str, Any]]:
     """The growing types. After the deadline, those that grow slower are left out."""
-    newest: dict[int, deque[Any]] = {address: deque(maxlen=sizes.SAMPLE) for address in growth}
+    samples: dict[int, list[Any]] = {address: [] for address in growth}
     for item in objects:
-        if id(type(item)) in newest:
-            newest[id(type(item))].append(item)
+        if id(type(item)) in samples:
+            samples[id(type(item))].append(item)
     found: list[dict[str, Any]] = []
-    for address, sample in sorted(newest.items(), key=lambda one: -growth[one[0]]):
-        items = list(sample)
+    for address, sample in sorted(samples.items(), key=lambda one: -growth[one[0]]):
+        # All tensors are among the objects, and a growing container may be one more than the sample.
+        items = sample[-sizes.SAMPLE :]
         if not items:
             continue
         if found and time.thread_time() > deadline:

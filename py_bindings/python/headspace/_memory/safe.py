@@ -11,13 +11,12 @@ from typing import Any
 #: The containers whose items are counted. Subclasses may have methods of the program.
 CONTAINERS = (list, dict, set, deque)
 
+#: Items of a list, tuple or dictionary among which an array is searched.
+_FIRST_ITEMS = 8
+
 _names = type.__dict__["__module__"], type.__dict__["__qualname__"]
 _mro = type.__dict__["__mro__"]
-_flags = type.__dict__["__flags__"]
 _basic_size = type.__dict__["__basicsize__"]
-
-#: Flag of a type that was created at run time, for example by a `class` statement.
-_HEAP_TYPE = 1 << 9
 
 
 def type_name(kind: type) -> str:
@@ -52,11 +51,6 @@ def is_a(item: object, kind: type | None) -> bool:
     return any(base is kind for base in _mro.__get__(type(item)))
 
 
-def is_instance_of_class(item: object) -> bool:
-    """Whether its type was created at run time."""
-    return bool(_flags.__get__(type(item)) & _HEAP_TYPE)
-
-
 def basic_size(item: object) -> int:
     """Bytes of an object without a variable part, by its type."""
     size: int = _basic_size.__get__(type(item))
@@ -82,8 +76,8 @@ def is_plain_tensor(item: object) -> bool:
 
 
 def describe(item: Any) -> str:
-    """Type of an object, with shape and number format of an array or a tensor. Of a container: also those of the first
-    array or tensor in it."""
+    """Type of an object, with shape and number format of an array or a tensor. Of a list, tuple or dictionary: also those
+    of the first array or tensor in it."""
     data = next(filter(_is_data, _first_items(item)), None)
     if data is None:
         return _describe_alone(item)
@@ -95,10 +89,10 @@ def _is_data(item: object) -> bool:
 
 
 def _first_items(item: Any) -> list[Any]:
-    """Some items of a container. None of anything else."""
+    """The first items of a list, tuple or dictionary. Empty for any other object."""
     if type(item) in (list, tuple):
-        return [*item[:8]]
-    return [*islice(item.values(), 8)] if type(item) is dict else []
+        return [*item[:_FIRST_ITEMS]]
+    return [*islice(item.values(), _FIRST_ITEMS)] if type(item) is dict else []
 
 
 def _describe_alone(item: Any) -> str:

@@ -5,7 +5,8 @@ memory, and run the program's own `__getstate__` and `__reduce__`, which may cha
 follows references, as a pickler would. It runs no such code of the program: where a class has its own, its author
 has prepared it for pickling, and what it sends is unknown. Of a long container, a sample of the elements is visited.
 
-`fork` pickles nothing, but the processes share open files. Then only these are looked for.
+`fork` pickles nothing, but the processes share open files. Then only these are looked for, and not even code of
+libraries runs to find them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ import time
 from collections import Counter
 from functools import partial
 from itertools import islice
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    FunctionType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,8 +64,14 @@ _NUMBER_BYTES = 5
 #: Packages whose objects mostly are open files or databases.
 _FILE_PACKAGES = {"h5py", "lmdb", "mmap", "netCDF4", "sqlite3", "tarfile", "zarr", "zipfile"}
 
-#: Of these, packages whose objects have no position or state that processes share after a fork.
+#: Of these, packages whose objects are safe to use after a fork.
 _SAFE_AFTER_FORK = {"mmap"}
+
+#: Modules of Python's own files.
+_FILE_MODULES = {"_io", "io", "gzip", "bz2", "lzma"}
+
+#: Classes that can be pickled, except for the file that they have open.
+_ARCHIVES = {("zipfile", "ZipFile"), ("tarfile", "TarFile")}
 
 
 def check_parts(
@@ -66,8 +79,8 @@ def check_parts(
     library_folders: Iterable[str],
     allowed: tuple[type, ...] = (),
     forks: bool = False,
-) -> _native._PickleFacts | None:
-    """Checks what a new process would get. None if processes are forked and would share no open file.
+) -> _native._StartFacts | None:
+    """Checks what a new process would get. None if processes are forked and would share no open file or database.
 
     Args:
         parts: What is sent, by name.
@@ -80,9 +93,9 @@ def check_parts(
     if forks and not check.obstacles:
         return None
     return {
-        "bytes": 0 if forks else round(check.bytes),
-        "objects": 0 if forks else round(check.objects),
-        "at_least": check.is_partial or bool(check.obstacles),
+        "bytes": None if forks else round(check.bytes),
+        "objects": None if forks else round(check.objects),
+        "at_least": not forks and (check.is_partial or bool(check.obstacles)),
         "obstacle": next(iter(check.obstacles), None),
         "other_obstacles": [found["part"] for found in check.obstacles[1:]],
     }
@@ -111,7 +124,7 @@ class _Check:
         self.bytes = self.objects = 0.0
         #: Whether there are objects that were not visited.
         self.is_partial = False
-        self.obstacles: list[_native._PickleObstacle] = []
+        self.obstacles: list[_native._StartObstacle] = []
         #: Objects to visit, each with its path and the number of objects that it stands for. The last comes next.
         self._stack: list[tuple[Any, str, float]] = []
         #: By ID, what was visited: an object that is kept keeps its ID.
@@ -205,14 +218,14 @@ class _Check:
 
     def _visit_object(self, thing: Any, path: str, stands_for: float) -> None:
         kind = type(thing)
-        if self._forks and _is_shared_file(thing):
-            raise _ObstacleError("shared_file")
+        if self._forks:
+            if _is_shared_file(thing):
+                raise _ObstacleError("shared_file")
+            self._add_attributes(thing, path, stands_for)
+            return
         registered = copyreg.dispatch_table.get(kind)
         hooks = [registered] if registered else [_find_method(kind, name) for name in _HOOKS]
         for code in filter(None, map(self._code_of_program, hooks)):
-            if self._forks:
-                self._add_attributes(thing, path, stands_for)
-                return
             if _always_raises(code):
                 raise _ObstacleError("refuses", code)
             self.is_partial = True
@@ -230,10 +243,15 @@ class _Check:
             self._add_reduced(reduced, path, stands_for)
 
     def _add_attributes(self, thing: Any, path: str, stands_for: float) -> None:
-        """Visits the class and the attributes of an object, which are read without its own methods."""
+        """Visits the class, the attributes and the elements of an object, which are read without its own methods."""
         kind = type(thing)
         state = object.__getattribute__(thing, "__dict__") if _has_dict(kind) else None
-        self._add([(kind, path), *_parts_of_state(state, path)], stands_for)
+        self._add([(kind, path), *_parts_of_state((state, _slots(thing)), path)], stands_for)
+        for container in (list, tuple):
+            if isinstance(thing, container):
+                self._add_elements(container.__getitem__(thing, slice(_ELEMENTS)), path, stands_for)
+        if isinstance(thing, dict):
+            self._add_items(dict(islice(dict.items(thing), _ELEMENTS)), path, stands_for)
 
     def _code_of_program(self, method: Any) -> CodeType | None:
         """The code of a method, if it is the program's own."""
@@ -295,6 +313,19 @@ def _parts_of_state(state: Any, path: str) -> list[tuple[Any, str]]:
     return parts
 
 
+def _slots(thing: Any) -> dict[str, Any]:
+    """The attributes of an object that are not in its dictionary."""
+    found = {}
+    for base in type(thing).__mro__:
+        for name, member in vars(base).items():
+            if type(member) is MemberDescriptorType:
+                try:
+                    found[name] = member.__get__(thing)
+                except AttributeError:  # It has no value.
+                    continue
+    return found
+
+
 def _key_text(key: Any) -> str:
     return repr(key) if type(key) in (str, int) else "…"
 
@@ -336,8 +367,12 @@ def _always_raises(code: CodeType) -> bool:
     return not any(step.opname.startswith("RETURN") for step in get_instructions(code))
 
 
+def _package(kind: type) -> str:
+    return str(kind.__module__).partition(".")[0]
+
+
 def _kind_of_object(thing: Any) -> str:
-    package = str(type(thing).__module__).partition(".")[0]
+    package = _package(type(thing))
     if package == "_thread":
         return "lock"
     return "open_file" if isinstance(thing, io.IOBase) or package in _FILE_PACKAGES else "other"
@@ -347,13 +382,14 @@ def _is_shared_file(thing: Any) -> bool:
     """Whether processes that are forked would share the position or the state of this object: a file that is read, other
     than standard input, or a database."""
     kind = type(thing)
-    package = str(kind.__module__).partition(".")[0]
-    if package in ("_io", "io") and isinstance(thing, io.IOBase):
-        try:
+    try:
+        if kind.__module__ in _FILE_MODULES and isinstance(thing, io.IOBase):
             return thing.readable() and thing.fileno() > 2
-        except (OSError, ValueError):  # It is closed, or in memory.
-            return False
-    if package not in _FILE_PACKAGES - _SAFE_AFTER_FORK:
+        if (kind.__module__, kind.__name__) in _ARCHIVES:
+            return True
+    except Exception:  # It is closed, or in memory.
+        return False
+    if _package(kind) not in _FILE_PACKAGES - _SAFE_AFTER_FORK:
         return False
     try:
         thing.__reduce_ex__(_PROTOCOL)
@@ -362,7 +398,7 @@ def _is_shared_file(thing: Any) -> bool:
     return False
 
 
-def _describe(thing: Any, path: str, found: _ObstacleError) -> _native._PickleObstacle:
+def _describe(thing: Any, path: str, found: _ObstacleError) -> _native._StartObstacle:
     kind = type(thing)
     is_builtin = kind.__module__ == "builtins"
     type_name = kind.__qualname__ if is_builtin else f"{kind.__module__}.{kind.__qualname__}"

@@ -96,7 +96,7 @@ class Progress:
 
 
 def _wrap(reason: str) -> str:
-    """The whole reason, in lines that fit the terminal. Paths and other long words are not broken."""
+    """The reason, in lines that fit the terminal. Paths and other long words are not broken."""
     return textwrap.fill(
         reason,
         shutil.get_terminal_size().columns,

@@ -78,7 +78,8 @@ def moves(space: Space, now: Config, summary: Mapping[str, Any]) -> list[Move]:
     found = []
     for remedy in summary.get("remedies", ()):
         if remedy.get("obstacle"):
-            continue  # The processes would not start: the program must be changed first.
+            # The processes would not start, or would share open files: the program must be changed first.
+            continue
         for knob in _knobs_for(space, remedy, last):
             target = _target(knob, now[knob.name], remedy)
             if target is None or target[0] == now[knob.name]:
