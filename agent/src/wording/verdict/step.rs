@@ -106,12 +106,19 @@ impl Verdict<'_> {
             (Some(p95), Some(p99)) => format!("p95 {}, p99 {}", duration_ms(p95), duration_ms(p99)),
             _ => String::new(),
         };
-        let mut facts = vec![Fact::measured(Quantity::Step, duration_ms(step)).detail(tail)];
+        let rates = throughput(s);
+        let in_parentheses = rates.as_ref().map(|rates| format!("({rates})"));
+        let step = Fact::measured(Quantity::Step, duration_ms(step))
+            .note(in_parentheses.unwrap_or_default())
+            .detail(tail);
+        let mut facts = vec![step];
         facts.extend(s.wait_ms.map(|wait_ms| wait(s, wait_ms)));
         if let Some(compute) = s.compute_ms {
-            facts.push(Fact::measured(Quantity::Compute, duration_ms(compute)));
+            facts.push(
+                Fact::measured(Quantity::Compute, duration_ms(compute))
+                    .detail(rates.unwrap_or_default()),
+            );
         }
-        facts.extend(throughput(s).map(|rates| Fact::new("throughput", rates)));
         Some(Section::facts(SectionId::Step, facts))
     }
 
