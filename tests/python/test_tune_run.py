@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -259,7 +260,8 @@ def test_the_whole_search_finds_the_fastest_and_prints_its_command(tmp_path, run
     assert "--threads 4 --depth 2 --turbo" in command
     assert f"--log {log} --steps 70" in command
     assert "each of the best configuration and the baseline" in out
-    assert "a headspace of " in out
+    # On a busy machine, the best step may be shorter than the floor that the baseline measured.
+    assert re.search(r"^floor +\d+\.\d ms: (a headspace of \d|no headspace)", out, re.MULTILINE)
     for row in ("classes    ", "hit rate   ", "time       ", "ladder     baseline "):
         assert f"\n{row}" in out, row
     pictures = ("progress.svg", "ladder.svg", "tree.svg")
