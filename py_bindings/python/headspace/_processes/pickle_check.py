@@ -247,10 +247,11 @@ class _Check:
         kind = type(thing)
         state = object.__getattribute__(thing, "__dict__") if _has_dict(kind) else None
         self._add([(kind, path), *_parts_of_state((state, _slots(thing)), path)], stands_for)
-        for container in (list, tuple):
-            if isinstance(thing, container):
-                self._add_elements(container.__getitem__(thing, slice(_ELEMENTS)), path, stands_for)
-        if isinstance(thing, dict):
+        if isinstance(thing, list):
+            self._add_elements(list.__getitem__(thing, slice(_ELEMENTS)), path, stands_for)
+        elif isinstance(thing, tuple):
+            self._add_elements(tuple.__getitem__(thing, slice(_ELEMENTS)), path, stands_for)
+        elif isinstance(thing, dict):
             self._add_items(dict(islice(dict.items(thing), _ELEMENTS)), path, stands_for)
 
     def _code_of_program(self, method: Any) -> CodeType | None:
