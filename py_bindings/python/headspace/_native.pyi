@@ -202,9 +202,7 @@ def threads_beyond(threads: list[int], code: CodeType) -> int:
         code: The code that an idle thread runs.
     """
 
-def find_objects(
-    types: set[int], sample: int, all_of: set[int], containers: set[int]
-) -> list[Any]:
+def find_objects(types: set[int], sample: int, all_of: set[int], containers: set[int]) -> list[Any]:
     """Finds objects. Never returns a tuple that is still being filled.
 
     Args:

@@ -47,9 +47,7 @@ def sent_with_pipeline(loader: Any) -> _native._StartFacts | None:
     return next(found, None)
 
 
-def check_sent(
-    parts: dict[str, Any], allowed: tuple[type, ...] = ()
-) -> _native._StartFacts | None:
+def check_sent(parts: dict[str, Any], allowed: tuple[type, ...] = ()) -> _native._StartFacts | None:
     """What a new process would get, with this program's start method. None if it is forked and would share no open file or
     database.
 

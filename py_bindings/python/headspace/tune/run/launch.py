@@ -269,7 +269,10 @@ class Running:
             detail = f"{detail}\n{self._tail()}".strip()
         elif state is State.TIMEOUT and step is not None:
             limit = self._setup.patience.timeout
-            state, detail = State.FINISHED, f"ended at the time limit of {limit:g} s; the steps until then count"
+            state, detail = (
+                State.FINISHED,
+                f"ended at the time limit of {limit:g} s; the steps until then count",
+            )
         return Outcome(
             state=state,
             step_ms=step,
