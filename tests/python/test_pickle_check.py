@@ -335,7 +335,7 @@ def test_with_fork_files_that_are_written_closed_or_in_memory_are_no_obstacle(
     closed.close()
     with (
         (tmp_path / "log").open("w") as log,
-        open(0, closefd=False) as terminal,  # noqa: PTH123
+        open(0, closefd=False) as terminal,
         open_file() as source,
         mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
     ):
