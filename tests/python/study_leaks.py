@@ -57,9 +57,9 @@ def main() -> None:
     runs = [(kind, variant) for kind in args.kinds for variant in ("leak", "healthy")]
     with ThreadPoolExecutor(args.jobs) as pool:
         judged = dict(zip(runs, pool.map(lambda run: judge(*run, args.seconds), runs)))
-    print(f"{'program':14}{'leak':46}{'healthy twin'}")
+    print(f"{'program':14}{'leak':62}{'healthy twin'}")
     for kind in args.kinds:
-        print(f"{kind:14}{judged[kind, 'leak'][1]:46}{judged[kind, 'healthy'][1]}")
+        print(f"{kind:14}{judged[kind, 'leak'][1]:62}{judged[kind, 'healthy'][1]}")
     planted = [kind for kind in args.kinds if LEAKS[kind] is not None]
     named = sum(judged[kind, "leak"][0] for kind in planted)
     healthy = [run for run in runs if run[1] == "healthy" or LEAKS[run[0]] is None]
