@@ -50,7 +50,9 @@ def examine(
         variables[id(value)] = (frame, name)
         values.append(value)
     kinds = {id(kind) for kind in safe.plain_tensors()}
-    objects = find_objects(set(types), sizes.SAMPLE, kinds, set(containers))
+    # Local variables are known. To search an untracked dictionary, all objects are traversed.
+    wanted = containers.keys() - variables.keys()
+    objects = find_objects(set(types), sizes.SAMPLE, kinds, wanted)
     sizes_deadline = begin + _MOST_SECONDS_FOR_SIZES
     found = _containers([*objects, *values], containers, sizes_deadline)
     found += _objects(objects, types, sizes_deadline)
