@@ -45,7 +45,13 @@ SHORT_RUNS = {
 #: Cases that need all cores. If another test uses a core, compute becomes so slow that it hides the wait for data. In the
 #: twin of `no_workers_heavy_transforms`, the loop's thread then waits for a core while it receives a batch, so the verdict
 #: rightly names the hand-off.
-ALONE = {"no_workers_heavy_transforms", "other_rank_waits_for_data", "store_throttles_chunks"}
+ALONE = {
+    # If its own work takes longer, the loader waits less for the device.
+    "async_device_false_wait",
+    "no_workers_heavy_transforms",
+    "other_rank_waits_for_data",
+    "store_throttles_chunks",
+}
 
 
 def short(runs: dict[str, int]) -> list[Any]:

@@ -22,6 +22,7 @@ from headspace.tune.errors import TuneError
 from headspace.tune.experiment import Experiment, Kind, Outcome, Proposal, State, Trial
 from headspace.tune.output.progress import Progress
 from headspace.tune.plan.planner import Limits, Planner
+from headspace.tune.plan.what_if import floor_ms
 from headspace.tune.run.launch import MARK, Patience, Running, Setup, end_leftovers
 from headspace.tune.run.live import LiveRun
 from headspace.tune.run.resources import Place, places, whole_cores
@@ -250,6 +251,7 @@ def running() -> Iterator[list[subprocess.Popen[str]]]:
 
 
 @pytest.mark.slow
+@pytest.mark.alone  # If two other tests use the cores, the fastest configuration may seem slower than another.
 def test_the_whole_search_finds_the_fastest_and_prints_its_command(tmp_path, running):
     folder, log = tmp_path / "tune", tmp_path / "log"
     process = tuner(folder, log, "--repeats", "0", what_if=True)
@@ -260,10 +262,6 @@ def test_the_whole_search_finds_the_fastest_and_prints_its_command(tmp_path, run
     assert "--threads 4 --depth 2 --turbo" in command
     assert f"--log {log} --steps 70" in command
     assert "each of the best configuration and the baseline" in out
-    # On a busy machine, the best step may be shorter than the floor that the baseline measured.
-    assert re.search(
-        r"^floor +\d+\.\d [a-z ]+: (a headspace of \d|no headspace)", out, re.MULTILINE
-    )
     for row in ("classes    ", "hit rate   ", "time       ", "ladder     baseline "):
         assert f"\n{row}" in out, row
     pictures = ("progress.svg", "ladder.svg", "tree.svg")
@@ -274,6 +272,13 @@ def test_the_whole_search_finds_the_fastest_and_prints_its_command(tmp_path, run
     asked = [summary.get("what_if_status") is not None for summary in summaries]
     assert asked == [True] + [False] * (len(trials) - 1), "only the first run has a what-if"
     assert summaries[0]["what_if_status"]["finished"]
+    # On a busy machine, the steps of the baseline may vary too much for a floor, or the best step may be shorter.
+    floor = (
+        r"unknown: the steps of the baseline varied"
+        if floor_ms(summaries[0]) is None
+        else r"\d+\.\d [a-z ]+: (a headspace of \d|no headspace)"
+    )
+    assert re.search(rf"^floor +{floor}", out, re.MULTILINE)
     rows = (folder / "results.tsv").read_text().splitlines()
     assert [row.split("\t")[1] for row in rows[:3]] == ["name", "baseline", "headspace_cache"]
     assert len(rows) == len(trials) + 2

@@ -151,6 +151,10 @@ def _floor_line(trials: Sequence[Trial], floor: float | None, best: float, unit:
             "floor      unknown: the what-if of the baseline did not finish (increase the number of steps of this run "
             "with `{what_if:1200|200}` in the command, or `--timeout`)"
         ]
+    if status["imprecise"]:
+        return [
+            "floor      unknown: the steps of the baseline varied too much to measure them without the work of stages"
+        ]
     return [
         "floor      unknown: the loop still waits in all steps without the work of stages that were measured"
     ]
