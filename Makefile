@@ -133,6 +133,12 @@ gpu-check: $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/build ## Compare the GPU rea
 	$(call say,"GPU readings against nvidia-smi and the driver")
 	$(PY) tests/gpu/check.py $(GPU_CHECK_ARGS)
 
+.PHONY: gpu-tables
+gpu-tables: $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/build ## Print the tables of docs/gpu.md (needs an NVIDIA GPU).
+	$(call say,"loads and training loops on the GPU")
+	$(PY) tests/gpu/busy_share.py
+	$(PY) tests/gpu/loops.py
+
 .PHONY: lint
 lint: lint-rust msrv lint-python lint-types lint-generated ## Run every check that runs no test. `make -k lint` names all faults.
 
@@ -196,7 +202,7 @@ bench: $(STAMPS)/test $(STAMPS)/build ## Print the costs beside their targets.
 	$(PY) py_bindings/benches/bench.py $(BENCH_ARGS)
 
 # STUDIES="contention lines" runs these two. `rust` are the simulated ones, and `real` is `make real` on busy cores.
-STUDIES ?= rust compare tune remedies what_if shared_lock contention hand_off page_cache leaks prefetching lines real
+STUDIES ?= rust compare tune remedies what_if shared_lock contention hand_off page_cache leaks prefetching badly_set lines real
 
 .PHONY: study
 study: tools $(STAMPS)/study $(STAMPS)/build ## Run the long studies of accuracy: tests that `make test` leaves out (STUDIES="what_if lines").

@@ -256,3 +256,28 @@ def test_other_tasks_of_an_event_loop_are_not_lines_of_its_stage(program: Progra
     of_decode = [stack for stack in stacks["stacks"] if stack.get("stage") == "decode"]
     innermost = {stacks["frames"][stack["frames"][-1]]["function"] for stack in of_decode}
     assert innermost == {"decode"}, "frames of the generator"
+
+
+def test_a_generator_on_the_training_thread_is_the_bottleneck_with_its_lines(
+    program: Programs,
+) -> None:
+    run = program("generator_loader.py")
+    assert run.exit_code == 0, run.stderr
+    summary = run.summary()
+
+    assert summary["bottleneck"]["kind"] == "loader"
+    assert "(decode) for" in summary["bottleneck"]["evidence"]
+    line = next(line for line in summary["lines"] if line["stage"] == "loader")
+    assert line["function"] == "decode"
+    step_ms, wait_ms = summary["steady_step_mean_ms"], summary["wait_ms"]
+    assert step_ms - wait_ms < line["predicted_step_ms"] < 0.9 * step_ms
+
+
+def test_a_generator_that_waits_for_another_thread_is_no_bottleneck(program: Programs) -> None:
+    run = program("generator_loader.py", "--waits")
+    assert run.exit_code == 0, run.stderr
+    summary = run.summary()
+
+    assert summary["wait_ms"] > 1.0
+    assert (summary["bottleneck"] or {}).get("kind") != "loader"
+    assert not [line for line in summary["lines"] if line["stage"] == "loader"]

@@ -153,6 +153,9 @@ pub fn waits_for_item(frames: &[Frame], activity: Activity) -> bool {
     !activity.is_work() && library.any(is_call)
 }
 
+/// Name of the place [`Place::Loader`] in records and texts.
+pub const LOADER: &str = "loader";
+
 /// Name of the place [`Place::Producers`] in records and texts.
 pub const PRODUCERS: &str = "producers";
 
@@ -163,6 +166,8 @@ pub enum Place {
     Stage(String),
     /// The compute of the loop with this name.
     Loop(String),
+    /// The training thread while the loop with this name waits for a batch, if no stage makes the batches.
+    Loader(String),
     /// In no stage, while the training thread waits for an item of a queue or the result of a future: probably a thread
     /// that makes it.
     Producers,
@@ -171,10 +176,11 @@ pub enum Place {
 }
 
 impl Place {
-    /// Name of the stage, or [`PRODUCERS`]. `None` outside of them.
+    /// Name of the stage, [`LOADER`] or [`PRODUCERS`]. `None` outside of them.
     pub fn stage(&self) -> Option<&str> {
         match self {
             Self::Stage(name) => Some(name),
+            Self::Loader(_) => Some(LOADER),
             Self::Producers => Some(PRODUCERS),
             Self::Loop(_) | Self::Elsewhere => None,
         }
@@ -198,7 +204,7 @@ pub struct StackReading {
 }
 
 impl StackReading {
-    /// Whether a thread was in a stage, or was a producer: the process loaded data.
+    /// Whether a thread was in a stage or in a loader, or was a producer: the process loaded data.
     pub fn is_loading(&self) -> bool {
         self.samples
             .iter()

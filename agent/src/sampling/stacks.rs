@@ -83,10 +83,16 @@ pub struct Trainer {
 }
 
 impl Trainer {
-    /// The place of the thread outside stages: the loop that began last, unless a loop waits for a batch.
-    fn place(&self) -> Place {
-        if self.loops.iter().any(|entry| entry.recorder.is_waiting()) {
-            return Place::Elsewhere;
+    /// The place of the thread outside stages: the loader of the loop that waits for a batch, or else the loop that began
+    /// last. If stages make the batches, a loop that waits is no place.
+    fn place(&self, stages_make_batches: bool) -> Place {
+        let mut loops = self.loops.iter();
+        if let Some(waiting) = loops.find(|entry| entry.recorder.is_waiting()) {
+            return if stages_make_batches {
+                Place::Elsewhere
+            } else {
+                Place::Loader(waiting.loader.name.clone())
+            };
         }
         (self.loops.iter())
             .map(|entry| (entry, &entry.recorder))
@@ -228,7 +234,7 @@ impl StackThread {
         // Before the reading and after it: only threads that stayed where they were are used. The span contains both looks at
         // the places: a thread may also move while this one waits for a core between a look and the reading.
         let (begun, cpu_begun) = (self.clock.now(), thread_cpu_time());
-        let before = find_thread_places(target);
+        let before = find_thread_places(target, self.stages_make_batches);
         let mut threads: Vec<ThreadId> = before.iter().map(|known| known.thread).collect();
         if target.is_unknown() {
             // Its main thread. Up to Python 3.10, only a thread that holds the interpreter lock is found.
@@ -238,7 +244,7 @@ impl StackThread {
             });
         }
         let read = self.reader.read(target.pid, &threads, &mut stacks);
-        let after = find_thread_places(target);
+        let after = find_thread_places(target, self.stages_make_batches);
         let cpu = (thread_cpu_time().zip(cpu_begun)).map(|(now, begun)| now.saturating_sub(begun));
         let span = ReadingSpan::new(self.clock.now().saturating_sub(begun), cpu);
         let outcome = match read {

@@ -2,6 +2,7 @@
 
 use super::facts::PipelineFacts;
 use super::line_gains::lines_of_loop;
+use super::own_loader::own_loader;
 use super::producers::ProducerFacts;
 use super::simulation::whole;
 use super::stage_order::{Node, chain};
@@ -60,6 +61,14 @@ pub(in crate::analysis) fn attribute_run(
     let found = attribute(&facts);
     if !facts.stages.is_empty() || found.bottleneck.is_some() {
         return found;
+    }
+    let own_loading = stacks.and_then(|stacks| stacks.own_loading(&main.totals.name));
+    let own_loading = own_loading.and_then(|own| own_loader(&facts, &own));
+    if own_loading.is_some() {
+        return Attribution {
+            bottleneck: own_loading,
+            ..found
+        };
     }
     match attribute_producers(&facts, stacks, None) {
         Some(producers) => Attribution {
@@ -203,7 +212,7 @@ fn hot_lines(
 ) -> Vec<LineShare> {
     let mut lines = stacks.lines(Thresholds::default().min_line_share, ran_share);
     lines.retain(|line| match &line.place {
-        Place::Loop(name) => name == main_loop,
+        Place::Loop(name) | Place::Loader(name) => name == main_loop,
         Place::Stage(_) | Place::Producers | Place::Elsewhere => true,
     });
     lines

@@ -14,6 +14,9 @@ use crate::analysis::stacks::LineShare;
 use crate::analysis::thresholds::{Thresholds, counts};
 use crate::model::stack::{Activity, Place, WaitFor};
 
+/// A wait for another thread or a device.
+const WAITS_FOR_OTHERS: Activity = Activity::Wait(WaitFor::Lock);
+
 /// A line, and the step if it took half its time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LineGain {
@@ -52,7 +55,11 @@ pub(super) fn line_gains(model: &Model<'_>, predictor: &Predictor<'_>) -> Vec<Li
                 }
                 shorten_compute(&mut simulated, share);
             }
-            Place::Producers | Place::Elsewhere => return None,
+            Place::Loader(_) if model.nodes.is_empty() && line.activity != WAITS_FOR_OTHERS => {
+                let saved_ms = saved * line.proportional_share * model.facts.wait_ms;
+                return Some(model.facts.step_ms - saved_ms);
+            }
+            Place::Loader(_) | Place::Producers | Place::Elsewhere => return None,
         }
         Some(predictor.step_ms(&simulated))
     };
@@ -140,7 +147,7 @@ fn may_wait_for_ranks(model: &Model<'_>, line: &LineShare) -> bool {
 /// it faster. The loader must say that it has no workers: the times of calls in one thread of a loader look the same.
 fn waits_for_device(model: &Model<'_>, line: &LineShare) -> bool {
     model.facts.loader.workers == Some(0)
-        && line.activity == Activity::Wait(WaitFor::Lock)
+        && line.activity == WAITS_FOR_OTHERS
         && blocked_loading(model).is_some_and(|waits| waits.line == line.frame)
 }
 

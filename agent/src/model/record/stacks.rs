@@ -12,8 +12,9 @@ pub const COMPUTE: &str = "compute";
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct LineRecord {
-    /// Name of the stage whose calls contain the line. `producers` for a line of threads in no stage, while the loop
-    /// waits for what they make. Null for a line of compute.
+    /// Name of the stage whose calls contain the line. `loader` for a line at which the training thread makes batches
+    /// itself, without a stage. `producers` for a line of threads in no stage, while the loop waits for what they make.
+    /// Null for a line of compute.
     pub stage: Option<String>,
     /// Path of the source file.
     pub file: String,
@@ -175,8 +176,8 @@ impl From<&Frame> for FrameRecord {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct StackRecord {
-    /// Name of the stage, if the stack is from a call of a stage. `producers` for a thread in no stage, while the loop
-    /// waits for what it makes.
+    /// Name of the stage, if the stack is from a call of a stage. `loader` for the training thread while it waits for a
+    /// batch, if no stage makes the batches. `producers` for a thread in no stage, while the loop waits for what it makes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
     /// Name of the loop, if the stack is from the loop's own code.
@@ -203,7 +204,7 @@ impl StackRecord {
     pub fn set_place(&mut self, place: &Place) {
         match place {
             Place::Loop(name) => self.loop_name = Some(name.clone()),
-            Place::Stage(_) | Place::Producers | Place::Elsewhere => {
+            Place::Stage(_) | Place::Loader(_) | Place::Producers | Place::Elsewhere => {
                 self.stage = place.stage().map(ToOwned::to_owned);
             }
         }

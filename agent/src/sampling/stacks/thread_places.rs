@@ -45,7 +45,10 @@ pub(super) struct ThreadPlace {
 }
 
 /// The threads of interest of a process, and the place of each.
-pub(super) fn find_thread_places(target: &StackTarget) -> Vec<ThreadPlace> {
+pub(super) fn find_thread_places(
+    target: &StackTarget,
+    stages_make_batches: bool,
+) -> Vec<ThreadPlace> {
     let slots = target.region.map_or(&[][..], |region| &region.threads[..]);
     let mut places: Vec<_> = (slots.iter())
         .filter_map(ThreadSlot::get)
@@ -58,12 +61,13 @@ pub(super) fn find_thread_places(target: &StackTarget) -> Vec<ThreadPlace> {
     if let Some(trainer) = &target.trainer
         && let Some(consumer) = trainer.consumer.thread()
     {
+        let place = trainer.place(stages_make_batches);
         match places.iter_mut().find(|known| known.thread == consumer) {
-            Some(known) if known.place == Place::Elsewhere => known.place = trainer.place(),
+            Some(known) if known.place == Place::Elsewhere => known.place = place,
             Some(_) => {}
             None => places.push(ThreadPlace {
                 thread: consumer,
-                place: trainer.place(),
+                place,
                 changes: 0,
             }),
         }
@@ -112,7 +116,8 @@ pub(super) fn match_stacks_with_places(
 /// With several waiting calls, or if the loop's own code waits too, it is unknown who waits for them.
 fn move_time_to_helpers(mut samples: Vec<(Place, ThreadStack)>) -> Vec<(Place, ThreadStack)> {
     let waits = |(place, stack): &(Place, ThreadStack)| {
-        *place != Place::Elsewhere && stack.activity == Activity::Wait(WaitFor::Lock)
+        matches!(place, Place::Stage(_) | Place::Loop(_))
+            && stack.activity == Activity::Wait(WaitFor::Lock)
     };
     let groups: [fn(&ThreadStack) -> bool; 3] = [
         |stack| stack.in_pool_task,
