@@ -273,6 +273,40 @@ def test_the_verdict_says_first_what_must_be_made_picklable(
     assert remedy["obstacle"]["part"].startswith("dataset")
 
 
+class Batches:
+    """A loader of the program, with a stage on the training thread."""
+
+    def __init__(self, **parts: Any) -> None:
+        self.__dict__.update(parts)
+
+    def __iter__(self) -> Iterator[int]:
+        stage = headspace.stage("load")
+        for number in range(60):
+            with stage:
+                # Holds the interpreter lock, so a process is proposed and not a thread.
+                sum(range(300_000))
+            yield number
+
+
+@pytest.mark.usefixtures("spawn")
+def test_a_loader_of_the_program_is_checked_before_a_process_is_proposed(runs: Runs) -> None:
+    for _ in headspace.wrap(Batches(state=Data(lock=threading.Lock()))):
+        sum(range(300_000))
+    headspace.stop()
+
+    sent = of_kind(runs.records(), "run")[0]["loader"]["sent"]
+    assert sent["obstacle"]["part"] == "loader.state.lock"
+
+
+@pytest.mark.usefixtures("spawn")
+def test_a_generator_is_not_checked(runs: Runs) -> None:
+    for _ in headspace.wrap(number for number in range(20)):
+        pass
+    headspace.stop()
+
+    assert of_kind(runs.records(), "run")[0]["loader"].get("sent") is None
+
+
 @pytest.mark.usefixtures("spawn")
 def test_a_lambda_is_named_by_its_file_and_line(runs: Runs) -> None:
     remedy = remedy_of(runs, Data(), collate_fn=lambda items: items)

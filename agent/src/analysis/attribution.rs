@@ -30,7 +30,6 @@ mod line_gains;
 mod loop_waits;
 mod mount_reads;
 mod nested_stages;
-mod own_loader;
 mod pools;
 mod prediction;
 mod producers;

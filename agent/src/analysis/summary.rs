@@ -23,7 +23,7 @@ use crate::model::census::Examinations;
 use crate::model::metric::HOST_CPU_UTILIZATION;
 use crate::model::record::{
     Dropped, EndRecord, Estimate, FloorRecord, MemoryGrowthRecord, MemoryScope, OtherLoop, Phase,
-    ResourcesRecord, Role, RunState, SummaryRecord, WhatIfStatusRecord, WindowRecord,
+    ResourcesRecord, Role, RunState, SummaryRecord, WindowRecord,
 };
 use crate::model::step_series::{StepSeries, Totals};
 use crate::model::{Mode, ReadingSeries, Scope, StageSeries};
@@ -213,7 +213,11 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
         || conclude(&summary, run, main),
         |concluded| concluded.for_step(summary.steady_step_mean_ms),
     );
-    findings.extend(fill_what_if(&mut summary, &mut conclusions, main));
+    findings.extend(what_if::fill(
+        &mut summary,
+        &mut conclusions.attribution,
+        main,
+    ));
     summary.wait_blocked_ms = conclusions.attribution.wait_blocked_ms();
     summary.run_time = run_time(&summary, main, &conclusions.attribution.remedies, run.node);
     Summary {
@@ -221,38 +225,6 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
         findings,
         conclusions,
     }
-}
-
-/// Sets the answers of the what-if, and replaces conclusions of the model by what was measured.
-fn fill_what_if(
-    summary: &mut SummaryRecord,
-    conclusions: &mut Conclusions,
-    main: &LoopFacts,
-) -> Option<Finding> {
-    let precise = (main.what_if.iter()).filter(|answer| answer.is_precise());
-    summary.what_if = precise.cloned().collect();
-    let imprecise = main.what_if.len() - summary.what_if.len();
-    // If the analysis refuses the floor (for example, only launches were timed), its answer is not shown either.
-    if main
-        .probe
-        .as_ref()
-        .is_some_and(|probe| probe.floor.is_err())
-    {
-        summary.what_if.retain(|answer| !answer.is_floor());
-    }
-    if main.mode == Mode::WhatIf {
-        summary.what_if_status = Some(WhatIfStatusRecord {
-            imprecise: imprecise as u64,
-            steps_for_precision: (main.what_if_status.finished)
-                .then(|| what_if::steps_for_precision(&main.what_if, main.what_if_status.steps))
-                .flatten(),
-            ..main.what_if_status.clone()
-        });
-    }
-    let attribution = &mut conclusions.attribution;
-    let modelled = &attribution.modelled_steps;
-    let of_model = what_if::compare_with_model(&mut summary.what_if, modelled);
-    what_if::apply(attribution, &main.what_if, &summary.stages).or(of_model)
 }
 
 /// What limits the main loop, what would help, and its slow parts.

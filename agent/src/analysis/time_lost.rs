@@ -14,13 +14,13 @@ pub enum TimeLost<'a> {
     Remedy(&'a RemedyRecord),
     /// Slow steps, for which no remedy is known.
     Episode(&'a EpisodeRecord),
-    /// Waits for batches that no stage makes, for which no remedy is known.
-    Wait(&'a BottleneckRecord),
+    /// Waits for threads or processes without stages, for which no remedy is known.
+    Producers(&'a BottleneckRecord),
 }
 
 /// The best plausible remedy that shortens the run by at least [`LOST_SHARE`], unless an episode costs more than the remedy
-/// gains. Without a remedy: the costliest episode, or the waits for what no stage makes, whichever loses more, if it loses
-/// at least this share. `None` in a run with a probe or a replay, whose verdict the user requested.
+/// gains. Without a remedy: the costliest episode, or the waits for producers, whichever loses more, if it loses at least
+/// this share. `None` in a run with a probe or a replay, whose verdict the user requested.
 pub fn time_lost(summary: &SummaryRecord) -> Option<TimeLost<'_>> {
     if summary.mode != Some(Mode::Measure) || summary.steady_steps == 0 {
         return None;
@@ -47,14 +47,9 @@ pub fn time_lost(summary: &SummaryRecord) -> Option<TimeLost<'_>> {
     let wait_ms = (summary.wait_ms).or(summary.item_wait_ms.map(|wait| wait.value));
     let waits = (wait_ms.zip(summary.steady_step_mean_ms))
         .zip(summary.bottleneck.as_ref())
-        .filter(|(_, found)| {
-            matches!(
-                found.kind,
-                BottleneckKind::Loader | BottleneckKind::Producers
-            )
-        })
-        .map(|((wait_ms, step_ms), found)| (wait_ms / step_ms, TimeLost::Wait(found)));
-    // Such waits are no slow part of the run: if there is a remedy, it is for them.
+        .filter(|(_, found)| found.kind == BottleneckKind::Producers)
+        .map(|((wait_ms, step_ms), found)| (wait_ms / step_ms, TimeLost::Producers(found)));
+    // Waits for producers are no slow part of the run: if there is a remedy, it is for them.
     let waits = waits.filter(|_| best.is_none());
     // Of equal shares, the last counts.
     let most = [waits, costliest, best].into_iter().flatten();
@@ -144,21 +139,19 @@ mod tests {
     }
 
     #[test]
-    fn waits_for_what_no_stage_makes_are_named_if_they_are_long() {
-        for kind in [BottleneckKind::Producers, BottleneckKind::Loader] {
-            let mut summary = summary(vec![]);
-            summary.steady_step_mean_ms = Some(10.0);
-            summary.bottleneck = Some(BottleneckRecord {
-                kind,
-                ..BottleneckRecord::default()
-            });
-            let lost = |wait_ms| {
-                let mut summary = summary.clone();
-                summary.item_wait_ms = Some(Estimate::around(wait_ms, 0.1));
-                matches!(time_lost(&summary), Some(TimeLost::Wait(_)))
-            };
-            assert_eq!([lost(0.9), lost(4.0)], [false, true]);
-        }
+    fn waits_for_producers_are_named_if_they_are_long() {
+        let mut summary = summary(vec![]);
+        summary.steady_step_mean_ms = Some(10.0);
+        summary.bottleneck = Some(BottleneckRecord {
+            kind: BottleneckKind::Producers,
+            ..BottleneckRecord::default()
+        });
+        let lost = |wait_ms| {
+            let mut summary = summary.clone();
+            summary.item_wait_ms = Some(Estimate::around(wait_ms, 0.1));
+            matches!(time_lost(&summary), Some(TimeLost::Producers(_)))
+        };
+        assert_eq!([lost(0.9), lost(4.0)], [false, true]);
     }
 
     #[test]

@@ -12,10 +12,42 @@
 
 use super::attribution::{Action, Attribution, Bottleneck, Evidence, Limit, ModelledStep, Remedy};
 use super::findings::Finding;
-use crate::model::record::{StageSummary, WhatIfRecord};
-use crate::model::{Intervention, InterventionKind, WhatIfWindow};
+use super::loop_facts::LoopFacts;
+use crate::model::record::{StageSummary, SummaryRecord, WhatIfRecord, WhatIfStatusRecord};
+use crate::model::{Intervention, InterventionKind, Mode, WhatIfWindow};
 use crate::statistics::mean;
 use crate::statistics::window_ratio::{Ratio, StepWindow, ratio};
+
+/// Sets the answers of the what-if, and replaces conclusions of the model by what was measured.
+pub(super) fn fill(
+    summary: &mut SummaryRecord,
+    attribution: &mut Attribution,
+    main: &LoopFacts,
+) -> Option<Finding> {
+    let precise = (main.what_if.iter()).filter(|answer| answer.is_precise());
+    summary.what_if = precise.cloned().collect();
+    let imprecise = main.what_if.len() - summary.what_if.len();
+    // If the analysis refuses the floor (for example, only launches were timed), its answer is not shown either.
+    if main
+        .probe
+        .as_ref()
+        .is_some_and(|probe| probe.floor.is_err())
+    {
+        summary.what_if.retain(|answer| !answer.is_floor());
+    }
+    if main.mode == Mode::WhatIf {
+        summary.what_if_status = Some(WhatIfStatusRecord {
+            imprecise: imprecise as u64,
+            steps_for_precision: (main.what_if_status.finished)
+                .then(|| steps_for_precision(&main.what_if, main.what_if_status.steps))
+                .flatten(),
+            ..main.what_if_status.clone()
+        });
+    }
+    let modelled = &attribution.modelled_steps;
+    let of_model = compare_with_model(&mut summary.what_if, modelled);
+    apply(attribution, &main.what_if, &summary.stages).or(of_model)
+}
 
 /// All answers, the shortest step first. A change whose windows have too few steps has none.
 pub fn answers(windows: &[WhatIfWindow]) -> Vec<WhatIfRecord> {
@@ -94,7 +126,7 @@ const CONFIDENCE: f64 = 0.95;
 /// A resource that the model names stays: it is the reason why the stages take so long.
 ///
 /// Nothing is concluded unless all stages that are busy were free once: the limit may be one that cannot be replaced.
-pub(super) fn apply(
+fn apply(
     attribution: &mut Attribution,
     answers: &[WhatIfRecord],
     stages: &[StageSummary],
@@ -140,7 +172,7 @@ const MODEL_ERROR_PCT: f64 = 6.0;
 
 /// Adds the steps of the model to the answers. Returns a finding about the largest contradiction: measurement and model
 /// differ by more than both of their errors.
-pub(super) fn compare_with_model(
+fn compare_with_model(
     answers: &mut [WhatIfRecord],
     modelled: &[ModelledStep],
 ) -> Option<Finding> {
@@ -182,7 +214,7 @@ pub fn contradiction_ms(answer: &WhatIfRecord, modelled_ms: f64) -> f64 {
     clippy::cast_sign_loss,
     reason = "a positive number; a float as an integer saturates"
 )]
-pub(super) fn steps_for_precision(answers: &[WhatIfRecord], steps: u32) -> Option<u32> {
+fn steps_for_precision(answers: &[WhatIfRecord], steps: u32) -> Option<u32> {
     let widths = answers.iter().map(WhatIfRecord::relative_width);
     let widest = widths.filter(|width| *width > 1.0).reduce(f64::max)?;
     let needed = f64::from(steps) * widest.powi(2);

@@ -11,7 +11,6 @@ pub fn bottleneck_record(found: &Bottleneck) -> BottleneckRecord {
         Limit::Pool(name) => (BottleneckKind::Pool, Some(name.clone())),
         Limit::Resource(resource) => (BottleneckKind::Resource, Some(resource.as_str().to_owned())),
         Limit::HandOff => (BottleneckKind::HandOff, None),
-        Limit::Loader => (BottleneckKind::Loader, None),
         Limit::Producers => (BottleneckKind::Producers, None),
         Limit::Jitter => (BottleneckKind::Jitter, None),
         Limit::Compute => (BottleneckKind::Compute, None),

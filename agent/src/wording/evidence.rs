@@ -69,17 +69,6 @@ pub(super) fn evidence_text(evidence: &Evidence) -> String {
             share(*blocked),
             at_line(line)
         ),
-        Evidence::OwnLoading {
-            load_ms,
-            step_ms,
-            line: (line, part),
-        } => format!(
-            "the training thread makes each batch itself, in {} of each step of {}, and it is{} for {} % of that time",
-            duration_ms(*load_ms),
-            duration_ms(*step_ms),
-            at_line(line),
-            share(*part)
-        ),
         Evidence::Producers {
             wait_ms,
             step_ms,

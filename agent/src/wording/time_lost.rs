@@ -21,7 +21,7 @@ pub fn time_lost_text(summary: &SummaryRecord) -> Option<String> {
             remedy.what
         ),
         TimeLost::Episode(episode) => format!("{waits}. {}", episode.text),
-        TimeLost::Wait(found) => found.evidence.clone(),
+        TimeLost::Producers(found) => found.evidence.clone(),
     })
 }
 

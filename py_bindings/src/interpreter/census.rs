@@ -4,7 +4,6 @@
 //! they refer to (before Python 3.14, those without tracked values). It reads types and lengths through the
 //! interpreter's own functions, calls no code of the program, and keeps no reference.
 
-use std::ffi::{c_int, c_void};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -27,7 +26,7 @@ use crate::clock::clock;
 use crate::interpreter::busy_threads::current_frames;
 use crate::interpreter::examination::examine;
 use crate::interpreter::gil_probe::has_gil;
-use crate::interpreter::heap::{AddressMap, Heap, traversal_of};
+use crate::interpreter::heap::{AddressMap, Heap, traversal_of, visit_referents};
 use crate::stages::process_slots;
 
 /// Time stamp from which a census is due. `u64::MAX`: never.
@@ -301,9 +300,15 @@ impl Counter {
         let TypeFacts { kind, traverse, .. } = *facts;
         let items = kind.map_or(0, |kind| self.count_items(object, kind));
         if let Some(traverse) = traverse.filter(|_| items <= MOST_SEARCHED) {
-            // SAFETY: the function is the type's own, as the garbage collector calls it. The visitor does not keep
-            // the objects, and runs no Python code.
-            unsafe { traverse(object, visit_referent, std::ptr::from_mut(self).cast()) };
+            let mut visit = |referent| {
+                // SAFETY: the referent is alive, because the object refers to it.
+                if unsafe { is_untracked_dict(referent) } {
+                    self.count_items(referent, Kind::Dict);
+                }
+                false
+            };
+            // SAFETY: the object is alive, the function is that of its type, and `visit` runs no Python code.
+            unsafe { visit_referents(traverse, object, &mut visit) };
         }
     }
 
@@ -353,17 +358,14 @@ impl Counter {
     }
 }
 
-/// Counts the items of a dictionary that the garbage collector does not track.
-unsafe extern "C" fn visit_referent(object: *mut ffi::PyObject, counter: *mut c_void) -> c_int {
-    // SAFETY: `visit` passes a counter that no other code uses during the call. The object is alive, because
-    // another one refers to it.
-    unsafe {
-        if ffi::PyDict_CheckExact(object) != 0 && ffi::PyObject_GC_IsTracked(object) == 0 {
-            let counter = &mut *counter.cast::<Counter>();
-            counter.count_items(object, Kind::Dict);
-        }
-    }
-    0
+/// Whether an object is a dictionary that the garbage collector does not track.
+///
+/// # Safety
+///
+/// The object is alive, and the interpreter lock is held.
+unsafe fn is_untracked_dict(object: *mut ffi::PyObject) -> bool {
+    // SAFETY: the object is alive.
+    unsafe { ffi::PyDict_CheckExact(object) != 0 && ffi::PyObject_GC_IsTracked(object) == 0 }
 }
 
 impl TypeFacts {

@@ -185,16 +185,26 @@ impl Traversals {
             *(self.0.entry(kind as usize)).or_insert_with(|| traversal_of(kind))
         };
         if let Some(traverse) = traverse {
-            // SAFETY: the function is the type's own, as the garbage collector calls it. `visit` outlives the call.
-            unsafe {
-                traverse(
-                    object,
-                    call_visitor::<Visit>,
-                    std::ptr::from_mut(visit).cast(),
-                )
-            };
+            // SAFETY: the function is that of the object's type. The rest is this function's contract.
+            unsafe { visit_referents(traverse, object, visit) };
         }
     }
+}
+
+/// Calls `visit` for each object to which this one refers, until it returns true.
+///
+/// # Safety
+///
+/// The object is alive, `traverse` is the function of its type, and the interpreter lock is held. `visit` runs no Python
+/// code.
+pub(super) unsafe fn visit_referents<Visit: FnMut(*mut ffi::PyObject) -> bool>(
+    traverse: ffi::traverseproc,
+    object: *mut ffi::PyObject,
+    visit: &mut Visit,
+) {
+    let argument = std::ptr::from_mut(visit).cast();
+    // SAFETY: this is how the garbage collector calls the function. `visit` outlives the call.
+    unsafe { traverse(object, call_visitor::<Visit>, argument) };
 }
 
 /// Passes an object to the closure to which `visit` points.

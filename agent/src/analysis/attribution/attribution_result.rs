@@ -73,7 +73,6 @@ impl Bottleneck {
             Limit::Resource(_)
             | Limit::Jitter
             | Limit::HandOff
-            | Limit::Loader
             | Limit::Producers
             | Limit::Compute => false,
         };
@@ -98,8 +97,6 @@ pub enum Limit {
     Jitter,
     /// The receipt of batches from other processes, on the training thread.
     HandOff,
-    /// A loader without stages, whose code runs on the training thread.
-    Loader,
     /// Threads or processes without stages, which make what the loop waits for.
     Producers,
     /// The loop's own work on a batch.

@@ -92,15 +92,6 @@ pub enum Evidence {
         /// The step.
         step_ms: f64,
     },
-    /// The training thread makes batches, without a stage.
-    OwnLoading {
-        /// Time per step in which it does so.
-        load_ms: f64,
-        /// The step.
-        step_ms: f64,
-        /// The line with the most time, and its share of this time.
-        line: (Frame, f64),
-    },
     /// The loop waits for what threads or processes without stages make.
     Producers {
         /// Time per step in which the loop waits.

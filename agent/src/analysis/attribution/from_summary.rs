@@ -2,17 +2,16 @@
 
 use super::facts::PipelineFacts;
 use super::line_gains::lines_of_loop;
-use super::own_loader::own_loader;
 use super::producers::ProducerFacts;
 use super::simulation::whole;
 use super::stage_order::{Node, chain};
 use super::{Attribution, attribute};
 use crate::analysis::loop_facts::LoopFacts;
-use crate::analysis::stacks::{LineShare, StackTimes};
+use crate::analysis::stacks::{LineShare, OwnLoading, StackTimes};
 use crate::analysis::stages::serves_another_loop;
 use crate::analysis::thresholds::Thresholds;
 use crate::model::record::{Estimate, LoaderRecord, StageSummary, SummaryRecord};
-use crate::model::stack::{Frame, Place};
+use crate::model::stack::{Frame, LOADER, Place};
 use crate::model::{HandOffEnd, Mode};
 use crate::statistics::{mean, variance};
 
@@ -42,7 +41,11 @@ pub(in crate::analysis) fn attribute_run(
         };
         return attribute_unknown_wait(facts, stacks, &main.totals.name);
     };
-    let pipeline = loop_facts(summary, main, wait_ms);
+    let mut pipeline = loop_facts(summary, main, wait_ms);
+    if pipeline.stages.is_empty() && pipeline.receive_ms <= 0.0 {
+        let own = stacks.and_then(|stacks| stacks.own_loading(&main.totals.name));
+        pipeline.stages = (own.and_then(|own| own_loader(&own, wait_ms)).into_iter()).collect();
+    }
     let loads = |place: &Place| {
         let is_stage = |name| pipeline.stages.iter().any(|stage| stage.name == name);
         place.stage().is_some_and(is_stage)
@@ -62,14 +65,6 @@ pub(in crate::analysis) fn attribute_run(
     if !facts.stages.is_empty() || found.bottleneck.is_some() {
         return found;
     }
-    let own_loading = stacks.and_then(|stacks| stacks.own_loading(&main.totals.name));
-    let own_loading = own_loading.and_then(|own| own_loader(&facts, &own));
-    if own_loading.is_some() {
-        return Attribution {
-            bottleneck: own_loading,
-            ..found
-        };
-    }
     match attribute_producers(&facts, stacks, None) {
         Some(producers) => Attribution {
             remedies: found.remedies,
@@ -77,6 +72,21 @@ pub(in crate::analysis) fn attribute_run(
         },
         None => found,
     }
+}
+
+/// A loader without stages as one stage, which the training thread runs. `None` if the training thread waits for other
+/// threads or devices for a large part of the time.
+fn own_loader(own: &OwnLoading, wait_ms: f64) -> Option<StageSummary> {
+    let is_own = own.share > 1.0 - Thresholds::default().long_blocked_loading;
+    is_own.then(|| StageSummary {
+        name: LOADER.to_owned(),
+        processes: 1,
+        concurrency: Some(1.0),
+        calls_per_batch: Some(1.0),
+        mean_ms: Some(wait_ms),
+        cpu_pct: Some(100.0 * own.ran_share),
+        ..StageSummary::default()
+    })
 }
 
 /// The attribution of a loop without a loader, whose wait is unknown. Samples show how long it waits for items. The time
@@ -235,6 +245,19 @@ fn variation(values: impl Iterator<Item = f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_loader_that_mostly_waits_for_others_is_no_stage() {
+        let busy_ms = |share| {
+            let own = OwnLoading {
+                share,
+                ran_share: 0.5,
+            };
+            own_loader(&own, 6.0)?.busy_ms()
+        };
+        assert_eq!(busy_ms(0.9), Some(6.0));
+        assert_eq!(busy_ms(0.5), None);
+    }
 
     #[test]
     fn variation_is_relative_to_the_mean() {

@@ -33,7 +33,9 @@ pub(super) fn line_gains(model: &Model<'_>, predictor: &Predictor<'_>) -> Vec<Li
         let mut simulated = model.simulated.clone();
         match &line.place {
             Place::Stage(_) if waits_for_device(model, line) => return None,
-            Place::Stage(name) => {
+            Place::Loader(_) if line.activity == WAITS_FOR_OTHERS => return None,
+            Place::Stage(_) | Place::Loader(_) => {
+                let name = line.place.stage()?;
                 let (stage, part) = find_stage(model.facts, &model.nodes, name)?;
                 model.change_loading(&mut simulated, stage, |parts| {
                     let is_lock =
@@ -55,11 +57,7 @@ pub(super) fn line_gains(model: &Model<'_>, predictor: &Predictor<'_>) -> Vec<Li
                 }
                 shorten_compute(&mut simulated, share);
             }
-            Place::Loader(_) if model.nodes.is_empty() && line.activity != WAITS_FOR_OTHERS => {
-                let saved_ms = saved * line.proportional_share * model.facts.wait_ms;
-                return Some(model.facts.step_ms - saved_ms);
-            }
-            Place::Loader(_) | Place::Producers | Place::Elsewhere => return None,
+            Place::Producers | Place::Elsewhere => return None,
         }
         Some(predictor.step_ms(&simulated))
     };

@@ -24,7 +24,7 @@ pub(crate) const LONGEST_LIMIT_ONLY: f64 = 0.6;
 pub(crate) const SLOWED_TERM: f64 = 0.6;
 /// Receiving batches takes longer than waiting for them, and no other term is clear.
 pub(crate) const LONG_RECEIPT: f64 = 0.6;
-/// No stages: samples show what the loop waits for.
+/// Threads or processes without stages: samples show that the loop waits for what they make.
 pub(crate) const SAMPLED_WAIT: f64 = 0.75;
 /// Factor if jitter is the bottleneck.
 pub(crate) const JITTER: f64 = 0.8;

@@ -41,8 +41,6 @@ codes! {
         Jitter = "jitter",
         /// The receipt of batches from other processes, on the training thread.
         HandOff = "hand_off",
-        /// A loader without stages, whose code runs on the training thread.
-        Loader = "loader",
         /// Threads or processes without stages, which make what the loop waits for.
         Producers = "producers",
         /// The loop's own work on a batch.

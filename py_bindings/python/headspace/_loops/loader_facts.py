@@ -10,7 +10,7 @@ from headspace._loops.attributes import read_attribute, type_name_of
 from headspace._loops.batch_digest import digest_batch
 from headspace._loops.batch_parts import count_bytes, count_parts
 from headspace._loops.epochs import length_of
-from headspace._loops.sent_parts import sent_to_workers, sent_with_pipeline
+from headspace._loops.sent_parts import sent_to_new_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,8 +55,7 @@ def read_facts(loader: Any, mode: str, batch_size: int | None = None) -> _native
         "ranks_with_same_samples": sample_split.ranks_with_same_samples(of_torch),
         "unsplit_stream": unsplit,
         "split_twice": sample_split.is_split_twice(of_torch),
-        # A loader with workers has sent it already.
-        "sent": sent_to_workers(of_torch) if workers == 0 else sent_with_pipeline(loader),
+        "sent": sent_to_new_process(loader, of_torch, workers),
     }
 
 

@@ -18,11 +18,32 @@ if TYPE_CHECKING:
 _PARTS_OF_TORCH = ("dataset", "collate_fn", "worker_init_fn")
 
 
-def sent_to_workers(loader: Any) -> _native._StartFacts | None:
-    """What worker processes of a torch loader would get. None if processes are forked and share no file."""
-    if loader is None:
+def sent_to_new_process(
+    loader: Any, of_torch: Any, workers: int | None
+) -> _native._StartFacts | None:
+    """What a new process that loads would get. None if that is unknown, or if it is forked and would share no file.
+
+    Args:
+        loader: The loader.
+        of_torch: The torch loader that it is, or contains.
+        workers: Number of its worker processes, if it is known.
+    """
+    if workers:
+        # They have got it already.
         return None
-    return check_sent({name: get_attribute(loader, name) for name in _PARTS_OF_TORCH})
+    if workers == 0:
+        return of_torch and check_sent(
+            {name: get_attribute(of_torch, name) for name in _PARTS_OF_TORCH}
+        )
+    if type(loader).__module__.partition(".")[0] == "spdl":
+        return _sent_with_pipeline(loader)
+    return check_sent({"loader": loader}) if _is_of_program(type(loader)) else None
+
+
+def _is_of_program(kind: type) -> bool:
+    """Whether a class is the program's own. A library's loader may have other ways to use processes."""
+    file: str | None = get_attribute(modules.get(kind.__module__), "__file__")
+    return file is not None and not file.startswith(tuple(_settings.libraries()))
 
 
 #: By the description of an SPDL pipeline, what a process that runs it would get. Of the last pipelines.
@@ -38,10 +59,8 @@ def remember_pipeline(description: str, sent: _native._StartFacts) -> None:
     _by_pipeline[description] = sent
 
 
-def sent_with_pipeline(loader: Any) -> _native._StartFacts | None:
-    """What a process that runs this SPDL pipeline would get. None for any other loader."""
-    if not _by_pipeline or type(loader).__module__.partition(".")[0] != "spdl":
-        return None
+def _sent_with_pipeline(loader: Any) -> _native._StartFacts | None:
+    """What a process that runs this SPDL pipeline would get."""
     text = str(loader)
     found = (sent for description, sent in _by_pipeline.items() if text.endswith(description))
     return next(found, None)

@@ -210,7 +210,7 @@ fn named(line: &Line, said: &Bottleneck) -> Option<Term> {
         Limit::Resource(Resource::Nvdec) => Term::Share(Part::Engine),
         Limit::Resource(Resource::Memory) => Term::Share(Part::Memory),
         Limit::Resource(Resource::Gc) => Term::Gc,
-        Limit::Resource(_) | Limit::HandOff | Limit::Loader | Limit::Producers => return None,
+        Limit::Resource(_) | Limit::HandOff | Limit::Producers => return None,
     })
 }
 

@@ -2,6 +2,7 @@
 
 use crate::analysis::attribution::stage_names::{has_decoding_name, has_word};
 use crate::model::record::RemedyCode;
+use crate::model::stack::LOADER;
 
 /// A change to the program, its loader or its machine.
 #[derive(Debug, Clone, PartialEq)]
@@ -315,6 +316,8 @@ impl Action {
 impl GuessedWork {
     /// What a stage of that name seems to do. `mostly_waits` tells whether its calls hardly use a core.
     pub(super) fn of(name: &str, mostly_waits: bool) -> Self {
+        // `loader` is headspace's own name for a loader without stages.
+        let name = &name.replace(LOADER, "");
         let has = |words: &[&str]| has_word(name, words);
         if has_decoding_name(name) || has(&["demux", "clip", "frame"]) {
             Self::Video
