@@ -85,6 +85,33 @@ def train_traceback():
             errors.append(error if LEAKS else str(error))
 
 
+class Reader:
+    def __init__(self):
+        self.failed = {}
+
+    def __call__(self, step):
+        try:
+            fails(step)
+        except ValueError as error:
+            self.failed[step] = error if LEAKS else str(error)
+
+
+def read():
+    reader = Reader()
+    for step in range(10**9):
+        yield reader(step)
+
+
+def train_generator():
+    """A generator reads, and a local variable of it holds what grows."""
+    batches = headspace.wrap(read(), name="train", mode="measure")
+    end = time.monotonic() + SECONDS
+    for _ in batches:
+        time.sleep(0.002)
+        if time.monotonic() > end:
+            return
+
+
 def train_graph():
     import torch
 
@@ -94,6 +121,26 @@ def train_graph():
     for step in steps():
         loss = model(torch.full((64, 64), float(step))).square().mean()
         total = total + (loss if LEAKS else loss.item())
+        model.zero_grad()
+
+
+class Meter:
+    def __init__(self):
+        self.values = []
+
+    def add(self, loss):
+        self.values.append(loss if LEAKS else loss.item())
+
+
+def train_losses():
+    """Keeps the loss of each step, with its graph."""
+    import torch
+
+    torch.set_num_threads(1)
+    model = torch.nn.Linear(64, 64)
+    meter = Meter()
+    for step in steps():
+        meter.add(model(torch.full((64, 64), float(step))).square().mean())
         model.zero_grad()
 
 

@@ -9,6 +9,8 @@ LEAKS: dict[str, tuple[str, tuple[str, ...]] | None] = {
     "closure": ("objects", ("`list`", "function", "`callbacks` of `train_closure`")),
     "traceback": ("objects", ("`list`", "ValueError", "`errors` of `train_traceback`")),
     "graph": ("autograd_graph", ("`total` of `train_graph`", "loss.item()")),
+    "losses": ("autograd_graph", ("`list`", "Backward0`", "`values` of `Meter`", "`detach()`")),
+    "generator": ("objects", ("ValueError", "`failed` of `Reader`", "`reader` of `read`")),
     "native": ("native", ("native code",)),
     "cache": ("objects", ("`dict`", "`decoded` of `Samples`", "`samples` of `train_cache`")),
     "lru_cache": ("objects", ("`dict`", "`transform`")),
@@ -19,7 +21,7 @@ LEAKS: dict[str, tuple[str, tuple[str, ...]] | None] = {
 }
 
 #: The kinds that need torch.
-NEED_TORCH = {"graph", "workers"}
+NEED_TORCH = {"graph", "losses", "workers"}
 
 
 def find_missing_words(kind: str, text: str) -> list[str]:

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import io
+import itertools
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 from xml.etree import ElementTree
 
 import av
 import numpy as np
 import pytest
 
+if TYPE_CHECKING:
+    from browser import Browser
+
+pytest_plugins = ["browser_fixtures"]
+
 EXAMPLES = Path(__file__).parents[2] / "examples" / "python"
 sys.path.insert(0, str(EXAMPLES))
 
-from decode_lab import pagecache  # noqa: E402
+from decode_lab import child, output, pagecache  # noqa: E402
 from decode_lab.access import choose_frames  # noqa: E402
 from decode_lab.correctness import check_reader  # noqa: E402
 from decode_lab.formats import (  # noqa: E402
@@ -36,6 +45,7 @@ from decode_lab.formats import (  # noqa: E402
 )
 from decode_lab.laboratory import Report, usable_loaders  # noqa: E402
 from decode_lab.loaders import LOADERS, Loader, NumPy, PyAV, Request  # noqa: E402
+from decode_lab.reads import bytes_read  # noqa: E402
 from decode_lab.results import Mean, Row, advise, mean_of  # noqa: E402
 from decode_lab.wording import describe_workers, format_count  # noqa: E402
 from video.clips import find_videos  # noqa: E402
@@ -211,6 +221,95 @@ def test_advice_names_only_correct_combinations_that_reach_the_rate_and_are_not_
     assert none.fastest is rows[2]
 
 
+def test_numbers_have_no_exponent() -> None:
+    texts = [output.ratio_text(ratio) for ratio in (0.2256, 3.5, 99.96, 130.4, 12345.0)]
+    assert texts == ["0.226x", "3.5x", "100x", "130x", "12345x"]
+    assert [output.bytes_text(n) for n in (999_400.0, 999_900.0, 4e12)] == [
+        "999 kB",
+        "1 MB",
+        "4000 GB",
+    ]
+
+    words = output.advice_text(advise([row("raw-npy", 1410.0, 0.001, 13_000)], 60.0))
+
+    assert words.endswith("(1410 ± 2 clips/s, 0.06 cores, 130x the disk).")
+
+
+def chart_of(rows: list[Row], target: float | None = None) -> list[ElementTree.Element]:
+    """The panels of the chart, and then the entries of its legend."""
+    return [*ElementTree.fromstring(output.chart(rows, target)).iterfind("{*}g")]
+
+
+def texts_of(element: ElementTree.Element) -> list[str]:
+    return [text.text or "" for text in element.iterfind("{*}text")]
+
+
+def test_all_panels_of_the_chart_have_the_same_axes_and_the_target_rate() -> None:
+    warm, cold = row("raw-npy", 1400.0, 0.001, 13_000), row("hevc", 100.0, 0.02, 20)
+
+    panels = chart_of([warm, replace(cold, cache="cold")], target=5000.0)
+
+    first, second, *legend = panels
+    assert "5000" in texts_of(first)
+    assert [t for t in texts_of(first) if t[0].isdigit()] == [
+        t for t in texts_of(second) if t[0].isdigit()
+    ]
+    assert texts_of(legend[-1]) == ["target 5000 clips/s"]
+    dashed = [panel.findall("{*}path[@stroke-dasharray='6 3']") for panel in (first, second)]
+    assert [len(lines) for lines in dashed] == [1, 1]
+    assert dashed[0][0].get("d") == dashed[1][0].get("d")
+
+
+def test_names_of_formats_stand_above_all_points_and_beside_each_other() -> None:
+    sizes = {"hevc": 18, "av1": 24, "vp9": 31, "webm": 31, "h264-gop250": 34, "raw-npy": 7600}
+    rows = [row(name, 60.0 + size, 0.02, size) for name, size in sizes.items()]
+
+    panel = chart_of(rows)[0]
+
+    turned = [text for text in panel.iterfind("{*}text") if text.get("transform")]
+    assert {text.text for text in turned} == sizes.keys()
+    places = [
+        [float(part) for part in re.findall(r"[\d.]+", text.get("transform", ""))]
+        for text in turned
+    ]
+    highest = min(float(circle.get("cy", 0)) for circle in panel.iterfind(".//{*}circle"))
+    assert all(y < highest - 4 for _, y, _ in places)
+    # Two lines of text, turned by 45 degrees.
+    assert all(b[0] - a[0] >= 15.9 for a, b in itertools.pairwise(places))
+
+
+def test_a_chart_without_a_successful_combination_is_empty() -> None:
+    failed = replace(row("hevc", 0.0, 0.02, 20), errors=100)
+
+    assert chart_of([failed])[0].findall(".//{*}title") == []
+
+
+def page_of(rows: list[Row], notes: list[str]) -> str:
+    clips = [Clip(f"clip-{k:03}", 50, 29.97003, 602, 256, "own/a video.mp4") for k in range(2)]
+    return output.page("a machine", clips, output.chart(rows), rows, notes, "")
+
+
+def test_no_column_of_the_page_is_cut_off(browser: Browser, tmp_path: Path) -> None:
+    wide = replace(row("h264-gop250", 1562.3, 0.0123, 34), loader="imageio-ffmpeg")
+    wide = replace(wide, pool="processes", workers=12, clips=2304, clips_per_s=Mean(1562.3, 120.9))
+    (tmp_path / "results.html").write_text(page_of([wide], []))
+
+    browser.look(1300, 900)
+    browser.open((tmp_path / "results.html").as_uri())
+
+    tables = "[...document.querySelectorAll('table')].map(t => [t.scrollWidth, t.clientWidth])"
+    widths = browser.run(f"return {tables}")
+    assert len(widths) == 2
+    assert all(content <= room for content, room in widths)
+    assert "own/a video.mp4 602 x 256 29.97 2" in browser.text("table:last-of-type")
+
+
+def test_backticks_become_code_on_the_page() -> None:
+    page = page_of([row("hevc", 20.0, 0.02, 20)], ["a <b>: `--install`, or `pip install x`"])
+
+    assert "<li>a &lt;b&gt;: <code>--install</code>, or <code>pip install x</code></li>" in page
+
+
 def test_a_count_of_one_has_the_singular() -> None:
     assert [format_count(n, "format") for n in (0, 1, 2)] == ["0 formats", "1 format", "2 formats"]
     assert describe_workers(1, "threads") == "1 thread"
@@ -271,6 +370,45 @@ def write_video(path: Path, width: int = 96, height: int = 64, frames: int = 30)
     store(path, FORMATS["h264-gop12"], moving, 25.0)
 
 
+class Cat:
+    """Runs a program for each clip. It reads the whole file and writes it to a pipe."""
+
+    def read(self, request: Request) -> Frames:
+        done = subprocess.run(["cat", str(request.path)], capture_output=True, check=True)
+        frames: Frames = np.load(io.BytesIO(done.stdout))[list(request.indices)]
+        return frames
+
+
+@pytest.mark.parametrize("pool", ["threads", "processes"])
+def test_reads_of_a_program_that_runs_for_each_clip_are_counted_and_its_pipe_is_not(
+    pool: Literal["threads", "processes"], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_video(tmp_path / "large.mp4", 192, 128)
+    write_video(tmp_path / "small.mp4", 96, 64)
+    videos = sorted(tmp_path.glob("*.mp4"))
+    sample = make_sample(videos, Cut(1.0, 2, 128), ["raw-npy"], tmp_path / "sample")
+    monkeypatch.setitem(LOADERS, "cat", Loader("cat", Cat, "numpy", "numpy", ("raw",), pipe=True))
+    runs = str(tmp_path / "runs")
+
+    measured = child.measure(
+        child.Spec(str(sample.folder), runs, "raw-npy", "cat", "sparse", pool=pool, rounds=2)
+    )
+
+    assert measured.errors == 0
+    read = measured.requested_bytes_per_clip
+    size = sample.stored[0].bytes / 2
+    # `cat` also reads the headers of its libraries.
+    assert read is not None
+    assert size < read < size + 32_000
+
+
+def test_bytes_of_a_process_that_does_not_exist_are_unknown() -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+
+    assert bytes_read([ended.pid], piped=False) is None
+
+
 def write_audio(path: Path) -> None:
     with av.open(str(path), "w") as container:
         stream = container.add_stream("aac", rate=44100)
@@ -282,23 +420,36 @@ def write_audio(path: Path) -> None:
         container.mux(stream.encode(None))
 
 
+def damage_keyframe(whole: Path, target: Path) -> None:
+    """A copy of a video whose first keyframe after the start has wrong bytes. FFmpeg conceals them."""
+    with av.open(str(whole)) as container:
+        keyframes = [bytes(p) for p in container.demux(video=0) if p.is_keyframe]
+    data = bytearray(whole.read_bytes())
+    middle = data.index(keyframes[1]) + len(keyframes[1]) // 2
+    for place in range(middle, middle + 64):
+        data[place] ^= 0x55
+    target.write_bytes(data)
+
+
 def test_videos_that_cannot_be_read_are_left_out_with_the_reason(tmp_path: Path) -> None:
     write_video(tmp_path / "a" / "same.mp4")
     write_video(tmp_path / "b" / "same.mp4", height=48)
     write_video(tmp_path / "short.mp4", frames=5)
     write_audio(tmp_path / "audio.mp4")
     (tmp_path / "text.mp4").write_text("no video")
+    damage_keyframe(tmp_path / "a" / "same.mp4", tmp_path / "damaged.mp4")
     videos = sorted(tmp_path.rglob("*.mp4"))
 
     sample = make_sample(videos, Cut(1.0, 9, 128), ["jpeg-folder"], tmp_path / "sample")
 
     # Two videos may have the same name.
-    assert [(clip.name, clip.height) for clip in sample.clips] == [
-        ("same-000", 64),
-        ("same~2-000", 48),
+    assert [(clip.name, clip.height, clip.video) for clip in sample.clips] == [
+        ("same-000", 64, str(tmp_path / "a" / "same.mp4")),
+        ("same~2-000", 48, str(tmp_path / "b" / "same.mp4")),
     ]
     assert sample.unread == {
         str(tmp_path / "audio.mp4"): "left out. It has no video stream",
+        str(tmp_path / "damaged.mp4"): "left out. FFmpeg reports damage in its frame 12",
         str(tmp_path / "short.mp4"): "left out. It is shorter than a clip of 1 s",
         str(
             tmp_path / "text.mp4"
@@ -306,6 +457,43 @@ def test_videos_that_cannot_be_read_are_left_out_with_the_reason(tmp_path: Path)
     }
     # An earlier run's sample is read with its reasons.
     assert make_sample(videos, Cut(1.0, 9, 128), ["jpeg-folder"], tmp_path / "sample") == sample
+
+
+def test_a_run_names_the_videos_that_it_used_and_those_that_it_did_not_reach(
+    tmp_path: Path,
+) -> None:
+    for name in "abc":
+        write_video(tmp_path / "videos" / f"{name}.mp4")
+    what = ["--data", str(tmp_path / "videos"), "--formats", "raw-npy", "--loaders", "numpy"]
+    how = ["--clips", "2", "--seconds", "0.5", "--rounds", "2"]
+
+    done = run_lab("--work", str(tmp_path / "work"), *what, *how)
+
+    assert done.returncode == 0, done.stderr
+    a, b, c = (str(tmp_path / "videos" / f"{name}.mp4") for name in "abc")
+    used = [line.split() for line in done.stdout.splitlines() if line.startswith((a, b, c))]
+    assert used == [[video, "96", "x", "64", "25", "1"] for video in (a, b)]
+    note = f"1 video not used, because `--clips 2` was reached: {c}"
+    assert f"note: {note}\n" in done.stdout
+    lines = map(json.loads, (tmp_path / "work" / "results.jsonl").read_text().splitlines())
+    assert [line["video"] for line in lines if line["kind"] == "clip"] == [a, b]
+    page = (tmp_path / "work" / "results.html").read_text()
+    assert all(video in page for video in (a, b, c))
+
+
+def test_the_list_describes_the_videos_of_the_folder(tmp_path: Path) -> None:
+    write_video(tmp_path / "a.mp4")
+    write_audio(tmp_path / "b.mp4")
+    (tmp_path / "c.MKV").write_text("no video")
+
+    done = run_lab("--list", "--data", str(tmp_path))
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith(
+        f"videos   {tmp_path}/a.mp4: h264, 96 x 64, 25 frames/s, 1.2 s\n"
+        f"         {tmp_path}/b.mp4: no video stream\n"
+        f"         {tmp_path}/c.MKV: FFmpeg cannot read it: Invalid data found when processing input\n"
+    )
 
 
 def test_without_any_clip_each_video_is_named_with_its_reason(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ import numpy as np
 import pytest
 from running import wait_until
 
+import headspace
+
 EXAMPLES = Path(__file__).parents[2] / "examples" / "python"
 sys.path.insert(0, str(EXAMPLES))
 
@@ -30,6 +32,7 @@ from video.clips import Clip, ClipsError, class_names, cut, find_videos  # noqa:
 from video.loader import Knobs, VideoLoader  # noqa: E402
 from video.model_numpy import VideoNet  # noqa: E402
 from video.pipeline import Closed, OrderedQueue, PipelineError  # noqa: E402
+from video.remote import Front  # noqa: E402
 
 # Small: an epoch takes less than a second.
 QUICK = Knobs(batch_size=3, frames=2, size=16, queue_depth=2, prefetch=1)
@@ -269,6 +272,27 @@ def test_killed_subprocess_is_an_error_that_names_its_exit_code() -> None:
             list(batches)
 
     wait_until(lambda: not leftovers(before), "the end of all threads and processes", 20)
+
+
+def test_leaving_an_epoch_early_is_no_failed_call_of_receive(tmp_path: Path) -> None:
+    received: list[int] = []
+    with headspace.start(to=headspace.JsonLines(tmp_path)) as session:
+        loop = iter(headspace.wrap([0], name="loop"))
+        next(loop)
+        front = Front(itertools.count)
+        reader = threading.Thread(target=lambda: received.extend(front.epoch(0)))
+        reader.start()
+        wait_until(lambda: len(received) > 2, "some items", 60)
+        front.kill()
+        reader.join(20)
+        front.close()
+
+    assert not reader.is_alive()
+    records = Path(session.folder, "rank0.jsonl").read_text().splitlines()
+    summary = [record for record in map(json.loads, records) if record["kind"] == "summary"][-1]
+    stages = {stage["name"]: (stage["calls"], stage["failures"]) for stage in summary["stages"]}
+    assert stages["receive"][0] >= len(received)
+    assert stages["receive"][1] == 0
 
 
 INTERRUPTED = """

@@ -12,7 +12,7 @@ from running import PROGRAMS, Programs, Ran
 from headspace._memory import safe
 
 #: A process with torch has many objects, and the memory of workers is read once per second.
-SECONDS = {"graph": 32, "workers": 36}
+SECONDS = {"graph": 32, "losses": 32, "workers": 36}
 
 
 def kinds(*marks: pytest.MarkDecorator) -> list[Any]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import gzip
 import io
+import logging
 import mmap
 import multiprocessing
+import multiprocessing.pool
 import sqlite3
 import subprocess
 import sys
@@ -14,6 +16,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
@@ -389,6 +392,91 @@ def test_with_fork_compressed_files_and_archives_are_named(tmp_path: Path) -> No
             "dataset.packed[0].inner",
             "dataset.files['x']",
         ]
+
+
+def test_with_fork_the_verdict_says_first_which_threads_would_be_missing(runs: Runs) -> None:
+    multiprocessing.set_start_method("fork", force=True)
+    with ThreadPoolExecutor(2) as pool:
+        pool.submit(len, "").result()
+        remedy = remedy_of(runs, Data(reader=Data(pool=pool)))
+
+    assert remedy["obstacle"]["kind"] == "threads"
+    assert words(remedy["what"]).startswith(
+        "First create `dataset.reader.pool` in each process, when it is first used: forked "
+        "processes do not get running threads (`concurrent.futures.thread.ThreadPoolExecutor`). "
+        "Then load in"
+    )
+
+
+class OwnThread(threading.Thread):
+    """A thread that cannot be asked whether it is running or equal."""
+
+    def is_alive(self) -> bool:
+        raise AssertionError
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError
+
+    __hash__ = threading.Thread.__hash__
+
+
+class OwnPool(ThreadPoolExecutor):
+    """An executor of the program."""
+
+
+def test_with_fork_running_threads_and_pools_that_have_some_are_named() -> None:
+    end = threading.Event()
+    thread = OwnThread(target=end.wait)
+    thread.start()
+    with OwnPool(1) as executor, multiprocessing.pool.ThreadPool(1) as pool:
+        executor.submit(len, "").result()
+        try:
+            assert check_forked(dataset=Data(executor=executor, inner=[pool], thread=thread)) == [
+                "dataset.executor",
+                "dataset.inner[0]",
+                "dataset.thread",
+            ]
+        finally:
+            end.set()
+            threading.Thread.join(thread)
+
+
+def test_with_fork_threads_that_are_not_running_or_fork_themselves_are_no_obstacle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # A thread refers to it, and pytest replaces it by a file that can be read.
+    monkeypatch.setattr(sys, "stderr", sys.__stderr__)
+    finished, unstarted = threading.Thread(), threading.Thread()
+    finished.start()
+    finished.join()
+    ended = ThreadPoolExecutor(1)
+    ended.submit(len, "").result()
+    ended.shutdown()
+    data = Data(unused=ThreadPoolExecutor(1), ended=ended, finished=finished, unstarted=unstarted)
+    found = []
+
+    def check_here() -> None:
+        here = Data(data=data, current=threading.current_thread(), main=threading.main_thread())
+        found.append(check_forked(dataset=here))
+
+    training = threading.Thread(target=check_here)
+    training.start()
+    training.join()
+    assert found == [[]]
+
+
+def test_with_fork_a_thread_of_a_log_is_no_obstacle() -> None:
+    log = logging.getLogger("headspace-test.threads")
+    handler = logging.NullHandler()
+    end = threading.Event()
+    handler.thread = threading.Thread(target=end.wait)  # type: ignore[attr-defined]
+    handler.thread.start()  # type: ignore[attr-defined]
+    log.addHandler(handler)
+    try:
+        assert check_forked(dataset=Data(log=log)) == []
+    finally:
+        log.removeHandler(handler)
+        end.set()
 
 
 class Registry(dict[str, Any]):

@@ -48,30 +48,58 @@ pub fn worker_cause(
     })
 }
 
+/// A declared queue that fills, as the cause of a growth that no counted object explains.
+///
+/// `batches_per_step` is how fast the last queue fills, and `batch_bytes` the size of a batch.
+pub fn queue_cause(
+    growth: Estimate,
+    capacity: u32,
+    batches_per_step: f64,
+    batch_bytes: f64,
+) -> Option<MemoryGrowthRecord> {
+    let explained = batches_per_step * batch_bytes;
+    (explained >= LEAST_EXPLAINED * growth.low).then(|| MemoryGrowthRecord {
+        cause: GrowthCause::BoundedBuffer,
+        worker: None,
+        explained_bytes_per_step: explained,
+        objects: vec![GrownObjectsRecord {
+            type_name: "headspace.queue".to_owned(),
+            is_container: true,
+            count_per_step: batches_per_step,
+            bytes_per_step: Some(explained),
+            most_items: Some(u64::from(capacity)),
+            ..GrownObjectsRecord::default()
+        }],
+    })
+}
+
 fn cause(
     growth: Estimate,
     steps_per_s: f64,
     examination: &Examination,
     earlier: Option<&Examination>,
 ) -> Option<MemoryGrowthRecord> {
-    let mut objects: Vec<GrownObjectsRecord> = examination
-        .objects
-        .iter()
-        .map(|grown| objects_record(grown, steps_per_s))
-        .collect();
-    objects.sort_by(|a, b| {
-        let bytes = |record: &GrownObjectsRecord| record.bytes_per_step.unwrap_or(0.0);
-        bytes(b).total_cmp(&bytes(a))
-    });
+    let mut grown: Vec<&GrownObjects> = examination.objects.iter().collect();
+    let bytes_per_s = |grown: &GrownObjects| grown.per_s * grown.bytes_each;
+    grown.sort_by(|a, b| bytes_per_s(b).total_cmp(&bytes_per_s(a)));
+    let record = |grown: &&GrownObjects| objects_record(grown, steps_per_s);
+    let mut objects: Vec<GrownObjectsRecord> = grown.iter().map(record).collect();
     let most = objects.first().and_then(|record| record.bytes_per_step);
     let most = most.unwrap_or(0.0);
     let is_explained = most >= LEAST_EXPLAINED * growth.low;
     let graph = earlier.and_then(|earlier| growing_graph(examination, earlier, steps_per_s));
     // A graph also keeps tensors, which no Python object holds: they become more as objects of their type.
     let in_container = objects.first().is_some_and(|first| first.is_container);
+    let with_graphs = grown.iter().position(|grown| grown.keep_graphs);
     let cause = match (objects.first(), graph) {
         (_, Some(graph)) if !(is_explained && in_container) => {
             objects.insert(0, graph);
+            GrowthCause::AutogradGraph
+        }
+        _ if with_graphs.is_some() && !(is_explained && in_container) => {
+            let place = with_graphs.unwrap_or_default();
+            objects[..=place].rotate_right(1);
+            objects[0].bytes_per_step = None;
             GrowthCause::AutogradGraph
         }
         (Some(first), _) if is_explained && first.most_items.is_some() => {
@@ -219,6 +247,22 @@ mod tests {
     }
 
     #[test]
+    fn a_container_of_small_tensors_that_keep_graphs_is_the_cause() {
+        let losses = GrownObjects {
+            keep_graphs: true,
+            ..container(40.0)
+        };
+        let saved_by_graphs = GrownObjects {
+            is_container: false,
+            ..container(900.0)
+        };
+        let found = examined(&[saved_by_graphs, losses], &[]).unwrap();
+        assert_eq!(found.cause, GrowthCause::AutogradGraph);
+        assert_eq!(found.objects.len(), 2);
+        assert_eq!(found.objects[0].bytes_per_step, None);
+    }
+
+    #[test]
     fn each_of_several_workers_accounts_for_its_part_of_the_growth() {
         let worker = |number: usize| WorkerExamination {
             name: format!("worker {number}"),
@@ -235,6 +279,15 @@ mod tests {
         let found = worker_cause(GROWTH, 100.0, &examinations).unwrap();
         assert_eq!(found.cause, GrowthCause::Objects);
         assert_eq!(found.worker.as_deref(), Some("worker 3"));
+    }
+
+    #[test]
+    fn a_queue_that_fills_fast_enough_is_the_cause() {
+        let cause = |batches_per_step| queue_cause(GROWTH, 200, batches_per_step, 1000.0);
+        let found = cause(0.6).unwrap();
+        assert_eq!(found.cause, GrowthCause::BoundedBuffer);
+        assert_eq!(found.objects[0].most_items, Some(200));
+        assert_eq!(cause(0.1), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::findings::{Finding, findings};
 use super::floor::NoHeadspace;
 use super::loop_facts::LoopFacts;
 use super::main_loop::select_main_loop;
-use super::memory_cause::{memory_cause, worker_cause};
+use super::memory_cause::{memory_cause, queue_cause, worker_cause};
 use super::probe_result::ProbeResult;
 use super::resources::{
     Part, RankNode, gpu_busy_share, resources, sm_utilization_pct, training_thread_runnable_share,
@@ -15,15 +15,15 @@ use super::resources::{
 use super::run_time::run_time;
 use super::same_batches::workers_load_same_batches;
 use super::stacks::{StackTimes, gil_holders, stage_work};
-use super::stages::{data_readiness_pct, failures, set_most_per_s, stages};
+use super::stages::{data_readiness_pct, failures, filling_queue, set_most_per_s, stages};
 use super::thresholds::Thresholds;
 use super::warmup::no_steady_state;
 use super::what_if;
 use crate::model::census::Examinations;
 use crate::model::metric::HOST_CPU_UTILIZATION;
 use crate::model::record::{
-    Dropped, EndRecord, Estimate, FloorRecord, MemoryGrowthRecord, MemoryScope, OtherLoop, Phase,
-    ResourcesRecord, Role, RunState, SummaryRecord, WindowRecord,
+    BatchRecord, Dropped, EndRecord, Estimate, FloorRecord, GrowthCause, MemoryGrowthRecord,
+    MemoryScope, OtherLoop, Phase, Role, RunState, SummaryRecord, WindowRecord,
 };
 use crate::model::step_series::{StepSeries, Totals};
 use crate::model::{Mode, ReadingSeries, Scope, StageSeries};
@@ -213,13 +213,10 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
         || conclude(&summary, run, main),
         |concluded| concluded.for_step(summary.steady_step_mean_ms),
     );
-    findings.extend(what_if::fill(
-        &mut summary,
-        &mut conclusions.attribution,
-        main,
-    ));
-    summary.wait_blocked_ms = conclusions.attribution.wait_blocked_ms();
-    summary.run_time = run_time(&summary, main, &conclusions.attribution.remedies, run.node);
+    let found = &mut conclusions.attribution;
+    findings.extend(what_if::fill(&mut summary, found, main));
+    summary.wait_blocked_ms = found.wait_blocked_ms();
+    summary.run_time = run_time(&summary, main, &found.remedies, run.node);
     Summary {
         record: summary,
         findings,
@@ -398,23 +395,34 @@ fn fill_resources(summary: &mut SummaryRecord, run: &RunFacts<'_>, part: Part) -
         summary.steady_sm_utilization_pct = sm_pct(part.from_s, part.to_s);
     }
     summary.resources = resources(history, part, node);
-    summary.resources.memory_growth_cause = growth_cause(&summary.resources, run, part);
+    summary.resources.memory_growth_cause = growth_cause(summary, run, part).map(Box::new);
     findings(&summary.resources)
 }
 
 /// What makes the memory grow.
 fn growth_cause(
-    resources: &ResourcesRecord,
+    summary: &SummaryRecord,
     run: &RunFacts<'_>,
     part: Part,
-) -> Option<Box<MemoryGrowthRecord>> {
+) -> Option<MemoryGrowthRecord> {
+    let resources = &summary.resources;
     let (growth, steps_per_s) = (resources.memory_growth_per_step?, part.steps_per_s?);
-    let examinations = run.examinations?;
-    let cause = match resources.memory_growth_of? {
-        MemoryScope::Process => memory_cause(growth, steps_per_s, examinations),
-        MemoryScope::Tree => worker_cause(growth, steps_per_s, examinations),
-    };
-    cause.map(Box::new)
+    let examined = run
+        .examinations
+        .and_then(|examinations| match resources.memory_growth_of? {
+            MemoryScope::Process => memory_cause(growth, steps_per_s, examinations),
+            MemoryScope::Tree => worker_cause(growth, steps_per_s, examinations),
+        });
+    let is_known = |found: &MemoryGrowthRecord| found.cause != GrowthCause::Native;
+    if examined.as_ref().is_some_and(is_known) {
+        return examined;
+    }
+    let batch_bytes = summary.delivered_batch.and_then(BatchRecord::host_bytes);
+    let filling = run.stages.and_then(|history| filling_queue(history, part));
+    let queue = (batch_bytes.zip(filling)).and_then(|(bytes, (capacity, items_per_s))| {
+        queue_cause(growth, capacity, items_per_s / steps_per_s, bytes)
+    });
+    queue.or(examined)
 }
 
 /// Sets the fields of the steady state, and returns a finding if there is none.

@@ -172,10 +172,7 @@ const MODEL_ERROR_PCT: f64 = 6.0;
 
 /// Adds the steps of the model to the answers. Returns a finding about the largest contradiction: measurement and model
 /// differ by more than both of their errors.
-fn compare_with_model(
-    answers: &mut [WhatIfRecord],
-    modelled: &[ModelledStep],
-) -> Option<Finding> {
+fn compare_with_model(answers: &mut [WhatIfRecord], modelled: &[ModelledStep]) -> Option<Finding> {
     for answer in &mut *answers {
         let is_same = |one: &&ModelledStep| {
             Some(&one.stage) == answer.stage.as_ref() && one.intervention == answer.intervention

@@ -126,6 +126,8 @@ pub struct GrownObjects {
     pub items: Option<String>,
     /// Mean size of the newest items or objects, with what only they hold, in bytes.
     pub bytes_each: f64,
+    /// Whether the newest items are tensors that keep a graph of torch's automatic differentiation, whose size is unknown.
+    pub keep_graphs: bool,
     /// Maximum number of items of the container, if it has one.
     pub most_items: Option<u64>,
     /// What holds it.

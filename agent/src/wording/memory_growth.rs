@@ -15,24 +15,31 @@ pub(super) fn memory_growth(
     with_children: bool,
     cause: Option<&MemoryGrowthRecord>,
 ) -> String {
-    let whose = match cause.and_then(|cause| cause.worker.as_deref()) {
-        Some(worker) => format!("The memory of the worker process `{worker}`"),
-        None if with_children => "The memory of this process and its children".to_owned(),
-        None => "The memory of this process".to_owned(),
+    let worker = cause.and_then(|cause| cause.worker.as_deref());
+    let whose = match worker {
+        Some(_) => "The memory of the worker processes",
+        None if with_children => "The memory of this process and its children",
+        None => "The memory of this process",
     };
     let [value, low, high] = [growth.value, growth.low, growth.high].map(|b| bytes(1e3 * b));
     let grows = format!("{whose} grows by {value} in 1,000 steps ({low} to {high}).");
+    let in_worker = worker.map_or_else(String::new, |worker| format!(" In `{worker}`:"));
     match cause.and_then(what_grows) {
-        Some(text) => format!("{grows} {text}"),
+        Some(text) => format!("{grows}{in_worker} {text}"),
         None => grows,
     }
 }
 
 fn what_grows(cause: &MemoryGrowthRecord) -> Option<String> {
-    let native = "The counted Python objects do not account for it, so native code has allocated it: an extension or a \
-                  library in C or C++.";
+    let native = "The counted Python objects do not account for it, so native code has probably allocated it: an \
+                  extension or a library in C or C++.";
     match (cause.cause, cause.objects.first()) {
         (GrowthCause::Native, _) => Some(native.to_owned()),
+        (GrowthCause::AutogradGraph, Some(tensors)) if tensors.is_container => Some(format!(
+            "{} Each keeps the graph of its operations, and the tensors that these need. If you do not need the graph, \
+             keep `item()` or `detach()` of the tensor.",
+            objects(tensors)
+        )),
         (GrowthCause::AutogradGraph, Some(graph)) => Some(format!(
             "A `{}` keeps the graph of all earlier steps, which grows by {} operations per step{}. If it is a sum of \
              losses, add `loss.item()` or `loss.detach()` to it.",

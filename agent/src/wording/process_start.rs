@@ -52,6 +52,10 @@ fn first(obstacle: &StartObstacleRecord) -> String {
             "First open `{part}` in each process, when it is first used: forked processes share an open file or \
              database (`{type_name}`) and its state."
         ),
+        StartObstacle::Threads => format!(
+            "First create `{part}` in each process, when it is first used: forked processes do not get running \
+             threads (`{type_name}`)."
+        ),
         StartObstacle::Local => format!(
             "First define `{type_name}`{place} at the top level of a module: a new process gets `{part}` by pickling, \
              and finds functions and classes by their names."
@@ -129,6 +133,22 @@ mod tests {
             sentence(100, 0.0, Some(obstacle)),
             "First define `main.<locals>.<lambda>` (`train.py:12`) at the top level of a module: a new process gets \
              `collate_fn` by pickling, and finds functions and classes by their names. Then load in 2 worker processes."
+        );
+    }
+
+    #[test]
+    fn a_pool_with_threads_must_be_created_in_each_forked_process() {
+        let obstacle = StartObstacleRecord {
+            part: "dataset.reader.pool".to_owned(),
+            type_name: "concurrent.futures.thread.ThreadPoolExecutor".to_owned(),
+            kind: StartObstacle::Threads,
+            file: None,
+            line: None,
+        };
+        assert_eq!(
+            sentence(100, 0.0, Some(obstacle)),
+            "First create `dataset.reader.pool` in each process, when it is first used: forked processes do not get \
+             running threads (`concurrent.futures.thread.ThreadPoolExecutor`). Then load in 2 worker processes."
         );
     }
 

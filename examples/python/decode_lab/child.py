@@ -7,6 +7,7 @@ belong to one library. headspace measures the process and its children.
 from __future__ import annotations
 
 import json
+import os
 import random
 import resource
 import sys
@@ -15,7 +16,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,6 +27,7 @@ from .access import PATTERNS, Pattern, choose_frames, order_clips
 from .correctness import Check, check_reader
 from .formats import FORMATS, Clip, Frames, Sample, load_sample, read_reference
 from .loaders import LOADERS, Reader, Request
+from .reads import bytes_read
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ class Measured:
     error: str | None
     cpu_s_per_clip: float | None = None
     requested_bytes_per_clip: float | None = None
+    """Bytes of read calls, without those from pipes that carry frames."""
     storage_bytes_per_clip: float | None = None
     memory_bytes: float | None = None
     others_cores: float | None = None
@@ -145,7 +148,7 @@ def measure(spec: Spec) -> Measured:
         # Several ticks: on a busy machine, the counters of the children may come too late for the first or the last.
         session = headspace.start(to=headspace.JsonLines(spec.runs), interval=0.5, quiet=True)
         loop = headspace.wrap(loader, name="clips", batch_size=1)
-        frame_bytes = 0
+        read_before = _bytes_read(spec)
         while len(result.round_seconds) < spec.rounds or sum(result.round_seconds) < 1.5:
             loader.requests = _requests(spec, sample, rng, repeats)
             if spec.cache == "cold":
@@ -160,23 +163,33 @@ def measure(spec: Spec) -> Measured:
                 else:
                     clips += 1
                     frames += len(item)
-                    frame_bytes += item.nbytes
             result.round_seconds.append(time.perf_counter() - began)
             result.round_clips.append(clips)
             result.round_frames.append(frames)
             result.clips += len(loader.requests)
+        read_after = _bytes_read(spec)
         headspace_report = session.stop()
-    pipes = LOADERS[spec.loader].pipe + (spec.pool == "processes")
+    if read_before is not None and read_after is not None:
+        result.requested_bytes_per_clip = (read_after - read_before) / result.clips
     resources = headspace_report.to_dict()["resources"] if headspace_report else {}
     result.others_cores = resources.get("others_cores")
     # Counters of a tree have a resolution of 10 ms, those of a process one of less than 1 µs.
-    scope = "tree" if pipes else "process"
-    _add_counters(result, Path(session.folder), scope, pipes * frame_bytes / result.clips)
+    has_children = LOADERS[spec.loader].pipe or spec.pool == "processes"
+    _add_counters(result, Path(session.folder), "tree" if has_children else "process")
     if LOADERS[spec.loader].pipe and result.memory_bytes is not None:
         # The processes of `ffmpeg` end with their clip. The kernel keeps the largest peak of them, in KiB.
         peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
         result.memory_bytes += spec.workers * peak
     return result
+
+
+def _bytes_read(spec: Spec) -> int | None:
+    """Bytes that the workers have read until now. Exact between two rounds: no clip is then being read."""
+    workers = [os.getpid()]
+    if spec.pool == "processes":
+        # This process only receives the frames.
+        workers = [child.pid for child in active_children() if child.pid]
+    return bytes_read(workers, piped=LOADERS[spec.loader].pipe)
 
 
 def _requests(spec: Spec, sample: Sample, rng: random.Random, repeats: int) -> list[Request]:
@@ -192,14 +205,13 @@ def _request(
     return Request(clip, path, kind, indices, spec.size)
 
 
-def _add_counters(result: Measured, run: Path, scope: str, piped: float) -> None:
-    """Adds what headspace read of this process and its children: CPU time, bytes, memory.
+def _add_counters(result: Measured, run: Path, scope: str) -> None:
+    """Adds what headspace read of this process and its children: CPU time, storage, memory.
 
     Args:
         result: Where to.
         run: The run folder.
         scope: `process`, or `tree` for the process and its children.
-        piped: Bytes per clip that came through pipes. The kernel counts them as read.
     """
     steps = 0
     readings: dict[str, float] = {}
@@ -226,9 +238,6 @@ def _add_counters(result: Measured, run: Path, scope: str, piped: float) -> None
     result.cpu_s_per_clip = per_clip(
         *(f"process.cpu.time{{cpu.mode={m}}}" for m in ("user", "system"))
     )
-    requested = per_clip("headspace.process.io.requested{disk.io.direction=read}")
-    if requested is not None:
-        result.requested_bytes_per_clip = max(0.0, requested - piped)
     result.storage_bytes_per_clip = per_clip("process.disk.io{disk.io.direction=read}")
     result.memory_bytes = marks[-1][1].get("process.memory.usage")
 

@@ -13,7 +13,7 @@ import struct
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from fractions import Fraction
 from pathlib import Path
 from typing import Literal
@@ -97,6 +97,8 @@ class Clip:
     rate: float
     width: int
     height: int
+    video: str = ""
+    """Path of the video that it was cut from."""
 
 
 @dataclass(frozen=True)
@@ -212,6 +214,7 @@ def _key(videos: Sequence[Path], cut: Cut) -> str:
         [(str(v), v.stat().st_size, v.stat().st_mtime_ns) for v in videos],
         asdict(cut),
         [asdict(fmt) for fmt in FORMATS.values()],
+        [entry.name for entry in fields(Clip)],
         av.__version__,
     ]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
@@ -287,9 +290,10 @@ def _pieces(video: Path, name: str, cut: Cut) -> Iterator[tuple[Clip, Frames, fl
         for clip in _read_pieces(video, name, cut):
             yield clip
             number += 1
-    except av.FFmpegError as error:
+    except (av.FFmpegError, LabError) as error:
         use = f"it gives only {format_count(number, 'clip')}" if number else "left out"
-        raise LabError(f"{use}. FFmpeg cannot read it: {error.strerror}") from error
+        why = error if isinstance(error, LabError) else f"FFmpeg cannot read it: {error.strerror}"
+        raise LabError(f"{use}. {why}") from error
     if not number:
         raise LabError(f"left out. It is shorter than a clip of {cut.seconds:g} s")
 
@@ -297,23 +301,28 @@ def _pieces(video: Path, name: str, cut: Cut) -> Iterator[tuple[Clip, Frames, fl
 def _read_pieces(video: Path, name: str, cut: Cut) -> Iterator[tuple[Clip, Frames, float]]:
     with av.open(str(video)) as container:
         if not container.streams.video:
-            raise LabError("left out. It has no video stream")
+            raise LabError("It has no video stream")
         stream = container.streams.video[0]
         rate = Fraction(stream.average_rate or 25).limit_denominator(1001)
         context = stream.codec_context
+        # With several threads, FFmpeg's H.264 decoder marks fewer damaged frames as corrupt.
+        context.thread_count = 1
         height = min(cut.height or context.height, context.height) // 2 * 2
         width = max(2, round(context.width * height / context.height / 2) * 2)
         length = round(cut.seconds * rate)
         if length < 2:
-            raise LabError(f"left out. A clip of {cut.seconds:g} s has less than 2 frames")
+            raise LabError(f"A clip of {cut.seconds:g} s has less than 2 frames")
         # Some containers, such as WebM, do not store the number of frames.
         total = stream.frames or round((container.duration or 0) / av.time_base * rate)
         size = video.stat().st_size
         number, frames = 0, []
         for frame in container.decode(stream):
+            if frame.is_corrupt:
+                place = number * length + len(frames)
+                raise LabError(f"FFmpeg reports damage in its frame {place}")
             frames.append(frame.reformat(width, height, "rgb24").to_ndarray())
             if len(frames) == length:
-                clip = Clip(f"{name}-{number:03}", length, float(rate), width, height)
+                clip = Clip(f"{name}-{number:03}", length, float(rate), width, height, str(video))
                 yield clip, np.stack(frames), size * length / max(total, length)
                 number, frames = number + 1, []
 

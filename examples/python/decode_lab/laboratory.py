@@ -31,13 +31,13 @@ from .loaders import (
     version_of,
 )
 from .results import Row, advise, mean_of
+from .videos import describe_video, list_videos
 from .wording import describe_workers, format_count
 
 #: Seconds after which a combination is given up.
 _DEADLINE_S = 600
 #: Cores used by other programs, mean over all combinations, above which the page warns.
 _BUSY_CORES = 0.1
-_VIDEO_SUFFIXES = (".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi")
 
 
 @dataclass
@@ -62,18 +62,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(args: argparse.Namespace) -> None:
     report = Report(_machine())
+    videos = list_videos(args.data) if args.data else []
     loaders = usable_loaders(args.loaders, args.install, report)
     if args.list:
-        _print_list(loaders, report)
+        _print_list(loaders, videos, report)
         return
+    videos = videos or find_videos()
     folder: Path = args.work
     cut = Cut(args.seconds, args.clips, args.height)
     clips, formats = args.clips, len(args.formats)
     _say(f"preparing {format_count(clips, 'clip')} in {format_count(formats, 'format')}")
-    sample = make_sample(_find(args.data), cut, args.formats, folder / "sample")
+    sample = make_sample(videos, cut, args.formats, folder / "sample")
     report.notes += [f"{name}: left out. {why}" for name, why in sample.left_out.items()]
     report.notes += [f"{video}: {why}" for video, why in sample.unread.items()]
+    _note_unused(videos, sample, cut.clips, report)
     print(f"{report.machine}\n{format_count(len(sample.clips), 'clip')} of {cut.seconds:g} s\n")
+    print(output.clips_text(sample.clips), end="\n\n")
     print(output.formats_text(sample.stored, sample.source_bytes), end="\n\n")
     children = Children(folder, link_ffmpeg_libraries(folder / "ffmpeg"))
     base = Spec(
@@ -110,7 +114,7 @@ def usable_loaders(names: Sequence[str], may_install: bool, report: Report) -> l
     return usable
 
 
-def _print_list(loaders: Sequence[Loader], report: Report) -> None:
+def _print_list(loaders: Sequence[Loader], videos: Sequence[Path], report: Report) -> None:
     problems = {name: find_missing_encoder(fmt) for name, fmt in FORMATS.items()}
     print("formats  " + ", ".join(name for name, problem in problems.items() if not problem))
     for name, problem in problems.items():
@@ -119,17 +123,19 @@ def _print_list(loaders: Sequence[Loader], report: Report) -> None:
     print("loaders  " + ", ".join(f"{loader.name} ({version_of(loader)})" for loader in loaders))
     for note in report.notes:
         print(f"         {note}")
+    for number, video in enumerate(videos):
+        print(f"{'' if number else 'videos':9}{video}: {describe_video(video)}")
 
 
-def _find(folder: Path | None) -> list[Path]:
-    if folder is None:
-        return find_videos()
-    if not folder.is_dir():
-        raise LabError(f"`{folder}` is not a folder: pass the folder of your videos as `--data`")
-    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in _VIDEO_SUFFIXES)
-    if not found:
-        raise LabError(f"no video below `{folder}` (suffixes: {', '.join(_VIDEO_SUFFIXES)})")
-    return found
+def _note_unused(videos: Sequence[Path], sample: Sample, limit: int, report: Report) -> None:
+    """Adds a note on the videos that were not opened, because there were enough clips."""
+    used = {clip.video for clip in sample.clips} | sample.unread.keys()
+    unused = [str(video) for video in videos if str(video) not in used]
+    if unused:
+        more = [f"and {len(unused) - 10} more"] if len(unused) > 10 else []
+        names = ", ".join([*unused[:10], *more])
+        count = format_count(len(unused), "video")
+        report.notes.append(f"{count} not used, because `--clips {limit}` was reached: {names}")
 
 
 # --- running the combinations ---
@@ -294,11 +300,12 @@ def _write(folder: Path, sample: Sample, report: Report, target: float | None) -
         print(f"note: {note}")
     if words:
         print(f"\n{words}")
-    picture = output.chart(report.rows)
+    picture = output.chart(report.rows, target)
     (folder / "results.svg").write_text(picture)
-    page = output.page(report.machine, picture, report.rows, report.notes, words)
+    page = output.page(report.machine, sample.clips, picture, report.rows, report.notes, words)
     (folder / "results.html").write_text(page)
     records = [output.json_line("machine", {"text": report.machine})]
+    records += [output.json_line("clip", asdict(clip)) for clip in sample.clips]
     records += [output.json_line("format", asdict(entry)) for entry in sample.stored]
     records += [output.row_record(row) for row in report.rows]
     records += [output.json_line("note", {"text": note}) for note in report.notes]

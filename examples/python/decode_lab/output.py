@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from html import escape
 
-from .formats import Stored
+from .formats import Clip, Stored
 from .results import Advice, Row
 from .wording import describe_workers, format_count
 
@@ -23,9 +25,20 @@ def bytes_text(value: float | None) -> str:
     if value is None:
         return "–"
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if value >= scale:
-            return f"{value / scale:.3g} {unit}"
+        # From 999.5 on, a smaller unit would need a fourth digit.
+        if value >= 0.9995 * scale:
+            return f"{_number_text(value / scale)} {unit}"
     return f"{value:.0f} B"
+
+
+def ratio_text(ratio: float) -> str:
+    """A multiple, such as `0.43x` or `130x`."""
+    return f"{_number_text(ratio)}x"
+
+
+def _number_text(value: float) -> str:
+    """Three digits, or all digits of a larger number. Never with an exponent."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _cells(row: Row) -> list[str]:
@@ -41,7 +54,7 @@ def _cells(row: Row) -> list[str]:
         bytes_text(row.requested_bytes_per_clip),
         bytes_text(row.storage_bytes_per_clip),
         bytes_text(row.memory_bytes),
-        f"{row.disk_ratio:.3g}x",
+        ratio_text(row.disk_ratio),
         f"{row.cold_share:.0%}",
         f"{row.errors} of {row.clips}",
         f"{row.wrong_frames} of {row.checked_frames}",
@@ -83,13 +96,27 @@ def results_text(rows: Sequence[Row]) -> str:
     return "\n".join(parts)
 
 
+CLIP_HEADINGS = ("video", "size", "frames/s", "clips")
+
+
+def _clip_lines(clips: Sequence[Clip]) -> list[list[str]]:
+    """A line for each video that clips were cut from."""
+    facts = Counter((c.video, f"{c.width} x {c.height}", f"{c.rate:.4g}") for c in clips)
+    return [[*video, str(count)] for video, count in facts.items()]
+
+
+def clips_text(clips: Sequence[Clip]) -> str:
+    """Which videos the clips are from, and the size and the rate of their frames."""
+    return table(CLIP_HEADINGS, _clip_lines(clips))
+
+
 def formats_text(stored: Sequence[Stored], source_bytes: int) -> str:
     """Size, quality and encoding time of each format."""
     lines = [
         [
             entry.format,
             bytes_text(entry.bytes),
-            f"{entry.bytes / source_bytes:.3g}x",
+            ratio_text(entry.bytes / source_bytes),
             "identical" if entry.psnr_db is None else f"{entry.psnr_db:.1f} dB",
             f"{entry.encode_s:.1f} s",
         ]
@@ -119,7 +146,7 @@ def advice_text(advice: Sequence[Advice]) -> str:
         if entry.options:
             choices = [
                 f"{describe_row(row)} ({row.clips_per_s.value:.0f} ± {row.clips_per_s.half:.0f} clips/s, "
-                f"{cores_text(row, entry.target)}, {row.disk_ratio:.2g}x the disk)"
+                f"{cores_text(row, entry.target)}, {ratio_text(row.disk_ratio)} the disk)"
                 for row in entry.options[:4]
             ]
             lines.append(f"To feed {goal} you need " + ", or ".join(choices) + ".")
@@ -162,91 +189,127 @@ def row_record(row: Row) -> str:
 
 # Okabe and Ito's palette, which readers with colour blindness can tell apart.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D1F")
-_WIDTH, _HEIGHT, _LEFT, _TOP = 460, 300, 62, 46
+# In pixels: the width of a panel, and the edges of its plot. Above the plot are the title and the names of formats.
+_WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM = 480, 62, 450, 94, 364
+_HEIGHT = _BOTTOM + 56
+_LEGEND_WIDTH, _LEGEND_HEIGHT = 120, 18
+_TARGET_STROKE = 'stroke="#b00020" stroke-dasharray="6 3" fill="none"'
 
 
-def chart(rows: Sequence[Row]) -> str:
-    """Clips/s over the size on disk, one panel for each group, both axes logarithmic.
+def chart(rows: Sequence[Row], target: float | None = None) -> str:
+    """Clips/s over the size on disk, one panel for each group, both axes logarithmic and the same in all panels.
 
     Each point is a loader and a format, with the number of workers that is fastest. The vertical line is the 95 %
-    interval. A hollow point has errors or wrong frames.
+    interval. A hollow point has errors or wrong frames. The dashed line is the rate `target`.
     """
-    loaders = sorted({row.loader for row in rows})
-    colours = {name: _COLOURS[k % len(_COLOURS)] for k, name in enumerate(loaders)}
-    groups = groups_of([row for row in rows if row.clips_per_s.value > 0])
+    # The rows of a group are sorted: the first of each loader and format is the fastest.
+    groups = {
+        group: list({(row.loader, row.format): row for row in reversed(members)}.values())
+        for group, members in groups_of([row for row in rows if row.clips_per_s.value > 0]).items()
+    }
+    shown = [row for members in groups.values() for row in members]
+    ends = [end for row in shown for end in _interval(row)] + ([target] if target else [])
+    axes = _Axis([row.disk_ratio for row in shown], _LEFT, _RIGHT), _Axis(ends, _BOTTOM, _TOP)
+    colours = {
+        name: _COLOURS[k % len(_COLOURS)]
+        for k, name in enumerate(sorted({row.loader for row in rows}))
+    }
+    marks = [
+        (name, f'<circle cx="0" cy="-4" r="4" fill="{colour}"/>')
+        for name, colour in colours.items()
+    ]
+    if target:
+        marks.append((f"target {target:g} clips/s", f'<path d="M-12 -4H6" {_TARGET_STROKE}/>'))
     columns = 2 if len(groups) > 1 else 1
     lines = -(-len(groups) // columns)
-    width, height = columns * (_WIDTH + 20) + 10, lines * (_HEIGHT + 76) + 60
+    width = columns * _WIDTH + 30
+    per_line = width // _LEGEND_WIDTH
+    height = lines * _HEIGHT + -(-len(marks) // per_line) * _LEGEND_HEIGHT + 6
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
         f'height="{height}" font-family="sans-serif" font-size="11">',
         f'<rect width="{width}" height="{height}" fill="white"/>',
     ]
     for number, (group, members) in enumerate(groups.items()):
-        x = 10 + number % columns * (_WIDTH + 20)
-        y = number // columns * (_HEIGHT + 76)
-        out.append(f'<g transform="translate({x} {y})">{_panel(group, members, colours)}</g>')
-    per_line = width // 120
-    for k, name in enumerate(loaders):
-        x, y = 20 + k % per_line * 120, height - 56 + k // per_line * 18
-        out.append(f'<circle cx="{x}" cy="{y - 4}" r="4" fill="{colours[name]}"/>')
-        out.append(f'<text x="{x + 10}" y="{y}">{escape(name)}</text>')
+        x, y = 10 + number % columns * _WIDTH, number // columns * _HEIGHT
+        panel = _panel(group_name(group), members, colours, axes, target)
+        out.append(f'<g transform="translate({x} {y})">{panel}</g>')
+    for k, (name, mark) in enumerate(marks):
+        x = 24 + k % per_line * _LEGEND_WIDTH
+        y = lines * _HEIGHT + 10 + k // per_line * _LEGEND_HEIGHT
+        out.append(
+            f'<g transform="translate({x} {y})">{mark}<text x="10">{escape(name)}</text></g>'
+        )
     return "\n".join([*out, "</svg>"])
 
 
-def _panel(group: tuple[str, str, int], rows: Sequence[Row], colours: dict[str, str]) -> str:
-    # The rows are sorted: the first of each loader and format is the fastest.
-    best = list({(row.loader, row.format): row for row in reversed(rows)}.values())
-    horizontal = _Axis([row.disk_ratio for row in best], _LEFT, _WIDTH - 10)
-    rates = [row.clips_per_s for row in best]
-    ends = [r.value + min(r.half, r.value) for r in rates]
-    ends += [max(r.value - r.half, r.value / 2) for r in rates]
-    vertical = _Axis(ends, _TOP + _HEIGHT - 30, _TOP)
-    bottom = _TOP + _HEIGHT - 30
-    out = [
-        f'<text x="{_LEFT}" y="{_TOP - 22}" font-weight="bold">{escape(group_name(group))}</text>'
-    ]
+def _interval(row: Row) -> tuple[float, float]:
+    """The ends of the interval that are drawn. A logarithmic axis has no 0."""
+    rate = row.clips_per_s
+    return max(rate.value - rate.half, rate.value / 2), rate.value + min(rate.half, rate.value)
+
+
+def _panel(
+    title: str,
+    rows: Sequence[Row],
+    colours: dict[str, str],
+    axes: tuple[_Axis, _Axis],
+    target: float | None,
+) -> str:
+    horizontal, vertical = axes
+    out = [f'<text x="{_LEFT}" y="18" font-weight="bold">{escape(title)}</text>']
     out.append(f'<text x="{_LEFT - 46}" y="{_TOP - 8}" fill="#555">clips/s</text>')
     for tick in horizontal.ticks():
         x = horizontal.place(tick)
-        out.append(f'<path d="M{x:.1f} {_TOP}V{bottom}" stroke="#e4e4e4"/>')
-        out.append(f'<text x="{x:.1f}" y="{bottom + 15}" text-anchor="middle">{tick:g}x</text>')
+        out.append(f'<path d="M{x:.1f} {_TOP}V{_BOTTOM}" stroke="#e4e4e4"/>')
+        out.append(
+            f'<text x="{x:.1f}" y="{_BOTTOM + 15}" text-anchor="middle">{ratio_text(tick)}</text>'
+        )
     for tick in vertical.ticks():
         y = vertical.place(tick)
-        out.append(f'<path d="M{_LEFT} {y:.1f}H{_WIDTH - 10}" stroke="#e4e4e4"/>')
+        out.append(f'<path d="M{_LEFT} {y:.1f}H{_RIGHT}" stroke="#e4e4e4"/>')
         out.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{tick:g}</text>')
-    middle = (_LEFT + _WIDTH) / 2
     out.append(
-        f'<text x="{middle}" y="{bottom + 32}" text-anchor="middle" fill="#555">size on disk, as a multiple of the source</text>'
+        f'<text x="{(_LEFT + _RIGHT) / 2}" y="{_BOTTOM + 32}" text-anchor="middle" fill="#555">size on disk, as a multiple of the source</text>'
     )
-    named: set[str] = set()
-    for row in sorted(best, key=lambda row: -row.clips_per_s.value):
+    out += _format_names({row.format: horizontal.place(row.disk_ratio) for row in rows})
+    if target:
+        y = vertical.place(target)
+        out.append(f'<path d="M{_LEFT} {y:.1f}H{_RIGHT}" {_TARGET_STROKE}/>')
+    for row in rows:
         x, rate = horizontal.place(row.disk_ratio), row.clips_per_s
-        y = vertical.place(rate.value)
-        low = vertical.place(max(rate.value - rate.half, rate.value / 2))
-        high = vertical.place(rate.value + min(rate.half, rate.value))
+        low, high = map(vertical.place, _interval(row))
         colour = colours[row.loader]
         tip = f"{describe_row(row)}: {rate.value:.1f} ± {rate.half:.1f} clips/s"
         fill = colour if row.usable else "white"
         out.append(f"<g><title>{escape(tip)}</title>")
         out.append(f'<path d="M{x:.1f} {low:.1f}V{high:.1f}" stroke="{colour}"/>')
+        y = vertical.place(rate.value)
         out.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{fill}" stroke="{colour}"/></g>')
-        # The fastest point of a format has its name.
-        if row.format not in named:
-            named.add(row.format)
-            turn = f"rotate(-35 {x:.1f} {y - 8:.1f})"
-            out.append(
-                f'<text x="{x:.1f}" y="{y - 8:.1f}" transform="{turn}">{escape(row.format)}</text>'
-            )
     return "\n".join(out)
+
+
+def _format_names(places: dict[str, float]) -> list[str]:
+    """Names above the plot, each with a dotted line to the points of its format."""
+    out = []
+    free = 0.0
+    for name, x in sorted(places.items(), key=lambda entry: entry[1]):
+        # Formats of about the same size would have their names at the same place.
+        at = max(x, free)
+        free = at + 16
+        line = f"M{at:.1f} {_TOP - 4}L{x:.1f} {_TOP + 8}V{_BOTTOM}"
+        out.append(f'<path d="{line}" stroke="#999" stroke-dasharray="1 3" fill="none"/>')
+        turn = f"translate({at + 3:.1f} {_TOP - 7}) rotate(-45)"
+        out.append(f'<text transform="{turn}">{escape(name)}</text>')
+    return out
 
 
 class _Axis:
     """A logarithmic axis from `begin` to `end` in pixels."""
 
     def __init__(self, values: Sequence[float], begin: float, end: float) -> None:
-        self._low = math.log10(min(values)) - 0.08
-        self._high = math.log10(max(values)) + 0.16
+        self._low = math.log10(min(values, default=1)) - 0.08
+        self._high = math.log10(max(values, default=1)) + 0.16
         self._begin, self._end = begin, end
 
     def place(self, value: float) -> float:
@@ -261,30 +324,45 @@ class _Axis:
 
 
 _STYLE = """
-body { font: 14px/1.5 sans-serif; margin: 2em auto; max-width: 76em; padding: 0 1em; color: #222; background: #fff }
+body { font: 14px/1.5 sans-serif; margin: 2em auto; max-width: 84em; padding: 0 1em; color: #222; background: #fff }
 table { border-collapse: collapse; font-size: 12px; display: block; overflow-x: auto }
-td, th { padding: .15em .7em; text-align: right; border-bottom: 1px solid #ddd; white-space: nowrap }
+td, th { padding: .15em .6em; text-align: right; border-bottom: 1px solid #ddd }
+td { white-space: nowrap }
+th { vertical-align: bottom }
 td:nth-child(-n+2), th:nth-child(-n+2) { text-align: left }
 svg { max-width: 100%; height: auto }
 """
 
 
-def page(machine: str, picture: str, rows: Sequence[Row], notes: Sequence[str], words: str) -> str:
+def page(
+    machine: str,
+    clips: Sequence[Clip],
+    picture: str,
+    rows: Sequence[Row],
+    notes: Sequence[str],
+    words: str,
+) -> str:
     """Everything on one page, without references to other files."""
     parts = ["<h1>Decoders and formats</h1>", f"<p>{escape(machine)}</p>"]
-    parts += [f"<p>{escape(line)}</p>" for line in words.splitlines()]
+    parts += [f"<p>{_html(line)}</p>" for line in words.splitlines()]
     parts.append(picture)
     for group, members in groups_of(rows).items():
         parts.append(f"<h2>{escape(group_name(group))}</h2>")
         parts.append(_html_table(HEADINGS, [_cells(row) for row in members]))
+    parts += ["<h2>Clips</h2>", _html_table(CLIP_HEADINGS, _clip_lines(clips))]
     if notes:
-        items = "".join(f"<li>{escape(note)}</li>" for note in notes)
+        items = "".join(f"<li>{_html(note)}</li>" for note in notes)
         parts.append(f"<h2>Notes</h2><ul>{items}</ul>")
     body = "\n".join(parts)
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Decoders and formats</title>'
         f"<style>{_STYLE}</style></head><body>{body}</body></html>\n"
     )
+
+
+def _html(text: str) -> str:
+    """The text for HTML. What stands between backticks becomes code."""
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text))
 
 
 def _html_table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:

@@ -47,7 +47,7 @@ class Front:
         self._killed = False
 
     def epoch(self, number: int) -> Iterator[Any]:
-        """What the process yields for epoch `number`.
+        """What the process yields for epoch `number`. Ends early after `kill`.
 
         Raises:
             PipelineError: If its pipeline failed, with its traceback as cause, or if it died.
@@ -59,7 +59,7 @@ class Front:
             while True:
                 self._ours.poll(None)
                 with receive:
-                    kind, value = pickle.loads(self._ours.recv_bytes())
+                    kind, value = self._receive()
                 if kind == "end":
                     return
                 if kind == "error":
@@ -72,6 +72,17 @@ class Front:
             raise PipelineError(
                 f"the loader's subprocess ended with exit code {self._process.exitcode}"
             ) from error
+
+    def _receive(self) -> tuple[str, Any]:
+        """The kind and the value of the next message."""
+        try:
+            message: tuple[str, Any] = pickle.loads(self._ours.recv_bytes())
+        except (EOFError, OSError):
+            # The loop was left early. Its epoch ends here: that is no failed call of `receive`.
+            if self._killed:
+                return "end", None
+            raise
+        return message
 
     def kill(self) -> None:
         """Kills the process and unblocks the thread that waits for it."""

@@ -7,7 +7,7 @@
 use super::attribution_result::{Bottleneck, Limit};
 use super::best_relief::find_best_relief;
 use super::candidates::{
-    Binding, cores_or_quota, is_blocked, is_starved, limit_ms, receives_long, terms,
+    Binding, cores_or_quota, is_starved, limit_ms, may_limit, receives_long, terms,
 };
 use super::evidence::evidence;
 use super::law_terms::{Term, at_least};
@@ -137,9 +137,7 @@ fn compute_bound(model: &Model<'_>) -> Option<Binding> {
 /// The longest limit, if it is near the step.
 fn by_law(model: &Model<'_>, confidence: f64) -> Option<Binding> {
     let step = model.facts.step_ms;
-    let stages = (0..model.nodes.len())
-        .filter(|stage| !is_blocked(model, *stage))
-        .map(Term::Stage);
+    let stages = may_limit(model).map(Term::Stage);
     let mut best: Option<(Term, f64)> = None;
     // A resource explains why a stage waits for it, so resources come first.
     for term in terms(model)

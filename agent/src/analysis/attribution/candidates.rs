@@ -1,6 +1,7 @@
 //! The terms that are tried as the bottleneck, and their limits.
 
 use super::law_terms::{Term, at_least};
+use super::loop_waits::loop_waits;
 use super::queueing_model::Model;
 
 /// The bottleneck, the confidence in it, and the step that it allows.
@@ -15,11 +16,12 @@ pub(super) struct Binding {
 pub(super) fn terms(model: &Model<'_>) -> Vec<Term> {
     let (uses, t) = (&model.uses, model.thresholds);
     let long_ms = t.candidate_limit * model.facts.step_ms;
-    let mut terms: Vec<Term> = (0..model.nodes.len())
-        .filter(|stage| model.nodes[*stage].limit_ms > long_ms && !is_blocked(model, *stage))
+    let mut terms: Vec<Term> = may_limit(model)
+        .filter(|stage| model.nodes[*stage].limit_ms > long_ms)
         .map(Term::Stage)
         .collect();
-    terms.extend((0..model.pools.len()).map(Term::Pool));
+    let waits = loop_waits(model);
+    terms.extend((0..model.pools.len()).filter(|_| waits).map(Term::Pool));
     if at_least(uses.cores, t.candidate_utilization) {
         terms.push(cores_or_quota(model));
     }
@@ -41,8 +43,15 @@ pub(super) fn terms(model: &Model<'_>) -> Vec<Term> {
     if receives_long(model) || send_limit_ms(model) > long_ms {
         terms.push(Term::HandOff);
     }
-    terms.extend([Term::Jitter, Term::Compute]);
+    terms.extend(waits.then_some(Term::Jitter));
+    terms.push(Term::Compute);
     terms
+}
+
+/// The stages that may hold up the loop. If the loop hardly waits for data, none does.
+pub(super) fn may_limit(model: &Model<'_>) -> impl Iterator<Item = usize> {
+    let waits = loop_waits(model);
+    (0..model.nodes.len()).filter(move |stage| waits && !is_blocked(model, *stage))
 }
 
 /// Whether a stage waits for the next one: the queue between them is always full.

@@ -43,7 +43,7 @@ pub(super) fn line_gains(model: &Model<'_>, predictor: &Predictor<'_>) -> Vec<Li
                     if parts.iter().any(|(supply, _)| is_lock(*supply)) {
                         remove_beside_lock(parts, saved * part, line);
                     } else {
-                        remove(parts, saved * part * line.proportional_share, line.activity);
+                        remove(parts, saved * part, line);
                     }
                 });
             }
@@ -99,24 +99,27 @@ pub(super) fn select(
     gains
 }
 
-/// Removes this share of a call's time: first from the parts that the line's activity is, then from the others.
-fn remove(parts: &mut [(Supply, f64)], share: f64, activity: Activity) {
-    let runs = activity.is_work();
-    let mut left = share.min(1.0) * parts.iter().map(|(_, ms)| ms).sum::<f64>();
-    for matching in [true, false] {
-        let is_chosen =
-            |supply| (matches!(supply, Supply::Cores | Supply::Gil) == runs) == matching;
-        let total: f64 = parts
-            .iter()
-            .filter(|part| is_chosen(part.0))
-            .map(|(_, ms)| ms)
-            .sum();
-        if total > 0.0 {
-            let kept = (1.0 - left / total).max(0.0);
-            left -= (1.0 - kept) * total;
-            for (_, ms) in parts.iter_mut().filter(|part| is_chosen(part.0)) {
-                *ms *= kept;
-            }
+/// Removes this share of a line from a call: from its work and its waits as far as the line works and waits. What one of
+/// them does not have is removed from the other: the samples and the CPU time of a call may differ.
+fn remove(parts: &mut [(Supply, f64)], share: f64, line: &LineShare) {
+    let is_work = |supply| matches!(supply, Supply::Cores | Supply::Gil);
+    let total_ms = |parts: &[(Supply, f64)], work: bool| -> f64 {
+        let chosen = parts.iter().filter(|part| is_work(part.0) == work);
+        chosen.map(|(_, ms)| ms).sum()
+    };
+    let (work_ms, wait_ms) = (total_ms(parts, true), total_ms(parts, false));
+    let (of_work, of_waits) = (line.work_share * work_ms, line.wait_share * wait_ms);
+    let removed_ms = (share * line.proportional_share).min(1.0) * (work_ms + wait_ms);
+    let from_work = removed_ms * of_work / (of_work + of_waits).max(f64::MIN_POSITIVE);
+    let from_work = from_work.max(removed_ms - wait_ms).min(work_ms);
+    for (supply, ms) in parts {
+        let (removed_ms, of_ms) = if is_work(*supply) {
+            (from_work, work_ms)
+        } else {
+            (removed_ms - from_work, wait_ms)
+        };
+        if of_ms > 0.0 {
+            *ms *= (1.0 - removed_ms / of_ms).max(0.0);
         }
     }
 }
@@ -194,23 +197,29 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_removed_from_the_parts_that_wait_first() {
+    fn a_line_is_removed_from_the_work_and_the_waits_as_far_as_it_works_and_waits() {
+        let line = |share, work_share, wait_share| LineShare {
+            place: Place::Stage("decode".to_owned()),
+            frame: Frame::own("data.py", 41, "decode"),
+            activity: Activity::Python,
+            share,
+            proportional_share: share,
+            work_share,
+            wait_share,
+            own_share: share,
+        };
         let parts = || [(Supply::Cores, 6.0), (Supply::Free, 4.0)];
-        let wait = Activity::Wait(WaitFor::File);
-        for (activity, share, left) in [
-            (wait, 0.2, [6.0, 2.0]),
-            (wait, 0.5, [5.0, 0.0]),
-            (Activity::Python, 0.3, [3.0, 4.0]),
-            (Activity::Wait(WaitFor::InterpreterLock), 0.3, [3.0, 4.0]),
-            (Activity::Native, 1.0, [0.0, 0.0]),
+        for (line, left) in [
+            (line(0.4, 0.0, 1.0), [6.0, 2.0]),
+            (line(0.3, 0.5, 0.0), [4.5, 4.0]),
+            (line(1.0, 1.0, 1.0), [3.0, 2.0]),
+            // More waits than the calls have.
+            (line(1.0, 0.0, 1.0), [5.0, 0.0]),
         ] {
             let mut parts = parts();
-            remove(&mut parts, share, activity);
+            remove(&mut parts, 0.5, &line);
             for ((_, ms), expected) in parts.iter().zip(left) {
-                assert!(
-                    (ms - expected).abs() < 1e-9,
-                    "{activity:?} {share}: {parts:?}"
-                );
+                assert!((ms - expected).abs() < 1e-9, "{line:?}: {parts:?}");
             }
         }
     }

@@ -74,6 +74,10 @@ impl<'a> Predictor<'a> {
                 .map_or(now.loop_ms, |floor| floor.value);
             bound = bound.max(own.min(step));
         }
+        if !frees(now, changed) {
+            // Faster data saves at most the wait for it.
+            bound = bound.max(step - model.facts.wait_ms);
+        }
         if let Some(device_ms) = changed.device_ms {
             bound = bound.max(device_ms.min(step));
         }
@@ -96,6 +100,30 @@ impl<'a> Predictor<'a> {
         }
         bound
     }
+}
+
+/// Whether other threads may run faster after the change: it needs less of what they share, or there is more of it.
+fn frees(now: &SimulatedPipeline, changed: &SimulatedPipeline) -> bool {
+    let needs_less = |supply| need(changed, supply) < need(now, supply);
+    let shared = [
+        Supply::Cores,
+        Supply::Gil,
+        Supply::SharedLock,
+        Supply::Disk,
+        Supply::Engines,
+    ];
+    let threads = |simulated: &SimulatedPipeline| -> u32 {
+        let servers = simulated.stations.iter().map(|station| station.servers);
+        servers.chain(simulated.pools.iter().copied()).sum()
+    };
+    shared.into_iter().any(needs_less)
+        || changed.loop_ms < now.loop_ms
+        || changed.cores > now.cores
+        || changed.engines > now.engines
+        || changed.others < now.others
+        || changed.contention < now.contention
+        || changed.device_ms < now.device_ms
+        || threads(changed) < threads(now)
 }
 
 fn error(model: &Model<'_>, simulated_ms: f64) -> f64 {

@@ -10,7 +10,7 @@ use super::prediction::Predictor;
 use super::queueing_model::Model;
 use super::simulation::SimulatedPipeline;
 use crate::analysis::thresholds::{confidence, counts};
-use crate::model::record::{BatchRecord, ChangeRecord, QueueSummary, Setting};
+use crate::model::record::{ChangeRecord, QueueSummary, Setting};
 
 /// Returns `None` if no much smaller capacity is enough, if little memory would be freed, or if the simulation does not
 /// reproduce the measured step.
@@ -126,13 +126,6 @@ fn smallest_sufficient(predictor: &Predictor<'_>, buffer: &LastBuffer<'_>) -> Op
 /// Bytes of an item of the last queue. `None` if the contents of a batch are unknown, or on a device.
 fn bytes_per_item(model: &Model<'_>) -> Option<f64> {
     let loader = &model.facts.loader;
-    let batch = loader.delivered_batch.or(loader.batch)?;
-    let BatchRecord {
-        tensor_bytes,
-        object_bytes,
-        device_tensors,
-        ..
-    } = batch;
-    let bytes = (tensor_bytes + object_bytes) as f64;
-    (device_tensors == 0 && bytes > 0.0).then(|| bytes / model.simulated.batch)
+    let bytes = loader.delivered_batch.or(loader.batch)?.host_bytes()?;
+    Some(bytes / model.simulated.batch)
 }

@@ -71,7 +71,8 @@ pub struct GrownObjectsRecord {
     pub items: Option<String>,
     /// Growth of the number of items, objects or graph nodes, per step.
     pub count_per_step: f64,
-    /// Growth in bytes per step. Absent for a graph, because the size of its nodes is unknown.
+    /// Growth in bytes per step. Absent for a graph, and for tensors that keep graphs, because
+    /// the size of their nodes is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_per_step: Option<f64>,
     /// Maximum number of items of the container. Absent if it has none.

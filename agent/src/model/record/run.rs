@@ -205,6 +205,14 @@ pub struct BatchRecord {
     pub device_tensors: u64,
 }
 
+impl BatchRecord {
+    /// Bytes of a batch in the memory of the machine. `None` if they are unknown, or if a part of it is on a device.
+    pub fn host_bytes(self) -> Option<f64> {
+        let bytes = self.tensor_bytes + self.object_bytes;
+        (self.device_tensors == 0 && bytes > 0).then_some(bytes as f64)
+    }
+}
+
 codes! {
     /// Purpose of a loop.
     Role {

@@ -26,7 +26,7 @@ pub struct SentPartsRecord {
     pub other_obstacles: Vec<String>,
 }
 
-/// A part that cannot be pickled, or that processes must not share.
+/// A part that cannot be pickled, that processes must not share, or that does not work in forked processes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StartObstacleRecord {
@@ -53,6 +53,8 @@ codes! {
         OpenFile = "open_file",
         /// An open file or database that forked processes would share.
         SharedFile = "shared_file",
+        /// A running thread, or a pool or executor that has some. Forked processes would not get them.
+        Threads = "threads",
         /// A function or class that is defined within a function, or a lambda: it is not found by its name.
         Local = "local",
         /// A function or class of a notebook or an interactive session, which a new process does not run.

@@ -88,6 +88,7 @@ def _containers(
                 "type_name": safe.type_name(type(item)),
                 "items": _common(map(safe.describe, values)),
                 "bytes_each": each,
+                "keep_graphs": _mostly(map(safe.keeps_graph, values)),
                 "most_items": item.maxlen if type(item) is deque else None,
                 "site": _common(map(_site, values)),
                 "holders": [],
@@ -111,6 +112,8 @@ def _objects(objects: list[Any], growth: dict[int, float], deadline: float) -> l
         if found and time.thread_time() > deadline:
             break
         descriptions = _common(map(safe.describe, items))
+        is_exception = safe.is_a(items[-1], BaseException)
+        size = sizes.bytes_per_exception if is_exception else sizes.own_bytes_per_object
         found.append(
             {
                 "example": items[-1],
@@ -118,13 +121,24 @@ def _objects(objects: list[Any], growth: dict[int, float], deadline: float) -> l
                 "is_container": False,
                 "type_name": descriptions or safe.type_name(type(items[0])),
                 "items": None,
-                "bytes_each": sizes.own_bytes_per_object(items),
+                "bytes_each": size(items),
+                "keep_graphs": False,
                 "most_items": None,
                 "site": _common(map(_site, items)),
                 "holders": [],
             }
         )
+    if any(safe.is_a(grown["example"], BaseException) for grown in found):
+        # They keep these objects.
+        found = [
+            grown for grown in found if type(grown["example"]) not in (FrameType, TracebackType)
+        ]
     return found
+
+
+def _mostly(values: Iterable[bool]) -> bool:
+    found = list(values)
+    return 2 * sum(found) > len(found)
 
 
 def _common(values: Iterable[Any]) -> Any:

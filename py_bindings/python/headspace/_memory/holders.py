@@ -8,10 +8,19 @@ import sys
 import time
 from _thread import _local as _LOCAL
 from collections.abc import Iterable
-from types import CellType, FrameType, FunctionType, MemberDescriptorType, ModuleType
+from types import (
+    CellType,
+    FrameType,
+    FunctionType,
+    GeneratorType,
+    MemberDescriptorType,
+    ModuleType,
+    TracebackType,
+)
 from typing import Any, NamedTuple
 
 from headspace._memory import safe
+from headspace._memory.variables import frame_variables
 from headspace._native import find_holders
 
 #: Maximum number of objects from the held one to the variable.
@@ -74,18 +83,20 @@ def find_path(target: object, local: Iterable[int], own: Iterable[Any]) -> Path:
         last = level[0]
         if time.thread_time() > deadline:
             break
-        level = _next_level(level, seen)
+        level = _next_level(level, seen, ends)
         if not level:
             return Path(_path(last), is_loose=True)
     return Path(_path(last), is_loose=False)
 
 
-def _next_level(level: list[_Node], seen: set[int]) -> list[_Node]:
-    """The holders of the objects of a level."""
+def _next_level(level: list[_Node], seen: set[int], ends: set[int]) -> list[_Node]:
+    """The holders of the objects of a level: ends first, and frames last, of which old tracebacks keep many."""
     nodes = {id(node.item): node for node in level}
     items = [node.item for node in level]
     above: list[_Node] = []
-    for holder in find_holders(items):
+    found = find_holders(items)
+    found.sort(key=lambda holder: (not _is_end(holder, ends), type(holder) is FrameType))
+    for holder in found:
         kind = type(holder)
         is_own = kind is _Node or holder is items or (kind is FrameType and _is_own_frame(holder))
         if is_own or id(holder) in seen:
@@ -121,7 +132,8 @@ def _modules() -> list[ModuleType]:
 
 def _is_end(item: object, ends: set[int]) -> bool:
     kind = type(item)
-    return id(item) in ends or is_lru_cache(item) or kind is FunctionType or safe.is_a(item, type)
+    is_named = is_lru_cache(item) or kind in (FunctionType, GeneratorType)
+    return id(item) in ends or is_named or safe.is_a(item, type)
 
 
 def describe_path(path: Path, variables: dict[int, tuple[FrameType, str]]) -> list[Holder]:
@@ -177,11 +189,32 @@ def _named(holder: Any, held: Any, inner: Any) -> Holder | None:
         return Holder("cache", function.__qualname__, None, *safe.function_site(function))
     if kind is FunctionType:
         return _closure(holder, inner)
+    if kind is TracebackType:
+        return None  # Its frame has a better name.
+    if kind is FrameType:
+        return _local(holder, held)
+    if kind is GeneratorType:
+        # Up to Python 3.10, its frame holds the object.
+        return None if type(held) is FrameType else _local(holder.gi_frame, held)
     if safe.is_a(holder, type):
         name = _key(safe.class_dict(holder), held if type(held) is not dict else inner)
         return None if name is None else Holder("class_attribute", name, safe.type_name(holder))
     name = _attribute(holder, inner if type(held) is dict else held) or _attribute(holder, held)
     return None if name is None else Holder("attribute", name, safe.type_name(kind))
+
+
+def _local(frame: FrameType | None, value: object) -> Holder | None:
+    """The local variable of a frame that does not run: that of a generator, or one that a traceback keeps."""
+    if frame is None:
+        return None
+    code = frame.f_code
+    variables = frame_variables(frame)
+    name = next((name for name, one in variables if one is value), None)
+    return (
+        None
+        if name is None
+        else Holder("local", name, code.co_name, code.co_filename, frame.f_lineno)
+    )
 
 
 def _thread_local(below: list[Any]) -> Holder | None:

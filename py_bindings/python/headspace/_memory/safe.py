@@ -75,6 +75,13 @@ def is_plain_tensor(item: object) -> bool:
     return any(type(item) is kind for kind in plain_tensors())
 
 
+def keeps_graph(item: Any) -> bool:
+    """Whether a tensor keeps the graph of its operations. Of a list, tuple or dictionary: whether one of its first items
+    does."""
+    tensors = filter(is_plain_tensor, (item, *_first_items(item)))
+    return any(tensor.grad_fn is not None for tensor in tensors)
+
+
 def describe(item: Any) -> str:
     """Type of an object, with shape and number format of an array or a tensor. Of a list, tuple or dictionary: also those
     of the first array or tensor in it."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Iterator
 from itertools import islice
 from types import (
     BuiltinFunctionType,
@@ -13,6 +14,7 @@ from types import (
     GetSetDescriptorType,
     MemberDescriptorType,
     ModuleType,
+    TracebackType,
     WrapperDescriptorType,
 )
 from typing import Any
@@ -82,15 +84,36 @@ def bytes_per_object(objects: list[Any], count: int, besides: list[Any]) -> floa
 def own_bytes_per_object(objects: list[Any]) -> float:
     """Mean bytes of objects of a type, with their attributes and data but without other objects of classes."""
     seen: set[int] = set()
-    total = 0
-    for item in objects:
-        total += _own_bytes(item, seen)
-        for referent in gc.get_referents(item):
-            is_part = type(referent) is dict or not gc.is_tracked(referent)
-            if is_part and id(referent) not in seen and not safe.is_a(referent, type):
-                seen.add(id(referent))
-                total += _own_bytes(referent, seen)
-    return total / max(len(objects), 1)
+    return sum(_with_parts(item, seen) for item in objects) / max(len(objects), 1)
+
+
+def bytes_per_exception(exceptions: list[BaseException]) -> float:
+    """Mean bytes of exceptions with the local variables of the frames that their tracebacks keep. A frame that several of
+    them keep is one that still runs."""
+    seen: set[int] = set()
+    kept = [traceback for item in exceptions for traceback in _tracebacks(item)]
+    times = Counter(id(traceback.tb_frame) for traceback in kept)
+    own = [traceback for traceback in kept if times[id(traceback.tb_frame)] == 1]
+    parts = [*exceptions, *own, *(traceback.tb_frame for traceback in own)]
+    return sum(_with_parts(part, seen) for part in parts) / max(len(exceptions), 1)
+
+
+def _tracebacks(exception: BaseException) -> Iterator[TracebackType]:
+    traceback = BaseException.__dict__["__traceback__"].__get__(exception)
+    while type(traceback) is TracebackType:
+        yield traceback
+        traceback = traceback.tb_next
+
+
+def _with_parts(item: Any, seen: set[int]) -> int:
+    """Bytes of an object with its attributes and data. Parts in `seen` do not count; the others are added to it."""
+    total = _own_bytes(item, seen)
+    for referent in gc.get_referents(item):
+        is_part = type(referent) is dict or not gc.is_tracked(referent)
+        if is_part and id(referent) not in seen and not safe.is_a(referent, type):
+            seen.add(id(referent))
+            total += _own_bytes(referent, seen)
+    return total
 
 
 def _visit(item: Any, seen: set[int]) -> int:

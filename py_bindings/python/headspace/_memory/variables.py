@@ -32,26 +32,25 @@ def local_variables(frames: Iterable[FrameType]) -> Iterator[tuple[FrameType, st
             if frame is None:
                 break
             if not frame.f_code.co_filename.startswith(_OWN):
-                yield from _variables(frame)
+                for name, value in frame_variables(frame):
+                    yield frame, name, value
             frame = frame.f_back
 
 
-def _variables(frame: FrameType) -> Iterator[tuple[FrameType, str, Any]]:
+def frame_variables(frame: FrameType) -> list[tuple[str, Any]]:
+    """The local variables of a function, with their values."""
     code = frame.f_code
     if not code.co_flags & _OPTIMIZED:
-        return  # A module or a class: its dictionary is found by itself.
+        return []  # A module or a class: its dictionary is found by itself.
     if sys.version_info >= (3, 13):
-        for name, value in frame.f_locals.items():
-            yield frame, name, value
-        return
+        return list(frame.f_locals.items())
     # Python keeps the dictionary with the values in the frame, and gives it to the program if it asks.
     if not _READS_LOCALS.isdisjoint(code.co_names):
-        return
+        return []
     variables = frame.f_locals
     found = list(variables.items())
     variables.clear()
-    for name, value in found:
-        yield frame, name, value
+    return found
 
 
 def untracked_dicts(frames: Iterable[FrameType]) -> list[dict[Any, Any]]:

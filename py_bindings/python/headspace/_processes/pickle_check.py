@@ -5,8 +5,8 @@ memory, and run the program's own `__getstate__` and `__reduce__`, which may cha
 follows references, as a pickler would. It runs no such code of the program: where a class has its own, its author
 has prepared it for pickling, and what it sends is unknown. Of a long container, a sample of the elements is visited.
 
-`fork` pickles nothing, but the processes share open files. Then only these are looked for, and not even code of
-libraries runs to find them.
+`fork` pickles nothing, but the processes share open files, and a forked process has only the thread that forked it.
+Then only open files and objects with other threads are looked for, and not even code of libraries runs to find them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import copyreg
 import io
 import sys
+import threading
 import time
 from collections import Counter
 from functools import partial
@@ -70,6 +71,15 @@ _SAFE_AFTER_FORK = {"mmap"}
 #: Modules of Python's own files.
 _FILE_MODULES = {"_io", "io", "gzip", "bz2", "lzma"}
 
+#: Classes of pools and executors, each with its module. A process pool has threads too.
+_POOLS = (("concurrent.futures", "Executor"), ("multiprocessing.pool", "Pool"))
+
+#: Loggers. Each refers to all others, and no process needs new ones.
+_LOGGERS = (("logging", "Logger"),)
+
+#: Kinds of obstacles with `fork`.
+_OF_FORK = ("shared_file", "threads")
+
 #: Classes that can be pickled, except for the file that they have open.
 _ARCHIVES = {("zipfile", "ZipFile"), ("tarfile", "TarFile")}
 
@@ -80,7 +90,7 @@ def check_parts(
     allowed: tuple[type, ...] = (),
     forks: bool = False,
 ) -> _native._StartFacts | None:
-    """Checks what a new process would get. None if processes are forked and would share no open file or database.
+    """Checks what a new process would get. None if processes are forked and nothing is an obstacle to that.
 
     Args:
         parts: What is sent, by name.
@@ -102,7 +112,7 @@ def check_parts(
 
 
 class _ObstacleError(Exception):
-    """An object cannot be pickled, or must not be shared.
+    """An object cannot be pickled, must not be shared, or does not work after a fork.
 
     Args:
         kind: As in the records.
@@ -121,6 +131,8 @@ class _Check:
         self._libraries = library_folders
         self._allowed = allowed
         self._forks = forks
+        #: By ID, the threads that a forked process would not have.
+        self._lost_threads = _find_other_threads() if forks else {}
         self.bytes = self.objects = 0.0
         #: Whether there are objects that were not visited.
         self.is_partial = False
@@ -142,7 +154,7 @@ class _Check:
             try:
                 self._visit(thing, path, stands_for)
             except _ObstacleError as found:
-                if not self._forks or found.kind == "shared_file":
+                if not self._forks or found.kind in _OF_FORK:
                     self.obstacles.append(_describe(thing, path, found))
                 if len(self.obstacles) == _MAX_OBSTACLES:
                     break
@@ -182,6 +194,8 @@ class _Check:
             self._add([*named, (thing.keywords, f"{path}.keywords")], stands_for)
         elif kind is ModuleType:
             raise _ObstacleError("other")
+        elif self._lost_threads and self._needs_lost_thread(thing):
+            raise _ObstacleError("threads")
         elif not (self._visit_array(thing, path, stands_for) or self._is_passed_otherwise(thing)):
             self._visit_object(thing, path, stands_for)
 
@@ -202,6 +216,20 @@ class _Check:
             return False
         return True
 
+    def _needs_lost_thread(self, thing: Any) -> bool:
+        """Whether this is a thread that a forked process would not have, or a pool that has started some. An unused executor
+        has none, and starts its own in each process."""
+        kind = type(thing)
+        if id(thing) in self._lost_threads:
+            return True
+        if not issubclass(kind, _loaded_classes(_POOLS)) or issubclass(kind, self._allowed):
+            return False
+        for value in tuple(object.__getattribute__(thing, "__dict__").values()):
+            held = tuple(value) if type(value) in (list, set) else (value,)
+            if any(id(one) in self._lost_threads for one in held):
+                return True
+        return False
+
     def _is_passed_otherwise(self, thing: Any) -> bool:
         """Whether a new process gets it as shared memory, or as a duplicated descriptor."""
         kind = type(thing)
@@ -219,6 +247,8 @@ class _Check:
     def _visit_object(self, thing: Any, path: str, stands_for: float) -> None:
         kind = type(thing)
         if self._forks:
+            if issubclass(kind, _loaded_classes(_LOGGERS)):
+                return
             if _is_shared_file(thing):
                 raise _ObstacleError("shared_file")
             self._add_attributes(thing, path, stands_for)
@@ -247,11 +277,12 @@ class _Check:
         kind = type(thing)
         state = object.__getattribute__(thing, "__dict__") if _has_dict(kind) else None
         self._add([(kind, path), *_parts_of_state((state, _slots(thing)), path)], stands_for)
-        if isinstance(thing, list):
+        # `isinstance` would run the program's own `__class__`.
+        if issubclass(kind, list):
             self._add_elements(list.__getitem__(thing, slice(_ELEMENTS)), path, stands_for)
-        elif isinstance(thing, tuple):
+        elif issubclass(kind, tuple):
             self._add_elements(tuple.__getitem__(thing, slice(_ELEMENTS)), path, stands_for)
-        elif isinstance(thing, dict):
+        elif issubclass(kind, dict):
             self._add_items(dict(islice(dict.items(thing), _ELEMENTS)), path, stands_for)
 
     def _code_of_program(self, method: Any) -> CodeType | None:
@@ -366,6 +397,20 @@ def _always_raises(code: CodeType) -> bool:
     from dis import get_instructions
 
     return not any(step.opname.startswith("RETURN") for step in get_instructions(code))
+
+
+def _find_other_threads() -> dict[int, threading.Thread]:
+    """The running threads, by ID, without the main thread and the current one, of which one starts the processes."""
+    running = {id(thread): thread for thread in threading.enumerate()}
+    for thread in (threading.main_thread(), threading.current_thread()):
+        running.pop(id(thread), None)
+    return running
+
+
+def _loaded_classes(names: Iterable[tuple[str, str]]) -> tuple[type, ...]:
+    """Classes by module and name, without those whose module is not imported: then nothing is of them."""
+    found = (getattr(sys.modules.get(module), name, None) for module, name in names)
+    return tuple(filter(None, found))
 
 
 def _package(kind: type) -> str:
