@@ -54,6 +54,8 @@ pub struct Verdict<'a> {
     pub slowest_rank: Option<u32>,
     /// If the run did not end normally: seconds from its last summary to its last record.
     pub unfinished_s: Option<f64>,
+    /// Whether the process of the run still exists.
+    pub is_running: bool,
 }
 
 /// Level of detail.
@@ -85,6 +87,7 @@ impl<'a> Verdict<'a> {
             location: None,
             slowest_rank: None,
             unfinished_s: None,
+            is_running: false,
         }
     }
 

@@ -165,6 +165,7 @@ impl PageState {
             location: Some(&place),
             slowest_rank: rank_run.and_then(|run| number_if_slowest(run, together.as_ref())),
             unfinished_s: rank_run.and_then(RankRun::unfinished_s),
+            is_running: rank_run.is_some_and(RankRun::is_running),
             ..Verdict::new(summary.unwrap_or(&nothing))
         };
         let runs = || self.ranks.values().map(|rank| &rank.run);

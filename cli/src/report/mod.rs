@@ -134,6 +134,7 @@ fn verdict_of_main_rank(one: &Reported<'_>) -> String {
         location: Some(&place),
         slowest_rank: number_if_slowest(one.main, one.found.ranks.as_ref()),
         unfinished_s: one.main.unfinished_s(),
+        is_running: one.main.is_running(),
         ..Verdict::new(one.summary)
     })
 }

@@ -61,12 +61,13 @@ impl OwnCode {
     }
 
     /// Whose code a file is. The innermost folder of libraries decides: packages are installed in a folder of the
-    /// standard library, and headspace in a folder of packages. Generated code is in no file, such as `<string>`.
+    /// standard library, and headspace in a folder of packages. Generated code is in no file, such as `<string>`, or in
+    /// the cache of `torch.compile`.
     fn origin(&self, file: &str) -> Origin {
         let folders = self.libraries.iter();
         let folders = folders.filter(|folder| file.starts_with(folder.as_str()));
         match folders.max_by_key(|folder| folder.len()) {
-            None if file.starts_with('<') => Origin::Other,
+            None if file.starts_with('<') || file.contains("/torchinductor_") => Origin::Other,
             None => Origin::Own,
             Some(folder) if PACKAGES.iter().any(|end| folder.ends_with(end)) => Origin::Package,
             Some(_) => Origin::Other,
@@ -98,6 +99,7 @@ mod tests {
                 Origin::Other,
             ),
             ("<frozen importlib._bootstrap>", Origin::Other),
+            ("/tmp/torchinductor_me/b7/cb77qk.py", Origin::Other),
         ] {
             assert_eq!(code.origin(file), origin, "{file}");
         }

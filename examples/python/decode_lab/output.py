@@ -293,7 +293,7 @@ def _format_names(places: dict[str, float]) -> list[str]:
     """Names above the plot, each with a dotted line to the points of its format."""
     out = []
     free = 0.0
-    for name, x in sorted(places.items(), key=lambda entry: entry[1]):
+    for name, x in sorted(places.items(), key=lambda entry: (entry[1], entry[0])):
         # Formats of about the same size would have their names at the same place.
         at = max(x, free)
         free = at + 16

@@ -223,6 +223,15 @@ impl RankRun {
             .then(|| self.tally.last_unix_nano.saturating_sub(written) as f64 / 1e9)
     }
 
+    /// Whether the run did not end so far, and the process that writes the records exists on this machine.
+    pub fn is_running(&self) -> bool {
+        let host = self.run.as_ref().and_then(|run| run.host.name.as_deref());
+        let here = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+        let is_here = host.is_some_and(|host| here.as_deref().map(str::trim) == Some(host));
+        let exists = |record: &Record| Path::new(&format!("/proc/{}", record.pid)).exists();
+        is_here && self.unfinished_s().is_some() && self.summary.as_ref().is_some_and(exists)
+    }
+
     fn add_file(
         &mut self,
         path: &Path,
@@ -397,6 +406,7 @@ mod tests {
 
         assert_eq!(run.ranks[0].rank, 2);
         assert_eq!(run.ranks[0].unfinished_s(), Some(2.5));
+        assert!(!run.ranks[0].is_running());
         assert_eq!(run.tally().skipped.count(LineError::Cut), 1);
     }
 

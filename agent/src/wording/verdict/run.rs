@@ -55,6 +55,10 @@ impl Verdict<'_> {
             return Some(Section::sentence(SectionId::Ended, text));
         }
         let age = self.unfinished_s?;
+        if self.is_running {
+            let text = "The run has not ended: its process still exists.".to_owned();
+            return Some(Section::sentence(SectionId::Ended, text));
+        }
         let age = Some(age).filter(|age| *age > 0.0).map(duration_s);
         let numbers = age.map_or_else(String::new, |age| {
             format!(" The verdict was computed {age} before the last record of the run.")

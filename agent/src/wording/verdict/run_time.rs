@@ -27,7 +27,8 @@ impl Verdict<'_> {
             (None, None) => return None,
         };
         // Without a recorded end, the program may have been killed.
-        let rest = time.remaining.filter(|_| self.unfinished_s.is_none());
+        let may_go_on = self.unfinished_s.is_none() || self.is_running;
+        let rest = time.remaining.filter(|_| may_go_on);
         facts.extend(rest.map(remaining));
         Some(Section::facts(SectionId::Time, facts))
     }
