@@ -66,7 +66,7 @@ decode-lab: $(STAMPS)/demo $(STAMPS)/build ## Compare video formats and decoders
 
 # STORY_ARGS="--model numpy" needs no torch. `TORCH=0` implies it.
 .PHONY: story
-story: $(STAMPS)/demo $(STAMPS)/build ## Change the video example step by step, with predictions, a table and a chart (20 minutes).
+story: $(STAMPS)/demo $(STAMPS)/build ## Change the video example step by step, with predictions, a table and a chart (half an hour).
 ifneq ($(TORCH),0)
 story: $(STAMPS)/torch
 endif
@@ -332,6 +332,6 @@ $(STAMPS)/lint: requirements/lint.txt | $(PY)
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/build: $(SOURCES) | tools $(STAMPS)/maturin
-	$(call say,"building the extension module (the first time takes a minute or two)")
+	$(call say,"building the extension module (on two cores, the first time takes 4 to 8 minutes)")
 	$(VENV)/bin/maturin develop --release --locked
 	@touch $@

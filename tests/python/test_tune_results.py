@@ -326,6 +326,23 @@ def test_a_gain_from_one_run_each_has_an_interval_as_every_rung_of_the_ladder():
     assert any("threads 1 → 4" in line and "±" in line for line in lines)
 
 
+def test_a_winner_that_was_slower_when_it_ran_again_has_no_negative_gain():
+    trials = trials_of(
+        (Kind.BASELINE, config(), outcome(100.0)),
+        (Kind.MODEL, config(4), outcome(60.0)),
+        (Kind.CONFIRM, config(4), outcome(110.0)),
+        (Kind.CONFIRM, config(), outcome(100.0)),
+    )
+    trials[2:] = [
+        Trial(t.number, replace(t.proposal, parent=1, turn=turn), outcome=t.outcome)
+        for turn, t in enumerate(trials[2:])
+    ]
+    template = Template(["train", "{threads}", "{depth}", "{turbo}"], SMALL)
+    text = "\n".join(report(summarize(trials, SMALL, Objective.STEP), template, "of a test"))
+    assert re.search(r"gain +10\.0 % more time \(95 % interval -?\d", text), text
+    assert "keep the baseline" in text
+
+
 def test_pictures_are_well_formed_and_show_every_experiment():
     found = summarize(searched().trials, SPACE, Objective.STEP)
     for svg in (progress_svg(found), tree_svg(found), ladder_svg(found)):

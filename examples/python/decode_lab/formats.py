@@ -315,7 +315,8 @@ def _read_pieces(video: Path, name: str, cut: Cut) -> Iterator[tuple[Clip, Frame
         # Some containers, such as WebM, do not store the number of frames.
         total = stream.frames or round((container.duration or 0) / av.time_base * rate)
         size = video.stat().st_size
-        number, frames = 0, []
+        number = 0
+        frames: list[Frames] = []
         for frame in container.decode(stream):
             if frame.is_corrupt:
                 place = number * length + len(frames)

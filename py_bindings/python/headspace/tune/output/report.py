@@ -75,14 +75,20 @@ def _class_lines(found: SearchSummary) -> list[str]:
     return lines
 
 
+def _format_change(gain: Gain) -> str:
+    """`12.0 % less time (95 % interval 9.8 to 14.1)`, or `more time` if the gain is negative."""
+    sign, word = (1, "less") if gain.pct >= 0 else (-1, "more")
+    low, high = sorted((sign * gain.low, sign * gain.high))
+    return f"{abs(gain.pct):.1f} % {word} time (95 % interval {low:.1f} to {high:.1f})"
+
+
 def _gain_lines(confirmed: Gain | None, ladder: Ladder) -> list[str]:
     """The gain of the winner over the baseline, and whether it is confirmed."""
     if confirmed is None:
         return [f"gain       {ladder.gain_pct:.1f} % less time, not confirmed"]
     runs = "1 run" if confirmed.pairs == 1 else f"{confirmed.pairs} runs"
     lines = [
-        f"gain       {confirmed.pct:.1f} % less time (95 % interval {confirmed.low:.1f} to {confirmed.high:.1f}), "
-        f"from {runs} each of the best configuration and the baseline"
+        f"gain       {_format_change(confirmed)}, from {runs} each of the best configuration and the baseline"
     ]
     if confirmed.pairs == 1:
         lines.append(
