@@ -30,7 +30,7 @@ const MAX_READ: Duration = Duration::from_secs(2);
 const MAX_PART: u64 = 16 << 20;
 
 /// Minimum number of bytes for a rate.
-const MIN_READ_BYTES: u64 = 4 << 20;
+pub const MIN_READ_BYTES: u64 = 4 << 20;
 
 /// A data set.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -64,7 +64,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=2)
     args = parser.parse_args()
     print(
-        "| settings | step | bottleneck | remedy, and how it was applied | predicted | measured |"
+        "| settings | step | bottleneck in the verdict | remedy, and how it was applied | predicted step | measured step |"
     )
     print("|---|---|---|---|---|---|")
     for program in PROGRAMS:

@@ -52,8 +52,8 @@ pub use self::attribution_result::{
 pub use self::calibration::ModelledStep;
 pub use self::evidence::{CoreUser, CoresEvidence, Evidence, StageEvidence};
 pub use self::explanation::{Explanation, explain_wait};
-pub(super) use self::from_summary::attribute_run;
 pub(crate) use self::from_summary::batches_held;
+pub(super) use self::from_summary::{attribute_run, items_per_batch};
 pub use self::line_gains::LineGain;
 pub use self::remedies::action::{Action, GuessedWork, Shared, WorkerMemory};
 pub use self::settings::{PredictedStep, SettingValue, predict_steps};

@@ -50,14 +50,14 @@ pub fn worker_cause(
 
 /// A declared queue that fills, as the cause of a growth that no counted object explains.
 ///
-/// `batches_per_step` is how fast the last queue fills, and `batch_bytes` the size of a batch.
+/// `items_per_step` is how fast the queue fills, and `item_bytes` the size of an item.
 pub fn queue_cause(
     growth: Estimate,
     capacity: u32,
-    batches_per_step: f64,
-    batch_bytes: f64,
+    items_per_step: f64,
+    item_bytes: f64,
 ) -> Option<MemoryGrowthRecord> {
-    let explained = batches_per_step * batch_bytes;
+    let explained = items_per_step * item_bytes;
     (explained >= LEAST_EXPLAINED * growth.low).then(|| MemoryGrowthRecord {
         cause: GrowthCause::BoundedBuffer,
         worker: None,
@@ -65,7 +65,7 @@ pub fn queue_cause(
         objects: vec![GrownObjectsRecord {
             type_name: "headspace.queue".to_owned(),
             is_container: true,
-            count_per_step: batches_per_step,
+            count_per_step: items_per_step,
             bytes_per_step: Some(explained),
             most_items: Some(u64::from(capacity)),
             ..GrownObjectsRecord::default()
@@ -91,15 +91,19 @@ fn cause(
     // A graph also keeps tensors, which no Python object holds: they become more as objects of their type.
     let in_container = objects.first().is_some_and(|first| first.is_container);
     let with_graphs = grown.iter().position(|grown| grown.keep_graphs);
-    let cause = match (objects.first(), graph) {
+    let with_graphs = with_graphs.filter(|_| graph.is_none() && !(is_explained && in_container));
+    if let Some(place) = with_graphs {
+        objects[..=place].rotate_right(1);
+    }
+    let is_graph = with_graphs.is_some();
+    let cause = match (objects.first_mut(), graph) {
         (_, Some(graph)) if !(is_explained && in_container) => {
             objects.insert(0, graph);
             GrowthCause::AutogradGraph
         }
-        _ if with_graphs.is_some() && !(is_explained && in_container) => {
-            let place = with_graphs.unwrap_or_default();
-            objects[..=place].rotate_right(1);
-            objects[0].bytes_per_step = None;
+        (Some(first), _) if is_graph && first.most_items.is_some() => GrowthCause::BoundedBuffer,
+        (Some(first), _) if is_graph => {
+            first.bytes_per_step = None;
             GrowthCause::AutogradGraph
         }
         (Some(first), _) if is_explained && first.most_items.is_some() => {
@@ -256,10 +260,16 @@ mod tests {
             is_container: false,
             ..container(900.0)
         };
-        let found = examined(&[saved_by_graphs, losses], &[]).unwrap();
+        let found = examined(&[saved_by_graphs.clone(), losses.clone()], &[]).unwrap();
         assert_eq!(found.cause, GrowthCause::AutogradGraph);
         assert_eq!(found.objects.len(), 2);
         assert_eq!(found.objects[0].bytes_per_step, None);
+        let last_losses = GrownObjects {
+            most_items: Some(100),
+            ..losses
+        };
+        let found = examined(&[saved_by_graphs, last_losses], &[]).unwrap();
+        assert_eq!(found.cause, GrowthCause::BoundedBuffer);
     }
 
     #[test]
@@ -283,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_queue_that_fills_fast_enough_is_the_cause() {
-        let cause = |batches_per_step| queue_cause(GROWTH, 200, batches_per_step, 1000.0);
+        let cause = |items_per_step| queue_cause(GROWTH, 200, items_per_step, 1000.0);
         let found = cause(0.6).unwrap();
         assert_eq!(found.cause, GrowthCause::BoundedBuffer);
         assert_eq!(found.objects[0].most_items, Some(200));

@@ -43,21 +43,27 @@ pub fn stages(
     (stages, queues)
 }
 
-/// The capacity of the last queue before the loop, and the items per second by which its depth rises. `None` if it does not
-/// rise, or if there is no such queue.
-pub fn filling_queue(history: &StageSeries, part: Part) -> Option<(u32, f64)> {
-    let quarter_s = (part.to_s - part.from_s) / 4.0;
-    let last_queue = |from_s| {
-        let span = history.between(from_s, from_s + quarter_s);
-        let found = span
-            .queues()
-            .find(|(run, totals)| run.last && totals.capacity > 0);
-        let (_, totals) = found?;
-        Some((totals.capacity, ratio(totals.depth_ns, totals.depth_of_ns)?))
+/// The capacity of the last queue before the main loop, and the items per second by which its depth rises. `None` if it
+/// does not rise, or if there is no such queue.
+pub fn filling_queue(
+    history: &StageSeries,
+    part: Part,
+    summary: &SummaryRecord,
+) -> Option<(u32, f64)> {
+    let is_last = |queue: &&QueueSummary| {
+        queue.last && !serves_another_loop(summary, queue.loop_name.as_deref())
     };
-    let (_, first) = last_queue(part.from_s)?;
-    let (capacity, last) = last_queue(part.to_s - quarter_s)?;
-    (last > first).then(|| (capacity, (last - first) / (3.0 * quarter_s)))
+    let queue = summary.queues.iter().find(is_last)?;
+    let quarter_s = (part.to_s - part.from_s) / 4.0;
+    let depth = |from_s| {
+        let span = history.between(from_s, from_s + quarter_s);
+        let found = span.queues().find(|(run, _)| run.name == queue.name);
+        let (_, totals) = found?;
+        ratio(totals.depth_ns, totals.depth_of_ns)
+    };
+    let rise = depth(part.to_s - quarter_s)? - depth(part.from_s)?;
+    let capacity = queue.capacity.filter(|_| rise > 0.0)?;
+    Some((capacity, rise / (3.0 * quarter_s)))
 }
 
 /// Whether the stage is called, but items do not pass through it. [`is_outside_the_flow`] finds the same stages

@@ -193,6 +193,44 @@ fn data_readiness_is_that_of_the_last_queue() {
 }
 
 #[test]
+fn a_last_queue_fills_if_its_depth_rises() {
+    let filling = |loop_name: &str, rise: f64| {
+        let mut history = StageSeries::default();
+        for second in 1..=8 {
+            let queue = QueueSample {
+                name: "loaded".into(),
+                loop_name: Some(loop_name.into()),
+                capacity: Some(200),
+                last: true,
+                samples: 1,
+                weight_ns: 1000 * MS,
+                depth_ns: (10.0 + rise * second as f64) * 1e9,
+                ..QueueSample::default()
+            };
+            history.push(StageTicks {
+                at: Duration::from_secs(second),
+                interval: Duration::from_secs(1),
+                queues: &[queue],
+                ..StageTicks::default()
+            });
+        }
+        let part = Part { to_s: 8.0, ..PART };
+        let summary = SummaryRecord {
+            loop_name: Some("train".into()),
+            queues: super::stages(&history, part, "train", &[]).1,
+            ..SummaryRecord::default()
+        };
+        filling_queue(&history, part, &summary)
+    };
+
+    let (capacity, items_per_s) = filling("train", 5.0).unwrap();
+    assert_eq!(capacity, 200);
+    assert!((items_per_s - 5.0).abs() < 1e-9);
+    assert_eq!(filling("train", 0.0), None);
+    assert_eq!(filling("validation", 5.0), None);
+}
+
+#[test]
 fn failing_calls_are_a_finding_but_one_failure_in_a_thousand_is_not() {
     let stage = |name: &str, failures| StageSummary {
         name: name.into(),

@@ -1,6 +1,6 @@
 //! Computes the numbers of the verdict from a run's totals: a pure function.
 
-use super::attribution::{Attribution, attribute_run, set_filling_stages};
+use super::attribution::{Attribution, attribute_run, items_per_batch, set_filling_stages};
 use super::episode_corrections::correct_by_episodes;
 use super::episodes::{Episode, EpisodeSources, find_episodes};
 use super::findings::{Finding, findings};
@@ -181,7 +181,7 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
         steps_per_s: None,
     };
     let Some(main) = find_main_loop(loops) else {
-        findings.extend(fill_resources(&mut summary, run, whole));
+        findings.extend(fill_resources(&mut summary, run, None, whole));
         findings.extend(fill_stages(&mut summary, run, whole, &[]));
         return Summary {
             record: summary,
@@ -197,16 +197,12 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
         findings.extend(fill_probe(&mut summary, probe, main.mode));
     }
     let part = main.steady_part().unwrap_or(whole);
-    findings.extend(fill_resources(&mut summary, run, part));
+    let stage_findings = fill_stages(&mut summary, run, part, &other_names(loops, main));
+    findings.extend(fill_resources(&mut summary, run, Some(main), part));
     if summary.headspace_pct.is_none() {
         summary.headspace_upper_bound_pct = upper_bound_pct(&summary, run, loops, main);
     }
-    let others: Vec<&str> = (loops.iter())
-        .filter(|other| other.loader.role != Some(Role::Background))
-        .map(|other| other.totals.name.as_str())
-        .filter(|name| *name != main.totals.name)
-        .collect();
-    findings.extend(fill_stages(&mut summary, run, part, &others));
+    findings.extend(stage_findings);
     set_most_per_s(&mut summary.stages, main);
     fill_from_stacks(&mut summary, run, main, part);
     let mut conclusions = run.concluded.map_or_else(
@@ -222,6 +218,15 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
         findings,
         conclusions,
     }
+}
+
+/// Names of the loops whose time does not count for the stages. A loop on a background thread feeds the main loop.
+fn other_names<'a>(loops: &'a [LoopFacts], main: &LoopFacts) -> Vec<&'a str> {
+    (loops.iter())
+        .filter(|other| other.loader.role != Some(Role::Background))
+        .map(|other| other.totals.name.as_str())
+        .filter(|name| *name != main.totals.name)
+        .collect()
 }
 
 /// What limits the main loop, what would help, and its slow parts.
@@ -376,7 +381,12 @@ fn fill_stages(
 }
 
 /// Sets the fields about resources in `part`, and returns the findings.
-fn fill_resources(summary: &mut SummaryRecord, run: &RunFacts<'_>, part: Part) -> Vec<Finding> {
+fn fill_resources(
+    summary: &mut SummaryRecord,
+    run: &RunFacts<'_>,
+    main: Option<&LoopFacts>,
+    part: Part,
+) -> Vec<Finding> {
     let Some(history) = run.history else {
         return Vec::new();
     };
@@ -395,7 +405,7 @@ fn fill_resources(summary: &mut SummaryRecord, run: &RunFacts<'_>, part: Part) -
         summary.steady_sm_utilization_pct = sm_pct(part.from_s, part.to_s);
     }
     summary.resources = resources(history, part, node);
-    summary.resources.memory_growth_cause = growth_cause(summary, run, part).map(Box::new);
+    summary.resources.memory_growth_cause = growth_cause(summary, run, main, part).map(Box::new);
     findings(&summary.resources)
 }
 
@@ -403,6 +413,7 @@ fn fill_resources(summary: &mut SummaryRecord, run: &RunFacts<'_>, part: Part) -
 fn growth_cause(
     summary: &SummaryRecord,
     run: &RunFacts<'_>,
+    main: Option<&LoopFacts>,
     part: Part,
 ) -> Option<MemoryGrowthRecord> {
     let resources = &summary.resources;
@@ -417,12 +428,29 @@ fn growth_cause(
     if examined.as_ref().is_some_and(is_known) {
         return examined;
     }
-    let batch_bytes = summary.delivered_batch.and_then(BatchRecord::host_bytes);
-    let filling = run.stages.and_then(|history| filling_queue(history, part));
-    let queue = (batch_bytes.zip(filling)).and_then(|(bytes, (capacity, items_per_s))| {
-        queue_cause(growth, capacity, items_per_s / steps_per_s, bytes)
-    });
-    queue.or(examined)
+    main.and_then(|main| queue_cause_of(summary, run, main, part))
+        .or(examined)
+}
+
+/// The last queue of the training process, if it fills and accounts for the growth.
+fn queue_cause_of(
+    summary: &SummaryRecord,
+    run: &RunFacts<'_>,
+    main: &LoopFacts,
+    part: Part,
+) -> Option<MemoryGrowthRecord> {
+    let resources = &summary.resources;
+    (resources.memory_growth_of? == MemoryScope::Process).then_some(())?;
+    let (capacity, items_per_s) = filling_queue(run.stages?, part, summary)?;
+    let bytes = summary.delivered_batch.and_then(BatchRecord::host_bytes)?;
+    let item_bytes = bytes / items_per_batch(summary, &main.loader)?;
+    let items_per_step = items_per_s / part.steps_per_s?;
+    queue_cause(
+        resources.memory_growth_per_step?,
+        capacity,
+        items_per_step,
+        item_bytes,
+    )
 }
 
 /// Sets the fields of the steady state, and returns a finding if there is none.

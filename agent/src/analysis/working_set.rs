@@ -21,8 +21,8 @@ use serde::Serialize;
 
 /// Fewest files that must fit into the memory at once for the prediction of a random order by files.
 ///
-/// With 16 files, the formula differs from a simulated cache by at most 0.03, with 8 by 0.04, and with 2 by 0.1. Files of a
-/// sixteenth of the memory are larger than one sample, also on small machines.
+/// With 16 files, the formula differs from a simulated cache by at most 0.03, with 8 by 0.04, and with 2 by 0.1. Each of 16
+/// files takes a sixteenth of the memory, which is more than one sample, also on a small machine.
 const MIN_FILES_HELD: f64 = 16.0;
 
 /// A data set, and the memory that can hold it.

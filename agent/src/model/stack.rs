@@ -46,6 +46,9 @@ pub enum Activity {
     Wait(WaitFor),
 }
 
+/// A wait for a lock or a condition, for example for another thread or a device.
+pub const BLOCKED: Activity = Activity::Wait(WaitFor::Lock);
+
 impl Activity {
     /// Whether less work would make it shorter: the thread runs, or waits for its turn to run.
     pub fn is_work(self) -> bool {

@@ -84,7 +84,7 @@ pub struct Trainer {
 
 impl Trainer {
     /// The place of the thread outside stages: the loader of the loop that waits for a batch, or else the loop that began
-    /// last. If stages make the batches, a loop that waits is no place.
+    /// last. If stages make the batches, the thread of a loop that waits has no place.
     fn place(&self, stages_make_batches: bool) -> Place {
         let mut loops = self.loops.iter();
         if let Some(waiting) = loops.find(|entry| entry.recorder.is_waiting()) {

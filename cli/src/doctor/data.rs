@@ -5,7 +5,7 @@ use std::io;
 use headspace_agent::analysis::working_set::{LaterEpochs, WorkingSet};
 use headspace_agent::wording::units::{bytes, percent};
 use headspace_agent::wording::working_set::{later_epochs, rate};
-use headspace_collectors::data_set::{DataSet, measure};
+use headspace_collectors::data_set::{DataSet, MIN_READ_BYTES, measure};
 use headspace_collectors::host::{CacheMemory, cache_memory};
 use serde::Serialize;
 
@@ -160,10 +160,12 @@ impl Examined {
                 "{}, with one reader; not measured from storage, because too little of the stored data is outside of the page cache",
                 cache(warm)
             ),
-            (None, None) if self.cached_share.is_none() => {
-                "not measured, because the kernel does not say what is in the page cache (Linux 6.5 and later do)"
-                    .to_owned()
+            (None, None) if self.bytes < MIN_READ_BYTES => {
+                "not measured, because the data set is smaller than 4 MiB".to_owned()
             }
+            (None, None) if self.cached_share.is_none() => "not measured, because no sampled file can be opened, or \
+                because the kernel does not say what is in the page cache (Linux 6.5 and later does)"
+                .to_owned(),
             (None, None) => "not measured, because too few parts without holes are entirely in the page cache or entirely outside of it"
                 .to_owned(),
         }

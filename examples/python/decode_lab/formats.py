@@ -305,13 +305,15 @@ def _read_pieces(video: Path, name: str, cut: Cut) -> Iterator[tuple[Clip, Frame
         stream = container.streams.video[0]
         rate = Fraction(stream.average_rate or 25).limit_denominator(1001)
         context = stream.codec_context
+        if context is None:
+            raise LabError("FFmpeg has no decoder for it")
         # With several threads, FFmpeg's H.264 decoder marks fewer damaged frames as corrupt.
         context.thread_count = 1
         height = min(cut.height or context.height, context.height) // 2 * 2
         width = max(2, round(context.width * height / context.height / 2) * 2)
         length = round(cut.seconds * rate)
         if length < 2:
-            raise LabError(f"A clip of {cut.seconds:g} s has less than 2 frames")
+            raise LabError(f"A clip of {cut.seconds:g} s has fewer than 2 frames")
         # Some containers, such as WebM, do not store the number of frames.
         total = stream.frames or round((container.duration or 0) / av.time_base * rate)
         size = video.stat().st_size

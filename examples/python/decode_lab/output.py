@@ -37,7 +37,7 @@ def ratio_text(ratio: float) -> str:
 
 
 def _number_text(value: float) -> str:
-    """Three digits, or all digits of a larger number. Never with an exponent."""
+    """Three digits, or all digits of a larger number. No exponent from 0.0001 on."""
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 

@@ -33,6 +33,8 @@ def describe_video(video: Path) -> str:
                 return "no video stream"
             stream = container.streams.video[0]
             context = stream.codec_context
+            if context is None:
+                return "unknown codec"
             facts = [context.name, f"{context.width} x {context.height}"]
             if stream.average_rate:
                 facts.append(f"{float(stream.average_rate):.4g} frames/s")

@@ -223,13 +223,13 @@ impl RankRun {
             .then(|| self.tally.last_unix_nano.saturating_sub(written) as f64 / 1e9)
     }
 
-    /// Whether the run did not end so far, and the process that writes the records exists on this machine.
+    /// Whether the run did not end so far, and the process that writes the records runs on this machine.
     pub fn is_running(&self) -> bool {
         let host = self.run.as_ref().and_then(|run| run.host.name.as_deref());
         let here = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
         let is_here = host.is_some_and(|host| here.as_deref().map(str::trim) == Some(host));
-        let exists = |record: &Record| Path::new(&format!("/proc/{}", record.pid)).exists();
-        is_here && self.unfinished_s().is_some() && self.summary.as_ref().is_some_and(exists)
+        let runs = |record: &Record| runs_since(record.pid, record.time_unix_nano);
+        is_here && self.unfinished_s().is_some() && self.summary.as_ref().is_some_and(runs)
     }
 
     fn add_file(
@@ -315,6 +315,26 @@ fn open_files(
         listed = list_rank(folder, rank)?;
     }
     Ok(Vec::new())
+}
+
+/// Whether the process runs now, and began before that time. A process that has ended and waits for its parent does not run,
+/// and another one may have got its ID later.
+fn runs_since(pid: u32, unix_nanos: u64) -> bool {
+    /// Unit of the start time, on all machines (`USER_HZ`).
+    const TICKS_PER_S: u64 = 100;
+
+    let began = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name of the program may contain spaces and parentheses.
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+        let runs = fields.next()? != "Z";
+        let ticks: u64 = fields.nth(18)?.parse().ok()?;
+        let machine = std::fs::read_to_string("/proc/stat").ok()?;
+        let boot = machine.lines().find_map(|line| line.strip_prefix("btime "));
+        let seconds = boot?.trim().parse::<u64>().ok()? + ticks / TICKS_PER_S;
+        runs.then_some(seconds)
+    };
+    began().is_some_and(|seconds| seconds <= unix_nanos / 1_000_000_000)
 }
 
 #[cfg(test)]
@@ -408,6 +428,19 @@ mod tests {
         assert_eq!(run.ranks[0].unfinished_s(), Some(2.5));
         assert!(!run.ranks[0].is_running());
         assert_eq!(run.tally().skipped.count(LineError::Cut), 1);
+    }
+
+    #[test]
+    fn a_process_runs_since_it_began() {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let now = u64::try_from(now.unwrap().as_nanos()).unwrap();
+
+        assert!(runs_since(std::process::id(), now));
+        assert!(
+            !runs_since(std::process::id(), 1_000_000_000),
+            "it began later"
+        );
+        assert!(!runs_since(u32::MAX, now));
     }
 
     #[test]

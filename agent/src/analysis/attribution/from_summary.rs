@@ -150,6 +150,16 @@ pub(super) fn summary_facts(
     })
 }
 
+/// Items of the last queue that make a batch. `None` if the run has no steady step, or an unknown wait.
+pub(in crate::analysis) fn items_per_batch(
+    summary: &SummaryRecord,
+    loader: &LoaderRecord,
+) -> Option<f64> {
+    let facts = summary_facts(summary, loader)?;
+    let (_, items) = chain(&facts, &Thresholds::default());
+    Some(items)
+}
+
 /// Batches that the queues and the calls in progress hold together. `None` if a queue between the stages has no known
 /// capacity.
 pub(crate) fn batches_held(summary: &SummaryRecord, loader: &LoaderRecord) -> Option<u32> {

@@ -12,10 +12,7 @@ use super::queueing_model::Model;
 use super::simulation::{SimulatedPipeline, Supply};
 use crate::analysis::stacks::LineShare;
 use crate::analysis::thresholds::{Thresholds, counts};
-use crate::model::stack::{Activity, Place, WaitFor};
-
-/// A wait for another thread or a device.
-const WAITS_FOR_OTHERS: Activity = Activity::Wait(WaitFor::Lock);
+use crate::model::stack::{Activity, BLOCKED, Place, WaitFor};
 
 /// A line, and the step if it took half its time.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,7 +30,7 @@ pub(super) fn line_gains(model: &Model<'_>, predictor: &Predictor<'_>) -> Vec<Li
         let mut simulated = model.simulated.clone();
         match &line.place {
             Place::Stage(_) if waits_for_device(model, line) => return None,
-            Place::Loader(_) if line.activity == WAITS_FOR_OTHERS => return None,
+            Place::Loader(_) if waits_for_another(line.activity) => return None,
             Place::Stage(_) | Place::Loader(_) => {
                 let name = line.place.stage()?;
                 let (stage, part) = find_stage(model.facts, &model.nodes, name)?;
@@ -99,8 +96,9 @@ pub(super) fn select(
     gains
 }
 
-/// Removes this share of a line from a call: from its work and its waits as far as the line works and waits. What one of
-/// them does not have is removed from the other: the samples and the CPU time of a call may differ.
+/// Removes this share of a line's time from a call: from the call's work and from its waits, in proportion to the line's
+/// own work and waits. If one of them is too short, the rest is removed from the other, because samples and measured CPU
+/// time may differ.
 fn remove(parts: &mut [(Supply, f64)], share: f64, line: &LineShare) {
     let is_work = |supply| matches!(supply, Supply::Cores | Supply::Gil);
     let total_ms = |parts: &[(Supply, f64)], work: bool| -> f64 {
@@ -113,13 +111,13 @@ fn remove(parts: &mut [(Supply, f64)], share: f64, line: &LineShare) {
     let from_work = removed_ms * of_work / (of_work + of_waits).max(f64::MIN_POSITIVE);
     let from_work = from_work.max(removed_ms - wait_ms).min(work_ms);
     for (supply, ms) in parts {
-        let (removed_ms, of_ms) = if is_work(*supply) {
+        let (less_ms, of_ms) = if is_work(*supply) {
             (from_work, work_ms)
         } else {
             (removed_ms - from_work, wait_ms)
         };
         if of_ms > 0.0 {
-            *ms *= (1.0 - removed_ms / of_ms).max(0.0);
+            *ms *= (1.0 - less_ms / of_ms).max(0.0);
         }
     }
 }
@@ -138,6 +136,15 @@ fn remove_beside_lock(parts: &mut [(Supply, f64)], share: f64, line: &LineShare)
     }
 }
 
+/// Whether the thread waits for another thread or process, or for a device.
+fn waits_for_another(activity: Activity) -> bool {
+    use WaitFor::{Lock, Process, SharedLock, ThreadLock};
+    matches!(
+        activity,
+        Activity::Wait(Lock | SharedLock | ThreadLock | Process)
+    )
+}
+
 /// Whether a line of compute may wait for other ranks. Then only they can make it faster.
 fn may_wait_for_ranks(model: &Model<'_>, line: &LineShare) -> bool {
     let waits = matches!(line.activity, Activity::Wait(what) if what.is_for_others());
@@ -148,7 +155,7 @@ fn may_wait_for_ranks(model: &Model<'_>, line: &LineShare) -> bool {
 /// it faster. The loader must say that it has no workers: the times of calls in one thread of a loader look the same.
 fn waits_for_device(model: &Model<'_>, line: &LineShare) -> bool {
     model.facts.loader.workers == Some(0)
-        && line.activity == WAITS_FOR_OTHERS
+        && line.activity == BLOCKED
         && blocked_loading(model).is_some_and(|waits| waits.line == line.frame)
 }
 

@@ -104,7 +104,10 @@ impl<'a> Predictor<'a> {
 
 /// Whether other threads may run faster after the change: it needs less of what they share, or there is more of it.
 fn frees(now: &SimulatedPipeline, changed: &SimulatedPipeline) -> bool {
-    let needs_less = |supply| need(changed, supply) < need(now, supply);
+    let needs_less = |supply| {
+        let (after, before) = (need(changed, supply), need(now, supply));
+        after < before && !same(after, before)
+    };
     let shared = [
         Supply::Cores,
         Supply::Gil,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::own_line::{longest_line, own_line};
 use super::stack_times::{PlaceStacks, StackTimes};
 use crate::analysis::thresholds::stacks::MIN_SAMPLES;
-use crate::model::stack::{Activity, Frame, Place, WaitFor};
+use crate::model::stack::{BLOCKED, Frame, Place};
 
 /// Waits of loading on the training thread, for example of an upload for work that was launched before.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,8 +25,6 @@ impl StackTimes {
         loads: impl Fn(&Place) -> bool,
         ran_share: impl Fn(&Place) -> Option<f64>,
     ) -> Option<BlockedLoading> {
-        const BLOCKED: Activity = Activity::Wait(WaitFor::Lock);
-
         let places: Vec<(&Place, &PlaceStacks)> = (self.places.iter())
             .filter(|(place, stacks)| stacks.in_trainer && loads(place))
             .collect();
@@ -57,7 +55,7 @@ impl StackTimes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::stack::{StackReading, ThreadStack};
+    use crate::model::stack::{Activity, StackReading, ThreadStack, WaitFor};
 
     #[test]
     fn waits_of_all_stages_on_the_training_thread_count_together() {

@@ -2,7 +2,7 @@
 
 use super::stack_times::StackTimes;
 use crate::analysis::thresholds::stacks::MIN_SAMPLES;
-use crate::model::stack::{Activity, Place, WaitFor, waits_for_item};
+use crate::model::stack::{Activity, BLOCKED, Place, waits_for_item};
 
 /// What the training thread does while a loop waits for a batch.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -23,8 +23,7 @@ impl StackTimes {
         }
         let (mut making_s, mut ran_s) = (0.0, 0.0);
         for ((frames, activity), sampled) in &place.stacks {
-            let waits =
-                *activity == Activity::Wait(WaitFor::Lock) || waits_for_item(frames, *activity);
+            let waits = *activity == BLOCKED || waits_for_item(frames, *activity);
             if !waits {
                 making_s += sampled.seconds;
             }
@@ -42,7 +41,7 @@ impl StackTimes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::stack::{Frame, StackReading, ThreadStack};
+    use crate::model::stack::{Frame, StackReading, ThreadStack, WaitFor};
 
     #[test]
     fn work_and_reads_of_the_loader_count_and_waits_for_other_threads_do_not() {

@@ -10,12 +10,13 @@ codes! {
     GrowthCause {
         /// A container, or the number of objects of a type.
         Objects = "objects",
-        /// The graph of torch's automatic differentiation, which a tensor keeps.
+        /// The graph of torch's automatic differentiation that a tensor keeps, or the graphs of the tensors in a container.
         AutogradGraph = "autograd_graph",
-        /// Memory that the counted Python objects do not account for. Native code allocated it.
+        /// Memory that the counted Python objects do not account for. Native code has probably
+        /// allocated it.
         #[default]
         Native = "native",
-        /// A container with a maximum size, which is not full yet. This is no leak.
+        /// A container or a declared queue with a maximum size, which is not full yet. This is no leak.
         BoundedBuffer = "bounded_buffer",
     }
 }
@@ -23,7 +24,7 @@ codes! {
 codes! {
     /// How an object is held.
     HolderKind {
-        /// By a local variable of a running function.
+        /// By a local variable of a running function, of a generator, or of a function whose frame an exception keeps.
         Local = "local",
         /// By a global variable of a module.
         Global = "global",
@@ -61,7 +62,7 @@ pub struct MemoryGrowthRecord {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct GrownObjectsRecord {
-    /// Type of the container, or of the objects, with its module.
+    /// Type of the container, or of the objects, with its module. `headspace.queue` for a declared queue.
     pub type_name: String,
     /// Whether the items of one container become more. Otherwise the objects of the type do.
     pub is_container: bool,

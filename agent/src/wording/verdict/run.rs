@@ -56,7 +56,7 @@ impl Verdict<'_> {
         }
         let age = self.unfinished_s?;
         if self.is_running {
-            let text = "The run has not ended: its process still exists.".to_owned();
+            let text = "The run is in progress.".to_owned();
             return Some(Section::sentence(SectionId::Ended, text));
         }
         let age = Some(age).filter(|age| *age > 0.0).map(duration_s);

@@ -21,7 +21,7 @@ _PARTS_OF_TORCH = ("dataset", "collate_fn", "worker_init_fn")
 def sent_to_new_process(
     loader: Any, of_torch: Any, workers: int | None
 ) -> _native._StartFacts | None:
-    """What a new process that loads would get. None if that is unknown, or if it is forked and would share no file.
+    """What a new process that loads would get. None if that is unknown, or if processes are forked and nothing is an obstacle.
 
     Args:
         loader: The loader.
@@ -32,10 +32,10 @@ def sent_to_new_process(
         # They have got it already.
         return None
     if workers == 0:
-        return of_torch and check_sent(
-            {name: get_attribute(of_torch, name) for name in _PARTS_OF_TORCH}
-        )
-    if type(loader).__module__.partition(".")[0] == "spdl":
+        if of_torch is None:
+            return None
+        return check_sent({name: get_attribute(of_torch, name) for name in _PARTS_OF_TORCH})
+    if str(type(loader).__module__).partition(".")[0] == "spdl":
         return _sent_with_pipeline(loader)
     return check_sent({"loader": loader}) if _is_of_program(type(loader)) else None
 
@@ -61,14 +61,16 @@ def remember_pipeline(description: str, sent: _native._StartFacts) -> None:
 
 def _sent_with_pipeline(loader: Any) -> _native._StartFacts | None:
     """What a process that runs this SPDL pipeline would get."""
+    if not _by_pipeline:
+        return None
     text = str(loader)
     found = (sent for description, sent in _by_pipeline.items() if text.endswith(description))
     return next(found, None)
 
 
 def check_sent(parts: dict[str, Any], allowed: tuple[type, ...] = ()) -> _native._StartFacts | None:
-    """What a new process would get, with this program's start method. None if it is forked and would share no open file or
-    database.
+    """What a new process would get, with this program's start method. None if it is forked and nothing is an
+    obstacle.
 
     Args:
         parts: What is sent, by name.

@@ -129,7 +129,7 @@ def _objects(objects: list[Any], growth: dict[int, float], deadline: float) -> l
             }
         )
     if any(safe.is_a(grown["example"], BaseException) for grown in found):
-        # They keep these objects.
+        # Exceptions keep their tracebacks and frames, so these do not count again.
         found = [
             grown for grown in found if type(grown["example"]) not in (FrameType, TracebackType)
         ]
@@ -153,11 +153,8 @@ def _common(values: Iterable[Any]) -> Any:
 def _site(item: Any) -> tuple[str, int] | None:
     """The line that raised an exception, or that allocated an object, if allocations are traced."""
     if safe.is_a(item, BaseException):
-        traceback = BaseException.__dict__["__traceback__"].__get__(item)
-        while type(traceback) is TracebackType and traceback.tb_next is not None:
-            traceback = traceback.tb_next
-        if type(traceback) is TracebackType:
-            return traceback.tb_frame.f_code.co_filename, traceback.tb_lineno
+        for innermost in deque(safe.tracebacks(item), maxlen=1):
+            return innermost.tb_frame.f_code.co_filename, innermost.tb_lineno
     tracemalloc = sys.modules.get("tracemalloc")
     if tracemalloc is None or not tracemalloc.is_tracing():
         return None

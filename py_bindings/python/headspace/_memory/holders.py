@@ -77,7 +77,12 @@ def find_path(target: object, local: Iterable[int], own: Iterable[Any]) -> Path:
     seen = {id(target), *map(id, own)}
     level, last = [_Node(target, None)], _Node(target, None)
     for _ in range(_MOST_LEVELS):
-        ended = next((node for node in level if _is_end(node.item, ends)), None)
+        found = (
+            node
+            for node in level
+            if id(node.item) in ends or (node.held and _is_end(node.item, ends))
+        )
+        ended = next(found, None)
         if ended is not None:
             return Path(_path(ended), is_loose=False)
         last = level[0]
@@ -191,11 +196,12 @@ def _named(holder: Any, held: Any, inner: Any) -> Holder | None:
         return _closure(holder, inner)
     if kind is TracebackType:
         return None  # Its frame has a better name.
+    value = inner if type(held) is CellType else held
     if kind is FrameType:
-        return _local(holder, held)
+        return _local(holder, value)
     if kind is GeneratorType:
         # Up to Python 3.10, its frame holds the object.
-        return None if type(held) is FrameType else _local(holder.gi_frame, held)
+        return None if type(held) is FrameType else _local(holder.gi_frame, value)
     if safe.is_a(holder, type):
         name = _key(safe.class_dict(holder), held if type(held) is not dict else inner)
         return None if name is None else Holder("class_attribute", name, safe.type_name(holder))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections import deque
+from collections.abc import Iterator
 from itertools import islice
-from types import FunctionType, GetSetDescriptorType
+from types import FunctionType, GetSetDescriptorType, TracebackType
 from typing import Any
 
 #: The containers whose items are counted. Subclasses may have methods of the program.
@@ -73,6 +74,14 @@ def plain_tensors() -> tuple[type, ...]:
 def is_plain_tensor(item: object) -> bool:
     """Whether it is a tensor whose attributes are torch's own."""
     return any(type(item) is kind for kind in plain_tensors())
+
+
+def tracebacks(exception: BaseException) -> Iterator[TracebackType]:
+    """The parts of an exception's traceback, the outermost call first."""
+    traceback = BaseException.__dict__["__traceback__"].__get__(exception)
+    while type(traceback) is TracebackType:
+        yield traceback
+        traceback = traceback.tb_next
 
 
 def keeps_graph(item: Any) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import sys
 from collections import Counter, deque
-from collections.abc import Iterator
 from itertools import islice
 from types import (
     BuiltinFunctionType,
@@ -14,7 +13,6 @@ from types import (
     GetSetDescriptorType,
     MemberDescriptorType,
     ModuleType,
-    TracebackType,
     WrapperDescriptorType,
 )
 from typing import Any
@@ -88,21 +86,18 @@ def own_bytes_per_object(objects: list[Any]) -> float:
 
 
 def bytes_per_exception(exceptions: list[BaseException]) -> float:
-    """Mean bytes of exceptions with the local variables of the frames that their tracebacks keep. A frame that several of
-    them keep is one that still runs."""
-    seen: set[int] = set()
-    kept = [traceback for item in exceptions for traceback in _tracebacks(item)]
+    """Mean bytes of exceptions with the arrays, strings and dictionaries in the local variables that only their tracebacks
+    keep. A frame that several of them keep is one that still runs."""
+    kept = [traceback for item in exceptions for traceback in safe.tracebacks(item)]
     times = Counter(id(traceback.tb_frame) for traceback in kept)
     own = [traceback for traceback in kept if times[id(traceback.tb_frame)] == 1]
-    parts = [*exceptions, *own, *(traceback.tb_frame for traceback in own)]
+    frames = [traceback.tb_frame for traceback in own]
+    values = [value for frame in frames for value in gc.get_referents(frame)]
+    times = Counter(map(id, values))
+    seen = {address for address, count in times.items() if count > 1}
+    tensors = [v for v in values if safe.is_plain_tensor(v) and id(v) not in seen]
+    parts = [*exceptions, *own, *frames, *tensors]
     return sum(_with_parts(part, seen) for part in parts) / max(len(exceptions), 1)
-
-
-def _tracebacks(exception: BaseException) -> Iterator[TracebackType]:
-    traceback = BaseException.__dict__["__traceback__"].__get__(exception)
-    while type(traceback) is TracebackType:
-        yield traceback
-        traceback = traceback.tb_next
 
 
 def _with_parts(item: Any, seen: set[int]) -> int:

@@ -421,7 +421,9 @@ def _kind_of_object(thing: Any) -> str:
     package = _package(type(thing))
     if package == "_thread":
         return "lock"
-    return "open_file" if isinstance(thing, io.IOBase) or package in _FILE_PACKAGES else "other"
+    return (
+        "open_file" if issubclass(type(thing), io.IOBase) or package in _FILE_PACKAGES else "other"
+    )
 
 
 def _is_shared_file(thing: Any) -> bool:
@@ -429,8 +431,8 @@ def _is_shared_file(thing: Any) -> bool:
     than standard input, or a database."""
     kind = type(thing)
     try:
-        if kind.__module__ in _FILE_MODULES and isinstance(thing, io.IOBase):
-            return thing.readable() and thing.fileno() > 2
+        if kind.__module__ in _FILE_MODULES and issubclass(kind, io.IOBase):
+            return bool(thing.readable() and thing.fileno() > 2)
         if (kind.__module__, kind.__name__) in _ARCHIVES:
             return True
     except Exception:  # It is closed, or in memory.
@@ -448,7 +450,7 @@ def _describe(thing: Any, path: str, found: _ObstacleError) -> _native._StartObs
     kind = type(thing)
     is_builtin = kind.__module__ == "builtins"
     type_name = kind.__qualname__ if is_builtin else f"{kind.__module__}.{kind.__qualname__}"
-    if isinstance(thing, (FunctionType, BuiltinFunctionType, type)):
+    if issubclass(kind, (FunctionType, BuiltinFunctionType, type)):
         type_name = thing.__qualname__
     code = found.code
     return {

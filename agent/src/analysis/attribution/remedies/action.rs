@@ -316,8 +316,9 @@ impl Action {
 impl GuessedWork {
     /// What a stage of that name seems to do. `mostly_waits` tells whether its calls hardly use a core.
     pub(super) fn of(name: &str, mostly_waits: bool) -> Self {
-        // `loader` is headspace's own name for a loader without stages.
-        let name = &name.replace(LOADER, "");
+        // headspace's own name for a loader without stages says nothing about its work.
+        let words: Vec<&str> = name.split(' ').filter(|word| *word != LOADER).collect();
+        let name = &words.join(" ");
         let has = |words: &[&str]| has_word(name, words);
         if has_decoding_name(name) || has(&["demux", "clip", "frame"]) {
             Self::Video
