@@ -39,6 +39,7 @@ def test_in_a_child_process_the_verdict_proposes_neither_more_threads_nor_anothe
     assert not {"more_workers", "subprocess"} & remedies, summary["remedies"]
 
 
+@pytest.mark.alone  # If other tests use the cores, calls that run alone take longer too.
 def test_the_verdict_proposes_fewer_threads(program: Programs) -> None:
     ran = program("slow_each_other.py", THREADS, "here", 200)
     assert ran.exit_code == 0, ran.stderr

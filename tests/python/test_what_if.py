@@ -269,10 +269,9 @@ def test_new_workers_of_each_epoch_are_changed_too(program: Programs) -> None:
 
 
 def test_operations_of_spdl_are_changed(program: Programs) -> None:
-    run = what_if(program, "spdl_pipeline")
+    run, slow = answered(program, "spdl_pipeline", "slow")
 
     assert printed(run)["batches"] >= 1900
-    slow = next(a for a in answers(run) if a["stage"] == "slow" and a["intervention"] == "free")
     assert slow["gain_pct"] > 30, answers(run)
 
 
