@@ -15,7 +15,7 @@ def read_part(number):
 
 def batches():
     with ThreadPoolExecutor(4) as pool:
-        for _ in range(250):
+        for _ in range(450):
             with load:
                 parts = list(pool.map(read_part, range(4)))
             yield parts

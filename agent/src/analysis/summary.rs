@@ -424,8 +424,16 @@ fn growth_cause(
             MemoryScope::Process => memory_cause(growth, steps_per_s, examinations),
             MemoryScope::Tree => worker_cause(growth, steps_per_s, examinations),
         });
-    let is_known = |found: &MemoryGrowthRecord| found.cause != GrowthCause::Native;
-    if examined.as_ref().is_some_and(is_known) {
+    // Objects that become more, in no growing container, may be those in the queue.
+    let is_queued = |found: &MemoryGrowthRecord| match found.cause {
+        GrowthCause::Native => true,
+        GrowthCause::Objects => found
+            .objects
+            .first()
+            .is_none_or(|first| !first.is_container),
+        GrowthCause::AutogradGraph | GrowthCause::BoundedBuffer => false,
+    };
+    if !examined.as_ref().is_none_or(is_queued) {
         return examined;
     }
     main.and_then(|main| queue_cause_of(summary, run, main, part))
