@@ -27,6 +27,8 @@ from types import (
     ModuleType,
 )
 
+from headspace._memory import safe
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -224,7 +226,7 @@ class _Check:
             return True
         if not issubclass(kind, _loaded_classes(_POOLS)) or issubclass(kind, self._allowed):
             return False
-        for value in tuple(object.__getattribute__(thing, "__dict__").values()):
+        for value in tuple((safe.instance_dict(thing) or {}).values()):
             held = tuple(value) if type(value) in (list, set) else (value,)
             if any(id(one) in self._lost_threads for one in held):
                 return True
