@@ -482,7 +482,7 @@ FEWER = story.Change("fewer", remedy=("fewer_workers", "decode"), to="2")
 
 
 def run_with_remedies(step_ms: float, *remedies: dict[str, Any]) -> story.Run:
-    return story.Run(step_ms, other_cores=0.1, bottleneck="decode", remedies=list(remedies))
+    return story.Run(step_ms, 0.1, bottleneck="decode", remedies=list(remedies), what_if=[])
 
 
 def fewer_workers(to: str, predicted_step_ms: float, **more: Any) -> dict[str, Any]:
@@ -525,14 +525,33 @@ def test_story_finds_a_remedy_without_a_stage() -> None:
     assert story.find_prediction(change, run_with_remedies(80.0, SUBPROCESS)) == ("40.0 ms", 0.5)
 
 
+@pytest.mark.parametrize(
+    ("amount", "predicted", "ratio"),
+    [(2.0, "60.0 ms (what-if)", 0.75), (4.0, "not proposed", None)],
+    ids=["the number of calls", "another number of calls"],
+)
+def test_story_shows_what_a_what_if_measured(
+    amount: float, predicted: str, ratio: float | None
+) -> None:
+    change = replace(FEWER, gate=("decode", 2))
+    answer = {"intervention": "gate", "stage": "decode", "amount": amount, "gain_pct": 25.0}
+    asked = replace(run_with_remedies(90.0), what_if=[answer])
+    before, after = run_with_remedies(80.0), run_with_remedies(62.0)
+
+    rung = story.compare(change, asked, before, after, started=1.0)
+
+    assert (rung.predicted, rung.predicted_ratio) == (predicted, ratio)
+
+
 def test_a_step_of_two_ranks_trains_on_the_clips_of_both() -> None:
     assert story.clips_per_step({"--batch-size": "6"}) == 6
     assert story.clips_per_step({"--batch-size": "6", "--ddp": None}) == 12
 
 
 def test_story_multiplies_the_kept_gains_and_draws_each_change() -> None:
-    faster = story.compare(FEWER, run_with_remedies(80.0), run_with_remedies(60.0), 0.5)
-    slower = story.compare(FEWER, run_with_remedies(60.0), run_with_remedies(66.0), faster.reached)
+    long, short, mean = (run_with_remedies(step_ms) for step_ms in (80.0, 60.0, 66.0))
+    faster = story.compare(FEWER, None, long, short, started=0.5)
+    slower = story.compare(FEWER, None, short, mean, started=faster.reached)
     left_out = story.Rung("NVDEC", left_out="no GPU", started=slower.reached)
 
     assert (faster.kept, faster.reached) == (True, 0.375)
