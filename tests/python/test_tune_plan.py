@@ -16,9 +16,11 @@ from tune_replay import SEARCHES, Grid, grid_of, needed, read_grid
 from headspace._native import t_quantile
 from headspace.tune.experiment import Experiment, Kind, Outcome, Proposal, State, Trial
 from headspace.tune.output import results
+from headspace.tune.output.plots import progress_svg
 from headspace.tune.output.progress import Progress
 from headspace.tune.output.report import report
 from headspace.tune.output.summary import summarize
+from headspace.tune.output.tree_plot import tree_svg
 from headspace.tune.plan import predictions, remedies, what_if
 from headspace.tune.plan.bounds import bound
 from headspace.tune.plan.objective import Cost, Objective, cost, gain, pool, spread_of
@@ -33,7 +35,7 @@ from headspace.tune.plan.planner import (
 )
 from headspace.tune.plan.sampler import suggest
 from headspace.tune.space.command import Template
-from headspace.tune.space.knobs import Config, Space, key, parse_knob
+from headspace.tune.space.knobs import Config, Space, key, make_knob, parse_knob
 
 SPACE = Space(
     tuple(map(parse_knob, ("decode_threads=1..8", "prefetch=1,2,4", "queue=1,4", "mtp=no,yes")))
@@ -473,10 +475,87 @@ def test_a_remedy_beyond_the_range_of_the_knob_has_no_prediction():
     (proposed,) = remedies.proposals(SPACE, now, {"remedies": asks})
     assert proposed.knobs["decode_threads"] == 8
     assert not proposed.is_predicted
-    assert "`decode_threads` is limited to 8" in proposed.reason
+    assert "`decode_threads` has no value 9. It is set to 8." in proposed.reason
     asks = [remedy("decode.concurrency", 7, 20.0, start=2)]
     (proposed,) = remedies.proposals(SPACE, now, {"remedies": asks})
     assert proposed.is_predicted
+
+
+@pytest.mark.parametrize(
+    ("values", "now", "wanted", "expected"),
+    [
+        ("1,2,4,8", 8, 3, 4),
+        ("1,2,4,8", 8, 2, 2),
+        ("1,2,8", 8, 3, 2),
+        ("2,4,8", 2, 1, None),
+        ("1,2,4,8", 1, 6, 4),
+        ("1,2,4,8", 2, 3, 4),
+        ("1,2,4,8", 2, 99, 8),
+        ("1,2,4,8", 8, 99, None),
+        ("1,2,4,8", 4, 4, None),
+        ("0.1,0.3", 0.1, 3 * 0.1, 0.3),
+    ],
+)
+def test_a_knob_without_the_wanted_value_takes_the_nearest_one_on_the_way_or_else_the_next_beyond(
+    values: str, now: float, wanted: float, expected: float | None
+):
+    knob = make_knob("threads", [float(v) if "." in v else int(v) for v in values.split(",")])
+
+    assert knob.value_towards(now, wanted) == expected
+
+
+FEWER_THREADS = Space((parse_knob("decode_threads=1,2,4,8@8"),))
+
+
+@pytest.mark.parametrize(
+    ("to", "unknown", "expected", "promised"),
+    [(4, False, 4, 5.0), (4, True, 4, None), (3, False, 4, None), (3, True, 4, None)],
+)
+def test_an_experiment_has_a_prediction_only_if_the_gain_is_known_and_the_knob_has_the_value(
+    to: int, unknown: bool, expected: int, promised: float | None
+):
+    asks = [remedy("decode.concurrency", to, 5.0, start=8, at_least=unknown)]
+    search = Made(lambda _: outcome(6.3, remedies=asks), FEWER_THREADS, repeats=0, confirm=0)
+    search.step()
+
+    proposed = search.step()
+
+    assert isinstance(proposed, Proposal)
+    assert (proposed.kind, proposed.knobs["decode_threads"]) == (Kind.REMEDY, expected)
+    assert proposed.predicted_ms == promised
+    assert ("The gain is unknown." in proposed.reason) == unknown
+    assert ("has no value 3. It is set to 4." in proposed.reason) == (to == 3)
+
+
+def test_remedies_together_have_no_prediction_if_the_gain_of_one_is_unknown():
+    asks = [
+        remedy("decode.concurrency", 2, 40.0),
+        remedy(None, None, 93.0, "subprocess", at_least=True),
+    ]
+    sure, every, *_ = remedies.proposals(SPACE, SPACE.baseline, {"remedies": asks})
+
+    assert (sure.predicted_ms, sure.is_predicted) == (40.0, True)
+    assert every.knobs == {**sure.knobs, "mtp": True}
+    assert not every.is_predicted
+
+
+def test_a_missing_prediction_is_shown_as_missing():
+    asks = [remedy("decode.concurrency", 3, 6.3, start=8, at_least=True)]
+    search = Made(lambda _: outcome(6.3, remedies=asks), FEWER_THREADS, repeats=0, confirm=0)
+    search.step()
+    search.step()
+    found = summarize(search.trials, FEWER_THREADS, Objective.STEP)
+    stream = io.StringIO()
+    Progress(FEWER_THREADS, Limits(), stream=stream).ended(search.trials[1])
+
+    tree, plot = tree_svg(found), progress_svg(found)
+
+    assert "remedy, no gain, no prediction" in tree
+    assert "predicted 6.3" not in tree
+    assert plot.count('class="promise"') == 1, "only in the legend"
+    assert "predicted" not in stream.getvalue()
+    assert results.line(found.experiments[1])["predicted_ms"] is None
+    assert "Predicted" not in results.notes(search.trials[1])
 
 
 def measured(knobs: Config, ms: float, **decode: Any) -> Trial:
@@ -535,7 +614,7 @@ def test_the_sampler_tries_known_bad_values_last():
 def test_a_remedy_changes_the_best_matching_knob_within_its_range():
     now = SPACE.baseline
     queues = [{"name": "after collate", "last": True}]
-    assert moved(now, remedy("after collate.capacity", 3, 40), queues=queues) == [{"prefetch": 4}]
+    assert moved(now, remedy("after collate.capacity", 3, 40), queues=queues) == [{"prefetch": 2}]
     assert moved(now, remedy("decode.concurrency", 99, 40)) == [{"decode_threads": 8}]
     assert moved({**now, "decode_threads": 8}, remedy("decode.concurrency", 99, 40)) == []
     assert moved(now, remedy("resize.concurrency", 2, 40)) == []

@@ -62,7 +62,7 @@ class Proposal:
     parent: int | None = None
     """The experiment whose outcome led to it."""
     predicted_ms: float | None = None
-    """The predicted cost, in milliseconds."""
+    """The predicted cost, in milliseconds. None if there is no prediction for these knobs."""
     turn: int = 0
     """Number of the repetition, or position in the confirmation, from 0."""
     by: str = ""

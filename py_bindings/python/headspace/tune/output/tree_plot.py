@@ -85,7 +85,10 @@ def _node(
         result, style = f"{one.cost.ms:.1f} ms", "good" if is_good else "quiet" if early else ""
     promised = trial.proposal.predicted_ms
     parts = [] if is_baseline else [trial.kind.value, category.label]
-    parts += [f"predicted {promised:.1f} ms"] if promised is not None else []
+    if promised is not None:
+        parts.append(f"predicted {promised:.1f} ms")
+    elif trial.kind is Kind.REMEDY:
+        parts.append("no prediction")
     parts += ["best"] if is_winner else []
     return with_tooltip(
         trial.proposal.reason,

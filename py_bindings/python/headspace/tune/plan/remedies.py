@@ -1,8 +1,9 @@
 """Converts the remedies of a verdict to configurations of knobs.
 
 A remedy says, for example, that the step takes 54 ms if `decode.concurrency` goes from 1 to 2. This
-module sets the knob that changes this setting. Remedies with high confidence are first tried together,
-because one expensive experiment then tests all of them.
+module sets the knob that changes this setting. If the knob has no value 2, it takes another one, without a
+prediction. Remedies with high confidence are first tried together, because one expensive experiment then
+tests all of them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headspace.tune.space.knobs import Config, Knob, Space, Value, key
+from headspace.tune.space.knobs import Config, Knob, Space, Value, is_same_value, key
 
 #: Lowest confidence of a remedy that counts as sure.
 SURE = 0.5
@@ -24,10 +25,11 @@ class Move:
     knob: str
     value: Value
     predicted_ms: float
+    """The step that the remedy predicts. If its gain is unknown, this is the present step."""
     sure: bool
     what: str
-    is_whole: bool = True
-    """Whether the knob reaches the value of the remedy. Otherwise the prediction does not apply."""
+    is_predicted: bool = True
+    """Whether the prediction applies: the gain is known, and the knob has the value of the remedy."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +39,9 @@ class Proposed:
     knobs: Config
     reason: str
     predicted_ms: float
-    """The prediction of the remedies."""
+    """The prediction of the remedies. The proposals are tried in its order."""
     is_predicted: bool = True
-    """Whether the prediction applies to these knobs."""
+    """Whether the prediction applies to these knobs. Otherwise it is only used for the order."""
 
 
 def proposals(space: Space, now: Config, summary: Mapping[str, Any]) -> Iterator[Proposed]:
@@ -69,7 +71,7 @@ def _combine(space: Space, now: Config, group: Sequence[Move]) -> Proposed | Non
         return None
     reason = " ".join(move.what for move in taken)
     predicted = min(move.predicted_ms for move in taken)
-    return Proposed(config, reason, predicted, all(move.is_whole for move in taken))
+    return Proposed(config, reason, predicted, all(move.is_predicted for move in taken))
 
 
 def moves(space: Space, now: Config, summary: Mapping[str, Any]) -> list[Move]:
@@ -84,16 +86,17 @@ def moves(space: Space, now: Config, summary: Mapping[str, Any]) -> list[Move]:
             target = _target(knob, now[knob.name], remedy)
             if target is None or target[0] == now[knob.name]:
                 continue
-            value, is_whole = target
-            cut = "" if is_whole else f" (`{knob.name}` is limited to {knob.text(value)}.)"
+            value, other = target
+            is_known = not remedy.get("at_least")
+            unknown = "" if is_known else " (The gain is unknown.)"
             found.append(
                 Move(
                     knob.name,
                     value,
                     float(remedy["predicted_step_ms"]),
-                    float(remedy.get("confidence", 0)) >= SURE and not remedy.get("at_least"),
-                    f"{remedy['what']}{cut}",
-                    is_whole,
+                    float(remedy.get("confidence", 0)) >= SURE and is_known,
+                    f"{remedy['what']}{other}{unknown}",
+                    is_known and not other,
                 )
             )
             break
@@ -111,15 +114,15 @@ def _knobs_for(space: Space, remedy: Mapping[str, Any], last: set[str]) -> list[
     return space.knobs_of(*names)
 
 
-def _target(knob: Knob, now: Value, remedy: Mapping[str, Any]) -> tuple[Value, bool] | None:
-    """The value to which the remedy sets the knob, and whether it reaches the value of the remedy.
+def _target(knob: Knob, now: Value, remedy: Mapping[str, Any]) -> tuple[Value, str] | None:
+    """The value to which the remedy sets the knob. If it is not the value of the remedy, a note says so.
 
     None if the knob has no value in that direction.
     """
     change = remedy.get("change")
     if knob.is_switch:
         wanted = str(change["to"]).lower() if change else "true"
-        return wanted in ("true", "yes", "on", "1"), True
+        return wanted in ("true", "yes", "on", "1"), ""
     if not knob.is_number or isinstance(now, str) or not change:
         return None
     try:
@@ -128,8 +131,9 @@ def _target(knob: Knob, now: Value, remedy: Mapping[str, Any]) -> tuple[Value, b
         return None
     # The knob may count in another unit than the remedy: then it changes by the same factor.
     goal = end if start == now else now * (end / start if start > 0 else 2.0)
-    is_increase = end > start
-    value = knob.at_least(goal) if is_increase else knob.at_most(goal)
-    if isinstance(value, str) or (value > now) != is_increase:
+    value = knob.value_towards(now, goal)
+    if value is None:
         return None
-    return value, value >= goal if is_increase else value <= goal
+    if is_same_value(value, goal):
+        return value, ""
+    return value, f" (`{knob.name}` has no value {goal:.4g}. It is set to {knob.text(value)}.)"

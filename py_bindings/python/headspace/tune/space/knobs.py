@@ -65,13 +65,18 @@ class Knob:
             return self.words[0 if value else 1]
         return str(value)
 
-    def at_least(self, wanted: float) -> Value:
-        """The smallest value that is at least `wanted`; the greatest value if there is none."""
-        return next((v for v in self.values if _number(v) >= wanted), self.values[-1])
+    def value_towards(self, now: float, wanted: float) -> Value | None:
+        """The value that a change from `now` to `wanted` leads to.
 
-    def at_most(self, wanted: float) -> Value:
-        """The greatest value that is at most `wanted`; the smallest value if there is none."""
-        return next((v for v in self.values[::-1] if _number(v) <= wanted), self.values[0])
+        This is `wanted` itself, or the nearest value between `now` and `wanted`. If there is no such value, it is the
+        first one beyond `wanted`. None if the knob has no value in this direction, or if there is no change.
+        """
+        if wanted == now:
+            return None
+        sign = 1 if wanted > now else -1
+        ahead = [v for v in self.values[::sign] if sign * (_number(v) - now) > 0]
+        reached = [v for v in ahead if is_same_value(v, wanted) or sign * (wanted - _number(v)) > 0]
+        return reached[-1] if reached else next(iter(ahead), None)
 
     def read(self, given: object) -> Value:
         """The value that is given as a text, or as a number in the file.
@@ -88,6 +93,11 @@ class Knob:
         raise TuneError(
             f"`{given}` is not a value of the knob `{self.name}` (write {allowed}{more})"
         )
+
+
+def is_same_value(value: Value, wanted: float) -> bool:
+    """Whether the value is the wanted number, which may have a rounding error."""
+    return math.isclose(_number(value), wanted)
 
 
 def _number(value: Value) -> float:
