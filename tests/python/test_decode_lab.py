@@ -29,6 +29,7 @@ sys.path.insert(0, str(EXAMPLES))
 
 from decode_lab import child, output, pagecache  # noqa: E402
 from decode_lab.access import choose_frames  # noqa: E402
+from decode_lab.chart import draw_chart  # noqa: E402
 from decode_lab.correctness import check_reader  # noqa: E402
 from decode_lab.formats import (  # noqa: E402
     FORMATS,
@@ -38,6 +39,7 @@ from decode_lab.formats import (  # noqa: E402
     Frames,
     LabError,
     Sample,
+    Stored,
     make_sample,
     read_jpegs,
     read_reference,
@@ -221,6 +223,19 @@ def test_advice_names_only_correct_combinations_that_reach_the_rate_and_are_not_
     assert none.fastest is rows[2]
 
 
+def test_advice_names_a_loader_and_a_format_once_with_the_fewest_workers() -> None:
+    one, two = row("raw-npy", 159.0, 0.0004, 7600), row("raw-npy", 880.0, 0.0003, 7600, workers=2)
+    other = replace(one, loader="other", cpu_s_per_clip=0.0005, disk_bytes=100)
+
+    assert advise([two, one, other], 100.0)[0].options == (one, other)
+    assert advise([two, one, other], 200.0)[0].options == (two,)
+    # The interval of one worker reaches below the target.
+    assert advise([two, one], 158.0)[0].options == (two,)
+    # Of threads and processes, those that take less CPU time.
+    processes = replace(one, pool="processes", cpu_s_per_clip=0.004)
+    assert advise([processes, one, two], 100.0)[0].options == (one,)
+
+
 def test_numbers_have_no_exponent() -> None:
     texts = [output.ratio_text(ratio) for ratio in (0.2256, 3.5, 99.96, 130.4, 12345.0)]
     assert texts == ["0.226x", "3.5x", "100x", "130x", "12345x"]
@@ -237,7 +252,7 @@ def test_numbers_have_no_exponent() -> None:
 
 def chart_of(rows: list[Row], target: float | None = None) -> list[ElementTree.Element]:
     """The panels of the chart, and then the entries of its legend."""
-    return [*ElementTree.fromstring(output.chart(rows, target)).iterfind("{*}g")]
+    return [*ElementTree.fromstring(draw_chart(rows, target)).iterfind("{*}g")]
 
 
 def texts_of(element: ElementTree.Element) -> list[str]:
@@ -278,6 +293,46 @@ def test_names_of_formats_stand_above_all_points_and_beside_each_other() -> None
     assert all(b[0] - a[0] >= 15.9 for a, b in itertools.pairwise(places))
 
 
+def places_of(panel: ElementTree.Element) -> list[float]:
+    """The horizontal places of the points, from left to right."""
+    return sorted(float(circle.get("cx", 0)) for circle in panel.iterfind(".//{*}circle"))
+
+
+def test_loaders_on_one_format_are_side_by_side_around_its_dotted_line() -> None:
+    one = row("hevc", 60.0, 0.02, 18)
+    rows = [replace(one, loader=name) for name in ("decord", "opencv", "pyav", "spdl")]
+
+    panel = chart_of(rows)[0]
+
+    places = places_of(panel)
+    (dotted,) = panel.findall("{*}path[@stroke-dasharray='1 3']")
+    line = float(re.findall(r"L([\d.]+)", dotted.get("d", ""))[0])
+    assert [b - a for a, b in itertools.pairwise(places)] == pytest.approx([5.0] * 3, abs=0.11)
+    assert (places[0] + places[-1]) / 2 == pytest.approx(line, abs=0.11)
+
+
+def test_formats_of_the_same_size_do_not_hide_each_other() -> None:
+    rows = [row("jpeg-burst", 60.0, 0.02, 320), row("jpeg-folder", 60.0, 0.02, 320)]
+
+    first, second = places_of(chart_of(rows)[0])
+
+    assert second - first == pytest.approx(2.5, abs=0.11)
+
+
+def test_a_single_panel_is_as_wide_as_two() -> None:
+    warm = [row("raw-npy", 1400.0, 0.001, 13_000), row("hevc", 100.0, 0.02, 20)]
+    cold = [replace(entry, cache="cold") for entry in warm]
+
+    single, double = (ElementTree.fromstring(draw_chart(rows)) for rows in (warm, warm + cold))
+
+    assert single.get("width") == double.get("width") == "990"
+    widths = []
+    for picture in (single, double):
+        first, last = places_of(picture.findall("{*}g")[0])
+        widths.append(last - first)
+    assert widths[0] > 2 * widths[1]
+
+
 def test_a_chart_without_a_successful_combination_is_empty() -> None:
     failed = replace(row("hevc", 0.0, 0.02, 20), errors=100)
 
@@ -286,7 +341,9 @@ def test_a_chart_without_a_successful_combination_is_empty() -> None:
 
 def page_of(rows: list[Row], notes: list[str]) -> str:
     clips = [Clip(f"clip-{k:03}", 50, 29.97003, 602, 256, "own/a video.mp4") for k in range(2)]
-    return output.page("a machine", clips, output.chart(rows), rows, notes, "")
+    stored = Stored("hevc", 328_000, 2.7, 34.9), Stored("raw-npy", 137_000_000, 0.01, None)
+    sample = Sample(Path("sample"), tuple(clips), stored, 1_800_000, {}, {})
+    return output.page("a machine", sample, draw_chart(rows), rows, notes, "")
 
 
 def test_no_column_of_the_page_is_cut_off(browser: Browser, tmp_path: Path) -> None:
@@ -299,9 +356,13 @@ def test_no_column_of_the_page_is_cut_off(browser: Browser, tmp_path: Path) -> N
 
     tables = "[...document.querySelectorAll('table')].map(t => [t.scrollWidth, t.clientWidth])"
     widths = browser.run(f"return {tables}")
-    assert len(widths) == 2
+    assert len(widths) == 3
     assert all(content <= room for content, room in widths)
     assert "own/a video.mp4 602 x 256 29.97 2" in browser.text("table:last-of-type")
+    formats = browser.text("table:nth-of-type(2)")
+    assert formats.startswith("format disk of source PSNR encoding")
+    assert "hevc 328 kB 0.182x 34.9 dB 2.7 s" in formats
+    assert "raw-npy 137 MB 76.1x identical 0.0 s" in formats
 
 
 def test_backticks_become_code_on_the_page() -> None:
@@ -359,7 +420,9 @@ def test_a_small_run_writes_table_records_chart_and_page(tmp_path: Path) -> None
         assert 0 <= entry["cold_share"] <= 1
     picture = ElementTree.parse(tmp_path / "results.svg").getroot()
     assert len(picture.findall(".//{*}title")) == 2
-    assert "jpeg-burst" in (tmp_path / "results.html").read_text()
+    page = (tmp_path / "results.html").read_text()
+    assert "<h2>Formats</h2><table>" in page.replace("\n", "")
+    assert '<td class="left">jpeg-burst</td>' in page
 
 
 def write_video(path: Path, width: int = 96, height: int = 64, frames: int = 30) -> None:

@@ -19,6 +19,7 @@ from video.clips import ClipsError, find_videos
 
 from . import output
 from .access import PATTERNS
+from .chart import draw_chart
 from .child import Spec
 from .formats import FORMATS, Cut, LabError, Sample, find_missing_encoder, make_sample
 from .loaders import (
@@ -78,7 +79,7 @@ def _run(args: argparse.Namespace) -> None:
     _note_unused(videos, sample, cut.clips, report)
     print(f"{report.machine}\n{format_count(len(sample.clips), 'clip')} of {cut.seconds:g} s\n")
     print(output.clips_text(sample.clips), end="\n\n")
-    print(output.formats_text(sample.stored, sample.source_bytes), end="\n\n")
+    print(output.formats_text(sample), end="\n\n")
     children = Children(folder, link_ffmpeg_libraries(folder / "ffmpeg"))
     base = Spec(
         sample=str(folder / "sample"),
@@ -300,9 +301,9 @@ def _write(folder: Path, sample: Sample, report: Report, target: float | None) -
         print(f"note: {note}")
     if words:
         print(f"\n{words}")
-    picture = output.chart(report.rows, target)
+    picture = draw_chart(report.rows, target)
     (folder / "results.svg").write_text(picture)
-    page = output.page(report.machine, sample.clips, picture, report.rows, report.notes, words)
+    page = output.page(report.machine, sample, picture, report.rows, report.notes, words)
     (folder / "results.html").write_text(page)
     records = [output.json_line("machine", {"text": report.machine})]
     records += [output.json_line("clip", asdict(clip)) for clip in sample.clips]
