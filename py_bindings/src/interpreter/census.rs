@@ -267,19 +267,33 @@ struct Counter {
 #[derive(Clone, Copy)]
 struct KnownTypes {
     deque: usize,
-    cell: usize,
+    /// Types whose objects hold variables: cells of closures, frames, generators and coroutines.
+    holders: [usize; 5],
 }
+
+/// Names in the module `types` of those types.
+const HOLDERS: [&str; 5] = [
+    "CellType",
+    "FrameType",
+    "GeneratorType",
+    "CoroutineType",
+    "AsyncGeneratorType",
+];
 
 impl Counter {
     fn new(py: Python<'_>) -> PyResult<Self> {
         let deque = py.import("_collections")?.getattr("deque")?;
-        let cell = py.import("types")?.getattr("CellType")?;
+        let module = py.import("types")?;
+        let mut holders = [0; HOLDERS.len()];
+        for (place, name) in holders.iter_mut().zip(HOLDERS) {
+            *place = module.getattr(name)?.as_ptr() as usize;
+        }
         Ok(Self {
             types: AddressMap::default(),
             containers: Vec::new(),
             known: KnownTypes {
                 deque: deque.as_ptr() as usize,
-                cell: cell.as_ptr() as usize,
+                holders,
             },
         })
     }
@@ -380,7 +394,7 @@ impl TypeFacts {
             flags & ffi::Py_TPFLAGS_HEAPTYPE != 0 && flags & ffi::Py_TPFLAGS_TYPE_SUBCLASS == 0;
         let is_searched = is_class
             || container.is_some_and(|kind| kind != Kind::Set)
-            || kind as usize == known.cell;
+            || known.holders.contains(&(kind as usize));
         let traverse = is_searched
             // SAFETY: the type is alive.
             .then(|| unsafe { traversal_of(kind) })
