@@ -283,3 +283,17 @@ def test_a_generator_that_waits_for_another_thread_is_no_bottleneck(program: Pro
     assert summary["wait_ms"] > 1.0
     assert (summary["bottleneck"] or {}).get("name") != "loader"
     assert not [line for line in summary["lines"] if line["stage"] == "loader"]
+
+
+def test_a_loader_on_one_other_thread_is_not_on_the_training_thread(program: Programs) -> None:
+    # The rest of the step is short, so the loop waits for as long as the stage's calls take.
+    run = ran(program, "threads", "sleep")
+    summary = run.summary()
+
+    assert summary["wait_ms"] > 0.9 * summary["steady_step_mean_ms"]
+    bottleneck = summary["bottleneck"]
+    assert (bottleneck["kind"], bottleneck["name"]) == ("stage", "load")
+    assert "training thread" not in bottleneck["evidence"]
+    codes = [remedy["code"] for remedy in summary["remedies"]]
+    assert "more_workers" in codes
+    assert "background" not in codes

@@ -1570,6 +1570,76 @@ fn hardly_waits(resources: ResourcesRecord) -> PipelineFacts {
 }
 
 #[test]
+fn a_loop_that_hardly_waits_gets_neither_a_larger_queue_nor_fewer_calls_that_only_wait() {
+    let mut facts = hardly_waits(ResourcesRecord::default());
+    // Together, more calls at once deliver less.
+    facts.stages = vec![StageSummary {
+        call_ms_by_calls: times_by_calls([10.0, 25.0, 60.0, 120.0]),
+        ..stage_summary("transform", 4.0, 1.0, 90.0, 2.0)
+    }];
+    let found = attribute(&facts);
+    assert!(remedy(&found, "fewer_workers").is_none(), "{found:?}");
+    assert!(remedy(&found, "bigger_buffer").is_none(), "{found:?}");
+
+    (facts.wait_ms, facts.queues) = (20.0, vec![sink(4, 90.0)]);
+    assert!(remedy(&attribute(&facts), "fewer_workers").is_some());
+}
+
+#[test]
+fn loading_on_the_training_thread_that_mostly_waits_should_run_several_times_at_once() {
+    let found = |cpu_pct| {
+        let facts = PipelineFacts {
+            stages: vec![stage_summary("loader", 1.0, 1.0, 30.0, cpu_pct)],
+            step_ms: 35.0,
+            wait_ms: 30.0,
+            training_thread_share: Some(1.0),
+            resources: ResourcesRecord {
+                cores_usable: Some(2.0),
+                cores_used: Some(0.3),
+                ..ResourcesRecord::default()
+            },
+            ..PipelineFacts::default()
+        };
+        let found = attribute(&facts);
+        remedy(&found, "background").unwrap().clone()
+    };
+
+    let waits = found(3.0);
+    let text = remedy_text(&waits);
+    assert!(
+        text.starts_with("Load 6 batches at once on separate threads"),
+        "{text}"
+    );
+    assert!(waits.predicted_step_ms < 6.0, "{waits:?}");
+
+    let works = found(95.0);
+    let text = remedy_text(&works);
+    assert!(
+        text.starts_with("Load the next batch in a separate thread"),
+        "{text}"
+    );
+    assert!(works.predicted_step_ms > 29.0, "{works:?}");
+}
+
+#[test]
+fn a_loader_on_another_thread_is_not_on_the_training_thread_although_the_loop_waits_as_long() {
+    let found = |training_thread_share| {
+        let facts = PipelineFacts {
+            stages: vec![stage_summary("load", 1.0, 1.0, 30.0, 3.0)],
+            step_ms: 30.5,
+            wait_ms: 30.0,
+            training_thread_share,
+            ..PipelineFacts::default()
+        };
+        evidence(&attribute(&facts))
+    };
+
+    assert!(found(Some(1.0)).contains("on the training thread itself"));
+    assert!(found(None).contains("on the training thread itself"));
+    assert!(!found(Some(0.0)).contains("training thread itself"));
+}
+
+#[test]
 fn a_loop_that_waits_for_a_core_has_the_cores_as_bottleneck() {
     let found = attribute(&hardly_waits(ResourcesRecord {
         cores_used: Some(0.8),

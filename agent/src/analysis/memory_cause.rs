@@ -1,7 +1,9 @@
 //! What makes the memory grow, from counts of Python objects and an examination of those that become more.
 
 use crate::model::census::{AutogradGraph, Examination, Examinations, GrownObjects};
-use crate::model::record::{Estimate, GrownObjectsRecord, GrowthCause, MemoryGrowthRecord};
+use crate::model::record::{
+    Estimate, GrownObjectsRecord, GrowthCause, MemoryGrowthRecord, MemoryScope,
+};
 
 /// Minimum part of the growth that a container or type accounts for, so that it is the cause. Sizes are estimated
 /// from a few objects, and an allocator uses more memory than the objects: with a half, one leak in ten was called
@@ -11,8 +13,63 @@ const LEAST_EXPLAINED: f64 = 0.3;
 /// Minimum number of censuses from which on memory is called native. With fewer, growing containers are not known.
 const FEWEST_FOR_NATIVE: u64 = 3;
 
+/// A growth of memory.
+#[derive(Debug, Clone, Copy)]
+pub struct MemoryGrowth {
+    /// How fast it grows.
+    pub bytes_per_step: Estimate,
+    /// The processes whose memory grows.
+    pub scope: MemoryScope,
+    /// Steps per second meanwhile.
+    pub steps_per_s: f64,
+}
+
+/// The last queue of the training process, while it fills.
+#[derive(Debug, Clone, Copy)]
+pub struct FillingQueue {
+    /// Items that it can hold.
+    pub capacity: u32,
+    /// How fast its number of items rises.
+    pub items_per_step: f64,
+    /// Size of an item.
+    pub item_bytes: f64,
+}
+
+/// What makes the memory grow. `None` if no examination took place and no queue explains the growth. `queue` is only
+/// called if the examined objects may be those in the queue.
+pub fn growth_cause(
+    growth: MemoryGrowth,
+    examinations: Option<&Examinations>,
+    queue: impl FnOnce() -> Option<FillingQueue>,
+) -> Option<MemoryGrowthRecord> {
+    let MemoryGrowth {
+        bytes_per_step,
+        scope,
+        steps_per_s,
+    } = growth;
+    let examined = examinations.and_then(|examinations| match scope {
+        MemoryScope::Process => memory_cause(bytes_per_step, steps_per_s, examinations),
+        MemoryScope::Tree => worker_cause(bytes_per_step, steps_per_s, examinations),
+    });
+    if scope == MemoryScope::Tree || !examined.as_ref().is_none_or(is_possibly_queued) {
+        return examined;
+    }
+    queue()
+        .and_then(|queue| queue_cause(bytes_per_step, queue))
+        .or(examined)
+}
+
+/// Whether the objects may be those in a queue: they become more, in no growing container.
+fn is_possibly_queued(found: &MemoryGrowthRecord) -> bool {
+    match found.cause {
+        GrowthCause::Native => true,
+        GrowthCause::Objects => (found.objects.first()).is_none_or(|first| !first.is_container),
+        GrowthCause::AutogradGraph | GrowthCause::BoundedBuffer => false,
+    }
+}
+
 /// The cause of a growth of the training process's memory, in bytes per step. `None` if no examination took place.
-pub fn memory_cause(
+fn memory_cause(
     growth: Estimate,
     steps_per_s: f64,
     examinations: &Examinations,
@@ -25,7 +82,7 @@ pub fn memory_cause(
 /// The cause of a growth of the memory of the training process and its children, of which only the children's
 /// memory grows: that of the worker that grows most. Workers usually do the same, so each accounts for its part of the
 /// growth.
-pub fn worker_cause(
+fn worker_cause(
     growth: Estimate,
     steps_per_s: f64,
     examinations: &Examinations,
@@ -49,15 +106,8 @@ pub fn worker_cause(
 }
 
 /// A declared queue that fills, as the cause of a growth that no counted object explains.
-///
-/// `items_per_step` is how fast the queue fills, and `item_bytes` the size of an item.
-pub fn queue_cause(
-    growth: Estimate,
-    capacity: u32,
-    items_per_step: f64,
-    item_bytes: f64,
-) -> Option<MemoryGrowthRecord> {
-    let explained = items_per_step * item_bytes;
+fn queue_cause(growth: Estimate, queue: FillingQueue) -> Option<MemoryGrowthRecord> {
+    let explained = queue.items_per_step * queue.item_bytes;
     (explained >= LEAST_EXPLAINED * growth.low).then(|| MemoryGrowthRecord {
         cause: GrowthCause::BoundedBuffer,
         worker: None,
@@ -65,9 +115,9 @@ pub fn queue_cause(
         objects: vec![GrownObjectsRecord {
             type_name: "headspace.queue".to_owned(),
             is_container: true,
-            count_per_step: items_per_step,
+            count_per_step: queue.items_per_step,
             bytes_per_step: Some(explained),
-            most_items: Some(u64::from(capacity)),
+            most_items: Some(u64::from(queue.capacity)),
             ..GrownObjectsRecord::default()
         }],
     })
@@ -293,7 +343,14 @@ mod tests {
 
     #[test]
     fn a_queue_that_fills_fast_enough_is_the_cause() {
-        let cause = |items_per_step| queue_cause(GROWTH, 200, items_per_step, 1000.0);
+        let cause = |items_per_step| {
+            let queue = FillingQueue {
+                capacity: 200,
+                items_per_step,
+                item_bytes: 1000.0,
+            };
+            queue_cause(GROWTH, queue)
+        };
         let found = cause(0.6).unwrap();
         assert_eq!(found.cause, GrowthCause::BoundedBuffer);
         assert_eq!(found.objects[0].most_items, Some(200));

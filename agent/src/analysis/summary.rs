@@ -7,7 +7,7 @@ use super::findings::{Finding, findings};
 use super::floor::NoHeadspace;
 use super::loop_facts::LoopFacts;
 use super::main_loop::select_main_loop;
-use super::memory_cause::{memory_cause, queue_cause, worker_cause};
+use super::memory_cause::{FillingQueue, MemoryGrowth, growth_cause};
 use super::probe_result::ProbeResult;
 use super::resources::{
     Part, RankNode, gpu_busy_share, resources, sm_utilization_pct, training_thread_runnable_share,
@@ -22,8 +22,8 @@ use super::what_if;
 use crate::model::census::Examinations;
 use crate::model::metric::HOST_CPU_UTILIZATION;
 use crate::model::record::{
-    BatchRecord, Dropped, EndRecord, Estimate, FloorRecord, GrowthCause, MemoryGrowthRecord,
-    MemoryScope, OtherLoop, Phase, Role, RunState, SummaryRecord, WindowRecord,
+    BatchRecord, Dropped, EndRecord, Estimate, FloorRecord, MemoryGrowthRecord, OtherLoop, Phase,
+    Role, RunState, SummaryRecord, WindowRecord,
 };
 use crate::model::step_series::{StepSeries, Totals};
 use crate::model::{Mode, ReadingSeries, Scope, StageSeries};
@@ -209,6 +209,10 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
         || conclude(&summary, run, main),
         |concluded| concluded.for_step(summary.steady_step_mean_ms),
     );
+    if conclusions.episodes.iter().any(Episode::is_change) {
+        // The episode says when the steps changed, and by how much.
+        findings.retain(|finding| !matches!(finding, Finding::NoSteadyState { .. }));
+    }
     let found = &mut conclusions.attribution;
     findings.extend(what_if::fill(&mut summary, found, main));
     summary.wait_blocked_ms = found.wait_blocked_ms();
@@ -405,60 +409,33 @@ fn fill_resources(
         summary.steady_sm_utilization_pct = sm_pct(part.from_s, part.to_s);
     }
     summary.resources = resources(history, part, node);
-    summary.resources.memory_growth_cause = growth_cause(summary, run, main, part).map(Box::new);
+    summary.resources.memory_growth_cause =
+        memory_growth_cause(summary, run, main, part).map(Box::new);
     findings(&summary.resources)
 }
 
 /// What makes the memory grow.
-fn growth_cause(
+fn memory_growth_cause(
     summary: &SummaryRecord,
     run: &RunFacts<'_>,
     main: Option<&LoopFacts>,
     part: Part,
 ) -> Option<MemoryGrowthRecord> {
-    let resources = &summary.resources;
-    let (growth, steps_per_s) = (resources.memory_growth_per_step?, part.steps_per_s?);
-    let examined = run
-        .examinations
-        .and_then(|examinations| match resources.memory_growth_of? {
-            MemoryScope::Process => memory_cause(growth, steps_per_s, examinations),
-            MemoryScope::Tree => worker_cause(growth, steps_per_s, examinations),
-        });
-    // Objects that become more, in no growing container, may be those in the queue.
-    let is_queued = |found: &MemoryGrowthRecord| match found.cause {
-        GrowthCause::Native => true,
-        GrowthCause::Objects => found
-            .objects
-            .first()
-            .is_none_or(|first| !first.is_container),
-        GrowthCause::AutogradGraph | GrowthCause::BoundedBuffer => false,
+    let growth = MemoryGrowth {
+        bytes_per_step: summary.resources.memory_growth_per_step?,
+        scope: summary.resources.memory_growth_of?,
+        steps_per_s: part.steps_per_s?,
     };
-    if !examined.as_ref().is_none_or(is_queued) {
-        return examined;
-    }
-    main.and_then(|main| queue_cause_of(summary, run, main, part))
-        .or(examined)
-}
-
-/// The last queue of the training process, if it fills and accounts for the growth.
-fn queue_cause_of(
-    summary: &SummaryRecord,
-    run: &RunFacts<'_>,
-    main: &LoopFacts,
-    part: Part,
-) -> Option<MemoryGrowthRecord> {
-    let resources = &summary.resources;
-    (resources.memory_growth_of? == MemoryScope::Process).then_some(())?;
-    let (capacity, items_per_s) = filling_queue(run.stages?, part, summary)?;
-    let bytes = summary.delivered_batch.and_then(BatchRecord::host_bytes)?;
-    let item_bytes = bytes / items_per_batch(summary, &main.loader)?;
-    let items_per_step = items_per_s / part.steps_per_s?;
-    queue_cause(
-        resources.memory_growth_per_step?,
-        capacity,
-        items_per_step,
-        item_bytes,
-    )
+    let queue = || {
+        let (capacity, items_per_s) = filling_queue(run.stages?, part, summary)?;
+        let batch_bytes = summary.delivered_batch.and_then(BatchRecord::host_bytes)?;
+        Some(FillingQueue {
+            capacity,
+            items_per_step: items_per_s / growth.steps_per_s,
+            item_bytes: batch_bytes / items_per_batch(summary, &main?.loader)?,
+        })
+    };
+    growth_cause(growth, run.examinations, queue)
 }
 
 /// Sets the fields of the steady state, and returns a finding if there is none.

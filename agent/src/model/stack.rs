@@ -137,8 +137,14 @@ impl ThreadStack {
 }
 
 /// Whether a thread waits for what another thread or process makes: for an item of a queue, or for the result of a future
-/// or of a pool. A wait in `queue.SimpleQueue` is not seen, because it has no Python frame.
+/// or of a pool.
 pub fn waits_for_item(frames: &[Frame], activity: Activity) -> bool {
+    !activity.is_work() && is_in_item_call(frames)
+}
+
+/// Whether a thread is in a call that returns what another thread or process makes. It may wait for the item, or have it
+/// and wait for a core. A call of `queue.SimpleQueue` is not seen, because it has no Python frame.
+pub fn is_in_item_call(frames: &[Frame]) -> bool {
     const CALLS: [(&str, &[&str]); 4] = [
         ("/queue.py", &["get"]),
         ("/multiprocessing/queues.py", &["get"]),
@@ -153,7 +159,7 @@ pub fn waits_for_item(frames: &[Frame], activity: Activity) -> bool {
         CALLS.iter().any(matches)
     };
     let mut library = frames.iter().take_while(|frame| !frame.is_own());
-    !activity.is_work() && library.any(is_call)
+    library.any(is_call)
 }
 
 /// Name of the place [`Place::Loader`] in records and texts.
@@ -199,6 +205,8 @@ pub struct StackReading {
     pub seconds: f64,
     /// Whether the process is the training process.
     pub is_trainer: bool,
+    /// The training thread's ID, if it is the training process and the thread is known.
+    pub training_thread: Option<u32>,
     /// The place and the stack of each thread that was read.
     pub samples: Vec<(Place, ThreadStack)>,
     /// Data files that the process had open for reading, each once. `None` if they were not read: not every reading

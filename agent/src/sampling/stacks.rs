@@ -265,6 +265,7 @@ impl StackThread {
                 at_ns: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX),
                 seconds: now.saturating_sub(last).as_secs_f64().min(MAX_SECONDS),
                 is_trainer: target.trainer.is_some(),
+                training_thread: target.training_thread().map(|thread| thread.tid),
                 samples: self.mark_producers(
                     target,
                     match_stacks_with_places(stacks, &before, &after, span),

@@ -92,6 +92,12 @@ impl fmt::Display for NoFloor {
                  uncertain: headspace {value_pct:.0} % ± {half_pct:.0} points (something changed \
                  during the probe; repeat it when the machine is idle, or raise `probe_steps`)"
             ),
+            Self::Asynchronous(Asynchrony::Rare { every }) => format!(
+                "about one of {every} steps takes much longer than the others, and the windows contained too few of \
+                 them. Either the loop waits there for work that it queued on a device: then let it wait for a result \
+                 once per step, for example with `loss.item()` or `jax.block_until_ready(loss)`. Or another program \
+                 had the cores: then repeat the probe on an idle machine"
+            ),
             Self::Asynchronous(asynchrony) => format!(
                 "the replay timed only how fast work is queued on the device: {} (during the \
                  probe, let the loop wait for a result once per step, for example with \
@@ -135,10 +141,9 @@ fn asynchrony_text(asynchrony: Asynchrony) -> String {
             duration_ms(before_ms),
             duration_ms(after_ms)
         ),
-        Asynchrony::Rare { every } => format!(
-            "the loop waits for the device in about one of {every} steps, and the windows \
-             contained too few of these steps"
-        ),
+        Asynchrony::Rare { every } => {
+            format!("about one of {every} steps takes much longer than the others")
+        }
         Asynchrony::Short { replay_ms, steps } => format!(
             "a step took {} in replay, far less than live, and the longest replay of {steps} \
              steps cannot distinguish a fast step from a queued one",

@@ -127,7 +127,11 @@ fn action(action: &Action) -> String {
             "Let the queue `{queue}` hold {to} items instead of {from}: a longer queue absorbs slow \
              calls."
         ),
-        Action::Background { in_process } => format!(
+        Action::Background { at_once, .. } if *at_once > 1 => format!(
+            "Load {at_once} batches at once on separate threads while the loop computes, if no batch needs the one before \
+             it: loading mostly waits."
+        ),
+        Action::Background { in_process, .. } => format!(
             "Load the next batch in a separate {} while the loop computes.",
             if *in_process { "process" } else { "thread" }
         ),

@@ -1,7 +1,7 @@
 //! Words for the changes that a what-if makes.
 
 use super::units::duration_ms;
-use crate::analysis::floor::NoFloor;
+use crate::analysis::floor::{Asynchrony, NoFloor};
 use crate::model::InterventionKind;
 
 /// The change of the loop's requests for batches, as a condition. `amount` is the delay in milliseconds.
@@ -31,6 +31,11 @@ pub(super) fn why_no_floor(reason: NoFloor) -> String {
         NoFloor::Disagree { spread_pct, .. } => format!(
             "the mean steps of the unchanged windows differ by {spread_pct:.0} %: repeat the what-if when the machine \
              is idle"
+        ),
+        NoFloor::Asynchronous(Asynchrony::Rare { every }) => format!(
+            "about one of {every} steps takes much longer than the others. Either the loop waits there for work that it \
+             queued on a device: then let it wait for a result once per step, for example with `loss.item()`. Or \
+             another program had the cores: then repeat the what-if on an idle machine"
         ),
         NoFloor::Asynchronous(_) => {
             "the steps without a wait only queued work on the device: let the loop wait for a result once per step, for \

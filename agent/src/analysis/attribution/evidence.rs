@@ -2,7 +2,7 @@
 
 use super::calls_at_once::find_slowdown;
 use super::hand_off_cost::Price;
-use super::law_terms::Term;
+use super::law_terms::{Term, at_least};
 use super::loop_waits::{blocked_loading, long_lock_wait_ms, loop_waits};
 use super::mount_reads::slow_mount;
 use super::queueing_model::Model;
@@ -341,7 +341,8 @@ fn of_cores(model: &Model<'_>) -> CoresEvidence {
     CoresEvidence {
         used: r.cores_used.unwrap_or(0.0),
         usable: r.cores_usable.unwrap_or(0.0),
-        most: most_cores(model),
+        // The CPU time of a stage is that of some of its calls, so it can be more than what all threads use.
+        most: most_cores(model).filter(|user| at_least(r.cores_used, user.cores)),
         other_ranks: r.other_ranks_cores.filter(|cores| *cores >= t.shown_cores),
         others: r.others_cores.filter(|cores| *cores >= t.shown_cores),
         runnable_threads: (r.runnable_threads).filter(|threads| Some(*threads) > r.cores_usable),

@@ -47,6 +47,8 @@ pub struct PipelineFacts {
     pub compute_gil_wait_ms: Option<f64>,
     /// Line that holds the interpreter lock most, outside the loop's own code.
     pub gil_holder: Option<GilHolderRecord>,
+    /// The training thread's share of the stages' calls, in `[0, 1]`, if sampled.
+    pub training_thread_share: Option<f64>,
     /// Waits of the stages on the training thread for another thread or a device, if sampled.
     pub blocked_loading: Option<BlockedLoading>,
     /// Lines of the stages, the largest share of a stage first.

@@ -74,6 +74,7 @@ impl<'a> Predictor<'a> {
                 .map_or(now.loop_ms, |floor| floor.value);
             bound = bound.max(own.min(step));
         }
+        bound = bound.max(shortest_scale(now, changed) * step);
         if !frees(now, changed) {
             // Faster data saves at most the wait for it.
             bound = bound.max(step - model.facts.wait_ms);
@@ -127,6 +128,32 @@ fn frees(now: &SimulatedPipeline, changed: &SimulatedPipeline) -> bool {
         || changed.contention < now.contention
         || changed.device_ms < now.device_ms
         || threads(changed) < threads(now)
+}
+
+/// The smallest ratio of a duration after the change to the same one before, if the change shortens durations and nothing
+/// else; otherwise 0. If all durations were shorter by this ratio, so would be the step. So the step cannot be shorter.
+fn shortest_scale(now: &SimulatedPipeline, changed: &SimulatedPipeline) -> f64 {
+    let mut as_before = changed.clone();
+    (as_before.loop_ms, as_before.device_ms) = (now.loop_ms, now.device_ms);
+    let (mut before, mut after) = (vec![now.loop_ms], vec![changed.loop_ms]);
+    before.extend(now.device_ms);
+    after.extend(changed.device_ms);
+    for (station, unchanged) in as_before.stations.iter_mut().zip(&now.stations) {
+        if !(station.parts.iter().map(|part| part.0)).eq(unchanged.parts.iter().map(|part| part.0))
+        {
+            return 0.0;
+        }
+        before.extend(unchanged.parts.iter().map(|part| part.1));
+        after.extend(station.parts.iter().map(|part| part.1));
+        station.parts.clone_from(&unchanged.parts);
+    }
+    if as_before != *now || before.len() != after.len() {
+        return 0.0;
+    }
+    let ratios = before.iter().zip(&after).filter(|(ms, _)| **ms > 0.0);
+    ratios
+        .map(|(before, after)| after / before)
+        .fold(1.0, f64::min)
 }
 
 fn error(model: &Model<'_>, simulated_ms: f64) -> f64 {

@@ -62,7 +62,9 @@ pub(super) fn find_workers(facts: &PipelineFacts, nodes: &[Node<'_>]) -> Option<
 }
 
 /// Whether the loop does the loader's work itself: the waits match the stages' times, and no queue holds
-/// batches. If the loader is known to have no worker processes, queues belong to something else.
+/// batches. If the loader is known to have no worker processes, queues belong to something else. A loader on one other
+/// thread also makes the loop wait for as long as its stages take if the rest of the step is short. So most sampled
+/// calls must be on the training thread.
 pub(super) fn is_inline(facts: &PipelineFacts, nodes: &[Node<'_>], t: &Thresholds) -> bool {
     let says_so = facts.loader.workers == Some(0);
     let least = if says_so {
@@ -71,6 +73,10 @@ pub(super) fn is_inline(facts: &PipelineFacts, nodes: &[Node<'_>], t: &Threshold
         t.min_explained_wait_unknown
     };
     let load: f64 = nodes.iter().map(Node::busy_ms).sum();
+    let on_other_threads = (facts.training_thread_share).is_some_and(|share| share < 0.5);
+    if on_other_threads && !says_so {
+        return false;
+    }
     let explained = load >= least * facts.wait_ms && load <= t.max_explained_wait * facts.wait_ms;
     let one_by_one = nodes.iter().all(|node| node.concurrency <= 1.0);
     explained && one_by_one && (says_so || facts.queues.is_empty()) && !nodes.is_empty()

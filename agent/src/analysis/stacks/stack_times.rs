@@ -40,6 +40,15 @@ pub struct TimedLine {
     pub activity: Activity,
 }
 
+/// The thread of a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SampledThread {
+    Training,
+    /// Another thread of the training process.
+    OfTrainer,
+    OfAnotherProcess,
+}
+
 /// The stacks of one place.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PlaceStacks {
@@ -49,6 +58,10 @@ pub(super) struct PlaceStacks {
     helper_seconds: f64,
     pub(super) seconds: f64,
     pub(super) samples: u32,
+    /// Number of `samples` of the training thread.
+    pub(super) on_training_thread: u32,
+    /// Number of `samples` of threads to which calls had handed work.
+    pub(super) on_helpers: u32,
     pub(super) stacks: HashMap<(Vec<Frame>, Activity), StackSamples>,
 }
 
@@ -124,7 +137,12 @@ impl StackTimes {
             if place != Place::Elsewhere {
                 self.keep_line(reading.at_ns, &place, &stack);
                 let seconds = seconds / f64::from(stack.helpers.unwrap_or(1).max(1));
-                self.add_sample(place, stack, seconds, is_trainer);
+                let thread = match reading.training_thread {
+                    Some(tid) if tid == stack.tid => SampledThread::Training,
+                    _ if is_trainer => SampledThread::OfTrainer,
+                    _ => SampledThread::OfAnotherProcess,
+                };
+                self.add_sample(place, stack, seconds, thread);
             }
         }
     }
@@ -161,12 +179,21 @@ impl StackTimes {
         self.files.records()
     }
 
-    fn add_sample(&mut self, place: Place, stack: ThreadStack, seconds: f64, is_trainer: bool) {
+    fn add_sample(
+        &mut self,
+        place: Place,
+        stack: ThreadStack,
+        seconds: f64,
+        thread: SampledThread,
+    ) {
         let place = self.places.entry(place).or_default();
-        place.in_trainer |= is_trainer;
+        place.in_trainer |= thread != SampledThread::OfAnotherProcess;
         place.seconds += seconds;
         if stack.helpers.is_some() {
             place.helper_seconds += seconds;
+            place.on_helpers += 1;
+        } else if thread == SampledThread::Training {
+            place.on_training_thread += 1;
         }
         place.samples += 1;
         let waited = match stack.activity {

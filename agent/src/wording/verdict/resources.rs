@@ -8,7 +8,7 @@ use super::super::gpu::{GPU_BUSY, rule_text};
 use super::super::section::{Block, Column, Fact, Row, Section, SectionId, Table, more_in_records};
 use super::super::units::{amount, bytes, duration_ms, part_of, percent};
 use super::Detail;
-use crate::model::record::{ComputeGpu, GpuUse, ResourcesRecord, SmSource};
+use crate::model::record::{ComputeGpu, GpuUse, GrowthCause, ResourcesRecord, SmSource};
 
 /// Maximum number of GPUs, in brief and in full. The others are counted.
 const MOST_GPUS: (usize, usize) = (8, 64);
@@ -221,7 +221,14 @@ fn cpu_parts(r: &ResourcesRecord) -> Vec<String> {
 
 fn memory_parts(r: &ResourcesRecord) -> Vec<String> {
     let memory = r.memory_proportional_bytes.or(r.memory_bytes);
-    let grows = growth(r).map(|growth| format!("grows by {growth}"));
+    let fills = (r.memory_growth_cause.as_ref())
+        .is_some_and(|found| found.cause == GrowthCause::BoundedBuffer);
+    let why = if fills {
+        " while the last queue fills"
+    } else {
+        ""
+    };
+    let grows = growth(r).map(|growth| format!("grows by {growth}{why}"));
     memory.map(bytes).into_iter().chain(grows).collect()
 }
 
@@ -246,7 +253,7 @@ fn data_parts(r: &ResourcesRecord) -> Vec<String> {
     let parts = [
         Some(reads).filter(|reads| !reads.is_empty()),
         disk.map(|pct| format!("disk busy {}", share(pct))),
-        network.map(|received| format!("network {}/s", bytes(received))),
+        network.map(|received| format!("the machine receives {}/s", bytes(received))),
     ];
     parts.into_iter().flatten().collect()
 }

@@ -46,14 +46,14 @@ fn remaining(rest: PeriodRecord) -> Fact {
     Fact::new("remaining", duration_s(value)).note(format!("{error}{then}"))
 }
 
-/// `(9 epochs of 22 min 40 s)`; `(9 epochs, about 22 min 40 s each)` if the duration of the run is measured, not computed
-/// from that of an epoch. Empty if there is only one.
+/// `(9 epochs of 22 min 40 s)`; `(9 epochs; one takes 22 min 40 s in steady state)` if the duration of the run is measured,
+/// not computed from that of an epoch. Empty if there is only one.
 fn epochs(count: Option<u64>, epoch: Option<PeriodRecord>, run: &PeriodRecord) -> String {
     match (count.filter(|count| *count > 1), epoch) {
         (Some(count), Some(epoch)) => {
             let each = duration_s(epoch.duration_s.value);
             if is_exact(run.duration_s) {
-                format!("({count} epochs, about {each} each)")
+                format!("({count} epochs; one takes {each} in steady state)")
             } else {
                 format!("({count} epochs of {each})")
             }

@@ -11,6 +11,9 @@ use crate::model::record::{RunState, SummaryRecord, WhatIfRecord, WhatIfStatusRe
 /// Maximum number of answers, in brief and in full. The records hold all of them.
 const MOST_ANSWERS: (usize, usize) = (4, 48);
 
+/// Maximum number of steps that a text proposes for a what-if. Chosen: more take hours.
+const MOST_STEPS_PROPOSED: u32 = 50_000;
+
 /// The answers, the shortest step first, and how many inputs were not trained on. The floor has its own section.
 pub(super) fn section(summary: &SummaryRecord, detail: Detail) -> Option<Section> {
     let is_shown = |answer: &&WhatIfRecord| !answer.is_floor() || summary.floor_step_ms.is_none();
@@ -52,16 +55,20 @@ fn limits(
     let is_cut = is_cut.then(|| {
         "The run ended before the what-if: it has too few steps for further answers.".to_owned()
     });
-    let enough = status
-        .steps_for_precision
-        .map_or_else(String::new, |steps| {
+    let enough = match status.steps_for_precision {
+        None => String::new(),
+        Some(steps) if steps > MOST_STEPS_PROPOSED => {
+            " Repeat the what-if while no other program uses the cores.".to_owned()
+        }
+        Some(steps) => {
             let from = summary.options_from.unwrap_or_default();
             let option = from.with(LoopOption::WhatIfSteps, &steps.to_string());
             format!(
                 " About {} steps would be enough: `{option}`.",
                 grouped(steps.into())
             )
-        });
+        }
+    };
     let imprecise = imprecise
         .map(|text| format!("{text}: the steps vary too much for this number of steps.{enough}"));
     let too_few = status.steps_to_settle.map(|steps| {

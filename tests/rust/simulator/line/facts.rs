@@ -51,16 +51,7 @@ pub(crate) fn facts(line: &Line, totals: &RunTotals, probed: bool, blind: Blind)
             high: 1.02 * floor,
         }),
         contention_ms: probed.then_some((step_ms - wait_ms - floor).max(0.0)),
-        receive_ms: 0.0,
-        send_ms: None,
-        compute_blocked_ms: None,
-        compute_gil_wait_ms: None,
-        gil_holder: None,
-        blocked_loading: None,
-        lines: Vec::new(),
         shared_lock_waits: lock_waits(line, totals),
-        what_if: Vec::new(),
-        not_replaceable: Vec::new(),
         resources: resources(line, totals, blind.counters),
         loader: LoaderRecord {
             workers: workers
@@ -74,8 +65,8 @@ pub(crate) fn facts(line: &Line, totals: &RunTotals, probed: bool, blind: Blind)
             }),
             ..LoaderRecord::default()
         },
-        shared_mib_ms: None,
         ranks_in_run: 1,
+        ..PipelineFacts::default()
     }
 }
 

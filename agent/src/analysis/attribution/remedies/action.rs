@@ -98,6 +98,8 @@ pub enum Action {
     Background {
         /// In a process instead of a thread.
         in_process: bool,
+        /// Number of batches that are loaded at once.
+        at_once: u32,
     },
     /// Halve what a call costs.
     CheaperCalls {
@@ -261,7 +263,10 @@ impl Action {
         matches!(
             self,
             Self::MoreProcesses { from: 0, .. }
-                | Self::Background { in_process: true }
+                | Self::Background {
+                    in_process: true,
+                    ..
+                }
                 | Self::Subprocess { .. }
         )
     }

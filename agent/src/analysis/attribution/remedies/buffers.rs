@@ -1,6 +1,7 @@
 //! Proposes larger buffers. They help only if call times vary.
 
 use super::super::law_terms::Term;
+use super::super::loop_waits::loop_waits;
 use super::action::Action;
 use super::{Context, Draft, change};
 use crate::analysis::thresholds::{confidence, counts};
@@ -8,7 +9,7 @@ use crate::model::record::Setting;
 
 pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
     let model = context.model;
-    if model.simulated.inline {
+    if model.simulated.inline || !loop_waits(model) {
         return Vec::new();
     }
     // From the loop backwards, because jitter in the last buffers delays the loop.

@@ -10,6 +10,7 @@ use super::super::bottleneck::{lock_contended, memory_suspect};
 use super::super::call_time_curve::CallTimeCurve;
 use super::super::calls_at_once::find_slowdown;
 use super::super::law_terms::{Term, at_least};
+use super::super::loop_waits::loop_waits;
 use super::super::queueing_model::Model;
 use super::super::relief::scale;
 use super::super::simulation::{SimulatedPipeline, Supply, whole};
@@ -72,9 +73,10 @@ fn draft(context: &Context<'_>, stage: usize) -> Option<Draft> {
     }
     let choice = match best_gate(model, stage) {
         Some(gate) => as_measured(model, stage, gate),
-        None => {
-            choose(context, stage, from).filter(|choice| !is_refuted(model, stage, choice.calls))?
-        }
+        None => choose(context, stage, from).filter(|choice| {
+            let helps = loop_waits(model) || frees_the_training_thread(choice.shared);
+            helps && !is_refuted(model, stage, choice.calls)
+        })?,
     };
     let (to, shared) = (declared(node, choice.calls), choice.shared);
     let action = if model.workers == Some(stage) {
@@ -111,6 +113,15 @@ fn as_measured(model: &Model<'_>, stage: usize, gate: &WhatIfRecord) -> Choice {
             shared_resource(model, stage),
             confidence::FEWER_MEASURED_CALLS,
         )
+    }
+}
+
+/// Whether fewer calls may make the loop faster although it hardly waits for data: they leave it more of what the training
+/// thread needs itself.
+fn frees_the_training_thread(shared: Shared) -> bool {
+    match shared {
+        Shared::Cores | Shared::InterpreterLock | Shared::Memory => true,
+        Shared::Decoders | Shared::Lock | Shared::Unknown => false,
     }
 }
 

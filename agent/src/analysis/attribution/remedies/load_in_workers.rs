@@ -9,7 +9,7 @@ use super::super::relief::replace;
 use super::super::simulation::{SimulatedPipeline, Station, Supply, whole};
 use super::action::Action;
 use super::{Context, Draft, change};
-use crate::analysis::thresholds::{confidence, counts};
+use crate::analysis::thresholds::{Thresholds, confidence, counts};
 use crate::model::record::Setting;
 
 pub(super) fn draft(context: &Context<'_>, stage: usize) -> Option<Draft> {
@@ -114,31 +114,66 @@ fn holds_lock(model: &Model<'_>) -> bool {
     )
 }
 
-/// One thread or process that runs all stages, one after the other.
+/// One thread or process that runs all stages, one after the other. Several threads, if loading mostly waits, for example
+/// for a store: the smallest number whose step is about the shortest.
 fn in_a_thread_or_process(context: &Context<'_>, stage: usize) -> Option<Draft> {
     let model = context.model;
-    let mut simulated = model.simulated.clone();
-    let mut station = all_in_one(model, &simulated, stage)?;
-    (station.servers, station.room) = (1, counts::QUEUE_CAPACITY);
     // If the interpreter lock is held for long, a thread could not work at the same time.
     let in_process = holds_lock(model);
+    let station = all_in_one(model, &model.simulated, stage)?;
+    let most = if in_process || !mostly_waits(&station, model.thresholds) {
+        1
+    } else {
+        counts::MAX_CONCURRENCY_FACTOR
+    };
+    let tried: Vec<(u32, SimulatedPipeline)> = (1..=most)
+        .map(|threads| {
+            let station = Station {
+                servers: threads,
+                room: counts::QUEUE_CAPACITY.max(threads),
+                ..station.clone()
+            };
+            (threads, beside_the_loop(model, station, in_process))
+        })
+        .collect();
+    let step_ms = |tried: &(u32, SimulatedPipeline)| context.predictor.step_ms(&tried.1);
+    let shortest = tried.iter().map(step_ms).fold(f64::INFINITY, f64::min);
+    let enough_ms = model.thresholds.max_over_shortest_step * shortest;
+    let (at_once, simulated) = tried.into_iter().find(|one| step_ms(one) <= enough_ms)?;
+    // Whether a store answers several requests as fast as one is not known.
+    let confidence = if in_process || at_once > 1 {
+        confidence::ASSUMED_GAIN
+    } else {
+        confidence::MEASURED_BATCH
+    };
+    let action = Action::Background {
+        in_process,
+        at_once,
+    };
+    Some(Draft {
+        stage: Some(stage),
+        changed: Some(simulated),
+        ..Draft::new(action, Term::Stage(stage), confidence)
+    })
+}
+
+/// Whether a call mostly waits, and not for a core or the interpreter lock.
+fn mostly_waits(station: &Station, t: &Thresholds) -> bool {
+    let works = |(supply, _): &&(Supply, f64)| matches!(supply, Supply::Cores | Supply::Gil);
+    let work_ms: f64 = station.parts.iter().filter(works).map(|(_, ms)| ms).sum();
+    work_ms < t.mostly_waiting_cpu * station.alone_ms()
+}
+
+/// The pipeline if this station makes the batches while the loop computes.
+fn beside_the_loop(model: &Model<'_>, mut station: Station, in_process: bool) -> SimulatedPipeline {
+    let mut simulated = model.simulated.clone();
     if in_process {
         let price = price(model, 1);
         station.parts.push((Supply::Cores, price.send_ms));
         simulated.loop_ms += price.receive_ms;
     }
     (simulated.stations, simulated.batch, simulated.inline) = (vec![station], 1.0, false);
-    let confidence = if in_process {
-        confidence::ASSUMED_GAIN
-    } else {
-        confidence::MEASURED_BATCH
-    };
-    let action = Action::Background { in_process };
-    Some(Draft {
-        stage: Some(stage),
-        changed: Some(simulated),
-        ..Draft::new(action, Term::Stage(stage), confidence)
-    })
+    simulated
 }
 
 /// All stages as one that makes whole batches. Its times vary like those of the slowest stage.
