@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use headspace_agent::analysis::attribution::facts::PipelineFacts;
 use headspace_agent::analysis::attribution::{Attribution, Limit, Remedy, attribute};
-use headspace_agent::analysis::stacks::{BlockedLoading, LineShare, SharedLockWaits};
+use headspace_agent::analysis::stacks::{BlockedLoading, LineShare, SharedLockWaits, StageThreads};
 use headspace_agent::model::InterventionKind;
 use headspace_agent::model::record::{
     BatchRecord, CallsAtOnce, ComputeGpu, Estimate, GilHolderRecord, GpuRule, GpuUse, LoaderRecord,
@@ -1622,6 +1622,56 @@ fn loading_on_the_training_thread_that_mostly_waits_should_run_several_times_at_
 }
 
 #[test]
+fn stages_that_share_busy_threads_are_limited_by_the_number_of_threads() {
+    let found = |threads: [&[u32]; 2]| {
+        let [of_fetch, of_decode] = threads.map(|threads| threads.iter().copied().collect());
+        let of = |stage: &str, threads| StageThreads {
+            stage: stage.to_owned(),
+            threads,
+        };
+        let [fetch, decode] =
+            [("fetch", 20.0, 1.0), ("decode", 24.0, 30.0)].map(|(name, mean_ms, cpu_pct)| {
+                StageSummary {
+                    concurrency_known: false,
+                    ..stage_summary(name, 2.0, 2.0, mean_ms, cpu_pct)
+                }
+            });
+        attribute(&PipelineFacts {
+            stages: vec![fetch, decode],
+            step_ms: 44.5,
+            wait_ms: 40.0,
+            stage_threads: vec![of("fetch", of_fetch), of("decode", of_decode)],
+            training_thread_share: Some(0.0),
+            resources: ResourcesRecord {
+                cores_usable: Some(4.0),
+                cores_used: Some(0.5),
+                ..ResourcesRecord::default()
+            },
+            ..PipelineFacts::default()
+        })
+    };
+
+    let shared = found([&[7, 8], &[7, 8]]);
+    assert_eq!(
+        bottleneck_limit(&shared),
+        Some(Limit::Pool("loader".to_owned()))
+    );
+    assert_eq!(
+        evidence(&shared),
+        "its 2 threads are busy 99 % of the time with `decode`, `fetch`"
+    );
+    let more = remedy(&shared, "more_threads").unwrap();
+    assert_eq!(
+        remedy_text(more),
+        "Run the loader on 16 threads instead of 2."
+    );
+    assert!(more.predicted_step_ms < 12.0, "{more:?}");
+
+    // Each stage has threads of its own, so neither explains the step.
+    assert!(remedy(&found([&[7, 8], &[9, 10]]), "more_threads").is_none());
+}
+
+#[test]
 fn a_loader_on_another_thread_is_not_on_the_training_thread_although_the_loop_waits_as_long() {
     let found = |training_thread_share| {
         let facts = PipelineFacts {
@@ -1760,4 +1810,48 @@ fn a_remedy_counts_from_the_declared_concurrency_of_a_stage() {
     let with = Line::of(vec![stage("decode", threads + 2, 60.0, 4)], 10.0);
     let really = run(&with, STEPS, 2).step_ms();
     assert!((remedy.predicted_step_ms / really - 1.0).abs() < 0.05);
+}
+
+#[test]
+fn half_the_cost_of_a_line_at_most_halves_the_step() {
+    let frame = Frame {
+        file: "train.py".into(),
+        line: 10,
+        function: "parse".into(),
+        origin: Origin::Own,
+    };
+    let found = attribute(&PipelineFacts {
+        stages: vec![stage_summary("parse", 16.0, 1.0, 14.28, 16.9)],
+        queues: vec![QueueSummary {
+            full_pct: Some(53.0),
+            filled_by: Some("parse".to_owned()),
+            ..sink(4, 15.0)
+        }],
+        step_ms: 1.4645,
+        wait_ms: 1.4507,
+        lines: vec![LineShare {
+            place: Place::Stage("parse".to_owned()),
+            frame,
+            activity: Activity::Wait(WaitFor::InterpreterLock),
+            share: 0.99,
+            proportional_share: 0.99,
+            work_share: 0.99,
+            wait_share: 0.99,
+            own_share: 0.99,
+        }],
+        resources: ResourcesRecord {
+            cores_used: Some(1.72),
+            cores_usable: Some(2.0),
+            others_cores: Some(0.04),
+            runnable_threads: Some(8.0),
+            consumer_run_queue_pct: Some(38.0),
+            gil_wait_ms: Some(3.0),
+            other_threads_cores: Some(1.69),
+            ..ResourcesRecord::default()
+        },
+        ..PipelineFacts::default()
+    });
+
+    let ms = found.lines.first().unwrap().predicted_step_ms;
+    assert!(ms > 0.49 * 1.4645, "{ms}");
 }

@@ -12,6 +12,7 @@ mod own_loading;
 mod shared_lock_waits;
 mod stack_times;
 mod stacks_record;
+mod stage_threads;
 mod work;
 
 pub use self::blocked_loading::BlockedLoading;
@@ -22,6 +23,7 @@ pub(super) use self::own_loading::OwnLoading;
 pub use self::shared_lock_waits::SharedLockWaits;
 pub use self::stack_times::{StackTimes, TimedLine};
 pub(crate) use self::stacks_record::stacks_record;
+pub use self::stage_threads::StageThreads;
 pub(super) use self::work::stage_work;
 
 #[cfg(test)]

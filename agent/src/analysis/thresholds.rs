@@ -240,6 +240,10 @@ thresholds! {
     /// The difference between two numbers of concurrent calls. Up to this, they count the same calls.
     same_calls_error: 0.15, "share of the calls";
 
+    /// Threads that run several stages: the share of their time in which they are in a call. From this on, they limit the
+    /// loop. Also the share of these calls that are of one stage. From this on, this stage is the limit instead. Chosen.
+    nearly_all_busy: 0.9, "share of time";
+
     /// The utilization of the cores. Below this, nothing waits for a core.
     uncontended_core_utilization: 0.5, "share of the cores";
 

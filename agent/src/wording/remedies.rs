@@ -8,6 +8,7 @@ use crate::analysis::attribution::{
     Action, GuessedWork, Remedy, Shared, SmallerBuffer, WorkerMemory,
 };
 use crate::model::record::{RemedyRecord, Setting, SmallerBufferRecord};
+use crate::model::stack::LOADER;
 
 /// If more worker processes than this fit into the memory, their number is not shown.
 const MAX_NAMED_WORKERS: u32 = 100;
@@ -116,6 +117,9 @@ fn action(action: &Action) -> String {
             "Submit more calls of `{stage}` in advance: the pool's queue `{queue}` is usually empty, \
              so more workers would be idle."
         ),
+        Action::MoreThreads { pool, from, to } if pool == LOADER => {
+            format!("Run the loader on {to} threads instead of {from}.")
+        }
         Action::MoreThreads { pool, from, to } => {
             format!("Give the pool `{pool}` {to} threads instead of {from}.")
         }

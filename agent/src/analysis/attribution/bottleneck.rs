@@ -197,7 +197,7 @@ pub(super) fn slowest(model: &Model<'_>) -> Option<usize> {
 pub(super) fn conclude(model: &Model<'_>, found: Binding) -> Bottleneck {
     let limit = match found.term {
         Term::Stage(stage) => Limit::Stage(model.nodes[stage].stage.name.clone()),
-        Term::Pool(pool) => Limit::Pool(model.pools[pool].queue.name.clone()),
+        Term::Pool(pool) => Limit::Pool(model.pools[pool].name.clone()),
         Term::Jitter => Limit::Jitter,
         Term::HandOff => Limit::HandOff,
         shared => shared.resource().map_or(Limit::Compute, Limit::Resource),

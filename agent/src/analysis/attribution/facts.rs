@@ -3,7 +3,7 @@
 //!
 //! A running session, records or a simulator supply these facts.
 
-use crate::analysis::stacks::{BlockedLoading, LineShare, SharedLockWaits};
+use crate::analysis::stacks::{BlockedLoading, LineShare, SharedLockWaits, StageThreads};
 use crate::model::record::{
     Estimate, GilHolderRecord, LoaderRecord, QueueSummary, ResourcesRecord, StageSummary,
     WhatIfRecord,
@@ -47,6 +47,8 @@ pub struct PipelineFacts {
     pub compute_gil_wait_ms: Option<f64>,
     /// Line that holds the interpreter lock most, outside the loop's own code.
     pub gil_holder: Option<GilHolderRecord>,
+    /// The threads that run the calls of each stage in the training process, if sampled.
+    pub stage_threads: Vec<StageThreads>,
     /// The training thread's share of the stages' calls, in `[0, 1]`, if sampled.
     pub training_thread_share: Option<f64>,
     /// Waits of the stages on the training thread for another thread or a device, if sampled.

@@ -58,6 +58,7 @@ pub(in crate::analysis) fn attribute_run(
         shared_lock_waits: stacks
             .map(|stacks| stacks.shared_lock_waits(ran_share))
             .unwrap_or_default(),
+        stage_threads: stacks.map(StackTimes::stage_threads).unwrap_or_default(),
         training_thread_share: stacks.and_then(|stacks| stacks.training_thread_share(loads)),
         blocked_loading: stacks.and_then(|stacks| stacks.blocked_loading(loads, ran_share)),
         ..pipeline

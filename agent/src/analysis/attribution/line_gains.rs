@@ -132,7 +132,7 @@ fn remove_beside_lock(parts: &mut [(Supply, f64)], share: f64, line: &LineShare)
             Supply::SharedLock => line.own_share,
             _ => line.wait_share,
         };
-        *ms *= 1.0 - share * of_part;
+        *ms *= 1.0 - share * of_part.min(1.0);
     }
 }
 

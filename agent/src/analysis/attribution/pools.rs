@@ -1,21 +1,28 @@
 //! Infers which stages share the threads of a pool.
 
+use std::collections::BTreeSet;
+
 use super::facts::PipelineFacts;
+use super::simulation::whole;
 use super::stage_order::Node;
+use super::stage_roles::is_inline;
 use crate::analysis::thresholds::Thresholds;
-use crate::model::record::QueueSummary;
+use crate::model::stack::LOADER;
 
 /// A pool of threads that calls of stages run on. Calls may have to wait for a thread.
 #[derive(Debug, Clone)]
-pub(super) struct Pool<'a> {
-    pub(super) queue: &'a QueueSummary,
+pub(super) struct Pool {
+    /// Name of its queue. [`LOADER`] if it has none that headspace knows.
+    pub(super) name: String,
     pub(super) threads: u32,
     /// Mean number of threads in a call.
     pub(super) active: f64,
     pub(super) stages: Vec<usize>,
+    /// Whether its threads also set how many calls each of its stages may run at once.
+    pub(super) sets_concurrency: bool,
 }
 
-impl Pool<'_> {
+impl Pool {
     /// Share of the pool's threads that are in a call.
     pub(super) fn busy(&self) -> f64 {
         self.active / f64::from(self.threads)
@@ -25,11 +32,7 @@ impl Pool<'_> {
 /// The pools whose threads stages may have to wait for. Programs do not declare which stages run in a pool.
 /// It is inferred: the concurrent calls of a stage must match the pool's busy threads, either those of one
 /// stage alone, or those of all stages together that have no pool of their own.
-pub(super) fn find_pools<'a>(
-    facts: &'a PipelineFacts,
-    nodes: &[Node<'_>],
-    t: &Thresholds,
-) -> Vec<Pool<'a>> {
+pub(super) fn find_pools(facts: &PipelineFacts, nodes: &[Node<'_>], t: &Thresholds) -> Vec<Pool> {
     let active = |stage: &usize| nodes[*stage].active(facts.step_ms);
     let mut left: Vec<usize> = (0..nodes.len())
         .filter(|stage| nodes[*stage].stage.processes <= 1)
@@ -44,10 +47,11 @@ pub(super) fn find_pools<'a>(
         let off = |calls: f64| (calls - at_work).abs();
         let same = |calls: f64| off(calls) <= t.same_calls_error * at_work;
         let pool = |stages| Pool {
-            queue,
+            name: queue.name.clone(),
             threads: threads.max(1),
             active: at_work,
             stages,
+            sets_concurrency: false,
         };
         let alone = (0..left.len())
             .filter(|at| same(active(&left[*at])) && off(active(&left[*at])) <= off(all))
@@ -68,5 +72,41 @@ pub(super) fn find_pools<'a>(
             found.append(&mut shared);
         }
     }
+    if found.is_empty() {
+        found.extend(find_busy_threads(facts, nodes, t));
+    }
     found
+}
+
+/// The threads that run the calls of several stages in turn and are always busy, as the samples of stacks show. Each thread
+/// of a program's own pool, for example, reads a sample and then decodes it. `None` if one stage takes nearly all of
+/// their time: then this stage is the limit.
+fn find_busy_threads(facts: &PipelineFacts, nodes: &[Node<'_>], t: &Thresholds) -> Option<Pool> {
+    if is_inline(facts, nodes, t) {
+        return None;
+    }
+    let threads_of = |node: &Node<'_>| -> Option<&BTreeSet<u32>> {
+        let mut sampled = facts.stage_threads.iter();
+        let found = sampled.find(|sampled| sampled.stage == node.stage.name);
+        let is_here = node.stage.processes <= 1;
+        found.filter(|_| is_here).map(|found| &found.threads)
+    };
+    let most = (nodes.iter().filter_map(threads_of)).max_by_key(|threads| threads.len())?;
+    let stages: Vec<usize> = (0..nodes.len())
+        .filter(|stage| threads_of(&nodes[*stage]).is_some_and(|threads| threads.is_subset(most)))
+        .collect();
+    let active = |stage: &usize| nodes[*stage].active(facts.step_ms);
+    let at_once = |stage: &usize| whole(nodes[*stage].concurrency);
+    let sampled = u32::try_from(most.len()).ok()?;
+    let pool = Pool {
+        name: LOADER.to_owned(),
+        // Not every thread may have been sampled.
+        threads: stages.iter().map(at_once).fold(sampled, u32::max),
+        active: stages.iter().map(active).sum(),
+        stages,
+        sets_concurrency: true,
+    };
+    let longest = (pool.stages.iter().map(active)).fold(0.0, f64::max);
+    let is_shared = longest < t.nearly_all_busy * pool.active;
+    (is_shared && pool.busy() >= t.nearly_all_busy).then_some(pool)
 }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use super::queueing_model::Model;
-use super::simulation::{SimulatedPipeline, Supply};
+use super::simulation::{SimulatedPipeline, Station, Supply};
 
 /// The unchanged model and its simulated step.
 #[derive(Debug, Clone)]
@@ -133,27 +133,48 @@ fn frees(now: &SimulatedPipeline, changed: &SimulatedPipeline) -> bool {
 /// The smallest ratio of a duration after the change to the same one before, if the change shortens durations and nothing
 /// else; otherwise 0. If all durations were shorter by this ratio, so would be the step. So the step cannot be shorter.
 fn shortest_scale(now: &SimulatedPipeline, changed: &SimulatedPipeline) -> f64 {
-    let mut as_before = changed.clone();
-    (as_before.loop_ms, as_before.device_ms) = (now.loop_ms, now.device_ms);
-    let (mut before, mut after) = (vec![now.loop_ms], vec![changed.loop_ms]);
-    before.extend(now.device_ms);
-    after.extend(changed.device_ms);
-    for (station, unchanged) in as_before.stations.iter_mut().zip(&now.stations) {
-        if !(station.parts.iter().map(|part| part.0)).eq(unchanged.parts.iter().map(|part| part.0))
-        {
-            return 0.0;
-        }
-        before.extend(unchanged.parts.iter().map(|part| part.1));
-        after.extend(station.parts.iter().map(|part| part.1));
-        station.parts.clone_from(&unchanged.parts);
-    }
-    if as_before != *now || before.len() != after.len() {
+    if !has_same_structure(now, changed) {
         return 0.0;
     }
+    let durations = |simulated: &SimulatedPipeline| -> Vec<f64> {
+        let parts = simulated.stations.iter().flat_map(|station| &station.parts);
+        let of_loop = [simulated.loop_ms, simulated.device_ms.unwrap_or(0.0)];
+        parts.map(|(_, ms)| *ms).chain(of_loop).collect()
+    };
+    let (before, after) = (durations(now), durations(changed));
     let ratios = before.iter().zip(&after).filter(|(ms, _)| **ms > 0.0);
     ratios
         .map(|(before, after)| after / before)
         .fold(1.0, f64::min)
+}
+
+/// Whether two pipelines differ in durations only.
+fn has_same_structure(now: &SimulatedPipeline, changed: &SimulatedPipeline) -> bool {
+    let same_stations = now.stations.len() == changed.stations.len()
+        && (now.stations.iter().zip(&changed.stations)).all(|(before, after)| {
+            let of =
+                |station: &Station| (station.servers, station.room, station.ahead, station.pool);
+            let supplies = |station: &Station| -> Vec<Supply> {
+                station.parts.iter().map(|(supply, _)| *supply).collect()
+            };
+            of(before) == of(after)
+                && supplies(before) == supplies(after)
+                && same(before.takes, after.takes)
+                && same(before.gives, after.gives)
+        });
+    same_stations
+        && now.pools == changed.pools
+        && now.inline == changed.inline
+        && [
+            (now.batch, changed.batch),
+            (now.loop_cores, changed.loop_cores),
+            (now.contention, changed.contention),
+            (now.cores, changed.cores),
+            (now.others, changed.others),
+            (now.engines, changed.engines),
+        ]
+        .into_iter()
+        .all(|(before, after)| same(before, after))
 }
 
 fn error(model: &Model<'_>, simulated_ms: f64) -> f64 {

@@ -26,7 +26,7 @@ pub(super) struct Model<'a> {
     pub(super) reader: Option<usize>,
     /// The stage that consists of torch's worker processes.
     pub(super) workers: Option<usize>,
-    pub(super) pools: Vec<Pool<'a>>,
+    pub(super) pools: Vec<Pool>,
     /// How serializing batches delays the workers, if it does.
     pub(super) send_delay: Option<SendDelay>,
     pub(super) simulated: SimulatedPipeline,

@@ -1,13 +1,13 @@
 //! Adds up samples of stacks: the time of each stack by place, and the time that each line held the interpreter
 //! lock.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use super::data_files::{DataFiles, OpenFiles};
 use super::own_line::own_line;
 use crate::analysis::thresholds::stacks::{
-    MAX_RECENT_LINES, MAX_STACKS, MIN_HELPER_SHARE, MIN_SAMPLES,
+    MAX_RECENT_LINES, MAX_STACKS, MAX_THREADS, MIN_HELPER_SHARE, MIN_SAMPLES,
 };
 use crate::model::bounded::push_bounded;
 use crate::model::record::DataFileRecord;
@@ -62,6 +62,8 @@ pub(super) struct PlaceStacks {
     pub(super) on_training_thread: u32,
     /// Number of `samples` of threads to which calls had handed work.
     pub(super) on_helpers: u32,
+    /// The other threads of the training process that were here.
+    pub(super) threads: HashSet<u32>,
     pub(super) stacks: HashMap<(Vec<Frame>, Activity), StackSamples>,
 }
 
@@ -192,8 +194,11 @@ impl StackTimes {
         if stack.helpers.is_some() {
             place.helper_seconds += seconds;
             place.on_helpers += 1;
-        } else if thread == SampledThread::Training {
-            place.on_training_thread += 1;
+        } else if thread != SampledThread::OfAnotherProcess {
+            place.on_training_thread += u32::from(thread == SampledThread::Training);
+            if place.threads.len() < MAX_THREADS {
+                place.threads.insert(stack.tid);
+            }
         }
         place.samples += 1;
         let waited = match stack.activity {

@@ -2,6 +2,10 @@
 
 /// Maximum number of different stacks that are kept. The time of further ones counts for their place only.
 pub(crate) const MAX_STACKS: usize = 4096;
+/// Minimum number of samples of a stage from which on its threads are known. A thread that was not sampled may be missing.
+pub(crate) const MIN_SAMPLES_OF_THREADS: u32 = 5;
+/// Maximum number of threads that are kept for a place.
+pub(crate) const MAX_THREADS: usize = 256;
 /// Number of the last samples whose lines are kept with their times, to compare them with stalls. As many readings are
 /// kept with their open data files.
 pub(crate) const MAX_RECENT_LINES: usize = 1024;

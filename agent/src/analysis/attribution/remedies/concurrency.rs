@@ -20,8 +20,14 @@ pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
     let limit_of = |stage: usize| model.nodes[stage].limit_ms;
     let long_ms = model.thresholds.concurrency_limit * context.step_ms();
     let inline = model.simulated.inline;
+    // Alone, a stage cannot have more calls than the threads that it shares.
+    let is_bound = |stage: &usize| {
+        let mut pools = model.pools.iter();
+        pools.any(|pool| pool.sets_concurrency && pool.stages.contains(stage))
+    };
     let candidates = (by_limit(model).into_iter())
         .filter(|stage| inline || limit_of(*stage) > long_ms)
+        .filter(|stage| !is_bound(stage))
         .take(if inline {
             1
         } else {
@@ -44,12 +50,22 @@ pub(super) fn by_limit(model: &Model<'_>) -> Vec<usize> {
 fn more_threads(context: &Context<'_>, pool: usize) -> Draft {
     let model = context.model;
     let shared = &model.pools[pool];
-    let needed = shared.active * context.step_ms() / next_limit(context, None);
+    let relieved = if shared.sets_concurrency {
+        &shared.stages[..]
+    } else {
+        &[]
+    };
+    let needed = shared.active * context.step_ms() / next_limit(context, relieved);
     let from = shared.threads;
     let to = enough(model, needed, from);
     let mut simulated = model.simulated.clone();
     simulated.pools[pool] = to;
-    let name = &shared.queue.name;
+    if shared.sets_concurrency {
+        for stage in &shared.stages {
+            simulated.stations[*stage].servers = to;
+        }
+    }
+    let name = &shared.name;
     let action = Action::MoreThreads {
         pool: name.clone(),
         from,
@@ -85,11 +101,12 @@ pub(super) fn declared(node: &Node<'_>, calls: u32) -> u32 {
     calls.saturating_sub(undeclared_calls(node)).max(1)
 }
 
-/// The next limit of the step after a stage or a pool has enough concurrency.
-fn next_limit(context: &Context<'_>, stage: Option<usize>) -> f64 {
+/// The next limit of the step after a stage or a pool has enough concurrency. `relieved` are the stages that do not limit it
+/// then.
+fn next_limit(context: &Context<'_>, relieved: &[usize]) -> f64 {
     let model = context.model;
     let others = (0..model.nodes.len())
-        .filter(|other| Some(*other) != stage)
+        .filter(|other| !relieved.contains(other))
         .map(|other| limit_ms(model, Term::Stage(other)));
     others
         .chain([Term::Cores, Term::Disk, Term::Compute].map(|term| limit_ms(model, term)))
@@ -131,7 +148,7 @@ fn more(context: &Context<'_>, stage: usize) -> Option<Draft> {
         return load_in_workers::draft(context, stage);
     }
     let from = whole(node.concurrency);
-    let needed = node.busy_ms() / next_limit(context, Some(stage));
+    let needed = node.busy_ms() / next_limit(context, &[stage]);
     let engines = model.engines_of(stage);
     let calls = enough(model, needed, from).min(engines.unwrap_or(u32::MAX));
     let memory = (model.workers == Some(stage)).then(|| memory_of_workers(model, from));
