@@ -9,7 +9,7 @@ use headspace_agent::model::Mode;
 
 /// Measures how much faster training would run if data loading were free, and what slows it down.
 #[derive(Debug, Parser)]
-#[command(name = "headspace", version, arg_required_else_help = true)]
+#[command(name = "headspace", version)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -17,8 +17,13 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Train a small model on a slow loader, and show what headspace finds
+    #[command(disable_help_flag = true)]
+    Demo(PythonArgs),
     Run(RunArgs),
-    Tune(TuneArgs),
+    /// Find the settings with which a training command runs fastest
+    #[command(disable_help_flag = true)]
+    Tune(PythonArgs),
     Report(ReportArgs),
     Compare(CompareArgs),
     Doctor(DoctorArgs),
@@ -146,11 +151,10 @@ pub(crate) struct ProbeArgs {
     pub(crate) stop_after: Option<u32>,
 }
 
-/// Find the settings with which a training command runs fastest.
+/// The words after a command that the Python package parses and runs.
 #[derive(Debug, Args)]
-#[command(disable_help_flag = true)]
-pub(crate) struct TuneArgs {
-    /// Parsed by the Python package, which runs the search.
+pub(crate) struct PythonArgs {
+    /// Passed to the Python package.
     #[arg(
         value_name = "ARGS",
         trailing_var_arg = true,

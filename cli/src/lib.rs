@@ -14,6 +14,7 @@ mod compare;
 mod doctor;
 mod find_runs;
 pub mod page;
+mod python_commands;
 pub mod python_sources;
 pub mod ranks_at_end;
 mod report;
@@ -22,7 +23,6 @@ mod serve;
 mod skipped_lines;
 mod token;
 mod top;
-mod tune;
 mod whole_run;
 
 use std::ffi::OsString;
@@ -112,10 +112,15 @@ pub fn main_with(
 
 /// Runs the command in `context`, and returns its exit code. `args` begins with the program's name.
 pub fn run(args: impl Iterator<Item = OsString>, context: &mut Context<'_>) -> i32 {
+    let args: Vec<OsString> = args.collect();
+    if args.len() <= 1 {
+        return first_steps(context).map_or(EXIT_UNREADABLE, |()| EXIT_OK);
+    }
     let done = match Cli::try_parse_from(args) {
         Ok(Cli { command }) => match command {
             Command::Run(args) => run::run(&args, context),
-            Command::Tune(args) => tune::absent(&args, context),
+            Command::Demo(args) => python_commands::absent("demo", &args, context),
+            Command::Tune(args) => python_commands::absent("tune", &args, context),
             Command::Report(args) => report::report(&args, context),
             Command::Compare(args) => compare::compare(&args, context),
             Command::Doctor(args) => doctor::doctor(&args, context),
@@ -133,6 +138,23 @@ pub fn run(args: impl Iterator<Item = OsString>, context: &mut Context<'_>) -> i
             EXIT_UNREADABLE
         }
     }
+}
+
+/// Prints what to do first.
+fn first_steps(context: &mut Context<'_>) -> io::Result<()> {
+    context.out.write_all(
+        b"headspace measures how much faster training would run if data loading were free, and what slows it down.
+
+First steps:
+    headspace demo                      train a small model on a slow loader, and read the verdict
+    headspace run -- python train.py    measure your training; its code needs no change
+    headspace report                    print the verdict of the newest run again
+    headspace doctor                    check what can be measured on this machine
+
+`headspace --help` lists all commands.
+",
+    )?;
+    context.out.flush()
 }
 
 /// Prints help if it was requested, or else the error.

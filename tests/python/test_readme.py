@@ -21,6 +21,7 @@ COMMANDS = (ROOT / "docs/commands.md").read_text()
 #: The commands of the documentation, and the test that runs each.
 TESTED = {
     "pip install .": "here: the build's project file names the package and the command",
+    "headspace demo": "test_demo.py",
     "make demo": "test_examples.py runs what the target runs; here: that it still does",
     "make test": "this is it",
     "make bench": "here: the benchmark's own list of parts",

@@ -16,6 +16,10 @@ def main() -> int:
         from headspace.tune._main import main as tune
 
         return tune(sys.argv[2:])
+    if sys.argv[1:2] == ["demo"]:
+        from headspace.demo import main as demo
+
+        return demo(sys.argv[2:])
     # Ctrl-C ends the command at once, without a traceback. If SIGINT is ignored, as in a background job of a
     # shell, it stays ignored, also in the program that replaces this process under `run`.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:

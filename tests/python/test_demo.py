@@ -1,0 +1,72 @@
+"""`headspace` alone, and `headspace demo`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running import clean_environment
+
+
+def headspace(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "headspace", *words],
+        cwd=folder,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def summary_of(folder: Path) -> dict[str, Any]:
+    (records,) = folder.glob("headspace-runs/*/rank0.jsonl")
+    lines = [json.loads(line) for line in records.read_text().splitlines()]
+    return dict([line for line in lines if line["kind"] == "summary"][-1])
+
+
+def test_without_a_command_the_first_steps_are_printed(tmp_path: Path) -> None:
+    ran = headspace(folder=tmp_path)
+
+    assert (ran.returncode, ran.stderr) == (0, "")
+    for command in ("demo", "run -- python train.py", "report", "doctor", "--help"):
+        assert f"headspace {command}" in ran.stdout
+
+
+@pytest.mark.slow
+def test_the_demo_names_the_slow_store_and_what_more_threads_give(tmp_path: Path) -> None:
+    ran = headspace("demo", folder=tmp_path)
+
+    assert ran.returncode == 0, ran.stderr
+    assert "headspace demo --threads 4" in ran.stdout
+    assert (tmp_path / "headspace-demo" / "train.py").exists()
+    summary = summary_of(tmp_path)
+    assert summary["bottleneck"]["name"] == "fetch", ran.stderr
+    assert summary["headspace_pct"] > 50
+    remedies = [remedy["code"] for remedy in summary["remedies"]]
+    assert remedies[0] == "more_workers"
+
+
+@pytest.mark.slow
+def test_the_demo_decodes_videos(tmp_path: Path) -> None:
+    pytest.importorskip("av")
+
+    ran = headspace("demo", "--video", "--threads", "2", "--steps", "300", folder=tmp_path)
+
+    assert ran.returncode == 0, ran.stderr
+    assert "decodes them with PyAV" in ran.stdout
+    assert "loads on 2 threads" in ran.stdout
+    assert {stage["name"] for stage in summary_of(tmp_path)["stages"]} == {"fetch", "decode"}
+
+
+def test_a_wrong_option_of_the_demo_is_named(tmp_path: Path) -> None:
+    ran = headspace("demo", "--threads", "0", folder=tmp_path)
+
+    assert ran.returncode == 2
+    assert "`0` is not a number from 1 on" in ran.stderr
+    assert not list(tmp_path.iterdir())
