@@ -71,10 +71,16 @@ fn more_threads(context: &Context<'_>, pool: usize) -> Draft {
         from,
         to,
     };
+    // Calls on more threads than there are cores may slow each other, even if each of them mostly waits.
+    let confidence = if shared.sets_concurrency && model.is_oversubscribed(to) {
+        confidence::ASSUMED_GAIN
+    } else {
+        confidence::MORE_THREADS
+    };
     Draft {
         change: Some(change(Some(name), Setting::Concurrency, from, to)),
         changed: Some(simulated),
-        ..Draft::new(action, Term::Pool(pool), confidence::MORE_THREADS)
+        ..Draft::new(action, Term::Pool(pool), confidence)
     }
 }
 
