@@ -113,10 +113,8 @@ pub fn main_with(
 /// Runs the command in `context`, and returns its exit code. `args` begins with the program's name.
 pub fn run(args: impl Iterator<Item = OsString>, context: &mut Context<'_>) -> i32 {
     let args: Vec<OsString> = args.collect();
-    if args.len() <= 1 {
-        return first_steps(context).map_or(EXIT_UNREADABLE, |()| EXIT_OK);
-    }
-    let done = match Cli::try_parse_from(args) {
+    let done = match Cli::try_parse_from(&args) {
+        _ if args.len() <= 1 => first_steps(context),
         Ok(Cli { command }) => match command {
             Command::Run(args) => run::run(&args, context),
             Command::Demo(args) => python_commands::absent("demo", &args, context),
@@ -141,7 +139,7 @@ pub fn run(args: impl Iterator<Item = OsString>, context: &mut Context<'_>) -> i
 }
 
 /// Prints what to do first.
-fn first_steps(context: &mut Context<'_>) -> io::Result<()> {
+fn first_steps(context: &mut Context<'_>) -> io::Result<i32> {
     context.out.write_all(
         b"headspace measures how much faster training would run if data loading were free, and what slows it down.
 
@@ -154,7 +152,7 @@ First steps:
 `headspace --help` lists all commands.
 ",
     )?;
-    context.out.flush()
+    Ok(EXIT_OK)
 }
 
 /// Prints help if it was requested, or else the error.
