@@ -117,8 +117,12 @@ pub fn run(args: impl Iterator<Item = OsString>, context: &mut Context<'_>) -> i
         _ if args.len() <= 1 => first_steps(context),
         Ok(Cli { command }) => match command {
             Command::Run(args) => run::run(&args, context),
-            Command::Demo(args) => python_commands::absent("demo", &args, context),
-            Command::Tune(args) => python_commands::absent("tune", &args, context),
+            Command::Demo(args) => {
+                python_commands::report_missing_package("demo", ".", &args, context)
+            }
+            Command::Tune(args) => {
+                python_commands::report_missing_package("tune", "'.[tune]'", &args, context)
+            }
             Command::Report(args) => report::report(&args, context),
             Command::Compare(args) => compare::compare(&args, context),
             Command::Doctor(args) => doctor::doctor(&args, context),

@@ -6,11 +6,16 @@ use std::io;
 use crate::args::PythonArgs;
 use crate::{Context, EXIT_USAGE};
 
-/// Prints what to install for the command `name`.
-pub(crate) fn absent(name: &str, args: &PythonArgs, context: &mut Context<'_>) -> io::Result<i32> {
+/// Prints what to install for the command `name`. `package` is what pip installs.
+pub(crate) fn report_missing_package(
+    name: &str,
+    package: &str,
+    args: &PythonArgs,
+    context: &mut Context<'_>,
+) -> io::Result<i32> {
     let words = args.words.join(OsStr::new(" "));
     let message = format!(
-        "this `headspace` was built without the Python package, which `{name}` needs (`pip install '.[tune]'` in a \
+        "this `headspace` was built without the Python package, which `{name}` needs (`pip install {package}` in a \
          clone of headspace, then `python -m headspace {name} {}`)",
         words.to_string_lossy()
     );

@@ -198,12 +198,12 @@ def try_change(
 ) -> Rung:
     """Runs the program without and with a change. A failed run is no reason to lose the other changes."""
     try:
-        asked = (
-            ask(options, args.what_if_steps)
+        what_if = (
+            measure_what_if(options, args.what_if_steps)
             if change.gate is not None and args.what_if_steps
             else None
         )
-        return compare(change, asked, *measure_pair(options, changed, args), started=reached)
+        return compare(change, what_if, *measure_pair(options, changed, args), started=reached)
     except RuntimeError as error:
         print(error, file=sys.stderr, flush=True)
         reason = str(error).strip().splitlines()[-1]
@@ -239,7 +239,7 @@ def _disturbance(pair: tuple[Run, Run]) -> float:
     return max(run.other_cores or 0.0 for run in pair)
 
 
-def ask(options: Options, steps: int) -> Run:
+def measure_what_if(options: Options, steps: int) -> Run:
     """Runs the program in mode `whatif` for at most this number of steps."""
     variables = {"HEADSPACE_MODE": "whatif", "HEADSPACE_WHAT_IF_STEPS": str(steps)}
     return measure({**options, "--steps": str(steps)}, variables)
@@ -293,10 +293,12 @@ def read_run(records: Path, clips: int) -> Run:
     )
 
 
-def compare(change: Change, asked: Run | None, before: Run, after: Run, *, started: float) -> Rung:
-    """Compares the runs without and with a change. `asked` is a run in mode `whatif` without the change."""
+def compare(
+    change: Change, what_if: Run | None, before: Run, after: Run, *, started: float
+) -> Rung:
+    """Compares the runs without and with a change. `what_if` is a run in mode `whatif` without the change."""
     predicted, ratio = find_prediction(change, before)
-    gate = find_gate(change, asked) if asked else None
+    gate = find_gate(change, what_if) if what_if else None
     if gate is not None:
         ratio = 1.0 - gate["gain_pct"] / 100
         predicted = f"{ratio * before.step_ms:.1f} ms (what-if)"
@@ -332,9 +334,9 @@ def find_prediction(change: Change, before: Run) -> tuple[str, float | None]:
     return "not proposed", None
 
 
-def find_gate(change: Change, asked: Run) -> dict[str, Any] | None:
+def find_gate(change: Change, run: Run) -> dict[str, Any] | None:
     """The answer of a what-if for the number of calls that the change leaves, if it was precise enough."""
-    for answer in asked.what_if:
+    for answer in run.what_if:
         if answer["intervention"] == "gate" and (answer["stage"], answer["amount"]) == change.gate:
             return answer
     return None

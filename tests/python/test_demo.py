@@ -12,11 +12,11 @@ import pytest
 from running import clean_environment
 
 
-def headspace(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def headspace(*words: str, folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "headspace", *words],
         cwd=folder,
-        env=clean_environment(),
+        env={**clean_environment(), **env},
         capture_output=True,
         text=True,
         timeout=300,
@@ -68,5 +68,29 @@ def test_a_wrong_option_of_the_demo_is_named(tmp_path: Path) -> None:
     ran = headspace("demo", "--threads", "0", folder=tmp_path)
 
     assert ran.returncode == 2
-    assert "`0` is not a number from 1 on" in ran.stderr
+    assert "must be at least 1, and is `0`" in ran.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_the_demo_says_why_it_cannot_begin(tmp_path: Path) -> None:
+    off = headspace("demo", folder=tmp_path, HEADSPACE="0")
+    assert (off.returncode, off.stdout) == (2, "")
+    assert "`HEADSPACE` turns headspace off" in off.stderr
+
+    (tmp_path / "headspace-demo").write_text("a file of the user")
+    taken = headspace("demo", folder=tmp_path)
+    assert (taken.returncode, taken.stdout) == (2, "")
+    assert "cannot write the demo's program" in taken.stderr
+
+
+def test_the_demo_runs_the_program_that_the_user_has_changed(tmp_path: Path) -> None:
+    changed = tmp_path / "headspace-demo" / "train.py"
+    changed.parent.mkdir()
+    changed.write_text("print('mine')")
+
+    ran = headspace("demo", folder=tmp_path)
+    assert "mine\n" in ran.stdout, ran.stderr
+    assert "`--reset` restores it" in ran.stdout
+
+    headspace("demo", "--reset", "--steps", "1", folder=tmp_path)
+    assert "headspace.wrap(loader)" in changed.read_text()

@@ -1621,54 +1621,65 @@ fn loading_on_the_training_thread_that_mostly_waits_should_run_several_times_at_
     assert!(works.predicted_step_ms > 29.0, "{works:?}");
 }
 
+/// Two stages that run in turn on two threads that are always busy.
+fn stages_on_two_threads() -> PipelineFacts {
+    let threads = |stage: &str| StageThreads {
+        stage: stage.to_owned(),
+        // Of an earlier epoch, too.
+        threads: [3, 4, 7, 8].into_iter().collect(),
+    };
+    let stage = |name: &str, mean_ms, cpu_pct| StageSummary {
+        concurrency_known: false,
+        ..stage_summary(name, 2.0, 2.0, mean_ms, cpu_pct)
+    };
+    PipelineFacts {
+        stages: vec![stage("fetch", 20.0, 1.0), stage("decode", 24.0, 3.0)],
+        step_ms: 44.5,
+        wait_ms: 40.0,
+        stage_threads: vec![threads("fetch"), threads("decode")],
+        training_thread_share: Some(0.0),
+        resources: ResourcesRecord {
+            cores_usable: Some(20.0),
+            cores_used: Some(0.5),
+            ..ResourcesRecord::default()
+        },
+        ..PipelineFacts::default()
+    }
+}
+
 #[test]
 fn stages_that_share_busy_threads_are_limited_by_the_number_of_threads() {
-    let found = |threads: [&[u32]; 2]| {
-        let [of_fetch, of_decode] = threads.map(|threads| threads.iter().copied().collect());
-        let of = |stage: &str, threads| StageThreads {
-            stage: stage.to_owned(),
-            threads,
-        };
-        let [fetch, decode] =
-            [("fetch", 20.0, 1.0), ("decode", 24.0, 30.0)].map(|(name, mean_ms, cpu_pct)| {
-                StageSummary {
-                    concurrency_known: false,
-                    ..stage_summary(name, 2.0, 2.0, mean_ms, cpu_pct)
-                }
-            });
-        attribute(&PipelineFacts {
-            stages: vec![fetch, decode],
-            step_ms: 44.5,
-            wait_ms: 40.0,
-            stage_threads: vec![of("fetch", of_fetch), of("decode", of_decode)],
-            training_thread_share: Some(0.0),
-            resources: ResourcesRecord {
-                cores_usable: Some(4.0),
-                cores_used: Some(0.5),
-                ..ResourcesRecord::default()
-            },
-            ..PipelineFacts::default()
-        })
-    };
+    let found = attribute(&stages_on_two_threads());
 
-    let shared = found([&[7, 8], &[7, 8]]);
+    let pool = Limit::Pool("loader".to_owned());
+    assert_eq!(bottleneck_limit(&found), Some(pool));
     assert_eq!(
-        bottleneck_limit(&shared),
-        Some(Limit::Pool("loader".to_owned()))
-    );
-    assert_eq!(
-        evidence(&shared),
+        evidence(&found),
         "its 2 threads are busy 99 % of the time with `decode`, `fetch`"
     );
-    let more = remedy(&shared, "more_threads").unwrap();
-    assert_eq!(
-        remedy_text(more),
-        "Run the loader on 16 threads instead of 2."
-    );
+    let more = remedy(&found, "more_threads").unwrap();
+    let text = remedy_text(more);
+    assert_eq!(text, "Run the loader on 16 threads instead of 2.");
     assert!(more.predicted_step_ms < 12.0, "{more:?}");
+    let cheaper = remedy(&found, "cheaper_calls").unwrap();
+    assert!(remedy_text(cheaper).contains("`decode`"), "{cheaper:?}");
+    assert!(remedy(&found, "more_workers").is_none(), "{found:?}");
+}
 
-    // Each stage has threads of its own, so neither explains the step.
-    assert!(remedy(&found([&[7, 8], &[9, 10]]), "more_threads").is_none());
+#[test]
+fn threads_do_not_limit_stages_with_threads_of_their_own_a_declared_concurrency_or_a_scarce_lock() {
+    let mut apart = stages_on_two_threads();
+    apart.stage_threads[1].threads = [9, 10].into_iter().collect();
+    let mut declared = stages_on_two_threads();
+    declared.stages[0].concurrency_known = true;
+    let mut locked = stages_on_two_threads();
+    locked.resources.gil_wait_ms = Some(20.0);
+    locked.resources.other_threads_cores = Some(1.0);
+
+    for facts in [apart, declared, locked] {
+        let found = attribute(&facts);
+        assert!(remedy(&found, "more_threads").is_none(), "{found:?}");
+    }
 }
 
 #[test]

@@ -209,9 +209,10 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
         || conclude(&summary, run, main),
         |concluded| concluded.for_step(summary.steady_step_mean_ms),
     );
-    if conclusions.episodes.iter().any(Episode::is_change) {
-        // The episode says when the steps changed, and by how much.
-        findings.retain(|finding| !matches!(finding, Finding::NoSteadyState { .. }));
+    if let Some(episode) = conclusions.episodes.iter().find(|one| one.is_change()) {
+        for finding in &mut findings {
+            name_change(finding, episode.from_step);
+        }
     }
     let found = &mut conclusions.attribution;
     findings.extend(what_if::fill(&mut summary, found, main));
@@ -221,6 +222,15 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
         record: summary,
         findings,
         conclusions,
+    }
+}
+
+/// If there is no steady state because the steps changed at one step, the finding names this step. A longer run need not have
+/// a steady state.
+fn name_change(finding: &mut Finding, from_step: u64) {
+    if let Finding::NoSteadyState { changed, enough } = finding {
+        *changed = usize::try_from(from_step).unwrap_or(usize::MAX);
+        *enough = None;
     }
 }
 

@@ -598,3 +598,21 @@ fn a_compute_bound_loop_with_costly_stalls_is_not_told_that_nothing_is_left_to_d
     assert_eq!(told_to_stop(0), (true, 0));
     assert_eq!(told_to_stop(200), (false, 1));
 }
+
+#[test]
+fn without_a_steady_state_the_finding_names_the_step_at_which_an_episode_begins() {
+    let mut unsteady = Finding::NoSteadyState {
+        changed: 2375,
+        enough: Some((2399, 4750)),
+    };
+    let mut other = Finding::SplitTwice;
+
+    name_change(&mut unsteady, 1201);
+    name_change(&mut other, 1201);
+
+    let named = Finding::NoSteadyState {
+        changed: 1201,
+        enough: None,
+    };
+    assert_eq!((unsteady, other), (named, Finding::SplitTwice));
+}

@@ -241,8 +241,16 @@ thresholds! {
     same_calls_error: 0.15, "share of the calls";
 
     /// Threads that run several stages: the share of their time in which they are in a call. From this on, they limit the
-    /// loop. Also the share of these calls that are of one stage. From this on, this stage is the limit instead. Chosen.
-    nearly_all_busy: 0.9, "share of time";
+    /// loop. Chosen.
+    busy_pool: 0.9, "share of time";
+
+    /// Threads that run several stages: the share of their calls' time that one stage takes. From this on, this stage is the
+    /// limit, and not the number of threads. Chosen.
+    dominant_stage: 0.9, "share of the calls' time";
+
+    /// The training thread's share of the sampled calls of the stages. Below this, loading does not run on it. Chosen: the
+    /// share is nearly 0 or nearly 1.
+    loads_itself: 0.5, "share of the samples";
 
     /// The utilization of the cores. Below this, nothing waits for a core.
     uncontended_core_utilization: 0.5, "share of the cores";

@@ -92,12 +92,7 @@ impl fmt::Display for NoFloor {
                  uncertain: headspace {value_pct:.0} % ± {half_pct:.0} points (something changed \
                  during the probe; repeat it when the machine is idle, or raise `probe_steps`)"
             ),
-            Self::Asynchronous(Asynchrony::Rare { every }) => format!(
-                "about one of {every} steps takes much longer than the others, and the windows contained too few of \
-                 them. Either the loop waits there for work that it queued on a device: then let it wait for a result \
-                 once per step, for example with `loss.item()` or `jax.block_until_ready(loss)`. Or another program \
-                 had the cores: then repeat the probe on an idle machine"
-            ),
+            Self::Asynchronous(Asynchrony::Rare { every }) => rare_long_steps(*every, "probe"),
             Self::Asynchronous(asynchrony) => format!(
                 "the replay timed only how fast work is queued on the device: {} (during the \
                  probe, let the loop wait for a result once per step, for example with \
@@ -124,6 +119,16 @@ impl fmt::Display for NoFloor {
     }
 }
 
+/// Says that about one of `every` steps is much longer, and what to do before the probe or what-if is repeated.
+pub(super) fn rare_long_steps(every: usize, measurement: &str) -> String {
+    format!(
+        "about one of {every} steps takes much longer than the others, and there were too few of them. Either the loop \
+         waits there for work that it queued on a device: then let it wait for a result once per step, for example with \
+         `loss.item()` or `jax.block_until_ready(loss)`. Or another program had the cores: then repeat the {measurement} \
+         on an idle machine"
+    )
+}
+
 fn asynchrony_text(asynchrony: Asynchrony) -> String {
     match asynchrony {
         Asynchrony::Owed { replay_ms, owed_ms } => format!(
@@ -141,9 +146,7 @@ fn asynchrony_text(asynchrony: Asynchrony) -> String {
             duration_ms(before_ms),
             duration_ms(after_ms)
         ),
-        Asynchrony::Rare { every } => {
-            format!("about one of {every} steps takes much longer than the others")
-        }
+        Asynchrony::Rare { every } => format!("the loop waits for it in one of {every} steps"),
         Asynchrony::Short { replay_ms, steps } => format!(
             "a step took {} in replay, far less than live, and the longest replay of {steps} \
              steps cannot distinguish a fast step from a queued one",

@@ -1,5 +1,6 @@
 //! Words for the changes that a what-if makes.
 
+use super::probe::rare_long_steps;
 use super::units::duration_ms;
 use crate::analysis::floor::{Asynchrony, NoFloor};
 use crate::model::InterventionKind;
@@ -32,11 +33,7 @@ pub(super) fn why_no_floor(reason: NoFloor) -> String {
             "the mean steps of the unchanged windows differ by {spread_pct:.0} %: repeat the what-if when the machine \
              is idle"
         ),
-        NoFloor::Asynchronous(Asynchrony::Rare { every }) => format!(
-            "about one of {every} steps takes much longer than the others. Either the loop waits there for work that it \
-             queued on a device: then let it wait for a result once per step, for example with `loss.item()`. Or \
-             another program had the cores: then repeat the what-if on an idle machine"
-        ),
+        NoFloor::Asynchronous(Asynchrony::Rare { every }) => rare_long_steps(every, "what-if"),
         NoFloor::Asynchronous(_) => {
             "the steps without a wait only queued work on the device: let the loop wait for a result once per step, for \
              example with `loss.item()`"

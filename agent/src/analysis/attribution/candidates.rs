@@ -3,6 +3,7 @@
 use super::law_terms::{Term, at_least};
 use super::loop_waits::loop_waits;
 use super::queueing_model::Model;
+use crate::analysis::findings::gil_contention_ms;
 
 /// The bottleneck, the confidence in it, and the step that it allows.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -21,7 +22,8 @@ pub(super) fn terms(model: &Model<'_>) -> Vec<Term> {
         .map(Term::Stage)
         .collect();
     let waits = loop_waits(model);
-    terms.extend((0..model.pools.len()).filter(|_| waits).map(Term::Pool));
+    let pools = (0..model.pools.len()).filter(|pool| waits && threads_may_limit(model, *pool));
+    terms.extend(pools.map(Term::Pool));
     if at_least(uses.cores, t.candidate_utilization) {
         terms.push(cores_or_quota(model));
     }
@@ -52,6 +54,22 @@ pub(super) fn terms(model: &Model<'_>) -> Vec<Term> {
 pub(super) fn may_limit(model: &Model<'_>) -> impl Iterator<Item = usize> {
     let waits = loop_waits(model);
     (0..model.nodes.len()).filter(move |stage| waits && !is_blocked(model, *stage))
+}
+
+/// Whether a pool may have too few threads. Not if its calls wait for a lock, for the disk or for decoders: on further
+/// threads, they would wait too.
+pub(super) fn threads_may_limit(model: &Model<'_>, pool: usize) -> bool {
+    let pool = &model.pools[pool];
+    let long_ms = model.thresholds.long_gil_wait * model.facts.step_ms;
+    let lock_wait_ms = gil_contention_ms(&model.facts.resources, model.thresholds);
+    let is_limited = |stage: &usize| {
+        model.holds_gil(*stage)
+            || model.shared_lock(*stage).is_some()
+            || model.reader == Some(*stage)
+            || model.decoder.is_some_and(|(decoder, _)| decoder == *stage)
+    };
+    !pool.sets_concurrency
+        || !(at_least(lock_wait_ms, long_ms) || pool.stages.iter().any(is_limited))
 }
 
 /// Whether a stage waits for the next one: the queue between them is always full.

@@ -341,7 +341,7 @@ fn of_cores(model: &Model<'_>) -> CoresEvidence {
     CoresEvidence {
         used: r.cores_used.unwrap_or(0.0),
         usable: r.cores_usable.unwrap_or(0.0),
-        // The CPU time of a stage is that of some of its calls, so it can be more than what all threads use.
+        // The CPU time of a stage is extrapolated from some of its calls, so it may exceed that of all threads.
         most: most_cores(model).filter(|user| at_least(r.cores_used, user.cores)),
         other_ranks: r.other_ranks_cores.filter(|cores| *cores >= t.shown_cores),
         others: r.others_cores.filter(|cores| *cores >= t.shown_cores),

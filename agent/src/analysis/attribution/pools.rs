@@ -72,7 +72,8 @@ pub(super) fn find_pools(facts: &PipelineFacts, nodes: &[Node<'_>], t: &Threshol
             found.append(&mut shared);
         }
     }
-    if found.is_empty() {
+    // Of executors that headspace knows, the stages are known as well as they can be.
+    if facts.queues.iter().all(|queue| queue.concurrency.is_none()) {
         found.extend(find_busy_threads(facts, nodes, t));
     }
     found
@@ -80,7 +81,8 @@ pub(super) fn find_pools(facts: &PipelineFacts, nodes: &[Node<'_>], t: &Threshol
 
 /// The threads that run the calls of several stages in turn and are always busy, as the samples of stacks show. Each thread
 /// of a program's own pool, for example, reads a sample and then decodes it. `None` if one stage takes nearly all of
-/// their time: then this stage is the limit.
+/// their time: then this stage is the limit. Also `None` if a stage declares its concurrency, as SPDL's do: its calls may
+/// wait for a thread, so their times do not add up to those of the threads.
 fn find_busy_threads(facts: &PipelineFacts, nodes: &[Node<'_>], t: &Thresholds) -> Option<Pool> {
     if is_inline(facts, nodes, t) {
         return None;
@@ -91,22 +93,29 @@ fn find_busy_threads(facts: &PipelineFacts, nodes: &[Node<'_>], t: &Thresholds) 
         let is_here = node.stage.processes <= 1;
         found.filter(|_| is_here).map(|found| &found.threads)
     };
-    let most = (nodes.iter().filter_map(threads_of)).max_by_key(|threads| threads.len())?;
+    let largest = (nodes.iter().filter_map(threads_of)).max_by_key(|threads| threads.len())?;
+    let shares = |threads: &BTreeSet<u32>| !threads.is_disjoint(largest);
     let stages: Vec<usize> = (0..nodes.len())
-        .filter(|stage| threads_of(&nodes[*stage]).is_some_and(|threads| threads.is_subset(most)))
+        .filter(|stage| threads_of(&nodes[*stage]).is_some_and(shares))
         .collect();
+    if stages
+        .iter()
+        .any(|stage| nodes[*stage].stage.concurrency_known)
+    {
+        return None;
+    }
     let active = |stage: &usize| nodes[*stage].active(facts.step_ms);
     let at_once = |stage: &usize| whole(nodes[*stage].concurrency);
-    let sampled = u32::try_from(most.len()).ok()?;
     let pool = Pool {
         name: LOADER.to_owned(),
-        // Not every thread may have been sampled.
-        threads: stages.iter().map(at_once).fold(sampled, u32::max),
+        // The sampled threads may be more: a loader may start new ones for each epoch.
+        threads: stages.iter().map(at_once).max()?,
         active: stages.iter().map(active).sum(),
         stages,
         sets_concurrency: true,
     };
     let longest = (pool.stages.iter().map(active)).fold(0.0, f64::max);
-    let is_shared = longest < t.nearly_all_busy * pool.active;
-    (is_shared && pool.busy() >= t.nearly_all_busy).then_some(pool)
+    let is_shared = longest < t.dominant_stage * pool.active;
+    let is_busy = (t.busy_pool..=2.0 - t.busy_pool).contains(&pool.busy());
+    (is_shared && is_busy).then_some(pool)
 }

@@ -131,7 +131,8 @@ fn frees(now: &SimulatedPipeline, changed: &SimulatedPipeline) -> bool {
 }
 
 /// The smallest ratio of a duration after the change to the same one before, if the change shortens durations and nothing
-/// else; otherwise 0. If all durations were shorter by this ratio, so would be the step. So the step cannot be shorter.
+/// else; otherwise 0. If every duration shrank by this ratio, the step would too. The change shrinks none by
+/// more, so the step is at least that long.
 fn shortest_scale(now: &SimulatedPipeline, changed: &SimulatedPipeline) -> f64 {
     if !has_same_structure(now, changed) {
         return 0.0;

@@ -261,6 +261,13 @@ impl<'a> Model<'a> {
         self.gil_is_used_up() && self.runs_here(stage) && node.measured_cpu().is_some_and(holds)
     }
 
+    /// Whether the calls of a stage run on threads that other stages use too. Then the stage has no number of calls of its
+    /// own.
+    pub(super) fn runs_on_shared_threads(&self, stage: usize) -> bool {
+        let mut pools = self.pools.iter();
+        pools.any(|pool| pool.sets_concurrency && pool.stages.contains(&stage))
+    }
+
     /// Whether `workers`, the training thread and other programs need more cores than there are.
     pub(super) fn is_oversubscribed(&self, workers: u32) -> bool {
         f64::from(workers) + 1.0 + self.simulated.others > self.simulated.cores

@@ -24,7 +24,10 @@ pub(super) fn relieve(model: &Model<'_>, term: Term) -> SimulatedPipeline {
                 free_shared_lock(station, lock);
             }
         }
-        Term::Pool(pool) => t.pools[pool] *= counts::RELIEF,
+        Term::Pool(pool) => {
+            let threads = counts::RELIEF * t.pools[pool];
+            set_threads(model, &mut t, pool, threads);
+        }
         Term::Cores | Term::Quota => t.cores *= relief,
         Term::Gil => replace(&mut t, Supply::Gil, Supply::Cores),
         Term::Disk => replace(&mut t, Supply::Disk, Supply::Free),
@@ -118,6 +121,21 @@ pub(super) fn set_calls(
     let from = std::mem::replace(&mut station.servers, calls);
     if let Some(slowdown) = find_slowdown(model, stage) {
         slowdown.slow(station, (from, calls), cores_are_free);
+    }
+}
+
+/// Changes the pipeline as if a pool had this number of threads.
+pub(super) fn set_threads(
+    model: &Model<'_>,
+    simulated: &mut SimulatedPipeline,
+    pool: usize,
+    threads: u32,
+) {
+    simulated.pools[pool] = threads;
+    if model.pools[pool].sets_concurrency {
+        for stage in &model.pools[pool].stages {
+            set_calls(model, simulated, *stage, threads);
+        }
     }
 }
 

@@ -73,7 +73,8 @@ pub(super) fn is_inline(facts: &PipelineFacts, nodes: &[Node<'_>], t: &Threshold
         t.min_explained_wait_unknown
     };
     let load: f64 = nodes.iter().map(Node::busy_ms).sum();
-    let on_other_threads = (facts.training_thread_share).is_some_and(|share| share < 0.5);
+    let on_other_threads =
+        (facts.training_thread_share).is_some_and(|share| share < t.loads_itself);
     if on_other_threads && !says_so {
         return false;
     }

@@ -194,11 +194,10 @@ impl StackTimes {
         if stack.helpers.is_some() {
             place.helper_seconds += seconds;
             place.on_helpers += 1;
-        } else if thread != SampledThread::OfAnotherProcess {
-            place.on_training_thread += u32::from(thread == SampledThread::Training);
-            if place.threads.len() < MAX_THREADS {
-                place.threads.insert(stack.tid);
-            }
+        } else if thread == SampledThread::Training {
+            place.on_training_thread += 1;
+        } else if thread == SampledThread::OfTrainer && place.threads.len() < MAX_THREADS {
+            place.threads.insert(stack.tid);
         }
         place.samples += 1;
         let waited = match stack.activity {

@@ -16,7 +16,8 @@ pub struct StageThreads {
 }
 
 impl StackTimes {
-    /// The sampled threads of the stages in the training process. A stage with too few samples is left out.
+    /// The sampled threads of the stages in the training process, without the training thread. A stage with too few samples
+    /// is left out.
     pub(in crate::analysis) fn stage_threads(&self) -> Vec<StageThreads> {
         let sampled = self.places.iter().filter_map(|(place, stacks)| {
             let Place::Stage(name) = place else {
@@ -50,6 +51,7 @@ mod tests {
                 times.add(StackReading {
                     seconds: 0.1,
                     is_trainer,
+                    training_thread: Some(6),
                     samples: vec![(Place::Stage(stage.to_owned()), stack)],
                     ..StackReading::default()
                 });
@@ -58,6 +60,7 @@ mod tests {
         add("read", 7, None, true, 20);
         add("read", 8, None, true, 20);
         add("read", 9, Some(1), true, 20);
+        add("read", 6, None, true, 20);
         add("rare", 7, None, true, 3);
         add("elsewhere", 7, None, false, 50);
 

@@ -1,7 +1,7 @@
-"""The training program of `headspace demo`. It needs only Python, and PyAV if it is installed.
+"""The training program of `headspace demo`. It needs only headspace, and PyAV for `--video`.
 
-A loader reads clips from a store that answers slowly, decodes them, and puts batches into a queue. The model hashes each
-batch, which keeps one core busy as a training step on a CPU does.
+A loader reads clips from a store that answers slowly, and decodes them. The model hashes each batch, which keeps one core
+busy as a training step on a CPU does.
 
 The lines that concern headspace are marked with `headspace:`.
 """
@@ -22,13 +22,13 @@ from typing import Any
 import headspace
 
 #: Time that the store needs to answer a request.
-LATENCY_S = 0.005
+LATENCY_S = 0.01
 #: Clips in a batch.
-BATCH = 4
+BATCH = 2
 #: Frames in a clip, and their size in pixels.
 FRAMES, WIDTH, HEIGHT = 8, 160, 120
 #: Times that the model hashes a batch. One pass takes about 3 ms.
-PASSES = 3
+PASSES = 6
 
 
 def main() -> None:
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 class Loader:
-    """Loads batches on threads, two for each thread ahead of the loop."""
+    """Loads batches on threads. At most two batches per thread are loaded in advance."""
 
     def __init__(self, load: Callable[[int], list[bytes]], batches: int, threads: int) -> None:
         self.load = load

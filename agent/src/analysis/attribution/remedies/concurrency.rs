@@ -2,10 +2,10 @@
 
 use super::super::bottleneck::{memory_suspect, waits_for_lock};
 use super::super::calls_at_once::find_slowdown;
-use super::super::candidates::limit_ms;
+use super::super::candidates::{limit_ms, threads_may_limit};
 use super::super::law_terms::{Term, at_least};
 use super::super::queueing_model::Model;
-use super::super::relief::{set_calls, undeclared_calls};
+use super::super::relief::{set_calls, set_threads, undeclared_calls};
 use super::super::simulation::{SimulatedPipeline, whole};
 use super::super::stage_order::Node;
 use super::action::{Action, WorkerMemory};
@@ -20,21 +20,16 @@ pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
     let limit_of = |stage: usize| model.nodes[stage].limit_ms;
     let long_ms = model.thresholds.concurrency_limit * context.step_ms();
     let inline = model.simulated.inline;
-    // Alone, a stage cannot have more calls than the threads that it shares.
-    let is_bound = |stage: &usize| {
-        let mut pools = model.pools.iter();
-        pools.any(|pool| pool.sets_concurrency && pool.stages.contains(stage))
-    };
     let candidates = (by_limit(model).into_iter())
         .filter(|stage| inline || limit_of(*stage) > long_ms)
-        .filter(|stage| !is_bound(stage))
+        .filter(|stage| !model.runs_on_shared_threads(*stage))
         .take(if inline {
             1
         } else {
             counts::STAGES_WITH_MORE_CALLS
         });
     let more = candidates.filter_map(|stage| more(context, stage));
-    let pools = (0..model.pools.len()).map(|pool| more_threads(context, pool));
+    let pools = (0..model.pools.len()).filter_map(|pool| more_threads(context, pool));
     more.chain(pools).collect()
 }
 
@@ -47,8 +42,11 @@ pub(super) fn by_limit(model: &Model<'_>) -> Vec<usize> {
 }
 
 /// More threads for a pool that stages share.
-fn more_threads(context: &Context<'_>, pool: usize) -> Draft {
+fn more_threads(context: &Context<'_>, pool: usize) -> Option<Draft> {
     let model = context.model;
+    if !threads_may_limit(model, pool) {
+        return None;
+    }
     let shared = &model.pools[pool];
     let relieved = if shared.sets_concurrency {
         &shared.stages[..]
@@ -59,12 +57,7 @@ fn more_threads(context: &Context<'_>, pool: usize) -> Draft {
     let from = shared.threads;
     let to = enough(model, needed, from);
     let mut simulated = model.simulated.clone();
-    simulated.pools[pool] = to;
-    if shared.sets_concurrency {
-        for stage in &shared.stages {
-            simulated.stations[*stage].servers = to;
-        }
-    }
+    set_threads(model, &mut simulated, pool, to);
     let name = &shared.name;
     let action = Action::MoreThreads {
         pool: name.clone(),
@@ -72,16 +65,20 @@ fn more_threads(context: &Context<'_>, pool: usize) -> Draft {
         to,
     };
     // Calls on more threads than there are cores may slow each other, even if each of them mostly waits.
-    let confidence = if shared.sets_concurrency && model.is_oversubscribed(to) {
-        confidence::ASSUMED_GAIN
-    } else {
-        confidence::MORE_THREADS
-    };
-    Draft {
+    let mut confidence = confidence::MORE_THREADS;
+    if shared.sets_concurrency {
+        let of_stages = shared.stages.iter();
+        let least = of_stages.map(|stage| confidence_in_more(context, *stage, to));
+        confidence = least.fold(confidence, f64::min);
+        if model.is_oversubscribed(to) {
+            confidence = confidence.min(confidence::ASSUMED_GAIN);
+        }
+    }
+    Some(Draft {
         change: Some(change(Some(name), Setting::Concurrency, from, to)),
         changed: Some(simulated),
         ..Draft::new(action, Term::Pool(pool), confidence)
-    }
+    })
 }
 
 /// A concurrency above `from`, if `needed` is needed on average.

@@ -27,6 +27,7 @@ pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
     }
     let stages = by_limit(context.model).into_iter();
     stages
+        .filter(|stage| !context.model.runs_on_shared_threads(*stage))
         .take(counts::STAGES_WITH_FEWER_CALLS)
         .filter_map(|stage| draft(context, stage))
         .collect()
@@ -73,10 +74,9 @@ fn draft(context: &Context<'_>, stage: usize) -> Option<Draft> {
     }
     let choice = match best_gate(model, stage) {
         Some(gate) => as_measured(model, stage, gate),
-        None => choose(context, stage, from).filter(|choice| {
-            let helps = loop_waits(model) || frees_the_training_thread(choice.shared);
-            helps && !is_refuted(model, stage, choice.calls)
-        })?,
+        None => {
+            choose(context, stage, from).filter(|choice| !is_refuted(model, stage, choice.calls))?
+        }
     };
     let (to, shared) = (declared(node, choice.calls), choice.shared);
     let action = if model.workers == Some(stage) {
@@ -139,7 +139,9 @@ fn term_of(shared: Shared, stage: usize) -> Term {
 fn choose(context: &Context<'_>, stage: usize, from: u32) -> Option<Choice> {
     let (model, t) = (context.model, context.model.thresholds);
     let node = &model.nodes[stage];
+    let helps = |shared| loop_waits(model) || frees_the_training_thread(shared);
     if let Some(engines) = model.engines_of(stage)
+        && helps(Shared::Decoders)
         && from > engines
         && node.active(context.step_ms()) > t.oversubscribed_engines * f64::from(engines)
     {
@@ -148,6 +150,7 @@ fn choose(context: &Context<'_>, stage: usize, from: u32) -> Option<Choice> {
     }
     if let Some(curve) = CallTimeCurve::of(model, stage)
         && let Some(choice) = by_measured_times(context, stage, from, &curve)
+        && helps(choice.shared)
     {
         return Some(choice);
     }
@@ -155,7 +158,9 @@ fn choose(context: &Context<'_>, stage: usize, from: u32) -> Option<Choice> {
         let confidence = confidence::MINIMUM_GAIN;
         return Some(Choice::new(from.div_ceil(2), Shared::Memory, confidence));
     }
-    if let Some((shared, serial)) = find_serial_part(model, stage) {
+    if let Some((shared, serial)) = find_serial_part(model, stage)
+        && helps(shared)
+    {
         return while_lock_is_busy(context, stage, from, (shared, serial));
     }
     if !oversubscribes_cores(model, stage) {

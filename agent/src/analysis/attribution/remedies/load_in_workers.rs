@@ -121,7 +121,8 @@ fn in_a_thread_or_process(context: &Context<'_>, stage: usize) -> Option<Draft> 
     // If the interpreter lock is held for long, a thread could not work at the same time.
     let in_process = holds_lock(model);
     let station = all_in_one(model, &model.simulated, stage)?;
-    let most = if in_process || !mostly_waits(&station, model.thresholds) {
+    let is_measured = (model.nodes.iter()).all(|node| node.measured_cpu().is_some());
+    let most = if in_process || !is_measured || !mostly_waits(&station, model.thresholds) {
         1
     } else {
         counts::MAX_CONCURRENCY_FACTOR

@@ -44,6 +44,11 @@ fn cheaper(context: &Context<'_>) -> Option<Draft> {
         Term::Engines => model.decoder?.0,
         Term::Disk => model.reader?,
         Term::Cores | Term::Quota | Term::Gil | Term::Memory => most_work(context)?,
+        Term::Pool(pool) if model.pools[pool].sets_concurrency => {
+            let busy_ms = |stage: &usize| model.nodes[*stage].busy_ms();
+            let stages = model.pools[pool].stages.iter().copied();
+            stages.max_by(|a, b| busy_ms(a).total_cmp(&busy_ms(b)))?
+        }
         Term::Pool(_) | Term::Jitter | Term::Gc | Term::HandOff | Term::Pcie | Term::Compute => {
             return None;
         }

@@ -86,7 +86,7 @@ def moves(space: Space, now: Config, summary: Mapping[str, Any]) -> list[Move]:
             target = _target(knob, now[knob.name], remedy)
             if target is None or target[0] == now[knob.name]:
                 continue
-            value, other = target
+            value, note = target
             is_known = not remedy.get("at_least")
             unknown = "" if is_known else " (The gain is unknown.)"
             found.append(
@@ -95,8 +95,8 @@ def moves(space: Space, now: Config, summary: Mapping[str, Any]) -> list[Move]:
                     value,
                     float(remedy["predicted_step_ms"]),
                     float(remedy.get("confidence", 0)) >= SURE and is_known,
-                    f"{remedy['what']}{other}{unknown}",
-                    is_known and not other,
+                    f"{remedy['what']}{note}{unknown}",
+                    is_known and not note,
                 )
             )
             break
@@ -136,4 +136,4 @@ def _target(knob: Knob, now: Value, remedy: Mapping[str, Any]) -> tuple[Value, s
         return None
     if is_same_value(value, goal):
         return value, ""
-    return value, f" (`{knob.name}` has no value {goal:.4g}. It is set to {knob.text(value)}.)"
+    return value, f" (`{knob.name}` has no value {goal:g}. It is set to {knob.text(value)}.)"
