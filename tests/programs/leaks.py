@@ -112,6 +112,23 @@ def train_generator():
             return
 
 
+def read_cached():
+    seen = {}
+    for step in range(10**9):
+        seen[step if LEAKS else step % FULL] = array(step)
+        yield seen[step if LEAKS else step % FULL]
+
+
+def train_generator_dict():
+    """The garbage collector does not track a dictionary whose values are arrays."""
+    batches = headspace.wrap(read_cached(), name="train", mode="measure")
+    end = time.monotonic() + SECONDS
+    for _ in batches:
+        time.sleep(0.002)
+        if time.monotonic() > end:
+            return
+
+
 def train_graph():
     import torch
 

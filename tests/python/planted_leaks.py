@@ -11,6 +11,10 @@ LEAKS: dict[str, tuple[str, tuple[str, ...]] | None] = {
     "graph": ("autograd_graph", ("`total` of `train_graph`", "loss.item()")),
     "losses": ("autograd_graph", ("`list`", "Backward0`", "`values` of `Meter`", "`detach()`")),
     "generator": ("objects", ("ValueError", "`failed` of `Reader`", "`reader` of `read`")),
+    "generator_dict": (
+        "objects",
+        ("`dict`", "numpy.ndarray float64[2048]", "`seen` of `read_cached`"),
+    ),
     "native": ("native", ("native code",)),
     "cache": ("objects", ("`dict`", "`decoded` of `Samples`", "`samples` of `train_cache`")),
     "lru_cache": ("objects", ("`dict`", "`transform`")),
