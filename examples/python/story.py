@@ -289,7 +289,7 @@ def read_run(records: Path, clips: int) -> Run:
         other_cores=summary["resources"].get("others_cores"),
         bottleneck=bottleneck.get("name") or bottleneck["kind"],
         remedies=summary["remedies"],
-        what_if=summary["what_if"],
+        what_if=summary.get("what_if", []),
     )
 
 
