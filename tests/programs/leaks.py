@@ -24,10 +24,10 @@ def array(step):
     return numpy.full(SIZE, float(step))
 
 
-def steps():
+def steps(loader=range(10**9)):
     """Steps of 2 ms until the time is over."""
     end = time.monotonic() + SECONDS
-    for step in headspace.wrap(range(10**9), name="train", mode="measure"):
+    for step in headspace.wrap(loader, name="train", mode="measure"):
         yield step
         time.sleep(0.002)
         if time.monotonic() > end:
@@ -104,12 +104,8 @@ def read():
 
 def train_generator():
     """A generator reads, and a local variable of it holds what grows."""
-    batches = headspace.wrap(read(), name="train", mode="measure")
-    end = time.monotonic() + SECONDS
-    for _ in batches:
-        time.sleep(0.002)
-        if time.monotonic() > end:
-            return
+    for _ in steps(read()):
+        pass
 
 
 def read_cached():
@@ -121,12 +117,8 @@ def read_cached():
 
 def train_generator_dict():
     """The garbage collector does not track a dictionary whose values are arrays."""
-    batches = headspace.wrap(read_cached(), name="train", mode="measure")
-    end = time.monotonic() + SECONDS
-    for _ in batches:
-        time.sleep(0.002)
-        if time.monotonic() > end:
-            return
+    for _ in steps(read_cached()):
+        pass
 
 
 def train_graph():

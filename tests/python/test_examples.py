@@ -535,10 +535,10 @@ def test_story_shows_what_a_what_if_measured(
 ) -> None:
     change = replace(FEWER, gate=("decode", 2))
     answer = {"intervention": "gate", "stage": "decode", "amount": amount, "gain_pct": 25.0}
-    asked = replace(run_with_remedies(90.0), what_if=[answer])
+    what_if = replace(run_with_remedies(90.0), what_if=[answer])
     before, after = run_with_remedies(80.0), run_with_remedies(62.0)
 
-    rung = story.compare(change, asked, before, after, started=1.0)
+    rung = story.compare(change, what_if, before, after, started=1.0)
 
     assert (rung.predicted, rung.predicted_ratio) == (predicted, ratio)
 

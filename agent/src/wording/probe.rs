@@ -92,13 +92,7 @@ impl fmt::Display for NoFloor {
                  uncertain: headspace {value_pct:.0} % ± {half_pct:.0} points (something changed \
                  during the probe; repeat it when the machine is idle, or raise `probe_steps`)"
             ),
-            Self::Asynchronous(Asynchrony::Rare { every }) => rare_long_steps(*every, "probe"),
-            Self::Asynchronous(asynchrony) => format!(
-                "the replay timed only how fast work is queued on the device: {} (during the \
-                 probe, let the loop wait for a result once per step, for example with \
-                 `loss.item()` or `jax.block_until_ready(loss)`)",
-                asynchrony_text(*asynchrony)
-            ),
+            Self::Asynchronous(asynchrony) => asynchrony_text(*asynchrony),
             Self::ReplaySlower { pct } => format!(
                 "replayed steps took {pct:.1} % longer than live steps, which is more than noise. \
                  Possible causes: a repeated batch costs more (for example, it is copied from \
@@ -130,7 +124,7 @@ pub(super) fn rare_long_steps(every: usize, measurement: &str) -> String {
 }
 
 fn asynchrony_text(asynchrony: Asynchrony) -> String {
-    match asynchrony {
+    let sign = match asynchrony {
         Asynchrony::Owed { replay_ms, owed_ms } => format!(
             "a step took {} in replay, but the live steps after it also finished queued work. \
              Counting this work, a step takes at least {}",
@@ -146,13 +140,17 @@ fn asynchrony_text(asynchrony: Asynchrony) -> String {
             duration_ms(before_ms),
             duration_ms(after_ms)
         ),
-        Asynchrony::Rare { every } => format!("the loop waits for it in one of {every} steps"),
+        Asynchrony::Rare { every } => return rare_long_steps(every, "probe"),
         Asynchrony::Short { replay_ms, steps } => format!(
             "a step took {} in replay, far less than live, and the longest replay of {steps} \
              steps cannot distinguish a fast step from a queued one",
             duration_ms(replay_ms)
         ),
-    }
+    };
+    format!(
+        "the replay timed only how fast work is queued on the device: {sign} (during the probe, let the loop wait for a \
+         result once per step, for example with `loss.item()` or `jax.block_until_ready(loss)`)"
+    )
 }
 
 fn warning_text(warning: FloorWarning) -> String {

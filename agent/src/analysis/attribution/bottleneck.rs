@@ -11,11 +11,12 @@ use super::candidates::{
 };
 use super::evidence::evidence;
 use super::law_terms::{Term, at_least};
-use super::loop_waits::{blocked_loading, is_limited_by_device, long_lock_wait_ms, loop_waits};
+use super::loop_waits::{
+    blocked_loading, is_limited_by_device, lock_contended, long_lock_wait_ms, loop_waits,
+};
 use super::mount_reads::slow_mount;
 use super::prediction::Predictor;
 use super::queueing_model::Model;
-use crate::analysis::findings::gil_contention_ms;
 use crate::analysis::thresholds::confidence;
 
 /// Finds the bottleneck; `None` if there is no clear one.
@@ -94,13 +95,6 @@ fn suspects(predictor: &Predictor<'_>) -> Option<Binding> {
         limit_ms: limit_ms(model, found.term).min(step),
         ..found
     }))
-}
-
-/// Whether contention for the interpreter lock is long enough to delay the loop.
-pub(super) fn lock_contended(model: &Model<'_>) -> bool {
-    let (facts, t) = (model.facts, model.thresholds);
-    let long_ms = t.long_gil_wait * facts.step_ms;
-    at_least(gil_contention_ms(&facts.resources, t), long_ms)
 }
 
 /// Whether a stage of this process has a low CPU share while the interpreter lock is contended.

@@ -1,9 +1,8 @@
 //! The terms that are tried as the bottleneck, and their limits.
 
 use super::law_terms::{Term, at_least};
-use super::loop_waits::loop_waits;
+use super::loop_waits::{lock_contended, loop_waits};
 use super::queueing_model::Model;
-use crate::analysis::findings::gil_contention_ms;
 
 /// The bottleneck, the confidence in it, and the step that it allows.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -60,16 +59,13 @@ pub(super) fn may_limit(model: &Model<'_>) -> impl Iterator<Item = usize> {
 /// threads, they would wait too.
 pub(super) fn threads_may_limit(model: &Model<'_>, pool: usize) -> bool {
     let pool = &model.pools[pool];
-    let long_ms = model.thresholds.long_gil_wait * model.facts.step_ms;
-    let lock_wait_ms = gil_contention_ms(&model.facts.resources, model.thresholds);
     let is_limited = |stage: &usize| {
         model.holds_gil(*stage)
             || model.shared_lock(*stage).is_some()
             || model.reader == Some(*stage)
             || model.decoder.is_some_and(|(decoder, _)| decoder == *stage)
     };
-    !pool.sets_concurrency
-        || !(at_least(lock_wait_ms, long_ms) || pool.stages.iter().any(is_limited))
+    !pool.sets_concurrency || !(lock_contended(model) || pool.stages.iter().any(is_limited))
 }
 
 /// Whether a stage waits for the next one: the queue between them is always full.

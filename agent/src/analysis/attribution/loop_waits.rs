@@ -2,12 +2,20 @@
 
 use super::law_terms::at_least;
 use super::queueing_model::Model;
+use crate::analysis::findings::gil_contention_ms;
 use crate::analysis::stacks::BlockedLoading;
 
 /// Time per step in which the loop's own code waits for the interpreter lock, if that is long.
 pub(super) fn long_lock_wait_ms(model: &Model<'_>) -> Option<f64> {
     let (facts, t) = (model.facts, model.thresholds);
     (facts.compute_gil_wait_ms).filter(|wait_ms| *wait_ms >= t.long_gil_wait * facts.step_ms)
+}
+
+/// Whether contention for the interpreter lock is long enough to delay the loop.
+pub(super) fn lock_contended(model: &Model<'_>) -> bool {
+    let (facts, t) = (model.facts, model.thresholds);
+    let long_ms = t.long_gil_wait * facts.step_ms;
+    at_least(gil_contention_ms(&facts.resources, t), long_ms)
 }
 
 /// The waits of loading on the training thread for another thread or a device, if they are a large part of its time.

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use super::facts::PipelineFacts;
 use super::simulation::whole;
 use super::stage_order::Node;
-use super::stage_roles::is_inline;
 use crate::analysis::thresholds::Thresholds;
 use crate::model::stack::LOADER;
 
@@ -31,8 +30,14 @@ impl Pool {
 
 /// The pools whose threads stages may have to wait for. Programs do not declare which stages run in a pool.
 /// It is inferred: the concurrent calls of a stage must match the pool's busy threads, either those of one
-/// stage alone, or those of all stages together that have no pool of their own.
-pub(super) fn find_pools(facts: &PipelineFacts, nodes: &[Node<'_>], t: &Thresholds) -> Vec<Pool> {
+/// stage alone, or those of all stages together that have no pool of their own. `inline` is whether the loop does the
+/// loader's work itself.
+pub(super) fn find_pools(
+    facts: &PipelineFacts,
+    nodes: &[Node<'_>],
+    inline: bool,
+    t: &Thresholds,
+) -> Vec<Pool> {
     let active = |stage: &usize| nodes[*stage].active(facts.step_ms);
     let mut left: Vec<usize> = (0..nodes.len())
         .filter(|stage| nodes[*stage].stage.processes <= 1)
@@ -73,7 +78,7 @@ pub(super) fn find_pools(facts: &PipelineFacts, nodes: &[Node<'_>], t: &Threshol
         }
     }
     // Of executors that headspace knows, the stages are known as well as they can be.
-    if facts.queues.iter().all(|queue| queue.concurrency.is_none()) {
+    if !inline && facts.queues.iter().all(|queue| queue.concurrency.is_none()) {
         found.extend(find_busy_threads(facts, nodes, t));
     }
     found
@@ -84,9 +89,6 @@ pub(super) fn find_pools(facts: &PipelineFacts, nodes: &[Node<'_>], t: &Threshol
 /// their time: then this stage is the limit. Also `None` if a stage declares its concurrency, as SPDL's do: its calls may
 /// wait for a thread, so their times do not add up to those of the threads.
 fn find_busy_threads(facts: &PipelineFacts, nodes: &[Node<'_>], t: &Thresholds) -> Option<Pool> {
-    if is_inline(facts, nodes, t) {
-        return None;
-    }
     let threads_of = |node: &Node<'_>| -> Option<&BTreeSet<u32>> {
         let mut sampled = facts.stage_threads.iter();
         let found = sampled.find(|sampled| sampled.stage == node.stage.name);

@@ -50,7 +50,8 @@ impl<'a> Model<'a> {
         let workers = find_workers(facts, &nodes);
         let send_delay =
             workers.and_then(|stage| find_send_delay(facts, &nodes[stage], thresholds));
-        let pools = find_pools(facts, &nodes, thresholds);
+        let inline = is_inline(facts, &nodes, thresholds);
+        let pools = find_pools(facts, &nodes, inline, thresholds);
         // The training thread is as busy while it receives a batch as during compute.
         let compute = facts.busy_ms();
         let device_ms = uses.device_ms(facts.step_ms);
@@ -67,7 +68,7 @@ impl<'a> Model<'a> {
                 contention: 0.0,
                 // A probe shows more exactly whether the device limits the step.
                 device_ms: device_ms.filter(|_| facts.floor_ms.is_none()),
-                inline: is_inline(facts, &nodes, thresholds),
+                inline,
                 cores: cores_of_rank(&facts.resources)
                     .unwrap_or(f64::INFINITY)
                     .max(bounds::MIN_CORES),

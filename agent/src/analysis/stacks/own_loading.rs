@@ -36,9 +36,7 @@ impl StackTimes {
             ran_share: ran_s / place.seconds,
         })
     }
-}
 
-impl StackTimes {
     /// The training thread's share of the calls of these places, in `[0, 1]`. Threads to which calls hand work do not count.
     /// `None` with too few samples.
     pub(in crate::analysis) fn training_thread_share(

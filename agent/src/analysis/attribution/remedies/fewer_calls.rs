@@ -6,11 +6,11 @@
 //! and nothing else: then a busy lock, more than a few threads per core, the memory and the decoders give a remedy without
 //! a predicted gain.
 
-use super::super::bottleneck::{lock_contended, memory_suspect};
+use super::super::bottleneck::memory_suspect;
 use super::super::call_time_curve::CallTimeCurve;
 use super::super::calls_at_once::find_slowdown;
 use super::super::law_terms::{Term, at_least};
-use super::super::loop_waits::loop_waits;
+use super::super::loop_waits::{lock_contended, loop_waits};
 use super::super::queueing_model::Model;
 use super::super::relief::scale;
 use super::super::simulation::{SimulatedPipeline, Supply, whole};

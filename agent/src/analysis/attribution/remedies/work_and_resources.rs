@@ -1,10 +1,11 @@
 //! Proposes the remedies that change neither concurrency nor buffers: cheaper calls, other processes, cores,
 //! the disk, garbage collection, page-locked memory.
 
-use super::super::bottleneck::{lock_contended, slowest};
+use super::super::bottleneck::slowest;
 use super::super::candidates::limit_ms;
 use super::super::evidence::{Evidence, evidence, inner};
 use super::super::law_terms::{Term, at_least};
+use super::super::loop_waits::lock_contended;
 use super::super::loop_waits::long_lock_wait_ms;
 use super::super::queueing_model::Model;
 use super::super::relief::{free_shared_lock, relieve, scale};
