@@ -1831,38 +1831,41 @@ fn half_the_cost_of_a_line_at_most_halves_the_step() {
         function: "parse".into(),
         origin: Origin::Own,
     };
-    let found = attribute(&PipelineFacts {
-        stages: vec![stage_summary("parse", 16.0, 1.0, 14.28, 16.9)],
-        queues: vec![QueueSummary {
-            full_pct: Some(53.0),
-            filled_by: Some("parse".to_owned()),
-            ..sink(4, 15.0)
-        }],
-        step_ms: 1.4645,
-        wait_ms: 1.4507,
-        lines: vec![LineShare {
-            place: Place::Stage("parse".to_owned()),
-            frame,
-            activity: Activity::Wait(WaitFor::InterpreterLock),
-            share: 0.99,
-            proportional_share: 0.99,
-            work_share: 0.99,
-            wait_share: 0.99,
-            own_share: 0.99,
-        }],
-        resources: ResourcesRecord {
-            cores_used: Some(1.72),
-            cores_usable: Some(2.0),
-            others_cores: Some(0.04),
-            runnable_threads: Some(8.0),
-            consumer_run_queue_pct: Some(38.0),
-            gil_wait_ms: Some(3.0),
-            other_threads_cores: Some(1.69),
-            ..ResourcesRecord::default()
-        },
-        ..PipelineFacts::default()
-    });
+    // All other waits of the calls are for the interpreter lock, or at this line too.
+    for wait_share in [0.0, 0.99] {
+        let found = attribute(&PipelineFacts {
+            stages: vec![stage_summary("parse", 16.0, 1.0, 14.28, 16.9)],
+            queues: vec![QueueSummary {
+                full_pct: Some(53.0),
+                filled_by: Some("parse".to_owned()),
+                ..sink(4, 15.0)
+            }],
+            step_ms: 1.4645,
+            wait_ms: 1.4507,
+            lines: vec![LineShare {
+                place: Place::Stage("parse".to_owned()),
+                frame: frame.clone(),
+                activity: Activity::Wait(WaitFor::InterpreterLock),
+                share: 0.99,
+                proportional_share: 0.99,
+                work_share: 0.99,
+                wait_share,
+                own_share: 0.99,
+            }],
+            resources: ResourcesRecord {
+                cores_used: Some(1.72),
+                cores_usable: Some(2.0),
+                others_cores: Some(0.04),
+                runnable_threads: Some(8.0),
+                consumer_run_queue_pct: Some(38.0),
+                gil_wait_ms: Some(3.0),
+                other_threads_cores: Some(1.69),
+                ..ResourcesRecord::default()
+            },
+            ..PipelineFacts::default()
+        });
 
-    let ms = found.lines.first().unwrap().predicted_step_ms;
-    assert!(ms > 0.49 * 1.4645, "{ms}");
+        let ms = found.lines.first().unwrap().predicted_step_ms;
+        assert!(ms > 0.49 * 1.4645, "{wait_share}: {ms}");
+    }
 }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use super::queueing_model::Model;
-use super::simulation::{SimulatedPipeline, Station, Supply};
+use super::simulation::{SimulatedPipeline, Supply};
 
 /// The unchanged model and its simulated step.
 #[derive(Debug, Clone)]
@@ -131,51 +131,27 @@ fn frees(now: &SimulatedPipeline, changed: &SimulatedPipeline) -> bool {
 }
 
 /// The smallest ratio of a duration after the change to the same one before, if the change shortens durations and nothing
-/// else; otherwise 0. If every duration shrank by this ratio, the step would too. The change shrinks none by
-/// more, so the step is at least that long.
+/// else; otherwise 0. If every duration shrank by this ratio, the step would too. The change shrinks none by more, so the step
+/// is at least that long.
 fn shortest_scale(now: &SimulatedPipeline, changed: &SimulatedPipeline) -> f64 {
-    if !has_same_structure(now, changed) {
-        return 0.0;
-    }
-    let durations = |simulated: &SimulatedPipeline| -> Vec<f64> {
-        let parts = simulated.stations.iter().flat_map(|station| &station.parts);
-        let of_loop = [simulated.loop_ms, simulated.device_ms.unwrap_or(0.0)];
-        parts.map(|(_, ms)| *ms).chain(of_loop).collect()
+    let mut undone = changed.clone();
+    let mut least: f64 = 1.0;
+    let mut undo = |after: &mut f64, before: f64| {
+        if before > 0.0 {
+            least = least.min(*after / before);
+        }
+        *after = before;
     };
-    let (before, after) = (durations(now), durations(changed));
-    let ratios = before.iter().zip(&after).filter(|(ms, _)| **ms > 0.0);
-    ratios
-        .map(|(before, after)| after / before)
-        .fold(1.0, f64::min)
-}
-
-/// Whether two pipelines differ in durations only.
-fn has_same_structure(now: &SimulatedPipeline, changed: &SimulatedPipeline) -> bool {
-    let same_stations = now.stations.len() == changed.stations.len()
-        && (now.stations.iter().zip(&changed.stations)).all(|(before, after)| {
-            let of =
-                |station: &Station| (station.servers, station.room, station.ahead, station.pool);
-            let supplies = |station: &Station| -> Vec<Supply> {
-                station.parts.iter().map(|(supply, _)| *supply).collect()
-            };
-            of(before) == of(after)
-                && supplies(before) == supplies(after)
-                && same(before.takes, after.takes)
-                && same(before.gives, after.gives)
-        });
-    same_stations
-        && now.pools == changed.pools
-        && now.inline == changed.inline
-        && [
-            (now.batch, changed.batch),
-            (now.loop_cores, changed.loop_cores),
-            (now.contention, changed.contention),
-            (now.cores, changed.cores),
-            (now.others, changed.others),
-            (now.engines, changed.engines),
-        ]
-        .into_iter()
-        .all(|(before, after)| same(before, after))
+    undo(&mut undone.loop_ms, now.loop_ms);
+    if let (Some(after), Some(before)) = (&mut undone.device_ms, now.device_ms) {
+        undo(after, before);
+    }
+    for (station, before) in undone.stations.iter_mut().zip(&now.stations) {
+        for ((_, after), (_, before)) in station.parts.iter_mut().zip(&before.parts) {
+            undo(after, *before);
+        }
+    }
+    if undone == *now { least } else { 0.0 }
 }
 
 fn error(model: &Model<'_>, simulated_ms: f64) -> f64 {
