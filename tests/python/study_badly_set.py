@@ -89,7 +89,7 @@ def main() -> None:
         predicted = remedy["predicted_step_ms"]
         said = "unknown" if remedy.get("at_least") else f"{predicted:.1f} ms"
         error = "" if remedy.get("at_least") else f" ({100 * (measured / predicted - 1):+.0f} %)"
-        how = f"{remedy['text']} `{' '.join(options)}`"
+        how = f"{remedy['what']} `{' '.join(options)}`"
         print("| " + " | ".join([*row, how, said, f"{measured:.1f} ms{error}"]) + " |", flush=True)
 
 
