@@ -1013,6 +1013,37 @@ fn threads_that_hold_the_interpreter_lock_get_a_subprocess_as_remedy() {
 }
 
 #[test]
+fn the_calls_that_hold_the_interpreter_lock_should_become_cheaper() {
+    let halved = |holder: Option<&str>| {
+        let mut facts = hardly_waits(ResourcesRecord {
+            cores_used: Some(1.6),
+            cores_usable: Some(2.0),
+            gil_wait_ms: Some(18.0),
+            other_threads_cores: Some(0.6),
+            ..ResourcesRecord::default()
+        });
+        facts.stages = vec![
+            stage_summary("decode", 2.0, 1.0, 20.0, 80.0),
+            stage_summary("equalize", 2.0, 1.0, 10.0, 60.0),
+        ];
+        facts.gil_holder = holder.map(|stage| GilHolderRecord {
+            stage: Some(stage.to_owned()),
+            share_pct: 19.0,
+            ..GilHolderRecord::default()
+        });
+        let found = attribute(&facts);
+        assert_eq!(
+            bottleneck_limit(&found),
+            Some(Limit::Resource(Resource::Gil))
+        );
+        remedy_text(remedy(&found, "cheaper_calls").unwrap())
+    };
+
+    assert!(halved(None).contains("`decode`"));
+    assert!(halved(Some("equalize")).contains("`equalize`"));
+}
+
+#[test]
 fn a_busy_disk_is_the_bottleneck_and_no_readers_are_proposed() {
     let mut read = Stage::of("read", 6, Part::Disk, 10.0, 4);
     read.parts.push((Part::Cpu, 4.0));

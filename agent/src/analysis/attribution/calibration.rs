@@ -36,7 +36,7 @@ pub(super) fn modelled_steps(predictor: &Predictor<'_>) -> Vec<ModelledStep> {
 
 /// The simulated pipeline with the intervention of an answer. `None` if the model has no such stage.
 fn intervene(model: &Model<'_>, answer: &WhatIfRecord) -> Option<SimulatedPipeline> {
-    let stage = stage_number(model, answer.stage.as_deref()?)?;
+    let stage = model.find_stage(answer.stage.as_deref()?)?;
     let mut changed = model.simulated.clone();
     let mut scale_work = |stage: usize, factor: f64| {
         model.change_loading(&mut changed, stage, |parts| scale(parts, factor));
@@ -60,10 +60,6 @@ fn intervene(model: &Model<'_>, answer: &WhatIfRecord) -> Option<SimulatedPipeli
         }
     }
     Some(changed)
-}
-
-fn stage_number(model: &Model<'_>, name: &str) -> Option<usize> {
-    model.nodes.iter().position(|node| node.stage.name == name)
 }
 
 /// A prediction of the model for a stage, corrected by the measured step without the stage's work. If the model's step is

@@ -239,6 +239,11 @@ impl<'a> Model<'a> {
         (self.decoder).and_then(|(decoder, engines)| (decoder == stage).then_some(engines))
     }
 
+    /// The stage with this name.
+    pub(super) fn find_stage(&self, name: &str) -> Option<usize> {
+        self.nodes.iter().position(|node| node.stage.name == name)
+    }
+
     /// Whether a stage consists of threads of the training process, not of another process.
     pub(super) fn runs_here(&self, stage: usize) -> bool {
         self.workers != Some(stage) && self.nodes[stage].stage.runs_in_training_process()

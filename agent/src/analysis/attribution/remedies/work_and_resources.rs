@@ -44,7 +44,8 @@ fn cheaper(context: &Context<'_>) -> Option<Draft> {
         Term::Stage(stage) | Term::Mount(stage) => stage,
         Term::Engines => model.decoder?.0,
         Term::Disk => model.reader?,
-        Term::Cores | Term::Quota | Term::Gil | Term::Memory => most_work(context)?,
+        Term::Gil => lock_holder(model).or_else(|| most_work(context))?,
+        Term::Cores | Term::Quota | Term::Memory => most_work(context)?,
         Term::Pool(pool) if model.pools[pool].sets_concurrency => {
             let busy_ms = |stage: &usize| model.nodes[*stage].busy_ms();
             let stages = model.pools[pool].stages.iter().copied();
@@ -72,6 +73,12 @@ fn cheaper(context: &Context<'_>) -> Option<Draft> {
         changed: Some(simulated),
         ..Draft::new(action, found.term, confidence::ASSUMED_GAIN)
     })
+}
+
+/// The stage that holds the interpreter lock longest, as far as the samples of stacks show.
+fn lock_holder(model: &Model<'_>) -> Option<usize> {
+    let holder = model.facts.gil_holder.as_ref()?;
+    model.find_stage(holder.stage.as_deref()?)
 }
 
 /// The stage with the longest CPU time per batch.
