@@ -61,8 +61,18 @@ pub struct RunFacts<'a> {
     pub concluded: Option<&'a Conclusions>,
     /// CPU seconds of the agent: its threads, and its work in the training thread.
     pub agent_cpu_s: Option<f64>,
+    /// The part of `agent_cpu_s` that samples stacks. `None` if no stacks are sampled.
+    pub stack_sampling_cpu_s: Option<f64>,
     /// Counts of lost data.
     pub dropped: Dropped,
+}
+
+impl RunFacts<'_> {
+    /// CPU seconds as a share of the elapsed time, in percent.
+    fn share_of_elapsed_pct(&self, cpu_s: Option<f64>) -> Option<f64> {
+        let cpu_s = cpu_s.filter(|_| self.elapsed_s > 0.0)?;
+        Some(100.0 * cpu_s / self.elapsed_s)
+    }
 }
 
 /// The conclusions that take long to compute.
@@ -168,10 +178,8 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
         state: run.state,
         ended_by: run.ended_by.clone(),
         elapsed_s: run.elapsed_s,
-        overhead_pct: run
-            .agent_cpu_s
-            .filter(|_| run.elapsed_s > 0.0)
-            .map(|cpu| 100.0 * cpu / run.elapsed_s),
+        overhead_pct: run.share_of_elapsed_pct(run.agent_cpu_s),
+        stack_sampling_pct: run.share_of_elapsed_pct(run.stack_sampling_cpu_s),
         dropped: run.dropped,
         ..SummaryRecord::default()
     };

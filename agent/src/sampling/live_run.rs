@@ -69,6 +69,7 @@ struct CachedConclusions {
 #[derive(Debug, Clone, Copy, Default)]
 struct Costs {
     agent_cpu_s: f64,
+    stack_sampling_cpu_s: Option<f64>,
     dropped_records: u64,
 }
 
@@ -178,9 +179,15 @@ impl LiveRun {
     }
 
     /// Stores the cost of the agent so far.
-    pub(super) fn set_costs(&self, agent_cpu: Option<Duration>, dropped_records: u64) {
+    pub(super) fn set_costs(
+        &self,
+        agent_cpu: Option<Duration>,
+        stack_sampling: Option<Duration>,
+        dropped_records: u64,
+    ) {
         let mut costs = lock(&self.costs);
         costs.dropped_records = dropped_records;
+        costs.stack_sampling_cpu_s = stack_sampling.map(|cpu| cpu.as_secs_f64());
         if let Some(cpu) = agent_cpu {
             costs.agent_cpu_s = cpu.as_secs_f64();
         }
@@ -268,6 +275,7 @@ impl LiveRun {
                 ranks: self.ranks,
             },
             agent_cpu_s: Some(costs.agent_cpu_s + recording_s + counting_s),
+            stack_sampling_cpu_s: costs.stack_sampling_cpu_s,
             dropped,
         };
         let summary = summarise(&run, &facts);

@@ -308,11 +308,11 @@ impl Sampler {
 
     fn read_own_costs(&mut self, late: Duration, at: Duration, last: bool) {
         let dropped = self.live_run.dropped(self.queue.dropped());
-        let stacks = self.stacks.as_ref().map(StackSampling::cpu_time);
-        let stacks = stacks.unwrap_or_default();
+        let sampling = self.stacks.as_ref().map(StackSampling::cpu_time);
+        let stacks = sampling.unwrap_or_default();
         let others = self.queue.cpu_time() + self.sources.cpu_time();
         let cpu = thread_cpu_time().map(|cpu| cpu + others + stacks);
-        self.live_run.set_costs(cpu, dropped.records);
+        self.live_run.set_costs(cpu, sampling, dropped.records);
         let mut own = |metric, value| {
             self.readings
                 .push(Reading::new(metric, Scope::Agent, value));

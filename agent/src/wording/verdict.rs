@@ -166,7 +166,11 @@ impl<'a> Verdict<'a> {
             pct if pct < 0.01 => "less than 0.01".to_owned(),
             pct => percent(pct, 2),
         };
-        let text = format!("measuring used {cost} % of one core");
+        let sampling = (self.summary.stack_sampling_pct)
+            .filter(|pct| *pct >= 0.01)
+            .map(|pct| format!(" ({} % for sampling stacks)", percent(pct, 2)))
+            .unwrap_or_default();
+        let text = format!("measuring used {cost} % of one core{sampling}");
         Some(Section::sentence(SectionId::Cost, text))
     }
 }

@@ -210,6 +210,9 @@ pub struct SummaryRecord {
     pub findings: Vec<FindingRecord>,
     /// CPU time of the agent's threads and of recording, as a share of the elapsed time.
     pub overhead_pct: Option<f64>,
+    /// The part of `overhead_pct` that samples stacks. Absent if no stacks are sampled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stack_sampling_pct: Option<f64>,
     /// Number of dropped steps and records.
     pub dropped: Dropped,
     /// All ranks of the run together. Only `headspace report --json` writes this field, if a run has

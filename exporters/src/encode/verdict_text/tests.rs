@@ -463,6 +463,28 @@ cost       measuring used 0.02 % of one core
 }
 
 #[test]
+fn the_cost_says_which_part_samples_stacks() {
+    let cost = |stack_sampling_pct| {
+        let summary = SummaryRecord {
+            overhead_pct: Some(0.62),
+            stack_sampling_pct,
+            ..measured()
+        };
+        let text = verdict_of(&summary);
+        text.lines().last().unwrap().to_owned()
+    };
+
+    assert_eq!(
+        cost(Some(0.41)),
+        "cost       measuring used 0.62 % of one core (0.41 % for sampling stacks)"
+    );
+    assert_eq!(
+        cost(Some(0.001)),
+        "cost       measuring used 0.62 % of one core"
+    );
+}
+
+#[test]
 fn verdict_has_no_upper_bound_if_the_wait_was_not_measured() {
     let summary = SummaryRecord {
         wait_ms: None,
