@@ -15,7 +15,9 @@ def shared_run_id() -> str | None:
     All ranks of a machine have the same launcher. The name is the start time of the launcher, and the ID of
     the job or else the process ID of the launcher.
     """
-    if _settings.world_size() == 1:
+    # The first process of a container has no parent in it. Its start is not that of a launcher, so other ranks cannot know
+    # it: each rank then has a folder of its own.
+    if _settings.world_size() == 1 or os.getppid() == 0:
         return None
     jobs = map(os.environ.get, ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"))
     value = next((job for job in jobs if job and job != "none"), str(os.getppid()))

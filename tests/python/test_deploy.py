@@ -1,0 +1,316 @@
+"""The recipes in `examples/deploy` and docs/deploy.md: their files, their commands, and their run folders."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running import DEADLINE_S, PROGRAMS, clean_environment, free_port
+
+yaml = pytest.importorskip("yaml")
+
+ROOT = Path(__file__).parents[2]
+RECIPES = ROOT / "examples" / "deploy"
+PAGE = ROOT / "docs" / "deploy.md"
+
+SCRIPTS = sorted([*RECIPES.glob("*.sh"), *RECIPES.glob("*.sbatch")])
+
+#: Of both ranks, with the import of torch on a busy machine.
+TIMEOUT_S = 3 * DEADLINE_S
+
+
+def environment(runs: Path, **more: str) -> dict[str, str]:
+    """The environment of a recipe, with headspace and torchrun on the PATH."""
+    launched = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"}
+    clean = {key: value for key, value in clean_environment().items() if key not in launched}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {**clean, "PATH": path, "HEADSPACE_DIR": str(runs), "OMP_NUM_THREADS": "1", **more}
+
+
+def start(command: list[str], folder: Path, env: dict[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        env=env,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    """Waits for a recipe. Returns what it printed."""
+    try:
+        out, err = process.communicate(timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)  # with its ranks
+        out, err = process.communicate()
+        pytest.fail(f"still running after {TIMEOUT_S:g} s\n{out}\n{err}")
+    assert process.returncode == 0, err
+    return out
+
+
+def ranks_in(folder: Path) -> set[str]:
+    return {path.stem for path in folder.glob("rank*.jsonl")}
+
+
+# --- Files -------------------------------------------------------------------------------------
+
+
+def test_the_page_names_every_recipe_and_no_other_file() -> None:
+    named = set(re.findall(r"\(\.\./examples/deploy/([\w.-]+)\)", PAGE.read_text()))
+
+    assert named == {path.name for path in RECIPES.iterdir() if path.suffix != ".dockerignore"}
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_a_script_has_no_syntax_error(script: Path) -> None:
+    checked = subprocess.run(["bash", "-n", str(script)], capture_output=True, text=True)
+
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("script", sorted(RECIPES.glob("*.sbatch")), ids=lambda path: path.name)
+def test_slurm_sees_every_directive(script: Path) -> None:
+    # `sbatch` ignores directives after the first command.
+    lines = script.read_text().splitlines()
+    first_command = next(i for i, line in enumerate(lines) if line and not line.startswith("#"))
+    directives = [i for i, line in enumerate(lines) if line.startswith("#SBATCH ")]
+
+    assert len(directives) > 0
+    assert max(directives) < first_command
+
+
+def commands() -> Iterator[tuple[str, list[str]]]:
+    """Every call of headspace in the recipes and on the page, with the file that has it."""
+    for path in [*RECIPES.iterdir(), PAGE]:
+        text = path.read_text().replace("\\\n", " ")
+        if path.suffix == ".yaml":
+            container = pod(yaml.safe_load(text))["containers"][0]
+            text = shlex.join(container["args"])
+        if path.name == "Dockerfile":
+            text = text.replace('", "', " ").replace('["', "").replace('"]', "")
+        text = re.sub(r"(?m)^\s*#.*$", "", text)
+        for found in re.finditer(r"(?<![\w./-])headspace ([a-z]+)\b(?=([^\n`|#]*))", text):
+            if found[1] in known_commands():
+                words = found[2].partition(" -- ")[0].split()
+                yield path.name, [found[1], *(word for word in words if word.startswith("--"))]
+
+
+def known_commands() -> set[str]:
+    return {"demo", "run", "tune", "report", "compare", "doctor", "top", "serve"}
+
+
+def test_every_command_of_the_recipes_has_the_options_that_they_use() -> None:
+    used = list(commands())
+    assert {file for file, _ in used} >= {
+        *("Dockerfile", "kubernetes.yaml", "deploy.md"),
+        *(script.name for script in SCRIPTS),
+    }
+    for name in {command for _, (command, *_) in used}:
+        help_text = subprocess.run(
+            [sys.executable, "-m", "headspace", name, "--help"],
+            env=clean_environment(),
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        options = {option for _, (command, *found) in used if command == name for option in found}
+        assert all(option == "--" or option in help_text for option in options), (name, options)
+
+
+# --- An image ----------------------------------------------------------------------------------
+
+
+def is_sent(path: str) -> bool:
+    """Whether Docker sends a file to the build: the last pattern that fits decides."""
+    sent = True
+    for line in (RECIPES / "Dockerfile.dockerignore").read_text().splitlines():
+        if not line or line.startswith("#"):
+            continue
+        pattern = line.removeprefix("!").removeprefix("**/")
+        whole = fnmatch(path, pattern) or path.startswith(f"{pattern}/") or pattern == "*"
+        if whole or (line.startswith("**/") and fnmatch(Path(path).name, pattern)):
+            sent = line.startswith("!")
+    return sent
+
+
+def test_the_image_is_built_from_what_cargo_and_maturin_read_and_from_no_build_output() -> None:
+    tomllib = pytest.importorskip("tomllib", reason="platform: Python 3.10 has no tomllib")
+    members = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["members"]
+    needed = ["Cargo.toml", "Cargo.lock", "pyproject.toml", "README.md", "LICENSE-MIT"]
+    for member in members:
+        manifest = tomllib.loads((ROOT / member / "Cargo.toml").read_text())
+        targets = [
+            *manifest.get("example", []),
+            *manifest.get("test", []),
+            *manifest.get("bin", []),
+        ]
+        needed += [
+            f"{member}/Cargo.toml",
+            *(f"{member}/{one['path']}" for one in targets if "path" in one),
+        ]
+
+    assert [path for path in needed if not is_sent(path)] == []
+    assert not any(
+        map(
+            is_sent,
+            (
+                "target/release/x",
+                ".venv/bin/python",
+                "py_bindings/python/headspace/_native.abi3.so",
+            ),
+        )
+    )
+
+
+# --- Kubernetes --------------------------------------------------------------------------------
+
+
+def pod(job: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = job["spec"]["template"]["spec"]
+    return found
+
+
+@pytest.fixture
+def job() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((RECIPES / "kubernetes.yaml").read_text())
+    return found
+
+
+def test_the_pod_has_shared_memory_in_ram_and_writes_its_runs_to_a_volume(
+    job: dict[str, Any],
+) -> None:
+    (container,) = pod(job)["containers"]
+    volumes = {volume["name"]: volume for volume in pod(job)["volumes"]}
+    mounts = {mount["mountPath"]: volumes[mount["name"]] for mount in container["volumeMounts"]}
+    variables = {variable["name"]: variable.get("value") for variable in container["env"]}
+
+    assert mounts["/dev/shm"]["emptyDir"]["medium"] == "Memory"
+    assert "sizeLimit" in mounts["/dev/shm"]["emptyDir"]
+    assert "persistentVolumeClaim" in mounts["/runs"]
+    assert variables["HEADSPACE_DIR"] == "/runs/$(POD_NAME)"
+    # Kubernetes replaces only what is defined above.
+    names = list(variables)
+    assert names.index("POD_NAME") < names.index("HEADSPACE_DIR")
+
+
+def test_prometheus_finds_the_port_that_headspace_listens_on(job: dict[str, Any]) -> None:
+    annotations = job["spec"]["template"]["metadata"]["annotations"]
+    (container,) = pod(job)["containers"]
+    (export,) = (one["value"] for one in container["env"] if one["name"] == "HEADSPACE_EXPORT")
+    _, host, port = export.split(":")
+
+    assert host == "0.0.0.0", "another pod cannot reach loopback"
+    assert annotations["prometheus.io/port"] == port
+    assert container["ports"][0]["containerPort"] == int(port)
+    # The values of annotations are text.
+    assert all(isinstance(value, str) for value in annotations.values())
+
+
+# --- Run folders -------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_torchrun_on_one_machine_writes_one_folder_with_both_ranks(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    runs = tmp_path / "runs"
+    command = [str(RECIPES / "torchrun-one-node.sh"), str(PROGRAMS / "gloo_ranks.py")]
+
+    printed = finish(start(command, tmp_path, environment(runs, RANKS="2")))
+
+    (folder,) = runs.iterdir()
+    assert ranks_in(folder) == {"rank0", "rank1"}
+    assert "2 of 2 read" in " ".join(printed.split())
+    report = [sys.executable, "-m", "headspace", "report", "--json", str(folder)]
+    summary = json.loads(subprocess.run(report, capture_output=True, text=True, check=True).stdout)
+    assert summary["ranks"]["world_size"] == 2
+
+
+@pytest.mark.slow
+def test_torchrun_on_two_machines_writes_every_rank_into_a_folder_of_the_job(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("torch")
+    runs = tmp_path / "runs"
+    settings = {"JOB": "7", "NODES": "2", "RANKS": "1", "HEAD": f"127.0.0.1:{free_port()}"}
+    command = [str(RECIPES / "torchrun-nodes.sh"), str(PROGRAMS / "gloo_ranks.py")]
+
+    nodes = [start(command, tmp_path, environment(runs, **settings)) for _ in range(2)]
+    printed = sorted(finish(node).strip() for node in nodes)
+
+    assert printed == ["rank 0 of 2", "rank 1 of 2"]
+    folders = list(runs.iterdir())
+    assert all(folder.name.endswith("-7") for folder in folders)
+    assert [rank for folder in folders for rank in sorted(ranks_in(folder))] in (
+        ["rank0", "rank1"],
+        ["rank1", "rank0"],
+    )
+
+
+def command_of_srun() -> str:
+    """What `srun` starts in each task of srun.sbatch."""
+    text = (RECIPES / "srun.sbatch").read_text()
+    found = re.search(r"(?s)^srun bash -c '(.*?)' rank \"\$@\"$", text, re.M)
+    assert found is not None
+    return found[1]
+
+
+@pytest.mark.slow
+def test_the_tasks_of_srun_on_one_machine_write_one_folder_of_the_job(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    runs = tmp_path / "runs"
+    shared = {
+        "SLURM_JOB_ID": "77",
+        "SLURM_NTASKS": "2",
+        "SLURM_NTASKS_PER_NODE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+    }
+    command = ["bash", "-c", command_of_srun(), "rank", str(PROGRAMS / "gloo_ranks.py")]
+    tasks = []
+    for number in "01":
+        own = {"SLURM_PROCID": number, "SLURM_LOCALID": number}
+        tasks.append(start(command, tmp_path, environment(runs, **shared, **own)))
+
+    printed = sorted(finish(task).strip() for task in tasks)
+
+    assert printed == ["rank 0 of 2", "rank 1 of 2"]
+    (folder,) = runs.iterdir()
+    assert folder.name.endswith("-77")
+    assert ranks_in(folder) == {"rank0", "rank1"}
+
+
+def test_ranks_with_the_same_run_id_share_a_folder_although_their_parents_differ(
+    tmp_path: Path,
+) -> None:
+    runs = tmp_path / "runs"
+    code = (
+        "import headspace, os\n"
+        "headspace.start(run_id=os.environ['SLURM_JOB_ID'])\n"
+        "for _ in headspace.wrap(range(50)): pass\n"
+    )
+    ranks = []
+    for number in "01":
+        env = environment(runs, RANK=number, WORLD_SIZE="2", SLURM_JOB_ID="job")
+        # The shell stays, so it is the parent of its rank.
+        command = ["bash", "-c", '"$0" -c "$1"; exit $?', sys.executable, code]
+        ranks.append(start(command, tmp_path, env))
+
+    for rank in ranks:
+        finish(rank)
+
+    assert [path.name for path in runs.iterdir()] == ["job"]
+    assert ranks_in(runs / "job") == {"rank0", "rank1"}
