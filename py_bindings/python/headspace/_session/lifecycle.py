@@ -28,6 +28,9 @@ has_begun = False
 #: Number of sessions of this process that have ended.
 ended = 0
 
+#: The report of the last session of this process that has ended.
+last_report: Report | None = None
+
 #: Whether the default session could not be started. One line reports this. Later epochs do not try again.
 has_failed = False
 
@@ -50,12 +53,14 @@ os.register_at_fork(after_in_child=_after_fork)
 class Session:
     """The measurement of this process. Begins with :func:`start`; ends with :func:`stop` or a ``with`` block."""
 
-    __slots__ = ("_feed", "_native", "_prints_verdict")
+    __slots__ = ("_feed", "_native", "_prints_verdict", "_records")
 
     def __init__(self, native: _native.Session, *, prints_verdict: bool, feed: Feed | None) -> None:
         self._native = native
         self._feed = feed
         self._prints_verdict = prints_verdict
+        # The file with the records of this rank. The program may change its working directory later.
+        self._records = os.path.abspath(f"{native.folder}/rank{_environment.read_rank()}.jsonl")
 
     @property
     def folder(self) -> str:
@@ -80,7 +85,7 @@ class Session:
         Raises:
             RuntimeError: In a process that was forked after the start of the session.
         """
-        return Report(*self._native.report())
+        return Report(*self._native.report(), self._records)
 
     def stop(self) -> Report | None:
         """Ends the run and prints its verdict.
@@ -91,7 +96,7 @@ class Session:
         """
         # No import here, because this function runs at exit. There, an import changes the exit status of Python
         # 3.10 after Ctrl-C.
-        global current, ended
+        global current, ended, last_report
         if current is self and self._native.is_here:
             current = None
             ended += 1
@@ -103,7 +108,8 @@ class Session:
             self._feed.finish()
         if self._prints_verdict:
             stderr.write_line(self._native.verdict_on_ranks() or rendered[1])
-        return Report(*rendered)
+        last_report = Report(*rendered, self._records)
+        return last_report
 
     def _at_exit(self) -> None:
         """Ends the run at the end of the program."""
