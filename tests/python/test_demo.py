@@ -43,13 +43,16 @@ def test_the_demo_names_the_slow_store_and_what_more_threads_give(tmp_path: Path
     ran = headspace("demo", folder=tmp_path)
 
     assert ran.returncode == 0, ran.stderr
-    assert "headspace demo --threads 4" in ran.stdout
     assert (tmp_path / "headspace-demo" / "train.py").exists()
     summary = summary_of(tmp_path)
     assert summary["bottleneck"]["name"] == "fetch", ran.stderr
     assert summary["headspace_pct"] > 50
     remedies = [remedy["code"] for remedy in summary["remedies"]]
     assert remedies[0] == "more_workers"
+    # The next step is the first remedy.
+    calls = summary["remedies"][0]["change"]["to"]
+    assert f"runs\n{calls} calls of `fetch` at once" in ran.stdout
+    assert f"    headspace demo --threads {calls}\n" in ran.stdout
 
 
 @pytest.mark.slow

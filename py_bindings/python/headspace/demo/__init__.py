@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headspace import _settings
+from headspace._session.step_history import StepHistory
 
 #: The folder to which the program is written, so that the verdict names lines of the user's own folder.
 FOLDER = Path("headspace-demo")
@@ -30,11 +31,17 @@ Then measure your own training. Its code needs no change:
     headspace run -- python train.py
 """
 
-WITH_ONE_THREAD = """\
-The verdict names what limits the training, and remedies with the step that each would give. Look at the step with
-four threads:
+WITH_REMEDY = """\
+The verdict names what limits the training, and remedies with the step that each would give. The first remedy here runs
+{calls} calls of `{stage}` at once. Measure it:
 
-    headspace demo --threads 4
+    headspace demo --threads {calls}{more}
+"""
+
+WITHOUT_REMEDY = """\
+The verdict names what limits the training. Measure it with more threads:
+
+    headspace demo --threads 4{more}
 """
 
 WITH_MORE_THREADS = """\
@@ -56,10 +63,32 @@ def main(words: Sequence[str]) -> int:
     print(INTRODUCTION.format(decoder=decoder, threads=threads, program=program), flush=True)
     code = _measure(program, args)
     if code == 0:
-        runs = _settings.directory()
-        step = WITH_MORE_THREADS.format(runs=runs) if args.threads > 1 else WITH_ONE_THREAD
-        print(NEXT.format(step=step))
+        print(NEXT.format(step=_next_step(args)))
     return code
+
+
+def _next_step(args: argparse.Namespace) -> str:
+    """What to try after this run."""
+    runs = _settings.directory()
+    if args.threads > 1:
+        return WITH_MORE_THREADS.format(runs=runs)
+    more = " --video" if args.video else ""
+    change = _first_change(runs)
+    if change is None:
+        return WITHOUT_REMEDY.format(more=more)
+    return WITH_REMEDY.format(calls=change["to"], stage=change["target"], more=more)
+
+
+def _first_change(runs: str) -> dict[str, str] | None:
+    """The change that the first remedy of the newest run proposes, if it is a number of concurrent calls."""
+    try:
+        newest = StepHistory(runs)
+        newest.read()
+    except OSError:
+        return None
+    remedies = newest.summary.get("remedies") or [{}]
+    change: dict[str, str] | None = remedies[0].get("change")
+    return change if change is not None and change["setting"] == "concurrency" else None
 
 
 def _write_program(is_reset: bool) -> Path:
