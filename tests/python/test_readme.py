@@ -1,6 +1,6 @@
-"""The README and docs/commands.md are true: their Python runs, their commands work, their variables are read.
+"""The README and docs/commands.md are true: what their commands print, the variables, the targets and the links.
 
-Every command in a shell block must be known here, so that a new one cannot appear untested.
+`test_snippets.py` runs their Python, and `test_documented_commands.py` their commands, as they are printed.
 """
 
 from __future__ import annotations
@@ -13,36 +13,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from doc_blocks import ROOT, read_blocks
 
-ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 COMMANDS = (ROOT / "docs/commands.md").read_text()
 
-#: The commands of the documentation, and the test that runs each.
-TESTED = {
-    "pip install .": "here: the build's project file names the package and the command",
-    "headspace demo": "test_demo.py",
-    "make demo": "test_examples.py runs what the target runs; here: that it still does",
-    "make test": "this is it",
-    "make bench": "here: the benchmark's own list of parts",
-    "HEADSPACE_MODE=probe python train.py": "here",
-    "headspace run --mode probe -- python train.py": "here",
-    "headspace report": "here",
-    "headspace doctor": "here",
-    "headspace top": "test_top.py",
-    "headspace serve": "test_serve.py",
-    "headspace report --html page.html RUN": "test_html_report.py",
-    "headspace compare before after --fail-if-slower 5%": "here",
-}
-
-
 #: Enough ticks in a second for an interval.
 OFTEN = {"HEADSPACE_INTERVAL": "50ms", "HEADSPACE_QUIET": "1"}
-
-
-def blocks(language: str) -> list[str]:
-    found = re.findall(r"^```(\w*)\n(.*?)^```$", README + COMMANDS, re.MULTILINE | re.DOTALL)
-    return [text for kind, text in found if kind == language]
 
 
 def run(*args: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
@@ -60,7 +37,7 @@ def run(*args: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
     """The README's snippet with a loader and a training step around it."""
-    snippet, _ = blocks("python")
+    snippet = next(block.text for block in read_blocks("python") if block.page == "README.md")
     path = tmp_path / "train.py"
     path.write_text(
         "import time\n"
@@ -71,43 +48,12 @@ def script(tmp_path: Path) -> Path:
     return path
 
 
-def test_every_command_in_the_readme_is_run_by_a_test() -> None:
-    lines = [line for block in blocks("console") for line in block.splitlines()]
-    commands = [line.removeprefix("$ ").split("#")[0].strip() for line in lines]
-    typed = [c for c in commands if re.match(r"(make|pip|python|headspace [a-z]+|HEADSPACE)", c)]
-
-    assert len(typed) >= 2
-    assert [command for command in typed if command not in TESTED] == []
-
-
 def test_the_snippet_measures_a_loop(script: Path) -> None:
     done = run(sys.executable, script.name, cwd=script.parent)
 
     assert done.stdout == ""
     assert "1,200 steps" in done.stderr or "1200 steps" in done.stderr
     assert "less waiting saves at most" in done.stderr
-
-
-def test_the_stage_and_the_queue_of_the_snippet_are_in_the_records(tmp_path: Path) -> None:
-    _, snippet = blocks("python")
-    path = tmp_path / "stages.py"
-    path.write_text(
-        f"def open_video(path):\n    return path\n{snippet}\n"
-        "def batches():\n"
-        "    for path in range(50):\n"
-        "        decode(path)\n"
-        "        yield decoded.get()\n"
-        "for _ in headspace.wrap(batches()):\n"
-        "    pass\n"
-    )
-
-    run(sys.executable, path.name, cwd=tmp_path, HEADSPACE_QUIET="1")
-
-    (records,) = (tmp_path / "headspace-runs").glob("*/rank0.jsonl")
-    ticks = [json.loads(line) for line in records.read_text().splitlines() if '"stages"' in line]
-    calls = [stage for tick in ticks if tick["kind"] == "tick" for stage in tick["stages"]]
-    assert {stage["name"] for stage in calls} == {"decode"}
-    assert sum(stage["time"]["count"] for stage in calls) == 50
 
 
 def test_the_unchanged_script_measures_the_floor(script: Path) -> None:
@@ -160,7 +106,8 @@ def test_two_folders_of_runs_are_compared(script: Path) -> None:
 
 
 def test_doctor_prints_what_the_readme_shows() -> None:
-    (shown,) = [text for text in blocks("text") if text.startswith("headspace doctor")]
+    texts = [block.text for block in read_blocks("text") if block.page == "docs/commands.md"]
+    (shown,) = [text for text in texts if text.startswith("headspace doctor")]
     command = Path(sys.executable).with_name("headspace")
 
     told = run(str(command), "doctor", cwd=ROOT).stdout
