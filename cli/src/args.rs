@@ -3,13 +3,13 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use headspace_agent::batch_source::LEAST_WHAT_IF_STEPS;
 use headspace_agent::model::Mode;
 
 /// Measures how much faster training would run if data loading were free, and what slows it down.
 #[derive(Debug, Parser)]
-#[command(name = "headspace", version)]
+#[command(name = "headspace", bin_name = "headspace", version)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -29,6 +29,7 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     Top(TopArgs),
     Serve(ServeArgs),
+    Completion(CompletionArgs),
 }
 
 /// Run a training command and measure its data loaders. The code needs no change.
@@ -343,6 +344,26 @@ pub(crate) struct TopArgs {
                 [default: HEADSPACE_DIR, else headspace-runs]"
     )]
     pub(crate) path: Option<PathBuf>,
+}
+
+/// Print the script with which a shell completes the commands and options.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+    source <(headspace completion bash)     # a line of ~/.bashrc
+    headspace completion zsh > _headspace   # in a folder of $fpath
+    headspace completion fish > ~/.config/fish/completions/headspace.fish")]
+pub(crate) struct CompletionArgs {
+    /// The shell
+    pub(crate) shell: CompletedShell,
+}
+
+/// A shell whose command line can be completed.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum CompletedShell {
+    Bash,
+    Zsh,
+    Fish,
 }
 
 #[cfg(test)]

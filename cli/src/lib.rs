@@ -11,8 +11,12 @@
 
 mod args;
 mod compare;
+mod completion;
 mod doctor;
 mod find_runs;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod page;
 mod python_commands;
 pub mod python_sources;
@@ -128,6 +132,7 @@ pub fn run(args: impl Iterator<Item = OsString>, context: &mut Context<'_>) -> i
             Command::Doctor(args) => doctor::doctor(&args, context),
             Command::Serve(args) => serve::serve(&args, context),
             Command::Top(args) => top::top(&args, context),
+            Command::Completion(args) => completion::completion(&args, context),
         },
         Err(error) => explain(&error, context),
     };
