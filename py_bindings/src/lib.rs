@@ -26,7 +26,9 @@ mod wording;
 use pyo3::prelude::*;
 
 /// The compiled half of `headspace`. Private: import `headspace` instead.
-#[pymodule]
+// `gil_used = true`: the import turns on the interpreter lock of a free-threaded Python, and Python warns. The iterator of a
+// loop relies on the lock: without it, two threads that iterate at once could use a source that one of them has released.
+#[pymodule(gil_used = true)]
 mod _native {
     use pyo3::prelude::*;
 

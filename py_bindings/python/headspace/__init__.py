@@ -13,9 +13,25 @@ turns headspace off.
 
 from __future__ import annotations
 
+import sys
+
+from headspace import _subinterpreter  # noqa: F401 - first, because it refuses the import in a subinterpreter.
+
+try:
+    if "t" in sys.abiflags:
+        from headspace import _missing_extension
+
+        _missing_extension.check_free_threaded()
+    from headspace._native import __version__, stage
+except ModuleNotFoundError as error:
+    if error.name != "headspace._native":
+        raise
+    from headspace import _missing_extension
+
+    raise ImportError(_missing_extension.explain()) from None
+
 from headspace._caching.spdl_caches import CacheDataLoader, cache_iterator
 from headspace._loops.wrap import wrap
-from headspace._native import __version__, stage
 from headspace._session.lifecycle import Session, report, start, step, stop
 from headspace._session.report import Report
 from headspace._stages.queue import queue

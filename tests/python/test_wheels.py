@@ -1,0 +1,202 @@
+"""What `make wheels` relies on: its smoke test, its search for interpreters, and what the package says it needs."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import hashlib
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from ci_scripts import load_script
+from running import clean_environment
+
+import headspace
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = Path(headspace.__file__).parent
+
+interpreters = load_script("interpreters")
+wheel_files = load_script("wheel_files")
+wheels = load_script("wheels")
+
+#: Imported only in a program that has imported them itself, and private parts of them.
+OF_THE_PROGRAM = {"ray"}
+
+#: Names of packages that differ from those of their modules.
+MODULES = {"ipython": "IPython", "opentelemetry-sdk": "opentelemetry"}
+
+
+def smoke_test(*options: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, ROOT / "tests/wheel_smoke.py", *options],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+@pytest.mark.slow
+def test_the_smoke_test_passes_for_the_installed_package() -> None:
+    done = smoke_test("--version", headspace.__version__)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("passed: ") >= 6
+    assert "the demo trains" in done.stdout
+
+
+def test_the_smoke_test_fails_if_another_version_is_installed() -> None:
+    done = smoke_test("--version", "9.9.9")
+
+    assert done.returncode == 1
+    assert "failed: `headspace --version` says 9.9.9" in done.stderr
+
+
+def test_the_smoke_test_fails_if_the_package_is_elsewhere(tmp_path: Path) -> None:
+    done = smoke_test("--version", headspace.__version__, "--inside", tmp_path)
+
+    assert done.returncode == 1
+    assert "failed: the package is the installed one" in done.stderr
+
+
+def test_an_interpreter_is_one_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def program(path: Path, text: str) -> Path:
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+        path.chmod(0o755)
+        return path
+
+    program(tmp_path / "shims/python3.98", "#!/bin/sh\nexit 127\n")
+    real = program(
+        tmp_path / "versions/3.98.1/bin/python3.98", f'#!/bin/sh\nexec {sys.executable} "$@"\n'
+    )
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path / "shims"), prepend=":")
+
+    assert interpreters.find_interpreters(["3.98", "3.99t"]) == {"3.98": real, "3.99t": None}
+
+
+def test_the_oldest_platform_is_read_from_what_auditwheel_shows() -> None:
+    shown = """
+headspace-0.1.0-cp310-abi3-linux_x86_64.whl is consistent with the
+following platform tag: "manylinux_2_34_x86_64".
+
+The wheel references external versioned symbols in these
+system-provided shared libraries: libc.so.6 with versions
+{'GLIBC_2.34', 'GLIBC_2.17'}
+"""
+
+    assert wheels.oldest_platform(shown) == "manylinux_2_34_x86_64"
+    assert wheels.oldest_platform("This does not look like a platform wheel") is None
+
+
+def test_a_changed_file_of_a_wheel_can_still_be_installed(tmp_path: Path) -> None:
+    wheel = tmp_path / "thing-1.0-py3-none-any.whl"
+    meta = "thing-1.0.dist-info"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("thing.py", "value = 1\n")
+        archive.writestr(f"{meta}/sboms/a.cyclonedx.json", '{"path": "/home/me/thing"}')
+        archive.writestr(f"{meta}/METADATA", "Metadata-Version: 2.1\nName: thing\nVersion: 1.0\n")
+        archive.writestr(
+            f"{meta}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(
+            f"{meta}/RECORD",
+            f"thing.py,sha256=old,10\n{meta}/sboms/a.cyclonedx.json,sha256=old,26\n{meta}/RECORD,,\n",
+        )
+
+    wheel_files.rewrite(wheel, ".cyclonedx.json", lambda data: data.replace(b"/home/me", b""))
+
+    with zipfile.ZipFile(wheel) as archive:
+        sbom = archive.read(f"{meta}/sboms/a.cyclonedx.json")
+        record = archive.read(f"{meta}/RECORD").decode().splitlines()
+    digest = base64.urlsafe_b64encode(hashlib.sha256(sbom).digest()).rstrip(b"=").decode()
+    assert sbom == b'{"path": "/thing"}'
+    assert record == [
+        "thing.py,sha256=old,10",
+        f"{meta}/sboms/a.cyclonedx.json,sha256={digest},{len(sbom)}",
+        f"{meta}/RECORD,,",
+    ]
+    install = ["-m", "pip", "install", "--no-index", "--quiet", "--target", tmp_path / "out", wheel]
+    subprocess.run([sys.executable, *install], check=True, capture_output=True)
+    assert (tmp_path / "out/thing.py").read_text() == "value = 1\n"
+
+
+def test_the_supported_pythons_are_those_of_the_classifiers() -> None:
+    versions = wheels.supported_pythons()
+
+    assert versions[0] == "3.10"
+    assert 'requires-python = ">=3.10"' in (ROOT / "pyproject.toml").read_text()
+    assert len(versions) == len(set(versions)) >= 4
+
+
+def imported_libraries() -> set[str]:
+    """What the package imports when it runs, besides itself and Python's own modules."""
+    found = set()
+
+    def search(node: ast.AST) -> None:
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            return
+        if isinstance(node, ast.Import):
+            found.update(alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            found.add(str(node.module).partition(".")[0])
+        for child in ast.iter_child_nodes(node):
+            search(child)
+
+    for path in PACKAGE.rglob("*.py"):
+        search(ast.parse(path.read_text()))
+    # `tomllib` is new in Python 3.11. Some of Python's own private modules are older or newer than this Python.
+    found -= sys.stdlib_module_names | {"headspace", "tomllib"}
+    return {name for name in found if not name.startswith("_")}
+
+
+def test_each_extra_installs_libraries_that_the_package_imports_and_none_is_missing() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    section = text.split("[project.optional-dependencies]\n")[1].split("\n[")[0]
+    requirements = re.findall(r'"([A-Za-z][\w-]*)[<>=]', section)
+    modules = [MODULES.get(name, name) for name in requirements]
+
+    assert len(requirements) >= 5
+    assert set(modules) == imported_libraries() - OF_THE_PROGRAM
+
+
+def import_in(folder: Path, code: str) -> str:
+    """Runs code that ends with an error. Returns the last line of the traceback."""
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        cwd=folder,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1, done.stderr
+    return done.stderr.splitlines()[-1]
+
+
+WRONG = (
+    "ImportError: headspace's compiled module is missing or not built for this Python (CPython 3."
+)
+
+
+def test_without_a_compiled_module_the_import_says_how_to_get_one(tmp_path: Path) -> None:
+    shutil.copytree(PACKAGE, tmp_path / "headspace", ignore=shutil.ignore_patterns("*.so"))
+
+    last = import_in(tmp_path, "import headspace")
+
+    assert last.startswith(WRONG)
+    assert last.endswith("docs/install.md")
+
+
+def test_a_free_threaded_python_does_not_load_a_module_for_others() -> None:
+    """It would crash. This Python only looks like a free-threaded one."""
+    assert (PACKAGE / "_native.abi3.so").exists()
+
+    last = import_in(PACKAGE.parent, "import sys; sys.abiflags = 't'; import headspace")
+
+    assert last.startswith(WRONG)
