@@ -78,9 +78,20 @@ setup: $(STAMPS)/test $(STAMPS)/lint ## Make the virtual environment with all th
 .PHONY: build
 build: $(STAMPS)/build ## Build the extension module and install the package into the environment.
 
-.PHONY: wheel
-wheel: $(STAMPS)/maturin ## Build the wheel that others install (dist/).
-	$(VENV)/bin/maturin build --release --locked --out dist
+# WHEELS_ARGS="--help" lists the options, for example `--require aarch64`.
+.PHONY: wheels
+wheels: tools $(STAMPS)/wheels ## Build the wheels that others install (dist/), and try them with each Python found (20 minutes).
+	$(call say,"wheels for x86_64 and aarch64")
+	$(PY) .ci/wheels.py $(WHEELS_ARGS)
+
+.PHONY: sdist
+sdist: $(STAMPS)/maturin ## Build the source distribution (dist/).
+	$(PY) -m maturin sdist --out dist
+
+# VERSION=0.2.0 names it. TAG=1 adds the commit and the tag to this repository. RELEASE_ARGS passes options.
+.PHONY: release
+release: tools $(STAMPS)/wheels $(STAMPS)/lint ## Build a release into dist/VERSION, without publishing it (VERSION=0.2.0).
+	$(PY) .ci/release.py $(if $(filter 1,$(TAG)),--tag) $(RELEASE_ARGS) -- $(VERSION)
 
 ##@ Check it
 
@@ -105,7 +116,7 @@ test-rust: tools $(PY) ## Run the Rust tests.
 # What the Python tests need besides the package. Downloads wait for the network, so `make test` lets Rust compile
 # meanwhile.
 .PHONY: test-environment
-test-environment: $(STAMPS)/test $(STAMPS)/servers $(STAMPS)/grafana
+test-environment: $(STAMPS)/test $(STAMPS)/docs $(STAMPS)/servers $(STAMPS)/grafana
 ifneq ($(TORCH),0)
 test-environment: $(STAMPS)/torch
 endif
@@ -138,6 +149,11 @@ gpu-tables: $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/build ## Print the tables o
 	$(call say,"loads and training loops on the GPU")
 	$(PY) tests/gpu/busy_share.py
 	$(PY) tests/gpu/loops.py
+
+.PHONY: docs
+docs: $(STAMPS)/docs $(STAMPS)/build ## Build the documentation site in target/site, and check its links.
+	$(call say,"documentation site: each wrong link is an error")
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 
 .PHONY: lint
 lint: lint-rust msrv lint-python lint-types lint-generated ## Run every check that runs no test. `make -k lint` names all faults.
@@ -186,11 +202,45 @@ lint-generated: tools
 	$(call say,"generated files: schema$(comma) table of metrics and dashboard")
 	cargo test --quiet $(RUST_TESTS) --test schema_file --test metrics_table --test grafana_dashboard
 
+# `make deny` installs nothing: building cargo-deny takes ten minutes. The known vulnerabilities are a Git repository. Without
+# a network, their check is left out. With CI=true that is a failure.
+.PHONY: deny
+deny: tools ## Check licences, sources, duplicates and known vulnerabilities of the dependencies (needs cargo-deny).
+	@cargo deny --version >/dev/null 2>&1 || { \
+	  echo "error: deny: cargo-deny is not installed. Run \`cargo install --locked cargo-deny\`." >&2; exit 1; }
+	cargo deny --locked check licenses bans sources
+	@if cargo deny fetch db; then set -x; cargo deny --locked check advisories; \
+	else case "$${CI:-}" in [Tt][Rr][Uu][Ee]|1) \
+	    echo "error: deny: cannot download the known vulnerabilities" >&2; exit 1;; esac; \
+	  echo "deny: known vulnerabilities NOT checked, because their database cannot be downloaded"; fi
+
 .PHONY: format
 format: $(STAMPS)/lint ## Format Rust and Python in place.
 	cargo fmt --all
 	$(VENV)/bin/ruff check --fix-only --quiet
 	$(VENV)/bin/ruff format
+
+# The models run in seconds. The model with three threads limits its preemptions: LOOM_MAX_PREEMPTIONS=4 explores more.
+.PHONY: loom
+loom: tools ## Check the lock-free code in all interleavings of its threads, with loom.
+	$(call say,"loom models")
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/loom \
+	  cargo test --locked -p headspace-agent --lib $(CARGO_ARGS) -- loom_tests --nocapture --test-threads 1
+
+# FUZZ="page terminal" runs these two. A target keeps the inputs that reach new code in fuzz/corpus, and an input that fails in
+# fuzz/artifacts. The parsers have no unsafe code, so no sanitizer is used, and the stable compiler is enough.
+FUZZ ?= kernel_files records settings slots terminal page
+FUZZ_SECONDS ?= 60
+.PHONY: fuzz
+fuzz: tools ## Fuzz what parses or prints the bytes of others, FUZZ_SECONDS=60 for each target (installs cargo-fuzz).
+	@cargo fuzz --version >/dev/null 2>&1 || { set -x; cargo install cargo-fuzz --locked; }
+	@for target in $(FUZZ); do \
+	  printf '\n\033[1m== fuzzing %s for %s s\033[0m\n' $$target $(FUZZ_SECONDS); \
+	  mkdir -p fuzz/corpus/$$target; seeds=; \
+	  if [ $$target = kernel_files ]; then seeds=collectors/tests/fixtures; fi; \
+	  CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/fuzz \
+	    cargo fuzz run --sanitizer none $$target fuzz/corpus/$$target $$seeds -- \
+	    -max_total_time=$(FUZZ_SECONDS) -timeout=30 -print_final_stats=1 -verbosity=0 || exit; done
 
 ##@ Measure it
 
@@ -202,7 +252,7 @@ bench: $(STAMPS)/test $(STAMPS)/build ## Print the costs beside their targets.
 	$(PY) py_bindings/benches/bench.py $(BENCH_ARGS)
 
 # STUDIES="contention lines" runs these two. `rust` are the simulated ones, and `real` is `make real` on busy cores.
-STUDIES ?= rust compare tune remedies what_if shared_lock contention hand_off page_cache leaks prefetching badly_set lines real
+STUDIES ?= rust compare tune remedies what_if shared_lock contention hand_off page_cache leaks prefetching badly_set lines real fuzz
 
 .PHONY: study
 study: tools $(STAMPS)/study $(STAMPS)/build ## Run the long studies of accuracy: tests that `make test` leaves out (STUDIES="what_if lines").
@@ -216,6 +266,11 @@ study-rust:
 .PHONY: study-real
 study-real:
 	-REAL_BUSY=2 REAL_CASES=accelerate,datasets,lightning,monai,spdl,torchdata,trainer,webdataset $(PY) tests/real
+
+# Half an hour for all targets together.
+.PHONY: study-fuzz
+study-fuzz:
+	$(MAKE) fuzz FUZZ_SECONDS=$$((1800 / $(words $(FUZZ))))
 
 # STUDY_ARGS passes options: make study STUDIES=contention STUDY_ARGS="--repeats 5".
 study-%:
@@ -325,6 +380,16 @@ $(STAMPS)/study: requirements/study.txt $(STAMPS)/torch
 	$(call say,"pip install -r $<")
 	$(PIP) -r $<
 	@touch $@
+
+$(STAMPS)/wheels: requirements/wheels.txt requirements/build.txt | $(PY)
+	$(call say,"pip install -r $<")
+	$(PIP) -r $<
+	@mkdir -p $(STAMPS) && touch $@ $(STAMPS)/maturin
+
+$(STAMPS)/docs: requirements/docs.txt | $(PY)
+	$(call say,"pip install -r $<")
+	$(PIP) -r $<
+	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/lint: requirements/lint.txt | $(PY)
 	$(call say,"pip install -r $<")

@@ -25,5 +25,6 @@ pub mod recording;
 pub mod runtime;
 pub mod sampling;
 pub mod statistics;
+mod sync;
 pub mod testing;
 pub mod wording;

@@ -31,6 +31,9 @@
 pub mod catalog;
 #[cfg(feature = "host")]
 pub mod data_set;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(feature = "gpu")]
 pub mod gpu;
 #[cfg(feature = "host")]

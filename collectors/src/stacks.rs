@@ -6,6 +6,8 @@
 
 mod core_use;
 mod data_files;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod own_code;
 mod retried_locks;
 mod thread_locks;

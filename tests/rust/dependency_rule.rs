@@ -83,19 +83,21 @@ const PYTHON_CRATE: &str = "headspace-py";
 /// The agent's modules, lowest first, each with the modules it may name besides itself.
 const AGENT_MODULES: &[(&str, &[&str])] = &[
     ("lock", &[]),
+    ("sync", &["lock"]),
     ("model", &[]),
     ("notice", &["lock", "model"]),
-    ("port", &["model", "notice"]),
-    ("recording", &["lock", "model", "notice", "port"]),
+    ("port", &["sync", "model", "notice"]),
+    ("recording", &["lock", "sync", "model", "notice", "port"]),
     ("statistics", &["model"]),
     ("batch_source", &["model", "notice", "port", "statistics"]),
     ("analysis", &["model", "notice", "port", "statistics"]),
     ("wording", &["model", "statistics", "analysis"]),
-    ("delivery", &["lock", "model", "notice", "port"]),
+    ("delivery", &["lock", "sync", "model", "notice", "port"]),
     (
         "sampling",
         &[
             "lock",
+            "sync",
             "model",
             "notice",
             "port",
@@ -158,6 +160,12 @@ const COLLECTOR_MODULES: &[(&str, &[&str])] = &[
     (
         "catalog",
         &["process", "host", "tree", "io", "perf", "gpu", "log_target"],
+    ),
+    (
+        "fuzzing",
+        &[
+            "procfs", "process", "host", "tree", "io", "perf", "gpu", "stacks", "workers",
+        ],
     ),
 ];
 

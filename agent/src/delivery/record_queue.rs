@@ -5,13 +5,15 @@
 //! records, such as epochs, are few and come only once. They are added to the newest batch.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 use std::time::Duration;
 
-use crate::lock::lock;
 use crate::model::{Record, RecordBody};
 use crate::port::Lost;
+use crate::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering, lock};
+
+#[cfg(all(test, loom))]
+mod loom_tests;
 
 /// From this number of records on, only the last summary is added to a waiting batch. This bounds the memory when
 /// a destination blocks for good: 4,096 epochs take about 1 MB.

@@ -1,14 +1,17 @@
 //! Writes the events of one loop into its ring, on the training thread.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use super::event::{Decoder, Event, pack};
 use super::fold::Fold;
 use super::ring::{Pushed, Ring};
-use crate::lock::lock;
 use crate::port::catch_panics::contain;
 use crate::port::{ConsumerThread, MonotonicClock};
+use crate::sync::{AtomicU64, Mutex, Ordering, lock};
+
+#[cfg(all(test, loom))]
+mod loom_tests;
 
 /// Shorter waits are not slow, in nanoseconds.
 const MIN_SLOW_NS: f64 = 1e6;

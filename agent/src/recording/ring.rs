@@ -7,12 +7,18 @@
 //! Most of a batch's cost, apart from its time stamps, is here: cache lines that the reader's core has read
 //! must return to the writer's core. So a batch is one word, and a cache line holds eight.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, IN_MODEL, Ordering, OwnedU64};
+
+#[cfg(all(test, loom))]
+mod loom_tests;
 
 /// Words in the ring: 128 KiB. With steps of 10 ms, they last almost three minutes.
-pub(super) const CAPACITY: usize = 16_384;
+pub(super) const CAPACITY: usize = if IN_MODEL { 4 } else { 16_384 };
 const MASK: u64 = CAPACITY as u64 - 1;
 const HALF: u64 = CAPACITY as u64 / 2;
+
+/// Number of words after which a reader frees their room.
+const FREED_AT_ONCE: u64 = if IN_MODEL { 2 } else { 1024 };
 
 /// A counter in a cache line of its own.
 #[derive(Debug, Default)]
@@ -22,7 +28,8 @@ struct Line(AtomicU64);
 /// The ring.
 #[derive(Debug)]
 pub(super) struct Ring {
-    words: Box<[AtomicU64]>,
+    /// A word belongs to the writer or to the reader.
+    words: Box<[OwnedU64]>,
     /// Words written. Only the writer stores it.
     head: Line,
     /// Words read. Only the reader stores it.
@@ -47,7 +54,7 @@ impl Ring {
     /// An empty ring.
     pub(super) fn new() -> Self {
         Self {
-            words: (0..CAPACITY).map(|_| AtomicU64::new(0)).collect(),
+            words: (0..CAPACITY).map(|_| OwnedU64::new(0)).collect(),
             head: Line::default(),
             tail: Line::default(),
             tail_seen: Line::default(),
@@ -92,7 +99,7 @@ impl Ring {
     }
 }
 
-/// Removes words from a ring. Frees their room every 1,024 words, and when dropped.
+/// Removes words from a ring. Frees their room after [`FREED_AT_ONCE`] words, and when dropped.
 #[derive(Debug)]
 pub(super) struct Words<'a> {
     ring: &'a Ring,
@@ -110,7 +117,7 @@ impl Iterator for Words<'_> {
         }
         let word = self.ring.words[Ring::index(self.tail)].load(Ordering::Relaxed);
         self.tail += 1;
-        if self.tail.is_multiple_of(1024) {
+        if self.tail.is_multiple_of(FREED_AT_ONCE) {
             self.ring.tail.0.store(self.tail, Ordering::Release);
         }
         Some(word)

@@ -10,6 +10,8 @@ use headspace_agent::wording::verdict::{line_gain_pct, place_in_file};
 use headspace_exporters::encode::stacks::call_tree::{Call, CallTree, call_trees};
 use maud::{Markup, html};
 
+use super::html::Text;
+
 /// Maximum number of graphs: those with the longest time.
 const MOST_PLACES: usize = 4;
 
@@ -46,7 +48,7 @@ pub(super) fn flame_graphs(stacks: Option<&StacksRecord>, summary: &SummaryRecor
         }
         @for tree in trees {
             h3 {
-                (tree.place())
+                (Text(tree.place()))
                 small { " " (duration_s(tree.seconds)) " of samples" }
             }
             (Graph { stacks, summary, tree: &tree, best }.draw())
@@ -83,7 +85,7 @@ impl Graph<'_> {
         let rows = top + depth(&calls).min(MOST_ROWS);
         let label = format!("Flame graph of {}", self.tree.place());
         html! {
-            svg.flame role="img" aria-label=(label) width="100%" height=(rows * ROW) {
+            svg.flame role="img" aria-label=(Text(&label)) width="100%" height=(rows * ROW) {
                 @if outer > 0 {
                     rect.outer width="100%" height=(ROW - 1) rx="3" {}
                     text x="6" y="16" { (library_calls(outer)) }
@@ -145,10 +147,10 @@ impl Graph<'_> {
         let y = (bar.row + top) * ROW;
         html! {
             svg x=(share(bar.left)) y=(y) width=(share(bar.width)) height=(ROW - 1) {
-                title { (title.join("\n")) }
+                title { (Text(&title.join("\n"))) }
                 rect.(class) width="100%" height="100%" rx="3" {}
                 @if bar.width >= LEAST_TEXT {
-                    text x="6" y="16" { (frame.function) " " tspan { (name) } }
+                    text x="6" y="16" { (Text(&frame.function)) " " tspan { (Text(&name)) } }
                 }
             }
         }

@@ -7,6 +7,8 @@
 
 mod access;
 mod events;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod listen;
 mod live;
 mod routes;

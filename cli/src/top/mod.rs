@@ -7,6 +7,8 @@
 //!
 //! Read-only: the training process is not affected.
 
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod keys;
 mod source;
 mod state;

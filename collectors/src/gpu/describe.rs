@@ -83,7 +83,7 @@ fn known_decoders(device: &Device) -> Option<Count> {
 }
 
 /// The number of decoders of a common model. Matches whole words: `L4` does not match `NVIDIA L40S`.
-fn by_name(name: &str) -> Option<u32> {
+pub(super) fn by_name(name: &str) -> Option<u32> {
     let mut words = name.split(|c: char| !c.is_ascii_alphanumeric());
     words.find_map(|word| {
         let (_, count) = TABLE.iter().find(|(model, _)| *model == word)?;

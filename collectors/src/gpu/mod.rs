@@ -12,6 +12,8 @@
 mod describe;
 mod device;
 mod device_source;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 pub mod gpm;
 mod library;
 pub mod presence;

@@ -42,7 +42,7 @@ pub fn describe_at(root: impl AsRef<Path>) -> HostRecord {
 
 /// The processor's name in `/proc/cpuinfo`: x86 and RISC-V write one, POWER writes `cpu`, and Arm
 /// writes only the numbers of its maker and part.
-fn cpu_model(cpuinfo: &[u8]) -> Option<String> {
+pub(super) fn cpu_model(cpuinfo: &[u8]) -> Option<String> {
     let named = ["model name", "uarch", "cpu"]
         .iter()
         .find_map(|key| text(value(cpuinfo, key)?));
@@ -53,7 +53,7 @@ fn cpu_model(cpuinfo: &[u8]) -> Option<String> {
     })
 }
 
-fn memory_bytes(meminfo: &[u8]) -> Option<u64> {
+pub(super) fn memory_bytes(meminfo: &[u8]) -> Option<u64> {
     procfs::memory_size(meminfo, "MemTotal").filter(|&total| total > 0)
 }
 

@@ -12,6 +12,8 @@ pub mod cgroup_source;
 mod cores;
 mod describe;
 pub mod frequency;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod memory;
 pub mod pressure;
 mod times;

@@ -147,7 +147,7 @@ fn off(error: &io::Error, folder: &Path) -> CollectError {
 
 /// Appends the totals of a file: `some avg10=0.00 avg60=0.00 avg300=0.00 total=3852214487`, in
 /// microseconds, and the same for `full`.
-fn append(
+pub(super) fn append(
     bytes: &[u8],
     scope: &Scope,
     [some, full]: [Attributes; 2],

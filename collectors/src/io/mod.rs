@@ -8,6 +8,8 @@
 pub mod disk;
 mod diskstats;
 mod files_in_use;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod mounts;
 mod mountstats;
 pub mod network;

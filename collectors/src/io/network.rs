@@ -145,7 +145,7 @@ impl Collector for Network {
 }
 
 /// The interfaces in `/proc/self/net/dev`, each with its received and transmitted bytes.
-fn parse(bytes: &[u8]) -> impl Iterator<Item = (&[u8], [u64; 2])> {
+pub(super) fn parse(bytes: &[u8]) -> impl Iterator<Item = (&[u8], [u64; 2])> {
     lines(bytes).filter_map(|line| {
         let colon = line.iter().rposition(|&byte| byte == b':')?;
         let mut numbers = words(&line[colon + 1..]).map(number);

@@ -12,6 +12,8 @@
 
 pub mod core_switches;
 mod counter;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod groups;
 pub mod hardware;
 mod names;

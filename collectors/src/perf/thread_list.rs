@@ -67,7 +67,7 @@ impl Tasks {
     }
 }
 
-fn status(file: &[u8]) -> Option<Status<'_>> {
+pub(super) fn status(file: &[u8]) -> Option<Status<'_>> {
     let count = |key| procfs::value(file, key).and_then(number);
     Some(Status {
         name: procfs::value(file, "Name")?,

@@ -19,7 +19,11 @@ pub fn age() -> Option<Duration> {
 }
 
 /// Time since the start in `stat`; absent if the start lies in the future.
-fn age_from_stat(stat: &[u8], since_boot: Duration, clock_rate: u64) -> Option<Duration> {
+pub(super) fn age_from_stat(
+    stat: &[u8],
+    since_boot: Duration,
+    clock_rate: u64,
+) -> Option<Duration> {
     let started = parse::stat(stat)?.identity.started;
     let whole = Duration::from_secs(started.checked_div(clock_rate)?);
     let rest =

@@ -8,6 +8,8 @@
 //! truncated or malformed has no reading; the others are not affected.
 
 mod age;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod usage;
 
 use std::path::{Path, PathBuf};

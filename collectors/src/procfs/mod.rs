@@ -6,6 +6,8 @@
 //! [`monotonic_total`] keeps totals from decreasing, [`mountinfo`] and [`parse`] parse files, [`open_files`] lists
 //! the open files of processes, and [`walk`] finds the descendants of a process.
 
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 pub(crate) mod monotonic_total;
 pub(crate) mod mountinfo;
 pub(crate) mod open_files;

@@ -148,7 +148,7 @@ impl Walker {
 
 /// The numbers of a list, which the kernel ends with a space and no newline. A last number without
 /// its space was cut.
-fn child_list(bytes: &[u8]) -> impl Iterator<Item = u32> {
+pub(super) fn child_list(bytes: &[u8]) -> impl Iterator<Item = u32> {
     let end = bytes.iter().rposition(|&byte| byte == b' ').unwrap_or(0);
     let whole = &bytes[..end];
     words(whole).filter_map(|word| u32::try_from(number(word)?).ok())

@@ -113,7 +113,7 @@ impl RetriedLocks {
 
 /// A file that is open for writing.
 #[derive(Debug, PartialEq, Eq)]
-struct OpenFile {
+pub(super) struct OpenFile {
     /// ID of the mount, and the inode.
     id: (u64, u64),
     /// Whether this descriptor's process holds a lock for writing.
@@ -150,7 +150,7 @@ fn read_info(pid: u32, descriptor: u32) -> Option<String> {
 }
 
 /// The file of a descriptor. `None` if it is not open for writing, or before Linux 5.14, which does not show the inode.
-fn parse(info: &str) -> Option<OpenFile> {
+pub(super) fn parse(info: &str) -> Option<OpenFile> {
     let field = |name| info.lines().find_map(|line| line.strip_prefix(name));
     let number = |name| field(name)?.trim().parse().ok();
     let flags = i32::from_str_radix(field("flags:")?.trim(), 8).ok()?;

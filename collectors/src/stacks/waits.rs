@@ -137,7 +137,7 @@ fn hexadecimal(text: &str) -> Option<u64> {
 }
 
 /// The writable mappings of the interpreter's file, and the zeroed memory that follows each.
-fn static_variables(maps: &str) -> Vec<Range<u64>> {
+pub(super) fn static_variables(maps: &str) -> Vec<Range<u64>> {
     let mut found: Vec<Range<u64>> = Vec::new();
     for line in maps.lines() {
         let mut words = line.split_whitespace();

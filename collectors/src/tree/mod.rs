@@ -12,6 +12,8 @@
 //!
 //! [`TreeMemory`] is a separate source, because its values are expensive to read.
 
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 pub mod memory;
 mod scan;
 mod tree_totals;

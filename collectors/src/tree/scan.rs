@@ -183,7 +183,7 @@ impl Scanner {
 }
 
 /// All four values, or `None`.
-fn io_bytes(file: &[u8]) -> Option<Bytes> {
+pub(super) fn io_bytes(file: &[u8]) -> Option<Bytes> {
     let mut bytes = Bytes::default();
     for (slot, key) in bytes.iter_mut().zip(IO_KEYS) {
         *slot = value(file, key).and_then(number)?;

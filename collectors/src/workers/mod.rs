@@ -24,6 +24,8 @@
 mod examinations;
 mod finished_or_lost;
 mod folders;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod identity;
 mod layout;
 mod mapping;

@@ -2,14 +2,19 @@
 //!
 //! Processes of the same build of this crate share the layout ([`super::table`]).
 
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
-
 use crate::model::HandOffEnd;
 use crate::model::call_levels::LEVELS;
-use crate::model::distribution::{BUCKETS, bucket_of};
+use crate::model::distribution::{self, bucket_of};
 use crate::model::stage::{NAME_BYTES, cut_name};
 use crate::port::MonotonicClock;
 use crate::port::clock::thread_cpu_time;
+use crate::sync::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, IN_MODEL, Ordering};
+
+#[cfg(all(test, loom))]
+pub(crate) mod loom_tests;
+
+/// Number of buckets of a slot.
+pub(crate) const BUCKETS: usize = if IN_MODEL { 8 } else { distribution::BUCKETS };
 
 /// CPU time is measured for the first calls of a stage and then for every sixteenth. A measurement costs two
 /// system calls of about 300 ns, one at each end.
@@ -42,6 +47,21 @@ impl Writers {
         }
     }
 
+    /// Adds 1, after everything else that this thread has counted: a reader that sees the new total (with `Acquire`) sees
+    /// the rest, too.
+    #[inline]
+    fn publish_one(self, counter: &AtomicU64) {
+        match self {
+            Self::Many => {
+                counter.fetch_add(1, Ordering::Release);
+            }
+            Self::One => {
+                let before = counter.load(Ordering::Relaxed);
+                counter.store(before.wrapping_add(1), Ordering::Release);
+            }
+        }
+    }
+
     #[inline]
     fn add_one(self, counter: &AtomicU32) {
         match self {
@@ -68,7 +88,7 @@ pub const WITHIN_UNKNOWN: u32 = u32::MAX - 1;
 pub struct SlotName {
     /// Its length plus 1 once it is complete, 0 before.
     length: AtomicU32,
-    bytes: [std::sync::atomic::AtomicU8; NAME_BYTES],
+    bytes: [AtomicU8; NAME_BYTES],
 }
 
 impl SlotName {
@@ -288,7 +308,7 @@ impl StageSlot {
                 took,
             );
         }
-        writers.add(&self.exited, 1);
+        writers.publish_one(&self.exited);
         took
     }
 
@@ -352,7 +372,7 @@ impl StageSlot {
     pub fn record_as(&self, writers: Writers, took_nanos: u64, outcome: Outcome) {
         writers.add(&self.entered, 1);
         self.add(writers, took_nanos, outcome);
-        writers.add(&self.exited, 1);
+        writers.publish_one(&self.exited);
     }
 
     #[inline]

@@ -14,12 +14,16 @@ use rustix::thread::futex::{self, Timespec};
 
 use super::slot::SlotName;
 use crate::model::stage::cut_name;
+use crate::sync::{self, IN_MODEL};
+
+#[cfg(all(test, loom))]
+mod loom_tests;
 
 /// Number of switches. Further stages cannot be changed.
-pub const SWITCHES: usize = 64;
+pub const SWITCHES: usize = if IN_MODEL { 2 } else { 64 };
 
 /// How often a process looks again for the name of an entry that another process has just claimed.
-const WAITS_FOR_NAME: usize = 100;
+const WAITS_FOR_NAME: usize = if IN_MODEL { 1 } else { 100 };
 
 /// The bits of a word: the setting, its amount, and a number that differs from one setting to the next.
 const KIND_BITS: u32 = 4;
@@ -97,14 +101,14 @@ impl Setting {
 #[derive(Debug)]
 pub struct Switch {
     /// 1 once a process has claimed it. The name follows at once.
-    claimed: AtomicU32,
+    claimed: sync::AtomicU32,
     /// Name of the stage.
     name: SlotName,
     /// 1 if a call had a result that cannot be returned again, or if the program said so.
     pub not_replaceable: AtomicU32,
     /// 1 if its calls cannot be delayed, because they interleave on one thread.
     pub not_delayable: AtomicU32,
-    word: AtomicU64,
+    word: sync::AtomicU64,
     /// Calls in progress that the switch has counted.
     pub active: AtomicU32,
     /// The highest of these numbers.
@@ -217,7 +221,7 @@ impl Switch {
 #[derive(Debug)]
 pub struct Switches {
     /// The word of a switch that is claimed.
-    first_word: AtomicU64,
+    first_word: sync::AtomicU64,
     /// Time until which changes are valid, in nanoseconds of the system's monotonic clock.
     valid_until_ns: AtomicU64,
     /// Of the loop's requests. It has no name.
@@ -235,17 +239,14 @@ impl Switches {
                 .compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok();
             if is_new {
-                switch.name.set(name);
-                // The trainer may have changed all stages before this one had a name.
-                let word = self.first_word.load(Ordering::Acquire);
-                switch.word.store(word, Ordering::Relaxed);
+                self.begin(switch, name);
                 return Some(switch);
             }
             // The process that claimed it may have been killed before it wrote the name.
             let known = (0..WAITS_FOR_NAME).find_map(|_| {
                 let known = switch.name();
                 if known.is_none() {
-                    std::thread::yield_now();
+                    sync::yield_now();
                 }
                 known
             });
@@ -254,6 +255,20 @@ impl Switches {
             }
         }
         None
+    }
+
+    /// Shows a claimed switch to the trainer, with the setting that it has for all stages.
+    fn begin(&self, switch: &Switch, name: &str) {
+        let word = self.first_word.load(Ordering::Relaxed);
+        switch.word.store(word, Ordering::Relaxed);
+        switch.name.set(name);
+        // The trainer may change all stages meanwhile. Of these two fences, one is first: either the trainer sees the name
+        // and sets the word, or this load returns the new setting. A word that the trainer has set is left as it is.
+        sync::fence(Ordering::SeqCst);
+        let now = self.first_word.load(Ordering::Relaxed);
+        if now != word {
+            let _ = (switch.word).compare_exchange(word, now, Ordering::Relaxed, Ordering::Relaxed);
+        }
     }
 
     /// Extends the time in which changes are valid.
@@ -268,7 +283,9 @@ impl Switches {
 
     /// Changes the requests and all stages, also those that are first called later.
     pub fn set_all(&self, setting: Setting) {
-        self.first_word.store(setting.encode(), Ordering::Release);
+        self.first_word.store(setting.encode(), Ordering::Relaxed);
+        // See `begin`.
+        sync::fence(Ordering::SeqCst);
         self.requests.set(setting);
         for (_, switch) in self.of_stages() {
             switch.set(setting);

@@ -8,10 +8,13 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::PipelineDelta;
 use crate::model::call_levels::{LEVELS, LevelTotals};
-use crate::model::distribution::{BUCKETS, MAX_NANOS, bound_of};
+use crate::model::distribution::{MAX_NANOS, bound_of};
 use crate::model::{CallLevels, Distribution, QueueSample, StageSample};
-use crate::recording::stage::slot::{WITHIN_SEVERAL, WITHIN_UNKNOWN};
+use crate::recording::stage::slot::{BUCKETS, WITHIN_SEVERAL, WITHIN_UNKNOWN};
 use crate::recording::stage::{QueueSlot, Region, StageSlot};
+
+#[cfg(all(test, loom))]
+mod loom_tests;
 
 /// Maximum number of calls by which the counters of a stage may disagree while calls end, and most
 /// concurrent calls. More means a damaged slot.

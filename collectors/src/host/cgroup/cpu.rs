@@ -56,7 +56,7 @@ impl CpuGroup {
 }
 
 /// Parses `cpu.max`: `max 100000` or `150000 100000`.
-fn cpu_max(bytes: &[u8]) -> Limit<f64> {
+pub(super) fn cpu_max(bytes: &[u8]) -> Limit<f64> {
     let mut words = words(lines(bytes).next().ok_or(Unknown)?);
     let quota = words.next().ok_or(Unknown)?;
     let period = words.next().and_then(number).ok_or(Unknown)?;

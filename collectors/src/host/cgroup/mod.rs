@@ -9,6 +9,8 @@
 //! malformed. Unknown is never treated as "no limit".
 
 mod cpu;
+#[cfg(feature = "fuzzing")]
+pub(super) mod fuzzing;
 mod membership;
 mod memory;
 mod throttle;

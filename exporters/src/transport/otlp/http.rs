@@ -126,7 +126,7 @@ fn remove_empty_lists(value: &mut Value) {
 
 /// What the service refused, from an answer in JSON. The count may be a number or a string: protobuf's
 /// JSON mapping writes 64-bit integers as strings.
-fn refused_in_json(answer: &[u8]) -> Option<Refused> {
+pub(super) fn refused_in_json(answer: &[u8]) -> Option<Refused> {
     let answer: Value = serde_json::from_slice(answer).ok()?;
     let partial = answer.get("partialSuccess")?;
     let message = partial.get("errorMessage").and_then(Value::as_str);
@@ -157,7 +157,7 @@ fn retry_of(error: &ureq::Error) -> Retry {
 }
 
 /// Parses `Retry-After`, which is in seconds or a date.
-fn after(retry_after: Option<&str>, now: SystemTime) -> Retry {
+pub(super) fn after(retry_after: Option<&str>, now: SystemTime) -> Retry {
     let wait = retry_after.and_then(|text| {
         let text = text.trim();
         if let Ok(seconds) = text.parse() {

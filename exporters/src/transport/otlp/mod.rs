@@ -8,6 +8,9 @@
 
 mod connection;
 mod export_request;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod grpc;
 mod http;
 mod partial_success;
