@@ -1,4 +1,4 @@
-//! Opens private code to the fuzz targets (`fuzz/`) and to `tests/hostile_records.rs`. Not for users.
+//! Opens private code to the fuzz targets (`fuzz/`) and to `tests/rust/hostile_records.rs`. Not for users.
 
 use std::net::{Ipv4Addr, SocketAddr};
 

@@ -32,7 +32,7 @@ def test_every_named_source_file_exists() -> None:
                 missing += [
                     f"{name}:{number}: {path}"
                     for path in CODE_PATH.findall(line)
-                    if path not in ends
+                    if path.replace("../", "") not in ends
                 ]
     assert not missing
 

@@ -104,8 +104,8 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "headspace demo": ("test_demo.py", "demo"),
     "headspace demo --video": ("test_demo.py", "--video"),
     "HEADSPACE_DIR=one-thread headspace demo": ("test_demo.py", "demo"),
-    "HEADSPACE_DIR=four-threads headspace demo --threads 4": ("test_demo.py", "--threads"),
-    "headspace compare one-thread four-threads": ("test_compare.py", "compare"),
+    "HEADSPACE_DIR=seven-threads headspace demo --threads 7": ("test_demo.py", "--threads"),
+    "headspace compare one-thread seven-threads": ("test_compare.py", "compare"),
     "headspace run --mode whatif -- python headspace-demo/train.py --threads 2": (
         "test_what_if.py",
         "whatif",
@@ -143,6 +143,7 @@ NOT_RUN: dict[str, str] = {
     "cd ": "it only changes the folder",
     "python3 -m venv ": "it only makes a virtual environment",
     "source tutorial/bin/activate": "it only selects a virtual environment",
+    "export HEADSPACE_INTERVAL=": "it only sets a variable",
     "docker ": "there is no container engine",
     "podman ": "there is no container engine",
     "jq ": "it changes a file of the container engine",
