@@ -252,6 +252,7 @@ bench: $(STAMPS)/test $(STAMPS)/build ## Print the costs beside their targets.
 	$(PY) py_bindings/benches/bench.py $(BENCH_ARGS)
 
 # STUDIES="contention lines" runs these two. `rust` are the simulated ones, and `real` is `make real` on busy cores.
+# `soak` is not in the list: it takes half an hour, alone.
 STUDIES ?= rust compare tune remedies what_if shared_lock contention hand_off page_cache leaks prefetching badly_set lines real fuzz
 
 .PHONY: study

@@ -5,7 +5,7 @@
 
 All work happens in a temporary clone. There the script sets the version, commits, and builds from that commit: wheels, source
 distribution, crates, list of dependencies (SBOM), notes and checksums. So the files of a release always come from a commit,
-and a release that fails leaves nothing behind.
+and a release that fails changes nothing in the repository outside of `dist`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from versions import (
     check_version,
     read_version,
     release_changes,
+    set_locked_version,
     set_version,
     unreleased_changes,
 )
@@ -85,6 +86,9 @@ def make_commit(clone: Path, version: str, date: str) -> None:
     changelog.write_text(release_changes(changelog.read_text(), version, date))
     # Writes the versions of the workspace's packages into Cargo.lock, and changes nothing else there.
     run("cargo", "update", "--workspace", "--offline", "--quiet", folder=clone)
+    # The fuzz targets have a workspace of their own, whose libraries may never have been downloaded here.
+    fuzz_lock = clone / "fuzz/Cargo.lock"
+    fuzz_lock.write_text(set_locked_version(fuzz_lock.read_text(), version))
     run(
         "git",
         "commit",
@@ -195,8 +199,10 @@ def release(version: str, *, tag: bool, wheel_options: list[str]) -> None:
         build(clone, out, version, wheel_options)
         if tag:
             name = f"refs/tags/v{version}"
+            # The tag last: if the branch has moved meanwhile, the merge fails, and no tag stays.
+            run("git", "fetch", "--quiet", "--no-tags", clone, name, folder=ROOT)
+            run("git", "merge", "--quiet", "--ff-only", "FETCH_HEAD", folder=ROOT)
             run("git", "fetch", "--quiet", clone, f"{name}:{name}", folder=ROOT)
-            run("git", "merge", "--quiet", "--ff-only", name, folder=ROOT)
     say(f"the files are in {out.relative_to(ROOT)}")
     for path in sorted(out.rglob("*")):
         if path.is_file():

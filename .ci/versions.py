@@ -49,6 +49,15 @@ def set_version(cargo_toml: str, new: str) -> str:
     )
 
 
+def set_locked_version(cargo_lock: str, new: str) -> str:
+    """A `Cargo.lock` with the version `new` of headspace's packages, except that of the fuzz targets, which has none."""
+    return re.sub(
+        r'(?m)^(name = "headspace(?!-fuzz)[\w-]*"\nversion = )"[^"]+"$',
+        rf'\g<1>"{new}"',
+        cargo_lock,
+    )
+
+
 def release_changes(changelog: str, version: str, date: str) -> str:
     """The changelog, with the unreleased changes under the version and its date. Above them, a new empty section follows.
 

@@ -263,7 +263,7 @@ def test_torchrun_on_two_machines_writes_every_rank_into_a_folder_of_the_job(
 def command_of_srun() -> str:
     """What `srun` starts in each task of srun.sbatch."""
     text = (RECIPES / "srun.sbatch").read_text()
-    found = re.search(r"(?s)^srun bash -c '(.*?)' rank \"\$@\"$", text, re.M)
+    found = re.search(r"(?s)^srun \S+ bash -c '(.*?)' rank \"\$@\"$", text, re.M)
     assert found is not None
     return found[1]
 

@@ -21,7 +21,11 @@ import pytest
 from doc_blocks import ROOT, SHELLS, commands_of, read_blocks
 from running import clean_environment
 
+import headspace
 from headspace.tune.options import parse as parse_tune
+
+#: The program of `headspace demo`.
+DEMO = Path(headspace.__file__).with_name("demo") / "train.py"
 
 #: A loop of about a second. `headspace run` measures it without a change, because the loader is wrapped.
 LOOP = """
@@ -96,6 +100,10 @@ HERE: dict[str, Expected] = {
     ),
     "headspace report --collapsed stacks.txt RUN": Expected("", creates="stacks.txt"),
     "headspace compare before after --fail-if-slower 5%": Expected("headspace compare"),
+    "headspace compare one-thread seven-threads": Expected("headspace compare"),
+    "headspace run --mode whatif -- python headspace-demo/train.py --threads 2": Expected(
+        "what if"
+    ),
     "grep -rm1 --include='*.rs' '^//!' cli/src": Expected("cli/src/lib.rs", in_root=True),
 }
 
@@ -105,11 +113,6 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "headspace demo --video": ("test_demo.py", "--video"),
     "HEADSPACE_DIR=one-thread headspace demo": ("test_demo.py", "demo"),
     "HEADSPACE_DIR=seven-threads headspace demo --threads 7": ("test_demo.py", "--threads"),
-    "headspace compare one-thread seven-threads": ("test_compare.py", "compare"),
-    "headspace run --mode whatif -- python headspace-demo/train.py --threads 2": (
-        "test_what_if.py",
-        "whatif",
-    ),
     "headspace top": ("test_top.py", "top"),
     "headspace top /tmp/prefetching": ("test_top.py", "top"),
     "headspace serve": ("test_serve.py", "serve"),
@@ -235,7 +238,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.returncode == 0, done.stderr
     (run,) = (folder / "before").iterdir()
     shutil.copytree(folder / "before", folder / "after")
-    shutil.copytree(folder / "before", folder / "headspace-runs")
+    for copy in ("headspace-runs", "one-thread", "seven-threads"):
+        shutil.copytree(folder / "before", folder / copy)
+    (folder / "headspace-demo").mkdir()
+    shutil.copy(DEMO, folder / "headspace-demo")
     (folder / "RUN").symlink_to(run)
     return folder
 

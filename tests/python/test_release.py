@@ -182,7 +182,9 @@ def test_the_release_commit_changes_the_version_the_lock_file_and_the_changelog(
     release.make_commit(clone, "99.0.0", "2026-12-01")
 
     changed = git("show", "--name-only", "--format=", "HEAD", folder=clone).split()
-    assert changed == ["CHANGELOG.md", "Cargo.lock", "Cargo.toml"]
+    assert changed == ["CHANGELOG.md", "Cargo.lock", "Cargo.toml", "fuzz/Cargo.lock"]
+    fuzz_lock = (clone / "fuzz/Cargo.lock").read_text()
+    assert fuzz_lock.count('version = "99.0.0"') == 4
     lock = git("show", "--format=", "--unified=0", "HEAD", "--", "Cargo.lock", folder=clone)
     added = [line for line in lock.splitlines() if re.match(r"\+[^+]", line)]
     assert len(added) > len(release.CRATES)

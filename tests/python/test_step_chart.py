@@ -13,7 +13,7 @@ from running import Programs
 
 import headspace
 from headspace._session.step_chart import draw_steps, format_ms
-from headspace._session.step_history import MOST_POINTS, Interval, StepHistory
+from headspace._session.step_history import MAX_POINTS, Interval, StepHistory
 
 
 def tick(at_s: float, step_ms: float | None, wait_ms: float = 1.0, phase: str = "live") -> Any:
@@ -116,11 +116,11 @@ def test_durations_have_the_units_of_the_verdict(ms: float, text: str) -> None:
 
 def test_the_history_of_a_long_run_is_bounded_and_loses_no_tick(tmp_path: Path) -> None:
     history = StepHistory(tmp_path)
-    count = 5 * MOST_POINTS + 7
+    count = 5 * MAX_POINTS + 7
 
     history._add_records({**tick(float(at), 20.0), "kind": "tick"} for at in range(count))
 
-    assert MOST_POINTS / 2 <= len(history.whole) <= MOST_POINTS
+    assert MAX_POINTS / 2 <= len(history.whole) <= MAX_POINTS
     assert sum(interval.ticks for interval in history.whole) == count
     assert history.whole[-1].end_s == count - 1
     *equal, _ = [interval.ticks for interval in history.whole]

@@ -100,6 +100,7 @@ class Session:
         if current is self and self._native.is_here:
             current = None
             ended += 1
+            last_report = None  # That of an earlier session is not the report of this one.
         rendered = self._native.stop()
         if rendered is None:
             return None

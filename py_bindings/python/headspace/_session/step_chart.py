@@ -23,7 +23,7 @@ LEFT, RIGHT, TOP, BOTTOM = 62.0, 8.0, 26.0, 22.0
 
 #: A step longer than this number of medians is drawn at the upper edge. Otherwise the first step, in which the program
 #: often compiles or allocates, would flatten the rest.
-MOST_MEDIANS = 4.0
+MAX_MEDIANS = 4.0
 
 #: Colours of the lines: those of the verdict in a notebook (`cli/src/page/assets/notebook.css`). The step has the colour
 #: of the text, as in the chart of `headspace report --html`.
@@ -50,7 +50,7 @@ def draw_steps(
         return ""
     waits = [(interval.end_s, interval.wait_ms(loop)) for interval in intervals]
     longest = known[-1]
-    top = min(longest, MOST_MEDIANS * known[len(known) // 2])
+    top = min(longest, MAX_MEDIANS * known[len(known) // 2])
     top = 1.08 * max(top, floor_ms or 0.0) or 1.0
     begin_s, end_s = steps[0][0], steps[-1][0]
 

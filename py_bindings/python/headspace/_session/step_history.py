@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 #: Maximum number of points of the whole run. A chart in a notebook is about 700 pixels wide.
-MOST_POINTS = 240
+MAX_POINTS = 240
 
 #: Number of the last ticks that are kept one by one: two minutes by default.
 RECENT_TICKS = 120
@@ -82,7 +82,7 @@ class StepHistory:
         self.summary: dict[str, Any] = {}
         """The last `summary` record; empty before the first one."""
         self.whole: list[Interval] = []
-        """The whole run, in at most `MOST_POINTS` intervals of the same number of ticks."""
+        """The whole run, in at most `MAX_POINTS` intervals of the same number of ticks."""
         self.recent: deque[Interval] = deque(maxlen=RECENT_TICKS)
         """The last ticks."""
 
@@ -123,7 +123,7 @@ class StepHistory:
         if self.whole and self.whole[-1].ticks < self._ticks_of_point:
             self.whole[-1].add(interval)
             return
-        if len(self.whole) == MOST_POINTS:
+        if len(self.whole) == MAX_POINTS:
             for earlier, later in zip(self.whole[::2], self.whole[1::2]):
                 earlier.add(later)
             del self.whole[1::2]

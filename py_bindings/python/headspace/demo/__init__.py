@@ -32,8 +32,8 @@ Then measure your own training. Its code needs no change:
 """
 
 WITH_REMEDY = """\
-The verdict names what limits the training, and remedies with the step that each would give. The first remedy here runs
-{calls} calls of `{stage}` at once. Measure it:
+The verdict names what limits the training, and remedies with the step that each would give. The first remedy here is
+`{stage}` with a concurrency of {calls}. Measure it:
 
     headspace demo --threads {calls}{more}
 """

@@ -30,7 +30,7 @@ SHORTEST_S = 0.1
 
 #: An update holds the interpreter lock for 1 to 2 ms. If updates take longer, for example on a slow machine, they become
 #: rarer, so that they use at most this share of a core.
-MOST_OF_TIME = 0.01
+MAX_CPU_SHARE = 0.01
 
 #: Maximum number of seconds that the end of the view waits for an update that hangs.
 LAST_S = 2.0
@@ -131,7 +131,7 @@ class LiveView:
         while not self._ending.wait(pause):
             began = time.thread_time()
             own_errors.call_safely(self._update)
-            pause = max(self._every, (time.thread_time() - began) / MOST_OF_TIME)
+            pause = max(self._every, (time.thread_time() - began) / MAX_CPU_SHARE)
 
     def _update(self) -> None:
         """Shows the current numbers."""
