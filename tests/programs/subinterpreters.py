@@ -59,6 +59,8 @@ sub = create()
 if ORDER == "at once":
     thread = threading.Thread(target=execute, args=(sub, BUSY))
     thread.start()
+    # At least once, because a thread that holds the shared lock may end before this one goes on.
+    iterate_in_main("main")
     while thread.is_alive():
         iterate_in_main("main")
     thread.join()

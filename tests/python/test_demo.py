@@ -51,7 +51,7 @@ def test_the_demo_names_the_slow_store_and_what_more_threads_give(tmp_path: Path
     assert remedies[0] == "more_workers"
     # The next step is the first remedy.
     calls = summary["remedies"][0]["change"]["to"]
-    assert f"runs\n{calls} calls of `fetch` at once" in ran.stdout
+    assert f"`fetch` with a concurrency of {calls}" in ran.stdout
     assert f"    headspace demo --threads {calls}\n" in ran.stdout
 
 

@@ -76,7 +76,6 @@ class Expected:
 
 #: Commands that this test runs.
 HERE: dict[str, Expected] = {
-    "headspace --version": Expected("headspace "),
     "headspace run -- python train.py": Expected("waiting for data"),
     "headspace run --mode probe -- python train.py": Expected("floor"),
     "headspace run --mode probe --stop-after-probe -- python train.py": Expected("floor"),
