@@ -11,8 +11,7 @@ use headspace_collectors::catalog::Settings;
 use headspace_exporters::encode::untrusted_text::is_unsafe;
 
 /// A text that is markup, an escape sequence, and a reversal of the direction, if it is not made harmless.
-pub const HOSTILE: &str =
-    "\" hs-attribute=\"1 \"'><hs-mark a=\"1\" b='2'>&\u{1b}[31m\u{1b}]0;t\u{7}\u{9b}2J\u{202e}\r\u{8}\t`";
+pub const HOSTILE: &str = "\" hs-attribute=\"1 \"'><hs-mark a=\"1\" b='2'>&\u{1b}[31m\u{1b}]0;t\u{7}\u{9b}2J\u{202e}\r\u{8}\t`";
 
 /// The beginning of [`HOSTILE`]'s element. The pages of headspace have no such element.
 const ELEMENT: &str = "<hs-mark";
@@ -68,7 +67,10 @@ pub fn check_page(run: &Path) -> String {
     let found = html.find(ELEMENT);
     let around = found.map(|at| &html[at..html.len().min(at + 200)]);
     assert!(around.is_none(), "markup of a record: {around:?}");
-    assert!(!html.contains(ATTRIBUTE), "a text of a record is an attribute");
+    assert!(
+        !html.contains(ATTRIBUTE),
+        "a text of a record is an attribute"
+    );
     html
 }
 
