@@ -21,7 +21,8 @@ CARGO_TARGET_DIR ?= $(CURDIR)/target
 
 PY := $(abspath $(VENV))/bin/python
 STAMPS := $(VENV)/.stamps
-PIP := $(PY) -m pip --disable-pip-version-check --no-input install --quiet --progress-bar off
+# One at a time: `make --jobs=2` installs for several targets, into one environment.
+PIP := flock $(abspath $(VENV)) $(PY) -m pip --disable-pip-version-check --no-input install --quiet --progress-bar off
 
 export CARGO_BUILD_JOBS CARGO_TARGET_DIR
 export VIRTUAL_ENV := $(abspath $(VENV))
