@@ -121,21 +121,12 @@ fn python_command(name: &'static str, options: &[(&'static str, Value)]) -> Comm
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::run_words;
 
     fn script(shell: &str) -> String {
-        let (mut out, mut err) = (Vec::new(), Vec::new());
-        let mut context = Context {
-            out: &mut out,
-            err: &mut err,
-            runs: "headspace-runs".into(),
-            settings: crate::source_settings(),
-            more_sources: &mut Vec::new,
-            inject: None,
-        };
-        let words = ["headspace", "completion", shell].map(Into::into);
-        assert_eq!(crate::run(words.into_iter(), &mut context), EXIT_OK);
-        assert!(err.is_empty());
-        String::from_utf8(out).unwrap()
+        let (code, out, err) = run_words(["headspace", "completion", shell]);
+        assert_eq!((code, err.as_str()), (EXIT_OK, ""));
+        out
     }
 
     #[test]

@@ -25,6 +25,8 @@ mod report;
 mod run;
 mod serve;
 mod skipped_lines;
+#[cfg(test)]
+mod testing;
 mod token;
 mod top;
 mod whole_run;

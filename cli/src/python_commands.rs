@@ -25,27 +25,19 @@ pub(crate) fn report_missing_package(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::run_words;
 
     #[test]
     fn the_plain_program_prints_where_the_command_is_and_repeats_the_arguments() {
-        let (mut out, mut err) = (Vec::new(), Vec::new());
-        let mut context = Context {
-            out: &mut out,
-            err: &mut err,
-            runs: "headspace-runs".into(),
-            settings: crate::source_settings(),
-            more_sources: &mut Vec::new,
-            inject: None,
-        };
         let tune = "headspace tune --knob a=1..2 -- true {a} --help";
         let demo = "headspace demo --threads 4 --help";
 
-        for command in [tune, demo] {
-            let words = command.split(' ').map(Into::into);
-            assert_eq!(crate::run(words, &mut context), EXIT_USAGE);
-        }
-
-        let said = String::from_utf8(err).unwrap();
+        let said = [tune, demo].map(|command| {
+            let (code, _, err) = run_words(command.split(' '));
+            assert_eq!(code, EXIT_USAGE);
+            err
+        });
+        let said = said.concat();
         assert!(
             said.contains("python -m headspace tune --knob a=1..2"),
             "{said}"

@@ -55,33 +55,33 @@ def repeatedly(work: Callable[[threading.Event], None]) -> Iterator[None]:
 
 
 class Collector:
-    """An OTLP collector at one port, which changes its manner."""
+    """An OTLP collector at one port, which changes its behaviour."""
 
-    MANNERS = ("answers", "answers slowly", "hangs", "refuses", "answers 503")
+    BEHAVIOURS = ("answers", "answers slowly", "hangs", "refuses", "answers 503")
 
     def __init__(self) -> None:
         self.port = free_port()
-        self.manner = self.MANNERS[0]
-        #: Number of requests by manner. Refused connections do not arrive.
+        self.behaviour = self.BEHAVIOURS[0]
+        #: Number of requests by behaviour. Refused connections do not arrive.
         self.requests: Counter[str] = Counter()
         self._server: ThreadingHTTPServer | None = None
         self._changed = threading.Event()
 
     def take_turns(self, seconds: float) -> Callable[[threading.Event], None]:
-        """Changes the manner every so many seconds, in a fixed order."""
+        """Changes the behaviour at this interval (seconds), in a fixed order."""
         numbers = iter(range(10**9))
 
         def change(end: threading.Event) -> None:
-            self.behave(self.MANNERS[next(numbers) % len(self.MANNERS)])
+            self.behave(self.BEHAVIOURS[next(numbers) % len(self.BEHAVIOURS)])
             end.wait(seconds)
 
         return change
 
-    def behave(self, manner: str) -> None:
-        self.manner = manner
+    def behave(self, behaviour: str) -> None:
+        self.behaviour = behaviour
         self._changed.set()  # Ends requests that hang.
         self._changed = threading.Event()
-        if manner == "refuses":
+        if behaviour == "refuses":
             self.close()
         elif self._server is None:
             self._server = ThreadingHTTPServer(("127.0.0.1", self.port), handler_of(self))
@@ -93,25 +93,25 @@ class Collector:
             server.shutdown()
             server.socket.close()
 
-    def wait_for_another_manner(self, seconds: float) -> None:
+    def wait_for_another_behaviour(self, seconds: float) -> None:
         self._changed.wait(seconds)
 
 
 def handler_of(collector: Collector) -> type[BaseHTTPRequestHandler]:
-    """Treats requests in the collector's manner."""
+    """Treats requests as the collector's behaviour demands."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
-            manner = collector.manner
-            collector.requests[manner] += 1
-            if manner == "hangs":
-                collector.wait_for_another_manner(HANG_S)
+            behaviour = collector.behaviour
+            collector.requests[behaviour] += 1
+            if behaviour == "hangs":
+                collector.wait_for_another_behaviour(HANG_S)
                 return
-            if manner == "answers slowly":
+            if behaviour == "answers slowly":
                 time.sleep(SLOW_S)
             with contextlib.suppress(OSError):  # The client may have given up.
-                self.send_response(503 if manner == "answers 503" else 200)
+                self.send_response(503 if behaviour == "answers 503" else 200)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
 

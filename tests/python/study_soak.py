@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 from running import (
@@ -60,6 +61,14 @@ SAMPLE_S = 1.0
 
 #: Seconds that a program has to end.
 END_S = 120.0
+
+# What is read from a sample.
+anonymous = attrgetter("anonymous_kib")
+resident = attrgetter("resident_kib")
+descriptors = attrgetter("descriptors")
+threads = attrgetter("threads")
+cpu = attrgetter("cpu_s")
+own_cpu = attrgetter("own_cpu_s")
 
 
 @dataclass
@@ -215,30 +224,6 @@ def print_table(found: Soak, warm_up_s: float) -> None:
     print(f"disk: {found.disk}; requests to the collector: {dict(found.collector.requests)}")
     print(f"scrapes: {found.scrapes.answered} answered, {found.scrapes.failed} failed")
     print(f"reports: {found.reports.read} read, {len(found.reports.errors)} failed")
-
-
-def anonymous(sample: Sample) -> float:
-    return sample.anonymous_kib
-
-
-def resident(sample: Sample) -> float:
-    return sample.resident_kib
-
-
-def descriptors(sample: Sample) -> float:
-    return sample.descriptors
-
-
-def threads(sample: Sample) -> float:
-    return sample.threads
-
-
-def cpu(sample: Sample) -> float:
-    return sample.cpu_s
-
-
-def own_cpu(sample: Sample) -> float:
-    return sample.own_cpu_s
 
 
 def checks(found: Soak, warm_up_s: float) -> dict[str, bool]:
