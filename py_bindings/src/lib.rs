@@ -51,6 +51,7 @@ mod _native {
         stages::timed_function::time_calls,
         statistics::{run_interval, t_quantile},
         wording::bottleneck_name,
+        wording::duration_ms,
     };
 
     #[pymodule_init]

@@ -123,6 +123,12 @@ impl Session {
         &self.started.folder
     }
 
+    /// The file with the records of this rank.
+    #[getter]
+    fn records(&self) -> &Path {
+        &self.started.records
+    }
+
     /// Whether this is the process the session was started in.
     #[getter]
     fn is_here(&self) -> bool {

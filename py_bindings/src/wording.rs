@@ -1,7 +1,7 @@
-//! Names of the verdict, for the other texts that Python prints.
+//! Names and durations as in the verdict, for the other texts that Python prints.
 
 use headspace_agent::model::record::{BottleneckKind, BottleneckRecord};
-use headspace_agent::wording::verdict;
+use headspace_agent::wording::{units, verdict};
 use pyo3::prelude::*;
 
 /// The name that the verdict has for a bottleneck, from the fields of its record.
@@ -16,4 +16,11 @@ pub(crate) fn bottleneck_name(kind: String, name: Option<String>) -> String {
         name,
         ..BottleneckRecord::default()
     })
+}
+
+/// A duration in milliseconds as the verdict shows it: `850 µs`, `30.0 ms`, `1.52 s`.
+#[pyfunction]
+#[pyo3(signature = (ms, /))]
+pub(crate) fn duration_ms(ms: f64) -> String {
+    units::duration_ms(ms)
 }

@@ -9,10 +9,11 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from running import Programs
+from running import Programs, Ran
 
 import headspace
-from headspace._session.step_chart import draw_steps, format_ms
+from headspace._native import duration_ms
+from headspace._session.step_chart import draw_steps
 from headspace._session.step_history import MAX_POINTS, Interval, StepHistory
 
 
@@ -111,7 +112,7 @@ def test_steps_on_repeated_batches_are_left_out() -> None:
     ],
 )
 def test_durations_have_the_units_of_the_verdict(ms: float, text: str) -> None:
-    assert format_ms(ms) == text
+    assert duration_ms(ms) == text
 
 
 def test_the_history_of_a_long_run_is_bounded_and_loses_no_tick(tmp_path: Path) -> None:
@@ -127,17 +128,14 @@ def test_the_history_of_a_long_run_is_bounded_and_loses_no_tick(tmp_path: Path) 
     assert set(equal) == {8}
 
 
+def run_loop(program: Programs, *, load_ms: int, compute_ms: int) -> Ran:
+    """A run of 200 steps with a tick each 50 ms."""
+    times = ("--load-ms", load_ms, "--compute-ms", compute_ms)
+    return program("loop.py", "--steps", 200, *times, env={"HEADSPACE_INTERVAL": "50ms"})
+
+
 def test_the_history_has_the_steps_of_the_records(program: Programs) -> None:
-    run = program(
-        "loop.py",
-        "--steps",
-        200,
-        "--load-ms",
-        2,
-        "--compute-ms",
-        2,
-        env={"HEADSPACE_INTERVAL": "50ms"},
-    )
+    run = run_loop(program, load_ms=2, compute_ms=2)
 
     history = StepHistory(run.folder / "rank0.jsonl")
     assert history.read()
@@ -153,16 +151,7 @@ def test_the_history_has_the_steps_of_the_records(program: Programs) -> None:
 def test_a_report_has_its_chart_below_the_numbers_and_reads_the_files_when_it_is_shown(
     program: Programs, tmp_path: Path
 ) -> None:
-    run = program(
-        "loop.py",
-        "--steps",
-        200,
-        "--load-ms",
-        3,
-        "--compute-ms",
-        1,
-        env={"HEADSPACE_INTERVAL": "50ms"},
-    )
+    run = run_loop(program, load_ms=3, compute_ms=1)
     html = '<section class="verdict">Step</section><section class="bottleneck">fetch</section>'
     loop = run.summary()["loop"]
     summary = json.dumps({"loop": loop, "mode": "measure", "floor_step_ms": 1.0})

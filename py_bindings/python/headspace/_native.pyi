@@ -24,6 +24,7 @@ __all__ = [
     "bottleneck_name",
     "count_for_sibling",
     "count_worker_objects",
+    "duration_ms",
     "find_holders",
     "find_objects",
     "finish_worker",
@@ -67,6 +68,9 @@ def run_command(args: list[str], inject: str | None = None, /) -> int:
         args: The command line. The first element is the name of the program.
         inject: The folder that `headspace run` puts on PYTHONPATH.
     """
+
+def duration_ms(ms: float, /) -> str:
+    """A duration in milliseconds as the verdict shows it."""
 
 def bottleneck_name(kind: str, name: str | None = None, /) -> str:
     """Name of a bottleneck in the verdict, for example `GIL`.
@@ -424,6 +428,8 @@ class Session:
     def __new__(cls, configuration: _Configuration) -> Session: ...
     @property
     def folder(self) -> Path: ...
+    @property
+    def records(self) -> Path: ...
     @property
     def is_here(self) -> bool: ...
     def pause(self) -> None: ...

@@ -54,6 +54,8 @@ pub(crate) struct StartedSession {
     pub(crate) agent: Agent,
     /// The run folder.
     pub(crate) folder: PathBuf,
+    /// The file in it with the records of this rank.
+    pub(crate) records: PathBuf,
     /// The record of the run at its start: its loader and GPUs are not known yet.
     pub(crate) run: RunRecord,
     /// The numbers for each integration.
@@ -148,6 +150,7 @@ impl CheckedConfig {
         }
         Ok(StartedSession {
             agent,
+            records: run_folder::rank_path(&folder, place.rank),
             folder,
             run,
             scalars,

@@ -59,8 +59,8 @@ class Session:
         self._native = native
         self._feed = feed
         self._prints_verdict = prints_verdict
-        # The file with the records of this rank. The program may change its working directory later.
-        self._records = os.path.abspath(f"{native.folder}/rank{_environment.read_rank()}.jsonl")
+        # The program may change its working directory later.
+        self._records = os.path.abspath(native.records)
 
     @property
     def folder(self) -> str:

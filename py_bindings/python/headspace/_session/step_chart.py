@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from html import escape
 
+from headspace._native import duration_ms
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -63,31 +65,22 @@ def draw_steps(
     legend = [("step", STEP), ("waiting for data", WAIT)]
     parts = [*_y_axis(top, y), *_x_axis(begin_s, end_s, x, height)]
     if floor_ms is not None:
-        legend.append((f"floor {format_ms(floor_ms)}", FLOOR))
+        legend.append((f"floor {duration_ms(floor_ms)}", FLOOR))
         parts.append(_rule(FLOOR, y(floor_ms), 'stroke-width="1.5" stroke-dasharray="6 4"'))
     parts += [_curve(WAIT, waits, x, y), _curve(STEP, steps, x, y)]
     parts += _legend(legend)
     if longest > top:
-        words = f"cut off: up to {format_ms(longest)}"
+        words = f"cut off: up to {duration_ms(longest)}"
         parts.append(_text(WIDTH - RIGHT, TOP - 12, words, "end"))
     last = next(step for _, step in reversed(steps) if step is not None)
-    label = f"Step over time, at the end {format_ms(last)}"
-    label += f"; floor {format_ms(floor_ms)}" if floor_ms is not None else ""
+    label = f"Step over time, at the end {duration_ms(last)}"
+    label += f"; floor {duration_ms(floor_ms)}" if floor_ms is not None else ""
     return (
         f'<svg viewBox="0 0 {WIDTH:g} {height:g}" width="100%" style="max-width:{WIDTH:g}px" '
         f'role="img" aria-label="{escape(label)}" font-size="12" fill="none">'
         + "".join(parts)
         + "</svg>"
     )
-
-
-def format_ms(ms: float) -> str:
-    """A duration with the units and digits of the verdict: `850 µs`, `30.0 ms`, `1.52 s`."""
-    if ms >= 999.5:
-        return f"{ms / 1e3:.2f} s" if ms < 9995 else f"{ms / 1e3:.1f} s"
-    if ms >= 99.95:
-        return f"{ms:.0f} ms"
-    return f"{ms:.1f} ms" if ms >= 0.9995 else f"{ms * 1e3:.0f} µs"
 
 
 def _curve(
@@ -111,7 +104,7 @@ def _y_axis(top: float, y: Callable[[float], float]) -> list[str]:
     parts = []
     for value in _round_values(0.0, top, 4):
         parts.append(_rule("currentColor", y(value), 'stroke-opacity="0.2"'))
-        parts.append(_text(LEFT - 8, y(value) + 4, format_ms(value) if value else "0", "end"))
+        parts.append(_text(LEFT - 8, y(value) + 4, duration_ms(value) if value else "0", "end"))
     return parts
 
 

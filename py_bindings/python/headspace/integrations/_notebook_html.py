@@ -7,7 +7,8 @@ from html import escape
 from typing import Any, NamedTuple
 
 from headspace import _native
-from headspace._session.step_chart import draw_steps, format_ms
+from headspace._native import duration_ms
+from headspace._session.step_chart import draw_steps
 from headspace._session.step_history import Interval, StepHistory
 
 #: Number of the last ticks whose mean is the current step: ten seconds by default.
@@ -53,15 +54,15 @@ def _current_cards(history: StepHistory) -> Iterable[Card]:
     if step is None:
         yield Card("Step", "—", "no step on a batch of the loader in the last ticks")
     else:
-        yield Card("Step", format_ms(step))
+        yield Card("Step", duration_ms(step))
         if wait is not None:
             share = 100.0 * min(wait / step, 1.0) if step > 0 else 0.0
-            yield Card("Waiting for data", format_ms(wait), f"{share:.0f} % of the step")
+            yield Card("Waiting for data", duration_ms(wait), f"{share:.0f} % of the step")
     floor_ms = _floor_ms(summary)
     if floor_ms is not None:
         gain = summary.get("headspace_pct")
         remark = "" if gain is None else f"free data saves {gain:.0f} %"
-        yield Card("Floor", format_ms(floor_ms), remark)
+        yield Card("Floor", duration_ms(floor_ms), remark)
     elif summary.get("mode") in ("probe", "whatif"):
         yield Card("Floor", "…", "being measured")
     bottleneck = summary.get("bottleneck")
