@@ -179,13 +179,11 @@ pub fn resources(history: &ReadingSeries, part: Part, node: RankNode<'_>) -> Res
             span.of(&PERF_INSTRUCTIONS, &consumer, &[]).rate(),
             span.of(&PERF_CYCLES, &consumer, &[]).rate(),
         ),
-        memory_bytes: whole_tree(&span, |scope| {
-            span.of(&PROCESS_MEMORY_USAGE, scope, &[]).last()
-        }),
-        memory_proportional_bytes: whole_tree(&span, |scope| {
-            span.of(&PROCESS_MEMORY_PROPORTIONAL, scope, &[]).last()
-        }),
-        children_memory_bytes: children_memory(&until_end),
+        memory_bytes: memory(&span, &PROCESS_MEMORY_USAGE).map(|of| of.whole_tree),
+        memory_proportional_bytes: memory(&span, &PROCESS_MEMORY_PROPORTIONAL)
+            .map(|of| of.whole_tree),
+        children_memory_bytes: memory(&until_end, &PROCESS_MEMORY_PROPORTIONAL)
+            .and_then(|of| of.children),
         memory_available_bytes: memory_available(&until_end, node),
         other_threads_cores: other_threads(&span),
         memory_growth_per_step: growth,
@@ -270,19 +268,37 @@ fn other_threads(span: &Span<'_>) -> Option<f64> {
     Some((all - consumer - agent).max(0.0))
 }
 
-/// Memory of this process's children, at the last reading at which there were any. At the last reading of a run, the
-/// workers have often ended.
-fn children_memory(span: &Span<'_>) -> Option<f64> {
-    let points = |scope| span.of(&PROCESS_MEMORY_PROPORTIONAL, scope, &[]).points();
-    let (tree, own) = (points(&Scope::Tree), points(&Scope::Process));
-    let own: Vec<(f64, f64)> = own.collect();
-    let children = tree.filter_map(|(at, tree)| {
+/// Memory at one reading, in bytes.
+#[derive(Debug, Clone, Copy)]
+struct TreeMemory {
+    /// Of this process and its children, or of this process alone if its children are not read.
+    whole_tree: f64,
+    /// Of the children; `None` if there were none, or if they are not read.
+    children: Option<f64>,
+}
+
+/// The memory at the last reading at which there were children. At the last reading of a run, the workers have often
+/// ended. If there never were children, that of the last reading.
+fn memory(span: &Span<'_>, metric: &'static Metric) -> Option<TreeMemory> {
+    let points = |scope| span.of(metric, &scope, &[]).points();
+    let own: Vec<(f64, f64)> = points(Scope::Process).collect();
+    let with_children = points(Scope::Tree).filter_map(|(at, whole_tree)| {
         let (_, own) = own
             .iter()
             .find(|(own_at, _)| own_at.total_cmp(&at).is_eq())?;
-        Some(tree - own)
+        let children = Some(whole_tree - own).filter(|bytes| *bytes > 0.0)?;
+        Some(TreeMemory {
+            whole_tree,
+            children: Some(children),
+        })
     });
-    children.filter(|bytes| *bytes > 0.0).last()
+    with_children.last().or_else(|| {
+        let last = whole_tree(span, |scope| span.of(metric, scope, &[]).last())?;
+        Some(TreeMemory {
+            whole_tree: last,
+            children: None,
+        })
+    })
 }
 
 /// Memory that this rank can still use, if all ranks of the machine take as much as this one.
@@ -292,9 +308,7 @@ fn memory_available(span: &Span<'_>, node: RankNode<'_>) -> Option<f64> {
     let Some(limit) = span.of(&CGROUP_MEMORY_LIMIT, &Scope::Cgroup, &[]).last() else {
         return Some(machine / ranks);
     };
-    let used = whole_tree(span, |scope| {
-        span.of(&PROCESS_MEMORY_PROPORTIONAL, scope, &[]).last()
-    })?;
+    let used = memory(span, &PROCESS_MEMORY_PROPORTIONAL)?.whole_tree;
     Some((machine / ranks).min((limit / ranks - used).max(0.0)))
 }
 

@@ -118,7 +118,8 @@ fn other_ranks_use_as_many_cores_as_this_one_and_other_programs_use_the_rest() {
 }
 
 #[test]
-fn the_memory_of_the_workers_counts_if_it_was_read_before_the_steady_state_and_they_have_ended() {
+fn the_memory_of_workers_counts_even_if_the_last_reading_before_their_end_precedes_the_steady_state()
+ {
     let mut history = ReadingSeries::default();
     let memory = |scope, bytes| Reading::new(&PROCESS_MEMORY_PROPORTIONAL, scope, bytes);
     let read = [memory(Scope::Process, 1e9), memory(Scope::Tree, 3e9)];
@@ -135,6 +136,26 @@ fn the_memory_of_the_workers_counts_if_it_was_read_before_the_steady_state_and_t
     let seen = resources(&history, part, RankNode::default());
 
     assert!(near(seen.children_memory_bytes, 2e9));
+}
+
+#[test]
+fn memory_includes_the_workers_although_they_have_ended_at_the_last_reading() {
+    let seen = run(10, |at_s| {
+        let tree = if at_s < 10.0 { 3e9 } else { 1e9 };
+        vec![
+            Reading::new(&PROCESS_MEMORY_PROPORTIONAL, Scope::Process, 1e9),
+            Reading::new(&PROCESS_MEMORY_PROPORTIONAL, Scope::Tree, tree),
+            Reading::new(&PROCESS_MEMORY_USAGE, Scope::Process, 2e9),
+            Reading::new(&PROCESS_MEMORY_USAGE, Scope::Tree, 2.0 * tree),
+            Reading::new(&HOST_MEMORY_AVAILABLE, Scope::Host, 50e9),
+            Reading::new(&CGROUP_MEMORY_LIMIT, Scope::Cgroup, 10e9),
+        ]
+    });
+
+    assert!(near(seen.memory_proportional_bytes, 3e9));
+    assert!(near(seen.memory_bytes, 6e9));
+    // The limit is for two ranks.
+    assert!(near(seen.memory_available_bytes, 2e9));
 }
 
 #[test]

@@ -4,9 +4,9 @@
 //! therefore appears to hold the parent's memory again. Proportional memory (PSS) divides a shared page
 //! among its processes. To compute it, the kernel walks all page tables of a process (`smaps_rollup`).
 //! That takes about 60 µs for a small process and some milliseconds per GiB. During that time the
-//! process can fault pages in, but cannot map or unmap memory. So this source is read at most every 10
-//! s, on its own thread. The agent pauses it between readings (`pipeline::apart`), so that it uses at
-//! most 1/5000 of a core after the first readings, however large the process is.
+//! process can fault pages in, but cannot map or unmap memory. So this source is read at most every 2
+//! s, on its own thread. The agent pauses it between readings (`sampling::background_source`), so that it
+//! uses at most 1/5000 of a core after the first readings, however large the process is.
 
 use std::fs;
 use std::io;
@@ -27,7 +27,7 @@ pub const READS: &str =
     "proportional memory and open files of this process, and of it and its descendants together";
 
 /// Minimum interval between two readings.
-const PACE: Duration = Duration::from_secs(10);
+const PACE: Duration = Duration::from_secs(2);
 
 /// The pause after a reading, as a multiple of the CPU time of the reading: 1/5000 (0.02 %) of a core.
 /// Other sources may use 1/1000. For a torch trainer with two workers a reading takes 17 ms, and with that
@@ -36,13 +36,13 @@ const PACE: Duration = Duration::from_secs(10);
 /// lose little.
 const CPU_REST: u32 = 5_000;
 
-/// The same after the first readings. They often precede the worker processes, or the data that these load, and the
-/// verdict needs the workers' memory early. On a busy machine a reading took 70 ms for a torch trainer with one worker:
-/// with this limit, the next one still comes after [`PACE`].
+/// The pause after the first reading. This reading often comes when the worker processes have just started and
+/// have not loaded their data, and the verdict needs their memory even if the run is short. On a busy machine
+/// a reading took 70 ms for a torch trainer with one worker: the second one then comes after 3.5 s.
 const FIRST_CPU_REST: u32 = 50;
 
-/// Number of readings that [`FIRST_CPU_REST`] follows.
-const FIRST_READINGS: u32 = 2;
+/// Each pause is this many times the pause before, up to [`CPU_REST`].
+const CPU_REST_GROWTH: u32 = 4;
 
 /// Maximum number of attempts to list the members while some of them end.
 const TRIES: u32 = 8;
@@ -55,8 +55,8 @@ pub struct TreeMemory {
     /// itself.
     counts_itself: bool,
     buffer: Vec<u8>,
-    /// Number of readings so far.
-    readings: u32,
+    /// The pause after the latest reading, as a multiple of its CPU time.
+    cpu_rest: u32,
 }
 
 impl TreeMemory {
@@ -80,7 +80,7 @@ impl TreeMemory {
             walker: Walker::with_root(root),
             counts_itself: procfs::is_this_machine(root),
             buffer: Vec::new(),
-            readings: 0,
+            cpu_rest: 0,
         };
         let own = source.walker.own();
         let own = own.map_err(|error| procfs::no_proc(root, &error))?;
@@ -114,15 +114,14 @@ impl Collector for TreeMemory {
     }
 
     fn cpu_rest(&self) -> u32 {
-        if self.readings <= FIRST_READINGS {
-            FIRST_CPU_REST
-        } else {
-            CPU_REST
-        }
+        self.cpu_rest
     }
 
     fn collect(&mut self, _at: Duration, out: &mut Vec<Reading>) -> Result<(), CollectError> {
-        self.readings += 1;
+        self.cpu_rest = match self.cpu_rest {
+            0 => FIRST_CPU_REST,
+            before => before.saturating_mul(CPU_REST_GROWTH).min(CPU_REST),
+        };
         let transient = |error: io::Error| {
             CollectError::Transient(format!("the processes of the tree cannot be read: {error}"))
         };
@@ -211,6 +210,21 @@ mod tests {
         assert_eq!(descriptors(Path::new("/proc/4194305")), Some(0));
         assert!(descriptors(Path::new("/proc/self")) >= Some(3));
         assert_eq!(descriptors(Path::new("/")), None);
+    }
+
+    #[test]
+    fn the_first_readings_follow_each_other_quickly_so_that_a_short_run_has_the_memory_of_its_workers()
+     {
+        let mut source = TreeMemory::new().unwrap();
+
+        let rests: Vec<u32> = (0..6)
+            .map(|_| {
+                source.collect(Duration::ZERO, &mut Vec::new()).unwrap();
+                source.cpu_rest()
+            })
+            .collect();
+
+        assert_eq!(rests, [50, 200, 800, 3_200, 5_000, 5_000]);
     }
 
     proptest! {

@@ -286,12 +286,12 @@ pub struct ResourcesRecord {
     pub gc_longest_ms: Option<f64>,
     /// Instructions per cycle of the thread that takes the batches.
     pub consumer_ipc: Option<f64>,
-    /// Resident memory of this process and its children at the end, in bytes.
+    /// Resident memory of this process and its children, in bytes: at the last reading at which there were children,
+    /// or at the last reading if there never were.
     pub memory_bytes: Option<f64>,
-    /// Proportional memory (PSS) at the last reading, in bytes: each page is divided by the number
-    /// of processes that share it.
+    /// The same as proportional memory (PSS): each page is divided by the number of processes that share it.
     pub memory_proportional_bytes: Option<f64>,
-    /// Proportional memory of the children of this process at the last reading, in bytes.
+    /// Proportional memory of the children of this process, in bytes, at the last reading at which there were any.
     pub children_memory_bytes: Option<f64>,
     /// Memory that this process and its children can still use, in bytes: what the machine has available, or what
     /// the limit of the control group leaves, if that is less. If the machine has several ranks, this rank's part.
