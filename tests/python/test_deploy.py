@@ -298,13 +298,15 @@ def test_ranks_with_the_same_run_id_share_a_folder_although_their_parents_differ
 ) -> None:
     runs = tmp_path / "runs"
     code = (
-        "import headspace, os\n"
-        "headspace.start(run_id=os.environ['SLURM_JOB_ID'])\n"
+        "import headspace, subprocess, sys\n"
         "for _ in headspace.wrap(range(50)): pass\n"
+        # The helper inherits RANK and WORLD_SIZE, but it is no rank.
+        "helper = 'import headspace; all(headspace.wrap(range(5)))'\n"
+        "subprocess.run([sys.executable, '-c', helper], check=True)\n"
     )
     ranks = []
     for number in "01":
-        env = environment(runs, RANK=number, WORLD_SIZE="2", SLURM_JOB_ID="job")
+        env = environment(runs, RANK=number, WORLD_SIZE="2", HEADSPACE_RUN_ID="job-7")
         # The shell stays, so it is the parent of its rank.
         command = ["bash", "-c", '"$0" -c "$1"; exit $?', sys.executable, code]
         ranks.append(start(command, tmp_path, env))
@@ -312,5 +314,44 @@ def test_ranks_with_the_same_run_id_share_a_folder_although_their_parents_differ
     for rank in ranks:
         finish(rank)
 
-    assert [path.name for path in runs.iterdir()] == ["job"]
-    assert ranks_in(runs / "job") == {"rank0", "rank1"}
+    shared = runs / "job-7"
+    assert ranks_in(shared) == {"rank0", "rank1"}
+    for file in shared.glob("rank?.jsonl"):
+        kinds = [json.loads(line)["kind"] for line in file.read_text().splitlines()]
+        assert kinds.count("run") == 1
+    assert all(ranks_in(folder) <= {"rank0", "rank1"} for folder in runs.iterdir())
+    assert len(list(runs.iterdir())) >= 2
+
+
+def test_a_single_process_ignores_the_run_id_of_several_ranks(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    code = "import headspace\nfor _ in headspace.wrap(range(50)): pass\n"
+
+    finish(
+        start([sys.executable, "-c", code], tmp_path, environment(runs, HEADSPACE_RUN_ID="job-7"))
+    )
+
+    assert "job-7" not in {path.name for path in runs.iterdir()}
+
+
+@pytest.mark.parametrize("name", ["../elsewhere", "..", "a/b"])
+def test_a_run_id_that_is_no_folder_name_is_refused_with_a_notice(
+    tmp_path: Path, name: str
+) -> None:
+    runs = tmp_path / "runs"
+    code = "import headspace\nfor _ in headspace.wrap(range(50)): pass\n"
+    env = environment(runs, RANK="0", WORLD_SIZE="2", HEADSPACE_RUN_ID=name)
+
+    process = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+
+    assert f"`HEADSPACE_RUN_ID`: `{name}` is not a valid folder name" in process.stderr
+    (folder,) = runs.iterdir()
+    assert ranks_in(folder) == {"rank0"}

@@ -238,13 +238,6 @@ headspace.stop()
 assert "/v1/metrics" in requests, requests
 """
 
-CHECK_NAME = """
-for _ in headspace.wrap(range(24)):
-    pass
-assert headspace.stop() is not None
-assert os.listdir("headspace-runs") == ["7"]
-"""
-
 #: By page, in the order of the blocks.
 SNIPPETS: dict[str, list[Snippet]] = {
     "README.md": [
@@ -262,13 +255,6 @@ for _ in headspace.wrap(batches()):
     pass
 """,
             names=("decode",),
-        ),
-    ],
-    "docs/deploy.md": [
-        Snippet(
-            'run_id=os.environ["SLURM_JOB_ID"]',
-            'import os\nimport headspace\nos.environ["SLURM_JOB_ID"] = "7"\n',
-            CHECK_NAME,
         ),
     ],
     "docs/exporting.md": [

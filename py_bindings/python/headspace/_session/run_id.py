@@ -5,19 +5,45 @@ from __future__ import annotations
 import os
 import time
 
-from headspace import _settings
+from headspace import _environment, _settings
 from headspace._processes.proc_stat import stat_fields
+
+_VARIABLE = "HEADSPACE_RUN_ID"
+
+#: The value of `_VARIABLE` in this process, after `shared_run_id` has removed it.
+_named: str | None = None
 
 
 def shared_run_id() -> str | None:
     """Name of the run folder, if several ranks must use the same name. None for a single process.
 
-    All ranks of a machine have the same launcher. The name is the start time of the launcher, and the ID of
-    the job or else the process ID of the launcher.
+    ``HEADSPACE_RUN_ID`` names the folder for the ranks of all machines. Without it, the ranks of one machine use what they
+    have in common: the name is the start time of their launcher, and the ID of the job or else the process ID of the
+    launcher.
     """
+    if _settings.world_size() == 1:
+        return None
+    return _take_name() or _name_of_launcher()
+
+
+def _take_name() -> str | None:
+    """The value of ``HEADSPACE_RUN_ID``, removed from the environment. Otherwise a Python process that this rank starts
+    would have the same rank and the same name, and would write to this rank's file."""
+    global _named
+    _named = os.environ.pop(_VARIABLE, None) or _named
+    if _named and (os.path.basename(_named) != _named or _named in {".", ".."}):
+        _environment.refuse(
+            _VARIABLE,
+            f"`{_named}` is not a valid folder name (use letters, digits, `-`, `_` and `.`); it is ignored.",
+        )
+        _named = None
+    return _named
+
+
+def _name_of_launcher() -> str | None:
     # The first process of a container has no parent in it. Its start is not that of a launcher, so other ranks cannot know
     # it: each rank then has a folder of its own.
-    if _settings.world_size() == 1 or os.getppid() == 0:
+    if os.getppid() == 0:
         return None
     jobs = map(os.environ.get, ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"))
     value = next((job for job in jobs if job and job != "none"), str(os.getppid()))
