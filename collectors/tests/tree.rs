@@ -187,7 +187,7 @@ fn sources_that_walk_process_tables_are_not_read_by_the_tick() {
     );
     assert_eq!(
         TreeMemory::new().unwrap().pace(),
-        Pace::Background(Duration::from_secs(10))
+        Pace::Background(Duration::from_secs(2))
     );
 }
 

@@ -186,6 +186,7 @@ pub fn resources(history: &ReadingSeries, part: Part, node: RankNode<'_>) -> Res
             .and_then(|of| of.children),
         memory_available_bytes: memory_available(&until_end, node),
         other_threads_cores: other_threads(&span),
+        children_cores: children_cores(&span),
         memory_growth_per_step: growth,
         memory_growth_of: growing,
         memory_growth_cause: None,
@@ -266,6 +267,12 @@ fn other_threads(span: &Span<'_>) -> Option<f64> {
     let consumer = rate(&Scope::Thread(attributes::CONSUMER.into()))?;
     let agent = rate(&Scope::Thread(attributes::AGENT.into())).unwrap_or(0.0);
     Some((all - consumer - agent).max(0.0))
+}
+
+/// Mean number of cores that the children of this process and their descendants use; `None` if they are not read.
+fn children_cores(span: &Span<'_>) -> Option<f64> {
+    let rate = |scope| span.rate_of_all(&PROCESS_CPU_TIME, &scope);
+    Some((rate(Scope::Tree)? - rate(Scope::Process)?).max(0.0))
 }
 
 /// Memory at one reading, in bytes.

@@ -320,6 +320,19 @@ fn cores_of_other_threads_exclude_the_training_thread_and_the_agent() {
 }
 
 #[test]
+fn cores_of_the_children_exclude_those_of_the_process_itself() {
+    let seen = run(10, |at| {
+        vec![
+            Reading::new(&PROCESS_CPU_TIME, Scope::Process, 0.4 * at),
+            Reading::new(&PROCESS_CPU_TIME, Scope::Tree, 1.5 * at),
+        ]
+    });
+
+    assert!(near(seen.children_cores, 1.1));
+    assert!(near(seen.cores_used, 1.5));
+}
+
+#[test]
 fn a_quota_that_ran_out_in_half_of_its_periods_is_throttled_by_50_percent() {
     let seen = run(10, |at| {
         vec![

@@ -299,6 +299,8 @@ pub struct ResourcesRecord {
     /// Mean number of cores used by threads of this process, without the thread that takes the
     /// batches and without the agent's threads.
     pub other_threads_cores: Option<f64>,
+    /// Mean number of cores used by the children of this process and their descendants.
+    pub children_cores: Option<f64>,
     /// Growth of anonymous memory, which no file backs, in bytes per step. Null if the growth is
     /// within the noise.
     pub memory_growth_per_step: Option<Estimate>,

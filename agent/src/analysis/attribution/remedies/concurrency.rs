@@ -276,14 +276,12 @@ fn is_gain_known(model: &Model<'_>, stage: usize) -> bool {
 /// Whether much of the run's work is done outside the training process and outside all stages, such as by Ray's own
 /// processes. The model does not know how it grows with more calls.
 fn has_unknown_work(model: &Model<'_>) -> bool {
-    let (r, step) = (&model.facts.resources, model.facts.step_ms);
-    let Some((used, other_threads)) = r.cores_used.zip(r.other_threads_cores) else {
+    let r = &model.facts.resources;
+    let Some((used, children)) = r.cores_used.zip(r.children_cores) else {
         return false;
     };
-    let training_thread = 1.0 - model.facts.idle_ms() / step;
-    let in_stages = model.stage_work_ms() / step;
-    let unknown = used - training_thread - other_threads - in_stages;
-    unknown >= model.thresholds.large_unknown_work * used
+    let in_stages = model.stage_work_ms() / model.facts.step_ms;
+    children - in_stages >= model.thresholds.large_unknown_work * used
 }
 
 /// The mean memory of the `workers` worker processes, and what further ones may take.
