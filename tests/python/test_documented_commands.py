@@ -112,6 +112,7 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "headspace demo --video": ("test_demo.py", "--video"),
     "HEADSPACE_DIR=one-thread headspace demo": ("test_demo.py", "demo"),
     "HEADSPACE_DIR=seven-threads headspace demo --threads 7": ("test_demo.py", "--threads"),
+    "export HEADSPACE_RUN_ID=$SLURM_JOB_ID": ("test_deploy.py", "HEADSPACE_RUN_ID"),
     "headspace top": ("test_top.py", "top"),
     "headspace top /tmp/prefetching": ("test_top.py", "top"),
     "headspace serve": ("test_serve.py", "serve"),

@@ -259,8 +259,10 @@ impl Distribution {
         }
         if self.count() > before {
             self.sum_nanos = self.sum_nanos.saturating_add(nanos_from_ms(record.sum_ms));
-            self.min_nanos = self.min_nanos.min(nanos_from_ms(record.min_ms));
-            self.max_nanos = self.max_nanos.max(nanos_from_ms(record.max_ms));
+            let (a, b) = (nanos_from_ms(record.min_ms), nanos_from_ms(record.max_ms));
+            // In a damaged record, the minimum may be above the maximum.
+            self.min_nanos = self.min_nanos.min(a.min(b));
+            self.max_nanos = self.max_nanos.max(b.max(a));
         }
     }
 }
@@ -303,6 +305,17 @@ mod tests {
 
         assert!((d.mean_ms().unwrap() - 500.501_501_5).abs() < 1e-6);
         assert!((d.quantile_ms(0.95).unwrap() / 950.002_85 - 1.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn a_damaged_record_with_a_minimum_above_its_maximum_has_quantiles() {
+        let mut record = DistributionRecord::from(&of(&[1_000_000, 2_000_000]));
+        (record.min_ms, record.max_ms) = (f64::INFINITY, 1.0);
+
+        let d = Distribution::from(&record);
+
+        assert!(d.quantile_ms(0.5).unwrap() >= 1.0);
+        assert_eq!(d.thinned(1).count(), 1);
     }
 
     #[test]

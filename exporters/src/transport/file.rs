@@ -15,6 +15,7 @@ mod parts;
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use headspace_agent::model::{Record, RecordBody};
@@ -181,6 +182,7 @@ impl Exporter for FileExporter {
 }
 
 fn open(folder: &Path, path: &Path) -> io::Result<AppendFile> {
+    refuse_link_of_others(folder)?;
     match AppendFile::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             fs::create_dir_all(folder)?;
@@ -188,6 +190,21 @@ fn open(folder: &Path, path: &Path) -> io::Result<AppendFile> {
         }
         opened => opened,
     }
+}
+
+/// Refuses a run folder that is a symbolic link of another user. Ranks of one run use a folder with a name that others can
+/// guess.
+fn refuse_link_of_others(folder: &Path) -> io::Result<()> {
+    let Ok(meta) = fs::symlink_metadata(folder) else {
+        return Ok(());
+    };
+    let own = rustix::process::geteuid().as_raw();
+    if !meta.is_symlink() || meta.uid() == own || meta.uid() == 0 {
+        return Ok(());
+    }
+    let text =
+        "the run folder is a symbolic link of another user, so records are not written to it";
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
 }
 
 #[cfg(test)]

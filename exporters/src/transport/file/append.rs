@@ -5,7 +5,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::IntoRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// The file operations that appending needs. A trait, so that tests can simulate a full disk.
@@ -59,12 +59,35 @@ pub(super) struct AppendFile<F = File> {
 impl AppendFile {
     /// Opens or creates the file. If a killed process left the last line without a newline, the next
     /// append adds it.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system. A link, a pipe or a device is refused (`PermissionDenied`): in a shared folder, another user
+    /// could make it, and the records would be appended to any file of this user, or be lost.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let refused = |what: &str| {
+            let text = format!("it is {what}, so records are not written to it");
+            io::Error::new(io::ErrorKind::PermissionDenied, text)
+        };
+        // With `O_NONBLOCK`, the opening of a pipe does not wait for its other end.
         let file = OpenOptions::new()
             .read(true)
             .append(true)
             .create(true)
-            .open(path)?;
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(path)
+            .map_err(|error| match error.raw_os_error() {
+                Some(libc::ELOOP) => refused("a symbolic link"),
+                _ => error,
+            })?;
+        if !file.metadata()?.is_file() {
+            return Err(refused("no regular file"));
+        }
+        Self::from_file(file)
+    }
+
+    /// Appends to an open file.
+    pub(super) fn from_file(file: File) -> io::Result<Self> {
         let meta = file.metadata()?;
         let mut last = [b'\n'];
         if meta.len() > 0 {

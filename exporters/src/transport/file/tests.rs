@@ -149,8 +149,13 @@ fn exporter_reopens_a_closed_descriptor_and_does_not_write_to_its_new_file() {
 #[test]
 fn a_full_disk_loses_records_but_does_not_close_the_exporter() {
     let folder = tempfile::tempdir().unwrap();
-    std::os::unix::fs::symlink("/dev/full", folder.path().join("rank0.jsonl")).unwrap();
     let mut exporter = FileExporter::create(folder.path(), 0, FileLimits::default()).unwrap();
+    let full = fs::OpenOptions::new()
+        .read(true)
+        .append(true)
+        .open("/dev/full")
+        .unwrap();
+    exporter.file = AppendFile::from_file(full).unwrap();
 
     for number in 0..2 {
         let error = exporter.export(&[tick(number)]).unwrap_err();
@@ -326,4 +331,29 @@ fn above_the_total_size_the_oldest_parts_are_merged_again_without_losing_ticks()
     let bytes = Run::read(folder.path()).unwrap().tally().bytes;
     let most = limits.total_bytes + 2 * limits.rotate_bytes;
     assert!(bytes <= most, "{bytes} of {most}");
+}
+
+#[test]
+fn records_are_not_written_through_a_link_or_into_a_pipe() {
+    let folder = tempfile::tempdir().unwrap();
+    let precious = folder.path().join("precious");
+    fs::write(&precious, "kept").unwrap();
+    std::os::unix::fs::symlink(&precious, rank_path(folder.path(), 0)).unwrap();
+    rustix::fs::mkfifoat(
+        rustix::fs::CWD,
+        rank_path(folder.path(), 1),
+        rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+    )
+    .unwrap();
+    fs::create_dir(rank_path(folder.path(), 2)).unwrap();
+
+    let error = |rank| {
+        let error = FileExporter::create(folder.path(), rank, FileLimits::default());
+        error.err().unwrap().to_string()
+    };
+
+    assert!(error(0).contains("it is a symbolic link"), "{}", error(0));
+    assert!(error(1).contains("it is no regular file"), "{}", error(1));
+    assert!(error(2).contains("rank2.jsonl"), "{}", error(2));
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "kept");
 }
