@@ -75,11 +75,16 @@ fn read_environment(lines: &[&str]) {
     };
     let settings = Settings::read(&Arguments::default(), &lookup);
     check(&settings);
-    // The headers are secrets: a notice must not repeat them, unless another variable has the same text.
-    if let Some((headers, others)) = lines.split_first() {
-        let is_secret = headers.len() > 8 && !others.iter().any(|line| line.contains(headers));
-        let mut notices = settings.notices.iter();
-        assert!(!is_secret || notices.all(|notice| !notice.to_string().contains(headers)));
+    // The headers are secrets: a notice must not repeat them, unless other variables or the notice itself have the same
+    // text.
+    if let Some(headers) = lines.first().filter(|headers| headers.len() > 8) {
+        let without = |name: &str| lookup(name).filter(|_| VARIABLES.first() != Some(&name));
+        let harmless = Settings::read(&Arguments::default(), &without);
+        let repeats = |settings: &Settings| {
+            let mut notices = settings.notices.iter();
+            notices.any(|notice| notice.to_string().contains(headers))
+        };
+        assert!(!repeats(&settings) || repeats(&harmless), "{settings:?}");
     }
 }
 
