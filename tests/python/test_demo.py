@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +54,19 @@ def test_the_demo_names_the_slow_store_and_what_more_threads_give(tmp_path: Path
     calls = summary["remedies"][0]["change"]["to"]
     assert f"`fetch` with a concurrency of {calls}" in ran.stdout
     assert f"    headspace demo --threads {calls}\n" in ran.stdout
+    assert "--stop-after-probe -- python YOUR_TRAINING.py\n" in ran.stdout
+    assert "as `headspace-demo/train.py` does" in ran.stdout
+
+
+@pytest.mark.slow
+def test_the_demo_proposes_another_folder_if_the_user_named_one(tmp_path: Path) -> None:
+    ran = headspace("demo", "--steps", "100", folder=tmp_path, HEADSPACE_DIR="one-thread")
+
+    assert ran.returncode == 0, ran.stderr
+    assert (tmp_path / "one-thread").is_dir()
+    assert "Measure it, with another folder for its run:\n" in ran.stdout
+    command = r"^    HEADSPACE_DIR=(\d+)-threads headspace demo --threads \1$"
+    assert re.search(command, ran.stdout, re.MULTILINE), ran.stdout
 
 
 @pytest.mark.slow

@@ -59,6 +59,23 @@ for _ in range(300):
     time.sleep(0.0005)
 """
 
+#: A loop over a generator.
+GENERATOR = """
+import time
+
+
+def batches():
+    for index in range(600):
+        time.sleep(0.001)
+        yield [index]
+
+
+# Other programs build a model here. The function is replaced some milliseconds after its definition.
+time.sleep(0.1)
+for batch in batches():
+    time.sleep(0.0005)
+"""
+
 
 @dataclass(frozen=True)
 class Expected:
@@ -82,6 +99,9 @@ HERE: dict[str, Expected] = {
     "headspace run --mode whatif -- python train.py": Expected("what if"),
     "headspace run --batch-from train:get_batch -- python train.py": Expected(
         "get_batch", program=BATCH_FUNCTION
+    ),
+    "headspace run --mode probe --stop-after-probe --batch-from train:batches -- python train.py": Expected(
+        "floor", program=GENERATOR
     ),
     "HEADSPACE_DIR=$(mktemp -d) headspace run --quiet -- python -m pytest tests": Expected(
         "1 passed"

@@ -30,5 +30,6 @@ def explain() -> str:
     return (
         "headspace's compiled module is missing or not built for this Python "
         f"({platform.python_implementation()} {platform.python_version()}{kind} on {platform.machine()}). "
-        "Install a wheel for this Python, or build headspace with it: docs/install.md"
+        "Install the wheel of the release for this Python and machine, or build headspace in a clone of its repository: "
+        "`pip install .`"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 import shutil
 import signal
 import subprocess
@@ -26,22 +27,27 @@ This trains a small model for some seconds. The loader reads clips from a store 
 
 NEXT = """
 {step}
-Then measure your own training. Its code needs no change:
+Then measure your own training:
 
-    headspace run -- python train.py
+    headspace run --mode probe --stop-after-probe -- python YOUR_TRAINING.py
+
+Its code needs no change if it uses a loader that headspace knows, such as torch's `DataLoader`. Wrap a generator or a
+loader of your own, as `{program}` does:
+
+    for batch in headspace.wrap(loader):
 """
 
 WITH_REMEDY = """\
 The verdict names what limits the training, and remedies with the step that each would give. The first remedy here is
-`{stage}` with a concurrency of {calls}. Measure it:
+`{stage}` with a concurrency of {calls}. Measure it{where}:
 
-    headspace demo --threads {calls}{more}
+    {folder}headspace demo --threads {calls}{more}
 """
 
 WITHOUT_REMEDY = """\
-The verdict names what limits the training. Measure it with more threads:
+The verdict names what limits the training. Measure it with more threads{where}:
 
-    headspace demo --threads 4{more}
+    {folder}headspace demo --threads {calls}{more}
 """
 
 WITH_MORE_THREADS = """\
@@ -63,7 +69,7 @@ def main(words: Sequence[str]) -> int:
     print(INTRODUCTION.format(decoder=decoder, threads=threads, program=program), flush=True)
     code = _measure(program, args)
     if code == 0:
-        print(NEXT.format(step=_next_step(args)))
+        print(NEXT.format(step=_next_step(args), program=program))
     return code
 
 
@@ -72,11 +78,17 @@ def _next_step(args: argparse.Namespace) -> str:
     runs = _settings.directory()
     if args.threads > 1:
         return WITH_MORE_THREADS.format(runs=runs)
-    more = " --video" if args.video else ""
-    change = _first_change(runs)
-    if change is None:
-        return WITHOUT_REMEDY.format(more=more)
-    return WITH_REMEDY.format(calls=change["to"], stage=change["target"], more=more)
+    change = _first_change(runs) or {"to": "4", "target": ""}
+    text = WITH_REMEDY if change["target"] else WITHOUT_REMEDY
+    # A user who has named the folder for this run names another one for the next.
+    is_named = "HEADSPACE_DIR" in os.environ
+    return text.format(
+        calls=change["to"],
+        stage=change["target"],
+        where=", with another folder for its run" if is_named else "",
+        folder=f"HEADSPACE_DIR={change['to']}-threads " if is_named else "",
+        more=" --video" if args.video else "",
+    )
 
 
 def _first_change(runs: str) -> dict[str, str] | None:
