@@ -243,6 +243,15 @@ fuzz: tools ## Fuzz what parses or prints the bytes of others, FUZZ_SECONDS=60 f
 	    cargo fuzz run --sanitizer none $$target fuzz/corpus/$$target $$seeds -- \
 	    -max_total_time=$(FUZZ_SECONDS) -timeout=30 -print_final_stats=1 -verbosity=0 || exit; done
 
+# The module of this build is not optimised: valgrind reports errors of optimised code that are none. MEMCHECK_ARGS names
+# runs: MEMCHECK_ARGS="test_stage fork_storm-6".
+.PHONY: memcheck
+memcheck: tools $(STAMPS)/test ## Run tests and programs of the hot parts under valgrind (needs valgrind; 20 minutes).
+	$(call say,"the extension module without optimisation")
+	PYO3_BUILD_EXTENSION_MODULE=1 cargo build --locked -p headspace-py
+	$(call say,"valgrind")
+	$(PY) tests/memcheck $(MEMCHECK_ARGS)
+
 ##@ Measure it
 
 .PHONY: bench
