@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from headspace_run import HEADSPACE, run
 from running import Programs, Ran
 
+from headspace._injection import hooks
 from headspace._watch.batch_function import BatchFunction, look_at_end
 
 NOT_SEEN = "headspace: no training loop was seen"
@@ -207,6 +209,29 @@ def test_only_the_process_that_the_user_started_prints_the_notice(
         assert not_seen(done.stderr) == notices, done.stderr
         # What one process left for the other is gone.
         assert not list(folder.glob("headspace-run-*"))
+
+
+@pytest.mark.parametrize(("options", "notices"), [([], 0), (["--mode", "probe"], 1)], ids=str)
+def test_a_probe_of_a_program_without_libraries_says_that_no_loop_was_seen(
+    tmp_path: Path, options: list[str], notices: int
+) -> None:
+    (tmp_path / "own.py").write_text("for batch in range(3):\n    pass\n")
+    command = [*HEADSPACE, *options, "--", sys.executable, "own.py"]
+
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
+    )
+
+    assert not_seen(done.stderr) == notices, done.stderr
+    assert "--batch-from" in done.stderr or notices == 0
+
+
+def test_a_program_that_ran_for_long_may_have_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hooks, "NUMERIC", ())
+    monkeypatch.delenv("HEADSPACE_MODE", raising=False)
+
+    assert hooks._may_have_trained(time.monotonic() - hooks.LONG_RUN_S)
+    assert not hooks._may_have_trained(time.monotonic())
 
 
 def drawn(program: Programs, kind: str, count: int = 100, *options: str, **how: Any) -> Ran:

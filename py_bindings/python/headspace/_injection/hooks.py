@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,16 +41,19 @@ WATCHED = {
     "pytorch_lightning.loops.fit_loop": "_watch.trainers",
 }
 
-#: A program that trains imports one of these. Other programs get no notice at their end.
+#: A program that trains usually imports one of these.
 NUMERIC = ("numpy", "torch", "jax", "tensorflow", *(name.partition(".")[0] for name in WATCHED))
+
+#: A program that runs for so many seconds may train, too.
+LONG_RUN_S = 10.0
 
 #: The notice at the end of a program that may have trained, if no loop was seen.
 NOT_SEEN = (
     "no training loop was seen, so there is no verdict. Looked for: torch's DataLoader, loaders of "
     "SPDL, Hugging Face datasets, WebDataset, LitData, MosaicML Streaming, Ray Data, MONAI, fastai, Grain "
-    "and tf.data, and steps of torch's optimizers. Wrap what the loop iterates in headspace.wrap(...), call "
-    "headspace.step() once a step, or name the function that returns a batch: headspace run --batch-from "
-    "train:get_batch"
+    "and tf.data, and steps of torch's optimizers. If the batches come from a function or a generator, name it: headspace "
+    "run --batch-from train:get_batch. Or wrap what the loop iterates in headspace.wrap(...), or call headspace.step() "
+    "once a step"
 )
 
 #: The folder of the package, and the one that was put on PYTHONPATH. Set by :func:`install`.
@@ -69,7 +73,7 @@ def install(package_folder: str, path_entry_folder: str) -> None:
     if os.environ.get("HEADSPACE_RUN_PID") == str(os.getpid()):
         marker = _load("headspace._run_marker", "_run_marker.py")
         marker.remove()  # An earlier process of this number may have left one.
-        atexit.register(_notify_if_not_seen, os.getpid(), marker)
+        atexit.register(_notify_if_not_seen, os.getpid(), marker, time.monotonic())
     target = os.environ.get("HEADSPACE_BATCH_FROM", "")
     if target:
         try:
@@ -114,12 +118,13 @@ def _prints_notices() -> bool:
         return True
 
 
-def _notify_if_not_seen(pid: int, marker: Any) -> None:
+def _notify_if_not_seen(pid: int, marker: Any, began: float) -> None:
     """Prints a notice at the end of the process of `headspace run`, if no loop was seen.
 
     Args:
         pid: The process.
         marker: The module `_run_marker.py`.
+        began: When the process began, by ``time.monotonic``.
     """
     if os.getpid() != pid or marker.remove():  # Forked from it, or something was seen.
         return
@@ -141,8 +146,19 @@ def _notify_if_not_seen(pid: int, marker: Any) -> None:
             f"--batch-from {function.target}: no module `{function.module}` was imported, and the script has "
             "another name, so no function's batches were timed."
         )
-    if not getattr(session, "has_begun", False) and any(name in sys.modules for name in NUMERIC):
+    # A function that was named has a notice of its own.
+    if function is None and not getattr(session, "has_begun", False) and _may_have_trained(began):
         _print_notice(NOT_SEEN)
+
+
+def _may_have_trained(began: float) -> bool:
+    """Whether the program may have trained, or the user asks for more than times of steps. A command such as `pip` gets no
+    notice."""
+    return (
+        any(name in sys.modules for name in NUMERIC)
+        or os.environ.get("HEADSPACE_MODE", "measure") != "measure"
+        or time.monotonic() - began >= LONG_RUN_S
+    )
 
 
 class Finder:
