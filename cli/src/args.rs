@@ -77,8 +77,8 @@ pub(crate) struct RunArgs {
     #[arg(long = "loop", value_name = "NAME")]
     pub(crate) loop_name: Option<String>,
 
-    /// Function that returns a batch, for a training loop without a loader. `train:get_batch` is `get_batch`
-    /// in the script train.py or in the module `train`
+    /// Function or generator that makes the batches, for a training loop without a loader that headspace knows.
+    /// `train:get_batch` is `get_batch` in the script train.py or in the module `train`
     #[arg(long, value_name = "MODULE:FUNCTION", value_parser = function)]
     pub(crate) batch_from: Option<String>,
 

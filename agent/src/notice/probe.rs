@@ -84,6 +84,10 @@ impl ProbeFacts {
     }
 
     fn write_epoch(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.afterwards == Afterwards::Ends {
+            let stop = self.from.with(LoopOption::StopAfterProbe, "");
+            return write!(f, " The epoch ends when the probe is done (`{stop}`).");
+        }
         match (self.epoch, self.exactly_once) {
             (Some(_), false) => write!(
                 f,
@@ -171,12 +175,13 @@ mod tests {
         let facts = ProbeFacts {
             epoch: Some(5000),
             exactly_once: true,
-            afterwards: Afterwards::Ends,
             ..long()
         };
         let text = facts.to_string();
         assert!(
-            text.ends_with("The repeated batches make the epoch longer."),
+            text.contains(
+                "Every batch of the loader is delivered. The repeated batches make the epoch longer. This run"
+            ),
             "{text}"
         );
         let endless = ProbeFacts {
@@ -185,9 +190,29 @@ mod tests {
         };
         let text = endless.to_string();
         assert!(
-            text.ends_with("Every batch of the loader is delivered."),
+            text.contains("Every batch of the loader is delivered. This run"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn the_notice_says_that_the_epoch_ends_with_the_probe() {
+        for (epoch, exactly_once) in [(None, false), (Some(5000), false), (Some(5000), true)] {
+            let facts = ProbeFacts {
+                epoch,
+                exactly_once,
+                afterwards: Afterwards::Ends,
+                from: OptionsFrom::Run,
+                ..long()
+            };
+            let text = facts.to_string();
+            assert!(
+                text.ends_with(
+                    "from a cache of 10 batches. The epoch ends when the probe is done (`--stop-after-probe`)."
+                ),
+                "{text}"
+            );
+        }
     }
 
     #[test]

@@ -157,12 +157,14 @@ fn gpu(finding: &GpuFinding) -> String {
 }
 
 fn no_steady_state(changed: usize, enough: Option<(u64, usize)>) -> String {
-    let means = "so the means include all steps after the first 20";
     match enough {
-        None => format!("The step time still changed after {changed} steps, {means}."),
+        None => format!(
+            "The step time still changed after {changed} steps, so the means include all steps after \
+             the first 20."
+        ),
         Some((steps, enough)) => format!(
-            "The step time still changed after {changed} of {steps} steps, {means}. A run of {enough} \
-             steps is long enough if the step time does not change again after step {changed}."
+            "The step time still changed after {changed} of {steps} steps, so the means may include \
+             warm-up. Train for at least {enough} steps."
         ),
     }
 }
@@ -172,6 +174,25 @@ mod tests {
     use super::*;
     use crate::analysis::findings::findings;
     use crate::model::record::{Estimate, MemoryScope, ResourcesRecord};
+
+    #[test]
+    fn without_a_steady_state_the_finding_says_how_long_to_train() {
+        let unsteady = |enough| {
+            let changed = 250;
+            text(&Finding::NoSteadyState { changed, enough })
+        };
+
+        assert_eq!(
+            unsteady(Some((299, 500))),
+            "The step time still changed after 250 of 299 steps, so the means may include warm-up. \
+             Train for at least 500 steps."
+        );
+        assert_eq!(
+            unsteady(None),
+            "The step time still changed after 250 steps, so the means include all steps after the \
+             first 20."
+        );
+    }
 
     #[test]
     fn a_finding_states_its_amount() {

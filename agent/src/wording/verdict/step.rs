@@ -84,6 +84,14 @@ fn unknown_floor(s: &SummaryRecord) -> String {
     )
 }
 
+/// By how much the run could become faster, at most.
+fn speedup(times: f64) -> String {
+    match format!("{times:.1}").as_str() {
+        "1.0" => "nothing to gain".to_owned(),
+        rounded => format!("up to {rounded}x faster"),
+    }
+}
+
 impl Verdict<'_> {
     pub(super) fn step(&self) -> Option<Section> {
         let s = self.summary;
@@ -225,7 +233,7 @@ impl Verdict<'_> {
                 "no measurable speed-up: the interval includes zero",
             ));
         } else if let Some(times) = s.max_speedup {
-            facts.push(Fact::phrase(format!("up to {times:.1}x faster")));
+            facts.push(Fact::phrase(speedup(times)));
         }
         facts
     }

@@ -52,9 +52,7 @@ fn limits(
         )),
     };
     let is_cut = !status.finished && summary.state == RunState::Finished;
-    let is_cut = is_cut.then(|| {
-        "The run ended before the what-if: it has too few steps for further answers.".to_owned()
-    });
+    let is_cut = is_cut.then(|| incomplete(status, summary));
     let enough = match status.steps_for_precision {
         None => String::new(),
         Some(steps) if steps > MOST_STEPS_PROPOSED => {
@@ -96,6 +94,20 @@ fn limits(
         .chain(not_replaceable)
         .chain(not_repeatable)
         .chain(skipped)
+}
+
+/// The run ended before the what-if did.
+fn incomplete(status: &WhatIfStatusRecord, summary: &SummaryRecord) -> String {
+    let most = u64::from(status.steps);
+    if summary.steps >= most {
+        return "The what-if is incomplete, because the run ended first. Train for more steps."
+            .to_owned();
+    }
+    format!(
+        "The what-if is incomplete: the run ended after {} steps, and the what-if takes up to {}. Train for more steps.",
+        grouped(summary.steps),
+        grouped(most)
+    )
 }
 
 fn entry(answer: &WhatIfRecord, detail: Detail) -> Entry {
@@ -222,6 +234,35 @@ mod tests {
         assert_eq!(
             super::section(&SummaryRecord::default(), Detail::Full),
             None
+        );
+    }
+
+    #[test]
+    fn the_section_says_that_the_run_was_too_short_for_the_what_if() {
+        let last_sentence = |steps| {
+            let summary = SummaryRecord {
+                state: RunState::Finished,
+                steps,
+                what_if_status: Some(WhatIfStatusRecord {
+                    steps: 2000,
+                    ..WhatIfStatusRecord::default()
+                }),
+                ..SummaryRecord::default()
+            };
+            match section(&summary, Detail::Brief).unwrap().blocks.pop() {
+                Some(Block::Sentence(text)) => text,
+                other => panic!("{other:?}"),
+            }
+        };
+
+        assert_eq!(
+            last_sentence(700),
+            "The what-if is incomplete: the run ended after 700 steps, and the what-if takes up to 2,000. Train for more \
+             steps."
+        );
+        assert_eq!(
+            last_sentence(2100),
+            "The what-if is incomplete, because the run ended first. Train for more steps."
         );
     }
 }

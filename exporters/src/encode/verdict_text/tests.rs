@@ -275,6 +275,24 @@ cost       measuring used 0.02 % of one core
 }
 
 #[test]
+fn verdict_names_no_speedup_that_rounds_to_one() {
+    let summary = SummaryRecord {
+        floor_step_ms: Some(29.4),
+        headspace_pct: Some(2.1),
+        headspace_ci_pct: Some((1.6, 2.6)),
+        max_speedup: Some(1.02),
+        ..probed()
+    };
+
+    let text = verdict_of(&summary);
+
+    assert!(
+        text.contains("headspace 2.1 % ± 0.5   nothing to gain\n"),
+        "{text}"
+    );
+}
+
+#[test]
 fn verdict_promises_no_gain_if_the_interval_of_the_headspace_includes_zero() {
     let summary = SummaryRecord {
         floor_step_ms: Some(30.1),
