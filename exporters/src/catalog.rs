@@ -133,8 +133,9 @@ impl Destination {
             "pipe" => parse_pipe(options),
             "prometheus" => prometheus::parse(options),
             "textfile" => prometheus::parse_textfile(options),
+            // What follows `=` may be a secret, such as a header.
             _ => Err(DestinationError::Unknown {
-                kind: kind.to_owned(),
+                kind: kind.split('=').next().unwrap_or_default().to_owned(),
             }),
         }
     }

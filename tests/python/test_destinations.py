@@ -74,10 +74,11 @@ def test_each_destination_of_the_environment_that_does_not_open_is_reported(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("HEADSPACE_EXPORT", f"smoke,prometheus:{used_port},pipe:")
+    monkeypatch.setenv("HEADSPACE_EXPORT", f"smoke=secret,prometheus:{used_port},pipe:")
     headspace.start().stop()
     err = capfd.readouterr().err
     assert err.count("no destination is called `smoke`") == 1
+    assert "secret" not in err
     assert err.count(f"cannot listen at port {used_port}") == 1
     assert err.count("`pipe`: it needs a path") == 1
     assert aloud.notices().count("setting_refused") == 3
