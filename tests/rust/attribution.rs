@@ -181,6 +181,13 @@ fn jitter_is_distinguished_from_a_slow_stage_and_a_larger_buffer_absorbs_it() {
     );
     // No limit is above 25 ms.
     assert!(totals.step_ms() > 1.1 * 25.0, "{}", totals.step_ms());
+
+    // Nothing waits for a queue that is never empty.
+    let mut never_empty = facts(&line, &totals, false, Blind::default());
+    for queue in &mut never_empty.queues {
+        queue.empty_pct = Some(0.0);
+    }
+    assert_eq!(remedy(&attribute(&never_empty), "bigger_buffer"), None);
 }
 
 #[test]

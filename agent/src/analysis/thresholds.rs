@@ -345,6 +345,10 @@ thresholds! {
     /// concurrency that is needed stays finite.
     min_next_limit: 0.02, "share of the step";
 
+    /// The time in which a queue is empty. Below it, nothing waits for the queue, so a larger one gains nothing: a remedy
+    /// that gains [`min_remedy_gain`](Self::min_remedy_gain) of the step needs longer waits.
+    min_empty_of_bigger_queue_pct: 1.0, "% of time";
+
     /// The time in which a pool's queue is empty. From this on, the loop submits too few calls ahead.
     empty_pool_queue_pct: 80.0, "% of time";
 

@@ -87,7 +87,7 @@ fn unknown_floor(s: &SummaryRecord) -> String {
 /// By how much the run could become faster, at most.
 fn speedup(times: f64) -> String {
     match format!("{times:.1}").as_str() {
-        "1.0" => "nothing to gain".to_owned(),
+        "1.0" => "almost nothing to gain".to_owned(),
         rounded => format!("up to {rounded}x faster"),
     }
 }

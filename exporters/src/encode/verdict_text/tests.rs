@@ -287,7 +287,7 @@ fn verdict_names_no_speedup_that_rounds_to_one() {
     let text = verdict_of(&summary);
 
     assert!(
-        text.contains("headspace 2.1 % ± 0.5   nothing to gain\n"),
+        text.contains("headspace 2.1 % ± 0.5   almost nothing to gain\n"),
         "{text}"
     );
 }

@@ -24,6 +24,11 @@ pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
 /// A larger buffer after a stage, and the predicted step.
 fn bigger(context: &Context<'_>, stage: usize) -> Option<(Draft, f64)> {
     let model = context.model;
+    let queue = model.nodes[stage].after;
+    let empty_pct = queue.and_then(|queue| queue.empty_pct);
+    if empty_pct.is_some_and(|pct| pct < model.thresholds.min_empty_of_bigger_queue_pct) {
+        return None;
+    }
     let mut simulated = model.simulated.clone();
     let station = &mut simulated.stations[stage];
     let (action, change) = if let Some(ahead) = station.ahead {
@@ -32,7 +37,7 @@ fn bigger(context: &Context<'_>, stage: usize) -> Option<(Draft, f64)> {
         let action = Action::MorePrefetch { from: ahead, to };
         (action, change(None, Setting::PrefetchFactor, ahead, to))
     } else {
-        let queue = model.nodes[stage].after?;
+        let queue = queue?;
         let from = queue.capacity?;
         let to = from.saturating_mul(counts::BUFFER_FACTOR);
         let to = to.max(from.saturating_add(counts::MIN_BUFFER_INCREASE));
