@@ -140,6 +140,15 @@ mod tests {
     }
 
     #[test]
+    fn a_script_is_printed_as_clap_makes_it() {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            let mut made = Vec::new();
+            generate(shell, &mut command_line(), "headspace", &mut made);
+            assert!(script(&shell.to_string()).as_bytes() == made, "{shell}");
+        }
+    }
+
+    #[test]
     fn the_command_line_is_valid() {
         command_line().debug_assert();
     }

@@ -17,6 +17,7 @@ mod find_runs;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod output;
 pub mod page;
 mod python_commands;
 pub mod python_sources;
@@ -38,8 +39,10 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use headspace_collectors::catalog::{Entry, Settings};
+use headspace_exporters::encode::terminal_text::plain;
 
 use self::args::{Cli, Command};
+use self::output::PlainWriter;
 
 /// The requested output was printed.
 pub const EXIT_OK: i32 = 0;
@@ -74,8 +77,19 @@ pub struct Context<'a> {
 impl Context<'_> {
     /// Prints an error message. Returns the exit code `code`.
     fn fail(&mut self, message: impl Display, code: i32) -> io::Result<i32> {
-        writeln!(self.err, "headspace: {message}")?;
-        Ok(code)
+        self.warn(message).map(|()| code)
+    }
+
+    /// Prints an error, or a remark about a result, on one line.
+    fn warn(&mut self, message: impl Display) -> io::Result<()> {
+        let message = plain(&message.to_string());
+        writeln!(self.err, "headspace: {message}")
+    }
+
+    /// Prints one line of a result.
+    fn print_line(&mut self, line: impl Display) -> io::Result<()> {
+        let line = plain(&line.to_string());
+        writeln!(self.out, "{line}")
     }
 }
 
@@ -116,10 +130,23 @@ pub fn main_with(
     )
 }
 
-/// Runs the command in `context`, and returns its exit code. `args` begins with the program's name.
+/// Runs the command in `context`, and returns its exit code. `args` begins with the program's name. The
+/// output has no control characters, except the ends of lines.
 pub fn run(args: impl Iterator<Item = OsString>, context: &mut Context<'_>) -> i32 {
     let args: Vec<OsString> = args.collect();
-    let done = match Cli::try_parse_from(&args) {
+    let plain_context = &mut Context {
+        out: &mut PlainWriter(context.out),
+        err: &mut PlainWriter(context.err),
+        runs: context.runs.clone(),
+        settings: context.settings.clone(),
+        more_sources: context.more_sources,
+        inject: context.inject.clone(),
+    };
+    execute(&args, plain_context)
+}
+
+fn execute(args: &[OsString], context: &mut Context<'_>) -> i32 {
+    let done = match Cli::try_parse_from(args) {
         _ if args.len() <= 1 => first_steps(context),
         Ok(Cli { command }) => match command {
             Command::Run(args) => run::run(&args, context),
@@ -143,7 +170,7 @@ pub fn run(args: impl Iterator<Item = OsString>, context: &mut Context<'_>) -> i
         // The reader has closed the pipe: `headspace report | head`.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => EXIT_OK,
         Err(error) => {
-            let _ = writeln!(context.err, "headspace: cannot print: {error}");
+            let _ = context.warn(format_args!("cannot print: {error}"));
             EXIT_UNREADABLE
         }
     }

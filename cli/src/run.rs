@@ -55,11 +55,10 @@ pub(crate) fn run(args: &RunArgs, context: &mut Context<'_>) -> io::Result<i32> 
                 "-S" => "",
                 _ => ", or call `headspace.wrap` in the script",
             };
-            writeln!(
-                context.err,
-                "headspace: `python {option}` prevents Python from loading headspace, so nothing is \
-                 measured. The command runs without it. To measure, remove `{option}`{or_wrap}."
-            )?;
+            context.warn(format_args!(
+                "`python {option}` prevents Python from loading headspace, so nothing is measured. \
+                 The command runs without it. To measure, remove `{option}`{or_wrap}."
+            ))?;
         }
     }
     context.out.flush()?;

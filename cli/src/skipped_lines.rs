@@ -14,7 +14,7 @@ pub(crate) fn tell_skipped(run: &Run, context: &mut Context<'_>) -> io::Result<(
         let skipped = rank.tally.skipped;
         if skipped.total() > 0 {
             let place = rank.files.last().unwrap_or(&run.folder).display();
-            writeln!(context.err, "headspace: `{place}`: {}", describe(skipped))?;
+            context.warn(format_args!("`{place}`: {}", describe(skipped)))?;
         }
     }
     Ok(())

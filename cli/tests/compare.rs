@@ -4,7 +4,9 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use headspace::{Context, EXIT_OK, EXIT_SLOWER, EXIT_USAGE};
 use headspace_agent::model::record::{
@@ -162,6 +164,45 @@ const SLOWER: Written = Written {
     wait_ms: 4.0,
     ..USUAL
 };
+
+#[test]
+fn what_is_not_a_regular_file_is_named_and_the_runs_beside_it_are_compared() {
+    let (base, a, b) = two(&USUAL, &SLOWER);
+    for (side, target) in [(&a, "a-pipe"), (&b, "b-device")] {
+        fs::create_dir(base.path().join(target)).unwrap();
+        fs::rename(side, base.path().join(target).join("run")).unwrap();
+    }
+    let (pipe, device) = (
+        base.path().join("a-pipe/bad"),
+        base.path().join("b-device/bad"),
+    );
+    for folder in [&pipe, &device] {
+        fs::create_dir(folder).unwrap();
+    }
+    let (pipe, device) = (rank_path(&pipe, 0), rank_path(&device, 0));
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    symlink("/dev/zero", &device).unwrap();
+    let text = |name| base.path().join(name).to_str().unwrap().to_owned();
+
+    let said = headspace(&["compare", &text("a-pipe"), &text("b-device")]);
+
+    assert_eq!(said.code, EXIT_OK, "{}", said.err);
+    assert!(said.out.contains("slower"), "{}", said.out);
+    for path in [&pipe, &device] {
+        let refused = format!("cannot read `{}`: it is not a regular file", path.display());
+        assert!(said.err.contains(&refused), "{}", said.err);
+    }
+    assert_eq!(
+        headspace(&["compare", &text("a-pipe/bad"), &text("b-device")]).code,
+        EXIT_USAGE
+    );
+}
 
 #[test]
 fn a_run_slower_by_a_tenth_is_reported_and_fails_a_limit_of_5_percent() {

@@ -4,8 +4,13 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use headspace::{Context, EXIT_OK, EXIT_UNREADABLE, EXIT_USAGE};
 use headspace_agent::model::record::{
@@ -445,6 +450,79 @@ fn unreadable_runs_are_named_and_the_others_are_reported() {
             "{name}: {}",
             said.out
         );
+    }
+}
+
+/// Puts something that is not a regular file in place of `rank0.jsonl` of new runs. Returns their names.
+fn write_other_kinds(base: &Path) -> [&'static str; 5] {
+    let kinds = ["pipe", "socket", "device", "folder", "part"];
+    for kind in kinds {
+        fs::create_dir(base.join(kind)).unwrap();
+    }
+    let path = |kind| rank_path(&base.join(kind), 0);
+    let part = part_path(&base.join("part"), 0, 1);
+    for pipe in [path("pipe"), part] {
+        let made = Command::new("mkfifo").arg(pipe).status();
+        assert!(made.unwrap().success());
+    }
+    UnixListener::bind(path("socket")).unwrap();
+    symlink("/dev/zero", path("device")).unwrap();
+    fs::create_dir(path("folder")).unwrap();
+    fs::write(path("part"), line(0, 1, notice())).unwrap();
+    kinds
+}
+
+/// Runs the command. Panics if it takes longer than a minute.
+fn headspace_in_time(base: &Path, args: &[&str]) -> Said {
+    let (send, receive) = mpsc::channel();
+    let (base, owned) = (base.to_path_buf(), args.join("\n"));
+    thread::spawn(move || {
+        let args: Vec<&str> = owned.split('\n').collect();
+        let _ = send.send(headspace(&base, &args));
+    });
+    receive.recv_timeout(Duration::from_secs(60)).unwrap()
+}
+
+#[test]
+fn what_is_not_a_regular_file_is_named_and_the_runs_beside_it_are_reported() {
+    let base = base();
+    write_run(base.path(), "run", 0, summary(640));
+    let kinds = write_other_kinds(base.path());
+    let all = base.path().to_str().unwrap();
+    let refused = |kind: &str| {
+        let part = if kind == "part" { ".001" } else { "" };
+        format!(
+            "headspace: cannot read `{all}/{kind}/rank0{part}.jsonl`: it is not a regular file\n"
+        )
+    };
+
+    let said = headspace_in_time(base.path(), &["report", all]);
+
+    assert_eq!(said.code, EXIT_OK, "{}", said.err);
+    assert!(said.out.starts_with("headspace  640 steps"), "{}", said.out);
+    for kind in kinds {
+        assert!(said.err.contains(&refused(kind)), "{kind}: {}", said.err);
+    }
+    assert_eq!(said.err.lines().count(), kinds.len(), "{}", said.err);
+
+    let output = path_in(&base, "output");
+    for kind in kinds {
+        let (folder, file) = (path_in(&base, kind), path_in(&base, kind) + "/rank0.jsonl");
+        for args in [
+            &["report", &folder][..],
+            &["report", &file],
+            &["report", "--html", &output, &folder],
+            &["report", "--html", &output, &file],
+            &["report", "--perfetto", &output, &folder],
+        ] {
+            let said = headspace_in_time(base.path(), args);
+
+            assert_eq!(said.code, EXIT_UNREADABLE, "{args:?}");
+            // A folder that is named is listed, not read.
+            if kind != "folder" || !args.contains(&file.as_str()) {
+                assert_eq!(said.err, refused(kind), "{args:?}");
+            }
+        }
     }
 }
 

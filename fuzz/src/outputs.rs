@@ -13,24 +13,43 @@ use headspace_exporters::encode::untrusted_text::is_unsafe;
 /// A text that is markup, an escape sequence, and a reversal of the direction, if it is not made harmless.
 pub const HOSTILE: &str = "\" hs-attribute=\"1 \"'><hs-mark a=\"1\" b='2'>&\u{1b}[31m\u{1b}]0;t\u{7}\u{9b}2J\u{202e}\r\u{8}\t`";
 
+/// The second line of [`hostile_name`]. No line of the output may begin with it.
+const FORGED: &str = "headspace: hs-forged";
+
 /// The beginning of [`HOSTILE`]'s element. The pages of headspace have no such element.
 const ELEMENT: &str = "<hs-mark";
 
 /// An attribute that [`HOSTILE`] adds to an element if its quotes are not escaped.
 const ATTRIBUTE: &str = "\" hs-attribute=\"1";
 
-/// Prints the run as text: its verdict, tables of several runs, a comparison, and the screens of `top`.
+/// A name of a folder that is as hostile as [`HOSTILE`], and has a line that looks like a message of headspace.
+pub fn hostile_name() -> String {
+    format!("{HOSTILE}\n{FORGED}")
+}
+
+/// Prints the run as text: its verdict, tables of several runs, a comparison, the screens of `top`, and the errors of
+/// commands that cannot read it.
 ///
 /// # Panics
 ///
-/// Panics if a text has a character that moves the cursor, except the end of a line.
+/// Panics if a text has a character that moves the cursor, except the end of a line, or if the name of the folder
+/// begins a line.
 pub fn check_terminal(run: &Path) -> String {
     let run_text = run.to_string_lossy();
+    let missing = run.join("missing");
+    let missing = missing.to_string_lossy();
     let mut shown = String::new();
     for words in [
         &["report", &run_text][..],
         &["report", &run_text, &run_text],
         &["compare", &run_text, &run_text],
+        &["report", &missing],
+        &["report", "--html", &missing, &missing],
+        &["report", "--perfetto", "/nowhere/file", &run_text],
+        &["compare", &run_text, &missing],
+        &["serve", &missing],
+        &["run", "--", &missing],
+        &["doctor", "--data", &missing],
     ] {
         shown += &printed(words);
     }
@@ -41,13 +60,17 @@ pub fn check_terminal(run: &Path) -> String {
     shown
 }
 
-/// Writes the run in the formats of other programs, and as JSON. Returns the JSON.
+/// Writes the run as a page, in the formats of other programs, and as JSON. Returns the JSON.
+///
+/// # Panics
+///
+/// Panics if what is printed has a character that moves the cursor, except the end of a line.
 pub fn write_other_formats(run: &Path, to: &Path) -> String {
     let (run, to) = (run.to_string_lossy(), to.to_string_lossy());
-    for format in ["--perfetto", "--speedscope", "--collapsed"] {
-        execute(&["report", format, &to, &run]);
+    for format in ["--html", "--perfetto", "--speedscope", "--collapsed"] {
+        printed(&["report", format, &to, &run]);
     }
-    execute(&["report", "--json", &run]).0
+    printed(&["report", "--json", &run])
 }
 
 /// Makes the page of the run. Returns its HTML.
@@ -79,7 +102,10 @@ fn printed(words: &[&str]) -> String {
     let (out, err) = execute(words);
     assert_harmless("the output", &out);
     assert_harmless("the error output", &err);
-    out + &err
+    let all = out + &err;
+    let forged = all.lines().any(|line| line.starts_with(FORGED));
+    assert!(!forged, "the name of the folder begins a line: {all}");
+    all
 }
 
 fn execute(words: &[&str]) -> (String, String) {
@@ -90,7 +116,7 @@ fn execute(words: &[&str]) -> (String, String) {
         runs: PathBuf::from("/nowhere"),
         settings: Settings::default(),
         more_sources: &mut Vec::new,
-        inject: None,
+        inject: Some(PathBuf::from("/nowhere")),
     };
     let words = std::iter::once(&"headspace").chain(words);
     headspace::run(words.map(Into::into), &mut context);

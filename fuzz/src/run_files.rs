@@ -6,6 +6,8 @@ use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
+use crate::outputs::hostile_name;
+
 /// Which files an input becomes: its first byte. The second one says where a file ends and the next one begins.
 pub const LAYOUTS: [&[&str]; 4] = [
     &["rank0.jsonl"],
@@ -30,7 +32,7 @@ pub fn write(input: &[u8]) -> Option<(PathBuf, PathBuf)> {
             .ok()
     };
     let folder = FOLDER.get_or_init(new_folder).as_ref()?.path();
-    let run = folder.join("run");
+    let run = folder.join(hostile_name());
     let _ = fs::remove_dir_all(&run);
     fs::create_dir_all(&run).ok()?;
     write_files(

@@ -1,4 +1,4 @@
-//! Records whose texts are markup and escape sequences, in every output. `make fuzz` varies such records
+//! Records and names of folders that are markup and escape sequences, in every output. `make fuzz` varies such records
 //! (`fuzz/targets/terminal.rs`, `fuzz/targets/page.rs`).
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
@@ -11,18 +11,20 @@ mod outputs;
 mod schema_records;
 
 use std::fs;
+use std::os::unix::fs::symlink;
 
 use headspace_exporters::encode::json_lines::decode;
-use outputs::{HOSTILE, check_page, check_terminal, write_other_formats};
+use outputs::{HOSTILE, check_page, check_terminal, hostile_name, write_other_formats};
 use schema_records::lines;
 use tempfile::TempDir;
 
 /// How many times the codes in the records change.
 const VARIANTS: usize = 12;
 
-/// A run of this number of ranks.
+/// A run of this number of ranks, in a folder with a hostile name.
 fn hostile_run(ranks: u32, variant: usize) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let name = hostile_name();
+    let folder = tempfile::Builder::new().prefix(&name).tempdir().unwrap();
     for rank in 0..ranks {
         let records = lines(HOSTILE, rank, variant).concat();
         fs::write(folder.path().join(format!("rank{rank}.jsonl")), records).unwrap();
@@ -51,6 +53,23 @@ fn no_control_character_of_a_record_reaches_the_terminal() {
         let json = write_other_formats(run.path(), &run.path().join("output"));
         assert!(json.contains("hs-mark"), "the texts are in the JSON");
     }
+}
+
+#[test]
+fn no_control_character_of_a_name_reaches_the_terminal_if_the_records_are_bad() {
+    let run = hostile_run(1, 0);
+    let file = run.path().join("rank0.jsonl");
+    for bad in ["garbage\n", ""] {
+        fs::write(&file, bad).unwrap();
+        check_terminal(run.path());
+        write_other_formats(run.path(), &run.path().join("output"));
+    }
+    fs::remove_file(&file).unwrap();
+    check_terminal(run.path());
+    symlink("/dev/zero", &file).unwrap();
+    let shown = check_terminal(run.path());
+    assert!(shown.contains("it is not a regular file"), "{shown}");
+    write_other_formats(run.path(), &run.path().join("output"));
 }
 
 #[test]

@@ -16,7 +16,7 @@ use headspace_exporters::run_folder::{ReadError, ReadEvent, Run};
 use crate::args::CompareArgs;
 use crate::find_runs::find;
 use crate::skipped_lines::tell_skipped;
-use crate::{Context, EXIT_OK, EXIT_SLOWER, EXIT_USAGE};
+use crate::{Context, EXIT_OK, EXIT_SLOWER, EXIT_USAGE, output};
 
 /// A run and its measured times.
 struct Read {
@@ -64,7 +64,7 @@ pub(crate) fn compare(args: &CompareArgs, context: &mut Context<'_>) -> io::Resu
     let mut found = comparison_record(analyse(&side_a, &side_b, args.fail_if_slower));
     found.changed = settings::changed(&run_records(&a), &run_records(&b));
     let text = if args.json {
-        serde_json::to_string_pretty(&found)? + "\n"
+        output::json(&found)?
     } else {
         show::text(&found)
     };
@@ -102,10 +102,10 @@ fn side(path: &Path, context: &mut Context<'_>) -> io::Result<Option<Vec<Read>>>
                     runs.push(read);
                 } else {
                     let reason = too_short_to_compare(&read.run.folder.display().to_string());
-                    writeln!(context.err, "headspace: {reason}")?;
+                    context.warn(reason)?;
                 }
             }
-            Err(error) => writeln!(context.err, "headspace: {error}")?,
+            Err(error) => context.warn(error)?,
         }
     }
     Ok((!runs.is_empty()).then_some(runs))

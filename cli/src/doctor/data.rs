@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::layout::Column;
 use crate::args::DoctorArgs;
-use crate::{Context, EXIT_OK, EXIT_UNREADABLE};
+use crate::{Context, EXIT_OK, EXIT_UNREADABLE, output};
 
 /// A smaller share of holes is not named.
 const MIN_NAMED_HOLES: f64 = 0.01;
@@ -63,7 +63,7 @@ pub(super) fn examine_data(args: &DoctorArgs, context: &mut Context<'_>) -> io::
     }
     let examined = Examined::new(&data, cache_memory("/"));
     let text = if args.json {
-        serde_json::to_string_pretty(&Output { data: examined })? + "\n"
+        output::json(&Output { data: examined })?
     } else {
         examined.to_text()
     };

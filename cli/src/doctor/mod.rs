@@ -19,7 +19,7 @@ use headspace_collectors::catalog::{Catalog, Settings};
 use self::examine::{Patience, examine};
 use self::show::Findings;
 use crate::args::DoctorArgs;
-use crate::{Context, EXIT_OK};
+use crate::{Context, EXIT_OK, output};
 
 /// How long a driver may take to open before its sources are reported as unresponsive. It takes
 /// milliseconds, or seconds if it must first initialise many GPUs.
@@ -40,7 +40,7 @@ pub(crate) fn doctor(args: &DoctorArgs, context: &mut Context<'_>) -> io::Result
     let batch_ns = cost_per_batch_ns(&MonotonicClock::new());
     let findings = Findings::new(&examined, batch_ns);
     let text = if args.json {
-        serde_json::to_string_pretty(&findings)? + "\n"
+        output::json(&findings)?
     } else {
         findings.to_text()
     };

@@ -21,7 +21,7 @@ use crate::args::ReportArgs;
 use crate::find_runs::{find, newest};
 use crate::skipped_lines::tell_skipped;
 use crate::whole_run::{main_rank, number_if_slowest, summary_of_run};
-use crate::{Context, EXIT_OK, EXIT_UNREADABLE};
+use crate::{Context, EXIT_OK, EXIT_UNREADABLE, output};
 
 /// A run with a summary to report.
 struct Reported<'a> {
@@ -83,10 +83,10 @@ pub(crate) fn report(args: &ReportArgs, context: &mut Context<'_>) -> io::Result
                         let tally = run.run.tally();
                         let path = run.path.display().to_string();
                         let why = without_summary(&path, tally.records, tally.skipped.total());
-                        writeln!(context.err, "headspace: {why}")?;
+                        context.warn(why)?;
                     }
                 }
-                Err(error) => writeln!(context.err, "headspace: {error}")?,
+                Err(error) => context.warn(error)?,
             }
         }
         if !answered {
@@ -162,9 +162,9 @@ fn json(reported: &[Reported<'_>], requested: usize) -> io::Result<String> {
         .filter_map(Reported::summary_of_run)
         .collect();
     let text = match records.as_slice() {
-        _ if requested > 1 => serde_json::to_string_pretty(&records)?,
-        [one] => serde_json::to_string_pretty(one)?,
-        _ => return Ok(String::new()),
+        _ if requested > 1 => output::json(&records)?,
+        [one] => output::json(one)?,
+        _ => String::new(),
     };
-    Ok(text + "\n")
+    Ok(text)
 }

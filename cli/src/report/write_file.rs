@@ -13,7 +13,7 @@ use headspace_exporters::encode::reader::Records;
 use headspace_exporters::encode::stacks::RankStacks;
 use headspace_exporters::encode::stacks::collapsed::collapsed;
 use headspace_exporters::encode::stacks::speedscope::speedscope;
-use headspace_exporters::run_folder::Run;
+use headspace_exporters::run_folder::{Run, open_file};
 
 use crate::args::ReportArgs;
 use crate::find_runs::only;
@@ -71,7 +71,7 @@ pub(super) fn write(
         }
     };
     match written {
-        Ok(line) => writeln!(context.out, "{line}").map(|()| EXIT_OK),
+        Ok(line) => context.print_line(line).map(|()| EXIT_OK),
         Err(message) => context.fail(message, EXIT_UNREADABLE),
     }
 }
@@ -135,7 +135,7 @@ fn trace(run: &Run, file: &Path) -> io::Result<usize> {
     let mut trace = PerfettoTrace::default();
     let mut size = 0;
     for path in run.ranks.iter().flat_map(|rank| &rank.files) {
-        for record in Records::new(File::open(path)?) {
+        for record in Records::new(open_file(path)?) {
             let bytes = trace.add_record(&record?);
             size += bytes.len();
             out.write_all(&bytes)?;

@@ -63,13 +63,11 @@ pub(crate) fn serve(args: &ServeArgs, context: &mut Context<'_>) -> io::Result<i
     let place = args.path.as_ref().unwrap_or(&context.runs).display();
     let once = args.token.as_ref();
     let once = once.map_or("", |_| " (open it once with ?token=TOKEN)");
-    writeln!(
-        context.out,
-        "Serving {place} at http://{address}/{once}. Press Ctrl-C to stop."
-    )?;
+    let serving = format!("Serving {place} at http://{address}/{once}. Press Ctrl-C to stop.");
+    context.print_line(serving)?;
     if tuning.is_some() {
         let page = search_page::PAGE;
-        writeln!(context.out, "http://{address}{page} shows the search")?;
+        context.print_line(format_args!("http://{address}{page} shows the search"))?;
     }
     context.out.flush()?;
     match run(listener, access, follower, tuning) {

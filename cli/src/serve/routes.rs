@@ -19,6 +19,7 @@ use super::access::{Access, Decision};
 use super::events::events;
 use super::live::Live;
 use super::search_page::{self, Tuning};
+use crate::output;
 use crate::page::ASSETS;
 
 /// Maximum number of pages open at a time: half of all connections.
@@ -144,7 +145,7 @@ async fn page_data(State(shared): State<Shared>) -> Response {
 
 async fn summary(State(shared): State<Shared>) -> Response {
     match shared.live.summary() {
-        Some(record) => as_json(serde_json::to_string_pretty(&record).map(|text| text + "\n")),
+        Some(record) => as_json(output::json(&record)),
         None => (StatusCode::NOT_FOUND, "no summary yet\n").into_response(),
     }
 }

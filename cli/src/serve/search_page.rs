@@ -3,10 +3,10 @@
 //! The file names are constants. The files are read for each request, because the search may still be
 //! running. They are served only if the folder belongs to a search.
 
-use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+use headspace_exporters::run_folder::open_file;
 use maud::{DOCTYPE, html};
 
 use crate::page::Text;
@@ -53,7 +53,7 @@ impl Tuning {
     /// Reads one of [`FILES`].
     pub(super) fn read(&self, name: &str) -> io::Result<Vec<u8>> {
         let mut content = Vec::new();
-        File::open(self.folder.join(name))?
+        open_file(&self.folder.join(name))?
             .take(MOST)
             .read_to_end(&mut content)?;
         Ok(content)
@@ -147,6 +147,18 @@ mod tests {
         assert!(!tuning.page().unwrap().contains("ladder.svg"));
         std::fs::write(folder.path().join("ladder.svg"), "<svg/>").unwrap();
         assert!(tuning.page().unwrap().contains("/tuning/ladder.svg"));
+    }
+
+    #[test]
+    fn a_device_in_place_of_a_file_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("progress.svg");
+        std::os::unix::fs::symlink("/dev/zero", file).unwrap();
+        let tuning = Tuning {
+            folder: folder.path().to_owned(),
+        };
+        let error = tuning.read("progress.svg").unwrap_err();
+        assert_eq!(error.to_string(), "it is not a regular file");
     }
 
     #[test]

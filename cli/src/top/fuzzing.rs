@@ -19,7 +19,13 @@ pub fn screens(path: &Path) -> Vec<String> {
     let Ok((mut source, place)) = Source::open(Some(path), path) else {
         return Vec::new();
     };
-    while source.poll(&mut state).is_ok_and(|polled| polled.more) {}
+    let trouble = loop {
+        match source.poll(&mut state) {
+            Ok(polled) if polled.more => {}
+            Ok(_) => break None,
+            Err(error) => break Some(error),
+        }
+    };
     let one = Choice::default();
     let choices = [
         one,
@@ -44,7 +50,7 @@ pub fn screens(path: &Path) -> Vec<String> {
             choice: *choice,
             palette: Palette::new(false),
             place: &place,
-            trouble: None,
+            trouble: trouble.as_deref(),
             now_unix_nano: 1_795_253_461_000_000_000,
         };
         SIZES.map(|size| screen(&scene, size))

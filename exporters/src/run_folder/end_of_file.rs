@@ -1,12 +1,12 @@
 //! Reads whether a rank has ended, from the end of its file.
 
-use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use headspace_agent::model::RecordBody;
 use headspace_agent::model::record::RunState;
 
+use super::open_file::open_file;
 use crate::encode::reader::Records;
 
 /// Bytes at the end of a file that contain the last summary. It has about 8 KiB.
@@ -25,7 +25,7 @@ pub fn has_ended(path: &Path) -> bool {
 
 /// The last line of a file, with its end. Empty if the line is incomplete or too long.
 fn read_end(path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
+    let mut file = open_file(path)?;
     let size = file.metadata()?.len();
     file.seek(SeekFrom::Start(size.saturating_sub(END_BYTES)))?;
     let mut end = Vec::new();

@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use headspace_agent::model::Record;
 
 use super::names::{RankFile, files, part_path, rank_path};
+use super::open_file::open_file;
+use super::run::{ReadError, cannot_read};
 use crate::encode::json_lines::LineError;
 use crate::encode::reader::{Records, Tally};
 use crate::encode::split_lines::MAX_LINE;
@@ -30,6 +32,8 @@ pub(super) struct Tail {
 
 /// The current file.
 struct Open {
+    /// Its path when it was opened.
+    path: PathBuf,
     file: File,
     identity: (u64, u64),
     /// Number of bytes read, up to the end of a line.
@@ -39,10 +43,11 @@ struct Open {
 }
 
 impl Open {
-    fn new(path: &Path, complete: bool) -> io::Result<Self> {
-        let file = File::open(path)?;
+    fn new(path: PathBuf, complete: bool) -> io::Result<Self> {
+        let file = open_file(&path)?;
         let meta = file.metadata()?;
         Ok(Self {
+            path,
             file,
             identity: (meta.dev(), meta.ino()),
             offset: 0,
@@ -68,19 +73,19 @@ impl Tail {
         Ok(Self {
             rank: RankFile::parse(path).map_or(0, |file| file.rank),
             folder: None,
-            at: Some(Open::new(path, false)?),
+            at: Some(Open::new(path.to_path_buf(), false)?),
             part: 1,
             tally: Tally::default(),
         })
     }
 
     /// Appends the next records to `out`, about `budget` bytes. Returns whether there may be more
-    /// already.
+    /// already. An error names the file.
     pub(super) fn read(
         &mut self,
         mut budget: usize,
         out: &mut Vec<(u32, Record)>,
-    ) -> io::Result<bool> {
+    ) -> Result<bool, ReadError> {
         loop {
             if self.at.is_none() {
                 self.at = self.next_file()?;
@@ -94,7 +99,8 @@ impl Tail {
                 None => false,
             };
             let ended = open.complete || replaced;
-            let (bytes, whole) = chunk(open, budget.max(1), ended)?;
+            let next = chunk(open, budget.max(1), ended);
+            let (bytes, whole) = next.map_err(cannot_read(&open.path))?;
             budget = budget.saturating_sub(bytes.len());
             if bytes.is_empty() {
                 if !ended {
@@ -107,7 +113,7 @@ impl Tail {
             if whole {
                 let mut records = Records::new(&bytes[..]);
                 for record in records.by_ref() {
-                    out.push((self.rank, record?));
+                    out.push((self.rank, record.map_err(cannot_read(&open.path))?));
                 }
                 self.tally += records.tally();
             } else {
@@ -120,14 +126,15 @@ impl Tail {
     }
 
     /// Moves on after the end of a file.
-    fn leave(&mut self, replaced: bool) -> io::Result<()> {
+    fn leave(&mut self, replaced: bool) -> Result<(), ReadError> {
         self.at = None;
         let Some(folder) = &self.folder else {
             return Ok(());
         };
         if replaced && !part_path(folder, self.rank, self.part).exists() {
             // The file was deleted instead of becoming a part, and perhaps its parts too.
-            let last = parts(folder, self.rank)?.last().copied();
+            let parts = parts(folder, self.rank).map_err(cannot_read(folder))?;
+            let last = parts.last().copied();
             self.part = last.map_or(1, |last| last.saturating_add(1));
         } else {
             self.part = self.part.saturating_add(1);
@@ -136,14 +143,18 @@ impl Tail {
     }
 
     /// Opens the next part, or else the newest file; `None` if neither exists.
-    fn next_file(&self) -> io::Result<Option<Open>> {
+    fn next_file(&self) -> Result<Option<Open>, ReadError> {
         let Some(folder) = &self.folder else {
             return Ok(None);
         };
-        let newest = found(Open::new(&rank_path(folder, self.rank), false))?;
+        let open = |path: PathBuf, complete| {
+            let opened = Open::new(path.clone(), complete);
+            found(opened).map_err(cannot_read(&path))
+        };
+        let newest = open(rank_path(folder, self.rank), false)?;
         // Checked after the newest file was opened: if that has become a part in between, it is this
         // one.
-        let part = found(Open::new(&part_path(folder, self.rank, self.part), true))?;
+        let part = open(part_path(folder, self.rank, self.part), true)?;
         Ok(part.or(newest))
     }
 }

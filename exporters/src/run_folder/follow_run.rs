@@ -131,8 +131,7 @@ impl Follower {
         self.find_ranks(&run).map_err(cannot_read(&run))?;
         let share = (POLL_BYTES / self.tails.len().max(1)).max(64 << 10);
         for tail in self.tails.values_mut() {
-            let more = tail.read(share, &mut self.pending.records);
-            self.pending.more |= more.map_err(cannot_read(&run))?;
+            self.pending.more |= tail.read(share, &mut self.pending.records)?;
         }
         Ok(std::mem::take(&mut self.pending))
     }

@@ -53,6 +53,22 @@ fn each_poll_returns_the_complete_lines_appended_since_the_last_one() {
 }
 
 #[test]
+fn a_device_in_place_of_a_file_is_named_and_a_file_that_replaces_it_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = rank_path(folder.path(), 0);
+    std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+    let mut follower = Follower::open(folder.path()).unwrap();
+
+    let error = follower.poll().unwrap_err().to_string();
+    let named = format!("cannot read `{}`: it is not a regular file", path.display());
+    assert_eq!(error, named);
+
+    fs::remove_file(&path).unwrap();
+    append(&path, &line(0));
+    assert_eq!(ticks(&mut follower), [(0, 0)]);
+}
+
+#[test]
 fn follower_does_not_return_a_line_that_the_writer_removed() {
     let folder = tempfile::tempdir().unwrap();
     let path = rank_path(folder.path(), 0);

@@ -13,11 +13,13 @@ mod end_of_file;
 mod follow_rotation;
 mod follow_run;
 mod names;
+mod open_file;
 mod resolve_path;
 mod run;
 
 pub use end_of_file::has_ended;
 pub use follow_run::{Follower, Polled};
 pub use names::{FolderError, RankFile, create, files, part_path, rank_path, runs};
+pub use open_file::open_file;
 pub use resolve_path::{PathKind, newest};
 pub use run::{RankRun, ReadError, ReadEvent, Run};

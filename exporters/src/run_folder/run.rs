@@ -16,6 +16,7 @@ use headspace_agent::model::record::{
 use headspace_agent::model::{Record, RecordBody};
 
 use super::names::{RankFile, files, parent, part_path};
+use super::open_file::open_file;
 use crate::encode::json_lines::Kind;
 use crate::encode::reader::{Records, Tally};
 
@@ -272,7 +273,7 @@ fn list(folder: &Path) -> Result<Vec<RankFile>, ReadError> {
 }
 
 fn open(path: &Path) -> Result<File, ReadError> {
-    File::open(path).map_err(cannot_read(path))
+    open_file(path).map_err(cannot_read(path))
 }
 
 /// Names the path in a system's error.

@@ -68,13 +68,13 @@ pub(super) fn status(life: Life) -> String {
 pub(super) fn waiting(scene: &Scene<'_>) -> Vec<Line<'static>> {
     let mut lines = vec![
         Line::from(""),
-        Line::from(format!(" {}", waiting_for_run(scene.place))),
+        Line::from(format!(" {}", waiting_for_run(&text::plain(scene.place)))),
         Line::from(""),
         Line::from(format!(" {HOW_RUNS_BEGIN}")),
     ];
     if let Some(trouble) = scene.trouble {
         lines.push(Line::from(""));
-        lines.push(Line::from(format!(" {trouble}")).style(scene.palette.warning));
+        lines.push(Line::from(format!(" {}", text::plain(trouble))).style(scene.palette.warning));
     }
     lines
 }

@@ -1,5 +1,6 @@
 //! Renders the help page, which lists the keys, and the bottom line.
 
+use headspace_exporters::encode::terminal_text::plain;
 use ratatui::text::{Line, Span};
 
 use super::{Palette, Scene, Shown};
@@ -50,6 +51,8 @@ pub(super) fn footer(scene: &Scene<'_>) -> Line<'static> {
         Shown::Rank(_) => "  Tab rank  a all",
     };
     let keys = format!(" q quit  ? help  p {pause}  ↑↓ scroll  w whole run  v verdict{ranks}");
-    let trouble = scene.trouble.map(|trouble| format!("   {trouble}"));
+    let trouble = scene
+        .trouble
+        .map(|trouble| format!("   {}", plain(trouble)));
     Line::from(keys + &trouble.unwrap_or_default()).style(scene.palette.label)
 }
