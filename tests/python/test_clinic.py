@@ -168,9 +168,10 @@ def test_the_slow_one_of_several_ranks_that_ray_starts_is_named_with_its_lines()
 @pytest.mark.parametrize(
     ("limit_mb", "says"),
     [
+        # Without the limit, 4.2 workers are enough: a call takes 45 ms, and a step 11 ms.
         (
             2_200,
-            r"Reduce the memory of each worker process \(now [0-9.]+ [MG]iB\), then load in [234] instead of 1",
+            r"Reduce the memory of each worker process \(now [0-9.]+ [MG]iB\), then load in [2-5] instead of 1",
         ),
         (3_600, r"Load in [23] worker processes instead of 1[:;] each takes [0-9.]+ [MG]iB"),
     ],

@@ -135,12 +135,14 @@ def test_the_package_reads_the_variables_that_the_readme_lists() -> None:
     told = {name for cell in cells for name in re.findall(r"HEADSPACE\w*", cell)}
     package = "".join(
         (ROOT / "py_bindings/python/headspace" / name).read_text()
-        for name in ("_settings.py", "_environment.py")
+        for name in ("_settings.py", "_environment.py", "_session/run_id.py")
     )
     places = [ROOT / "cli/src/lib.rs", ROOT / "py_bindings/src/session/log.rs"]
     command = "".join(place.read_text() for place in places)
 
-    read = re.findall(r'(?:environ\.get|_choice|_count|_switch)\(\s*"(HEADSPACE\w*)"', package)
+    read = re.findall(
+        r'(?:environ\.get|environ\.pop|_choice|_count|_switch)\(\s*"(HEADSPACE\w*)"', package
+    )
     options = re.findall(r'env = "(HEADSPACE\w*)"', (ROOT / "cli/src/args.rs").read_text())
     read += re.findall(r'env::var(?:_os)?\("(HEADSPACE\w*)"', command)
     # The command sets that one for itself.

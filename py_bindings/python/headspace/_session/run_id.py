@@ -8,9 +8,7 @@ import time
 from headspace import _environment, _settings
 from headspace._processes.proc_stat import stat_fields
 
-_VARIABLE = "HEADSPACE_RUN_ID"
-
-#: The value of `_VARIABLE` in this process, after `shared_run_id` has removed it.
+#: The value of ``HEADSPACE_RUN_ID`` in this process, after `shared_run_id` has removed it from the environment.
 _named: str | None = None
 
 
@@ -30,10 +28,10 @@ def _take_name() -> str | None:
     """The value of ``HEADSPACE_RUN_ID``, removed from the environment. Otherwise a Python process that this rank starts
     would have the same rank and the same name, and would write to this rank's file."""
     global _named
-    _named = os.environ.pop(_VARIABLE, None) or _named
+    _named = os.environ.pop("HEADSPACE_RUN_ID", None) or _named
     if _named and (os.path.basename(_named) != _named or _named in {".", ".."}):
         _environment.refuse(
-            _VARIABLE,
+            "HEADSPACE_RUN_ID",
             f"`{_named}` is not a valid folder name (use letters, digits, `-`, `_` and `.`); it is ignored.",
         )
         _named = None
