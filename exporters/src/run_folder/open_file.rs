@@ -16,7 +16,7 @@ use std::path::Path;
 ///
 /// Returns the system's error, or that it is not a regular file ([`io::ErrorKind::InvalidInput`]).
 pub fn open_file(path: &Path) -> io::Result<File> {
-    if path == "/dev/stdin" || path.starts_with("/dev/fd") {
+    if path == Path::new("/dev/stdin") || path.starts_with("/dev/fd") {
         return File::open(path);
     }
     // Before the file is opened, because opening alone can have an effect on a device.
