@@ -259,10 +259,11 @@ impl Distribution {
         }
         if self.count() > before {
             self.sum_nanos = self.sum_nanos.saturating_add(nanos_from_ms(record.sum_ms));
-            let (a, b) = (nanos_from_ms(record.min_ms), nanos_from_ms(record.max_ms));
             // In a damaged record, the minimum may be above the maximum.
-            self.min_nanos = self.min_nanos.min(a.min(b));
-            self.max_nanos = self.max_nanos.max(b.max(a));
+            for nanos in [record.min_ms, record.max_ms].map(nanos_from_ms) {
+                self.min_nanos = self.min_nanos.min(nanos);
+                self.max_nanos = self.max_nanos.max(nanos);
+            }
         }
     }
 }

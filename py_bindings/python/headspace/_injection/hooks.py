@@ -44,7 +44,7 @@ WATCHED = {
 #: A program that trains usually imports one of these.
 NUMERIC = ("numpy", "torch", "jax", "tensorflow", *(name.partition(".")[0] for name in WATCHED))
 
-#: A program that runs for so many seconds may train, too.
+#: A program that imports none of them may still train, if it runs for this long. In seconds.
 LONG_RUN_S = 10.0
 
 #: The notice at the end of a program that may have trained, if no loop was seen.
