@@ -122,7 +122,7 @@ def test_probe_options_reach_the_training_loop_and_errors_name_them_as_the_user_
     assert probe["replayed_steps"] == summary["replayed_steps"] > 0
     (begin,) = [n["text"] for n in ran.kind("notice") if n["code"] == "probe_begins"]
     assert begin.startswith("probe of `DataLoader`: up to 300 steps, of which up to ")
-    assert "(`--exactly-once` delivers all)" in begin
+    assert begin.endswith(" The epoch ends when the probe is done (`--stop-after-probe`).")
     assert f"\nrepeated   {summary['replayed_steps']} of {summary['steps']} steps " in ran.stderr
 
 
