@@ -263,7 +263,7 @@ bench: $(STAMPS)/test $(STAMPS)/build ## Print the costs beside their targets.
 
 # STUDIES="contention lines" runs these two. `rust` are the simulated ones, and `real` is `make real` on busy cores.
 # `soak` is not in the list: it takes half an hour, alone.
-STUDIES ?= rust compare tune remedies what_if shared_lock contention hand_off page_cache leaks prefetching badly_set lines real fuzz
+STUDIES ?= rust compare tune remedies what_if shared_lock contention hand_off page_cache leaks prefetching badly_set lines real tutorial fuzz
 
 .PHONY: study
 study: tools $(STAMPS)/study $(STAMPS)/build ## Run the long studies of accuracy: tests that `make test` leaves out (STUDIES="what_if lines").
@@ -277,6 +277,12 @@ study-rust:
 .PHONY: study-real
 study-real:
 	-REAL_BUSY=2 REAL_CASES=accelerate,datasets,lightning,monai,spdl,torchdata,trainer,webdataset $(PY) tests/real
+
+# It installs a wheel into an empty environment.
+.PHONY: study-tutorial
+study-tutorial:
+	$(MAKE) wheels WHEELS_ARGS="--only x86_64"
+	$(PY) tests/python/study_tutorial.py $(STUDY_ARGS)
 
 # Half an hour for all targets together.
 .PHONY: study-fuzz
