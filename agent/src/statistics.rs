@@ -46,6 +46,19 @@ pub(crate) fn variance_of(values: impl Iterator<Item = f64> + Clone) -> f64 {
     squares / count.saturating_sub(1).max(1) as f64
 }
 
+/// Lower bound of the 95 % interval of a share, estimated from `samples` independent samples; 0 without samples. The interval
+/// is the score interval of Wilson, *Probable Inference, the Law of Succession, and Statistical Inference* (1927).
+pub(crate) fn least_share(share: f64, samples: u32) -> f64 {
+    let n = f64::from(samples);
+    if samples == 0 {
+        return 0.0;
+    }
+    let squared = NORMAL * NORMAL;
+    let centre = share + squared / (2.0 * n);
+    let half = NORMAL * (share * (1.0 - share) / n + squared / (4.0 * n * n)).sqrt();
+    (centre - half) / (1.0 + squared / n)
+}
+
 /// The value below which the share `share` of the sorted values lies, interpolated between neighbours; 0
 /// without values.
 pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
@@ -155,6 +168,22 @@ pub fn student_quantile(freedom: f64, probability: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_lower_bound_of_a_share_is_that_of_wilson() {
+        // Newcombe, "Two-sided confidence intervals for the single proportion" (1998), table I, method 3.
+        let table = [
+            (81, 263, 0.2553),
+            (15, 148, 0.0624),
+            (0, 20, 0.0),
+            (1, 29, 0.0061),
+        ];
+        for (hits, samples, expected) in table {
+            let found = least_share(f64::from(hits) / f64::from(samples), samples);
+            assert!((found - expected).abs() < 6e-5, "{hits}/{samples}: {found}");
+        }
+        assert!(least_share(1.0, 0).abs() < 1e-9);
+    }
 
     #[test]
     fn quantiles_of_students_t_match_the_tables() {

@@ -32,7 +32,7 @@ pub(crate) enum Command {
     Completion(CompletionArgs),
 }
 
-/// Run a training command and measure its data loaders. The code needs no change.
+/// Run a training command and measure its data loaders. The code of known loaders needs no change.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -43,7 +43,8 @@ Examples:
 headspace watches these loaders in every Python process that the command starts: torch's DataLoader, \
 SPDL's Pipeline and loaders, Hugging Face datasets, WebDataset, LitData, MosaicML Streaming, Ray Data, \
 MONAI's threaded loader, fastai, Grain and tf.data. Without such a loader it counts the steps of torch's \
-optimizers. headspace prints the verdict on stderr at the end. HEADSPACE=0 turns everything off.
+optimizers. For another loader, name the function that makes the batches with --batch-from, or wrap what \
+the loop iterates in headspace.wrap(...). headspace prints the verdict on stderr at the end. HEADSPACE=0 turns everything off.
 
 Exit code: that of the command; 126 if it cannot be executed, 127 if it does not exist, 2 for an error \
 in the command line.")]

@@ -1,5 +1,5 @@
 //! Whether a summary explains the wait of its main loop. The records have the bottleneck only; all outputs take
-//! the other two conclusions from here.
+//! the other conclusions from here.
 
 use crate::analysis::thresholds::Thresholds;
 use crate::model::Mode;
@@ -12,6 +12,9 @@ pub enum Explanation<'a> {
     Bottleneck(&'a BottleneckRecord),
     /// The loop waits, its stages are known, and neither stages nor resources explain the wait.
     Unknown,
+    /// The loop waits, and nothing shows what makes its batches: no stage is known, and too few samples of the stacks
+    /// agree.
+    NoStages,
     /// There is nothing to explain, as in a replay, or too little is known to look for it.
     Nothing,
 }
@@ -25,12 +28,14 @@ pub fn explain_wait(summary: &SummaryRecord) -> Explanation<'_> {
     let least = Thresholds::default().worth_tuning_pct;
     let waits = summary.wait_pct.is_some_and(|pct| pct >= least);
     let gains = summary.headspace_pct.is_none_or(|pct| pct >= least);
-    let is_known = summary.steady_step_mean_ms.is_some() && !summary.stages.is_empty();
+    let is_known = summary.steady_step_mean_ms.is_some();
     let is_live = summary.mode != Some(Mode::Replay);
-    if is_live && is_known && waits && gains {
-        Explanation::Unknown
-    } else {
+    if !(is_live && is_known && waits && gains) {
         Explanation::Nothing
+    } else if summary.stages.is_empty() {
+        Explanation::NoStages
+    } else {
+        Explanation::Unknown
     }
 }
 
@@ -57,7 +62,7 @@ mod tests {
             stages: Vec::new(),
             ..waits(20.0, None)
         };
-        assert_eq!(explain_wait(&without_stages), Explanation::Nothing);
+        assert_eq!(explain_wait(&without_stages), Explanation::NoStages);
 
         let replay = SummaryRecord {
             mode: Some(Mode::Replay),

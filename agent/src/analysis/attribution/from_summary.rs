@@ -13,7 +13,7 @@ use crate::analysis::thresholds::Thresholds;
 use crate::model::record::{Estimate, LoaderRecord, StageSummary, SummaryRecord};
 use crate::model::stack::{Frame, LOADER, Place};
 use crate::model::{HandOffEnd, Mode};
-use crate::statistics::{mean, variance};
+use crate::statistics::{least_share, mean, variance};
 
 /// Finds what limits the main loop, and what would help. The result is empty if the loop trains on cached batches, if
 /// its iterations overlap, or if its steady step is unknown.
@@ -76,10 +76,11 @@ pub(in crate::analysis) fn attribute_run(
     }
 }
 
-/// A loader without stages as one stage, which the training thread runs. `None` if the training thread waits for other
-/// threads or devices for a large part of the time.
+/// A loader without stages as one stage, which the training thread runs. `None` if the training thread may wait for other
+/// threads or devices for a large part of the time: the samples must exclude that with 95 % certainty.
 fn own_loader(own: &OwnLoading, wait_ms: f64) -> Option<StageSummary> {
-    let is_own = own.share > 1.0 - Thresholds::default().long_blocked_loading;
+    let least = 1.0 - Thresholds::default().long_blocked_loading;
+    let is_own = least_share(own.share, own.samples) > least;
     is_own.then(|| StageSummary {
         name: LOADER.to_owned(),
         processes: 1,
@@ -260,15 +261,20 @@ mod tests {
 
     #[test]
     fn a_loader_that_mostly_waits_for_others_is_no_stage() {
-        let busy_ms = |share| {
+        let busy_ms = |share, samples| {
             let own = OwnLoading {
                 share,
                 ran_share: 0.5,
+                samples,
             };
             own_loader(&own, 6.0)?.busy_ms()
         };
-        assert_eq!(busy_ms(0.9), Some(6.0));
-        assert_eq!(busy_ms(0.5), None);
+        assert_eq!(busy_ms(0.9, 100), Some(6.0));
+        assert_eq!(busy_ms(0.5, 100), None);
+        // Few samples are enough if they agree.
+        assert_eq!(busy_ms(1.0, 10), Some(6.0));
+        assert_eq!(busy_ms(0.8, 10), None);
+        assert_eq!(busy_ms(1.0, 5), None);
     }
 
     #[test]

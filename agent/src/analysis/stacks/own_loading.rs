@@ -12,13 +12,15 @@ pub(in crate::analysis) struct OwnLoading {
     pub(in crate::analysis) share: f64,
     /// Share of the wait in which it runs, in `[0, 1]`.
     pub(in crate::analysis) ran_share: f64,
+    /// Number of samples in the waits. At least 1.
+    pub(in crate::analysis) samples: u32,
 }
 
 impl StackTimes {
-    /// The waits of the loop with this name, if no stage makes its batches. `None` with too few samples.
+    /// The waits of the loop with this name, if no stage makes its batches. `None` without samples.
     pub(in crate::analysis) fn own_loading(&self, loop_name: &str) -> Option<OwnLoading> {
         let place = self.places.get(&Place::Loader(loop_name.to_owned()))?;
-        if place.samples < MIN_SAMPLES || place.seconds <= 0.0 {
+        if place.samples == 0 || place.seconds <= 0.0 {
             return None;
         }
         let (mut making_s, mut ran_s) = (0.0, 0.0);
@@ -34,6 +36,7 @@ impl StackTimes {
         Some(OwnLoading {
             share: making_s / place.seconds,
             ran_share: ran_s / place.seconds,
+            samples: place.samples,
         })
     }
 
@@ -91,6 +94,7 @@ mod tests {
 
         assert!((own.share - 0.8).abs() < 1e-9);
         assert!((own.ran_share - 0.7).abs() < 1e-9);
+        assert_eq!(own.samples, 100);
         assert_eq!(times.own_loading("another"), None);
     }
 

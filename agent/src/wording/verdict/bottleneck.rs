@@ -47,6 +47,11 @@ fn bottleneck(summary: &SummaryRecord, detail: Detail) -> Option<Entry> {
             };
             return Some(Entry::new("unknown", why));
         }
+        Explanation::NoStages => {
+            let why = "no stage of the loader is known, and too few samples of the stacks show what makes the \
+                       batches; run for longer, or declare the stages (`headspace.stage`)";
+            return Some(Entry::new("unknown", why));
+        }
         Explanation::Nothing => return None,
     };
     let evidence = match found.limit_ms.filter(|_| detail == Detail::Full) {
