@@ -364,4 +364,6 @@ def test_a_program_that_ends_before_the_next_poll_is_checked_once_more(
     look_at_end(function)
 
     assert function.is_found
-    assert "was not called through its module" in (function.failure() or "")
+    failure = function.failure() or ""
+    assert "was not called through its module" in failure
+    assert "in the first milliseconds after the definition" in failure

@@ -204,9 +204,11 @@ class BatchFunction:
             return None
         if not self.is_found:
             return f"`{self.module}` has no function `{self.path}`, so its batches were not timed"
+        # Of a script, the definition is noticed late.
+        soon = " or in the first milliseconds after the definition" if _is_script(self) else ""
         return (
             f"`{self.module}.{self.path}` was not called through its module. Calls through a reference "
-            "that the program made earlier are not timed"
+            f"that the program made earlier{soon} are not timed: wrap what the loop iterates in headspace.wrap(...)"
         )
 
 
