@@ -162,16 +162,17 @@ fn action(action: &Action) -> String {
              all samples and keeps 1/{ranks} of them."
         ),
         Action::PackBatch { tensors, objects } => {
-            let kind = if tensors.is_some() {
-                "other objects"
+            // A batch without tensors may be that of a program without torch.
+            let (kind, whole, place) = if tensors.is_some() {
+                ("other objects", "tensors", " (`collate_fn`)")
             } else {
-                "objects"
+                ("objects", "arrays", "")
             };
             let tensors = tensors.map(|count| format!("{count} tensors"));
             let objects = objects.map(|count| format!("{count} {kind}"));
             let parts: Vec<String> = tensors.into_iter().chain(objects).collect();
             format!(
-                "Join the {} of a batch into a few tensors before the worker sends it (`collate_fn`), \
+                "Join the {} of a batch into a few {whole} before the worker sends it{place}, \
                  and split them in the training process, because each is passed separately.",
                 parts.join(" and ")
             )
