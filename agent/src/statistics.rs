@@ -6,6 +6,8 @@ pub(crate) mod ranks;
 pub mod steady_state;
 pub(crate) mod window_ratio;
 
+use crate::model::record::Estimate;
+
 /// Half of a 95 % interval in standard errors: the 97.5 % quantile of the normal distribution.
 pub(crate) const NORMAL: f64 = 1.959_964;
 
@@ -46,17 +48,18 @@ pub(crate) fn variance_of(values: impl Iterator<Item = f64> + Clone) -> f64 {
     squares / count.saturating_sub(1).max(1) as f64
 }
 
-/// Lower bound of the 95 % interval of a share, estimated from `samples` independent samples; 0 without samples. The interval
-/// is the score interval of Wilson, *Probable Inference, the Law of Succession, and Statistical Inference* (1927).
-pub(crate) fn least_share(share: f64, samples: u32) -> f64 {
-    let n = f64::from(samples);
-    if samples == 0 {
-        return 0.0;
+/// A proportion of this many samples with its 95 % interval: the score interval of Wilson, *Probable Inference, the Law of
+/// Succession, and Statistical Inference* (1927). It does not vanish at 0 and 1. Without samples, it is all of `[0, 1]`.
+pub(crate) fn proportion(value: f64, samples: f64) -> Estimate {
+    let z_squared = NORMAL * NORMAL;
+    let all = samples + z_squared;
+    let centre = (value * samples + z_squared / 2.0) / all;
+    let margin = NORMAL * (value * (1.0 - value) * samples + z_squared / 4.0).sqrt() / all;
+    Estimate {
+        value,
+        low: (centre - margin).max(0.0),
+        high: (centre + margin).min(1.0),
     }
-    let squared = NORMAL * NORMAL;
-    let centre = share + squared / (2.0 * n);
-    let half = NORMAL * (share * (1.0 - share) / n + squared / (4.0 * n * n)).sqrt();
-    (centre - half) / (1.0 + squared / n)
 }
 
 /// The value below which the share `share` of the sorted values lies, interpolated between neighbours; 0
@@ -170,19 +173,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lower_bound_of_a_share_is_that_of_wilson() {
+    fn the_interval_of_a_proportion_is_that_of_wilson() {
         // Newcombe, "Two-sided confidence intervals for the single proportion" (1998), table I, method 3.
         let table = [
-            (81, 263, 0.2553),
-            (15, 148, 0.0624),
-            (0, 20, 0.0),
-            (1, 29, 0.0061),
+            (81.0, 263.0, 0.2553, 0.3662),
+            (15.0, 148.0, 0.0624, 0.1605),
+            (0.0, 20.0, 0.0, 0.1611),
+            (1.0, 29.0, 0.0061, 0.1718),
         ];
-        for (hits, samples, expected) in table {
-            let found = least_share(f64::from(hits) / f64::from(samples), samples);
-            assert!((found - expected).abs() < 6e-5, "{hits}/{samples}: {found}");
+        for (hits, samples, low, high) in table {
+            let found = proportion(hits / samples, samples);
+            assert!(
+                (found.low - low).abs() < 6e-5,
+                "{hits}/{samples}: {found:?}"
+            );
+            assert!(
+                (found.high - high).abs() < 6e-5,
+                "{hits}/{samples}: {found:?}"
+            );
         }
-        assert!(least_share(1.0, 0).abs() < 1e-9);
+        let unknown = proportion(1.0, 0.0);
+        assert_eq!((unknown.low, unknown.high), (0.0, 1.0));
     }
 
     #[test]

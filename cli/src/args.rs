@@ -32,7 +32,7 @@ pub(crate) enum Command {
     Completion(CompletionArgs),
 }
 
-/// Run a training command and measure its data loaders. The code of known loaders needs no change.
+/// Run a training command and measure its data loaders. Code that uses a known loader needs no change.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -183,7 +183,7 @@ fn first_steps(context: &mut Context<'_>) -> io::Result<i32> {
 
 First steps:
     headspace demo                      train a small model on a slow loader, and read the verdict
-    headspace run -- python train.py    measure your training; known loaders need no change
+    headspace run -- python train.py    measure your training; code with a known loader needs no change
     headspace report                    print the verdict of the newest run again
     headspace doctor                    check what can be measured on this machine
 

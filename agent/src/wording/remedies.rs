@@ -161,18 +161,26 @@ fn action(action: &Action) -> String {
             "Let each rank load only its own samples, for example its own files. Now each rank loads \
              all samples and keeps 1/{ranks} of them."
         ),
-        Action::PackBatch { tensors, objects } => {
-            // A batch without tensors may be that of a program without torch.
-            let (kind, whole, place) = if tensors.is_some() {
-                ("other objects", "tensors", " (`collate_fn`)")
+        Action::PackBatch {
+            tensors,
+            objects,
+            from_torch,
+        } => {
+            let kind = if tensors.is_some() {
+                "other objects"
             } else {
-                ("objects", "arrays", "")
+                "objects"
+            };
+            let (container, function) = if *from_torch {
+                ("tensors", " (`collate_fn`)")
+            } else {
+                ("arrays", "")
             };
             let tensors = tensors.map(|count| format!("{count} tensors"));
             let objects = objects.map(|count| format!("{count} {kind}"));
             let parts: Vec<String> = tensors.into_iter().chain(objects).collect();
             format!(
-                "Join the {} of a batch into a few {whole} before the worker sends it{place}, \
+                "Join the {} of a batch into a few {container} before the worker sends it{function}, \
                  and split them in the training process, because each is passed separately.",
                 parts.join(" and ")
             )

@@ -1,20 +1,21 @@
 //! Whether a summary explains the wait of its main loop. The records have the bottleneck only; all outputs take
 //! the other conclusions from here.
 
+use crate::analysis::stages::serves_another_loop;
 use crate::analysis::thresholds::Thresholds;
 use crate::model::Mode;
-use crate::model::record::{BottleneckRecord, SummaryRecord};
+use crate::model::record::{BottleneckRecord, StageSummary, SummaryRecord};
 
 /// What a summary concludes about the limit of its main loop.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Explanation<'a> {
     /// This limits the loop.
     Bottleneck(&'a BottleneckRecord),
-    /// The loop waits, its stages are known, and neither stages nor resources explain the wait.
-    Unknown,
-    /// The loop waits, and nothing shows what makes its batches: no stage is known, and too few samples of the stacks
-    /// agree.
-    NoStages,
+    /// The loop waits, and nothing explains the wait.
+    Unknown {
+        /// Whether stages of the loop are known. If not, the sampled stacks do not show what makes the batches, either.
+        has_stages: bool,
+    },
     /// There is nothing to explain, as in a replay, or too little is known to look for it.
     Nothing,
 }
@@ -28,21 +29,23 @@ pub fn explain_wait(summary: &SummaryRecord) -> Explanation<'_> {
     let least = Thresholds::default().worth_tuning_pct;
     let waits = summary.wait_pct.is_some_and(|pct| pct >= least);
     let gains = summary.headspace_pct.is_none_or(|pct| pct >= least);
-    let is_known = summary.steady_step_mean_ms.is_some();
+    let has_steady_step = summary.steady_step_mean_ms.is_some();
     let is_live = summary.mode != Some(Mode::Replay);
-    if !(is_live && is_known && waits && gains) {
-        Explanation::Nothing
-    } else if summary.stages.is_empty() {
-        Explanation::NoStages
+    if is_live && has_steady_step && waits && gains {
+        let is_own = |stage: &StageSummary| {
+            stage.hand_off.is_none() && !serves_another_loop(summary, stage.loop_name.as_deref())
+        };
+        Explanation::Unknown {
+            has_stages: summary.stages.iter().any(is_own),
+        }
     } else {
-        Explanation::Unknown
+        Explanation::Nothing
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::record::StageSummary;
 
     #[test]
     fn a_wait_that_nothing_explains_is_unknown_if_it_is_worth_tuning() {
@@ -53,8 +56,9 @@ mod tests {
             stages: vec![StageSummary::default()],
             ..SummaryRecord::default()
         };
-        assert_eq!(explain_wait(&waits(20.0, None)), Explanation::Unknown);
-        assert_eq!(explain_wait(&waits(20.0, Some(9.0))), Explanation::Unknown);
+        let unknown = Explanation::Unknown { has_stages: true };
+        assert_eq!(explain_wait(&waits(20.0, None)), unknown);
+        assert_eq!(explain_wait(&waits(20.0, Some(9.0))), unknown);
         assert_eq!(explain_wait(&waits(20.0, Some(1.0))), Explanation::Nothing);
         assert_eq!(explain_wait(&waits(4.9, None)), Explanation::Nothing);
 
@@ -62,7 +66,18 @@ mod tests {
             stages: Vec::new(),
             ..waits(20.0, None)
         };
-        assert_eq!(explain_wait(&without_stages), Explanation::NoStages);
+        let without = Explanation::Unknown { has_stages: false };
+        assert_eq!(explain_wait(&without_stages), without);
+
+        let of_another_loop = SummaryRecord {
+            loop_name: Some("train".to_owned()),
+            stages: vec![StageSummary {
+                loop_name: Some("evaluation".to_owned()),
+                ..StageSummary::default()
+            }],
+            ..waits(20.0, None)
+        };
+        assert_eq!(explain_wait(&of_another_loop), without);
 
         let replay = SummaryRecord {
             mode: Some(Mode::Replay),

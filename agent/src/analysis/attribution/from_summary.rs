@@ -13,7 +13,7 @@ use crate::analysis::thresholds::Thresholds;
 use crate::model::record::{Estimate, LoaderRecord, StageSummary, SummaryRecord};
 use crate::model::stack::{Frame, LOADER, Place};
 use crate::model::{HandOffEnd, Mode};
-use crate::statistics::{least_share, mean, variance};
+use crate::statistics::{mean, proportion, variance};
 
 /// Finds what limits the main loop, and what would help. The result is empty if the loop trains on cached batches, if
 /// its iterations overlap, or if its steady step is unknown.
@@ -76,11 +76,11 @@ pub(in crate::analysis) fn attribute_run(
     }
 }
 
-/// A loader without stages as one stage, which the training thread runs. `None` if the training thread may wait for other
-/// threads or devices for a large part of the time: the samples must exclude that with 95 % certainty.
+/// Treats a loader without stages as one stage that the training thread runs. `None` unless the whole 95 % interval of
+/// `own.share` is above the threshold.
 fn own_loader(own: &OwnLoading, wait_ms: f64) -> Option<StageSummary> {
     let least = 1.0 - Thresholds::default().long_blocked_loading;
-    let is_own = least_share(own.share, own.samples) > least;
+    let is_own = proportion(own.share, f64::from(own.samples)).low > least;
     is_own.then(|| StageSummary {
         name: LOADER.to_owned(),
         processes: 1,

@@ -4,7 +4,7 @@
 use super::stack_times::StackTimes;
 use crate::model::record::Estimate;
 use crate::model::stack::{Activity, WaitFor};
-use crate::statistics::NORMAL;
+use crate::statistics::proportion;
 
 /// Waits in a loop's own code.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -44,17 +44,5 @@ impl StackTimes {
                 samples * asleep / place.seconds,
             ),
         })
-    }
-}
-
-/// A proportion with Agresti and Coull's interval (American Statistician 52, 1998), which does not vanish at 0 and 1.
-pub(super) fn proportion(share: f64, samples: f64) -> Estimate {
-    let all = samples + NORMAL * NORMAL;
-    let centre = (share * samples + NORMAL * NORMAL / 2.0) / all;
-    let half = NORMAL * (centre * (1.0 - centre) / all).sqrt();
-    Estimate {
-        value: share,
-        low: (centre - half).max(0.0),
-        high: (centre + half).min(1.0),
     }
 }

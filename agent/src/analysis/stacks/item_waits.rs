@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use super::compute_waits::proportion;
 use super::own_line::{longest_line, own_line};
 use super::stack_times::StackTimes;
 use crate::model::record::Estimate;
 use crate::model::stack::{Frame, Place, waits_for_item};
+use crate::statistics::proportion;
 
 /// The waits of a loop for what other threads or processes make.
 #[derive(Debug, Clone, PartialEq)]

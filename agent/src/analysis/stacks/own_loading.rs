@@ -12,7 +12,8 @@ pub(in crate::analysis) struct OwnLoading {
     pub(in crate::analysis) share: f64,
     /// Share of the wait in which it runs, in `[0, 1]`.
     pub(in crate::analysis) ran_share: f64,
-    /// Number of samples in the waits. At least 1.
+    /// Number of samples in the waits. At least 1. In a very short run, all may belong to the first wait, which can differ
+    /// from the others.
     pub(in crate::analysis) samples: u32,
 }
 

@@ -36,7 +36,12 @@ pub(super) fn sections(summary: &SummaryRecord, ranks: u32, detail: Detail) -> V
 fn bottleneck(summary: &SummaryRecord, detail: Detail) -> Option<Entry> {
     let found = match explain_wait(summary) {
         Explanation::Bottleneck(found) => found,
-        Explanation::Unknown => {
+        Explanation::Unknown { has_stages: false } => {
+            let why = "no stage of the loader is known, and the sampled stacks do not show what makes the batches. \
+                       Declare the stages (`headspace.stage`). If the run was short, run for longer.";
+            return Some(Entry::new("unknown", why));
+        }
+        Explanation::Unknown { has_stages: true } => {
             let why = "neither the stages nor the resources explain how long the loop waits";
             let why = if summary.episodes.is_empty() {
                 why.to_owned()
@@ -45,11 +50,6 @@ fn bottleneck(summary: &SummaryRecord, detail: Detail) -> Option<Entry> {
                     "over the whole run, {why}; the slow parts of the run have causes of their own"
                 )
             };
-            return Some(Entry::new("unknown", why));
-        }
-        Explanation::NoStages => {
-            let why = "no stage of the loader is known, and too few samples of the stacks show what makes the \
-                       batches; run for longer, or declare the stages (`headspace.stage`)";
             return Some(Entry::new("unknown", why));
         }
         Explanation::Nothing => return None,

@@ -204,11 +204,12 @@ class BatchFunction:
             return None
         if not self.is_found:
             return f"`{self.module}` has no function `{self.path}`, so its batches were not timed"
-        # Of a script, the definition is noticed late.
-        soon = " or in the first milliseconds after the definition" if _is_script(self) else ""
+        # A function of the script is replaced at the next poll.
+        when = ", a few milliseconds after its definition" if _is_script(self) else ""
         return (
-            f"`{self.module}.{self.path}` was not called through its module. Calls through a reference "
-            f"that the program made earlier{soon} are not timed: wrap what the loop iterates in headspace.wrap(...)"
+            f"`{self.module}.{self.path}` was not called through its module. headspace does not time calls through a "
+            f"reference that the program made before the function was replaced{when}. "
+            "Wrap what the loop iterates in headspace.wrap(...) instead"
         )
 
 

@@ -124,6 +124,8 @@ pub enum Action {
         tensors: Option<u64>,
         /// Other objects in a batch now, if many.
         objects: Option<u64>,
+        /// Whether workers of torch make the batch.
+        from_torch: bool,
     },
     /// Pass arrays and strings as tensors.
     ShareArrays {

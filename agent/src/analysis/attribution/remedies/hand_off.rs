@@ -25,7 +25,7 @@ pub(super) fn drafts(context: &Context<'_>) -> Vec<Draft> {
     let receive_ms = |batch| price(model, batch).receive_ms;
     let contents = model.facts.loader.batch.map_or_else(Vec::new, |batch| {
         let drafts = [
-            pack_batch(batch),
+            pack_batch(model, batch),
             share_arrays(model, batch),
             smaller_tensors(batch),
         ];
@@ -76,7 +76,7 @@ fn draft(model: &Model<'_>, action: Action, share: f64) -> Draft {
 }
 
 /// Joins the tensors and the many other objects of a batch.
-fn pack_batch(batch: BatchRecord) -> Option<(Action, BatchRecord)> {
+fn pack_batch(model: &Model<'_>, batch: BatchRecord) -> Option<(Action, BatchRecord)> {
     let tensors = (batch.tensors > counts::PACKED_TENSORS).then_some(batch.tensors);
     let objects = (batch.objects >= counts::MANY_OBJECTS).then_some(batch.objects);
     tensors.or(objects)?;
@@ -89,18 +89,23 @@ fn pack_batch(batch: BatchRecord) -> Option<(Action, BatchRecord)> {
         },
         ..batch
     };
-    Some((Action::PackBatch { tensors, objects }, joined))
+    let action = Action::PackBatch {
+        tensors,
+        objects,
+        from_torch: is_from_torch(model),
+    };
+    Some((action, joined))
+}
+
+/// Whether workers of torch make the batches.
+fn is_from_torch(model: &Model<'_>) -> bool {
+    (model.facts.loader.workers).is_some_and(|workers| workers > 0)
 }
 
 /// Passes the bytes of arrays and strings as a tensor, in shared memory, instead of through a pipe. Only torch's
 /// workers share the memory of tensors.
 fn share_arrays(model: &Model<'_>, batch: BatchRecord) -> Option<(Action, BatchRecord)> {
-    let from_torch = model
-        .facts
-        .loader
-        .workers
-        .is_some_and(|workers| workers > 0);
-    if !from_torch || batch.object_bytes < counts::LARGE_PART_BYTES {
+    if !is_from_torch(model) || batch.object_bytes < counts::LARGE_PART_BYTES {
         return None;
     }
     let shared = BatchRecord {
