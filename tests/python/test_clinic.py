@@ -48,6 +48,8 @@ SHORT_RUNS = {
 ALONE = {
     # If its own work takes longer, the loader waits less for the device.
     "async_device_false_wait",
+    # Its two ranks use both cores.
+    "every_rank_tokenizes_all",
     "no_workers_heavy_transforms",
     "other_rank_waits_for_data",
     "store_throttles_chunks",

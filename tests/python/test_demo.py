@@ -40,6 +40,7 @@ def test_without_a_command_the_first_steps_are_printed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.alone  # If other tests use the cores, more threads may gain less than cheaper calls.
 def test_the_demo_names_the_slow_store_and_what_more_threads_give(tmp_path: Path) -> None:
     ran = headspace("demo", folder=tmp_path)
 

@@ -55,6 +55,7 @@ def test_the_verdict_proposes_fewer_threads(program: Programs) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.alone  # The measured steps must be precise enough for an answer.
 @pytest.mark.parametrize("where", ["here", "child"])
 def test_a_what_if_measures_how_many_threads_to_keep_and_the_step_with_them(
     program: Programs, where: str

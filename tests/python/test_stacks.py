@@ -258,6 +258,7 @@ def test_other_tasks_of_an_event_loop_are_not_lines_of_its_stage(program: Progra
     assert innermost == {"decode"}, "frames of the generator"
 
 
+@pytest.mark.alone  # If no core is free, loading in another thread gains nothing.
 def test_a_generator_on_the_training_thread_is_the_bottleneck_with_its_lines(
     program: Programs,
 ) -> None:
