@@ -270,7 +270,14 @@ fn other_threads(span: &Span<'_>) -> Option<f64> {
 }
 
 /// Mean number of cores that the children of this process and their descendants use; `None` if they are not read.
+///
+/// The tree is read less often than the process, so its readings also cover parts of the run that `span` leaves out. Without
+/// children, their difference is only this error.
 fn children_cores(span: &Span<'_>) -> Option<f64> {
+    let processes = span.of(&PROCESS_COUNT, &Scope::Tree, &[]).mean();
+    if processes.is_some_and(|mean| mean <= 1.0) {
+        return Some(0.0);
+    }
     let rate = |scope| span.rate_of_all(&PROCESS_CPU_TIME, &scope);
     Some((rate(Scope::Tree)? - rate(Scope::Process)?).max(0.0))
 }

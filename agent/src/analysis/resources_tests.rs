@@ -321,15 +321,21 @@ fn cores_of_other_threads_exclude_the_training_thread_and_the_agent() {
 
 #[test]
 fn cores_of_the_children_exclude_those_of_the_process_itself() {
-    let seen = run(10, |at| {
-        vec![
-            Reading::new(&PROCESS_CPU_TIME, Scope::Process, 0.4 * at),
-            Reading::new(&PROCESS_CPU_TIME, Scope::Tree, 1.5 * at),
-        ]
-    });
+    let with_processes = |count| {
+        run(10, move |at| {
+            vec![
+                Reading::new(&PROCESS_CPU_TIME, Scope::Process, 0.4 * at),
+                Reading::new(&PROCESS_CPU_TIME, Scope::Tree, 1.5 * at),
+                Reading::new(&PROCESS_COUNT, Scope::Tree, count),
+            ]
+        })
+    };
 
-    assert!(near(seen.children_cores, 1.1));
-    assert!(near(seen.cores_used, 1.5));
+    let with_child = with_processes(2.0);
+    assert!(near(with_child.children_cores, 1.1));
+    assert!(near(with_child.cores_used, 1.5));
+    // The two were read at different times.
+    assert!(near(with_processes(1.0).children_cores, 0.0));
 }
 
 #[test]
