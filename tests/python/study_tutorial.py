@@ -184,7 +184,7 @@ def follow(folder: Path, python: str) -> int:
     )
 
     compared = shell.run(*compare)
-    gain = re.search(r"^B is .*(\n .*)*", compared.output, re.M)
+    gain = re.search(r"^B is .*?\.(?=\s)", compared.output, re.M | re.S)
     said = " ".join(gain[0].split()) if gain else "no sentence about the gain"
     checks.check(
         compared, "the gain is certain", holds=said.startswith("B is faster than A"), found=said
