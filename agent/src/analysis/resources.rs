@@ -68,7 +68,7 @@ impl CoresInUse {
 
 /// Mean cores in use in a part of the run; `None` if a reading is missing.
 pub fn cores_in_use(span: &Span<'_>) -> Option<CoresInUse> {
-    let own = span.rate_of_all(&PROCESS_CPU_TIME, &Scope::Tree)?;
+    let own = cores_of_tree(span)?;
     let consumer = Scope::Thread(attributes::CONSUMER.into());
     let of_loop = span.of(&THREAD_CPU_TIME, &consumer, &[]).rate()?;
     Some(CoresInUse {
@@ -136,7 +136,7 @@ pub fn resources(history: &ReadingSeries, part: Part, node: RankNode<'_>) -> Res
         Some(part? / whole)
     };
     let (growing, growth) = memory_growth(&span, part).unzip();
-    let cores_used = whole_tree(&span, |scope| span.rate_of_all(&PROCESS_CPU_TIME, scope));
+    let cores_used = cores_of_tree(&span);
     let divided = cores_used.and_then(|own| Some(divide_others(others(&span, own)?, own, node)));
     let (other_ranks_cores, others_cores) = divided.unzip();
     ResourcesRecord {
@@ -186,18 +186,12 @@ pub fn resources(history: &ReadingSeries, part: Part, node: RankNode<'_>) -> Res
             .and_then(|of| of.children),
         memory_available_bytes: memory_available(&until_end, node),
         other_threads_cores: other_threads(&span),
-        children_cores: children_cores(&span),
+        children_cores: cores_of_children(&span),
         memory_growth_per_step: growth,
         memory_growth_of: growing,
         memory_growth_cause: None,
-        requested_bytes_per_s: whole_tree(&span, |scope| {
-            span.of(&PROCESS_IO_REQUESTED, scope, attributes::DISK_READ)
-                .rate()
-        }),
-        disk_read_bytes_per_s: whole_tree(&span, |scope| {
-            span.of(&PROCESS_DISK_IO, scope, attributes::DISK_READ)
-                .rate()
-        }),
+        requested_bytes_per_s: rate_of_tree(&span, &PROCESS_IO_REQUESTED, attributes::DISK_READ),
+        disk_read_bytes_per_s: rate_of_tree(&span, &PROCESS_DISK_IO, attributes::DISK_READ),
         refault_bytes_per_s: container_else_machine(|scope| {
             span.of(&PAGE_CACHE_REFAULTS, scope, &[]).rate()
         }),
@@ -230,18 +224,58 @@ pub fn sm_utilization_pct(
     (!all.is_empty()).then(|| mean(&all))
 }
 
-fn whole_tree<T>(span: &Span<'_>, value: impl Fn(&Scope) -> Option<T>) -> Option<T> {
-    tree_else_process(span.keys().map(|key| &key.scope), value)
+/// Whether the children of the process are read in this run: `scopes` are those of all readings.
+fn has_tree<'a>(mut scopes: impl Iterator<Item = &'a Scope>) -> bool {
+    scopes.any(|scope| *scope == Scope::Tree)
+}
+
+/// Growth per second of a counter of this process and its children; of this process alone if its children are not read.
+fn rate_of_tree(span: &Span<'_>, metric: &'static Metric, attributes: Attributes) -> Option<f64> {
+    let own = span.of(metric, &Scope::Process, attributes).rate();
+    if !has_tree(span.keys().map(|key| &key.scope)) {
+        return own;
+    }
+    own.zip(rate_of_children(span, metric, attributes))
+        .map(|(own, children)| own + children)
+        .or_else(|| span.of(metric, &Scope::Tree, attributes).rate())
+}
+
+/// Growth per second of a counter of the children of this process and their descendants.
+///
+/// The tree is read less often than the process. So its growth is compared with that of the process between the same
+/// readings. If parts of the run are left out, such as replayed steps, the tree's readings may also cover these.
+fn rate_of_children(
+    span: &Span<'_>,
+    metric: &'static Metric,
+    attributes: Attributes,
+) -> Option<f64> {
+    let of = |scope| span.of(metric, &scope, attributes);
+    let rate = of(Scope::Tree).rate_beyond(of(Scope::Process))?;
+    Some(rate.max(0.0))
+}
+
+/// Mean number of cores that this process and its children use.
+fn cores_of_tree(span: &Span<'_>) -> Option<f64> {
+    sum_of_modes(|mode| rate_of_tree(span, &PROCESS_CPU_TIME, mode))
+}
+
+/// Mean number of cores that the children of this process and their descendants use; `None` if they are not read.
+fn cores_of_children(span: &Span<'_>) -> Option<f64> {
+    sum_of_modes(|mode| rate_of_children(span, &PROCESS_CPU_TIME, mode))
+}
+
+/// Sum of the rates of CPU time in user mode and in the kernel.
+fn sum_of_modes(rate: impl Fn(Attributes) -> Option<f64>) -> Option<f64> {
+    Some(rate(attributes::CPU_USER)? + rate(attributes::CPU_SYSTEM)?)
 }
 
 /// The value of the process with its children, if they are read in this run: `scopes` are those of all
 /// readings. Otherwise that of the process alone.
 pub fn tree_else_process<'a, T>(
-    mut scopes: impl Iterator<Item = &'a Scope>,
+    scopes: impl Iterator<Item = &'a Scope>,
     value: impl Fn(&Scope) -> T,
 ) -> T {
-    let has_tree = scopes.any(|scope| *scope == Scope::Tree);
-    value(if has_tree {
+    value(if has_tree(scopes) {
         &Scope::Tree
     } else {
         &Scope::Process
@@ -269,19 +303,6 @@ fn other_threads(span: &Span<'_>) -> Option<f64> {
     Some((all - consumer - agent).max(0.0))
 }
 
-/// Mean number of cores that the children of this process and their descendants use; `None` if they are not read.
-///
-/// The tree is read less often than the process, so its readings also cover parts of the run that `span` leaves out. Without
-/// children, their difference is only this error.
-fn children_cores(span: &Span<'_>) -> Option<f64> {
-    let processes = span.of(&PROCESS_COUNT, &Scope::Tree, &[]).mean();
-    if processes.is_some_and(|mean| mean <= 1.0) {
-        return Some(0.0);
-    }
-    let rate = |scope| span.rate_of_all(&PROCESS_CPU_TIME, &scope);
-    Some((rate(Scope::Tree)? - rate(Scope::Process)?).max(0.0))
-}
-
 /// Memory at one reading, in bytes.
 #[derive(Debug, Clone, Copy)]
 struct TreeMemory {
@@ -307,7 +328,8 @@ fn memory(span: &Span<'_>, metric: &'static Metric) -> Option<TreeMemory> {
         })
     });
     with_children.last().or_else(|| {
-        let last = whole_tree(span, |scope| span.of(metric, scope, &[]).last())?;
+        let scopes = span.keys().map(|key| &key.scope);
+        let last = tree_else_process(scopes, |scope| span.of(metric, scope, &[]).last())?;
         Some(TreeMemory {
             whole_tree: last,
             children: None,

@@ -36,6 +36,16 @@ fn run(seconds: u32, readings: impl Fn(f64) -> Vec<Reading>) -> ResourcesRecord 
     resources(&history, part, node)
 }
 
+/// Readings of that many seconds of CPU time, most of them in user mode.
+fn cpu(scope: Scope, seconds: f64) -> Vec<Reading> {
+    [
+        (attributes::CPU_USER, 0.75 * seconds),
+        (attributes::CPU_SYSTEM, 0.25 * seconds),
+    ]
+    .map(|(mode, seconds)| Reading::with(&PROCESS_CPU_TIME, scope.clone(), mode, seconds))
+    .into()
+}
+
 fn near(value: Option<f64>, expected: f64) -> bool {
     value.is_some_and(|value| (value - expected).abs() < 1e-6)
 }
@@ -104,12 +114,13 @@ fn utilization_by_any_kernel_is_not_reported_as_sm_utilization() {
 #[test]
 fn other_ranks_use_as_many_cores_as_this_one_and_other_programs_use_the_rest() {
     let seen = run(10, |at_s| {
-        vec![
+        let mut readings = vec![
             Reading::new(&HOST_CPU_USABLE, Scope::Host, 4.0),
             Reading::new(&HOST_CPU_UTILIZATION, Scope::Host, 0.75),
-            Reading::new(&PROCESS_CPU_TIME, Scope::Process, at_s),
-            Reading::new(&PROCESS_CPU_TIME, Scope::Tree, at_s),
-        ]
+        ];
+        readings.extend(cpu(Scope::Process, at_s));
+        readings.extend(cpu(Scope::Tree, at_s));
+        readings
     });
 
     assert!(near(seen.cores_used, 1.0));
@@ -219,38 +230,39 @@ fn the_pressure_of_the_container_has_priority() {
 
 #[test]
 fn cores_used_include_children_if_they_are_read() {
-    let user = attributes::CPU_USER;
-    let system = attributes::CPU_SYSTEM;
     let seen = run(10, |at| {
-        vec![
-            Reading::with(&PROCESS_CPU_TIME, Scope::Process, user, at),
-            Reading::with(&PROCESS_CPU_TIME, Scope::Tree, user, 3.0 * at),
-            Reading::with(&PROCESS_CPU_TIME, Scope::Tree, system, 0.5 * at),
+        let mut readings = cpu(Scope::Process, at);
+        readings.extend(cpu(Scope::Tree, 3.5 * at));
+        readings.extend([
             Reading::new(&HOST_CPU_USABLE, Scope::Host, 4.0),
             Reading::new(&HOST_CPU_UTILIZATION, Scope::Host, 0.9),
-        ]
+        ]);
+        readings
     });
 
     assert!(near(seen.cores_used, 3.5));
+    assert!(near(seen.children_cores, 2.5));
     assert!(near(seen.cores_usable, 4.0));
 }
 
 #[test]
+fn cores_used_without_sources_for_the_children_are_those_of_the_process() {
+    let seen = run(10, |at| cpu(Scope::Process, 0.5 * at));
+
+    assert!(near(seen.cores_used, 0.5));
+    assert_eq!(seen.children_cores, None);
+}
+
+#[test]
 fn values_are_absent_if_children_were_read_too_rarely() {
-    let user = attributes::CPU_USER;
     let seen = run(2, |at| {
-        let mut readings = vec![
+        let mut readings = cpu(Scope::Process, at);
+        readings.extend([
             Reading::new(&HOST_CPU_USABLE, Scope::Host, 2.0),
             Reading::new(&HOST_CPU_UTILIZATION, Scope::Host, 0.8),
-            Reading::with(&PROCESS_CPU_TIME, Scope::Process, user, at),
-        ];
+        ]);
         if at < 2.0 {
-            readings.push(Reading::with(
-                &PROCESS_CPU_TIME,
-                Scope::Tree,
-                user,
-                1.5 * at,
-            ));
+            readings.extend(cpu(Scope::Tree, 1.5 * at));
         }
         readings
     });
@@ -319,23 +331,37 @@ fn cores_of_other_threads_exclude_the_training_thread_and_the_agent() {
     assert!(near(seen.other_threads_cores, 0.5));
 }
 
-#[test]
-fn cores_of_the_children_exclude_those_of_the_process_itself() {
-    let with_processes = |count| {
-        run(10, move |at| {
-            vec![
-                Reading::new(&PROCESS_CPU_TIME, Scope::Process, 0.4 * at),
-                Reading::new(&PROCESS_CPU_TIME, Scope::Tree, 1.5 * at),
-                Reading::new(&PROCESS_COUNT, Scope::Tree, count),
-            ]
-        })
+/// A run of 24 s whose every second 4 s replay cached batches. Its process uses 0.2 cores, in replays 1 core. The process
+/// is read each second, and its children, which use `children` cores, each third second.
+fn run_with_replays(children: f64) -> ResourcesRecord {
+    let mut history = ReadingSeries::default();
+    let mut own = 0.0;
+    for i in 1..=24_u32 {
+        let replays = (i - 1) / 4 % 2 == 1;
+        own += if replays { 1.0 } else { 0.2 };
+        let mut readings = cpu(Scope::Process, own);
+        if i % 3 == 0 {
+            readings.extend(cpu(Scope::Tree, own + children * f64::from(i)));
+        }
+        history.push(SECOND * i, SECOND, replays, &readings);
+    }
+    let part = Part {
+        from_s: 0.0,
+        to_s: 24.0,
+        steps_per_s: None,
     };
+    resources(&history, part, RankNode::default())
+}
 
-    let with_child = with_processes(2.0);
-    assert!(near(with_child.children_cores, 1.1));
-    assert!(near(with_child.cores_used, 1.5));
-    // The two were read at different times.
-    assert!(near(with_processes(1.0).children_cores, 0.0));
+#[test]
+fn replays_that_the_readings_of_the_children_cover_do_not_change_the_cores_used() {
+    let alone = run_with_replays(0.0);
+    assert!(near(alone.cores_used, 0.2));
+    assert!(near(alone.children_cores, 0.0));
+
+    let with_children = run_with_replays(0.7);
+    assert!(near(with_children.cores_used, 0.9));
+    assert!(near(with_children.children_cores, 0.7));
 }
 
 #[test]

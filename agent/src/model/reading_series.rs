@@ -197,6 +197,43 @@ impl Span<'_> {
             .filter_map(|key| self.of(metric, scope, key.attributes).rate())
             .reduce(|a, b| a + b)
     }
+
+    /// Growth of counters, and the seconds in which they grew: see [`SpanSeries::growth`]. Only points with readings of
+    /// all of them count. `places` are those of their values.
+    fn growth_of<const N: usize>(&self, places: [usize; N]) -> Option<([f64; N], f64)> {
+        let counted = [&self.used, &self.inside];
+        counted
+            .into_iter()
+            .find_map(|counted| self.growth_over(places, counted))
+    }
+
+    fn growth_over<const N: usize>(
+        &self,
+        places: [usize; N],
+        counted: &[bool],
+    ) -> Option<([f64; N], f64)> {
+        let (mut grown, mut seconds) = ([0.0; N], 0.0);
+        let mut before: Option<(f64, [f64; N])> = None;
+        let mut whole = true;
+        for (point, counted) in self.points.iter().zip(counted) {
+            whole &= counted;
+            let values = places.map(|place| point.values.get(place).copied().unwrap_or(f64::NAN));
+            if values.iter().any(|value| value.is_nan()) {
+                continue;
+            }
+            if let Some((at_s, values_before)) = before.filter(|_| whole) {
+                for (grown, (value, before)) in
+                    grown.iter_mut().zip(values.iter().zip(values_before))
+                {
+                    *grown += (value - before).max(0.0);
+                }
+                seconds += point.time.at_s - at_s;
+            }
+            before = Some((point.time.at_s, values));
+            whole = true;
+        }
+        (seconds > 0.0).then_some((grown, seconds))
+    }
 }
 
 /// One series in a part of a run.
@@ -245,35 +282,21 @@ impl<'a> SpanSeries<'a> {
     /// between which every point counts. If there is no such pair, all points between the two times count.
     /// An example is a source that is read once a second, with a few seconds between replays.
     pub fn growth(self) -> Option<(f64, f64)> {
-        let counted = [&self.span.used, &self.span.inside];
-        counted.into_iter().find_map(|used| self.growth_over(used))
-    }
-
-    fn growth_over(self, used: &[bool]) -> Option<(f64, f64)> {
-        let place = self.place?;
-        let (mut grown, mut seconds) = (0.0, 0.0);
-        let mut before: Option<(f64, f64)> = None;
-        let mut whole = true;
-        for (point, used) in self.span.points.iter().zip(used) {
-            whole &= used;
-            let value = point.values.get(place).copied().unwrap_or(f64::NAN);
-            if value.is_nan() {
-                continue;
-            }
-            if let Some((at_s, value_before)) = before.filter(|_| whole) {
-                grown += (value - value_before).max(0.0);
-                seconds += point.time.at_s - at_s;
-            }
-            before = Some((point.time.at_s, value));
-            whole = true;
-        }
-        (seconds > 0.0).then_some((grown, seconds))
+        let ([grown], seconds) = self.span.growth_of([self.place?])?;
+        Some((grown, seconds))
     }
 
     /// Growth of a counter per second.
     pub fn rate(self) -> Option<f64> {
         let (grown, seconds) = self.growth()?;
         Some(grown / seconds)
+    }
+
+    /// Growth per second of what a counter counts beyond its `part`, another counter. Only points with readings of both
+    /// count, so it does not matter that one of them is read less often.
+    pub fn rate_beyond(self, part: Self) -> Option<f64> {
+        let ([whole, part], seconds) = self.span.growth_of([self.place?, part.place?])?;
+        Some((whole - part) / seconds)
     }
 }
 
