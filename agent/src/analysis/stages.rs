@@ -50,10 +50,7 @@ pub fn filling_queue(
     part: Part,
     summary: &SummaryRecord,
 ) -> Option<(u32, f64)> {
-    let is_last = |queue: &&QueueSummary| {
-        queue.last && !serves_another_loop(summary, queue.loop_name.as_deref())
-    };
-    let queue = summary.queues.iter().find(is_last)?;
+    let queue = queues_of_main_loop(summary).find(|queue| queue.last)?;
     let quarter_s = (part.to_s - part.from_s) / 4.0;
     let depth = |from_s| {
         let span = history.between(from_s, from_s + quarter_s);
@@ -245,9 +242,21 @@ fn queue(run: &QueueRun, totals: QueueTotals) -> QueueSummary {
     }
 }
 
+/// The stages that serve the main loop.
+pub fn stages_of_main_loop(summary: &SummaryRecord) -> impl Iterator<Item = &StageSummary> {
+    (summary.stages.iter())
+        .filter(|stage| !serves_another_loop(summary, stage.loop_name.as_deref()))
+}
+
+/// The queues that serve the main loop.
+pub fn queues_of_main_loop(summary: &SummaryRecord) -> impl Iterator<Item = &QueueSummary> {
+    (summary.queues.iter())
+        .filter(|queue| !serves_another_loop(summary, queue.loop_name.as_deref()))
+}
+
 /// Whether a stage or queue of the loop `loop_name` serves another loop than the main one. A loop on a
 /// background thread feeds the main loop.
-pub fn serves_another_loop(summary: &SummaryRecord, loop_name: Option<&str>) -> bool {
+fn serves_another_loop(summary: &SummaryRecord, loop_name: Option<&str>) -> bool {
     let feeds_main = |name: &str| {
         let mut others = summary.other_loops.iter();
         others.any(|other| cut_name(&other.name) == name && other.role == Some(Role::Background))
@@ -259,9 +268,7 @@ pub fn serves_another_loop(summary: &SummaryRecord, loop_name: Option<&str>) -> 
 /// Share of time in which the last queue before the main loop was not empty, in percent; `None` if no queue
 /// of that loop is marked as the last.
 pub fn data_readiness_pct(summary: &SummaryRecord) -> Option<f64> {
-    let mut queues = summary.queues.iter();
-    let last = queues
-        .find(|queue| queue.last && !serves_another_loop(summary, queue.loop_name.as_deref()))?;
+    let last = queues_of_main_loop(summary).find(|queue| queue.last)?;
     Some(100.0 - last.empty_pct?)
 }
 

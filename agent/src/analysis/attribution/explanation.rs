@@ -1,10 +1,10 @@
 //! Whether a summary explains the wait of its main loop. The records have the bottleneck only; all outputs take
 //! the other conclusions from here.
 
-use crate::analysis::stages::serves_another_loop;
+use crate::analysis::stages::stages_of_main_loop;
 use crate::analysis::thresholds::Thresholds;
 use crate::model::Mode;
-use crate::model::record::{BottleneckRecord, StageSummary, SummaryRecord};
+use crate::model::record::{BottleneckRecord, SummaryRecord};
 
 /// What a summary concludes about the limit of its main loop.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -32,11 +32,8 @@ pub fn explain_wait(summary: &SummaryRecord) -> Explanation<'_> {
     let has_steady_step = summary.steady_step_mean_ms.is_some();
     let is_live = summary.mode != Some(Mode::Replay);
     if is_live && has_steady_step && waits && gains {
-        let is_own = |stage: &StageSummary| {
-            stage.hand_off.is_none() && !serves_another_loop(summary, stage.loop_name.as_deref())
-        };
         Explanation::Unknown {
-            has_stages: summary.stages.iter().any(is_own),
+            has_stages: stages_of_main_loop(summary).any(|stage| stage.hand_off.is_none()),
         }
     } else {
         Explanation::Nothing
@@ -46,6 +43,7 @@ pub fn explain_wait(summary: &SummaryRecord) -> Explanation<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::record::StageSummary;
 
     #[test]
     fn a_wait_that_nothing_explains_is_unknown_if_it_is_worth_tuning() {

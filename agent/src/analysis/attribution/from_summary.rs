@@ -8,7 +8,7 @@ use super::stage_order::{Node, chain};
 use super::{Attribution, attribute};
 use crate::analysis::loop_facts::LoopFacts;
 use crate::analysis::stacks::{LineShare, OwnLoading, StackTimes};
-use crate::analysis::stages::serves_another_loop;
+use crate::analysis::stages::{queues_of_main_loop, stages_of_main_loop};
 use crate::analysis::thresholds::Thresholds;
 use crate::model::record::{Estimate, LoaderRecord, StageSummary, SummaryRecord};
 use crate::model::stack::{Frame, LOADER, Place};
@@ -198,8 +198,7 @@ fn loop_facts(summary: &SummaryRecord, main: &LoopFacts, wait_ms: f64) -> Pipeli
 
 /// The stages, the queues, the resources and the hand-off of the summary.
 fn pipeline_facts(summary: &SummaryRecord, loader: &LoaderRecord, wait_ms: f64) -> PipelineFacts {
-    let (hand_offs, stages): (Vec<_>, Vec<_>) = (summary.stages.iter())
-        .filter(|stage| !serves_another_loop(summary, stage.loop_name.as_deref()))
+    let (hand_offs, stages): (Vec<_>, Vec<_>) = stages_of_main_loop(summary)
         .cloned()
         .partition(|stage| stage.hand_off.is_some());
     let per_batch = |end: HandOffEnd| {
@@ -210,10 +209,7 @@ fn pipeline_facts(summary: &SummaryRecord, loader: &LoaderRecord, wait_ms: f64) 
     let send_ms = per_batch(HandOffEnd::Send).reduce(|a, b| a + b);
     PipelineFacts {
         stages,
-        queues: (summary.queues.iter())
-            .filter(|queue| !serves_another_loop(summary, queue.loop_name.as_deref()))
-            .cloned()
-            .collect(),
+        queues: queues_of_main_loop(summary).cloned().collect(),
         receive_ms: receive_ms.min(wait_ms),
         send_ms,
         resources: summary.resources.clone(),
