@@ -82,6 +82,11 @@ impl fmt::Display for Scope {
 /// Attributes that distinguish several values of one metric, for example `cpu.mode=user`.
 pub type Attributes = &'static [(&'static str, &'static str)];
 
+/// The value of one attribute.
+pub fn attribute(attributes: Attributes, name: &str) -> Option<&'static str> {
+    Some(attributes.iter().find(|(key, _)| *key == name)?.1)
+}
+
 /// One measured value.
 ///
 /// If a source cannot read a value, there is no reading. Zero means a measured zero.

@@ -5,8 +5,11 @@ use std::time::Duration;
 use super::*;
 use crate::model::Reading;
 use crate::model::attributes;
-use crate::model::metric::{GPU_MEMORY_USAGE, HOST_CPU_UTILIZATION, PRESSURE_TIME};
-use crate::model::record::GpuRule;
+use crate::model::metric::{
+    CGROUP_MEMORY_LIMIT, GPU_ENGINE_UTILIZATION, GPU_MEMORY_USAGE, GPU_SM_UTILIZATION,
+    GPU_UTILIZATION, HOST_MEMORY_AVAILABLE, PROCESS_CPU_TIME, PROCESS_MEMORY_ANONYMOUS,
+};
+use crate::model::record::{GpuRule, MemoryScope};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -1,0 +1,83 @@
+//! Memory of this process and its children: its amount, its growth, and what is available.
+
+use super::process_tree::tree_else_process;
+use crate::analysis::growth::growth;
+use crate::model::Scope;
+use crate::model::metric::{
+    CGROUP_MEMORY_LIMIT, HOST_MEMORY_AVAILABLE, Metric, PROCESS_MEMORY_ANONYMOUS,
+    PROCESS_MEMORY_PROPORTIONAL,
+};
+use crate::model::reading_series::Span;
+use crate::model::record::{Estimate, MemoryScope};
+
+/// Minimum growth of memory that is reported, in bytes. The agent itself grows by less in its first minutes.
+const LEAST_GROWTH: f64 = 4.0 * 1024.0 * 1024.0;
+
+/// Memory at one reading, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TreeMemory {
+    /// Of this process and its children, or of this process alone if its children are not read.
+    pub(super) whole_tree: f64,
+    /// Of the children; `None` if there were none, or if they are not read.
+    pub(super) children: Option<f64>,
+}
+
+/// The memory at the last reading at which there were children. At the last reading of a run, the workers have often
+/// ended. If there never were children, that of the last reading.
+pub(super) fn tree_memory(span: &Span<'_>, metric: &'static Metric) -> Option<TreeMemory> {
+    let points = |scope| span.of(metric, &scope, &[]).points();
+    let own: Vec<(f64, f64)> = points(Scope::Process).collect();
+    let with_children = points(Scope::Tree).filter_map(|(at, whole_tree)| {
+        let (_, own) = own
+            .iter()
+            .find(|(own_at, _)| own_at.total_cmp(&at).is_eq())?;
+        let children = Some(whole_tree - own).filter(|bytes| *bytes > 0.0)?;
+        Some(TreeMemory {
+            whole_tree,
+            children: Some(children),
+        })
+    });
+    with_children.last().or_else(|| {
+        let scopes = span.keys().map(|key| &key.scope);
+        let last = tree_else_process(scopes, |scope| span.of(metric, scope, &[]).last())?;
+        Some(TreeMemory {
+            whole_tree: last,
+            children: None,
+        })
+    })
+}
+
+/// Memory that this rank can still use, if all `ranks_on_node` ranks of the machine take as much as this one.
+pub(super) fn memory_available(span: &Span<'_>, ranks_on_node: u32) -> Option<f64> {
+    let ranks = f64::from(ranks_on_node);
+    let machine = span.of(&HOST_MEMORY_AVAILABLE, &Scope::Host, &[]).last()?;
+    let Some(limit) = span.of(&CGROUP_MEMORY_LIMIT, &Scope::Cgroup, &[]).last() else {
+        return Some(machine / ranks);
+    };
+    let used = tree_memory(span, &PROCESS_MEMORY_PROPORTIONAL)?.whole_tree;
+    Some((machine / ranks).min((limit / ranks - used).max(0.0)))
+}
+
+/// Growth of memory, and its scope. The process's own memory comes first, because that of its children
+/// changes with their number. Pages of files do not count, because the kernel adds and drops them at any
+/// time.
+pub(super) fn memory_growth(span: &Span<'_>, steps_per_s: f64) -> Option<(MemoryScope, Estimate)> {
+    let scopes = [
+        (MemoryScope::Process, Scope::Process),
+        (MemoryScope::Tree, Scope::Tree),
+    ];
+    scopes.into_iter().find_map(|(memory_scope, scope)| {
+        let mut points: Vec<(f64, f64)> = span
+            .of(&PROCESS_MEMORY_ANONYMOUS, &scope, &[])
+            .points()
+            .map(|(at_s, bytes)| (at_s * steps_per_s, bytes))
+            .collect();
+        // The last reading may be after the loop, when the program has freed its data.
+        points.pop();
+        let steps = points.last()?.0 - points.first()?.0;
+        let growth = growth(&points)
+            .ok()
+            .filter(|growth| growth.value * steps >= LEAST_GROWTH)?;
+        Some((memory_scope, growth))
+    })
+}
