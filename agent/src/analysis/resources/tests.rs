@@ -40,7 +40,7 @@ fn run(seconds: u32, readings: impl Fn(f64) -> Vec<Reading>) -> ResourcesRecord 
 }
 
 /// Readings of that many seconds of CPU time, most of them in user mode.
-fn cpu(scope: Scope, seconds: f64) -> Vec<Reading> {
+fn cpu(scope: &Scope, seconds: f64) -> Vec<Reading> {
     [
         (attributes::CPU_USER, 0.75 * seconds),
         (attributes::CPU_SYSTEM, 0.25 * seconds),
@@ -121,8 +121,8 @@ fn other_ranks_use_as_many_cores_as_this_one_and_other_programs_use_the_rest() {
             Reading::new(&HOST_CPU_USABLE, Scope::Host, 4.0),
             Reading::new(&HOST_CPU_UTILIZATION, Scope::Host, 0.75),
         ];
-        readings.extend(cpu(Scope::Process, at_s));
-        readings.extend(cpu(Scope::Tree, at_s));
+        readings.extend(cpu(&Scope::Process, at_s));
+        readings.extend(cpu(&Scope::Tree, at_s));
         readings
     });
 
@@ -234,8 +234,8 @@ fn the_pressure_of_the_container_has_priority() {
 #[test]
 fn cores_used_include_children_if_they_are_read() {
     let seen = run(10, |at| {
-        let mut readings = cpu(Scope::Process, at);
-        readings.extend(cpu(Scope::Tree, 3.5 * at));
+        let mut readings = cpu(&Scope::Process, at);
+        readings.extend(cpu(&Scope::Tree, 3.5 * at));
         readings.extend([
             Reading::new(&HOST_CPU_USABLE, Scope::Host, 4.0),
             Reading::new(&HOST_CPU_UTILIZATION, Scope::Host, 0.9),
@@ -250,7 +250,7 @@ fn cores_used_include_children_if_they_are_read() {
 
 #[test]
 fn cores_used_without_sources_for_the_children_are_those_of_the_process() {
-    let seen = run(10, |at| cpu(Scope::Process, 0.5 * at));
+    let seen = run(10, |at| cpu(&Scope::Process, 0.5 * at));
 
     assert!(near(seen.cores_used, 0.5));
     assert_eq!(seen.children_cores, None);
@@ -259,13 +259,13 @@ fn cores_used_without_sources_for_the_children_are_those_of_the_process() {
 #[test]
 fn values_are_absent_if_children_were_read_too_rarely() {
     let seen = run(2, |at| {
-        let mut readings = cpu(Scope::Process, at);
+        let mut readings = cpu(&Scope::Process, at);
         readings.extend([
             Reading::new(&HOST_CPU_USABLE, Scope::Host, 2.0),
             Reading::new(&HOST_CPU_UTILIZATION, Scope::Host, 0.8),
         ]);
         if at < 2.0 {
-            readings.extend(cpu(Scope::Tree, 1.5 * at));
+            readings.extend(cpu(&Scope::Tree, 1.5 * at));
         }
         readings
     });
@@ -342,9 +342,9 @@ fn run_with_replays(children: f64) -> ResourcesRecord {
     for i in 1..=24_u32 {
         let replays = (i - 1) / 4 % 2 == 1;
         own += if replays { 1.0 } else { 0.2 };
-        let mut readings = cpu(Scope::Process, own);
+        let mut readings = cpu(&Scope::Process, own);
         if i % 3 == 0 {
-            readings.extend(cpu(Scope::Tree, own + children * f64::from(i)));
+            readings.extend(cpu(&Scope::Tree, own + children * f64::from(i)));
         }
         history.push(SECOND * i, SECOND, replays, &readings);
     }
