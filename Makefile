@@ -284,10 +284,11 @@ study-tutorial:
 	$(MAKE) wheels WHEELS_ARGS="--only $(shell uname -m)"
 	-$(PY) tests/python/study_tutorial.py $(STUDY_ARGS)
 
-# Half an hour for all targets together.
+# Half an hour for all targets together. Then a driver of GPUs that gives arbitrary answers.
 .PHONY: study-fuzz
 study-fuzz:
 	$(MAKE) fuzz FUZZ_SECONDS=$$((1800 / $(words $(FUZZ))))
+	PROPTEST_CASES=100000 cargo test --locked -p headspace-tests --test gpu_any_answers $(CARGO_ARGS)
 
 # STUDY_ARGS passes options: make study STUDIES=contention STUDY_ARGS="--repeats 5".
 study-%:
