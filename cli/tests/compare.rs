@@ -468,7 +468,7 @@ fn a_run_that_an_exception_ended_is_compared_and_named() {
     assert!(words.join(" ").contains(note), "{}", said.out);
 }
 
-/// Eight synchronous ranks: rank 5 waits 4 ms longer for its data, and the others wait for rank 5.
+/// Eight synchronous ranks. Rank 5 waits 4 ms longer for its data, and the other ranks wait for rank 5.
 fn ranks_in_step(folder: &Path) {
     for rank in 0..8 {
         let wait_ms = if rank == 5 { 6.0 } else { 2.0 };

@@ -158,7 +158,7 @@ fn a_report_opens_no_source() {
     assert!(!opened);
 }
 
-/// A named library is the only one that is tried, regardless of the environment.
+/// If `HEADSPACE_NVML_LIB` names a library, `doctor` tries no other library.
 #[test]
 fn the_settings_of_the_sources_are_read_from_the_environment_once() {
     let done = Command::new(env!("CARGO_BIN_EXE_headspace"))

@@ -518,7 +518,7 @@ fn what_is_not_a_regular_file_is_named_and_the_runs_beside_it_are_reported() {
             let said = headspace_in_time(base.path(), args);
 
             assert_eq!(said.code, EXIT_UNREADABLE, "{args:?}");
-            // A folder that is named is listed, not read.
+            // A folder as an argument is listed, not read.
             if kind != "folder" || !args.contains(&file.as_str()) {
                 assert_eq!(said.err, refused(kind), "{args:?}");
             }

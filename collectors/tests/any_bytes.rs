@@ -1,5 +1,6 @@
-//! Gives arbitrary bytes and damaged kernel files to every parser. `make fuzz` does the same for longer, and guided by
-//! coverage (`fuzz/targets/kernel_files.rs`).
+//! Gives arbitrary bytes and damaged kernel files to every parser.
+//!
+//! `make fuzz` does the same for longer, guided by coverage (`fuzz/targets/kernel_files.rs`).
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 
@@ -66,7 +67,7 @@ proptest! {
         }
         bytes.truncate(end.index(bytes.len() + 1));
         parse(&bytes);
-        // Another file may follow without the end of a line.
+        // Appends another file, usually without a line break between the two.
         bytes.extend(other.get(&FILES));
         parse(&bytes);
     }

@@ -14,7 +14,7 @@ use headspace_collectors::host::{ControlGroup, Host, Pressure};
 use headspace_collectors::io::Network;
 use headspace_collectors::process::Process;
 
-/// The system's allocator, counting calls.
+/// The system's allocator. It counts the allocations.
 struct Counting;
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
@@ -44,7 +44,7 @@ fn descriptors() -> usize {
 fn a_tick_leaves_no_descriptor_open_and_allocates_nothing_once_warm() {
     let before = descriptors();
     let (mut process, mut host) = (Process::new().unwrap(), Host::new().unwrap());
-    // These are off on some machines.
+    // These sources are not available on some machines.
     let mut pressure = Pressure::new().ok();
     let (mut group, mut network) = (ControlGroup::new().ok(), Network::new().ok());
     assert_eq!(descriptors(), before);
@@ -68,7 +68,7 @@ fn a_tick_leaves_no_descriptor_open_and_allocates_nothing_once_warm() {
     let allocations = ALLOCATIONS.load(Ordering::Relaxed);
     (0..1_000).for_each(|_| tick());
 
-    // The main thread of the test harness waits meanwhile. A tick that allocated would cause a thousand.
+    // The main thread of the test harness may allocate meanwhile. If ticks allocated, there would be at least 1,000.
     let allocated = ALLOCATIONS.load(Ordering::Relaxed) - allocations;
     assert!(allocated < 100, "{allocated} allocations in 1,000 ticks");
     assert_eq!(descriptors(), before);

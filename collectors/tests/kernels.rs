@@ -182,7 +182,7 @@ fn the_share_of_the_first_tick_counts_from_the_construction_and_each_from_the_on
     assert_eq!(share(110, 130), None); // No time has passed.
     assert_eq!(share(140, 140), Some(0.75));
     assert_eq!(share(140, 240), Some(0.0));
-    assert_eq!(share(5, 5), None); // Set back: from here on it counts anew.
+    assert_eq!(share(5, 5), None); // The kernel's counts were reset, so the source starts again.
     assert_eq!(share(10, 5), Some(1.0));
 }
 
@@ -242,7 +242,7 @@ fn missing_files_cost_one_tick_until_they_return() {
 
 #[test]
 fn files_that_cannot_be_read_are_absent() {
-    // A folder in the place of a file cannot be read.
+    // A folder in place of a file makes reading fail.
     let root = copy_of("linux-6.18");
     for path in ["proc/self/io", "proc/self/statm", "proc/stat"] {
         fs::remove_file(root.path().join(path)).unwrap();

@@ -1,5 +1,5 @@
-//! Tests the quota on the layouts of control groups that kernels, init systems and container engines
-//! create.
+//! Tests the CPU quota on the control group layouts of different kernels, init systems and container
+//! engines.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 
@@ -173,7 +173,7 @@ const UNIFIED: &str = "35 24 0:30 / /sys/fs/cgroup rw,nosuid,nodev,noexec,relati
 
 #[test]
 fn v2_finds_the_limit_of_an_ancestor_behind_a_group_of_max() {
-    // Kubernetes on Linux 5.15: the pod is limited, the container within it is not.
+    // Kubernetes on Linux 5.15: the pod has a limit, but the container in it has none.
     let group = "0::/kubepods.slice/pod7.slice/cri-1.scope\n";
     let root = machine([
         ("proc/self/cgroup", group),
@@ -343,7 +343,7 @@ fn a_changed_limit_and_a_moved_process_take_effect_at_the_next_tick() {
     assert_eq!(quota(), None);
 }
 
-/// Limits from the top group down to the process's own, in hundredths of a core.
+/// Limits from the top group down to the group of the process, in hundredths of a core.
 fn limits() -> impl Strategy<Value = Vec<Option<u32>>> {
     prop::collection::vec(prop::option::of(1u32..1_000), 1..10)
 }

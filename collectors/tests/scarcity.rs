@@ -1,5 +1,5 @@
-//! Tests pressure, throttling and limits, disks and network on files of several kernels, complete and
-//! damaged.
+//! Tests the sources of pressure, throttling and limits, disks, and network on complete and damaged files
+//! of several kernels.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 #![allow(
@@ -27,7 +27,7 @@ use proptest::prelude::*;
 
 type Readings = BTreeMap<String, f64>;
 
-/// The readings at a second, by `scope key`.
+/// The readings of a tick at this second, by `scope key`.
 fn read_at(source: &mut impl Collector, second: u64) -> Result<Readings, CollectError> {
     let mut readings = Vec::new();
     source.collect(Duration::from_secs(second), &mut readings)?;
@@ -207,7 +207,7 @@ fn sources_without_their_files_are_off_with_a_reason() {
     }
 }
 
-/// A machine whose process works in one folder and has one file open, each on a disk known to `/sys`.
+/// A machine whose process has one working directory and one open file. `/sys` lists `disks`.
 fn with_files(kernel: &str, folder: &str, file: &str, disks: &[(&str, &str)]) -> tempfile::TempDir {
     let root = copy_of(kernel);
     fs::create_dir_all(root.path().join("proc/self/fd")).unwrap();
@@ -325,7 +325,7 @@ fn a_found_disk_stays_and_a_disk_that_is_opened_later_is_added() {
     symlink("/later", &cwd).unwrap();
 
     let seen: Vec<_> = (2..13).map(scopes).collect();
-    assert_eq!(seen.first(), Some(&(true, false))); // It is looked for rarely.
+    assert_eq!(seen.first(), Some(&(true, false))); // The source searches for disks only rarely.
     assert_eq!(seen.last(), Some(&(true, true)));
 }
 
@@ -366,7 +366,7 @@ fn readings_are_missing_only_while_the_file_of_devices_is_missing() {
     ));
     write(root.path(), "proc/diskstats", whole);
 
-    // A search that found nothing is not repeated early.
+    // The source does not repeat an unsuccessful search at once, so this may take several ticks.
     assert!((4..40).any(|second| !read_at(&mut source, second).unwrap().is_empty()));
 }
 
@@ -388,7 +388,7 @@ fn all_interfaces_but_loopback_are_added_up() {
     assert_eq!(of("linux-6.18")[RECEIVED], 35_709_553_080.0);
 }
 
-/// `/proc/self/net/dev` with these interfaces, received and sent bytes.
+/// `/proc/self/net/dev` with these interfaces, each with its received and sent bytes.
 fn interfaces(those: &[(&str, u64, u64)]) -> String {
     let line = |(name, received, sent): &(&str, u64, u64)| {
         format!("{name:>6}: {received} 1 0 0 0 0 0 0 {sent} 1 0 0 0 0 0 0\n")
@@ -505,7 +505,7 @@ proptest! {
         write(root.path(), file, &content[..=cut.index(content.len() - 1)]);
 
         for (key, value) in all(root.path()) {
-            // A sum over lines is smaller if a line is missing before the first reading. Later it never
+            // Before the first reading, a missing line makes a sum over lines smaller. Later the sum never
             // decreases.
             let smaller = key.contains("network") && whole[&key] >= value;
             prop_assert!(smaller || whole.get(&key) == Some(&value), "{}", key);

@@ -1,4 +1,4 @@
-//! Compares the sources on this machine with other ways to read the same values.
+//! Compares the readings of the sources on this machine with the same values from other tools and APIs.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 #![allow(
@@ -212,7 +212,7 @@ fn cores_agree_with_the_standard_library_and_with_nproc() {
         let known = std::thread::available_parallelism().unwrap().get() as f64;
         assert_eq!(usable.floor().max(1.0), known);
     }
-    // Newer versions of `nproc` know the quota too; it is then below the mask.
+    // Newer versions of `nproc` also consider the quota, so their result may be below the affinity.
     assert!(nproc(&[]) <= affinity);
     assert!(nproc(&["--all"]) >= readings["system.cpu.logical.count"]);
 }

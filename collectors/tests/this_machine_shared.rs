@@ -156,7 +156,7 @@ fn a_file_written_and_read_past_the_cache_moves_the_disk_under_it() {
     file.sync_all().unwrap();
     until(|| disks(&mut source, written) >= written_before + 8e6);
     until(|| {
-        // SAFETY: takes no pointer; a descriptor that is open.
+        // SAFETY: the call takes no pointer, and the descriptor is open.
         unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
         file.rewind().unwrap();
         let mut content = Vec::new();
@@ -184,7 +184,7 @@ fn bytes_over_loopback_are_not_counted() {
     sender.join().unwrap();
 
     assert_eq!(received, SIZE as u64);
-    // Other programs may use the network meanwhile, but not that much within a second.
+    // Other programs may use the network meanwhile, but they transfer much less within a second.
     for (key, after) in tick(&mut source).unwrap() {
         assert!(after - before[&key] < (SIZE / 2) as f64, "{key}");
     }

@@ -1,5 +1,7 @@
-//! Tests the sources of threads on recorded files and on this machine. Hooks of the system call simulate
-//! hardware counters, so that the real code is tested without them.
+//! Tests the sources of threads on recorded files and on this machine.
+//!
+//! Hooks for the system call simulate hardware counters, so the real code also runs on machines without
+//! such counters.
 
 #![allow(
     clippy::unwrap_used,
@@ -65,7 +67,8 @@ fn no_consumer() -> ConsumerThread {
     ConsumerThread::default()
 }
 
-/// Tests count counters and name threads, so only one test runs at a time.
+/// Lets only one test run at a time, because the tests count the open counters and the named threads of
+/// the whole process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -210,7 +213,7 @@ fn the_consumer_is_listed_separately_and_its_waits_are_counted() {
         let after = tick(&mut source).unwrap();
 
         let waited = after["thread:consumer"][VOLUNTARY] - before["thread:consumer"][VOLUNTARY];
-        // A wait that times out leaves the core once, unless the time is over before the wait begins.
+        // A wait with a timeout leaves the core once, unless the timeout is over before the wait begins.
         assert!((100.0..1000.0).contains(&waited), "{waited}");
     });
     let ended = tick(&mut source).unwrap();
@@ -274,7 +277,7 @@ fn time_on_the_core_is_counted_thread_by_thread_and_kept_when_they_end() {
     let mut total = 0.0;
     for number in 0..3 {
         let burned = named(&format!("burner_{number}"), || {
-            read(); // Counted from here on.
+            read(); // The source counts this thread from here on.
             let begin = thread_cpu_time().unwrap();
             burn(Duration::from_millis(30));
             let page = vec![1u8; 1 << 20];
@@ -336,7 +339,7 @@ fn no_descriptor_stays_open_and_few_are_used_for_many_threads() {
 #[test]
 fn few_descriptors_and_a_program_that_closes_those_of_others() {
     let _alone = alone();
-    // In its own process, because both settings apply to the whole process.
+    // The test runs in its own process, because both settings apply to the whole process.
     let status = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
@@ -356,7 +359,7 @@ fn in_a_process_that_tidies_up() {
         rlim_cur: 128,
         rlim_max: 128,
     };
-    // SAFETY: `limits` is readable for the call.
+    // SAFETY: `limits` is readable during the call.
     let limited = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limits) };
     assert_eq!(limited, 0);
     let counters = || {
@@ -442,7 +445,7 @@ impl Hooks for Processor {
         group: c_int,
         flags: c_ulong,
     ) -> c_int {
-        // SAFETY: the library hands over a description of its own that lives through the call.
+        // SAFETY: the library passes a pointer to its own description, which is valid during the call.
         let event = unsafe { &mut *attrs };
         if event.type_ == bindings::PERF_TYPE_HARDWARE {
             match (self.answer)(event.config) {

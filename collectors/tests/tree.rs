@@ -219,7 +219,7 @@ proptest! {
         let content = fs::read(root.path().join(file)).unwrap();
         write(root.path(), file, &content[..cut.index(content.len())]);
 
-        // A process that is missing in the list of children is not a child, even if the list is damaged.
+        // A truncated list of children misses some processes, and these do not count as children.
         if !file.ends_with("children") {
             for (key, value) in tree_of(&root).unwrap_or_default() {
                 prop_assert_eq!(Some(&value), whole.get(&key), "{}", key);
@@ -253,7 +253,7 @@ proptest! {
     }
 }
 
-/// All real children of this process are in its tree, so only one test runs at a time.
+/// Lets only one test run at a time, because the tree contains all real children of this process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -268,7 +268,7 @@ fn wait_until(mut done: impl FnMut() -> bool) {
             begin.elapsed() < DEADLINE,
             "not reached within {DEADLINE:?}"
         );
-        // Between two readings the children get the core.
+        // Leaves the core to the children between two readings.
         std::thread::park_timeout(Duration::from_millis(2));
     }
 }
@@ -346,7 +346,7 @@ fn many_short_lived_children_are_each_counted_once() {
         for _ in 0..3 {
             scope.spawn(|| {
                 for _ in 0..CHILDREN / 3 {
-                    // A child and a grandchild, which end at any time.
+                    // A child and a grandchild, which may end at any time.
                     let script = format!("{}; true", move_mebibytes(1));
                     let mut child = shell(&script);
                     child.wait().unwrap();
@@ -364,7 +364,7 @@ fn many_short_lived_children_are_each_counted_once() {
                 }
                 scans += 1;
                 last = now;
-                // Stops when all children have been reaped, which the number of bytes shows.
+                // Stops when all children have been reaped. The number of bytes shows this.
                 let moved = last
                     .get(REQUESTED_WRITE)
                     .map(|now| now - before[REQUESTED_WRITE]);
@@ -381,14 +381,14 @@ fn many_short_lived_children_are_each_counted_once() {
     let waited = waited_for();
     if let Some(read) = end.get(REQUESTED_READ) {
         let moved = (read - before[REQUESTED_READ]) / MEBIBYTE;
-        // Programs also read their libraries, and the source its files: some KiB each.
+        // The programs also read their libraries, and the source reads its files. Both read only some KiB.
         let known = f64::from(CHILDREN);
         assert!(
             (known..known * 1.2).contains(&moved),
             "{moved} MiB of {known}"
         );
     }
-    // Compares with the kernel's account of ended children, exact to one fault and one clock tick.
+    // The comparison with the kernel's counts of ended children is exact to one fault and one clock tick.
     let children = waited.1 - waited_before.1;
     let own = own_faults() - faults_before;
     let counted = end[MINOR] - before[MINOR];
@@ -409,7 +409,7 @@ fn cpu_time_of_children_is_counted_once_while_they_run_and_afterwards() {
     let mut children: Vec<_> = (0..2)
         .map(|_| shell("i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done; echo; read line"))
         .collect();
-    // The children report when they wait. Their CPU time is then complete.
+    // Waits until all children sleep. Then their CPU time is complete.
     wait_until(|| {
         children.iter().all(|child| {
             let wchan = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
@@ -426,8 +426,8 @@ fn cpu_time_of_children_is_counted_once_while_they_run_and_afterwards() {
 
     assert!(burned > 0.05, "{burned}");
     let own_part = |readings: &BTreeMap<String, f64>| cpu(readings) - cpu(&before.0);
-    // Clock ticks of 10 ms are rounded down for each of three processes and two modes. Both values include
-    // the usage of this process.
+    // The kernel rounds down to clock ticks of 10 ms, for each of three processes and two modes. Both values
+    // include the usage of this process.
     assert!(
         own_part(&living) >= burned - 0.07,
         "{} {burned}",
@@ -522,7 +522,7 @@ fn a_zombie_is_not_counted_as_a_process_and_hides_no_usage() {
 #[test]
 fn the_counts_of_children_that_no_parent_reaps_are_kept() {
     let _alone = alone();
-    // In its own process, because the setting for children applies to the whole process.
+    // The test runs in its own process, because the setting for children applies to the whole process.
     let status = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
@@ -552,7 +552,7 @@ fn in_a_process_that_ignores_its_children() {
     let mut last = before.clone();
     for round in 1..=3u32 {
         let mut child = shell(&format!("{}; read line", move_mebibytes(4)));
-        // The shell has reaped its `dd`, so the bytes are in the shell's account.
+        // Waits until the shell has reaped its `dd`. Then the kernel counts the bytes for the shell.
         wait_until(|| {
             let readings = read(&mut tree);
             !has_io || (moved(&readings) >= f64::from(4 * round) && readings[PROCESSES] == 2.0)
@@ -588,7 +588,7 @@ fn open_files_and_proportional_memory_are_those_of_this_process() {
     let with = found();
     drop(held);
 
-    // Concurrent tests open and close a few.
+    // Concurrent tests open and close a few files.
     assert!((40.0..60.0).contains(&(files(&with) - files(&before))));
     let listed = fs::read_dir("/proc/self/fd").unwrap().count() as f64 - 1.0;
     assert!((files(&found()) - listed).abs() < 10.0);

@@ -1,4 +1,4 @@
-//! Gives the library the name under which programs look for the driver's.
+//! Gives the library the soname of the driver's library.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

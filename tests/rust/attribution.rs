@@ -1,7 +1,7 @@
-//! Bottlenecks and remedies of pipelines whose right answer is known.
+//! Bottlenecks and remedies of pipelines whose correct answer is known.
 //!
-//! The cases that SPDL documents, the numbers of its case study as facts, and a few of the
-//! random pipelines that `make study` runs by the thousand.
+//! The pipelines are the cases in SPDL's documentation, the numbers of its case study, and a few
+//! random pipelines. `make study` runs thousands of such random pipelines.
 
 #![allow(clippy::unwrap_used, reason = "all of it is test code")]
 
@@ -206,7 +206,7 @@ fn waiting_caused_by_a_tail_is_jitter_and_not_compute() {
     assert!(error < 0.05, "{bigger:?} {really}");
 }
 
-/// What is found of a pipeline whose batches have 1 MiB.
+/// The attribution of a pipeline whose batches have 1 MiB.
 fn attribute_batches_of_a_mebibyte(line: &Line) -> Attribution {
     let mut facts = facts(line, &run(line, 3000, 1), false, Blind::default());
     facts.loader.delivered_batch = Some(BatchRecord {
@@ -237,7 +237,7 @@ fn a_much_smaller_queue_is_found_and_the_step_with_it_is_within_a_percent_and_a_
     let after = run(&line, 6000, 2).step_ms();
     assert!(after < 1.015 * before, "{smaller:?} {before} {after}");
     assert!((smaller.predicted_step_ms / after - 1.0).abs() < 0.015);
-    // The calls that filled the queue count as those of a batch, so an item seems to be a smaller part of it.
+    // The calls per batch include the calls that filled the queue. So an item seems to be a smaller part of a batch.
     let bytes_per_item = smaller.freed_bytes.unwrap() / smaller.freed_items;
     let share = bytes_per_item / f64::from(1 << 20);
     assert!((0.9..=1.0).contains(&share), "{smaller:?}");
@@ -326,7 +326,7 @@ fn a_worker_that_is_always_busy_gains_nothing_from_a_larger_prefetch_factor() {
     let irregular = facts(&line, &totals, false, Blind::default());
     assert!(remedy(&attribute(&irregular), "bigger_buffer").is_some());
 
-    // Its long calls come at equal distances, so it never waits for room.
+    // If the long calls come at regular intervals, the worker never waits for space in the queue.
     let step_ms = irregular.stages[0].busy_ms().unwrap() / 2.0;
     let regular = PipelineFacts {
         wait_ms: irregular.wait_ms - (irregular.step_ms - step_ms),
@@ -420,7 +420,7 @@ fn workers_are_not_proposed_when_sending_their_batches_costs_more_than_loading()
     assert!(evidence.contains("15.0 ms"), "{evidence}");
 }
 
-/// A torch loop that loads on its training thread.
+/// A PyTorch loop that loads on its training thread.
 fn loop_without_workers() -> PipelineFacts {
     let fetch = stage_summary("fetch", 1.0, 1.0, 18.0, 99.0);
     PipelineFacts {
@@ -496,7 +496,7 @@ fn only_a_remedy_that_starts_the_first_processes_says_what_they_would_get() {
     assert_eq!(more.process_start, None);
 }
 
-/// A loop of torch that waits for `workers` worker processes. They take 1 GiB each, and `available` GiB are left.
+/// A PyTorch loop that waits for `workers` worker processes. Each takes 1 GiB, and `available` GiB are free.
 fn loop_with_large_workers(workers: u32, available: f64) -> PipelineFacts {
     const GIB: f64 = (1_u64 << 30) as f64;
     PipelineFacts {
@@ -533,7 +533,7 @@ fn no_more_workers_are_proposed_than_fit_into_the_memory() {
         "Load in 8 worker processes instead of 1; each takes 1.00 GiB, and the memory is enough for 81."
     );
 
-    // 0.8 of 3 GiB hold two more.
+    // 80 % of 3 GiB is enough for two more workers.
     let scarce = attribute(&loop_with_large_workers(1, 3.0));
     let more = remedy_of(&scarce).unwrap();
     assert_eq!(more.change.as_ref().unwrap().to, "3");
@@ -611,7 +611,7 @@ fn workers_that_wait_for_one_lock_get_no_prediction_of_a_gain_from_more_workers(
     );
     assert!(remedy_text(separate).contains("wait at `data.py:11`"));
 
-    // A rare wait is no obstacle.
+    // Rare waits for the lock do not rule out more workers.
     facts.shared_lock_waits[0].share = 0.03;
     assert!(remedy(&attribute(&facts), "more_workers").is_some());
 }
@@ -635,7 +635,7 @@ fn the_gain_of_more_calls_is_unknown_if_much_work_is_done_outside_of_the_stages(
     assert!(remedy(&found, "more_workers").is_none(), "{found:?}");
     facts.wait_ms = wait_ms;
 
-    // If calls are known to slow each other, the prediction contains this.
+    // If the measured slow-down by concurrent calls is known, the prediction includes it.
     facts.stages[0].call_ms_by_calls = times_by_calls([40.0, 50.0, 60.0, 70.0]);
     let found = attribute(&facts);
     assert!(
@@ -644,7 +644,7 @@ fn the_gain_of_more_calls_is_unknown_if_much_work_is_done_outside_of_the_stages(
     );
 }
 
-/// Calls with 1, 2, 3 and 4 at once that take so long.
+/// Mean duration of a call while 1, 2, 3 and 4 calls are in progress.
 fn times_by_calls(means_ms: [f64; 4]) -> Vec<CallsAtOnce> {
     (1..)
         .zip(means_ms)
@@ -687,7 +687,7 @@ fn more_workers_are_proposed_as_before_if_the_time_of_a_call_does_not_grow() {
 #[test]
 fn the_predicted_gain_of_more_workers_includes_that_their_calls_take_longer() {
     let mut facts = loop_with_large_workers(4, 100.0);
-    // 20 ms and 5 ms for each call at once.
+    // 20 ms, plus 5 ms for each call in progress.
     facts.stages[0].call_ms_by_calls = times_by_calls([25.0, 30.0, 35.0, 40.0]);
 
     let found = attribute(&facts);
@@ -699,7 +699,8 @@ fn the_predicted_gain_of_more_workers_includes_that_their_calls_take_longer() {
     assert!(more.confidence <= 0.5, "{more:?}");
 }
 
-/// A function of another thread holds the interpreter lock for this share of the time, while the loop waits for it.
+/// Adds a function on another thread that holds the interpreter lock for a share of the time, and the loop's waits for
+/// the lock.
 fn hold_lock(facts: &mut PipelineFacts, share_pct: f64, wait_ms: f64) {
     facts.resources.gil_wait_ms = Some(5.0);
     facts.compute_gil_wait_ms = Some(wait_ms);
@@ -723,7 +724,7 @@ fn work_that_leaves_the_lock_for_a_worker_makes_the_workers_batches_longer() {
         remedy(&found, "free_lock").unwrap().predicted_step_ms
     };
 
-    // The loop needs 25 ms without the waits, the worker 8 ms and its new work.
+    // Without the waits, the loop needs 25 ms. The worker needs 8 ms and the time of its new work.
     assert!((predicted(20.0) - 25.0).abs() < 1.0);
     assert!((predicted(50.0) - 33.0).abs() < 1.0);
 }
@@ -753,8 +754,9 @@ fn work_that_leaves_the_lock_for_a_worker_frees_the_cores_of_the_loops_process()
         ..BatchRecord::default()
     };
 
-    // The worker needs 30 ms and its new work of 50 ms. Outside the worker's call, cores work for 160 ms per step. Of
-    // these, 50 ms move to the worker. Until the delivered contents are known, the hand-off is assumed not to change.
+    // The worker needs 30 ms, and 50 ms for its new work. Outside the worker's call, the cores work for 160 ms per
+    // step, and 50 ms of this moves to the worker. If the delivered contents are unknown, the prediction assumes that
+    // the hand-off does not change.
     let of_objects = predicted(None).unwrap();
     let of_tensor = predicted(Some(one_tensor)).unwrap();
     assert!((of_tensor / 80.0 - 1.0).abs() < 0.1, "{of_tensor}");
@@ -793,7 +795,7 @@ fn a_remedy_on_all_ranks_also_frees_the_cores_that_the_other_ranks_use() {
         Some(Limit::Resource(Resource::Cores))
     );
     assert!(evidence(&found).contains("other ranks use about 1"));
-    // 30 of 40 ms of CPU time are the stage's.
+    // The stage uses 30 of the 40 ms of CPU time.
     let cheaper = remedy(&found, "cheaper_calls").unwrap();
     assert!(
         (cheaper.predicted_step_ms - 25.0).abs() < 2.0,
@@ -810,8 +812,8 @@ fn a_remedy_on_all_ranks_also_frees_the_cores_that_the_other_ranks_use() {
 
 #[test]
 fn waits_for_other_ranks_do_not_hide_that_the_loop_needs_a_core() {
-    // Two ranks on two cores tokenize the same texts. The training thread needs its core for 26 ms per step: 29 % of its
-    // compute and receipt, but half of them without the waits for the other rank.
+    // Two ranks on two cores tokenize the same texts. The training thread needs its core for 26 ms per step. That is
+    // 29 % of its time to compute and to receive batches. Without the waits for the other rank, it is half.
     let mut facts = loop_with_large_workers(1, 100.0);
     facts.stages[0] = stage_summary("fetch", 1.0, 1.0, 112.0, 78.0);
     facts.step_ms = 116.0;
@@ -825,7 +827,7 @@ fn waits_for_other_ranks_do_not_hide_that_the_loop_needs_a_core() {
     facts.resources.runnable_threads = Some(4.4);
 
     let cheaper = remedy(&attribute(&facts), "cheaper_calls").unwrap().clone();
-    // The core's work is 114 ms per step, of which 87 ms are the stage's. Half of these leave 70 ms.
+    // The core works for 114 ms per step, and 87 ms of this is the stage's work. Without half of it, 70 ms are left.
     assert!(
         (cheaper.predicted_step_ms - 71.0).abs() < 5.0,
         "{cheaper:?}"
@@ -834,7 +836,7 @@ fn waits_for_other_ranks_do_not_hide_that_the_loop_needs_a_core() {
 
 #[test]
 fn loading_on_the_training_thread_that_waits_for_the_device_is_not_slow() {
-    // The loop launches work on a device. Collating on the training thread uploads the batch, and waits for that work.
+    // The loop launches work on a device. Then `collate` uploads a batch on the training thread, and waits for it.
     let upload = Frame {
         file: Arc::from("train.py"),
         line: 47,
@@ -929,7 +931,7 @@ fn a_line_of_a_stage_does_not_take_the_time_of_the_stages_within_it() {
         ..PipelineFacts::default()
     });
 
-    // Half of 80 % of 24 - 14 ms.
+    // The line takes 80 % of 24 - 14 ms. Half of this is saved.
     let line = found.lines.first().unwrap();
     assert!((line.predicted_step_ms - 36.0).abs() < 0.5, "{line:?}");
 }
@@ -958,14 +960,14 @@ fn a_line_of_the_loop_does_not_shorten_the_wait_for_a_loader_without_stages() {
         ..PipelineFacts::default()
     });
 
-    // Half of 40 - 24 ms.
+    // Half of the 40 - 24 ms outside the wait is saved.
     let line = found.lines.first().unwrap();
     assert!((line.predicted_step_ms - 32.0).abs() < 0.1, "{line:?}");
 }
 
 #[test]
 fn the_gain_of_more_calls_is_less_certain_if_processes_outside_the_stages_work_too() {
-    // As measured with Ray Data: its processes use 0.4 of the 1.1 cores beside the stages.
+    // Measured with Ray Data: its processes outside the stages use 0.4 of the 1.1 cores in use.
     let confidence = |children_cores: f64| {
         let mut facts = loop_with_large_workers(1, 100.0);
         facts.stages[0] = stage_summary("fetch", 1.0, 1.0, 40.0, 10.0);
@@ -1182,7 +1184,7 @@ fn a_step_of_426_ms_over_a_floor_of_29_8_has_the_decoder_as_bottleneck() {
         found.remedies.iter().all(|r| r.predicted_step_ms >= 29.8),
         "{found:?}"
     );
-    // Bigger batches hurt: the same decoder, twice the clips.
+    // Larger batches do not help: the same decoder decodes twice as many clips.
     let mut bigger = baseline;
     for stage in &mut bigger.stages {
         stage.calls_per_batch = Some(64.0);
@@ -1316,16 +1318,16 @@ fn three_demux_threads_with_free_memory_bandwidth_are_limited_by_their_number() 
     assert!(remedy(&found, "fewer_workers").is_none());
 }
 
-/// Eight threads that demux, and always the same number of calls at once.
+/// Eight threads that demux, with the same number of calls in progress at all times.
 fn many_demux_threads() -> PipelineFacts {
     let mut facts = demux(8.0, 226.0, 0.0, 1.3);
     (facts.floor_ms, facts.contention_ms) = (None, None);
-    // Large enough for the threads to work while the loop computes.
+    // The queue is large enough for the threads to work while the loop computes.
     (facts.queues[0].empty_pct, facts.queues[0].capacity) = (Some(98.0), Some(64));
     facts
 }
 
-/// The answer of a what-if with `calls` calls of `demux` at once, which makes the step shorter by `gain_pct`.
+/// The answer of a what-if that allows `calls` concurrent calls of `demux` and makes the step shorter by `gain_pct`.
 fn gate(facts: &PipelineFacts, calls: f64, gain_pct: f64) -> WhatIfRecord {
     let step_ms = |gain_pct: f64| facts.step_ms * (1.0 - gain_pct / 100.0);
     WhatIfRecord {
@@ -1346,7 +1348,7 @@ fn gate(facts: &PipelineFacts, calls: f64, gain_pct: f64) -> WhatIfRecord {
 fn for_calls_that_take_more_than_in_proportion_longer_the_remedy_is_the_number_that_delivers_most()
 {
     let mut facts = many_demux_threads();
-    // 2 calls deliver most: 2 in 11 ms.
+    // Two concurrent calls have the highest throughput: 2 results in 11 ms.
     let times = [(1, 10.0), (2, 11.0), (3, 45.0), (4, 80.0), (8, 226.0)];
     facts.stages[0].call_ms_by_calls = times
         .into_iter()
@@ -1522,7 +1524,7 @@ fn queue_after(stage: &str, last: bool, (empty_pct, full_pct): (f64, f64)) -> Qu
     }
 }
 
-/// Measured with `make demo` on two cores, apart from the number of cores in use.
+/// Measured with `make demo` on two cores, except for the number of cores in use.
 fn video_pipeline(cores_used: f64) -> PipelineFacts {
     PipelineFacts {
         stages: vec![
@@ -1589,7 +1591,7 @@ fn facts_that_do_not_explain_the_step_name_no_stage() {
     assert_eq!(found.bottleneck, None, "{found:?}");
 }
 
-// Wrong verdicts that a review found.
+// Regression tests: a review found wrong verdicts in these cases.
 
 /// A loop that hardly waits, with threads beside it.
 fn hardly_waits(resources: ResourcesRecord) -> PipelineFacts {
@@ -1606,7 +1608,7 @@ fn hardly_waits(resources: ResourcesRecord) -> PipelineFacts {
 #[test]
 fn a_loop_that_hardly_waits_gets_neither_a_larger_queue_nor_fewer_calls_that_only_wait() {
     let mut facts = hardly_waits(ResourcesRecord::default());
-    // Together, more calls at once deliver less.
+    // More concurrent calls have a lower throughput.
     facts.stages = vec![StageSummary {
         call_ms_by_calls: times_by_calls([10.0, 25.0, 60.0, 120.0]),
         ..stage_summary("transform", 4.0, 1.0, 90.0, 2.0)
@@ -1659,7 +1661,7 @@ fn loading_on_the_training_thread_that_mostly_waits_should_run_several_times_at_
 fn stages_on_two_threads() -> PipelineFacts {
     let threads = |stage: &str| StageThreads {
         stage: stage.to_owned(),
-        // Of an earlier epoch, too.
+        // The list includes threads of an earlier epoch.
         threads: [3, 4, 7, 8].into_iter().collect(),
     };
     let stage = |name: &str, mean_ms, cpu_pct| StageSummary {
@@ -1850,7 +1852,7 @@ fn a_remedy_counts_from_the_declared_concurrency_of_a_stage() {
             change.to
         )
     );
-    // 3 concurrent calls of a declared 1 are 2 more than declared. The remedy adds to the real 3.
+    // The program declares 1 concurrent call, but 3 are in progress. The remedy adds to the real 3.
     let threads: u32 = change.to.parse().unwrap();
     let with = Line::of(vec![stage("decode", threads + 2, 60.0, 4)], 10.0);
     let really = run(&with, STEPS, 2).step_ms();
@@ -1865,7 +1867,8 @@ fn half_the_cost_of_a_line_at_most_halves_the_step() {
         function: "parse".into(),
         origin: Origin::Own,
     };
-    // All other waits of the calls are for the interpreter lock, or at this line too.
+    // In the first case, all other waits of the calls are for the interpreter lock. In the second case, they are at
+    // this line too.
     for wait_share in [0.0, 0.99] {
         let found = attribute(&PipelineFacts {
             stages: vec![stage_summary("parse", 16.0, 1.0, 14.28, 16.9)],

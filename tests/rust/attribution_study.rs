@@ -1,14 +1,13 @@
-//! The long study of attribution (`make study`): random simulated pipelines, to which each remedy is applied.
+//! The long study of attribution (`make study`): each remedy is applied to random simulated pipelines.
 //!
-//! Its seeds are used for nothing else: the constants of the method were chosen on seeds below 1,000,000. The
-//! README has the results.
+//! The constants of the method were chosen on seeds below 1,000,000. This study uses other seeds. The README has the
+//! results.
 //!
-//! Known limits: threads that slow each other down through memory look like a slow stage if there is neither a
-//! probe nor a performance counter (two in five of the class `memory`). The interpreter lock hides what else a
-//! call waits for (predictions of `subprocess` have a median error of 8 %, and 29 % at the 90th percentile). The
-//! model that predicts and the simulation that judges have one idea in common: items that move from stage to
-//! stage. Only the simulation has penalties, correlation, contention, random filtering and different shapes of
-//! service times.
+//! Known limits: threads can slow each other down through memory bandwidth. Without a probe and without performance
+//! counters, this looks like a slow stage (two in five pipelines of the class `memory`). Waits for the interpreter lock
+//! hide what else a call waits for (predictions of `subprocess` have a median error of 8 %, and 29 % at the 90th
+//! percentile). The agent's model and the simulation share one assumption: items move from stage to stage. Only the
+//! simulation has penalties, correlation, contention, random filtering and different distributions of service times.
 
 mod simulator;
 
@@ -36,7 +35,7 @@ fn bottlenecks_are_right_and_remedies_gain_what_was_predicted() {
     assert!(all.error_pct(0.9) <= 15.0);
 }
 
-/// Seeds of pipelines whose calls slow each other.
+/// Seeds of pipelines whose concurrent calls slow each other down.
 const CONTENDED: std::ops::Range<u64> = 6_000_000..6_000_300;
 
 #[test]
@@ -47,13 +46,13 @@ fn the_step_with_fewer_calls_is_what_was_predicted() {
     assert!(table.right_pct() >= 90.0);
 }
 
-/// Pipelines in which thresholds are varied.
+/// Number of pipelines for which the thresholds are varied.
 const VARIED: u64 = 240;
 
-/// By how much a threshold is varied, either way.
+/// Factors by which each threshold is varied.
 const FACTORS: [f64; 2] = [0.8, 1.2];
 
-/// Most pipelines whose bottleneck may change with one threshold, in percent.
+/// Largest allowed share of pipelines whose bottleneck changes with one threshold, in percent.
 const MOST_CHANGED_PCT: f64 = 10.0;
 
 #[test]
@@ -62,7 +61,7 @@ fn no_verdict_depends_on_a_single_threshold() {
     let usual = Thresholds::default();
     let [lower, higher] = FACTORS.map(|factor| usual.varied(factor));
     let others: Vec<Thresholds> = lower.iter().chain(&higher).map(|one| one.2).collect();
-    // Changed bottlenecks, and changed first remedies.
+    // For each threshold: number of changed bottlenecks, and number of changed first remedies.
     let mut changed = vec![(0_u32, 0_u32); others.len()];
     for seed in FIRST..FIRST + VARIED {
         let found = verdicts(seed, LONG, &others);

@@ -1,4 +1,4 @@
-//! Loops whose GPU works while they wait for data. The numbers of the first were measured on an H100.
+//! Loops whose GPU works while they wait for data. The numbers of the first loop were measured on an H100.
 
 use headspace_agent::analysis::attribution::facts::PipelineFacts;
 use headspace_agent::analysis::attribution::{Attribution, Limit, attribute};
@@ -22,8 +22,8 @@ fn fetch(processes: u32, mean_ms: f64, cpu_pct: f64) -> StageSummary {
     }
 }
 
-/// A loop that loads on its training thread. A call of its loader uploads a batch, and so waits for the work that the
-/// loop launched before: the GPU works for 97 % of the step.
+/// A loop that loads on its training thread. Its loader uploads a batch in each call, so the call waits for the GPU
+/// work that the loop launched before. The GPU works for 97 % of the step.
 fn loop_that_uploads_in_its_loader(gpu: GpuUse) -> PipelineFacts {
     PipelineFacts {
         stages: vec![fetch(1, 30.0, 99.0)],
@@ -55,7 +55,7 @@ fn limit(found: &Attribution) -> Option<&Limit> {
     found.bottleneck.as_ref().map(|found| &found.limit)
 }
 
-/// The shortest step that a remedy promises.
+/// The shortest step that any remedy predicts.
 fn shortest_ms(found: &Attribution) -> f64 {
     let predicted = found.remedies.iter().map(|remedy| remedy.predicted_step_ms);
     predicted.fold(f64::INFINITY, f64::min)
@@ -86,7 +86,7 @@ fn a_loader_whose_wait_stays_with_free_data_is_not_the_bottleneck() {
         }),
         ..loop_that_uploads_in_its_loader(GpuUse::default())
     };
-    // Measured: a floor of 34.0 ms; CUDA events: 34.2 ms.
+    // The probe measured a floor of 34.0 ms, and CUDA events measured 34.2 ms.
     let waits_for_device = attribute(&probed(34.0));
     let waits_for_data = attribute(&probed(12.0));
 

@@ -1,9 +1,9 @@
 //! `compare` on simulated runs with known truth: noise causes no alarm, and a slow-down is found.
 //!
-//! The step time varies from step to step, by a slow wave (autoregressive over seconds), by slow periods
-//! of several seconds, by a drift over the whole run, and from run to run. With other programs on the
-//! machine, the step also contains the time in which the loop waits for a core. This time differs between
-//! runs. The kernel counts it or not.
+//! The step time varies in five ways: from step to step, by a slow wave (autoregressive over seconds), by
+//! slow periods of several seconds, by a drift over the whole run, and from run to run. If other programs
+//! use the machine, the step also contains the time in which the loop waits for a core. This time differs
+//! between runs. In some tests the kernel counts this time, in others it does not.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
@@ -19,7 +19,7 @@ use headspace_agent::statistics::bootstrap::Rng;
 /// How a machine disturbs a run.
 #[derive(Clone, Copy)]
 struct Noise {
-    /// Standard deviation of single steps, as a share.
+    /// Standard deviation of single steps, as a share of the step.
     step: f64,
     /// Standard deviation of the slow wave, and its autocorrelation after a second.
     wave: f64,
@@ -73,7 +73,7 @@ const OVERSUBSCRIBED: Others = Others {
     error: 0.015,
 };
 
-/// Others use half of many cores; the other half is idle.
+/// Other programs use half of many cores, and the other half is idle.
 const MANY_CORES: Others = Others {
     usable: 64.0,
     cores: 32.0,

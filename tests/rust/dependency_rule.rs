@@ -1,8 +1,9 @@
-//! Who may import whom (ARCHITECTURE.md, "Layers"), kept by machine.
+//! Checks the dependency rules of ARCHITECTURE.md, "Layers".
 //!
-//! Three checks: crates, on what `cargo metadata` says; modules, on the paths that the source names; and
-//! files, which may not import each other in a cycle. All are functions from text to violations, so that the tests in `refusals` can show each
-//! of them a fault and see it refused.
+//! There are three checks. The first compares the output of `cargo metadata` with the allowed dependencies
+//! of each crate. The second compares the paths in the source with the allowed imports of each module. The
+//! third finds files that import each other in a cycle. Each check is a function from text to violations,
+//! so the tests in `refusals` can give it text with a violation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ mod refusals;
 use cycles::cycles;
 use paths::{module_of, paths};
 
-/// The crates of the workspace, each with the members it may depend on, in tests too.
+/// The crates of the workspace, each with the members that it may depend on. Dev-dependencies count too.
 const CRATES: &[(&str, &[&str])] = &[
     ("headspace-agent", &[]),
     ("headspace-collectors", &["headspace-agent"]),
@@ -65,7 +66,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What the agent may depend on outside the workspace. Whoever depends on the agent has all of it.
+/// External crates that the agent may depend on. Every crate that depends on the agent gets all of them.
 const AGENT_LIBRARIES: &[&str] = &[
     "hdrhistogram",
     "libc",
@@ -77,10 +78,10 @@ const AGENT_LIBRARIES: &[&str] = &[
     "tracing",
 ];
 
-/// The one crate that knows Python.
+/// The only crate that may depend on `pyo3`.
 const PYTHON_CRATE: &str = "headspace-py";
 
-/// The agent's modules, lowest first, each with the modules it may name besides itself.
+/// The agent's modules, lowest first, each with the other modules that it may name.
 const AGENT_MODULES: &[(&str, &[&str])] = &[
     ("lock", &[]),
     ("sync", &["lock"]),
@@ -140,7 +141,7 @@ const AGENT_MODULES: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The sources: no one may name another. `procfs` is how all of them read `/proc`.
+/// The collectors' modules. A source may not name another source. All sources read `/proc` through `procfs`.
 const COLLECTOR_MODULES: &[(&str, &[&str])] = &[
     ("procfs", &[]),
     ("log_target", &[]),
@@ -169,7 +170,8 @@ const COLLECTOR_MODULES: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Encoders do not know the destination of their bytes. Transports and the catalogue may call encoders.
+/// The exporters' modules. Encoders do not know the destination of their bytes. Transports and the catalog may
+/// call encoders.
 const EXPORTER_MODULES: &[(&str, &[&str])] = &[
     ("log_target", &[]),
     ("encode", &[]),
@@ -178,7 +180,7 @@ const EXPORTER_MODULES: &[(&str, &[&str])] = &[
     ("catalog", &["encode", "run_folder", "transport"]),
 ];
 
-/// Standard-library modules that a crate never names, and why.
+/// Paths that a crate or folder may not name, each with the reason.
 const FORBIDDEN_PATHS: &[(&str, &str, &str)] = &[
     (
         "agent",
@@ -214,13 +216,13 @@ const FORBIDDEN_PATHS: &[(&str, &str, &str)] = &[
     ("cli", "pyo3", "only py_bindings knows Python"),
 ];
 
-/// The one file of the agent that may read a clock.
+/// The only file of the agent that may read a clock.
 const CLOCK_FILE: &str = "agent/src/port/clock.rs";
 const CLOCKS: &[&str] = &["quanta", "std::time::Instant", "std::time::SystemTime"];
 
 // --- Crates ----------------------------------------------------------------------------------
 
-/// What is wrong in the answer of `cargo metadata --no-deps`, one sentence each.
+/// The violations in the output of `cargo metadata --no-deps`, one sentence each.
 fn crate_violations(metadata: &Value) -> Vec<String> {
     let mut found = Vec::new();
     let empty = Vec::new();
@@ -264,7 +266,7 @@ fn crate_violations(metadata: &Value) -> Vec<String> {
 
 // --- Modules ---------------------------------------------------------------------------------
 
-/// What is wrong in one file. `file` is relative to the workspace: `agent/src/batch_source/probe.rs`.
+/// The violations in one file. `file` is relative to the workspace, such as `agent/src/batch_source/probe.rs`.
 fn module_violations(file: &str, source: &str) -> Vec<String> {
     let Some((member, inner)) = file.split_once("/src/") else {
         return vec![format!("`{file}` is not under a `src/`")];

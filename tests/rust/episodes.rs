@@ -23,19 +23,20 @@ fn episodes(case: &Case) -> Vec<Episode> {
     find_episodes(&case.history, WARMUP, sources)
 }
 
-/// Results of many runs with one fault.
+/// Results of many runs with one fault. Apart from `cases` and `others`, the counts are about the costliest episode.
 #[derive(Debug, Default)]
 struct Tally {
     cases: u32,
-    /// Runs whose costliest episode has the right kind.
+    /// Runs in which its kind is right.
     kind: u32,
-    /// Its first step is right within 1 % of the run.
+    /// Runs in which its first step is right within 1 % of the run.
     onset: u32,
-    /// Its period is exact.
+    /// Runs in which its period is exact.
     period: u32,
-    /// Its cost is right within a fifth. For stalls, it then belongs to them, not to a change of the level.
+    /// Runs in which its cost is right within a fifth. For stalls, the cost is then not attributed to a change of the
+    /// level.
     cost: u32,
-    /// Runs with other episodes.
+    /// Runs with more than one episode.
     others: u32,
 }
 
@@ -47,14 +48,15 @@ impl Tally {
             let found = episodes(&case);
             tally.cases += 1;
             tally.others += u32::from(found.len() > 1);
-            // The machine's changes may cost more than the stalls.
+            // The changes in the machine's speed may cost more than the stalls.
             let is_second = |episode: &&Episode| {
                 pattern == Pattern::OutliersAtVaryingSpeed && is_kind(episode, pattern)
             };
             let Some(episode) = found.iter().find(is_second).or(found.first()) else {
                 continue;
             };
-            // If only most steps are slow, fast ones may follow the first one, so its place is less certain.
+            // If only most steps are slow, fast steps may follow the first slow step. So the first slow step is less
+            // certain.
             let steps = if matches!(pattern, Pattern::MostlySlow | Pattern::WaitInNoise) {
                 20.0
             } else {
@@ -98,7 +100,7 @@ fn is_kind(episode: &Episode, pattern: Pattern) -> bool {
         Pattern::SlowPart => {
             matches!(episode.kind, EpisodeKind::Change { .. }) && episode.to_step.is_some()
         }
-        // In a long run, the usual step follows: then it is a change.
+        // In a long run, the usual step time adapts to the stalls. Then the episode is a change.
         Pattern::ShortPeriod => {
             let is_change =
                 matches!(episode.kind, EpisodeKind::Change { .. }) && episode.to_step.is_none();
@@ -130,7 +132,7 @@ fn study_of_faults(seeds: &Range<u64>, least_pct: f64) {
         ]
         .map(|part| tally.pct(part));
         println!("{name:16} {kind:6.1} {onset:8.1} {period:9.1} {cost:17.1} {others:17.1}");
-        // Their onset is the least certain one.
+        // The onset of these patterns is the least certain one.
         let least_pct = if matches!(pattern, Pattern::MostlySlow | Pattern::WaitInNoise) {
             least_pct - 5.0
         } else {
@@ -159,7 +161,7 @@ fn false_episodes(pattern: Pattern, hours: f64, steps: u64, first_seed: u64) -> 
 
 #[test]
 fn faults_are_found_with_their_onset_and_their_period() {
-    // Wide limits: 40 runs measure a share only to a few percent.
+    // The limits are wide, because 40 runs measure a share only to a few percentage points.
     study_of_faults(&(0..40), 85.0);
 }
 
@@ -174,8 +176,8 @@ fn a_healthy_day_has_no_episode() {
     }
 }
 
-/// Of 40 runs with 400 steps each, the number in which the first episode is the change, at most `distance` steps from
-/// its true first step.
+/// Number of runs, out of 40 with 400 steps each, whose first episode is the change and begins at most `distance`
+/// steps from the true first step.
 fn found_in_short_runs(pattern: Pattern, distance: u64) -> usize {
     let found = |seed: &u64| {
         let case = draw_case(pattern, *seed, Some(400));
@@ -189,21 +191,21 @@ fn found_in_short_runs(pattern: Pattern, distance: u64) -> usize {
 
 #[test]
 fn a_change_after_which_most_steps_are_slower_is_found_in_a_short_run() {
-    // The others have much noise, or few slow steps.
+    // The other runs have much noise, or few slow steps.
     let found = found_in_short_runs(Pattern::MostlySlow, 12);
     assert!(found >= 25, "{found} of 40");
 }
 
 #[test]
 fn a_large_change_is_found_in_a_short_run_on_a_machine_whose_speed_changes() {
-    // If the machine is slow just before the change, the change seems to begin with this slow phase. The others begin
-    // too early or too late. 27 are found.
+    // If the machine is slow just before the change, the change seems to begin with this slow phase. Other changes seem
+    // to begin too early or too late. The test finds 27 changes.
     let found = found_in_short_runs(Pattern::ChangeAtVaryingSpeed, 40);
     assert!(found >= 25, "{found} of 40");
 }
 
-/// 6,000 steps of 20 ms. Every 100th of the first half takes 400 ms longer. From then on, every second step takes 60 ms
-/// longer.
+/// 6,000 steps of 20 ms. In the first half, every 100th step takes 400 ms longer. In the second half, every second step
+/// takes 60 ms longer.
 fn stalls_before_dense_stalls() -> StepHistory {
     let mut history = StepHistory::default();
     let mut to_ns = 0;
@@ -250,7 +252,7 @@ fn stalls_before_a_change_that_includes_its_stalls_have_their_own_cost() {
     assert!((periodic.cost_s / 12.0 - 1.0).abs() < 0.1, "{periodic:?}");
 }
 
-/// None of these seeds was used to choose the constants of the method.
+/// The constants of the method were chosen on other seeds.
 #[test]
 #[ignore = "study"]
 fn seeded_faults_are_found_in_thousands_of_runs() {

@@ -1,4 +1,4 @@
-//! The scripted NVML through nvml-wrapper: what the GPU source's tests rest on.
+//! Tests the fake NVML through nvml-wrapper. The tests of the GPU sources rely on it.
 
 #![allow(
     clippy::panic,
@@ -29,7 +29,7 @@ fn try_init(fake: &FakeNvml) -> Result<Nvml, NvmlError> {
     Nvml::builder().lib_path(fake.path().as_os_str()).init()
 }
 
-/// The values of two fields, `None` where NVML refuses.
+/// The values of these fields. `None` for a field that NVML refuses.
 fn fields(device: &nvml_wrapper::Device, ids: &[u32]) -> Vec<Option<u64>> {
     let ids: Vec<_> = ids.iter().copied().map(FieldId).collect();
     device

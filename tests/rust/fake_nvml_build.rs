@@ -1,8 +1,8 @@
-//! Builds the scripted NVML (`tests/fake_nvml`) and hands out copies of it.
+//! Builds the fake NVML (`tests/fake_nvml`) and loads copies of it.
 //!
-//! cargo builds no `cdylib` for the tests of another member, so the first test that needs it runs
-//! cargo. cargo's own lock lets parallel test processes build once. Each [`FakeNvml`] loads a copy,
-//! so tests of one process do not share a clock.
+//! cargo does not build a `cdylib` for the tests of another workspace member, so the first test that
+//! needs it runs cargo. Because of cargo's lock, parallel test processes build it only once. Each
+//! [`FakeNvml`] loads its own copy, so tests in one process do not share a clock.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "all of it is test code")]
 #![allow(dead_code, reason = "each test program uses a part of it")]
@@ -18,22 +18,22 @@ use serde_json::Value;
 /// The name under which programs load the driver's library.
 pub(crate) const FILE_NAME: &str = "libnvidia-ml.so.1";
 
-/// The driver of today, and the one without what came later.
+/// The packages of the libraries of a current driver and of an old driver.
 const PACKAGES: [&str; 2] = ["headspace-fake-nvml", "headspace-fake-nvml-old"];
 
-/// A separate instance of the scripted NVML, with its own clock, counters and script.
+/// A separate instance of the fake NVML, with its own clock, counters and script.
 pub(crate) struct FakeNvml {
     library: Library,
     folder: tempfile::TempDir,
 }
 
 impl FakeNvml {
-    /// The library of a driver of today, with this script.
+    /// Loads the library of a current driver, with this script.
     pub(crate) fn start(script: &Value) -> Self {
         Self::load(&built()[0], script)
     }
 
-    /// The library of an old driver, with this script.
+    /// Loads the library of an old driver, with this script.
     pub(crate) fn start_old_driver(script: &Value) -> Self {
         Self::load(&built()[1], script)
     }
@@ -42,14 +42,14 @@ impl FakeNvml {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join(FILE_NAME);
         std::fs::copy(built, &path).unwrap_or_else(|e| panic!("{}: {e}", built.display()));
-        // SAFETY: the library's initialisers are Rust's, which do nothing on load.
+        // SAFETY: the library is Rust code, and has no initialisers that run when it is loaded.
         let library = unsafe { Library::new(&path) }.expect("the fake NVML loads");
         let fake = Self { library, folder };
         fake.script(script);
         fake
     }
 
-    /// Where the library is, for `lib_path`.
+    /// The path of the library, for `lib_path`.
     pub(crate) fn path(&self) -> PathBuf {
         self.folder.path().join(FILE_NAME)
     }
@@ -60,17 +60,17 @@ impl FakeNvml {
         // SAFETY: the type is that of `control.rs`.
         let function: Symbol<unsafe extern "C" fn(*const c_char) -> c_int> =
             unsafe { self.library.get(b"fake_nvml_script") }.expect("fake_nvml_script");
-        // SAFETY: a zero-terminated text that outlives the call.
+        // SAFETY: `text` is NUL-terminated and outlives the call.
         let refused = unsafe { function(text.as_ptr()) };
         assert_eq!(refused, 0, "the script is refused: {script}");
     }
 
-    /// Moves the clock on by so many seconds.
+    /// Moves the clock forward by `seconds`.
     pub(crate) fn advance(&self, seconds: f64) {
         // SAFETY: the type is that of `control.rs`.
         let function: Symbol<unsafe extern "C" fn(f64)> =
             unsafe { self.library.get(b"fake_nvml_advance") }.expect("fake_nvml_advance");
-        // SAFETY: takes no pointer.
+        // SAFETY: the function takes no pointer.
         unsafe { function(seconds) }
     }
 
@@ -80,11 +80,11 @@ impl FakeNvml {
         // SAFETY: the type is that of `control.rs`.
         let function: Symbol<unsafe extern "C" fn(*const c_char) -> u64> =
             unsafe { self.library.get(b"fake_nvml_calls") }.expect("fake_nvml_calls");
-        // SAFETY: a zero-terminated text that outlives the call.
+        // SAFETY: `name` is NUL-terminated and outlives the call.
         unsafe { function(name.as_ptr()) }
     }
 
-    /// GPM samples allocated and not freed.
+    /// Number of GPM samples that are allocated and not freed.
     pub(crate) fn samples_alive(&self) -> u64 {
         self.count(b"fake_nvml_samples_alive")
     }
@@ -95,10 +95,10 @@ impl FakeNvml {
     }
 
     fn count(&self, function: &[u8]) -> u64 {
-        // SAFETY: the type of both counters in `control.rs`.
+        // SAFETY: both counters have this type in `control.rs`.
         let function: Symbol<unsafe extern "C" fn() -> u64> =
             unsafe { self.library.get(function) }.expect("a counter");
-        // SAFETY: takes nothing.
+        // SAFETY: the function takes no arguments.
         unsafe { function() }
     }
 }
@@ -109,7 +109,7 @@ fn built() -> &'static [PathBuf; 2] {
     BUILT.get_or_init(|| {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.args(["build", "--locked", "--message-format", "json"]);
-        // The folder that this test was built in, whoever named it.
+        // Uses the target folder of this test, however it was set.
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent();
         cargo.arg("--target-dir").args(target);
         cargo.args(PACKAGES.map(|package| format!("--package={package}")));
@@ -125,7 +125,7 @@ fn built() -> &'static [PathBuf; 2] {
     })
 }
 
-/// The shared library that cargo says it made of a package.
+/// The path of a package's shared library, from cargo's messages.
 fn artifact(messages: &str, package: &str) -> PathBuf {
     let name = package.strip_prefix("headspace-").unwrap_or(package);
     let name = name.replace('-', "_");

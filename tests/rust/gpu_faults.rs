@@ -1,4 +1,4 @@
-//! The GPU sources on a driver that fails: at the start, during the run, and for some values.
+//! Tests the GPU sources on a driver that fails: at the start, during the run, or for some values.
 
 #![allow(clippy::float_cmp, reason = "the script's numbers come back exactly")]
 
@@ -217,11 +217,10 @@ fn a_forbidden_process_list_disables_only_that_source() {
     assert!(machine.gpus.device.is_ok() && machine.gpus.gpm.is_ok());
 }
 
-/// Runs `work` in a forked child; whether it returned true there.
+/// Runs `work` in a forked child. Returns whether `work` returned true.
 fn in_a_child(work: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the child runs `work`, which calls only into this program and the scripted library
-    // (neither of which another thread holds a lock of here), and ends without unwinding or
-    // destructors.
+    // SAFETY: the child runs `work`, which calls only into this program and the fake library. No
+    // other thread holds a lock of either. The child ends without unwinding or destructors.
     match unsafe { libc::fork() } {
         0 => {
             let code = i32::from(!work());
@@ -230,7 +229,7 @@ fn in_a_child(work: impl FnOnce() -> bool) -> bool {
         }
         child => {
             let mut status = -1;
-            // SAFETY: `child` is ours and not waited for elsewhere; `status` is writable.
+            // SAFETY: only this call waits for `child`, and `status` is writable.
             assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
             status == 0
         }

@@ -1,4 +1,4 @@
-//! The GPU sources on a slice of a GPU (MIG).
+//! Tests the GPU sources on a slice of a GPU (MIG).
 
 #![allow(clippy::float_cmp, reason = "the script's numbers come back exactly")]
 
@@ -8,7 +8,7 @@ mod gpu;
 use gpu::{Machine, gpu_readings, h100};
 use serde_json::{Value, json};
 
-/// A GPU in two slices.
+/// A GPU that is split into two slices.
 fn cut() -> Value {
     h100(
         json!({"uuid": "GPU-aaaa", "mig": {"enabled": true, "max": 7, "devices": [

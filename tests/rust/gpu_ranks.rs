@@ -1,4 +1,5 @@
-//! A node with eight GPUs, and processes that may use all of them: one of eight ranks, or a single one.
+//! Tests the GPU sources on a node with eight GPUs. The process may use all GPUs. It is one of eight ranks, or the
+//! only process.
 
 #![allow(clippy::unwrap_used, reason = "all of it is test code")]
 
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 
 const GPUS: u32 = 8;
 
-/// The GPUs that readings are of.
+/// The GPUs that have readings.
 fn read_of(readings: &[Reading]) -> BTreeSet<u32> {
     let ordinal = |reading: &Reading| match reading.scope {
         Scope::Gpu(ordinal) => Some(ordinal),
@@ -37,7 +38,7 @@ fn read(machine: &mut Machine) -> [BTreeSet<u32>; 2] {
 fn node_with_memory_on(own: u32) -> Value {
     let of = |ordinal| {
         let mut processes = vec![json!({"pid": 4_000_000_001_u32 + ordinal, "memory": 9e9})];
-        // A small context on the first GPU, as many programs have.
+        // Many programs also have a small context on the first GPU.
         if ordinal == own || ordinal == 0 {
             let bytes = if ordinal == own { 20e9 } else { 0.4e9 };
             processes.push(json!({"pid": "self", "memory": bytes}));
@@ -117,7 +118,7 @@ fn a_device_known_from_torch_stops_the_process_queries_of_other_gpus() {
     machine.advance(1.0);
     machine.processes().unwrap();
 
-    // Of one device: the length of its list, and the list.
+    // Two calls for one device: the first returns the length of the list, the second the list.
     assert_eq!(machine.fake.calls(LISTS) - before, 2);
     assert_eq!(rank_gpu.get().map(|own| own.ordinal), Some(6));
 }

@@ -1,4 +1,4 @@
-//! What the GPU sources cost: bytes in the records, and time. Printed; only the bytes are checked.
+//! Prints the cost of the GPU sources: bytes in the records, and time. Checks only the bytes.
 //!
 //! `cargo test -p headspace-tests --release --test gpu_size -- --nocapture`
 
@@ -15,7 +15,7 @@ use serde_json::json;
 const GPUS: u32 = 8;
 const SECONDS: u32 = 600;
 
-/// The bytes of these readings in a tick.
+/// The bytes that these readings take in the record of a tick.
 fn bytes(readings: &[Reading]) -> usize {
     let scopes: BTreeMap<String, _> = (0..GPUS)
         .map(|ordinal| (format!("gpu:{ordinal}"), gpu_readings(readings, ordinal)))
@@ -24,7 +24,7 @@ fn bytes(readings: &[Reading]) -> usize {
     json!(scopes).to_string().len()
 }
 
-/// Eight busy H100s with seven decoders each, whose values have as many digits as real ones.
+/// Eight busy H100s with seven decoders each. The values have as many digits as real ones.
 fn busy() -> Machine {
     let mut engines = BTreeMap::new();
     for engine in 0..7 {
@@ -71,6 +71,6 @@ fn reading_eight_gpus_takes_less_than_a_tick() {
         "µs a tick, the driver's own time aside: gpu {device}, gpu_gpm {gpm}, gpu_processes {processes}"
     );
 
-    // The loop, its stages and the process have the rest of the 4 KiB.
+    // The limit for a record is 4 KiB. The rest is for the loop, its stages and the process.
     assert!(mean <= 2_048, "{mean} bytes");
 }

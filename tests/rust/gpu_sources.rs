@@ -1,4 +1,4 @@
-//! What the GPU sources read of a driver that answers.
+//! Tests the readings of the GPU sources on a driver without faults.
 
 #![allow(clippy::float_cmp, reason = "the script's numbers come back exactly")]
 
@@ -34,7 +34,7 @@ fn a_healthy_gpu_is_described() {
 
 #[test]
 fn every_value_of_the_driver_becomes_a_reading_in_its_unit() {
-    // Where GPM works, it reads the PCIe bytes.
+    // If GPM works, the PCIe bytes come from GPM.
     let device = h100(json!({"gpm": null}));
     let mut machine = Machine::with_script(&json!({"devices": [device]}));
     machine.advance(2.0);
@@ -357,7 +357,7 @@ fn the_number_of_decoders_names_its_source() {
 
 #[test]
 fn the_number_of_decoders_of_an_unknown_gpu_model_is_absent() {
-    // GPM answers for all decoders that it has a number for.
+    // GPM answers for every decoder that has a metric id.
     let device = h100(json!({"profiles": null, "name": "NVIDIA X1"}));
 
     let machine = Machine::with_script(&json!({"devices": [device]}));

@@ -1,9 +1,9 @@
-//! `examples/grafana/dashboards/headspace.json` is made from the declarations of metrics: their names
-//! as Prometheus has them, their units and their help.
+//! Checks that `examples/grafana/dashboards/headspace.json` matches the declarations of the metrics: their
+//! Prometheus names, their units and their help texts.
 //!
-//! To write it again: `HEADSPACE_BLESS=1 cargo test -p headspace-tests --test grafana_dashboard`.
-//! `tests/python/test_grafana.py` sends each of its queries to a real Prometheus, and compares it with
-//! Grafana's own types.
+//! To generate the file: `HEADSPACE_BLESS=1 cargo test -p headspace-tests --test grafana_dashboard`.
+//! `tests/python/test_grafana.py` sends each query of the dashboard to a real Prometheus, and compares the
+//! dashboard with Grafana's own types.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 const BLESS: &str = "HEADSPACE_BLESS=1 cargo test -p headspace-tests --test grafana_dashboard";
 
-/// How Grafana orders a variable's values.
+/// Grafana's numbers for the sort order of a variable's values.
 const RISING: u32 = 1;
 const FALLING: u32 = 2;
 const RISING_NUMBERS: u32 = 3;
@@ -45,7 +45,8 @@ fn dashboard() -> Value {
     })
 }
 
-/// Which data source, and which of its series. Every run has steps.
+/// The variables that select the data source and its series. Their values come from the step metric, because
+/// every run has steps.
 fn variables() -> Vec<Value> {
     let steps = names::name(&LOOP_STEPS);
     let label = |name: &str, chosen: &str, sort: u32| {
@@ -59,7 +60,7 @@ fn variables() -> Vec<Value> {
                 "query": format!("label_values({steps}{{{chosen}}}, {name})"),
                 "refId": name,
             },
-            // With the time range: runs come and go.
+            // Refreshes when the time range changes, because the runs depend on it.
             "refresh": 2,
             "sort": sort,
             "hide": 0,
@@ -78,7 +79,7 @@ fn variables() -> Vec<Value> {
             "query": "prometheus", "hide": 0,
         }),
         several(label("job", "", RISING)),
-        // A run's name begins with its time: the newest is the one to begin with.
+        // A run's name begins with its start time, so the default is the newest run.
         label("run", r#"job=~"$job""#, FALLING),
         several(label("rank", r#"job=~"$job", run=~"$run""#, RISING_NUMBERS)),
     ]

@@ -1,5 +1,7 @@
-//! Detection of memory growth on random series with known growth: which are called a leak, and whether
-//! the interval contains the true rate. The long version is a study (`make study`).
+//! Detection of memory leaks on random series with known growth.
+//!
+//! The tests check which series are called a leak, and whether the interval contains the true rate. The
+//! long version is a study (`make study`).
 
 #[path = "memory/mod.rs"]
 mod memory;
@@ -93,11 +95,11 @@ fn study(seeds: &std::ops::Range<u64>, least_found_pct: f64, most_alarms_pct: f6
 
 #[test]
 fn leaks_are_found_and_other_series_cause_no_alarm() {
-    // Wide limits: a hundred series per pattern measure a share only to a few percent.
+    // The limits are wide, because a hundred series per pattern measure a share only to a few percentage points.
     study(&(0..100), 90.0, 5.0);
 }
 
-/// None of these seeds was used to choose the constants of the method.
+/// The constants of the method were chosen on other seeds.
 #[test]
 #[ignore = "study"]
 fn leaks_are_distinguished_from_other_series_in_thousands_of_cases() {

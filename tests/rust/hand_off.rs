@@ -1,4 +1,4 @@
-//! Remedies for batches that take long to pass between processes, on measured numbers without noise.
+//! Remedies for a slow hand-off of batches between processes. The numbers are measured, without noise.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use headspace_agent::wording::{bottleneck_record, remedy_record};
 
 const MIB: u64 = 1 << 20;
 
-/// A loop of 20 ms that takes 10 ms of it to receive a batch from two workers, which load it in 16 ms.
+/// A loop with steps of 20 ms. It takes 10 ms of each step to receive a batch. Two workers load a batch in 16 ms each.
 fn loop_that_receives_for_half_of_its_step(batch: BatchRecord) -> PipelineFacts {
     PipelineFacts {
         stages: vec![StageSummary {
@@ -99,7 +99,7 @@ fn large_tensors_get_a_smaller_type_as_remedy() {
     assert_eq!(found.bottleneck.as_ref().unwrap().limit, Limit::HandOff);
     let smaller = remedy(&found, "smaller_tensors").unwrap();
     assert!(text(smaller).contains("the tensors of a batch (40.0 MiB) in a type of half the size"));
-    // Most of the time to receive 40 MiB is for the bytes.
+    // For 40 MiB, most of the receive time depends on the number of bytes.
     assert!(
         (15.0..16.5).contains(&smaller.predicted_step_ms),
         "{smaller:?}"
@@ -193,7 +193,7 @@ fn a_line_of_compute_does_not_shorten_the_time_in_which_batches_are_received() {
 
     let found = attribute(&facts);
 
-    // Half of the 9.5 ms between the receipt of a batch and the request for the next.
+    // The predicted gain is half of the 9.5 ms between receiving a batch and requesting the next one.
     let gain = found.lines.first().unwrap();
     assert!((gain.predicted_step_ms - 15.25).abs() < 0.5, "{gain:?}");
 }

@@ -1,5 +1,6 @@
-//! Records and names of folders that are markup and escape sequences, in every output. `make fuzz` varies such records
-//! (`fuzz/targets/terminal.rs`, `fuzz/targets/page.rs`).
+//! Tests every output on records and folder names that contain markup and escape sequences.
+//!
+//! `make fuzz` varies such records (`fuzz/targets/terminal.rs`, `fuzz/targets/page.rs`).
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 
@@ -18,10 +19,10 @@ use outputs::{HOSTILE, check_page, check_terminal, hostile_name, write_other_for
 use schema_records::lines;
 use tempfile::TempDir;
 
-/// How many times the codes in the records change.
+/// Number of variants of the codes in the records.
 const VARIANTS: usize = 12;
 
-/// A run of this number of ranks, in a folder with a hostile name.
+/// A run with `ranks` ranks, in a folder with a hostile name.
 fn hostile_run(ranks: u32, variant: usize) -> TempDir {
     let name = hostile_name();
     let folder = tempfile::Builder::new().prefix(&name).tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! The agent's own log: every documented target writes an event when it is enabled, every documented span is
-//! opened, and both cost nothing when the log is disabled.
+//! Tests the agent's own log: if it is enabled, every documented target writes an event, and every documented span
+//! is opened. If it is disabled, both cost almost nothing.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
@@ -69,7 +69,7 @@ impl Collector for Broken {
     }
 }
 
-/// A destination that is gone.
+/// A destination that no longer exists.
 struct Gone;
 
 impl Exporter for Gone {
@@ -82,7 +82,7 @@ impl Exporter for Gone {
     }
 }
 
-/// A destination behind a network that takes nothing.
+/// A destination that the network cannot reach.
 #[derive(Debug, Clone)]
 struct Unreachable;
 
@@ -96,7 +96,7 @@ impl Deliver<Self> for Unreachable {
     }
 }
 
-/// A run from its start to its end, in which something of every target happens.
+/// A complete run in which every target of the agent has an event.
 fn run() {
     let pace = Pace {
         interval: Duration::from_secs(10),
@@ -204,7 +204,7 @@ fn documented_log_targets_are_logged_only_when_enabled() {
     run();
     use_collectors();
     use_exporters();
-    // `tracing` first reads this level, at the cost of one load. `OFF` ends the check.
+    // `tracing` reads this level first, which costs one load. If it is `OFF`, nothing else is checked.
     assert_eq!(LevelFilter::current(), LevelFilter::OFF);
 
     let heard = Heard::default();

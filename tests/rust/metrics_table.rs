@@ -1,6 +1,6 @@
-//! `docs/metrics.md` says what `agent::model::metric` declares.
+//! Checks that `docs/metrics.md` matches the declarations in `agent::model::metric`.
 //!
-//! To write it again: `HEADSPACE_BLESS=1 cargo test -p headspace-tests --test metrics_table`.
+//! To generate the page: `HEADSPACE_BLESS=1 cargo test -p headspace-tests --test metrics_table`.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 

@@ -1,8 +1,8 @@
 //! The long study of the probe: thousands of random pipelines in logical time (`make study`).
 //!
-//! Each test prints how many answers are within 3 points of the truth, how many intervals hold it,
-//! and how often there is none; the default plans must meet the targets. No seed of it was used to
-//! choose the method's constants.
+//! Each test prints how many answers are within 3 percentage points of the truth, how many intervals
+//! contain the truth, and how many pipelines have no answer. The default plans must meet the
+//! targets. The constants of the method were chosen on other seeds.
 
 mod simulator;
 
@@ -10,7 +10,7 @@ use headspace_agent::batch_source::ProbePlan;
 use simulator::population::{draw, draw_beside_others};
 use simulator::tally::study;
 
-/// Steps whose mean is the truth: known to 0.4 % even where steps vary by half.
+/// Number of steps whose mean is the truth. Even if steps vary by half, its error is only 0.4 %.
 const TRUTH_STEPS: u64 = 20_000;
 const FIRST: u64 = 800_000;
 const PIPELINES: u64 = 3000;

@@ -1,7 +1,7 @@
-//! The headspace, against pipelines whose answer is known.
+//! Compares the measured headspace with the truth, on pipelines whose headspace is known.
 //!
-//! In logical time: the same seeds give the same numbers on any machine. `make study` runs
-//! thousands of pipelines; here are a few hundred.
+//! The pipelines run in logical time, so a seed gives the same numbers on every machine. These tests
+//! run a few hundred pipelines, and `make study` runs thousands.
 
 mod simulator;
 
@@ -74,8 +74,8 @@ fn a_busy_device_has_no_headspace_even_if_the_loop_waits_long() {
                 "{found:?}"
             );
         }
-        // 25 and 5 are just 30: where they vary, the device runs dry now and then, and that little
-        // is headspace.
+        // Loading and launching take 25 + 5 ms, just as long as the device needs for a step. If the
+        // times vary, the device is idle now and then, and this idle time is headspace.
         let truth = truth(&spec, 20_000, 1).headspace_pct();
         assert!(
             (found.value - truth).abs() < 3.0,
@@ -89,7 +89,8 @@ fn a_queue_that_fills_during_replay_is_not_mistaken_for_a_fast_loader() {
     for depth in [1, 2, 8, 16, 32, 64, 256] {
         let spec = simple(10.0, depth, 5.0);
         let probed = probe(&spec, ProbePlan::for_loader(None, 1), 3);
-        // The first steps after a replay really are free: the trap is there.
+        // The queue has filled during the replay, so the first steps after it do not wait. The test
+        // needs such steps, because the probe could mistake them for a fast loader.
         let refilled = &probed.windows[2];
         assert_eq!((refilled.phase, refilled.cycle), (Phase::Live, 1));
         let free = refilled
@@ -135,7 +136,7 @@ fn a_loader_that_slows_down_during_the_probe_gives_a_wide_interval_or_no_number(
         match analysis.result {
             Ok(floor) => {
                 let found = floor.headspace_pct;
-                // It was 50 %, and is 69 % in the end.
+                // The true headspace rises from 50 % to 69 % during the probe.
                 assert!(found.high - found.low > 8.0, "seed {seed}: {found:?}");
                 assert!(
                     found.low < 69.0 && found.high > 50.0,
@@ -150,7 +151,8 @@ fn a_loader_that_slows_down_during_the_probe_gives_a_wide_interval_or_no_number(
     }
 }
 
-/// A model that queues 20 µs of launches for a device that works through them.
+/// A model that launches each step in 20 µs, and a device that executes the launches one after
+/// another.
 fn queueing(load_ms: f64, device_ms: f64) -> Spec {
     let mut spec = simple(load_ms, 8, 0.02);
     let busy = Service::new(device_ms * MS, 0.05, Shape::Gamma, 0.0);
@@ -158,7 +160,8 @@ fn queueing(load_ms: f64, device_ms: f64) -> Spec {
     spec
 }
 
-/// The answer is right to within 5 points or its own interval, or refused as asynchronous.
+/// Checks that the answer is right within 5 percentage points, or that its interval contains the
+/// truth. Returns the reason if there is no answer.
 fn right_or_refused(spec: &Spec, plan: ProbePlan, name: &str) -> Result<(), NoFloor> {
     let truth = truth(spec, 5000, 3).headspace_pct();
     let analysis = probe(spec, plan, 5).analysis;

@@ -1,8 +1,8 @@
-//! The long study of run times: simulated runs whose end is known, and pipelines that are also run with free data
-//! (`make study`).
+//! The long study of run times (`make study`): simulated runs whose end is known, and pipelines that also run with free
+//! data.
 //!
-//! *Covers*: the 95 % interval contains the truth. *Error*: median error of the estimate, as a share of the true time.
-//! *Half width*: median half of the interval, as a share of the true time.
+//! *Covers*: share of the 95 % intervals that contain the truth. *Error*: median error of the estimate, as a share of
+//! the true time. *Half width*: median of half the width of the interval, as a share of the true time.
 //!
 //! The results of `cargo test --release -p headspace-tests --test run_time_study -- --ignored --nocapture`:
 //!
@@ -18,8 +18,9 @@
 //! saved               333      94.6     2.37        7.51
 //! ```
 //!
-//! Known limit: if the steps are correlated over tens of steps, the batches of a short run are too short to show it, and the
-//! interval is too narrow. Runs are watched from the second epoch on, because the time between epochs is not known before.
+//! Known limit: if the steps are correlated over tens of steps, a short run has too few steps to show this, and the
+//! interval is too narrow. A run of several epochs is watched until the second epoch at least, because before that the
+//! time between epochs is unknown.
 
 mod simulator;
 
@@ -42,11 +43,11 @@ use simulator::{for_each_seed, probe};
 enum Kind {
     /// Each step, independently of the others.
     Independent,
-    /// Neighbouring steps together, for up to 20 steps.
+    /// Neighbouring steps vary together, for up to 20 steps.
     Correlated,
     /// The same for up to 100 steps.
     Slow,
-    /// Each step, and every 20th to 200th one stalls.
+    /// Each step independently. In addition, one step in 20 to 200 stalls.
     Stalls,
 }
 
@@ -72,7 +73,7 @@ fn whole(number: f64) -> u64 {
     whole
 }
 
-/// Seconds of a step after another: a first-order autoregressive series of logarithms.
+/// Draws the duration of each step, in seconds. The logarithms are a first-order autoregressive series.
 struct Steps {
     rng: Rng,
     kept: f64,
@@ -115,13 +116,13 @@ impl Steps {
     }
 }
 
-/// A run of several epochs that was watched for a part of its steps.
+/// Simulates a run of one or more epochs that is watched for a part of its steps.
 fn simulate(kind: Kind, seed: u64) -> Run {
     let mut rng = Rng::new(seed ^ 0x5eed);
     let epochs = 1 + whole(6.0 * rng.unit());
     let batches = 200 + whole(1800.0 * rng.unit());
     let total = epochs * batches;
-    // What is between epochs is not known before it was seen.
+    // The time between epochs is unknown before the first boundary.
     let first = if epochs == 1 { 150 } else { batches + 30 };
     let watched = (whole((0.1 + 0.8 * rng.unit()) * total as f64)).max(first);
     let mut steps = Steps::draw(kind, seed);
@@ -289,7 +290,7 @@ fn what_free_data_saves_is_the_difference_of_the_run_times() {
         let facts = probed_loop(&probed.windows, probed.analysis, STEPS);
         let saved = run_time(&facts, 0.0)?.run?.saved_by_free_data_s?;
         let (live, free) = simulated_run_s(&case.spec, STEPS, seed + 7_777_777);
-        // Of pipelines without headspace, the relative error has no meaning.
+        // Without headspace, the relative error has no meaning.
         (live - free > 0.02 * live).then_some((saved, live - free))
     });
     let answers = Answers(answers.into_iter().flatten().collect());

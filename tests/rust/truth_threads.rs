@@ -1,12 +1,14 @@
 //! The headspace of real threads and queues, on the machine's clock.
 //!
-//! No other test runs at the same time (`.config/nextest.toml`). The margin is wide: an answer may be 12 points
-//! off, and one of up to four rounds must be right: other programs disturb a round, but a wrong method is wrong in
-//! all of them. The truth is measured before and after the probe with the same loop. If the two differ by more than
-//! 5 points, or either from the headspace on an idle machine, the round does not count. If no round counts, the test
-//! prints this, and proves nothing.
+//! No other test runs at the same time (`.config/nextest.toml`). The margin is wide: an answer may be wrong by 12
+//! percentage points, and only one of up to four rounds must be right. Other programs may disturb a round, but a wrong
+//! method is wrong in every round.
 //!
-//! A model that computes needs a quiet core, so it belongs to the studies.
+//! The same loop measures the truth before and after the probe. The round does not count if these two values differ by
+//! more than 5 points, or if one of them differs by more than 5 points from the headspace on an idle machine. If no
+//! round counts, the test prints this and proves nothing.
+//!
+//! A model that computes needs an otherwise idle core, so this test is part of the studies.
 
 mod simulator;
 
@@ -37,8 +39,8 @@ struct Case {
     idle_pct: f64,
 }
 
-/// The headspace of [`SLEEPING`] on an idle machine, in percent: free data shortens the step from 5 ms to 2 ms. Each sleep
-/// is longer by what this machine needs to wake a thread.
+/// The headspace of [`SLEEPING`] on an idle machine, in percent: free data shortens the step from 5 ms to 2 ms. Both
+/// sleeps are measured, because a machine needs additional time to wake a thread.
 fn idle_pct_of_sleeping() -> f64 {
     let median_sleep = |duration| {
         let mut slept = [duration; 21].map(|duration| {
@@ -52,7 +54,7 @@ fn idle_pct_of_sleeping() -> f64 {
     100.0 * (1.0 - median_sleep(SHORT).as_secs_f64() / median_sleep(LONG).as_secs_f64())
 }
 
-/// Whether the answer of one round is right; `None` if no round counts.
+/// Whether the answer of at least one round is right. `None` if no round counts.
 fn right_in_some_round(case: &Case, plan: ProbePlan) -> Option<bool> {
     let Case {
         name,

@@ -1,10 +1,14 @@
-//! The long study of what-ifs: random simulated pipelines in which each change is also made for a whole run
-//! (`make study`).
+//! The long study of what-ifs (`make study`): random simulated pipelines in which each change is also made for a whole
+//! run.
 //!
-//! Its seeds are used for nothing else: the constants of the method were chosen on seeds below 7,000,000. The results of
-//! `cargo test --release -p headspace-tests --test what_if_study -- --ignored --nocapture`, with 2,000 steps each.
-//! *Requests*: the loop's requests for batches. *Within*: the gain is within 3 points of the true one. *Right*: no stage
-//! gains 3 points more than the one that is measured to gain most. *None*: pipelines without an answer.
+//! The constants of the method were chosen on seeds below 7,000,000. This study uses other seeds.
+//!
+//! *Requests*: the loop's requests for batches. *Within*: the gain is within 3 percentage points of the true gain.
+//! *Right*: no stage truly gains 3 points more than the stage with the largest measured gain. *None*: pipelines without
+//! an answer.
+//!
+//! The results of `cargo test --release -p headspace-tests --test what_if_study -- --ignored --nocapture`, with 2,000
+//! steps each:
 //!
 //! ```text
 //!          answers  within %  covers %  bias  half width  pipelines  right %  none %
@@ -29,14 +33,14 @@
 //! requests half   44     100.0      90.9   0.1         1.2
 //! ```
 //!
-//! Several ranks ask all questions in a fixed order, in windows of a fixed length: 93.6 % of 425 answers are within 3
-//! points, the best stage is right in 91.8 % of the pipelines, and 26.5 % have no answer.
+//! Several ranks ask all questions in a fixed order, in windows of a fixed length. With them, 93.6 % of 425 answers are
+//! within 3 points, the best stage is right in 91.8 % of the pipelines, and 26.5 % of the pipelines have no answer.
 //!
-//! Known limits: a pipeline with a large buffer before the stage that becomes free is faster until the buffer is empty.
-//! A window that ends earlier shows a gain that is too large, with a narrow interval (four gains of 1,034 are 13 to 23
-//! points too large). Few pipelines get to gates. If calls of worker processes take very different
-//! times, the gain of every second call varies over longer times than a window. Only answers with narrow intervals are
-//! counted: about two for each pipeline.
+//! Known limits: if a large buffer precedes the stage that becomes free, the pipeline is faster only until the buffer
+//! is empty. A window that ends earlier shows a gain that is too large, with a narrow interval (four of 1,034 gains are
+//! 13 to 23 points too large). Few pipelines reach the question about gates. If the calls of worker processes take very
+//! different times, the gain of `half` varies over times that are longer than a window. Only answers with narrow
+//! intervals count, about two per pipeline.
 
 mod simulator;
 
@@ -50,7 +54,7 @@ use simulator::line::what_if_table::WhatIfTable;
 const FIRST: u64 = 7_100_000;
 const PIPELINES: u64 = 400;
 
-/// Length of the runs whose means are the truth.
+/// Length of the runs whose mean step is the truth.
 const LONG: Length = Length {
     calls: 150_000.0,
     most_steps: 15_000.0,

@@ -1,19 +1,19 @@
-//! Conclusions are data (ARCHITECTURE.md, "Layers"): `agent/src/model` and `agent/src/analysis` have no
-//! sentences about a run, and neither have the renderers (see `RENDERERS`). They are in `agent/src/wording`, or
-//! in `agent/src/notice.rs` if they are notices.
+//! Conclusions are data (ARCHITECTURE.md, "Layers"): `agent/src/model`, `agent/src/analysis` and the renderers (see
+//! `RENDERERS`) contain no sentences about a run. Such sentences are in `agent/src/wording`, and notices are in
+//! `agent/src/notice.rs`.
 //!
-//! A renderer may have its own labels of columns, keys and legends, messages about files and options, and the
-//! help of the command. Labels have fewer than six words; the other texts are listed in `NOT_ABOUT_A_RUN`.
+//! A renderer may contain labels of columns, keys and legends, messages about files and options, and the help text of
+//! the command. Labels have fewer than six words. The other texts are listed in `NOT_ABOUT_A_RUN`.
 
 #![allow(clippy::expect_used, reason = "all of it is test code")]
 
 use std::fs;
 use std::path::Path;
 
-/// Number of words from which on a literal of the model or the analysis is a sentence, and not a name.
+/// A string literal of the model or the analysis with this many words or more is a sentence, and not a name.
 const SENTENCE: usize = 3;
 
-/// The same for a literal of a renderer, whose tables have headings such as `a call of the stage`.
+/// The same limit for a renderer. It is higher, because tables have headings such as `a call of the stage`.
 const SENTENCE_OF_RENDERER: usize = 6;
 
 /// Folders and files that render the sections of a verdict.
@@ -35,7 +35,7 @@ const NOT_ABOUT_A_RUN: [&str; 6] = [
     "more lines (v shows all)",
 ];
 
-/// Literals of a source with at least `words` words, outside comments, attributes and unit tests.
+/// String literals with at least `words` words in a source file, outside comments, attributes and unit tests.
 fn sentences(source: &str, words: usize) -> Vec<&str> {
     let code = source.split("#[cfg(test)]\nmod tests {").next();
     let lines = code.unwrap_or_default().lines().map(str::trim);
@@ -63,7 +63,7 @@ fn collect(path: &Path, words: usize, found: &mut Vec<String>) {
     }
 }
 
-/// The sentences of a source, or of all sources in a folder.
+/// The sentences in a source file, or in all source files of a folder.
 fn sentences_in(path: &str, words: usize) -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut found = Vec::new();
@@ -74,9 +74,9 @@ fn sentences_in(path: &str, words: usize) -> Vec<String> {
 #[test]
 fn the_model_contains_no_sentences() {
     let mut found = sentences_in("agent/src/model", SENTENCE);
-    // The descriptions of the metrics, which exporters send with them.
+    // Exporters send the descriptions of the metrics, so these stay in the model.
     found.retain(|one| !one.contains("metric.rs"));
-    // The message of an assertion.
+    // This is the message of an assertion.
     found.retain(|one| !one.contains("are within the histogram's range"));
     assert_eq!(found, [""; 0]);
 }
@@ -84,7 +84,7 @@ fn the_model_contains_no_sentences() {
 #[test]
 fn the_analysis_contains_no_sentences() {
     let mut found = sentences_in("agent/src/analysis", SENTENCE);
-    // Units of the table that `make study` prints.
+    // These are units in the table that `make study` prints.
     found.retain(|one| !one.contains("thresholds.rs"));
     assert_eq!(found, [""; 0]);
 }

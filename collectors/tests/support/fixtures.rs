@@ -1,4 +1,4 @@
-//! Provides recorded `/proc` and `/sys` of real machines.
+//! Provides recorded files of `/proc` and `/sys` of real machines.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub(crate) fn copy_of(name: &str) -> TempDir {
     root
 }
 
-/// Copies them into a folder, which is created if it does not exist.
+/// Copies the files in a folder into another folder, and creates that folder if it does not exist.
 pub(crate) fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {

@@ -1,11 +1,11 @@
-//! Helpers of the tests: readings of a source, and root folders of simulated machines.
+//! Helpers for the tests: readings of a source, and root folders of simulated machines.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use headspace_agent::port::{CollectError, Collector};
 
-/// One tick's readings by key.
+/// The readings of one tick, by key.
 pub(crate) fn tick(source: &mut impl Collector) -> Result<BTreeMap<String, f64>, CollectError> {
     let mut readings = Vec::new();
     source.collect(Duration::ZERO, &mut readings)?;

@@ -1,4 +1,5 @@
-//! Gives the library the driver's name, and leaves out what an old driver lacks (`cfg(old_driver)`).
+//! Gives the library the soname of the driver's library, and sets `cfg(old_driver)`, which leaves
+//! out the functions that an old driver lacks.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

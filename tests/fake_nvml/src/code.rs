@@ -1,14 +1,14 @@
-//! NVML's return codes, by the names of the header.
+//! NVML's return codes, under their names in the header.
 
 use std::ffi::{CStr, c_uint};
 
 use nvml_wrapper_sys::bindings as sys;
 
-/// Why a function did not answer: a non-zero `nvmlReturn_t`.
+/// The error of a function: a non-zero `nvmlReturn_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Code(pub(crate) c_uint);
 
-/// What a function does besides writing through its pointers.
+/// The result of a function. The function writes values through its output pointers.
 pub(crate) type Answer = Result<(), Code>;
 
 pub(crate) const UNINITIALIZED: Code = Code(sys::nvmlReturn_enum_NVML_ERROR_UNINITIALIZED);
@@ -20,7 +20,7 @@ pub(crate) const VERSION_MISMATCH: Code =
     Code(sys::nvmlReturn_enum_NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
 pub(crate) const UNKNOWN: Code = Code(sys::nvmlReturn_enum_NVML_ERROR_UNKNOWN);
 
-/// The `nvmlReturn_t` of an answer.
+/// Converts an answer to an `nvmlReturn_t`.
 pub(crate) fn returned(answer: Answer) -> c_uint {
     match answer {
         Ok(()) => sys::nvmlReturn_enum_NVML_SUCCESS,
@@ -28,7 +28,7 @@ pub(crate) fn returned(answer: Answer) -> c_uint {
     }
 }
 
-/// What `nvmlErrorString` says about a code.
+/// The text that `nvmlErrorString` returns for a code.
 pub(crate) fn text(code: c_uint) -> &'static CStr {
     match code {
         0 => c"Success",

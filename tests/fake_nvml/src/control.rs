@@ -1,4 +1,5 @@
-//! Functions that NVML does not have: with them, a test moves the clock and reads the state.
+//! Functions that the real NVML does not have. A test uses them to advance the clock and to read
+//! the state.
 
 use std::ffi::{c_char, c_int};
 
@@ -8,7 +9,8 @@ use crate::world::{World, parse, world};
 
 /// Loads a new script and resets the clock, the counters, the samples and the inits.
 ///
-/// 0, or 1 if the script is refused. The reason is then on stderr, and the old script stays.
+/// Returns 0, or 1 if the script is refused. A refused script changes nothing, and the reason is
+/// printed to stderr.
 #[unsafe(no_mangle)]
 extern "C" fn fake_nvml_script(json: Text) -> c_int {
     let read = json
@@ -27,7 +29,7 @@ extern "C" fn fake_nvml_script(json: Text) -> c_int {
     }
 }
 
-/// Moves the clock on by so many seconds.
+/// Moves the clock forward by `seconds`.
 #[unsafe(no_mangle)]
 extern "C" fn fake_nvml_advance(seconds: f64) {
     world().advance(seconds);
@@ -46,7 +48,7 @@ extern "C" fn fake_nvml_calls(function: Text) -> u64 {
     world().calls.get(name).copied().unwrap_or(0)
 }
 
-/// GPM samples allocated and not freed.
+/// Number of GPM samples that are allocated and not freed.
 #[unsafe(no_mangle)]
 extern "C" fn fake_nvml_samples_alive() -> u64 {
     world().samples.len() as u64
@@ -58,7 +60,7 @@ extern "C" fn fake_nvml_inits_alive() -> u64 {
     world().inits
 }
 
-/// The structs as this library has them, as JSON. The text lives as long as the library.
+/// The layout of this library's structs, as JSON. The text is never freed.
 #[unsafe(no_mangle)]
 extern "C" fn fake_nvml_layout() -> *const c_char {
     layout::json().as_ptr()

@@ -1,4 +1,4 @@
-//! `nvmlDeviceGetFieldValues`: single quantities by number.
+//! `nvmlDeviceGetFieldValues`: quantities that are requested by field id.
 
 use std::ffi::{c_int, c_uint};
 
@@ -39,7 +39,7 @@ extern "C" fn nvmlDeviceGetFieldValues(
     })
 }
 
-/// What a field says, and which member of the union says it.
+/// The value of a field, and the type that tells which member of the union holds it.
 fn value(target: &Target, field: c_uint) -> Result<(c_uint, nvmlValue_t), Code> {
     let gpu = &target.gpu;
     match field {

@@ -1,4 +1,4 @@
-//! GPM: two samples of the hardware's counters, and what went on between them.
+//! GPM: metrics computed from two samples of the hardware counters.
 
 use std::ffi::{CStr, c_char, c_uint};
 
@@ -11,13 +11,13 @@ use crate::pointer::{Handle, Out};
 use crate::script::{Gpm, Gpu};
 use crate::world::{Stamp, World, call, call_about, on_device, world};
 
-/// The only version that the header knows.
+/// The only version that the header defines.
 const VERSION: c_uint = 1;
 
-/// Seconds that must lie between two samples. nvml.h: "should be greater than 100ms".
+/// Shortest time between two samples, in seconds. nvml.h: "should be greater than 100ms".
 const REFRESH: f64 = 0.1;
 
-/// What a clock that counts in binary fractions may lose of 100 ms.
+/// Tolerance in seconds: a clock of type `f64` cannot represent 100 ms exactly.
 const ROUNDING: f64 = 1e-9;
 
 #[unsafe(no_mangle)]
@@ -89,7 +89,7 @@ fn keep(world: &mut World, sample: Handle, stamp: Stamp) -> Answer {
     Ok(())
 }
 
-/// What the script says about a GPU, or about one of its GPU instances.
+/// The script's GPM series of a GPU, or of one of its GPU instances.
 fn series_of(gpu: &Gpu, instance: Option<c_uint>) -> Result<&Gpm, Code> {
     let Some(instance) = instance else {
         return gpu.gpm.as_ref().ok_or(NOT_SUPPORTED);
@@ -100,20 +100,22 @@ fn series_of(gpu: &Gpu, instance: Option<c_uint>) -> Result<&Gpm, Code> {
     part.ok_or(NOT_FOUND)?.gpm.as_ref().ok_or(NOT_SUPPORTED)
 }
 
-/// Headers differ in the length of `metrics`. Its offset is the same in all of them, and only the
-/// entries that the caller requests are accessed.
+/// Versions of the header differ in the length of the array `metrics`, but not in its offset. This
+/// function accesses only the entries that the caller requests.
 #[unsafe(no_mangle)]
 extern "C" fn nvmlGpmMetricsGet(request: Out<nvmlGpmMetricsGet_t>) -> c_uint {
     let raw = request.raw();
     let gpu = (!raw.is_null()).then(|| {
-        // SAFETY: not null, and by NVML's contract the struct's head is initialised.
+        // SAFETY: the pointer is not null. By NVML's contract the fields before `metrics` are
+        // initialised.
         let first = unsafe { (*raw).sample1 };
         world().samples.get(&first.addr()).copied().flatten()
     });
     let gpu = gpu.flatten().map(|stamp| stamp.gpu);
     call_about("nvmlGpmMetricsGet", gpu, |world| {
         request.check()?;
-        // SAFETY: as above.
+        // SAFETY: `check` has refused a null pointer. By NVML's contract the fields before
+        // `metrics` are initialised.
         let (version, number, first, second) = unsafe {
             let head = &raw const (*raw);
             (
@@ -134,7 +136,7 @@ extern "C" fn nvmlGpmMetricsGet(request: Out<nvmlGpmMetricsGet_t>) -> c_uint {
         }
         let gpu = world.gpus.get(first.gpu).ok_or(INVALID_ARGUMENT)?;
         let series = series_of(gpu, first.instance)?;
-        // SAFETY: stays inside the caller's struct.
+        // SAFETY: the pointer stays inside the caller's struct.
         let metrics = unsafe { (&raw mut (*raw).metrics).cast::<nvmlGpmMetric_t>() };
         for i in 0..number as usize {
             // SAFETY: by NVML's contract the array has at least `numMetrics` entries.
@@ -158,7 +160,7 @@ fn answer(place: &Out<nvmlGpmMetric_t>, series: &Gpm, (from, until): (f64, f64))
     place.put(metric)
 }
 
-/// As the header has it, which has no `const` here. Nobody writes to it.
+/// The header declares these strings without `const`, but nobody writes to them.
 fn text(text: &'static CStr) -> *mut c_char {
     text.as_ptr().cast_mut()
 }

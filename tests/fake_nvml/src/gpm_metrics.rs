@@ -1,8 +1,8 @@
-//! The GPM metrics by id, and what a script may call them.
+//! The GPM metrics: their ids, and their names in a script.
 
 use std::ffi::CStr;
 
-/// Name in a script, id, name in NVML's answer.
+/// For each metric: its name in a script, its id, and its name in NVML's answer.
 const NAMED: &[(&str, u32, &CStr)] = &[
     ("graphics_util", 1, c"Graphics Util"),
     ("sm_util", 2, c"SM Util"),
@@ -16,10 +16,10 @@ const NAMED: &[(&str, u32, &CStr)] = &[
     ("nvlink_total_tx", 61, c"NVLink TX"),
 ];
 
-/// Engines of which there are several: name in a script, id of the first, how many ids.
+/// Engines that occur several times: name prefix in a script, id of the first, number of ids.
 const NUMBERED: &[(&str, u32, u32)] = &[("nvdec_", 30, 8), ("nvjpg_", 40, 8), ("nvofa_", 50, 2)];
 
-/// The id of a metric written as its name or its id.
+/// The id of a metric that a script gives by name or by id.
 pub(crate) fn id_of(key: &str) -> Option<u32> {
     if let Ok(id) = key.parse() {
         return Some(id);
@@ -33,14 +33,14 @@ pub(crate) fn id_of(key: &str) -> Option<u32> {
     })
 }
 
-/// What NVML calls a metric, where the library knows it.
+/// NVML's name for a metric, if it is in the table.
 pub(crate) fn name_of(id: u32) -> Option<&'static CStr> {
     NAMED
         .iter()
         .find_map(|(_, known, name)| (*known == id).then_some(*name))
 }
 
-/// The unit of a metric: `PCIe` and `NVLink` come in MiB/s, all else in percent.
+/// The unit of a metric: MiB/s for `PCIe` and `NVLink`, percent for all others.
 pub(crate) fn unit_of(id: u32) -> &'static CStr {
     match id {
         20 | 21 | 60.. => c"MiB/s",

@@ -1,4 +1,4 @@
-//! Which devices there are, and what they are called.
+//! Number, handles, names and UUIDs of the devices.
 
 use std::ffi::{c_char, c_uint};
 
@@ -7,7 +7,7 @@ use crate::pointer::{Handle, Out, Text};
 use crate::script::Gpu;
 use crate::world::{World, call, on_device};
 
-/// The UUID of a GPU: the script's, or one made of the index.
+/// The UUID of a GPU: from the script, or else derived from the index.
 fn uuid_of(gpu: &Gpu, index: usize) -> String {
     gpu.uuid
         .clone()

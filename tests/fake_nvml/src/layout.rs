@@ -1,5 +1,6 @@
-//! The structs and numbers that this library shares with nvml-wrapper, for comparison with
-//! NVIDIA's header (`tests/python/test_fake_nvml.py`).
+//! The struct layouts and constants that this library takes from nvml-wrapper.
+//!
+//! `tests/python/test_fake_nvml.py` compares them with NVIDIA's header.
 
 use std::ffi::{CStr, CString};
 use std::mem::offset_of;
@@ -8,7 +9,8 @@ use std::sync::LazyLock;
 use nvml_wrapper_sys::bindings::{self as sys, field_id};
 use serde_json::{Map, Value, json};
 
-/// `{"nvmlMemory_t": {"size": 24, "fields": {"total": 0, ..}}, ..}` of the structs named.
+/// Size and field offsets of the given structs:
+/// `{"nvmlMemory_t": {"size": 24, "fields": {"total": 0, ..}}, ..}`.
 macro_rules! structs {
     ($($name:ident { $($field:ident),+ $(,)? })+) => {{
         let mut all = Map::new();
@@ -29,7 +31,7 @@ static JSON: LazyLock<CString> = LazyLock::new(|| {
     CString::new(all.to_string()).unwrap_or_default()
 });
 
-/// All of it, as JSON.
+/// All layouts and constants, as JSON.
 pub(crate) fn json() -> &'static CStr {
     &JSON
 }
@@ -139,7 +141,7 @@ const NUMBERS: &[(&str, u32)] = &[
     ("NVML_GPM_SUPPORT_VERSION", sys::NVML_GPM_SUPPORT_VERSION),
 ];
 
-/// The header's numbers under the header's names.
+/// The constants, under their names in the header.
 fn numbers() -> Value {
     let gpm = |name: &str| crate::gpm_metrics::id_of(name);
     let mut all = Map::new();

@@ -1,12 +1,13 @@
-//! A scripted `libnvidia-ml.so.1`: NVML's C ABI over a JSON script and a virtual clock.
+//! A fake `libnvidia-ml.so.1`: NVML's C ABI, driven by a JSON script and a virtual clock.
 //!
-//! Every exported function goes through [`world::call`] or [`world::on_device`], which count it,
-//! apply the script's faults and check what NVML checks; what is left in each function is the
-//! answer. README.md describes the script.
+//! Every exported NVML function runs inside a wrapper such as [`world::call`] or
+//! [`world::on_device`]. The wrapper counts the call, injects the script's faults and checks that
+//! NVML is initialised. The function itself only computes the answer. README.md describes the
+//! script.
 //!
-//! It is not a model of a GPU: it returns the values of the script.
+//! The library does not model a GPU: it returns the values of the script.
 
-// The exported names are NVML's.
+// NVML defines the exported names.
 #![allow(non_snake_case)]
 #![cfg_attr(old_driver, allow(dead_code))]
 

@@ -1,4 +1,4 @@
-//! Memory, of a GPU or of a MIG device.
+//! Memory of a GPU or of a MIG device.
 
 use std::ffi::c_uint;
 
@@ -8,7 +8,7 @@ use crate::code::Code;
 use crate::pointer::{Handle, Out};
 use crate::world::{Target, on_device};
 
-/// Bytes: total, reserved, used.
+/// Total, reserved and used memory, in bytes.
 pub(crate) fn memory_of(target: &Target) -> Result<(u64, u64, u64), Code> {
     let (total, reserved, used) = match target.mig_device() {
         Some(mig) => (mig.memory_total, 0, mig.memory_used.as_ref()),
@@ -21,7 +21,7 @@ pub(crate) fn memory_of(target: &Target) -> Result<(u64, u64, u64), Code> {
     Ok((total, reserved, count(target.read(used)?)))
 }
 
-/// The nearest whole number; negative and NaN are 0.
+/// Rounds to the nearest whole number. Negative values and NaN become 0.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 pub(crate) fn count(value: f64) -> u64 {
     value.round() as u64
@@ -31,7 +31,8 @@ pub(crate) fn count(value: f64) -> u64 {
 extern "C" fn nvmlDeviceGetMemoryInfo(device: Handle, memory: Out<nvmlMemory_t>) -> c_uint {
     on_device("nvmlDeviceGetMemoryInfo", device, |_, target| {
         let (total, reserved, used) = memory_of(target)?;
-        // The first version counts what the driver keeps as used (nvml.h, `nvmlMemory_t`).
+        // Version 1 of the struct counts the driver's reserved memory as used (nvml.h,
+        // `nvmlMemory_t`).
         let used = used + reserved;
         memory.put(nvmlMemory_t {
             total,

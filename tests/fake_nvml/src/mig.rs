@@ -1,4 +1,4 @@
-//! A GPU split into parts: MIG devices, their instances, and the profiles they are made of.
+//! MIG: the MIG devices of a GPU, their instances and their profiles.
 
 use std::ffi::{c_char, c_uint};
 
@@ -94,7 +94,7 @@ extern "C" fn nvmlDeviceGetComputeInstanceId(device: Handle, id: Out<c_uint>) ->
     })
 }
 
-/// The MIG device a call is about; a whole GPU is refused.
+/// The MIG device that a call names. A whole GPU is refused.
 fn part(target: &Target) -> Result<&MigDevice, Code> {
     target.mig_device().ok_or(INVALID_ARGUMENT)
 }
@@ -133,7 +133,7 @@ extern "C" fn nvmlDeviceGetGpuInstanceById(
         let mig = target.gpu.mig.as_ref().filter(|mig| mig.enabled);
         let mut parts = mig.ok_or(NOT_SUPPORTED)?.devices.iter();
         let index = parts.position(|part| part.gpu_instance == id);
-        // The handle of the instance's first MIG device stands for the instance.
+        // This library uses the handle of the instance's first MIG device as the instance's handle.
         instance.put(World::handle(target.index, Some(index.ok_or(NOT_FOUND)?)))
     })
 }
@@ -191,7 +191,7 @@ extern "C" fn nvmlDeviceGetGpuInstanceProfileInfo(
     )
 }
 
-/// The header gives `info` the type of version 2; its version field says which one it is.
+/// The header declares `info` as version 2 of the struct. Its version field gives the true version.
 #[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceGetGpuInstanceProfileInfoV(
     device: Handle,
@@ -205,7 +205,7 @@ extern "C" fn nvmlDeviceGetGpuInstanceProfileInfoV(
             target.whole()?;
             let profile = profile(&target.gpu, number)?;
             info.check()?;
-            // Only the version is known to be there before it is read: the structs differ in size.
+            // The structs differ in size, so read only the version field first.
             let version = Out::from_raw(info.raw().cast::<c_uint>()).get()?;
             match version >> 24 {
                 2 => info.put(second(profile, version)),
@@ -252,7 +252,7 @@ fn third(profile: &Profile, version: c_uint) -> nvmlGpuInstanceProfileInfo_v3_t 
     }
 }
 
-/// As NVIDIA names them: slices, and memory in whole GB.
+/// The profile's name in NVIDIA's format: slices, and memory in whole GB.
 fn name(profile: &Profile) -> [c_char; 96] {
     let text = format!("MIG {}g.{}gb", profile.slices, profile.memory_mb / 1000);
     let mut name = [0; 96];

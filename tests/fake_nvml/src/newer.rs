@@ -1,4 +1,4 @@
-//! Calls that later drivers added beside older ones, or to them.
+//! Functions that newer drivers added: new versions of older functions, and new functions.
 
 use std::ffi::{c_int, c_uint, c_ulonglong};
 
@@ -15,8 +15,8 @@ use crate::sensors::throttle_reasons;
 use crate::utilization::{engine, whole};
 use crate::world::{call, on_device};
 
-/// The version field of a struct: its size, and its version in the upper byte (nvml.h,
-/// `NVML_STRUCT_VERSION`).
+/// The version field of a struct: the struct's size, and its version number in the top byte
+/// (nvml.h, `NVML_STRUCT_VERSION`).
 fn version_of<T>(version: c_uint) -> Result<c_uint, Code> {
     let size = c_uint::try_from(size_of::<T>()).map_err(|_| VERSION_MISMATCH)?;
     Ok(size | (version << 24))

@@ -1,13 +1,14 @@
-//! What callers hand in: pointers to write to, texts and handles to read.
+//! The arguments that callers pass: output pointers, strings and handles.
 //!
-//! NVML's contract is that a pointer is null or good for its type. It is assumed here once, so that
-//! the functions themselves are safe code. Each type has the layout of the pointer it holds.
+//! By NVML's contract, a pointer is either null or valid for its type. This module relies on that
+//! contract, so most exported functions are safe code. Each type has the layout of the pointer that
+//! it holds.
 
 use std::ffi::{CStr, c_char, c_uint};
 
 use crate::code::{Answer, Code, INSUFFICIENT_SIZE, INVALID_ARGUMENT};
 
-/// Where one value goes, or where an array begins.
+/// Pointer to the place of one value, or to the first element of an array.
 #[repr(transparent)]
 pub(crate) struct Out<T>(*mut T);
 
@@ -15,18 +16,18 @@ impl<T> Out<T> {
     /// Writes `value`, or refuses a null pointer as NVML does.
     pub(crate) fn put(&self, value: T) -> Answer {
         self.check()?;
-        // SAFETY: not null, and by NVML's contract good for writing one `T`.
+        // SAFETY: the pointer is not null. By NVML's contract it is valid for writing one `T`.
         unsafe { self.0.write(value) };
         Ok(())
     }
 
-    /// Reads what the caller put there: a size, or a version.
+    /// Reads the value that the caller wrote there, for example a size or a version.
     pub(crate) fn get(&self) -> Result<T, Code>
     where
         T: Copy,
     {
         self.check()?;
-        // SAFETY: not null, and by NVML's contract an initialised `T`.
+        // SAFETY: the pointer is not null. By NVML's contract it points to an initialised `T`.
         Ok(unsafe { self.0.read() })
     }
 
@@ -38,19 +39,19 @@ impl<T> Out<T> {
         Ok(())
     }
 
-    /// The pointer as it came.
+    /// The unchecked pointer.
     pub(crate) fn raw(&self) -> *mut T {
         self.0
     }
 
-    /// From a pointer found inside a caller's struct. By NVML's contract it is null or good.
+    /// Wraps a pointer from inside a caller's struct. By NVML's contract it is null or valid.
     pub(crate) fn from_raw(pointer: *mut T) -> Self {
         Self(pointer)
     }
 
     /// Writes `items` into an array of length `count`, and their number to `count`.
     ///
-    /// Too small an array, or none, is answered with `INSUFFICIENT_SIZE` and the number needed.
+    /// If the array is null or too short, writes only the number and returns `INSUFFICIENT_SIZE`.
     pub(crate) fn fill(&self, count: &Out<c_uint>, items: &[T]) -> Answer
     where
         T: Copy,
@@ -64,21 +65,21 @@ impl<T> Out<T> {
         if self.0.is_null() || places < needed {
             return Err(INSUFFICIENT_SIZE);
         }
-        // SAFETY: by NVML's contract the array has `places` elements, and `items` is not longer than
-        // that. It cannot overlap `items`, to which the caller has no pointer.
+        // SAFETY: by NVML's contract the array has `places` elements, and `items` is not longer.
+        // The two cannot overlap, because the caller has no pointer to `items`.
         unsafe { std::ptr::copy_nonoverlapping(items.as_ptr(), self.0, items.len()) };
         Ok(())
     }
 }
 
 impl Out<c_char> {
-    /// Writes `text` and its terminating zero into a buffer of `length` bytes.
+    /// Writes `text` and a terminating NUL into a buffer of `length` bytes.
     pub(crate) fn put_text(&self, length: c_uint, text: &str) -> Answer {
         self.check()?;
         if text.len() >= length as usize {
             return Err(INSUFFICIENT_SIZE);
         }
-        // SAFETY: by NVML's contract the buffer has `length` bytes, more than `text` has.
+        // SAFETY: by NVML's contract the buffer has `length` bytes, and `text` is shorter.
         unsafe {
             std::ptr::copy_nonoverlapping(text.as_ptr().cast(), self.0, text.len());
             self.0.add(text.len()).write(0);
@@ -87,17 +88,18 @@ impl Out<c_char> {
     }
 }
 
-/// A text that ends with a zero.
+/// A NUL-terminated string.
 #[repr(transparent)]
 pub(crate) struct Text(*const c_char);
 
 impl Text {
-    /// The text, unless the pointer is null or it is not UTF-8.
+    /// The string, or an error if the pointer is null or the bytes are not UTF-8.
     pub(crate) fn get(&self) -> Result<&str, Code> {
         if self.0.is_null() {
             return Err(INVALID_ARGUMENT);
         }
-        // SAFETY: not null, and by contract a zero-terminated text that outlives the call.
+        // SAFETY: the pointer is not null. By contract the string is NUL-terminated and outlives
+        // the call.
         unsafe { CStr::from_ptr(self.0) }
             .to_str()
             .map_err(|_| INVALID_ARGUMENT)

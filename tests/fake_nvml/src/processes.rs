@@ -1,4 +1,4 @@
-//! Who runs on a GPU, and how much of it each uses.
+//! The processes on a GPU, and their utilisation.
 
 use std::ffi::{c_uint, c_ulonglong};
 
@@ -13,10 +13,12 @@ use crate::script::{Pid, PidName, Process, ProcessKind};
 use crate::utilization::percent;
 use crate::world::{Target, World, on_device};
 
-/// NVML's "no such instance" and "not available".
+/// NVML's value for "no such instance" and for "not available".
 const NOT_AVAILABLE: c_uint = c_uint::MAX;
 
-/// The stamp of utilisation samples at second 0, in microseconds: never 0, which means "all".
+/// Timestamp of a utilisation sample at second 0, in microseconds.
+///
+/// It is not 0, because a caller passes 0 as the last seen timestamp to get all samples.
 const FIRST_STAMP: f64 = 1e6;
 
 #[unsafe(no_mangle)]
@@ -47,7 +49,7 @@ extern "C" fn nvmlDeviceGetGraphicsRunningProcesses_v2(
     )
 }
 
-/// The processes of one kind: on the GPU, or on one MIG device.
+/// Answers with the processes of one kind on a GPU or on one MIG device.
 pub(crate) fn running(
     function: &str,
     kind: ProcessKind,

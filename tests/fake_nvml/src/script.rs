@@ -1,4 +1,4 @@
-//! The script: what the library is to say, as README.md describes it.
+//! The script: the values and faults that the library returns. README.md describes its format.
 
 use std::collections::BTreeMap;
 use std::ffi::c_uint;
@@ -43,9 +43,9 @@ impl Default for Script {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ClockKind {
-    /// `fake_nvml_advance` alone.
+    /// Only `fake_nvml_advance`.
     Virtual,
-    /// The machine's time, and `fake_nvml_advance` on top.
+    /// The time of the machine, plus the time added by `fake_nvml_advance`.
     Real,
 }
 
@@ -53,7 +53,7 @@ pub(crate) enum ClockKind {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Gpu {
     pub(crate) name: String,
-    /// Made of the index when absent.
+    /// If absent, the library derives it from the index.
     pub(crate) uuid: Option<String>,
     #[serde(deserialize_with = "architecture")]
     pub(crate) architecture: c_uint,
@@ -146,7 +146,7 @@ impl Default for Gpu {
     }
 }
 
-/// Counts of memory errors.
+/// Numbers of memory errors.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Ecc {
@@ -202,7 +202,7 @@ pub(crate) enum ProcessKind {
     Mps,
 }
 
-/// What a MIG profile has of each kind of engine.
+/// A MIG profile: how much of each GPU resource it has.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Profile {
@@ -255,7 +255,7 @@ pub(crate) struct MigDevice {
     pub(crate) gpm: Option<Gpm>,
 }
 
-/// What goes wrong, where and when.
+/// An error or a delay that the script injects into calls.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Fault {
@@ -269,7 +269,7 @@ pub(crate) struct Fault {
     // Seconds.
     pub(crate) from_time: Option<f64>,
     pub(crate) until_time: Option<f64>,
-    // Calls, the first is 1.
+    // Numbers of calls. The first call is 1.
     pub(crate) from_call: Option<u64>,
     pub(crate) until_call: Option<u64>,
 }

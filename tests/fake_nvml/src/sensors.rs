@@ -1,4 +1,4 @@
-//! Power, energy, temperature, clocks, throttling, memory errors.
+//! Power, energy, temperature, clocks, throttling, memory errors and the `PCIe` link.
 
 use std::ffi::{c_uint, c_ulonglong};
 
@@ -77,7 +77,8 @@ extern "C" fn nvmlDeviceGetCurrentClocksThrottleReasons(
     )
 }
 
-/// The mask, under the old name of the call or the new one.
+/// Answers with the bit mask of throttle reasons. NVML has two functions for it, one under a newer
+/// name.
 pub(crate) fn throttle_reasons(
     function: &str,
     device: Handle,

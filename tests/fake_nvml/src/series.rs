@@ -1,22 +1,24 @@
-//! A quantity over the virtual clock: constant, or steps.
+//! A quantity as a function of the virtual time: constant, or piecewise constant.
 
 use serde::Deserialize;
 
-/// What a series says at one time.
+/// One step of a series: a value and the time at which it begins.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Step {
     /// Seconds since the clock began.
     from: f64,
-    /// In the unit of its key; `None`: no answer.
+    /// In the unit of the script's key. `None` means that NVML does not answer.
     value: Option<f64>,
 }
 
-/// Steps in order of time, at least one. Each holds until the next; the first also before its time.
+/// Steps in order of time, at least one.
+///
+/// Each step holds until the next one. The first step also holds before its own time.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "Written")]
 pub(crate) struct Series(Vec<Step>);
 
-/// A series as the script has it.
+/// A series as it is written in the script.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Written {
@@ -84,14 +86,14 @@ impl Series {
             .sum()
     }
 
-    /// The mean from `from` to `until`, unless a part of it has no answer.
+    /// The mean from `from` to `until`, or `None` if any part of that time has no value.
     pub(crate) fn mean(&self, from: f64, until: f64) -> Option<f64> {
         self.pieces(from, until)
             .all(|(_, value)| value.is_some())
             .then(|| self.integral(from, until) / (until - from))
     }
 
-    /// The pieces that lie between two times: seconds of each, and its value.
+    /// The pieces between two times: the seconds that each lasts, and its value.
     fn pieces(&self, from: f64, until: f64) -> impl Iterator<Item = (f64, Option<f64>)> {
         self.0.iter().enumerate().filter_map(move |(i, step)| {
             let begin = if i == 0 { from } else { step.from.max(from) };

@@ -1,4 +1,4 @@
-//! Init and shutdown, versions, and what a code is called.
+//! Initialisation, shutdown, versions and error strings.
 
 use std::ffi::{c_char, c_int, c_uint};
 

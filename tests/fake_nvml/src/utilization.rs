@@ -1,4 +1,6 @@
-//! How busy a GPU and its engines are, by the classic calls. None of them answers under MIG.
+//! Utilisation of a GPU and its engines, as NVML's older functions report it.
+//!
+//! None of these functions answers when MIG is on.
 
 use std::ffi::c_uint;
 
@@ -64,12 +66,13 @@ pub(crate) fn engine(
     })
 }
 
-/// A series as NVML's whole number. A script may say 250, as a driver gone wrong might.
+/// The current value of a series, rounded as in NVML. A script may set 250 to imitate a faulty
+/// driver.
 pub(crate) fn percent(target: &Target, series: Option<&Series>) -> Result<c_uint, Code> {
     target.read(series).map(whole)
 }
 
-/// The nearest whole number; negative and NaN are 0.
+/// Rounds to the nearest whole number. Negative values and NaN become 0.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 pub(crate) fn whole(value: f64) -> c_uint {
     value.round() as c_uint

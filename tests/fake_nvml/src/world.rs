@@ -1,7 +1,7 @@
-//! The state behind the functions, and the way into each of them.
+//! The library's global state, and the wrappers that every exported function runs in.
 //!
-//! One lock guards it. An injected delay sleeps before the lock is taken again, so a slow call on
-//! one thread holds up no other.
+//! One mutex guards the state. An injected delay sleeps without the mutex, so a slow call does not
+//! block calls on other threads.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_uint;
@@ -13,15 +13,15 @@ use crate::pointer::Handle;
 use crate::script::{ClockKind, Fault, Gpu, MigDevice, Script};
 use crate::series::Series;
 
-/// Where scripts come from: JSON, or `@` and the path of a file with it.
+/// Environment variable with the script: JSON, or `@` followed by the path of a JSON file.
 const VARIABLE: &str = "HEADSPACE_FAKE_NVML";
 
-/// Device handles begin here, so that a zero or a small number is never one.
+/// The first device handle. It is large, so zero or a small number is never a valid handle.
 const HANDLES: usize = 0x00fa_4e00_0000;
 /// Handles of one GPU: its own, and one for each MIG device.
 const HANDLES_PER_GPU: usize = 0x100;
 
-/// Functions that a fault of `*` leaves alone.
+/// Functions that a fault with the function `*` does not affect.
 const SPARED: &[&str] = &[
     "nvmlInit_v2",
     "nvmlInitWithFlags",
@@ -39,7 +39,7 @@ static WORLD: LazyLock<Mutex<World>> = LazyLock::new(|| {
     })
 });
 
-/// What one GPM sample remembers: the GPU, its GPU instance if it is of one, and when.
+/// Source and time of one GPM sample. `instance` is set if the sample is of a GPU instance.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Stamp {
     pub(crate) gpu: usize,
@@ -48,18 +48,18 @@ pub(crate) struct Stamp {
     pub(crate) time: f64,
 }
 
-/// Everything the library knows.
+/// The whole state of the library.
 pub(crate) struct World {
     pub(crate) gpus: Vec<Arc<Gpu>>,
     pub(crate) script: Script,
-    /// Why the script cannot be used; then nothing initialises.
+    /// Why the script cannot be used. If set, every `nvmlInit` call fails.
     pub(crate) refused: Option<String>,
     /// The process that loaded the library.
     pub(crate) pid: c_uint,
     /// Successful inits minus shutdowns.
     pub(crate) inits: u64,
     pub(crate) calls: BTreeMap<String, u64>,
-    /// Samples allocated and not freed, `None` until they are filled.
+    /// GPM samples that are allocated and not freed. The value is `None` until a sample is filled.
     pub(crate) samples: HashMap<usize, Option<Stamp>>,
     pub(crate) next_sample: usize,
     began: Instant,
@@ -67,11 +67,11 @@ pub(crate) struct World {
     advanced: f64,
 }
 
-/// The device a call is about.
+/// The device that a call names.
 pub(crate) struct Target {
     pub(crate) gpu: Arc<Gpu>,
     pub(crate) index: usize,
-    /// The MIG device's index under the GPU.
+    /// Index of the MIG device on its GPU. `None` for the whole GPU.
     pub(crate) mig: Option<usize>,
     /// Seconds.
     pub(crate) now: f64,
@@ -93,7 +93,7 @@ impl World {
         }
     }
 
-    /// Seconds on the clock.
+    /// The clock's time, in seconds.
     pub(crate) fn now(&self) -> f64 {
         match self.script.clock {
             ClockKind::Virtual => self.advanced,
@@ -101,7 +101,7 @@ impl World {
         }
     }
 
-    /// Moves the clock on.
+    /// Moves the clock forward.
     pub(crate) fn advance(&mut self, seconds: f64) {
         self.advanced += seconds;
     }
@@ -129,7 +129,7 @@ impl World {
         Ok(target)
     }
 
-    /// Counts the call, and says what the script does to it: a delay and a code.
+    /// Counts the call. Returns the delay and the error code that the script injects into it.
     fn enter(&mut self, function: &str, gpu: Option<usize>) -> (Duration, Option<Code>) {
         let count = self.calls.entry(function.to_owned()).or_insert(0);
         *count += 1;
@@ -147,18 +147,18 @@ impl World {
 }
 
 impl Target {
-    /// The MIG device, when the call is about one.
+    /// The MIG device, if the call names one and MIG is on.
     pub(crate) fn mig_device(&self) -> Option<&MigDevice> {
         let mig = self.gpu.mig.as_ref().filter(|mig| mig.enabled)?;
         mig.devices.get(self.mig?)
     }
 
-    /// Whether the GPU is split.
+    /// Whether MIG is on for this GPU.
     pub(crate) fn is_split(&self) -> bool {
         self.gpu.mig.as_ref().is_some_and(|mig| mig.enabled)
     }
 
-    /// Refuses MIG devices: for what only the whole GPU answers.
+    /// Refuses MIG devices. For functions that NVML answers only for a whole GPU.
     pub(crate) fn whole(&self) -> Answer {
         if self.mig.is_some() {
             return Err(NOT_SUPPORTED);
@@ -166,7 +166,7 @@ impl Target {
         Ok(())
     }
 
-    /// Refuses MIG devices and GPUs with MIG on: for what NVML does not answer under MIG.
+    /// Refuses MIG devices and GPUs with MIG on. For functions that NVML does not answer under MIG.
     pub(crate) fn unsplit(&self) -> Answer {
         if self.is_split() {
             return Err(NOT_SUPPORTED);
@@ -174,14 +174,14 @@ impl Target {
         Ok(())
     }
 
-    /// What a series says now.
+    /// The current value of a series.
     pub(crate) fn read(&self, series: Option<&Series>) -> Result<f64, Code> {
         series
             .and_then(|series| series.at(self.now))
             .ok_or(NOT_SUPPORTED)
     }
 
-    /// What a rate has come to since second 0.
+    /// The integral of a rate from second 0 until now.
     pub(crate) fn total(&self, rate: Option<&Series>) -> Result<f64, Code> {
         self.read(rate)?;
         Ok(rate.map_or(0.0, |rate| rate.integral(0.0, self.now)))
@@ -193,12 +193,12 @@ pub(crate) fn world() -> MutexGuard<'static, World> {
     WORLD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a function that is about no device.
+/// Runs a function that takes no device.
 pub(crate) fn call(function: &str, answer: impl FnOnce(&mut World) -> Answer) -> c_uint {
     returned(run(function, None, true, answer))
 }
 
-/// Runs a function that is about a GPU without naming it by a handle.
+/// Runs a function that concerns a GPU but does not take its handle.
 pub(crate) fn call_about(
     function: &str,
     gpu: Option<usize>,
@@ -215,7 +215,7 @@ pub(crate) fn call_uninitialized(
     returned(run(function, None, false, answer))
 }
 
-/// Runs a function that is about a device.
+/// Runs a function that takes a device handle.
 pub(crate) fn on_device(
     function: &str,
     device: Handle,
@@ -262,7 +262,7 @@ fn applies(fault: &Fault, function: &str, gpu: Option<usize>, now: f64, call: u6
         && fault.until_call.is_none_or(|until| call < until)
 }
 
-/// The script in the environment, or the default.
+/// Reads the script from the environment, or returns the default script.
 fn written() -> Result<Script, String> {
     match std::env::var(VARIABLE) {
         Ok(text) => parse(&text),
@@ -271,7 +271,7 @@ fn written() -> Result<Script, String> {
     }
 }
 
-/// A script from JSON, or from the file named after `@`.
+/// Parses a script from JSON, or from the file whose path follows `@`.
 pub(crate) fn parse(text: &str) -> Result<Script, String> {
     let json = match text.strip_prefix('@') {
         Some(path) => {

@@ -1,10 +1,10 @@
 //! Finds files of a crate that import each other in a cycle.
 //!
-//! A file imports the files that define the names it uses. If a file only passes a name on, such as a parent with
-//! `pub use`, its `use` statement is followed (except `*`).
+//! A file imports the files that define the names it uses. If a file only re-exports a name, for example with
+//! `pub use`, the search follows its `use` statement (except `*`).
 //!
-//! A module and its submodules may import each other: together they are one part. So a cycle within the part
-//! of one of its files is accepted, and a cycle that leaves the part is not.
+//! A module and its submodules may import each other: together they are one part. A cycle is accepted if all
+//! its files are in the part of one of them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::slice;
@@ -13,10 +13,10 @@ use super::paths::{Named, paths};
 
 type Module = Vec<String>;
 
-/// Maximum number of `use` statements that are followed for one path. It ends a search that runs in circles.
+/// Maximum number of `use` statements that the search follows for one path. It ends the search in circular imports.
 const MAX_USES: usize = 16;
 
-/// What a file names, and the paths behind the names that it imports.
+/// The paths that a file names, and the full paths of the names that it imports.
 struct File {
     named: Vec<Named>,
     imported: BTreeMap<String, Module>,
@@ -24,8 +24,9 @@ struct File {
 
 type Files = BTreeMap<Module, File>;
 
-/// The cycles in the files of a crate, one sentence each: of cycles that share a file, the shortest. A file is its
-/// module, such as `["crate", "batch_source", "probe"]`, and its source.
+/// The cycles in the files of a crate, one sentence each. If cycles share a file, only the shortest is reported.
+///
+/// `sources` maps the module of each file, such as `["crate", "batch_source", "probe"]`, to its source.
 pub(crate) fn cycles(sources: &BTreeMap<Module, String>) -> Vec<String> {
     let files: Files = (sources.iter())
         .map(|(module, source)| (module.clone(), read(module, source)))
@@ -68,7 +69,7 @@ fn imports<'a>(module: &Module, files: &'a Files) -> BTreeSet<&'a Module> {
         .collect()
 }
 
-/// The path from the root of the crate, if the file `module` names `path`. `None` if it is in another crate.
+/// Resolves a `path` in the file `module` to a path from the root of the crate. `None` if it is in another crate.
 fn from_root(path: &[String], module: &Module, files: &Files) -> Option<Module> {
     let mut path = path.to_vec();
     for _ in 0..MAX_USES {
@@ -105,13 +106,12 @@ fn defining_file(mut path: Module, files: &Files) -> Option<&Module> {
     found
 }
 
-/// The shortest way from a file back to itself that leaves the part of the file, and does not pass through
-/// the files above it.
+/// The shortest cycle through a file that leaves the part of the file, and does not pass through its parents.
 fn shortest_cycle<'a>(
     start: &'a Module,
     imports: &BTreeMap<&'a Module, BTreeSet<&'a Module>>,
 ) -> Option<Vec<&'a Module>> {
-    // Each file, and whether the way to it left the part.
+    // The key is a file, and whether the path to it has left the part. The value is the previous file on the path.
     let mut before: BTreeMap<(&Module, bool), (&Module, bool)> = BTreeMap::new();
     let mut queue = VecDeque::from([(start, false)]);
     while let Some(at @ (module, has_left)) = queue.pop_front() {

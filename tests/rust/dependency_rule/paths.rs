@@ -1,5 +1,6 @@
-//! The paths that a source file names, read from its tokens: comments and strings don't count,
-//! `self::` and `super::` are resolved, and `{..}` groups are spread out.
+//! Reads the paths that a source file names from its tokens.
+//!
+//! Comments and strings do not count. `self::` and `super::` are resolved, and `{..}` groups are expanded.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -9,26 +10,26 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 /// A path of two segments or more that the source names, resolved.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Named {
-    /// Starts at `crate` for a path within the crate, else at a crate or a local name.
+    /// Starts with `crate` for a path within the crate, otherwise with another crate or a local name.
     pub(crate) segments: Vec<String>,
-    /// Inside a `mod tests`, or in a file of one.
+    /// Whether the path is inside a `mod tests`, or in a file of such a module.
     pub(crate) in_tests: bool,
-    /// The name that a `use` statement of the file gives it. `None` elsewhere and in inner modules.
+    /// The name under which the file imports the path. `None` outside `use` statements, and in inner modules.
     pub(crate) imported_as: Option<String>,
 }
 
-/// Where tokens stand.
+/// The position of tokens in the source.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     module: &'a [String],
     in_tests: bool,
-    /// Outside all braces.
+    /// Whether the tokens are outside all braces.
     at_top: bool,
-    /// In a `use` statement at the top.
+    /// Whether the tokens are in a `use` statement outside all braces.
     in_use: bool,
 }
 
-/// Every path of two segments or more that `source` names. `module` is where the file stands,
+/// Every path of two segments or more that `source` names. `module` is the module of the file, such as
 /// `["crate", "batch_source", "replay"]`.
 pub(crate) fn paths(source: &str, module: &[String]) -> Result<Vec<Named>, String> {
     let tokens = TokenStream::from_str(source).map_err(|e| e.to_string())?;
@@ -145,7 +146,7 @@ fn is_mark(token: Option<&TokenTree>, mark: char) -> bool {
     matches!(token, Some(TokenTree::Punct(found)) if found.as_char() == mark)
 }
 
-/// `self::` and `super::` as seen from `module`.
+/// Resolves `self::` and `super::` in a path that `module` names.
 fn resolve(segments: &[String], module: &[String]) -> Vec<String> {
     let ups = segments.iter().take_while(|s| *s == "super").count();
     let rest = match segments.first().map(String::as_str) {

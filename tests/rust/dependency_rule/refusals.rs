@@ -1,10 +1,10 @@
-//! The checker is shown faults, and each is refused; what is allowed is let through.
+//! Tests that the checks report each violation, and accept what is allowed.
 
 use serde_json::json;
 
 use super::*;
 
-/// The table as metadata without any dependency, with `edit` on top.
+/// Metadata of the crates in the table. `edit` contains their only dependencies.
 fn workspace(edit: &[(&str, &str, Value)]) -> Value {
     let packages: Vec<Value> = CRATES
         .iter()

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// Compares a committed file with what it should hold. With `HEADSPACE_BLESS=1` it is written first;
+/// Compares a committed file with its expected content. With `HEADSPACE_BLESS=1`, writes the file first.
 /// `bless` is the command that does so.
 pub(crate) fn assert_is(file: &str, expected: &str, bless: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);

@@ -1,6 +1,6 @@
-//! The GPU sources on a scripted driver, turned by hand.
+//! Runs the GPU sources on a fake driver, with a clock that the test advances.
 
-// Each test program uses a part of it.
+// Each test program uses only a part of this module.
 #![allow(dead_code)]
 #![allow(
     clippy::expect_used,
@@ -24,7 +24,7 @@ use crate::fake_nvml_build::FakeNvml;
 /// Readings by key.
 pub(crate) type Readings = BTreeMap<String, f64>;
 
-/// A driver, the sources that read it, and one clock for both.
+/// A fake driver, the sources that read it, and the clock of the sources. Both clocks advance together.
 pub(crate) struct Machine {
     pub(crate) fake: FakeNvml,
     pub(crate) gpus: Gpus,
@@ -38,7 +38,7 @@ impl Machine {
         Self::with(FakeNvml::start(script), None)
     }
 
-    /// Opens the devices of the script that `visible` leaves.
+    /// Opens only those devices of the script that `visible` selects.
     pub(crate) fn with_visible(script: &Value, visible: &str) -> Self {
         Self::with(FakeNvml::start(script), Some(visible))
     }
@@ -47,7 +47,7 @@ impl Machine {
         Self::of_rank(fake, visible, &RankGpu::default())
     }
 
-    /// The same for one of several ranks.
+    /// The same, for a process with this rank.
     pub(crate) fn of_rank(fake: FakeNvml, visible: Option<&str>, rank_gpu: &RankGpu) -> Self {
         let clock = ManualClock::default();
         let path = fake.path();
@@ -60,7 +60,7 @@ impl Machine {
         }
     }
 
-    /// Moves time on.
+    /// Moves both clocks forward.
     pub(crate) fn advance(&mut self, seconds: f64) {
         self.fake.advance(seconds);
         self.clock.advance(Duration::from_secs_f64(seconds));
@@ -91,7 +91,7 @@ fn collect(source: &mut impl Collector, at: Duration) -> Result<Vec<Reading>, Co
     source.collect(at, &mut readings).map(|()| readings)
 }
 
-/// What was read of one device.
+/// The readings of one device.
 pub(crate) fn gpu_readings(readings: &[Reading], ordinal: u32) -> Readings {
     readings
         .iter()
@@ -100,7 +100,7 @@ pub(crate) fn gpu_readings(readings: &[Reading], ordinal: u32) -> Readings {
         .collect()
 }
 
-/// Why a source is off, and what to do.
+/// The reason why a source is off, and the remedy.
 pub(crate) fn refusal<T: std::fmt::Debug>(opened: &Result<T, CollectError>) -> (String, String) {
     match opened {
         Err(CollectError::Unsupported { reason, remedy }) => {
@@ -110,7 +110,7 @@ pub(crate) fn refusal<T: std::fmt::Debug>(opened: &Result<T, CollectError>) -> (
     }
 }
 
-/// A healthy H100 with all values that a driver has, and some of them changed.
+/// A healthy H100 with all values that a driver has. `changes` replaces some of them, and null removes one.
 pub(crate) fn h100(changes: Value) -> Value {
     let healthy = include_str!("../../fake_nvml/src/healthy_h100.json");
     let mut device: Value = serde_json::from_str(healthy).expect("JSON");
@@ -118,7 +118,7 @@ pub(crate) fn h100(changes: Value) -> Value {
     device
 }
 
-/// Several of them, each with its own id.
+/// A script with several healthy H100s, each with its own UUID.
 pub(crate) fn h100s(count: usize) -> Value {
     json!({"devices": vec![h100(json!({})); count]})
 }

@@ -1,4 +1,4 @@
-//! Panels as Grafana's dashboard JSON has them, and where they stand.
+//! Panels in the format of Grafana's dashboard JSON, and their positions.
 
 use headspace_agent::model::metric::{Metric, MetricKind};
 use serde_json::{Value, json};
@@ -13,9 +13,9 @@ pub(crate) enum PanelStyle {
     Lines,
     /// The same, from 0 to 1.
     Share,
-    /// Each on top of the one before.
+    /// Lines over time, stacked on top of each other.
     Stacked,
-    /// The last values, large.
+    /// The last values, in large type.
     Number,
     /// The last values as rows; labels are columns.
     Table,
@@ -31,7 +31,7 @@ pub(crate) struct Panel {
     unit: String,
     width: u32,
     height: u32,
-    /// Queries, each with its legend.
+    /// The queries, each with its legend.
     targets: Vec<(String, &'static str)>,
     overrides: Vec<Value>,
     transformations: Vec<Value>,
@@ -70,19 +70,19 @@ impl Panel {
         self
     }
 
-    /// Another unit, by Grafana's name.
+    /// Sets another unit, by Grafana's name.
     pub(crate) fn unit(mut self, unit: &str) -> Self {
         unit.clone_into(&mut self.unit);
         self
     }
 
-    /// Another width, of 24.
+    /// Sets another width, in columns of 24.
     pub(crate) fn wide(mut self, width: u32) -> Self {
         self.width = width;
         self
     }
 
-    /// Draws series whose legend begins so as a dashed line, under nothing and over nothing.
+    /// Draws series whose legend begins with `legend` as dashed lines, without stacking or fill.
     pub(crate) fn dashed(mut self, legend: &str) -> Self {
         self.overrides.push(json!({
             "matcher": {"id": "byRegexp", "options": format!("/^{legend}/")},
@@ -97,7 +97,7 @@ impl Panel {
         self
     }
 
-    /// A table's columns, each with the field it shows, its title and its unit; the others go.
+    /// Sets the columns of a table: for each the field, the title and the unit. Other fields are hidden.
     pub(crate) fn columns(mut self, columns: &[(&str, &str, &str)]) -> Self {
         let index: serde_json::Map<_, _> = columns
             .iter()
@@ -228,7 +228,7 @@ impl Panel {
     }
 }
 
-/// Rows of panels, one under the other.
+/// Places rows of panels one below the other.
 pub(crate) fn placed(rows: Vec<(&'static str, Vec<Panel>)>) -> Vec<Value> {
     let (mut out, mut y) = (Vec::new(), 0);
     let mut ids = 1..;
@@ -253,7 +253,7 @@ pub(crate) fn placed(rows: Vec<(&'static str, Vec<Panel>)>) -> Vec<Value> {
     out
 }
 
-/// The data source that the reader chose.
+/// The data source that the user has selected.
 pub(crate) fn source() -> Value {
     json!({"type": "prometheus", "uid": "${datasource}"})
 }

@@ -1,29 +1,29 @@
-//! `PromQL` over declared metrics, for series that were scraped and for those that came by OTLP.
+//! `PromQL` queries over declared metrics, for series that were scraped or sent by OTLP.
 //!
-//! Both have the same names. Durations differ: scraped ones are classic histograms (`_bucket`, `_sum`,
-//! `_count`), and OTLP's may be native ones under the bare name. So each query of durations is one or
-//! the other, whichever there is.
+//! Both have the same names, but durations differ. Scraped durations are classic histograms (`_bucket`, `_sum`,
+//! `_count`). Durations sent by OTLP may be native histograms, whose name has no suffix. So each query of
+//! durations selects either kind with `or`.
 
 use headspace_agent::model::metric::Metric;
 use headspace_exporters::encode::prometheus::names;
 
-/// The selection that every query makes.
+/// The label matchers of every query.
 const CHOSEN: &str = r#"job=~"$job", run=~"$run", rank=~"$rank""#;
 
 /// Additional label matchers of a query, each as `name="value"`.
 pub(crate) type Wanted<'a> = &'a [&'a str];
 
-/// The metric's series as they are.
+/// The unchanged series of a metric.
 pub(crate) fn of(metric: &Metric, wanted: Wanted<'_>) -> String {
     selector(&names::name(metric), wanted)
 }
 
-/// How fast a total grows, each second.
+/// The increase of a total per second.
 pub(crate) fn rate(metric: &Metric, wanted: Wanted<'_>) -> String {
     rate_of(&names::name(metric), wanted)
 }
 
-/// The mean of durations, by some labels; the sum over the number, over all that is merged.
+/// The mean of durations, by these labels: the sum of all merged durations divided by their number.
 pub(crate) fn mean(metric: &Metric, wanted: Wanted<'_>, by: &str) -> String {
     let name = names::name(metric);
     let sum = sum(by, &rate_of(&format!("{name}_sum"), wanted));
@@ -32,7 +32,7 @@ pub(crate) fn mean(metric: &Metric, wanted: Wanted<'_>, by: &str) -> String {
     format!("{sum} / {count} or histogram_sum({native}) / histogram_count({native})")
 }
 
-/// How much of a second is spent in them: how many go on at once, on average.
+/// The seconds spent per second, by these labels: how many durations are in progress at once, on average.
 pub(crate) fn at_once(metric: &Metric, wanted: Wanted<'_>, by: &str) -> String {
     let name = names::name(metric);
     let classic = sum(by, &rate_of(&format!("{name}_sum"), wanted));
@@ -40,7 +40,7 @@ pub(crate) fn at_once(metric: &Metric, wanted: Wanted<'_>, by: &str) -> String {
     format!("{classic} or histogram_sum({native})")
 }
 
-/// A quantile of durations, by some labels.
+/// A quantile of durations, by these labels.
 pub(crate) fn quantile(q: &str, metric: &Metric, wanted: Wanted<'_>, by: &str) -> String {
     let name = names::name(metric);
     let with_bounds = if by.is_empty() {
@@ -53,12 +53,12 @@ pub(crate) fn quantile(q: &str, metric: &Metric, wanted: Wanted<'_>, by: &str) -
     format!("histogram_quantile({q}, {classic}) or histogram_quantile({q}, {native})")
 }
 
-/// The sum over all labels but some.
+/// The sum over all labels except these.
 pub(crate) fn sum(by: &str, what: &str) -> String {
     over("sum", by, what)
 }
 
-/// The highest over all labels but some.
+/// The maximum over all labels except these.
 pub(crate) fn max(by: &str, what: &str) -> String {
     over("max", by, what)
 }
@@ -66,7 +66,7 @@ pub(crate) fn max(by: &str, what: &str) -> String {
 /// Several metrics in one query, distinguished by the label `cause`.
 pub(crate) fn causes(all: &[(&str, String)]) -> String {
     let named = all.iter().map(|(cause, what)| {
-        // A label that is in `what` may be a part of the name: `pressure: $1`.
+        // A cause may contain the label `resource` of the query, such as `pressure: $1`.
         let from = if cause.contains('$') { "resource" } else { "" };
         format!(r#"label_replace({what}, "cause", "{cause}", "{from}", "(.*)")"#)
     });

@@ -1,4 +1,4 @@
-//! What the dashboard shows, from the verdict down to its causes.
+//! The rows of the dashboard, from the verdict down to its causes.
 
 use headspace_agent::model::metric as m;
 

@@ -13,7 +13,7 @@ pub(crate) enum Pattern {
     LeakUnderSawtooth,
     /// The same as a leak, with noise that lasts for several points.
     LeakInSlowNoise,
-    /// The leak that must be found: 20 MiB over 20 points, noise of up to 3 MiB either way.
+    /// The smallest leak that must be found: 20 MiB over 20 points, with noise of up to ±3 MiB.
     SmallLeak,
     /// The same under a sawtooth of up to 6 MiB.
     SmallLeakUnderSawtooth,
@@ -29,8 +29,8 @@ pub(crate) enum Pattern {
     Wave,
     /// Growth that ends in the first two thirds.
     Plateau,
-    /// The same, but growth ends in the last third, between 66 and 85 % of the time: a large buffer that fills. In much
-    /// noise, or with few points, it cannot be distinguished from a leak.
+    /// The same, but growth ends between 66 and 85 % of the time, as for a large buffer that fills. In much noise, or
+    /// with few points, it cannot be distinguished from a leak.
     LatePlateau,
     /// A warm-up that saturates, with a time constant of up to a third of the series.
     Saturation,
@@ -85,7 +85,7 @@ fn between(rng: &mut Rng, low: f64, high: f64) -> f64 {
     low + (high - low) * rng.unit()
 }
 
-/// Log-uniform: as likely between 1 and 2 as between 10 and 20.
+/// A log-uniform random number: a value between 1 and 2 is as likely as one between 10 and 20.
 fn scaled(rng: &mut Rng, low: f64, high: f64) -> f64 {
     between(rng, low.ln(), high.ln()).exp()
 }
@@ -217,7 +217,7 @@ impl Frame {
             Pattern::Sawtooth | Pattern::UnevenSawtooth => {
                 let (period, uneven) = match pattern {
                     Pattern::Sawtooth => (self.period, 0.0),
-                    // So that even the longest tooth occurs twice.
+                    // A shorter period, so that even the longest tooth occurs twice.
                     _ => ((self.period / 1.5).max(2.0), 0.5),
                 };
                 let saw = sawtooth(rng, self.count, period, uneven);

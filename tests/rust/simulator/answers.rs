@@ -1,6 +1,6 @@
 //! Counts over estimates whose truth is known.
 
-/// Largest error of a right answer in percentage points.
+/// Largest error of a right answer, in percentage points.
 pub(crate) const TOLERANCE: f64 = 3.0;
 
 /// Estimates in percentage points, compared with the truth.

@@ -1,7 +1,7 @@
-//! Pipelines whose headspace is known, in logical time, and the probe run on them.
+//! Simulated pipelines whose headspace is known, and the probe on them.
 //!
-//! The probe and the analysis are the real ones; only time is simulated, so that a run takes
-//! milliseconds and its answer does not depend on the machine.
+//! The probe and the analysis are the real ones. Only time is simulated, so a run takes milliseconds
+//! and its answer does not depend on the machine.
 
 #![allow(clippy::unwrap_used, reason = "all of it is test code")]
 #![allow(dead_code, reason = "each test program uses a part of it")]
@@ -43,7 +43,7 @@ pub(crate) fn for_each_seed<T: Send>(seeds: &Range<u64>, work: impl Fn(u64) -> T
     })
 }
 
-/// What is true of a pipeline in the long run.
+/// The true mean steps of a pipeline in the long run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Truth {
     /// Mean step within epochs.
@@ -58,7 +58,7 @@ impl Truth {
     }
 }
 
-/// Measures the long run: `steps` whole steps, after as many as it takes to forget the start.
+/// Measures the long run: `steps` whole steps, after a start-up phase that is skipped.
 pub(crate) fn truth(spec: &Spec, steps: u64, seed: u64) -> Truth {
     let steady = Spec {
         first_step: 1.0,
@@ -81,7 +81,7 @@ pub(crate) fn truth(spec: &Spec, steps: u64, seed: u64) -> Truth {
     }
 }
 
-/// What the device still has to do at the end counts, and what it had to do at the beginning does not.
+/// The mean step. It includes the device's backlog at the end, but not the backlog of the skipped steps.
 fn mean_step_ms(spec: &Spec, steps: u64, seed: u64) -> f64 {
     let mut pipeline = Pipeline::new(spec, seed);
     let skip = steps / 8;
@@ -108,18 +108,18 @@ fn mean_step_ms(spec: &Spec, steps: u64, seed: u64) -> f64 {
     drained / counted as f64 * 1e-6
 }
 
-/// What a probe of a pipeline gave.
+/// The results of probing a pipeline.
 pub(crate) struct Probed {
     pub(crate) analysis: FloorAnalysis,
     pub(crate) windows: Vec<Window>,
-    /// Steps the probe took, and how many of them were replayed.
+    /// Number of steps that the probe took, and number of replayed steps among them.
     pub(crate) steps: u64,
     pub(crate) replayed: u64,
-    /// How long it took in nanoseconds.
+    /// Duration of the probe, in nanoseconds.
     pub(crate) took_ns: u64,
 }
 
-/// Runs the probe on a pipeline, as the binding does.
+/// Runs the probe on a pipeline, as the Python binding does.
 pub(crate) fn probe(spec: &Spec, plan: ProbePlan, seed: u64) -> Probed {
     let mut pipeline = Pipeline::new(spec, seed);
     let mut probe = Probe::new(plan, true);

@@ -1,4 +1,4 @@
-//! The load of other programs on the same cores: how much longer work takes, over time.
+//! The load of other programs on the same cores. It determines how much longer work takes at each time.
 
 use std::collections::VecDeque;
 
@@ -10,11 +10,12 @@ const SEGMENT: u64 = 10_000_000;
 /// Programs that start and stop, and a slowly changing level.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Others {
-    /// Standard deviation of the logarithm of the slow-down by clocks, caches and memory bandwidth, and
-    /// its correlation time in seconds. The thread does not wait for a core because of it.
+    /// Standard deviation of the logarithm of the slow-down by clock rates, caches and memory bandwidth, and
+    /// its correlation time in seconds. This slow-down is not time spent waiting for a core.
     pub(crate) wave: f64,
     pub(crate) wave_s: f64,
-    /// Slow-down factor while others use the same cores; the additional time is waiting for a core.
+    /// Slow-down factor while other programs use the same cores. The thread waits for a core in the
+    /// additional time.
     pub(crate) burst: f64,
     /// Mean seconds of such a burst, and of the pause after it.
     pub(crate) on_s: f64,
@@ -32,14 +33,14 @@ struct Segment {
     waits: f64,
 }
 
-/// The running load.
+/// The load over time, drawn segment by segment.
 pub(crate) struct Load {
     others: Others,
     rng: Rng,
     segments: VecDeque<Segment>,
     wave: f64,
     on: bool,
-    /// Segments until the burst begins or ends.
+    /// Number of segments until the burst begins or ends.
     left: u64,
 }
 
@@ -92,7 +93,7 @@ impl Load {
         self.segments[usize::try_from(index).unwrap()]
     }
 
-    /// The segment at that time. With a period, its beginning is that of the repetition.
+    /// The segment at that time. If the load is periodic, `begins` is moved to the current period.
     fn segment(&mut self, time: u64) -> Segment {
         let Some(period) = self.others.repeats_ns else {
             return self.at(time);

@@ -14,7 +14,7 @@ use headspace_agent::statistics::bootstrap::Rng;
 use super::others::{Load, Others};
 use super::service::Service;
 
-/// Threads that do the same work, and the queue they fill.
+/// Threads that do the same work, and the queue that they fill.
 #[derive(Debug, Clone)]
 pub(crate) struct Stage {
     pub(crate) threads: u32,
@@ -48,7 +48,7 @@ impl Device {
     }
 }
 
-/// What a loader and a loop are made of.
+/// A loader and the loop that it feeds.
 #[derive(Debug, Clone)]
 pub(crate) struct Spec {
     pub(crate) stages: Vec<Stage>,
@@ -60,17 +60,17 @@ pub(crate) struct Spec {
     /// caches and memory.
     pub(crate) waits_for_cores: bool,
     pub(crate) device: Option<Device>,
-    /// Factor on the work of the model for a batch, live or replayed.
+    /// Factor by which a batch changes the work of the model. A replayed batch keeps its factor.
     pub(crate) content: Service,
     /// The first step takes this many times the usual compute (compilation).
     pub(crate) first_step: f64,
     /// Batches per epoch.
     pub(crate) epoch: Option<u64>,
-    /// Whether an epoch starts with empty queues; otherwise the loader runs on across epochs.
+    /// Whether an epoch starts with empty queues. Otherwise the loader continues across epochs.
     pub(crate) restarts: bool,
     /// Number of batches after which the stages become slower, and the factor.
     pub(crate) change: Option<(u64, f64)>,
-    /// From `iter()` to the first thread at work.
+    /// Time from `iter()` until the first thread works, in nanoseconds.
     pub(crate) startup_ns: f64,
     /// Other programs on the same cores.
     pub(crate) others: Option<Others>,
@@ -78,7 +78,7 @@ pub(crate) struct Spec {
     pub(crate) on_core: f64,
 }
 
-/// What a stage is doing.
+/// The state of a stage.
 #[derive(Debug, Clone, Default)]
 struct State {
     /// Items in the queue after the stage.
@@ -101,7 +101,7 @@ pub(crate) struct Pipeline {
     /// Busy threads, and all threads.
     busy: u32,
     threads: u32,
-    /// Items the source has left in this epoch.
+    /// Items that the source still has to give in this epoch.
     remaining: u64,
     /// Batches delivered in this epoch.
     delivered: u64,
@@ -110,10 +110,10 @@ pub(crate) struct Pipeline {
     /// When each of the last steps leaves the device.
     finishes: VecDeque<u64>,
     load: Option<Load>,
-    /// Nanoseconds that the loop's thread was on a core, and that it waited for one.
+    /// Nanoseconds in which the loop's thread ran on a core, and in which it waited for one.
     ran: f64,
     waited: f64,
-    /// Nanoseconds in which other programs, and the loader, use the core of the loop's thread.
+    /// Nanoseconds in which other programs used the core of the loop's thread, and in which the loader did.
     had_by_others: f64,
     had_by_loader: f64,
 }
@@ -156,7 +156,7 @@ impl Pipeline {
         pipeline
     }
 
-    /// A new iteration over the source.
+    /// Begins a new iteration over the source.
     pub(crate) fn begin_epoch(&mut self) {
         self.delivered = 0;
         if self.spec.restarts {
@@ -256,7 +256,7 @@ impl Pipeline {
         }
     }
 
-    /// Moves the clock to `at`. No event is due before.
+    /// Moves the clock to `at`. The caller ensures that no event is due before.
     fn pass_to(&mut self, at: u64) {
         if self.spec.waits_for_cores {
             let slow = self.slow();
@@ -274,7 +274,7 @@ impl Pipeline {
         1.0 + self.spec.contention * share
     }
 
-    /// Counts `elapsed` nanoseconds of the loop's thread; other programs used its core for `for_others`.
+    /// Counts `elapsed` nanoseconds of the loop's thread. For `for_others` of them, other programs used its core.
     fn spend(&mut self, elapsed: f64, for_others: f64) {
         let slow = self.slow();
         let left = elapsed - for_others;

@@ -1,6 +1,6 @@
-//! Random pipelines that cover the targets: queues of 0 to 64 batches, compute 0.2 to 2
-//! times the load, one to three stages, four shapes of service times, epochs, contention, slow
-//! first steps, asynchronous devices, batches unlike each other.
+//! Random pipelines with queues of 0 to 64 batches, compute of 0.2 to 2 times the load, and one to
+//! three stages. They also vary the distribution of service times, epochs, contention, slow first
+//! steps, asynchronous devices, and the work that a batch causes.
 
 use headspace_agent::statistics::bootstrap::Rng;
 
@@ -8,11 +8,11 @@ use super::others::Others;
 use super::pipeline::{Device, Spec, Stage};
 use super::service::{Service, Shape};
 
-/// A pipeline and what it was drawn as.
+/// A pipeline, and the parameters with which it was drawn.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
     pub(crate) spec: Spec,
-    /// Compute (or device) time over load time per batch.
+    /// Compute (or device) time divided by load time, per batch.
     pub(crate) ratio: f64,
     /// Batches that all queues hold together.
     pub(crate) depth: u32,
@@ -20,7 +20,7 @@ pub(crate) struct Case {
     pub(crate) depth_known: bool,
 }
 
-/// Depths that double put as much weight on small queues as on large ones.
+/// Queue depths to draw from. They grow about exponentially, so small queues are as likely as large ones.
 const DEPTHS: [u32; 13] = [0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 const SHAPES: [Shape; 4] = [
     Shape::Normal,
@@ -29,7 +29,7 @@ const SHAPES: [Shape; 4] = [
     Shape::Bimodal,
 ];
 
-/// What pipelines are drawn from.
+/// Random numbers for drawing pipelines.
 pub(crate) struct Dice(Rng);
 
 impl Dice {
@@ -49,7 +49,7 @@ impl Dice {
         self.0.unit() < probability
     }
 
-    /// From 1 to `most`.
+    /// A whole number from 1 to `most`.
     pub(crate) fn count(&mut self, most: u32) -> u32 {
         let bound = usize::try_from(most).unwrap_or(1);
         1 + u32::try_from(self.0.below(bound)).unwrap_or(0)
@@ -69,7 +69,7 @@ pub(crate) fn draw(seed: u64) -> Case {
     let stages = stages(dice, load, depth);
     let busy = load * ratio;
     let cv = dice.log_uniform(0.01, 0.3);
-    // The part of the variance that is the batch's doing.
+    // The share of the variance that differences between batches cause.
     let share = if dice.chance(0.2) {
         dice.uniform(0.3, 1.0)
     } else {
@@ -143,8 +143,8 @@ pub(crate) fn draw_beside_others(seed: u64) -> Case {
     case
 }
 
-/// One to three stages whose slowest makes a batch every `load` nanoseconds, over queues that hold
-/// `depth` batches together.
+/// One to three stages. The slowest one produces a batch every `load` nanoseconds, and the queues
+/// together hold `depth` batches.
 fn stages(dice: &mut Dice, load: f64, depth: u32) -> Vec<Stage> {
     let count = if depth < 2 {
         1

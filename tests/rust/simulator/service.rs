@@ -8,23 +8,23 @@ pub(crate) enum Shape {
     Normal,
     LogNormal,
     Gamma,
-    /// One item in eight is slow, as a long clip or a cold file.
+    /// One item in eight is slow, such as a long clip or a file that is not cached.
     Bimodal,
-    /// One item in forty is very slow, as a retried request.
+    /// One item in forty is very slow, such as a retried request.
     Rare,
 }
 
-/// Durations around a mean; neighbours may be correlated.
+/// Random durations around a mean. Successive durations may be correlated.
 #[derive(Debug, Clone)]
 pub(crate) struct Service {
     /// Nanoseconds, or a factor.
     pub(crate) mean: f64,
-    /// Coefficient of variation: standard deviation over mean.
+    /// Coefficient of variation: standard deviation divided by mean.
     pub(crate) cv: f64,
     shape: Shape,
-    /// Correlation of neighbouring items' normal scores, in [0, 1).
+    /// Correlation of the normal scores of successive items, in [0, 1).
     correlation: f64,
-    /// Normal score of the item before.
+    /// Normal score of the previous item.
     score: f64,
 }
 
@@ -48,13 +48,13 @@ impl Service {
         if self.cv == 0.0 {
             return self.mean;
         }
-        // A Gaussian copula: correlation enters the normal score, the shape comes after.
+        // A Gaussian copula: the normal scores are correlated, and then converted to the shape.
         let fresh = (1.0 - self.correlation * self.correlation).sqrt() * rng.normal();
         self.score = self.correlation * self.score + fresh;
         self.mean * self.shaped(self.score)
     }
 
-    /// A normal score as a value of mean 1.
+    /// Converts a normal score to a value of the shape with mean 1.
     fn shaped(&self, score: f64) -> f64 {
         let cv = self.cv;
         match self.shape {
@@ -63,13 +63,13 @@ impl Service {
                 let variance = (1.0 + cv * cv).ln();
                 (variance.sqrt() * score - variance / 2.0).exp()
             }
-            // Wilson and Hilferty: the cube of a normal is close to a gamma.
+            // Wilson and Hilferty: the cube of a normal variable is approximately gamma distributed.
             Shape::Gamma => {
                 let variance = cv * cv / 9.0;
                 (1.0 - variance + variance.sqrt() * score).max(0.05).powi(3)
             }
             Shape::Bimodal => {
-                // 1.1503 is exceeded once in eight times.
+                // One normal score in eight exceeds 1.1503.
                 let spread = cv / (0.125_f64 * 0.875).sqrt();
                 if score > 1.1503 {
                     1.0 + 0.875 * spread
@@ -78,7 +78,7 @@ impl Service {
                 }
             }
             Shape::Rare => {
-                // 1.9600 is exceeded once in forty times.
+                // One normal score in forty exceeds 1.96.
                 let spread = cv / (0.025_f64 * 0.975).sqrt();
                 if score > 1.96 {
                     1.0 + 0.975 * spread

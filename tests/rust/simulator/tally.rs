@@ -11,11 +11,11 @@ use super::answers::Answers;
 use super::population::Case;
 use super::{for_each_seed, probe, truth};
 
-/// One pipeline, probed.
+/// The result of probing one pipeline.
 struct Outcome {
     seed: u64,
     kinds: Vec<String>,
-    /// Estimate less truth, whether the interval covers the truth, and half its width, in points.
+    /// Estimate minus truth, whether the interval contains the truth, and half its width, in percentage points.
     answer: Result<(f64, bool, f64), NoFloor>,
     steps: u64,
     replayed: u64,
@@ -122,7 +122,7 @@ fn outcome(
 ) -> Outcome {
     let case = draw(seed);
     let probed = probe(&case.spec, plan(&case), seed * 8);
-    // What others do is true of the time of the probe, and not of another.
+    // The truth must be about the load during the probe. So the same load of other programs repeats with this period.
     let mut spec = case.spec.clone();
     if let Some(others) = &mut spec.others {
         others.repeats_ns = Some(probed.took_ns);

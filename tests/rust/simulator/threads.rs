@@ -1,7 +1,7 @@
 //! Loaders and training loops of real threads and queues, on the machine's clock.
 //!
-//! Sleeping here is the work, not a way to wait for something. What the operating system adds to
-//! it (it wakes late, other programs run) is part of the answer, so the truth is measured too.
+//! A sleep here simulates work. It does not wait for a condition. The operating system makes sleeps
+//! longer: a thread wakes late, or other programs run. So the truth is measured too.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
@@ -15,9 +15,9 @@ use super::Truth;
 /// One unit of work.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Work {
-    /// Off the processor, as when reading.
+    /// Work that uses no core, such as reading.
     Sleep(Duration),
-    /// On it.
+    /// Work that uses a core.
     Spin(Duration),
 }
 
@@ -38,13 +38,13 @@ impl Work {
 /// A loader of one thread, and a model.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Setup {
-    /// For a batch.
+    /// The loader's work for a batch.
     pub(crate) load: Work,
-    /// Batches the queue holds.
+    /// Capacity of the queue, in batches.
     pub(crate) depth: usize,
-    /// The model's own time.
+    /// The model's own work for a step.
     pub(crate) compute: Work,
-    /// What a device does with a step while the loop goes on, and steps that may be under way.
+    /// Work of the device for a step while the loop continues, and the number of steps that may be in flight.
     pub(crate) device: Option<(Work, usize)>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Setup {
 struct Running {
     batches: Receiver<()>,
     compute: Work,
-    /// A full queue of launches makes the launch wait, as a device's does.
+    /// The launch queue of the device. A launch waits while it is full, as on a real device.
     launches: Option<SyncSender<()>>,
 }
 
@@ -60,7 +60,7 @@ impl Running {
     fn start(setup: &Setup) -> Self {
         let (loaded, batches) = sync_channel(setup.depth);
         let load = setup.load;
-        // Both threads end when the loop lets go of its end of their queue.
+        // Both threads end when the loop drops its end of their queue.
         thread::spawn(move || {
             while loaded.send(()).is_ok() {
                 load.run();
@@ -90,7 +90,7 @@ impl Running {
     }
 }
 
-/// Mean step over `steps`, with the loader and without.
+/// Mean step over `steps` steps, with the loader and without.
 pub(crate) fn truth(setup: &Setup, steps: u32) -> Truth {
     let warmup = 20;
     let running = Running::start(setup);
@@ -113,7 +113,7 @@ pub(crate) fn truth(setup: &Setup, steps: u32) -> Truth {
     }
 }
 
-/// Runs the probe on it, as the binding does.
+/// Runs the probe on a setup, as the Python binding does.
 pub(crate) fn probe(setup: &Setup, plan: ProbePlan) -> FloorAnalysis {
     let running = Running::start(setup);
     let mut probe = Probe::new(plan, true);

@@ -1,20 +1,20 @@
-//! Random step times of a run with a known fault, or with none.
+//! Random step times of a run with a known fault or without a fault.
 
 use headspace_agent::model::StepHistory;
 use headspace_agent::model::StepSample;
 use headspace_agent::model::step_history::NumberedStep;
 use headspace_agent::statistics::bootstrap::Rng;
 
-/// What is wrong with a run, if anything.
+/// The fault of a run, or the noise of a healthy run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pattern {
-    /// A stall every n steps, now and then left out.
+    /// A stall every n steps. Now and then a stall is missing.
     Periodic,
     /// The same, counted from the start of each epoch.
     PeriodicInEpoch,
     /// From one step on, all steps are slower.
     Change,
-    /// From one step on, most steps are slower. The others, one to eight in a row, are as before.
+    /// From one step on, most steps are slower. The other steps, one to eight in a row, are as before.
     MostlySlow,
     /// The steps are slower for a part of the run.
     SlowPart,
@@ -28,15 +28,15 @@ pub(crate) enum Pattern {
     SlowNoise,
     /// Noise with heavy tails.
     HeavyTails,
-    /// Rare stalls that cost less than a hundredth of the time.
+    /// Rare stalls that cost less than 1 % of the time.
     RareStalls,
-    /// Every 50th step is slightly slower: it logs.
+    /// Every 50th step is slightly slower, because it writes a log.
     Logging,
-    /// Batches of worker processes come together.
+    /// The worker processes deliver their batches at the same time.
     WorkersInTurn,
     /// A slow wave of 3 %.
     Wave,
-    /// Most steps are slower than the others from the start.
+    /// From the start, most steps are slower than the others.
     TwoSpeeds,
     /// From one step on, the loop waits for most batches, while its compute becomes faster and slower by a third.
     WaitInNoise,
@@ -74,7 +74,7 @@ impl Pattern {
     ];
 }
 
-/// A run, and what is true about it.
+/// A run, and the truth about it.
 #[derive(Debug)]
 pub(crate) struct Case {
     pub(crate) history: StepHistory,
@@ -85,7 +85,7 @@ pub(crate) struct Case {
     pub(crate) period: u64,
     /// Number of worker processes.
     pub(crate) workers: Option<u64>,
-    /// Seconds of all steps.
+    /// Duration of all steps, in seconds.
     pub(crate) seconds: f64,
     /// Seconds that the fault cost.
     pub(crate) cost_s: f64,
@@ -101,12 +101,12 @@ struct Run {
     period: u64,
     from: u64,
     to: u64,
-    /// Slow steps, compared with the others.
+    /// Duration of slow steps divided by that of the others.
     ratio: f64,
     /// Time lost by stalls, as a share of the other time.
     stall_cost: f64,
     outlier_share: f64,
-    /// Share of the slow steps among the later ones, if only most are slow.
+    /// Share of slow steps after the change, if not all steps are slow.
     slow_share: f64,
     workers: u64,
     /// Steps of an epoch.
@@ -149,7 +149,7 @@ fn whole(value: f64) -> u64 {
 impl Run {
     fn draw(pattern: Pattern, steps: Option<u64>, draw: &mut Draw) -> Self {
         let steps = steps.unwrap_or_else(|| draw.scale(1_000.0, 100_000.0));
-        // At least ten stalls.
+        // This period gives at least ten stalls.
         let period = match pattern {
             Pattern::ShortPeriod => draw.whole(2, 4),
             _ => draw.scale(5.0, (steps as f64 / 15.0).min(1000.0)),
@@ -179,7 +179,7 @@ impl Run {
             from,
             to,
             ratio: match pattern {
-                // Even from a slow phase to a fast one, the step becomes a third longer: 1.8 / SLOWDOWN = 1.33.
+                // If a slow phase ends at the change, the step still becomes a third longer: 1.8 / SLOWDOWN = 1.33.
                 Pattern::ChangeAtVaryingSpeed => draw.uniform(1.8, 3.0),
                 _ => draw.uniform(1.25, 3.0),
             },
@@ -235,7 +235,7 @@ impl Run {
         }
     }
 
-    /// What the fault adds to a step, in milliseconds.
+    /// The time that the fault adds to a step, in milliseconds.
     fn lost_ms(&self, step: u64, usual_ms: f64, draw: &mut Draw) -> f64 {
         let stall_ms = |share: f64| (self.stall_cost / share).max(1.5) * self.base_ms;
         let per_period = 1.0 / self.period as f64;
@@ -277,7 +277,7 @@ impl Run {
 /// Factor by which steps are slower while another virtual machine works. Measured on a shared machine: 24 to 33 ms.
 const SLOWDOWN: f64 = 1.35;
 
-/// Another virtual machine on the same core, which now and then works for a while.
+/// Another virtual machine on the same core. It works and rests in turn.
 #[derive(Debug)]
 struct Neighbour {
     works: bool,

@@ -1,4 +1,4 @@
-//! Pipelines in which the calls of a stage slow each other, and the number of them that the agent proposes.
+//! Pipelines in which concurrent calls of a stage slow each other down, and the agent's proposals for them.
 
 use std::fmt;
 use std::ops::Range;
@@ -20,23 +20,23 @@ use super::{Line, Part, Stage};
 /// What the calls compete for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Contended {
-    /// Cores, with a loss for each further thread.
+    /// Cores, with a loss for each thread in excess of the cores.
     Cores,
     /// Memory bandwidth.
     Memory,
-    /// A lock that is passed on at a cost.
+    /// A lock. It costs time to pass it to another thread.
     Lock,
 }
 
 const KINDS: [Contended; 3] = [Contended::Cores, Contended::Memory, Contended::Lock];
 
-/// The stage with many threads.
+/// Name of the stage with many threads.
 pub(crate) const MANY: &str = "demux";
 
-/// Largest error of a prediction that is right.
+/// Largest relative error of a right prediction.
 const RIGHT: f64 = 0.1;
 
-/// Smallest gain that a pipeline must allow to count as missed.
+/// Without a proposal, a pipeline counts as missed if a gain of at least this share is possible.
 const LARGE_GAIN: f64 = 0.1;
 
 /// A pipeline, and whether the stage with many threads runs in a child process.
@@ -92,13 +92,13 @@ pub(crate) fn draw(seed: u64) -> Case {
     }
 }
 
-/// The agent's proposal for a pipeline, and what it does.
+/// The agent's proposal for a pipeline, and its effect.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) seed: u64,
     pub(crate) contended: Contended,
     pub(crate) now_ms: f64,
-    /// The shortest step with any number of calls, and that number.
+    /// The best number of calls, and the step with it in milliseconds.
     pub(crate) best: (u32, f64),
     pub(crate) proposed: Option<Proposed>,
 }

@@ -1,4 +1,4 @@
-//! Random pipelines of one to six stages, by their scarce resource.
+//! Random pipelines of one to six stages. Each class has its own scarce resource.
 
 use headspace_agent::statistics::bootstrap::Rng;
 
@@ -15,7 +15,7 @@ pub(crate) enum Class {
     Ratios,
     /// Small buffers, and calls whose duration varies much.
     Jitter,
-    /// Cores, or their quota.
+    /// Cores, or the CPU quota.
     Cores,
     /// Decoders.
     Nvdec,
@@ -29,7 +29,7 @@ pub(crate) enum Class {
     Workers,
     /// The loop loads in its own thread.
     Inline,
-    /// Concurrency, with a stage that the agent does not know.
+    /// The concurrency of one stage, with another stage that the agent does not know.
     Hidden,
     /// Threads of a pool shared by all stages.
     Pool,
@@ -68,7 +68,7 @@ pub(crate) struct Case {
     pub(crate) blind: Blind,
 }
 
-/// The facts that the agent does not get.
+/// The facts that are hidden from the agent. Only `counters` is a fact that it gets.
 #[derive(Debug, Clone, Copy, Default)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -77,13 +77,13 @@ pub(crate) struct Case {
 pub(crate) struct Blind {
     /// A stage without a name, with its queue.
     pub(crate) stage: Option<usize>,
-    /// CPU time of calls, as for coroutines.
+    /// CPU time of calls, which is unknown for coroutines.
     pub(crate) cpu: bool,
     /// All queues except the last.
     pub(crate) queues: bool,
     /// Capacities of queues.
     pub(crate) rooms: bool,
-    /// Whether the performance counters of the processor are readable (this one is a fact that it gets).
+    /// Whether the performance counters of the processor are readable.
     pub(crate) counters: bool,
 }
 
@@ -207,7 +207,7 @@ fn short(dice: &mut Dice, class: Class, line: &mut Line, base: f64, slowest: usi
     match class {
         Class::Plain | Class::Ratios | Class::Jitter | Class::Hidden => {
             if dice.chance(0.5) {
-                // Enough cores, and the agent knows how many.
+                // There are enough cores, and the agent knows their number.
                 line.cores = 64.0;
             }
         }

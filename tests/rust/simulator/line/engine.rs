@@ -1,7 +1,7 @@
 //! The simulation: parallel calls share each resource equally (processor sharing).
 //!
-//! Each resource has a virtual clock, which slows down with the number of calls. So the virtual end of a
-//! call stays the same when other calls begin or end.
+//! Each resource has a virtual clock, which runs slower if more calls use the resource. So the virtual end of
+//! a call stays the same when other calls begin or end.
 
 mod queues;
 pub(crate) mod switched;
@@ -20,7 +20,7 @@ use super::{Line, PARTS, Part};
 /// A call, or the loop's own part of a step.
 #[derive(Debug, Clone, Copy, Default)]
 struct Call {
-    /// The stage; the number of stages is the loop.
+    /// Index of the stage. For the loop, it is the number of stages.
     stage: usize,
     part: usize,
     factor: f64,
@@ -28,7 +28,7 @@ struct Call {
     part_began: f64,
     cpu_ms: f64,
     worker: usize,
-    /// Calls of the stage in progress when it began, with itself.
+    /// Number of calls of the stage in progress when this call began, including itself.
     at_once: u32,
     /// Milliseconds that the call waits before its first part.
     delay_ms: f64,
@@ -63,11 +63,11 @@ struct State {
     level: u32,
     idle: u32,
     active: u32,
-    /// Items received that are not yet enough for a call.
+    /// Received items that are not yet enough for a call.
     held: u32,
-    /// Items that blocked threads still have to put into the queue.
+    /// For each blocked thread: the items that it still has to put into the queue.
     blocked: VecDeque<u32>,
-    /// Of worker processes: finished tasks, busy flags, and tasks finished out of order.
+    /// For worker processes: finished tasks, busy flags, and tasks finished out of order.
     done: Vec<u64>,
     busy: Vec<bool>,
     early: VecDeque<bool>,
@@ -83,7 +83,7 @@ pub(crate) struct Engine<'a> {
     calls: Vec<Call>,
     free: Vec<usize>,
     states: Vec<State>,
-    /// Of each stage, and of the requests to the loop.
+    /// The switch of each stage. The last one is for the loop's requests for batches.
     switches: Vec<Gated>,
     /// Batches that the loop has requested.
     requests: u64,
@@ -91,7 +91,7 @@ pub(crate) struct Engine<'a> {
     /// Calls that wait for a thread of the pool: stage and worker.
     waiting: VecDeque<(usize, usize)>,
     waiting_since: Option<f64>,
-    /// Items that the source has left in this epoch.
+    /// Items that the source still has to give in this epoch.
     left: u32,
     /// Steps since the engine began.
     steps: u32,
@@ -336,7 +336,7 @@ impl<'a> Engine<'a> {
         self.leave_gate(call.stage);
     }
 
-    /// The items that a call produces move on.
+    /// Passes on the items that a call produces.
     fn produce(&mut self, stage: usize, worker: usize) {
         let (spec, state) = (&self.stages[stage], &mut self.states[stage]);
         let rng = &mut self.rngs[stage];

@@ -1,4 +1,4 @@
-//! The facts that an agent has about a simulated pipeline, as about a real run.
+//! The facts about a simulated pipeline, as the agent has them about a real run.
 
 use headspace_agent::analysis::attribution::facts::PipelineFacts;
 use headspace_agent::analysis::stacks::SharedLockWaits;
@@ -70,7 +70,7 @@ pub(crate) fn facts(line: &Line, totals: &RunTotals, probed: bool, blind: Blind)
     }
 }
 
-/// The loop's own part with the loader idle.
+/// The loop's own part of a step while the loader is idle, in milliseconds.
 pub(crate) fn floor_ms(line: &Line) -> f64 {
     let wanted = if line.compute_cores > 0.0 {
         line.compute_cores + line.others
@@ -130,7 +130,7 @@ fn stage(line: &Line, totals: &RunTotals, s: usize) -> StageSummary {
     }
 }
 
-/// The levels as the summary has them.
+/// The mean call duration for each number of concurrent calls, as in the summary.
 fn call_ms_by_calls(levels: &CallLevels) -> Vec<CallsAtOnce> {
     let times: Vec<CallsAtOnce> = levels
         .iter()

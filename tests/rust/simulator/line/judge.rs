@@ -12,8 +12,8 @@ use super::engine::run;
 use super::facts::facts;
 use super::{Line, Part};
 
-/// The named bottleneck is right if its relief gains at least this share of the best relief's gain.
-/// Closer ones are bottlenecks together.
+/// The named bottleneck is right if its relief gains at least this share of the largest gain.
+/// Limits whose gains are that close are bottlenecks together.
 const AS_GOOD: f64 = 0.75;
 
 /// Share of waiting in the step above which the loop itself is not the bottleneck.
@@ -67,7 +67,7 @@ enum Term {
 /// Length of the runs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Length {
-    /// Calls, of all stages.
+    /// Number of calls of all stages together.
     pub(crate) calls: f64,
     pub(crate) most_steps: f64,
 }
@@ -79,14 +79,14 @@ impl Length {
     }
 }
 
-/// What attribution says first: the bottleneck, and the best remedy.
+/// The first conclusions of attribution: the bottleneck, and the best remedy.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Verdict {
     pub(crate) limit: Option<Limit>,
     pub(crate) remedy: Option<Action>,
 }
 
-/// The verdict of a drawn pipeline, first with the default thresholds, then with each of the others.
+/// The verdicts about a drawn pipeline: the first with the default thresholds, then one with each of `others`.
 pub(crate) fn verdicts(seed: u64, length: Length, others: &[Thresholds]) -> Vec<Verdict> {
     let case = draw::draw(seed);
     let totals = run(&case.line, length.steps(&case.line), seed * 3 + 1);
@@ -165,7 +165,7 @@ fn terms(line: &Line) -> Vec<Term> {
     terms
 }
 
-/// The pipeline with a term out of the way.
+/// The pipeline with one limit relieved.
 fn relieved(line: &Line, term: Term) -> Line {
     let mut line = line.clone();
     match term {
@@ -214,7 +214,7 @@ fn named(line: &Line, said: &Bottleneck) -> Option<Term> {
     })
 }
 
-/// What binds, in words, and whether the agent said so.
+/// The true bottleneck as text, and whether the agent named it.
 fn truth(
     line: &Line,
     concluded: &Attribution,
@@ -256,12 +256,13 @@ fn truth(
             .find(|(t, _)| *t == term)
             .map_or(0.0, |(_, gain)| *gain);
         if best.1 < SOME_GAIN {
-            // Nothing alone would help: one of the longest limits is right.
+            // No single relief helps. A limit close to the longest one is right, and so is the loop if it hardly waits.
             return limit(line, term) >= 0.95 * longest(line)
                 || term == Term::Compute && waits < 0.05;
         }
         if best.0 == Term::Compute && waits > WAITS {
-            // A faster loop would gain most, and yet it waits: what makes up for that is right.
+            // A faster loop would gain most, but the loop also waits. If a relief removes most of the waiting, its
+            // limit is right.
             let most = gains[1].1.min(waits);
             return if most >= AS_GOOD * waits {
                 gain >= AS_GOOD * most && term != Term::Compute
@@ -274,7 +275,7 @@ fn truth(
     (text, right)
 }
 
-/// What a stage or the loop allows at best.
+/// The shortest step that a limit allows, in milliseconds.
 fn limit(line: &Line, term: Term) -> f64 {
     match term {
         Term::Stage(s) => {

@@ -1,8 +1,8 @@
-//! Pipelines of several stages in logical time, with all that makes stages block each other:
+//! Pipelines of several stages in logical time, with everything that makes stages block each other:
 //! bounded queues, aggregation, shared cores, decoders, a disk, the interpreter lock, memory
-//! bandwidth, worker processes that deliver in order, and a model that they slow.
+//! bandwidth, worker processes that deliver in order, and a model that busy loader threads slow down.
 //!
-//! What is true of a pipeline is found by changing it and running it again.
+//! To find the truth about a pipeline, a test changes the pipeline and runs it again.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -36,9 +36,9 @@ pub(crate) enum Part {
     Disk,
     /// A hardware decoder.
     Engine,
-    /// A core that mostly waits for memory; too many of them slow each other more than they share.
+    /// A core that mostly waits for memory. Too many such calls lose throughput together.
     Memory,
-    /// A lock of the program, which one call at a time holds. No core works for those that wait.
+    /// A lock of the program. One call at a time holds it, and waiting calls use no core.
     Lock,
     /// The model on its device, slowed by busy loader threads.
     Model,
@@ -62,7 +62,7 @@ pub(crate) struct Stage {
     pub(crate) threads: u32,
     /// The consecutive parts of a call, with the mean milliseconds of each on an idle machine.
     pub(crate) parts: Vec<(Part, f64)>,
-    /// Random factor on them, with mean 1.
+    /// Random factor on the parts, with mean 1.
     pub(crate) service: Service,
     /// Items that a call consumes.
     pub(crate) takes: u32,
@@ -99,7 +99,7 @@ impl Stage {
         self.parts.iter().map(|(_, ms)| ms).sum()
     }
 
-    /// Multiplies the parts of one kind, or all.
+    /// Multiplies the parts of one kind, or all parts, by a factor.
     pub(crate) fn scale(&mut self, part: Option<Part>, by: f64) {
         for (kind, ms) in &mut self.parts {
             if part.is_none_or(|part| part == *kind) {
@@ -136,7 +136,7 @@ pub(crate) struct Line {
     pub(crate) stages: Vec<Stage>,
     /// The loop's own part of a step while the loader is idle.
     pub(crate) compute_ms: f64,
-    /// Random factor on it, with mean 1.
+    /// Random factor on `compute_ms`, with mean 1.
     pub(crate) compute: Service,
     /// Cores that the loop's own part uses; 0 if the model runs on a device.
     pub(crate) compute_cores: f64,
@@ -156,7 +156,7 @@ pub(crate) struct Line {
     pub(crate) others: f64,
     /// Whether a cgroup quota limits the cores.
     pub(crate) quota: bool,
-    /// Loss by oversubscription: a share for each further thread per core.
+    /// Loss by oversubscription: a share for each thread per core in excess of one.
     pub(crate) switching: f64,
     /// Concurrent reads that the disk serves at full speed.
     pub(crate) disk: f64,
@@ -167,9 +167,9 @@ pub(crate) struct Line {
     /// Threads that the memory bandwidth serves at full speed.
     pub(crate) memory: f64,
     pub(crate) memory_penalty: f64,
-    /// Loss by calls that wait for the lock, as a share like `switching`: a lock that is passed on costs time.
+    /// Loss by calls that wait for the lock, as a share like `switching`: it costs time to pass the lock on.
     pub(crate) lock_penalty: f64,
-    /// Batches of an epoch. `None`: the source never ends. Between epochs, the queues and calls are empty.
+    /// Batches per epoch. `None`: the source never ends. Between epochs, queues are empty and no call is in progress.
     pub(crate) epoch: Option<u32>,
     /// Share of time in which garbage collection stops the process.
     pub(crate) gc: f64,
@@ -203,7 +203,7 @@ impl Line {
         }
     }
 
-    /// How many concurrent calls a resource serves at full speed, and the loss of further ones.
+    /// How many concurrent calls a resource serves at full speed, and the loss by further calls.
     pub(crate) fn supply(&self, part: Part) -> (f64, f64) {
         match part {
             Part::Wait | Part::Model => (f64::INFINITY, 0.0),

@@ -1,4 +1,4 @@
-//! The study's table: how often the bottleneck was right, and how far predictions were off.
+//! The table of the study: how often the bottleneck is right, and the errors of the predictions.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,12 +7,12 @@ use std::ops::Range;
 use super::super::for_each_seed;
 use super::judge::{Applied, Judged, Length, judge};
 
-/// What came of many pipelines.
+/// The results for many pipelines.
 pub(crate) struct Table {
     pub(crate) judged: Vec<Judged>,
 }
 
-/// Shares and errors of some of them.
+/// Counts and errors over some of the pipelines.
 #[derive(Default)]
 pub(crate) struct Row {
     n: usize,
@@ -78,7 +78,7 @@ impl Row {
         }
     }
 
-    /// Share of the verdicts that name something and are right.
+    /// Share of right verdicts among those that name a bottleneck.
     pub(crate) fn right_pct(&self) -> f64 {
         100.0 * self.right as f64 / self.named.max(1) as f64
     }

@@ -11,11 +11,11 @@ use super::draw::Case;
 use super::engine::Engine;
 use super::engine::switched::{Switch, step_ms};
 
-/// What a what-if found.
+/// The results of a what-if.
 pub(crate) struct Found {
-    /// Also the imprecise ones.
+    /// All answers, including imprecise ones.
     pub(crate) answers: Vec<WhatIfRecord>,
-    /// Steps until it was over.
+    /// Number of steps that the what-if took.
     pub(crate) steps: u32,
 }
 
@@ -24,7 +24,7 @@ pub(crate) fn plan(line: &Line) -> WhatIfPlan {
     WhatIfPlan::for_loader(depth(line), 1)
 }
 
-/// How many batches a loader knows that its queues hold: of worker processes, what they prefetch.
+/// The number of batches that the queues hold, if the loader knows it. Worker processes prefetch a known number.
 pub(crate) fn depth(line: &Line) -> Option<u32> {
     let workers = |s: &super::Stage| s.ahead.map(|ahead| ahead * s.threads);
     let depth = line.stages.iter().find_map(workers);
@@ -62,7 +62,7 @@ pub(crate) fn ask(case: &Case, plan: WhatIfPlan, seed: u64) -> Found {
     }
 }
 
-/// The stages of a simulated pipeline, whose calls always behave as the intervention says.
+/// The stages of a simulated pipeline. Their calls always follow the intervention.
 struct Watched {
     stages: Vec<SwitchedStage>,
     cores: u32,
@@ -98,7 +98,7 @@ fn ns(ms: f64) -> u64 {
     (ms * 1e6).round() as u64
 }
 
-/// The stages that the program has named, as counted during the warm-up.
+/// The stages that the agent knows, with their counts up to now.
 fn stages(case: &Case, engine: &Engine<'_>) -> Vec<SwitchedStage> {
     let totals = &engine.totals().stages;
     (switched(case).map(|s| (&case.line.stages[s], &totals[s])))
@@ -114,7 +114,7 @@ fn stages(case: &Case, engine: &Engine<'_>) -> Vec<SwitchedStage> {
         .collect()
 }
 
-/// Numbers of the stages that have a switch.
+/// Indices of the stages that have a switch.
 pub(crate) fn switched(case: &Case) -> impl Iterator<Item = usize> {
     let hidden = case.blind.stage;
     (0..case.line.stages.len()).filter(move |s| hidden != Some(*s))
@@ -150,7 +150,7 @@ fn switch(intervention: &Intervention) -> Switch {
     }
 }
 
-/// Runs of the same pipeline that are really changed.
+/// Finds the true gain of a change: the changed pipeline runs as a whole.
 pub(crate) struct Truth<'a> {
     case: &'a Case,
     steps: u32,
@@ -168,7 +168,7 @@ impl<'a> Truth<'a> {
         }
     }
 
-    /// What a change gains, in percent of the unchanged step. Stages that are free have no work in the whole run.
+    /// The gain of a change, in percent of the unchanged step. Stages that are free do no work in the whole run.
     pub(crate) fn gain_pct(&self, intervention: &Intervention) -> f64 {
         let (mut line, kind) = (self.case.line.clone(), intervention.kind);
         let mut switches = vec![Switch::Unchanged; line.stages.len() + 1];
@@ -191,7 +191,7 @@ impl<'a> Truth<'a> {
         self.gain_of(&line, &switches)
     }
 
-    /// What a stage gains whose calls take half the time; without a name, all stages.
+    /// The gain if the calls of a stage take half the time. Without a name, the calls of all stages do.
     pub(crate) fn gain_of_half_the_work_pct(&self, stage: Option<&str>) -> f64 {
         let mut line = self.case.line.clone();
         let is_faster = |spec: &&mut super::Stage| stage.is_none_or(|stage| spec.name == stage);

@@ -1,4 +1,4 @@
-//! What a what-if improves in the model's predictions for a stage: remedies are really applied.
+//! How much a what-if improves the model's predictions for a stage. The remedies are applied to find the true step.
 
 use std::fmt;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use super::facts::facts;
 use super::judge::{Length, apply};
 use super::what_if::{ask, plan};
 
-/// Relative errors of the predicted step of a remedy for a stage that was asked about.
+/// Relative errors of the predicted step of a remedy, for a stage that the what-if has asked about.
 struct Predicted {
     class: Class,
     code: RemedyCode,
@@ -24,7 +24,7 @@ struct Predicted {
     fitted: f64,
 }
 
-/// An answer, and whether the model contradicts it by more than both errors.
+/// An answer, and whether the model contradicts it by more than the errors of both.
 struct Compared {
     class: Class,
     contradicts: bool,
@@ -60,7 +60,7 @@ impl FitTable {
         }
     }
 
-    /// Errors of the model alone, and of the model that is fitted to the answers.
+    /// Errors of the model without the answers, and of the model that is fitted to the answers.
     pub(crate) fn errors(&self, of: impl Fn(Class, RemedyCode) -> bool) -> (Errors, Errors) {
         let chosen = || self.predicted.iter().filter(|one| of(one.class, one.code));
         (
@@ -81,7 +81,7 @@ impl FitTable {
     }
 }
 
-/// Asks about a pipeline, predicts with and without the answers, and applies the remedies.
+/// Runs a what-if on a pipeline, predicts with and without the answers, and applies the remedies.
 fn check(seed: u64, length: Length) -> (Vec<Predicted>, Vec<Compared>) {
     let case = draw(seed);
     let steps = length.steps(&case.line);

@@ -15,31 +15,32 @@ use super::draw::{CLASSES, Case, Class, draw};
 use super::judge::Length;
 use super::what_if::{Found, Truth, ask, switched};
 
-/// An answer, and what is true.
+/// An answer, compared with the truth.
 pub(crate) struct Checked {
     kind: InterventionKind,
-    /// None: the requests.
+    /// `None` for the requests.
     stage: Option<String>,
-    /// The gain less the true gain, in points.
+    /// The measured gain minus the true gain, in percentage points.
     error: f64,
     true_gain: f64,
     is_covered: bool,
     half_width: f64,
-    /// For `half`: the true gain of calls that take half the time, less that of every second call.
+    /// For `half`: the true gain if calls take half the time, minus the true gain if every second call is free.
     less_work: Option<f64>,
 }
 
-/// A pipeline, asked.
+/// The results of the what-if of one pipeline.
 pub(crate) struct Asked {
     seed: u64,
     class: Class,
     steps: u32,
     answers: Vec<Checked>,
-    /// By how many points the stage that is measured to gain most gains less than the best one. `None` without an answer.
+    /// True gain of the best stage minus true gain of the stage with the largest measured gain, in percentage points.
+    /// `None` without an answer.
     regret: Option<f64>,
 }
 
-/// What came of many pipelines.
+/// The results for many pipelines.
 pub(crate) struct WhatIfTable {
     asked: Vec<Asked>,
 }
@@ -95,7 +96,7 @@ impl fmt::Display for PipelineRow {
     }
 }
 
-/// Asks about a pipeline, and makes each change for a whole run.
+/// Runs a what-if on a pipeline, and then runs the whole pipeline with each change.
 fn check(seed: u64, length: Length, plan: impl Fn(&Line) -> WhatIfPlan) -> Asked {
     let case = draw(seed);
     let Found { mut answers, steps } = ask(&case, plan(&case.line), 2 * seed);
@@ -103,7 +104,7 @@ fn check(seed: u64, length: Length, plan: impl Fn(&Line) -> WhatIfPlan) -> Asked
     let truth = Truth::new(&case, length.steps(&case.line), 2 * seed + 1);
     let free_gains = free_gains(&case, &truth);
     let best = free_gains.values().copied().fold(f64::MIN, f64::max);
-    // Answers are sorted: the first one gains most.
+    // Answers are sorted: the first one has the largest gain.
     let of_free = |answer: &WhatIfRecord| {
         let is_free = answer.intervention == InterventionKind::Free;
         Some(free_gains[answer.stage.as_ref().filter(|_| is_free)?])
@@ -145,7 +146,7 @@ fn check(seed: u64, length: Length, plan: impl Fn(&Line) -> WhatIfPlan) -> Asked
     }
 }
 
-/// The true gain of each stage that has a switch, if it is free.
+/// For each stage that has a switch: the true gain if the stage is free.
 fn free_gains(case: &Case, truth: &Truth<'_>) -> BTreeMap<String, f64> {
     let free = |s: usize| {
         let stage = case.line.stages[s].name.clone();
@@ -160,7 +161,7 @@ fn free_gains(case: &Case, truth: &Truth<'_>) -> BTreeMap<String, f64> {
 }
 
 impl WhatIfTable {
-    /// Asks about a pipeline for every seed, with the plan that `plan` returns for it.
+    /// Runs a what-if on a pipeline for every seed, with the plan that `plan` returns for it.
     pub(crate) fn of(
         seeds: Range<u64>,
         length: Length,
@@ -170,7 +171,7 @@ impl WhatIfTable {
         Self { asked }
     }
 
-    /// All pipelines, or those of a class.
+    /// Counts over all pipelines, or over those of a class.
     pub(crate) fn pipelines(&self, class: Option<Class>) -> PipelineRow {
         let mut row = PipelineRow::default();
         for asked in self.of_class(class) {
@@ -179,7 +180,7 @@ impl WhatIfTable {
         row
     }
 
-    /// All answers, or those of a class, to a kind of question.
+    /// Counts over the answers to a kind of question, for all pipelines or for those of a class.
     pub(crate) fn answers(&self, class: Option<Class>, question: Option<Question>) -> Answers {
         let mut row = Answers::default();
         let answers = self.of_class(class).flat_map(|asked| &asked.answers);
@@ -227,7 +228,7 @@ impl WhatIfTable {
 /// Number of largest errors that are printed.
 const LARGEST: usize = 12;
 
-/// Ranges of half the width of an interval, in points.
+/// Ranges of half the width of an interval, in percentage points.
 const WIDTHS: [(f64, f64); 5] = [
     (f64::NEG_INFINITY, 2.0),
     (2.0, 4.0),

@@ -1,10 +1,10 @@
-//! Moves items through the queues, into calls.
+//! Moves items through the queues into calls.
 
 use super::super::Stage;
 use super::{Engine, Line};
 
 impl Engine<'_> {
-    /// Starts the next task of each idle worker process if the loop has sent it.
+    /// Starts the next task of each idle worker process, if the loop has sent one.
     pub(super) fn dispatch(&mut self, s: usize) -> bool {
         let spec = &self.stages[s];
         let sent = self.states[s].taken + u64::from(spec.threads * spec.ahead.unwrap_or(1));

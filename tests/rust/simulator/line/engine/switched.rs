@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::{Engine, Line, RunTotals};
 
-/// What a call of a stage does.
+/// The behaviour of a stage's calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) enum Switch {
     #[default]
@@ -21,9 +21,9 @@ pub(crate) enum Switch {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Gated {
     switch: Switch,
-    /// Calls since the switch was changed: of each worker process, or of all threads together.
+    /// Number of calls since the switch was changed: for each worker process, or for all threads together.
     calls: Vec<u64>,
-    /// Calls behind the gate that have not ended.
+    /// Number of calls that have passed the gate and have not ended.
     entered: u32,
     /// Workers whose calls wait at the gate.
     waiting: VecDeque<usize>,
@@ -46,7 +46,7 @@ impl Gated {
 }
 
 impl Engine<'_> {
-    /// Whether the loop gets an earlier batch at once.
+    /// Whether the loop immediately gets an earlier batch again.
     pub(super) fn repeats_batch(&self) -> bool {
         match self.switches[self.stages.len()].switch {
             Switch::Replace { every } => self.requests.is_multiple_of(every),
@@ -54,8 +54,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Sets the switch of a stage, or of the requests, which comes after the last stage. Calls that wait at its gate may
-    /// begin.
+    /// Sets the switch of a stage, or of the requests, whose index is the number of stages. Calls that wait at its gate
+    /// may begin.
     pub(crate) fn set_switch(&mut self, stage: usize, switch: Switch) {
         let gated = &mut self.switches[stage];
         gated.switch = switch;
@@ -63,7 +63,7 @@ impl Engine<'_> {
         self.open_gate(stage);
     }
 
-    /// Begins a call of a stage, as its switch says.
+    /// Begins a call of a stage, according to its switch.
     pub(super) fn start(&mut self, stage: usize, worker: usize) {
         let gated = &mut self.switches[stage];
         let process = self.stages[stage].ahead.map_or(0, |_| worker);
@@ -80,7 +80,7 @@ impl Engine<'_> {
         }
     }
 
-    /// A call behind the gate has ended.
+    /// Counts the end of a call that has passed the gate.
     pub(super) fn leave_gate(&mut self, stage: usize) {
         self.switches[stage].entered -= 1;
         self.open_gate(stage);
@@ -119,7 +119,7 @@ impl Engine<'_> {
     }
 }
 
-/// Mean milliseconds of a step over `steps` steps after a warm-up, with these switches from the beginning.
+/// Mean step in milliseconds, over `steps` steps after a warm-up. The switches are set from the beginning.
 pub(crate) fn step_ms(line: &Line, switches: &[Switch], steps: u32, seed: u64) -> f64 {
     let mut engine = Engine::new(line, seed);
     for (stage, switch) in switches.iter().enumerate() {
@@ -131,5 +131,5 @@ pub(crate) fn step_ms(line: &Line, switches: &[Switch], steps: u32, seed: u64) -
     engine.totals.step_ms()
 }
 
-/// Steps in which the largest queues fill or drain.
+/// Number of steps in which even the largest queues fill or drain.
 const WARMUP: u32 = 600;

@@ -1,4 +1,4 @@
-//! What a simulated run measures.
+//! The measurements of a simulated run.
 
 use headspace_agent::model::Distribution;
 use headspace_agent::model::call_levels::{CallLevels, LEVELS, LevelTotals};
@@ -14,12 +14,12 @@ pub(crate) struct RunTotals {
     pub(crate) compute: Distribution,
     pub(crate) stages: Vec<StageTotals>,
     pub(crate) queues: Vec<QueueTotals>,
-    /// Integrals over time of served calls and of calls that want service, by part.
+    /// For each part: the integrals over time of the calls that are served, and of the calls that want service.
     pub(crate) served: [f64; PARTS.len()],
     pub(crate) wanted: [f64; PARTS.len()],
     /// Milliseconds in which more threads than cores wanted a core.
     pub(crate) short_of_cores_ms: f64,
-    /// Cores that other programs used, times the time.
+    /// Core milliseconds that other programs used.
     pub(crate) others_ms: f64,
     /// Milliseconds that the loop's own part waited for a core.
     pub(crate) consumer_queued_ms: f64,
@@ -54,7 +54,7 @@ pub(crate) struct StageTotals {
 }
 
 impl StageTotals {
-    /// Counts the time of a call for its number of calls at once, as the agent does.
+    /// Adds the time of a call to the totals for its number of concurrent calls, as the agent does.
     pub(super) fn record_level(&mut self, calls: u32, took_ms: f64) {
         let place = (calls as usize).min(LEVELS) - 1;
         let mut levels = vec![LevelTotals::default(); place + 1];
