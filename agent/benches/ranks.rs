@@ -1,4 +1,4 @@
-//! What it costs to read the ranks of a run together: per rank the same, however many there are.
+//! Measures the cost of analysing all ranks of a run together. The cost per rank should not depend on their number.
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
@@ -11,7 +11,7 @@ fn main() {
     divan::main();
 }
 
-/// A rank's ticks: a minute of 100 steps a second.
+/// The ticks of one rank over a minute: one tick per second, with 100 steps each.
 fn ticks(rank: u64) -> Vec<TickRecord> {
     (0..60)
         .map(|tick| {

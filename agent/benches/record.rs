@@ -1,6 +1,6 @@
-//! What a batch costs: the training thread's part, and the sampler's.
+//! Measures what a batch costs on the training thread (`lap`) and on the sampling thread (`fold`).
 //!
-//! Beside them the baselines: one reading of the clock, and of the system's.
+//! The baselines are one reading of the agent's clock and one of the system's clock.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -31,7 +31,8 @@ fn baseline_ticks(bencher: Bencher) {
     bencher.bench(|| clock.ticks());
 }
 
-/// Two time stamps and an event. The ring is read between the rounds.
+/// Reads the clock twice and records one event. Between the rounds, the ring buffer is emptied outside the
+/// measured time.
 #[divan::bench]
 fn lap(bencher: Bencher) {
     let recorder = Recorder::new(
@@ -52,7 +53,8 @@ fn lap(bencher: Bencher) {
         });
 }
 
-/// The sampler's part: scaling, three histograms, the series.
+/// The work of the sampling thread: converts time stamps to nanoseconds, and adds them to three histograms and to
+/// the series of steps.
 #[divan::bench]
 fn fold(bencher: Bencher) {
     let clock = MonotonicClock::new();

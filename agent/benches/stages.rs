@@ -1,6 +1,6 @@
-//! What a tick costs for stages: reading their slots, keeping them for the summary.
+//! Measures what the stages of a run cost in each tick: their slots are read, and kept for the summary.
 //!
-//! `cargo bench -p headspace-agent --bench stages`. Read on the sampler's thread, once a second.
+//! `cargo bench -p headspace-agent --bench stages`. In a run, the sampling thread does this work once per tick.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn memory() -> &'static Region {
     Region::private().expect("memory")
 }
 
-/// A reader of so many stages, and the slots.
+/// Slots of `stages` stages, and a reader of them.
 fn pipeline(stages: usize) -> (StageReader, Slots) {
     let slots = Slots::new(memory());
     for number in 0..stages {
@@ -34,7 +34,7 @@ fn pipeline(stages: usize) -> (StageReader, Slots) {
     (reader, slots)
 }
 
-/// A hundred calls of about 10 ms in every stage.
+/// Records 100 calls of about 10 ms in each stage.
 fn call(slots: &Slots, stages: usize) {
     for slot in &slots.region().stages[..stages] {
         for call in 0..100 {

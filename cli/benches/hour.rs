@@ -1,4 +1,4 @@
-//! Records like those of a real run of several ranks, for the benchmark and the tests of the page.
+//! Creates records like those of a real run of several ranks, for the benchmark and the tests of the page.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use headspace_agent::model::record::{
 };
 use headspace_agent::model::{Distribution, Record, RecordBody};
 
-/// Steps in a tick.
+/// Number of steps in a tick.
 pub(crate) const STEPS: u64 = 100;
 
 /// The records of a rank: a run, one tick per second, and a summary at the end.
@@ -45,7 +45,7 @@ fn record(rank: u32, second: u64, body: RecordBody) -> Record {
 }
 
 #[allow(clippy::too_many_lines, reason = "one record, field by field")]
-/// One second of a rank: rank 3 waits longer for its data than the others.
+/// One tick (one second) of a rank. Rank 3 waits longer for its data than the other ranks.
 pub(crate) fn tick(rank: u32, second: u64) -> TickRecord {
     let mut seed = (second * 8 + u64::from(rank)).wrapping_mul(2_654_435_761) | 1;
     let mut times = |mean_us: u64| {

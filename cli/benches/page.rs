@@ -1,5 +1,7 @@
-//! The page of a run of 8 ranks and an hour, beside reading its records alone: as one file, and as
-//! `serve` gives it. `HEADSPACE_BENCH_S` sets the seconds of the run (3600).
+//! Measures the page of a run of 8 ranks and one hour, both as one file and as `serve` sends it. The
+//! reference is to read the records alone.
+//!
+//! `HEADSPACE_BENCH_S` sets the length of the run in seconds (default 3600).
 
 #![expect(clippy::unwrap_used, reason = "a benchmark stops where it fails")]
 
@@ -20,7 +22,7 @@ use tempfile::TempDir;
 
 mod hour;
 
-/// Ranks of the run.
+/// Number of ranks in the run.
 const RANKS: u32 = 8;
 
 static FOLDER: OnceLock<TempDir> = OnceLock::new();
@@ -63,7 +65,7 @@ fn folder() -> &'static Path {
     folder.path()
 }
 
-/// The cost of reading all records, which every reader pays.
+/// The cost of reading all records. Every command that reads a run has this cost.
 #[divan::bench(sample_count = 3, sample_size = 1)]
 fn read_the_records_alone(bencher: Bencher<'_, '_>) {
     let folder = folder();
@@ -87,7 +89,7 @@ fn read_and_render_one_file(bencher: Bencher<'_, '_>) {
     bencher.bench_local(|| PageState::read(folder).unwrap().page().file());
 }
 
-/// The cost of one poll of `serve` while a page is open.
+/// The cost of the response to one poll of an open page.
 #[divan::bench(sample_count = 20, sample_size = 1)]
 fn render_the_data_again(bencher: Bencher<'_, '_>) {
     let page = PageState::read(folder()).unwrap();
@@ -110,7 +112,7 @@ fn served_page_and_its_data(bencher: Bencher<'_, '_>) {
     bencher.bench_local(|| answer("/").len() + answer("/api/page").len());
 }
 
-/// Seconds until `serve` has read everything: until its response is as long as the page's `data`.
+/// Seconds until `serve` has read all records. It has if its response has at least `data` bytes.
 fn whole(data: usize) -> f64 {
     let begun = Instant::now();
     while answer("/api/page").len() < data {
@@ -134,7 +136,8 @@ fn answer(path: &str) -> Vec<u8> {
     bytes
 }
 
-/// The address at which the command serves the run. Its thread runs until the benchmark ends.
+/// The address at which `serve` serves the run. The first call starts the command in a thread, which runs until
+/// the benchmark ends.
 fn served() -> SocketAddr {
     static AT: OnceLock<SocketAddr> = OnceLock::new();
     *AT.get_or_init(|| {

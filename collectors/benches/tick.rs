@@ -1,17 +1,25 @@
 //! Measures the cost of one tick.
 //!
-//! `cargo bench -p headspace-collectors --bench tick`; the target is 1 ms for all sources together.
+//! `cargo bench -p headspace-collectors --bench tick`. The target is 1 ms for all sources together.
 //! `file_opened` and `file_kept` show the cost of opening a file again at each tick.
 //!
-//! Baseline, November 2026, virtual machine with 2 Xeon cores at 2.3 GHz, Linux 6.18, medians:
-//! `process` 7.7 µs (8.3 with 10 threads, 14 with 100, 59 with 1,000), `host` 13 µs; a file opened
-//! anew costs 2.1 µs more than one kept open. On such a machine with EPYC cores: `pressure` 12 µs,
-//! `cgroup` 27 µs, `network` 8.5 µs, `disk` 6.4 µs (230 µs when it looks for the files in use).
+//! All values are medians of November 2026, from virtual machines with 2 cores.
 //!
-//! Those below have a thread of their own, are read every second or two at most, and rest for 1,000
-//! times the CPU time that they took. On a virtual machine with 2 Xeon cores: `tree` 24 µs alone, 0.18 ms with 8 children, 1.3 ms with 64; `tree_memory` (every
-//! 30 s) 57 µs, 0.40 ms, 3.1 ms; `threads` 38 µs for one thread, 0.18 ms for 10, 1.8 ms for 100;
-//! `perf` 15 µs, 0.11 ms, 0.38 ms (of 100 it watches 32).
+//! Xeon cores at 2.3 GHz, Linux 6.18:
+//! - `process`: 7.7 µs (8.3 µs with 10 threads, 14 µs with 100, 59 µs with 1,000);
+//! - `host`: 13 µs;
+//! - to open a file at each tick costs 2.1 µs more than to keep it open.
+//!
+//! EPYC cores:
+//! - `pressure`: 12 µs; `cgroup`: 27 µs; `network`: 8.5 µs;
+//! - `disk`: 6.4 µs (230 µs if it searches for the files in use).
+//!
+//! The following sources have their own threads. Each is read at most once in one or two seconds. By default, it
+//! then pauses for at least 1,000 times the CPU time of the reading. Xeon cores:
+//! - `tree`: 24 µs without children, 0.18 ms with 8, 1.3 ms with 64;
+//! - `tree_memory`: 57 µs without children, 0.40 ms with 8, 3.1 ms with 64;
+//! - `threads`: 38 µs for one thread, 0.18 ms for 10, 1.8 ms for 100;
+//! - `perf`: 15 µs for one thread, 0.11 ms for 10, 0.38 ms for 100 (it watches 32 of them).
 
 #![allow(
     clippy::expect_used,
@@ -77,13 +85,13 @@ fn tick_of_network(bencher: Bencher) {
     collect_if_on(bencher, Network::new());
 }
 
-/// Has its own thread. Every tenth reading searches for the files in use, which dominates the cost.
+/// This source has its own thread. Every tenth reading searches for the files in use, and is the most expensive.
 #[divan::bench]
 fn reading_of_disk(bencher: Bencher) {
     collect_if_on(bencher, Disk::new());
 }
 
-/// All sources that work here. The time that they receive advances by one second per reading.
+/// Reads all sources that work here. The time that they receive advances by one second per reading.
 fn collect_all(bencher: Bencher, wanted: impl Fn(&dyn Collector) -> bool) {
     let mut sources = Catalog::open(&Settings::default()).into_collectors();
     sources.retain(|source| wanted(&**source));
@@ -92,7 +100,7 @@ fn collect_all(bencher: Bencher, wanted: impl Fn(&dyn Collector) -> bool) {
     bencher.bench_local(|| {
         readings.clear();
         for source in &mut sources {
-            // A source may fail this time, which is not a fault of the benchmark.
+            // A source may fail temporarily. The benchmark continues.
             let _ = source.collect(at, &mut readings);
         }
         at += Duration::from_secs(1);
@@ -100,19 +108,19 @@ fn collect_all(bencher: Bencher, wanted: impl Fn(&dyn Collector) -> bool) {
     });
 }
 
-/// The sources that the tick's own thread reads.
+/// The sources that the sampling thread reads.
 #[divan::bench]
 fn tick_of_all_sources(bencher: Bencher) {
     collect_all(bencher, |source| source.pace() == Pace::Tick);
 }
 
-/// The sources with their own threads: each is read once, regardless of its pace.
+/// The sources with their own threads. Each iteration reads each of them once, regardless of its pace.
 #[divan::bench]
 fn reading_of_all_sources_apart(bencher: Bencher) {
     collect_all(bencher, |source| source.pace() != Pace::Tick);
 }
 
-/// As in a training process: the kernel adds up counts over all threads at each reading.
+/// A training process has many threads. The kernel adds up counts over all of them at each reading.
 #[divan::bench(args = [10, 100, 1_000])]
 fn tick_of_process_with_threads(bencher: Bencher, threads: usize) {
     let end = std::sync::Barrier::new(threads + 1);
@@ -173,7 +181,7 @@ mod of_threads {
     use headspace_collectors::perf::{Perf, PerfHardware, Threads};
 
     fn beside(bencher: Bencher, threads: usize, source: Option<impl Collector>) {
-        // This machine does not have these counters.
+        // `None`: this machine does not have these counters.
         let Some(mut source) = source else { return };
         let end = Barrier::new(threads);
         std::thread::scope(|scope| {
@@ -207,8 +215,8 @@ mod of_threads {
     }
 }
 
-/// The sources that walk the tree of processes. Each has its own thread and a pace of 1 s, or 30 s for
-/// memory.
+/// The sources that walk the tree of processes. Each has its own thread, and a pace of 1 s (`tree`) or 2 s
+/// (`tree_memory`).
 #[cfg(feature = "tree")]
 mod of_the_tree {
     use std::process::{Child, Command, Stdio};

@@ -1,4 +1,4 @@
-"""Trains on clips that a thread pool loads up to 200 batches ahead; `headspace` says how many would do.
+"""Trains on clips that a thread pool loads up to 200 batches ahead. `headspace` reports how many are enough.
 
     python examples/python/prefetching.py
     python examples/python/prefetching.py --ahead 8
@@ -72,7 +72,7 @@ def main() -> int:
 
 
 def train(source: PrefetchingLoader, model: VideoNet, args: argparse.Namespace) -> None:
-    """The training loop. Prints a line for each epoch, and a last one for the whole run."""
+    """Runs the training loop. Prints one line for each epoch, and a last one for the whole run."""
     loader = headspace.wrap(source, batch_size=args.batch_size)
     began = time.perf_counter()
     steps = epoch = 0
@@ -99,9 +99,9 @@ def train(source: PrefetchingLoader, model: VideoNet, args: argparse.Namespace) 
 
 
 def describe_memory(source: PrefetchingLoader) -> str:
-    """What the loader holds now, and the largest memory of the process so far."""
+    """The batches and the cache of the loader now, and the peak memory of the process."""
     cache = source.cache
-    # Linux counts it in KiB.
+    # Linux reports `ru_maxrss` in KiB.
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return (
         f"{source.finished} batches wait, {cache.bytes >> 20} MiB cached, "

@@ -1,12 +1,12 @@
-"""Replays the changes of a case study on the video example: what headspace predicts, and what each change gains.
+"""Replays the changes of a case study on the video example. Compares each prediction of headspace with the result.
 
     python examples/python/story.py
 
-In the case study, a video classifier was made faster by one change after another. Here, each change is tried on the
-fastest settings so far. Two runs follow each other: one without and one with the change. The verdict of the first one
-may propose the change and predict the step. The second one shows the true step. A change that shortens the step by at
-least 2 % is kept. If other programs used much of the cores meanwhile, both runs are repeated. Before a stage gets fewer
-threads, a what-if measures the step with fewer calls of the stage.
+In the case study, one change after another made a video classifier faster. This program tries each change on the
+fastest settings so far. It makes one run without and one run with the change. The verdict of the first run may propose
+the change and predict the step time. The second run measures it. A change that shortens the step by at least 2 % is
+kept. If other programs used many cores meanwhile, both runs are repeated. Before a stage gets fewer threads, a what-if
+measures the step with fewer concurrent calls of the stage.
 
 The results go to a folder: `story.md` (a table), `story.svg` (a chart) and `story.json`.
 """
@@ -30,7 +30,7 @@ from typing import Any
 from video.ranks import DDP_RANKS
 
 PROGRAM = Path(__file__).with_name("video_classification.py")
-# Smaller differences are usual between two runs of the same settings.
+# Minimum gain of a change that is kept. Two runs of the same settings often differ by less.
 KEPT_GAIN = 0.02
 # Longest bar of the chart, relative to the baseline.
 LONGEST_BAR = 1.6
@@ -38,8 +38,8 @@ BATCH = 3
 
 Options = dict[str, "str | None"]
 
-# The settings of the case study's first run: everything in one stage, many threads in one pool, long clips, and a
-# short buffer in front of the loop.
+# The settings of the case study's first run: demux and decode in one stage, one pool with many threads, long clips,
+# and a small buffer before the training loop.
 BASELINE: Options = {
     "--monolithic": None,
     "--pool": "shared",
@@ -57,17 +57,17 @@ class Change:
 
     title: str
     add: tuple[tuple[str, str | None], ...] = ()
-    """Options that are set."""
+    """Options that the change sets."""
     remove: str | None = None
-    """An option that is left out."""
+    """An option that the change removes."""
     remedy: tuple[str, str | None] | None = None
-    """`code` and `stage` (or the target of `change`) of the remedy that makes this change."""
+    """The remedy that proposes this change: its `code`, and its `stage` or the target of its `change`."""
     to: str | None = None
     """The value that the remedy must propose, if it proposes a value."""
     needed: bool = False
     """Whether the change is kept in any case, because later changes need it."""
     gate: tuple[str, int] | None = None
-    """A stage and a number of its concurrent calls. A what-if measures the step with so few calls."""
+    """A stage and a number of concurrent calls. A what-if measures the step while the stage is limited to them."""
     torch: bool = False
     """Whether the change needs a PyTorch model."""
 
@@ -121,21 +121,21 @@ LADDER = (
 
 @dataclass(frozen=True)
 class Run:
-    """What is read from the records of a run."""
+    """Values from the records of a run."""
 
     step_ms: float
-    """Mean step in steady state, for as many clips as a batch of the baseline has."""
+    """Mean step time in steady state, scaled to the number of clips in a batch of the baseline."""
     other_cores: float | None
-    """Cores that other programs used meanwhile."""
+    """Mean number of cores that other programs used during the run."""
     bottleneck: str
     remedies: list[dict[str, Any]]
     what_if: list[dict[str, Any]]
-    """Answers of a what-if, if this run had one."""
+    """Results of the what-if, if this run had one."""
 
 
 @dataclass(frozen=True)
 class Rung:
-    """A change that was tried, or the reason why not."""
+    """The result of a change, or the reason why it was not tried."""
 
     title: str
     left_out: str | None = None
@@ -143,19 +143,19 @@ class Rung:
     after: Run | None = None
     predicted: str = ""
     predicted_ratio: float | None = None
-    """Predicted step divided by the step without the change."""
+    """Predicted step time divided by the step time without the change."""
     started: float = 1.0
-    """Step of the fastest settings before this change, divided by that of the baseline."""
+    """Step time of the fastest settings before this change, divided by that of the baseline."""
     kept: bool = False
 
     @property
     def reached(self) -> float:
-        """Step of the fastest settings after this change, divided by that of the baseline."""
+        """Step time of the fastest settings after this change, divided by that of the baseline."""
         return self.started * self.ratio if self.kept and self.ratio else self.started
 
     @property
     def ratio(self) -> float | None:
-        """Measured step divided by the step without the change."""
+        """Measured step time divided by the step time without the change."""
         return self.after.step_ms / self.before.step_ms if self.after and self.before else None
 
 
@@ -172,7 +172,7 @@ def main() -> int:
 
 
 def climb(args: argparse.Namespace) -> list[Rung]:
-    """Tries all changes in their order."""
+    """Tries all changes in order."""
     options = {**BASELINE, "--model": args.model, "--steps": str(args.steps)}
     if args.model != "numpy":
         options["--width"] = str(args.width)
@@ -196,7 +196,7 @@ def climb(args: argparse.Namespace) -> list[Rung]:
 def try_change(
     change: Change, options: Options, changed: Options, reached: float, args: argparse.Namespace
 ) -> Rung:
-    """Runs the program without and with a change. A failed run is no reason to lose the other changes."""
+    """Runs the program without and with a change. If a run fails, the change is left out, and the others are tried."""
     try:
         what_if = (
             measure_what_if(options, args.what_if_steps)
@@ -225,7 +225,10 @@ def why_left_out(change: Change, model: str) -> str | None:
 
 
 def measure_pair(options: Options, changed: Options, args: argparse.Namespace) -> tuple[Run, Run]:
-    """Runs without and with a change, with as little disturbance by other programs as `args.tries` pairs allow."""
+    """Runs the program without and with a change, until other programs use at most `args.quiet` cores.
+
+    Makes at most `args.tries` pairs of runs, and returns the pair with the least disturbance.
+    """
     pairs = []
     for _ in range(args.tries):
         pairs.append((measure(options), measure(changed)))
@@ -235,7 +238,7 @@ def measure_pair(options: Options, changed: Options, args: argparse.Namespace) -
 
 
 def _disturbance(pair: tuple[Run, Run]) -> float:
-    """Cores that other programs used during one of two runs, at most. An unknown use counts as 0."""
+    """The cores that other programs used during the more disturbed one of two runs. An unknown value counts as 0."""
     return max(run.other_cores or 0.0 for run in pair)
 
 
@@ -267,7 +270,7 @@ def measure(options: Options, variables: Mapping[str, str] = MappingProxyType({}
 
 
 def clips_per_step(options: Options) -> int:
-    """Clips of a step, over all ranks."""
+    """Number of clips in a step, over all ranks."""
     ranks = DDP_RANKS if "--ddp" in options else 1
     return int(options["--batch-size"] or 1) * ranks
 
@@ -282,7 +285,7 @@ def read_run(records: Path, clips: int) -> Run:
     summary = [record for record in lines if record["kind"] == "summary"][-1]
     if summary["steady_step_mean_ms"] is None:
         raise RuntimeError(f"too few steps in `{records}`: use a larger `--steps`")
-    # Null if nothing limits the loop: it hardly waits. Only a stage has a name.
+    # `bottleneck` is null if the loop hardly waits. Some kinds of bottleneck have no name.
     bottleneck = summary["bottleneck"] or {"kind": "none"}
     return Run(
         step_ms=summary["steady_step_mean_ms"] * BATCH / clips,
@@ -315,7 +318,7 @@ def compare(
 
 
 def find_prediction(change: Change, before: Run) -> tuple[str, float | None]:
-    """What the verdict says about a change, in words, and the predicted step divided by the step before."""
+    """The verdict's prediction for a change as text, and the predicted step time divided by the step time before."""
     if change.remedy is None:
         return "no such remedy", None
     code, target = change.remedy
@@ -326,7 +329,7 @@ def find_prediction(change: Change, before: Run) -> tuple[str, float | None]:
             continue
         proposed = setting.get("to")
         other = f" with {proposed}" if change.to and proposed not in (None, change.to) else ""
-        # The prediction is then the present step: it is only known not to become longer.
+        # In this case, the predicted step is the current one, which is only an upper limit.
         if remedy.get("at_least"):
             return f"proposed{other}, gain unknown", None
         ratio = 1.0 - remedy["predicted_gain_pct"] / 100
@@ -335,7 +338,7 @@ def find_prediction(change: Change, before: Run) -> tuple[str, float | None]:
 
 
 def find_gate(change: Change, run: Run) -> dict[str, Any] | None:
-    """The answer of a what-if for the number of calls that the change leaves, if it was precise enough."""
+    """The result of a what-if for the stage and the number of calls of the change. None if there is none."""
     for answer in run.what_if:
         if answer["intervention"] == "gate" and (answer["stage"], answer["amount"]) == change.gate:
             return answer
@@ -386,10 +389,10 @@ def render_table(rungs: Sequence[Rung]) -> str:
 
 
 def render_chart(rungs: Sequence[Rung]) -> str:
-    """A chart in SVG: the step after each change, relative to the baseline, and the predicted one."""
+    """An SVG chart of the measured and the predicted step after each change, relative to the baseline."""
     left, width, height, top = 250, 420, 26, 58
     steps = [rung.started * rung.ratio for rung in rungs if rung.ratio]
-    # One step that is much longer would make all other bars short.
+    # Without a limit, one very long step would make all other bars too short.
     longest = min(max([1.0, *steps]), LONGEST_BAR)
     scale = width / longest
     rows = [_row("baseline", top, scale, "#8c959f"), _note(left + scale, top, "1.00x")]
@@ -430,7 +433,7 @@ def _row(title: str, y: float, length: float, color: str) -> str:
 
 
 def _note(end: float, y: float, words: str) -> str:
-    """Words to the right of a bar that ends there."""
+    """Text to the right of a bar that ends at `end`."""
     return _text(end + 12, y + 13, words, "start", "#1f2328")
 
 

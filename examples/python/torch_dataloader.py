@@ -3,7 +3,7 @@
     python examples/python/torch_dataloader.py
     HEADSPACE_MODE=probe python examples/python/torch_dataloader.py --steps 1000
 
-The second form also measures the floor: the step time if data were free.
+The second command also measures the floor: the step time if data loading took no time.
 """
 
 from __future__ import annotations

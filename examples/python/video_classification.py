@@ -1,9 +1,9 @@
-"""Trains a video classifier on real clips; `headspace` measures the cost of data loading.
+"""Trains a video classifier on real clips. `headspace` measures the cost of data loading.
 
     python examples/python/video_classification.py
     HEADSPACE_MODE=probe python examples/python/video_classification.py
 
-The second form also measures the floor: the step time if data were free. Set `OMP_NUM_THREADS=1` to
+The second command also measures the floor: the step time if data loading took no time. Set `OMP_NUM_THREADS=1` to
 prevent NumPy's or PyTorch's own threads from competing with the threads that decode.
 """
 
@@ -29,17 +29,17 @@ from video.model_numpy import VideoNet
 
 import headspace
 
-# Options that only the PyTorch models have.
+# Options that only the PyTorch models support.
 TORCH_OPTIONS = ("bf16", "fused_optimizer", "compile", "ddp")
 
 
 class Model(Protocol):
-    """What the loop needs of a model."""
+    """The methods of a model that the training loop calls."""
 
     def train_step(
         self, clips: NDArray[np.uint8], labels: NDArray[np.int64]
     ) -> tuple[float, float]:
-        """Learns from one batch; returns loss and accuracy."""
+        """Trains on one batch. Returns loss and accuracy."""
 
 
 def main() -> int:
@@ -57,7 +57,7 @@ def main() -> int:
 
 
 def run(args: argparse.Namespace, rank: int, world_size: int) -> None:
-    """Trains as one of the ranks. Each rank has its own clips, and as many as the others."""
+    """Trains as one of the ranks. Each rank has different clips, and all ranks have the same number of clips."""
     videos = find_videos(args.data)
     seconds, max_skip = args.subclip_seconds, args.max_skip
     clips = cut(videos, args.clips, seconds=seconds, max_skip=max_skip, seed=args.seed)
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace, rank: int, world_size: int) -> None:
 
 
 def train(loader: VideoLoader, model: Model, args: argparse.Namespace, quiet: bool) -> None:
-    """The training loop. Prints a line an epoch, and a last one about the whole, unless `quiet`."""
+    """Runs the training loop. Unless `quiet`, prints one line for each epoch, and a last one for the whole run."""
 
     def say(line: str) -> None:
         if not quiet:
@@ -107,7 +107,7 @@ def train(loader: VideoLoader, model: Model, args: argparse.Namespace, quiet: bo
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuses options of PyTorch without a model of PyTorch."""
+    """Checks that PyTorch options are used only with a PyTorch model, and that PyTorch is installed for it."""
     wrong = [f"`--{name.replace('_', '-')}`" for name in TORCH_OPTIONS if getattr(args, name)]
     if args.model == "numpy" and wrong:
         needs = "needs" if len(wrong) == 1 else "need"

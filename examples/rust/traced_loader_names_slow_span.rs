@@ -1,4 +1,4 @@
-//! The example of a traced loader: its verdict names the slow span.
+//! Tests the example `traced_loader`: its verdict names the slow span.
 
 use headspace_agent::model::record::BottleneckKind;
 

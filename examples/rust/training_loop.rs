@@ -67,7 +67,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Watches what this machine can measure, and writes the records to `folder`.
+/// Starts an agent with all sources that work on this machine. It writes the records to `folder`.
 fn start_agent(folder: &Path) -> Result<Agent, Box<dyn std::error::Error>> {
     let settings = Settings::default();
     let catalog = Catalog::open(&settings);
@@ -112,7 +112,7 @@ fn start_agent(folder: &Path) -> Result<Agent, Box<dyn std::error::Error>> {
     Ok(agent)
 }
 
-/// A loader: one thread, four batches ahead at most.
+/// Starts a loader with one thread. Its queue holds at most four batches.
 fn load(batches: usize) -> std::sync::mpsc::Receiver<Batch> {
     let (sender, receiver) = sync_channel(4);
     thread::spawn(move || {
@@ -126,7 +126,7 @@ fn load(batches: usize) -> std::sync::mpsc::Receiver<Batch> {
     receiver
 }
 
-/// A model: busy for 3 ms.
+/// Simulates a training step: keeps the CPU busy for 3 ms.
 fn train_step(batch: &Batch) {
     let start = Instant::now();
     let mut sum = 0.0;

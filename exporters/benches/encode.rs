@@ -1,4 +1,4 @@
-//! Measures the cost to write a tick to the disk, and the cost to merge old ticks.
+//! Measures the cost of writing a tick to disk, and the cost of merging old ticks.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark stops where it fails")]
 
@@ -51,7 +51,7 @@ fn merge_ten_ticks(bencher: Bencher<'_, '_>) {
         });
 }
 
-/// With everything: rotation, and merging in slices.
+/// Includes the rotation of files, and the merging of old ticks in slices.
 #[divan::bench(sample_count = 5, sample_size = 1)]
 fn export_forty_thousand_ticks(bencher: Bencher<'_, '_>) {
     let ticks: Vec<_> = (0..1000).map(synthetic::tick).collect();

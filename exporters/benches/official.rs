@@ -1,5 +1,5 @@
-//! Measures OpenTelemetry's own SDK with as many instruments as the run of the benchmark, all updated as
-//! often: the time to collect them and to build the same message.
+//! Measures OpenTelemetry's own SDK: the time to collect its instruments and to build the same message. It has as
+//! many instruments as the run of the benchmark, and updates them as often.
 //!
 //! Its reader collects on a separate thread, so its time includes two thread switches.
 
@@ -18,10 +18,10 @@ use opentelemetry_sdk::metrics::{
 };
 use prost::Message;
 
-/// One hour, longer than the benchmark: metrics are collected on request only.
+/// One hour, which is longer than the benchmark. So metrics are collected on request only.
 const NEVER: Duration = Duration::from_secs(3600);
 
-/// Makes the message and keeps its length.
+/// Encodes the message and stores its length.
 struct Encodes(Arc<AtomicUsize>);
 
 impl PushMetricExporter for Encodes {
@@ -64,7 +64,8 @@ fn exponential(instrument: &Instrument) -> Option<Stream> {
 }
 
 impl Sdk {
-    /// Three times of a loop, 10 stages, 20 totals and 8 GPUs of 6 levels, recorded 600 times.
+    /// Creates the instruments and records 600 ticks. The instruments are three durations of a loop, the durations
+    /// of 10 stages, 20 counters, and 6 gauges for each of 8 GPUs.
     #[expect(
         clippy::too_many_lines,
         reason = "the instruments, and what is recorded with each"
@@ -134,7 +135,7 @@ impl Sdk {
         Self { provider, length }
     }
 
-    /// Gathers, and makes the message. Its length in bytes; 0 where it could not.
+    /// Collects the metrics and encodes the message. Returns its length in bytes, or 0 after an error.
     pub(crate) fn request(&self) -> usize {
         match self.provider.force_flush() {
             Ok(()) => self.length.load(Ordering::Relaxed),

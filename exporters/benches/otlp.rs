@@ -1,8 +1,8 @@
-//! Measures the cost to export one interval's metrics to a collector. The export thread pays for the
-//! hand-over at each tick. The destination's own thread pays for the encoding at each interval. The
-//! reference for the encoding is OpenTelemetry's SDK with as many instruments.
+//! Measures the cost of exporting one interval's metrics to a collector. The export thread hands over each
+//! tick. The destination's own thread encodes the metrics at each interval. The reference for the encoding
+//! is OpenTelemetry's SDK with as many instruments.
 //!
-//! The run has a loop, 10 stages, 8 GPUs and the readings of a process, and is ten minutes old.
+//! The run has one loop, 10 stages, 8 GPUs and the readings of a process. It has lasted ten minutes.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark stops where it fails")]
 

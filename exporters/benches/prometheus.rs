@@ -1,6 +1,6 @@
 //! Measures the cost of a scrape: the text of a run, by its number of stages. The reference is
-//! `prometheus-client`, the official library, with as many histograms. The export thread waits for it at
-//! most once per scrape; training never does.
+//! `prometheus-client`, the official library, with as many histograms of stages. The export thread waits at
+//! most once per scrape. Training never waits.
 
 use divan::Bencher;
 use divan::counter::BytesCount;
@@ -27,7 +27,7 @@ fn main() {
     divan::main();
 }
 
-/// A minute of a run of so many stages.
+/// A snapshot of the first minute of a run with `stages` stages.
 fn run(stages: usize) -> Snapshot {
     let mut snapshot = Snapshot::default();
     for number in 0..60 {
@@ -54,7 +54,7 @@ fn text_of_a_run_with_stages(bencher: Bencher<'_, '_>, stages: usize) {
         .bench_local(make);
 }
 
-/// Stages alone, but with the same labels.
+/// A registry with the histograms of the stages only. Their labels are the same.
 fn registry(stages: usize) -> Registry {
     let mut registry = Registry::default();
     let times =

@@ -1,11 +1,11 @@
-//! Measures two ways to do the same in turns, so that other load on the machine slows both.
+//! Measures two implementations alternately, so that other load on the machine slows both.
 
 use std::time::{Duration, Instant};
 
-/// Turns of each.
+/// Number of measurements of each implementation.
 const TURNS: usize = 200;
 
-/// Prints the medians of both, and what ours is of theirs.
+/// Prints the median time of each, and the ratio of ours to theirs.
 pub(crate) fn print<A, B>(
     what: &str,
     mut ours: impl FnMut() -> A,

@@ -1,7 +1,7 @@
-//! Measures how fast a large run is read: one rank, and several ranks whose ticks are compared.
-//! `HEADSPACE_BENCH_MIB` sets its size (default 128; the target is stated for 1024).
+//! Measures how fast a large run is read: one rank, and several ranks with their series of ticks.
 //!
-//! The last line has the peak memory of the process, which the target also limits.
+//! `HEADSPACE_BENCH_MIB` sets the size of the run in MiB (default 128; the target is for 1024). The last line
+//! of the output is the peak memory of the process, which has a target, too.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark stops where it fails")]
 
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 mod synthetic;
 
-/// Ranks of the run with several.
+/// Number of ranks of the run with several ranks.
 const RANKS: u32 = 8;
 
 static FOLDERS: [OnceLock<TempDir>; 2] = [const { OnceLock::new() }; 2];
@@ -38,7 +38,7 @@ fn main() {
     }
 }
 
-/// A run folder of the size asked for, of ticks that differ.
+/// A run folder of the requested size. It repeats a block of 2,000 different ticks.
 fn folder(ranks: u32) -> &'static Path {
     let folder = FOLDERS[usize::from(ranks > 1)].get_or_init(|| {
         let mib: usize = std::env::var("HEADSPACE_BENCH_MIB")

@@ -6,7 +6,7 @@ use headspace_agent::model::distribution::DistributionRecord;
 use headspace_agent::model::record::{LoopTick, Phase, SCHEMA, TickRecord};
 use headspace_agent::model::{Distribution, Record, RecordBody};
 
-/// Tick `number` of a run: one loop of 100 steps, whose times vary by a quarter, and 20 readings.
+/// Tick `number` of a run. It has one loop with 100 steps, whose times vary by ± 25 %, and 20 readings.
 pub(crate) fn tick(number: u64) -> Record {
     let mut seed = number.wrapping_mul(2_654_435_761) | 1;
     let mut distribution = |mean: u64| {

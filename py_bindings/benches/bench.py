@@ -2,10 +2,10 @@
 
     python bench.py                 # everything, about four minutes
     python bench.py wrap memory     # these only
-    python bench.py --quick --json  # a look, for programs
+    python bench.py --quick --json  # few repetitions, printed as JSON
 
-Every number is taken beside its reference in the same run: machines differ, and the same machine
-differs from minute to minute.
+Each value and its reference are measured in the same run, because machines differ, and the speed of one machine
+changes from minute to minute.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""What headspace adds to the start of a program, in fresh processes: `import headspace`, and
-`headspace run` before its command."""
+"""Measures how much `import headspace` and `headspace run` delay the start of a program, in new processes."""
 
 from __future__ import annotations
 
@@ -15,14 +14,14 @@ from rows import Row, bootstrap
 
 
 def _start(code: str, *under: str) -> float:
-    """Milliseconds from starting a Python that runs `code`, `under` something, to its end."""
+    """Milliseconds from start to end of a Python process that runs `code`. `under` is the launcher's command."""
     begin = time.perf_counter()
     subprocess.run([*under, sys.executable, "-c", code], check=True)
     return (time.perf_counter() - begin) * 1e3
 
 
 def _importtime() -> float:
-    """Milliseconds that the interpreter itself counts for the import, all it pulls in included."""
+    """Milliseconds of the import as the interpreter counts them, with the modules that headspace imports."""
     answer = subprocess.run(
         [sys.executable, "-X", "importtime", "-c", "import headspace"],
         check=True,
@@ -35,12 +34,12 @@ def _importtime() -> float:
     return int(found.group(1)) / 1e3
 
 
-#: A program's start: what it runs, and under what.
+#: How a program is started: its code, then the launcher's command.
 Begun = tuple[str, ...]
 
 
 def _in_turns(begun: list[Begun], turns: int) -> list[list[float]]:
-    """Milliseconds of each, in an order that changes, after one start of each that does not count."""
+    """Milliseconds of each start. The order alternates. One start of each comes first and is not measured."""
     times: list[list[float]] = [[] for _ in begun]
     for one in begun:
         _start(*one)
@@ -52,8 +51,10 @@ def _in_turns(begun: list[Begun], turns: int) -> list[list[float]]:
 
 
 def launched(quick: bool) -> list[Row]:
-    """What `headspace run` adds before a command, beside the launcher of OpenTelemetry; and before
-    one that imports what is watched."""
+    """Measures how much `headspace run` delays a command, with OpenTelemetry's launcher as the reference.
+
+    If PyTorch is installed, a command that imports its data loader is measured, too.
+    """
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     scripts = os.path.dirname(sys.executable)
     os.environ["PATH"] = os.pathsep.join([scripts, os.environ.get("PATH", os.defpath)])
@@ -74,13 +75,13 @@ def launched(quick: bool) -> list[Row]:
 
 
 def _added(without: list[float], having: list[float]) -> tuple[float, float, float]:
-    """Median of what is added, and its interval."""
+    """Median of the added time, and its interval."""
     added = [b - a for a, b in zip(without, having)]
     return (statistics.median(added), *bootstrap(added, statistics.median))
 
 
 def run(quick: bool) -> list[Row]:
-    # Installers compile to byte code; an import from a source tree does it the first time.
+    # Byte code must be cached: installers compile it, and a source tree compiles it at the first import.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     bare, importing = _in_turns([("pass",), ("import headspace",)], 10 if quick else 60)
     added, low, high = _added(bare, importing)

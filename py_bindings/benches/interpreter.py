@@ -1,5 +1,5 @@
-"""What the sources inside the interpreter take from it: the callable in `gc.callbacks`, and the
-thread that asks for the lock.
+"""Measures the cost of the sources inside the interpreter: the callable in `gc.callbacks`, and the GIL probe's
+thread.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ COLLECTIONS = 2_000
 
 
 def _collections() -> float:
-    """Nanoseconds a collection of the youngest generation, which holds nothing."""
+    """Nanoseconds per collection of the youngest generation, which is empty."""
     begin = time.perf_counter_ns()
     for _ in range(COLLECTIONS):
         gc.collect(0)
@@ -38,7 +38,7 @@ def _of_gc(rounds: int) -> list[Row]:
             gc.callbacks.remove(nothing)
     finally:
         gc.enable()
-    # Python makes the `info` of a callback only where there is one: that counts as well.
+    # Python creates the `info` dictionary only if there is a callback, so its cost is included.
     ours, theirs = ((min(times) - min(without)) / 2 for times in (native, python))
     return [
         Row(
@@ -56,7 +56,7 @@ def _of_gil(seconds: float) -> list[Row]:
     import headspace
 
     with headspace.start():
-        time.sleep(0.1)  # Until the thread has named itself.
+        time.sleep(0.1)  # The thread sets its name after it starts.
         (thread,) = (
             comm.parent
             for comm in Path("/proc/self/task").glob("*/comm")

@@ -1,4 +1,4 @@
-"""Where and when a benchmark ran: a number without these cannot be compared."""
+"""Describes where and when a benchmark ran. Without this, its results cannot be compared with others."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _version(package: str) -> str:
 
 
 def describe() -> dict[str, str]:
-    """Machine, versions, date and commit, as people read them."""
+    """Machine, versions, date and commit, as text for readers."""
     commit = _git("rev-parse", "--short", "HEAD") or "unknown"
     if _git("status", "--porcelain", "--untracked-files=no"):
         commit += " with changes"

@@ -1,4 +1,4 @@
-"""Memory that a running session adds, and what its counts of Python objects cost, in fresh processes."""
+"""Measures the memory that a running session adds, and the cost of its object censuses, in new processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 
 from rows import Row
 
-#: Steps of 2 ms over two seconds: the session ticks, records and summarises meanwhile.
+#: 1,000 steps of 2 ms, so two seconds. The session ticks several times meanwhile. Prints the memory in MiB.
 PROGRAM = """
 import json, sys, time
 
@@ -38,7 +38,8 @@ def _sizes(how: str) -> dict[str, float]:
     return sizes
 
 
-#: Steps of 2 ms with a number of objects. The second number is how long the steps take, in seconds.
+#: Steps of 2 ms in a process with many objects. The arguments are the number of objects, and the duration of the
+#: loop in seconds.
 CENSUSES = """
 import json, sys, time
 
@@ -64,7 +65,7 @@ def _censuses(objects: int, seconds: float) -> list[Row]:
         text=True,
     )
     count, spent, elapsed = json.loads(answer.stdout.splitlines()[-1])
-    # All of them may take 0.1 % of the time, and 0.3 s.
+    # All censuses together may take 0.1 % of the time plus 0.3 s.
     allowed = 100 * (0.001 + 0.3 / elapsed)
     name = f"census of {objects:,} objects"
     return [

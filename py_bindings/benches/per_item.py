@@ -1,8 +1,8 @@
-"""What one batch costs: `for _ in wrapped: pass` over a plain list, against its neighbours.
+"""Measures what one batch costs: `for _ in wrapped: pass` over a plain list, compared with similar wrappers.
 
-Bursts are short enough for the recorder's ring, as in training, where the sampler reads it between
-two steps; a sustained run without any work between batches is shown beside them. All subjects take
-turns within each round, so that what slows the machine slows them all.
+A burst fits into the recorder's ring buffer. This is like training, where the sampling thread empties the buffer
+in time. A sustained run has no work between batches, so the buffer may overflow. Each round measures all subjects,
+so that other load on the machine slows all of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SUSTAINED = 200_000
 
 
 class TimingWrapper:
-    """What users write by hand: the wait and the step of each batch, kept for percentiles."""
+    """A timer as users write it by hand. It stores the wait and the step of each batch for percentiles."""
 
     def __init__(self, loader: Iterable[Any]) -> None:
         self.loader = loader

@@ -1,4 +1,4 @@
-"""One line of the result: what was measured, against what, and whether the target is met."""
+"""One line of the result: the measured value, its reference, and whether the target is met."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True)
 class Row:
-    """A measured value beside its target."""
+    """A measured value and its target."""
 
     name: str
     what: str
     measured: float
     unit: str
-    #: Upper limit, in `unit`, or of `ratio` where there is one. None: for information.
+    #: Upper limit of `ratio`, or of `measured` if there is no ratio. None: no target.
     target: float | None = None
     #: Ends of the 95 % interval of `measured`.
     low: float | None = None
     high: float | None = None
-    #: What the value is divided by, and the quotient.
+    #: Name of the reference, and `measured` divided by the reference's value.
     reference: str | None = None
     ratio: float | None = None
 
     @property
     def verdict(self) -> str:
-        """`pass`, `miss`, `` without a target, or `unclear`: the interval is too wide to tell."""
+        """`pass`, `miss`, or `unclear` if the interval is too wide or contains the target. Empty without a target."""
         if self.target is None:
             return ""
         if self.ratio is not None:

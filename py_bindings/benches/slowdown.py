@@ -1,14 +1,15 @@
-"""How much slower a loop of 10 ms steps runs while it is watched, paired.
+"""Measures how much a session slows a loop of 10 ms steps.
 
-A step is a fixed amount of arithmetic (5 ms, calibrated once) and a sleep of 5 ms: neither can
-absorb what is added to it. Within one process, blocks of 10 steps over a wrapped loader alternate
-with blocks over the bare one while the session is paused, which stops its threads as well; then the
-same in separate processes. The order within a pair alternates, and the interval is a bootstrap over
-pairs.
+A step is a fixed amount of arithmetic (5 ms, calibrated once) and a sleep of 5 ms. Neither of them becomes shorter
+if the session adds work, so the added time is visible.
 
-A machine with other work on it resolves no tenth of a percent. So the parts are added up as well:
-the CPU time of the agent's threads, as if all of it were taken from the loop, and what each batch
-costs the loop's own thread.
+Blocks of steps are compared in pairs. Within one process, one block of a pair iterates a wrapped loader. The other
+one iterates the bare loader while the session is paused, which also stops its threads. Then the same is done in
+separate processes. The order within a pair alternates. The interval is a bootstrap over pairs.
+
+On a machine with other load, these pairs cannot show a difference of 0.1 %. So the parts of the cost are also added
+up: the CPU time of the agent's threads, as if all of it delayed the loop, and the cost of each batch on the loop's
+own thread.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def _spin(turns: int) -> int:
 
 
 def calibrate() -> int:
-    """Turns of the spin that take `BUSY_S` on an undisturbed core."""
+    """Number of iterations of `_spin` that take `BUSY_S` on an idle core."""
     probe = 20_000
     took = []
     for _ in range(50):
@@ -50,7 +51,7 @@ def calibrate() -> int:
 
 
 def block(batches: Iterable[Any], turns: int) -> list[float]:
-    """Runs one block, and gives the milliseconds of each of its steps."""
+    """Runs one block. Returns the milliseconds of each step."""
     times = []
     begin = time.perf_counter_ns()
     for _ in batches:
@@ -99,7 +100,7 @@ def _pairs(count: int, watched: Any, bare: Any) -> list[tuple[list[float], list[
 
 
 def _rows(what: str, pairs: list[tuple[list[float], list[float]]]) -> list[Row]:
-    """Slow-down in percent: of the means (every disturbance counts), and of the medians."""
+    """Slow-down in percent, of the mean step and of the median step. Outliers affect only the mean."""
     rows = []
     for kind, of in (("mean", statistics.fmean), ("median", statistics.median)):
         slower = [(of(with_session) / of(without) - 1) * 100 for with_session, without in pairs]
@@ -138,7 +139,7 @@ def _accounted(seconds: float) -> list[Row]:
 
 
 def _by_thread(seconds: float) -> list[Row]:
-    """CPU time of the agent's threads in such a loop over a torch loader with two workers."""
+    """CPU time of the agent's threads in a loop of 10 ms steps over a torch loader with two workers."""
     try:
         from torch.utils.data import DataLoader
     except ImportError:
@@ -150,7 +151,7 @@ def _by_thread(seconds: float) -> list[Row]:
         loader = DataLoader(range(steps), num_workers=2)  # type: ignore[arg-type]
         begin = None
         for number, _ in enumerate(headspace.wrap(loader, mode="measure")):
-            if number == 100:  # The workers run, and every source was read once.
+            if number == 100:  # By then, the workers run, and each source was read once.
                 begin, before = time.perf_counter(), _cpu_of_threads()
             time.sleep(BUSY_S + SLEEP_S)
         assert begin is not None
@@ -176,13 +177,13 @@ def _by_thread(seconds: float) -> list[Row]:
 
 
 def _cpu_of_threads() -> dict[str, int]:
-    """Nanoseconds of CPU time by the name of the thread."""
+    """Nanoseconds of CPU time for each thread name."""
     found = {}
     for task in Path("/proc/self/task").iterdir():
         try:
             name = (task / "comm").read_text().strip()
             found[name] = int((task / "schedstat").read_text().split()[0])
-        except OSError:  # A thread that has ended meanwhile.
+        except OSError:  # The thread has ended meanwhile.
             continue
     return found
 

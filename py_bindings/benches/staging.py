@@ -1,5 +1,6 @@
-"""What one call of a stage costs: an empty `with` block and an empty decorated function, against one
-`Histogram.record` of OpenTelemetry's SDK, which is what a pipeline would be instrumented with otherwise.
+"""Measures what one call of a stage costs: an empty `with` block, and an empty decorated function.
+
+The reference is one `Histogram.record` of OpenTelemetry's SDK, the usual alternative to instrument a pipeline.
 """
 
 from __future__ import annotations
@@ -11,18 +12,19 @@ from collections.abc import Callable
 
 from rows import Row
 
-#: A burst is short, so that hardly one of many is interrupted.
+#: Calls of a burst. It is short, so that other programs interrupt few bursts.
 CALLS = 1_000
 REFERENCE = "OpenTelemetry Histogram.record"
 
-#: Of what `record` takes: for blocks on one thread. The others are shown for information: a function
-#: has a call of its own, threads wait for Python's lock, and of 1,000 stages each is cold in its turn.
+#: Upper limit, as a share of the time of `record`, for blocks on one thread. The other subjects have no target:
+#: the call of a function has a cost of its own, threads wait for the GIL, and 1,000 stages compete for the
+#: processor's cache.
 TARGET = 1 / 30
 AIMED_AT = ("with stage", 'with stage("x"), looked up each time', "with stage, within another")
 
 
 def _time(work: Callable[[int], None], calls: int) -> float:
-    """Nanoseconds a call."""
+    """Nanoseconds per call."""
     begin = time.perf_counter_ns()
     work(calls)
     return (time.perf_counter_ns() - begin) / calls
@@ -88,7 +90,7 @@ def _subjects() -> dict[str, Callable[[int], None]]:
 
 
 def _by_threads(work: Callable[[int], None], threads: int) -> float:
-    """Nanoseconds a call where so many threads call at once. They take turns at Python's lock."""
+    """Nanoseconds per call while `threads` threads call concurrently. They compete for the GIL."""
     calls = 20 * CALLS
     workers = [threading.Thread(target=work, args=(calls,)) for _ in range(threads)]
     begin = time.perf_counter_ns()
@@ -109,7 +111,7 @@ def run(quick: bool) -> list[Row]:
     times: dict[str, list[float]] = {name: [] for name in subjects}
     times["with stage, by 4 threads at once"] = []
     with headspace.start():
-        for work in subjects.values():  # The first calls of a stage have their CPU time taken.
+        for work in subjects.values():  # Warm-up: CPU time is measured in all of a stage's first calls.
             work(100 * CALLS)
         for turn in range(50 if quick else 300):
             for name, work in subjects.items():

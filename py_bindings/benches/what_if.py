@@ -1,4 +1,4 @@
-"""What mode `whatif` costs outside its windows: a batch and a call of a stage, against mode `measure`.
+"""Measures what a batch and a call of a stage cost in mode `whatif` outside its windows. The reference is `measure`.
 
 Each round starts one process of each mode. In mode `whatif`, the switch of the stage exists, and the what-if is over.
 """
@@ -15,7 +15,7 @@ from rows import Row, bootstrap
 #: Upper limits: nanoseconds that a switch adds to a call, and the cost of a batch divided by that in mode `measure`.
 SWITCH_NS, BATCH_RATIO = 5.0, 1.1
 
-#: Prints the nanoseconds of a `with` block, of a decorated function, and of a batch.
+#: Prints the nanoseconds of a `with` block, of a call of a decorated function, and of a batch.
 PROGRAM = """
 import itertools, json, sys, time
 import headspace

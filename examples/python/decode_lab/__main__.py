@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 if not __package__:
-    # Run as a folder: its own files are then top-level modules, but they import each other as a package.
+    # Python runs the folder itself, so its files are top-level modules. But they import each other as a package.
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from decode_lab.laboratory import main

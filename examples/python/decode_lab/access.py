@@ -1,4 +1,4 @@
-"""Which frames a training loop asks for: the whole clip, a random subclip, or a few frames spread over the clip."""
+"""Chooses the frames that a training loop reads: the whole clip, a random subclip, or a few frames spread over it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ PATTERNS: tuple[Pattern, ...] = get_args(Pattern)
 
 
 def choose_frames(clip: Clip, pattern: Pattern, frames: int, rng: random.Random) -> tuple[int, ...]:
-    """Numbers of the frames, in ascending order.
+    """Frame numbers, in ascending order.
 
-    A subclip has `frames` consecutive frames. A sparse access has one frame at a random place in each of
-    `frames` equal parts of the clip (temporal segment sampling). A short clip gives fewer.
+    A subclip has `frames` consecutive frames. A sparse access has one random frame from each of `frames` equal
+    parts of the clip (temporal segment sampling). If the clip has fewer than `frames` frames, all are chosen.
     """
     count = min(frames, clip.frames)
     if pattern == "whole":

@@ -9,9 +9,9 @@ from html import escape
 from .output import describe_row, group_name, groups_of, ratio_text
 from .results import Row
 
-# Okabe and Ito's palette, which readers with colour blindness can tell apart.
+# Okabe and Ito's palette: readers with colour blindness can distinguish the colours.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D1F")
-# In pixels: the width of the chart, and the edges of a plot. Above a plot are its title and the names of formats.
+# Width of the chart and edges of a plot, in pixels. The title and the format names are above the plot.
 _WIDTH, _LEFT, _RIGHT_MARGIN, _TOP, _BOTTOM = 960, 62, 30, 94, 364
 _HEIGHT = _BOTTOM + 56
 #: Pixels between the points of two loaders at one format. A point is 8 pixels wide.
@@ -21,15 +21,15 @@ _TARGET_STROKE = 'stroke="#b00020" stroke-dasharray="6 3" fill="none"'
 
 
 def draw_chart(rows: Sequence[Row], target: float | None = None) -> str:
-    """Clips/s over the size on disk, one panel for each group, both axes logarithmic and the same in all panels.
+    """Clips/s over the size on disk, with one panel for each group. All panels have the same two logarithmic axes.
 
-    Each point is a loader and a format, with the number of workers that is fastest. The points of a format are side
-    by side around its dotted line, which is at its size, so that each point is visible. The vertical line of a point
-    is the 95 % interval. A hollow point has errors or wrong frames. The dashed line is the rate `target`.
+    Each point is a loader and a format, with the fastest number of workers. The dotted line of a format is at its
+    size. Its points are side by side around this line, so that each is visible. The vertical line of a point is the
+    95 % interval. A hollow point has errors or wrong frames. The dashed line is the rate `target`.
 
     A single panel is as wide as two.
     """
-    # The rows of a group are sorted: the first of each loader and format is the fastest.
+    # The rows of a group are sorted by rate. Reversed, the fastest row of a loader and format overwrites the others.
     groups = {
         group: list({(row.loader, row.format): row for row in reversed(members)}.values())
         for group, members in groups_of([row for row in rows if row.clips_per_s.value > 0]).items()
@@ -76,7 +76,7 @@ def draw_chart(rows: Sequence[Row], target: float | None = None) -> str:
 
 
 def _interval(row: Row) -> tuple[float, float]:
-    """The ends of the interval that are drawn. A logarithmic axis has no 0."""
+    """The drawn ends of the interval. They are limited, because a logarithmic axis has no 0."""
     rate = row.clips_per_s
     return max(rate.value - rate.half, rate.value / 2), rate.value + min(rate.half, rate.value)
 
@@ -125,7 +125,7 @@ def _panel(
 
 
 def _place_formats(rows: Sequence[Row], horizontal: _Axis) -> dict[str, float]:
-    """The place of each format. Formats of the same size are half a step apart."""
+    """The horizontal position of each format. Formats of about the same size are half a step apart."""
     sizes = {row.format: horizontal.place(row.disk_ratio) for row in rows}
     places = {}
     free = 0.0
@@ -138,7 +138,7 @@ def _place_formats(rows: Sequence[Row], horizontal: _Axis) -> dict[str, float]:
 def _place_points(
     rows: Sequence[Row], formats: Mapping[str, float]
 ) -> dict[tuple[str, str], float]:
-    """The place of each point, by format and loader. The middle of a format's points is the place of the format."""
+    """The horizontal position of each point, by format and loader. A format's points are centred on its position."""
     places = {}
     for name, middle in formats.items():
         loaders = sorted(row.loader for row in rows if row.format == name)
@@ -152,7 +152,7 @@ def _format_names(places: Mapping[str, float]) -> list[str]:
     out = []
     free = 0.0
     for name, x in sorted(places.items(), key=lambda entry: (entry[1], entry[0])):
-        # Formats of about the same size would have their names at the same place.
+        # The names of formats of about the same size must not overlap.
         at = max(x, free)
         free = at + 16
         line = f"M{at:.1f} {_TOP - 4}L{x:.1f} {_TOP + 8}V{_BOTTOM}"

@@ -1,7 +1,7 @@
-"""Measures or checks one combination, in a process of its own: `python -m decode_lab.child TASK SPEC RESULT`.
+"""Measures or checks one combination in a separate process: `python -m decode_lab.child TASK SPEC RESULT`.
 
-A process of its own keeps the libraries apart: a crash ends only this combination, and memory, CPU time and bytes
-belong to one library. headspace measures the process and its children.
+The process isolates the library: a crash ends only this combination, and memory, CPU time and bytes belong to one
+library. headspace measures the process and its children.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Spec:
 
 @dataclass
 class Measured:
-    """What the rounds of one combination gave. Counters are per clip that was asked for."""
+    """Results of the rounds of one combination. Counters are divided by the number of requested clips."""
 
     round_seconds: list[float]
     round_clips: list[int]
@@ -71,14 +71,14 @@ class Measured:
     error: str | None
     cpu_s_per_clip: float | None = None
     requested_bytes_per_clip: float | None = None
-    """Bytes of read calls, without those from pipes that carry frames."""
+    """Bytes of read calls. Reads from pipes that carry frames are excluded."""
     storage_bytes_per_clip: float | None = None
     memory_bytes: float | None = None
     others_cores: float | None = None
-    """Cores that other programs used meanwhile."""
+    """Mean number of cores that other programs used during the measurement."""
 
 
-# --- the work of a worker, in a thread or in a process ---
+# --- code of a worker, which is a thread or a process ---
 
 _reader: Reader | None = None
 _stage: Any = None
@@ -91,7 +91,7 @@ def _open(loader: str, workers: int) -> None:
 
 
 def _read(request: Request) -> Frames | str:
-    """The frames, or the error in words."""
+    """The frames, or the error as text."""
     assert _reader is not None
     try:
         with _stage:
@@ -101,7 +101,7 @@ def _read(request: Request) -> Frames | str:
 
 
 class ClipLoader:
-    """Yields the clips of a round in order, read by the workers. At most two per worker are ahead."""
+    """Yields the clips of a round in order. The workers read at most `ahead` clips ahead of the loop."""
 
     def __init__(self, executor: Executor, ahead: int) -> None:
         self._executor = executor
@@ -126,7 +126,7 @@ def _make_executor(spec: Spec) -> Executor:
     if spec.pool == "threads":
         _open(*arguments)
         return ThreadPoolExecutor(spec.workers, "worker")
-    # The libraries are first imported in the workers, so nothing of them is forked.
+    # Only the workers import the libraries, so no state of a library is forked.
     return ProcessPoolExecutor(spec.workers, get_context("fork"), _open, arguments)
 
 
@@ -138,14 +138,16 @@ def measure(spec: Spec) -> Measured:
     with _make_executor(spec) as executor:
         loader = ClipLoader(executor, 2 * spec.workers)
         pagecache.load(files)
-        # The first round is not measured: libraries initialise, and its length sets that of the others.
+        # The first round is not measured, because libraries initialise in it. Its duration determines how often
+        # each of the other rounds repeats the clips.
         loader.requests = _requests(spec, sample, rng, 1)
         began = time.perf_counter()
         for _ in loader:
             pass
         once = time.perf_counter() - began
         repeats = 1 if spec.cache == "cold" else max(1, round(spec.round_seconds / once))
-        # Several ticks: on a busy machine, the counters of the children may come too late for the first or the last.
+        # The rounds last several ticks. On a busy machine, the first or the last tick may miss the children's
+        # counters.
         session = headspace.start(to=headspace.JsonLines(spec.runs), interval=0.5, quiet=True)
         loop = headspace.wrap(loader, name="clips", batch_size=1)
         read_before = _bytes_read(spec)
@@ -173,18 +175,18 @@ def measure(spec: Spec) -> Measured:
         result.requested_bytes_per_clip = (read_after - read_before) / result.clips
     resources = headspace_report.to_dict()["resources"] if headspace_report else {}
     result.others_cores = resources.get("others_cores")
-    # Counters of a tree have a resolution of 10 ms, those of a process one of less than 1 µs.
+    # The counters of a process tree have a resolution of 10 ms, those of a single process less than 1 µs.
     has_children = LOADERS[spec.loader].pipe or spec.pool == "processes"
     _add_counters(result, Path(session.folder), "tree" if has_children else "process")
     if LOADERS[spec.loader].pipe and result.memory_bytes is not None:
-        # The processes of `ffmpeg` end with their clip. The kernel keeps the largest peak of them, in KiB.
+        # Each process of `ffmpeg` ends with its clip. The kernel stores the largest peak of them, in KiB.
         peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
         result.memory_bytes += spec.workers * peak
     return result
 
 
 def _bytes_read(spec: Spec) -> int | None:
-    """Bytes that the workers have read until now. Exact between two rounds: no clip is then being read."""
+    """Bytes that the workers have read until now. The value is exact between two rounds, when they read no clip."""
     workers = [os.getpid()]
     if spec.pool == "processes":
         # This process only receives the frames.
@@ -206,10 +208,10 @@ def _request(
 
 
 def _add_counters(result: Measured, run: Path, scope: str) -> None:
-    """Adds what headspace read of this process and its children: CPU time, storage, memory.
+    """Adds the CPU time, the storage reads and the memory that headspace measured.
 
     Args:
-        result: Where to.
+        result: The result to which they are added.
         run: The run folder.
         scope: `process`, or `tree` for the process and its children.
     """
@@ -221,7 +223,7 @@ def _add_counters(result: Measured, run: Path, scope: str) -> None:
         if record["kind"] != "tick":
             continue
         steps += sum(loop["steps"] for loop in record["loops"])
-        # A total that has not changed may be absent.
+        # A record may omit a total that has not changed.
         readings |= record["readings"].get(scope, {})
         if "process.cpu.time{cpu.mode=user}" in record["readings"].get(scope, {}):
             marks.append((steps, dict(readings)))

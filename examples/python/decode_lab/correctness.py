@@ -1,7 +1,7 @@
 """Compares the frames of a decoder with a reference: the same file, decoded from start to end without a seek.
 
 Colours may differ slightly, because libraries convert YUV to RGB in different ways. A wrong frame differs more: it
-is closer to another frame of the reference than to the one that was asked for.
+is closer to another frame of the reference than to the one that was requested.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from .loaders import Reader, Request
 #: Lowest PSNR in dB of a correct frame. Different YUV to RGB conversions of one decoded frame stay above 30 dB;
 #: different frames of a moving scene are mostly below.
 PSNR_LIMIT_DB = 30.0
-#: A neighbour must be closer by this much to count as the frame that was delivered. In a still scene, neighbours
-#: are equal, and no decoder can be told to be wrong.
+#: Another frame counts as the delivered one only if its PSNR is higher by this much. In a still scene, neighbours
+#: are equal, so a wrong frame cannot be detected.
 MARGIN_DB = 3.0
-#: Numbers of frames by which random access is usually wrong.
+#: Distance in frames within which the delivered frame is searched first. Random access is rarely off by more.
 _REACH = 3
 
 
@@ -29,14 +29,14 @@ class Check:
     """Result of the comparison."""
 
     frames: int = 0
-    """Frames that were asked for."""
+    """Frames that were requested."""
     compared_frames: int = 0
-    """Frames that were delivered and compared. Each of the others counts as wrong."""
+    """Frames that were delivered and compared. Each frame that was not counts as wrong."""
     wrong_frames: int = 0
     lowest_psnr_db: float | None = None
-    """Of the frames with the right number. None if all of them are identical to the reference."""
+    """Lowest PSNR of the correct frames. None if all of them are identical to the reference."""
     faults: list[str] = field(default_factory=list)
-    """The first faults, in words."""
+    """Descriptions of the first faults."""
 
     @property
     def correct(self) -> bool:
@@ -94,7 +94,7 @@ def _compare(check: Check, request: Request, index: int, frame: Frames, referenc
 
 
 def _psnr_of_small(one: Frames, other: Frames) -> float:
-    """PSNR in dB of about 64 x 64 pixels, which is enough to tell frames apart."""
+    """PSNR in dB of about 64 x 64 pixels, which is enough to distinguish frames."""
     step = max(1, min(one.shape[:2]) // 64)
     return psnr(one[::step, ::step], other[::step, ::step])
 

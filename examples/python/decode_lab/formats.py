@@ -30,7 +30,7 @@ Kind = Literal["video", "burst", "folder", "raw"]
 
 
 class LabError(ValueError):
-    """The laboratory cannot work with this input, and the message says what to do."""
+    """The input cannot be used. The message says what to do."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class Format:
     encoder: str = ""
     options: dict[str, str] = field(default_factory=dict)
     gop: int = 250
-    """Frames from one keyframe to the next, at most."""
+    """Maximum number of frames from one keyframe to the next."""
 
 
 def find_missing_encoder(fmt: Format) -> str | None:
-    """Why this machine cannot write a format. None if it can."""
+    """The reason why this machine cannot write a format. None if it can."""
     if fmt.encoder:
         try:
             av.Codec(fmt.encoder, "w")
@@ -61,7 +61,7 @@ def _x264(gop: int) -> Format:
     return Format(f"h264-gop{gop}", "video", ".mp4", "libx264", options, gop)
 
 
-# Constant quality, each with its encoder's own default or the value that its documentation proposes.
+# All encoders use constant quality, with their default or the value that their documentation recommends.
 _VP9 = {"crf": "32", "b": "0", "deadline": "good", "cpu-used": "4", "threads": "2"}
 FORMATS = {
     fmt.name: fmt
@@ -90,7 +90,7 @@ _JPEG_QUANTISER = 4
 
 @dataclass(frozen=True)
 class Clip:
-    """Facts about a clip that a data set's index would hold."""
+    """Facts about a clip, as in the index of a data set."""
 
     name: str
     frames: int
@@ -98,12 +98,12 @@ class Clip:
     width: int
     height: int
     video: str = ""
-    """Path of the video that it was cut from."""
+    """Path of the source video."""
 
 
 @dataclass(frozen=True)
 class Stored:
-    """One format of the whole sample."""
+    """Size, quality and encoding time of the whole sample in one format."""
 
     format: str
     bytes: int
@@ -114,17 +114,17 @@ class Stored:
 
 @dataclass(frozen=True)
 class Sample:
-    """The clips in a work folder, in all formats that could be made."""
+    """The clips in a work folder, in all formats that could be written."""
 
     folder: Path
     clips: tuple[Clip, ...]
     stored: tuple[Stored, ...]
     source_bytes: int
-    """Share of the source files that the clips were cut from, in bytes."""
+    """Bytes of the source videos that belong to the clips, estimated from the share of the frames."""
     left_out: dict[str, str]
-    """Formats that could not be made, with the reason."""
+    """Formats that could not be written, with the reason."""
     unread: dict[str, str]
-    """Videos that give no clips, or not all, with the reason."""
+    """Videos that gave no clips, or not all of their clips, with the reason."""
 
     def path(self, clip: Clip, format_name: str) -> Path:
         """The file or folder of a clip."""
@@ -146,7 +146,7 @@ class Cut:
 
 
 def make_sample(videos: Sequence[Path], cut: Cut, names: Sequence[str], folder: Path) -> Sample:
-    """Stores the clips in each format, or reads them from `folder` if an earlier run made the same ones.
+    """Stores the clips in each format. If an earlier run stored the same ones in `folder`, uses them.
 
     Raises:
         LabError: If no clip can be cut.
@@ -240,12 +240,12 @@ def load_sample(folder: Path) -> Sample:
 def _cut(
     videos: Sequence[Path], cut: Cut, unread: dict[str, str]
 ) -> Iterator[tuple[Clip, Frames, float]]:
-    """Clips from all videos in turn, with their frames and their share of the source's bytes.
+    """Takes clips from all videos in turn. Yields each with its frames and its share of the source's bytes.
 
     Args:
         videos: The videos.
         cut: How to cut them.
-        unread: Where videos are added that give no clips, or not all, with the reason.
+        unread: Receives the videos that gave no clips, or not all of their clips, with the reason.
     """
     pieces = {
         video: _pieces(video, name, cut)
@@ -269,7 +269,7 @@ def _cut(
 
 
 def _clip_names(videos: Sequence[Path]) -> list[str]:
-    """A name for the clips of each video: that of its file. If several have the same, with a number."""
+    """A name for the clips of each video: its file name. If several files have the same name, a number is added."""
     counts: Counter[str] = Counter()
     names = []
     for video in videos:
@@ -280,7 +280,7 @@ def _clip_names(videos: Sequence[Path]) -> list[str]:
 
 
 def _pieces(video: Path, name: str, cut: Cut) -> Iterator[tuple[Clip, Frames, float]]:
-    """Consecutive clips of a video. What remains at its end is not used.
+    """Consecutive clips of a video. Frames after the last complete clip are not used.
 
     Raises:
         LabError: If no clip can be cut, or if the video cannot be read to its end.
@@ -378,13 +378,14 @@ def encode_jpegs(frames: Frames) -> list[bytes]:
     return images + [bytes(packet) for packet in context.encode(None)]
 
 
-# The last bytes of a burst: where each image starts and the last one ends, their number, and this mark.
+# A burst ends with an index: the offset of each image and of the end of the last one, the number of images, and
+# this mark.
 _MARK = b"JPGBURST"
 _TAIL = struct.Struct("<Q8s")
 
 
 def write_burst(target: Path, images: Sequence[bytes]) -> None:
-    """JPEGs one after another in one file, with an index at its end."""
+    """Writes the JPEGs one after another into one file, with an index at its end."""
     ends = np.cumsum([0, *map(len, images)]).astype("<u8")
     index = ends.tobytes() + _TAIL.pack(len(images), _MARK)
     target.write_bytes(b"".join(images) + index)
@@ -394,7 +395,7 @@ def write_burst(target: Path, images: Sequence[bytes]) -> None:
 
 
 def read_jpegs(path: Path, kind: Kind, indices: Sequence[int]) -> list[bytes]:
-    """The encoded images of those frames.
+    """The encoded images of the frames with these numbers.
 
     Raises:
         ValueError: If a burst has no index.
@@ -433,7 +434,7 @@ def runs(indices: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def read_raw(path: Path, indices: Sequence[int]) -> Frames:
-    """Those frames of an `.npy` file. Only their bytes are read."""
+    """The frames with these numbers from an `.npy` file. Only their bytes and the header are read."""
     with path.open("rb", buffering=0) as file:
         np.lib.format.read_magic(file)
         shape, _, dtype = np.lib.format.read_array_header_1_0(file)
@@ -446,7 +447,7 @@ def read_raw(path: Path, indices: Sequence[int]) -> Frames:
 
 
 def decode_jpeg(data: bytes) -> av.VideoFrame:
-    """The image, by FFmpeg's MJPEG decoder."""
+    """Decodes an image with FFmpeg's MJPEG decoder."""
     context = av.CodecContext.create("mjpeg", "r")
     context.thread_count = 1
     (frame,) = context.decode(av.Packet(data)) or context.decode(None)

@@ -35,15 +35,15 @@ from .results import Row, advise, mean_of
 from .videos import describe_video, list_videos
 from .wording import describe_workers, format_count
 
-#: Seconds after which a combination is given up.
+#: Maximum duration of a combination in seconds. After that, its process is killed.
 _DEADLINE_S = 600
-#: Cores used by other programs, mean over all combinations, above which the page warns.
+#: If other programs use more cores than this (mean over all combinations), a note is added.
 _BUSY_CORES = 0.1
 
 
 @dataclass
 class Report:
-    """What a run found."""
+    """Results of a run."""
 
     machine: str
     rows: list[Row] = field(default_factory=list)
@@ -100,7 +100,7 @@ def _run(args: argparse.Namespace) -> None:
 
 
 def usable_loaders(names: Sequence[str], may_install: bool, report: Report) -> list[Loader]:
-    """The loaders that can be imported here. The others are left out, with the reason."""
+    """The loaders that can be imported here. For each other one, a note with the reason is added."""
     usable = []
     for name in names:
         loader = LOADERS[name]
@@ -129,7 +129,7 @@ def _print_list(loaders: Sequence[Loader], videos: Sequence[Path], report: Repor
 
 
 def _note_unused(videos: Sequence[Path], sample: Sample, limit: int, report: Report) -> None:
-    """Adds a note on the videos that were not opened, because there were enough clips."""
+    """Adds a note about the videos that were not opened because there were enough clips."""
     used = {clip.video for clip in sample.clips} | sample.unread.keys()
     unused = [str(video) for video in videos if str(video) not in used]
     if unused:
@@ -143,7 +143,7 @@ def _note_unused(videos: Sequence[Path], sample: Sample, limit: int, report: Rep
 
 
 class Children:
-    """Runs each combination in a process of its own."""
+    """Runs each combination in a separate process."""
 
     def __init__(self, folder: Path, ffmpeg_libraries: Path | None) -> None:
         self._folder = folder
@@ -159,7 +159,7 @@ class Children:
         self._libraries = ffmpeg_libraries
 
     def run(self, task: str, spec: Spec) -> dict[str, Any] | str:
-        """The result, or why there is none."""
+        """The result, or the reason why there is none."""
         environment = dict(self._environment)
         if spec.loader.startswith(("torchcodec", "spdl")) and self._libraries:
             paths = [str(self._libraries.resolve()), environment.get("LD_LIBRARY_PATH", "")]
@@ -194,7 +194,7 @@ def _check_all(
     children: Children,
     report: Report,
 ) -> dict[tuple[str, str], tuple[int, int]]:
-    """Wrong frames and compared frames of each format and loader that can read it."""
+    """The numbers of wrong and of requested frames, for each loader and each format that it can read."""
     checked: dict[tuple[str, str], tuple[int, int]] = {}
     for loader in loaders:
         failed: dict[str, str] = {}

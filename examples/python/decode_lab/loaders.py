@@ -1,7 +1,7 @@
-"""One reader for each library: it opens a clip and returns the frames that are asked for.
+"""One reader for each library. A reader opens a clip and returns the requested frames.
 
-Each reader opens the file for each clip, as a loader of random clips does. Each decodes with one thread, so that
-the number of workers alone decides how many cores are used.
+Readers open the file again for each clip, as a loader of random clips does. They decode with one thread, so that
+only the number of workers determines how many cores are used.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .wording import format_count
 
 @dataclass(frozen=True)
 class Request:
-    """Which frames of a clip are wanted, and at which size."""
+    """The requested frames of a clip, and their size."""
 
     clip: Clip
     path: Path
@@ -37,7 +37,7 @@ class Request:
     indices: tuple[int, ...]
     """Frame numbers, in ascending order."""
     size: int = 0
-    """Width and height of the frames that are returned. 0 keeps those of the file."""
+    """Width and height of the returned frames. 0 keeps the size in the file."""
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -50,11 +50,11 @@ class Reader(Protocol):
     """Reads clips with one library. Several threads may call `read` at the same time."""
 
     def read(self, request: Request) -> Frames:
-        """The frames as `(frames, height, width, 3)` in RGB. Raises what the library raises."""
+        """The frames as `(frames, height, width, 3)` in RGB. Exceptions of the library are not caught."""
 
 
 class NoFrameError(ValueError):
-    """The decoder returned fewer frames than were asked for."""
+    """The decoder returned another number of frames than requested."""
 
 
 def _check_count(frames: Sized, request: Request) -> None:
@@ -64,7 +64,7 @@ def _check_count(frames: Sized, request: Request) -> None:
 
 
 class PyAV:
-    """Reads the packets from the keyframe before the first frame, and decodes only what is needed."""
+    """Reads the packets from the keyframe before the first frame on, and decodes only those that are needed."""
 
     def read(self, request: Request) -> Frames:
         if request.kind != "video":
@@ -79,7 +79,7 @@ class PyAV:
             container.seek(wanted[0], stream=stream)
             packets = []
             for packet in container.demux(stream):
-                # Decoding time never exceeds presentation time: nothing that is wanted comes later.
+                # A packet's decoding time never exceeds its presentation time, so later packets are not needed.
                 if packet.dts is None or packet.dts > wanted[-1] + scale / 2:
                     break
                 packets.append(packet)
@@ -123,14 +123,14 @@ def _parts(packets: list[Any], wanted: list[int], slack: float) -> list[tuple[in
         return []
     groups: dict[int, list[int]] = {}
     for time in wanted:
-        # In an open group, a frame that is stored after a keyframe may be shown before it. It needs the
-        # keyframe before that one, so keyframes are compared by the time at which they are shown.
+        # In an open group of pictures, a frame that is stored after a keyframe may be shown before it. To decode
+        # this frame, the keyframe before that one is needed. So presentation times are compared.
         before = [number for number, place in enumerate(keys) if packets[place].pts <= time + slack]
         groups.setdefault(before[-1] if before else 0, []).append(time)
     parts: list[tuple[int, int, list[int]]] = []
     last = -2
     for number, times in sorted(groups.items()):
-        # One group more: its first packets may be the last frames of this one.
+        # One more group is included: its first packets may contain the last frames of this group.
         end = keys[number + 2] if number + 2 < len(keys) else len(packets)
         if number == last + 1:
             begin, _, earlier = parts.pop()
@@ -142,7 +142,7 @@ def _parts(packets: list[Any], wanted: list[int], slack: float) -> list[tuple[in
 
 
 class OpenCV:
-    """`VideoCapture`; a jump sets `CAP_PROP_POS_FRAMES`."""
+    """Uses `VideoCapture`. To skip frames, it sets `CAP_PROP_POS_FRAMES`."""
 
     def __init__(self) -> None:
         self._cv2: Any = importlib.import_module("cv2")
@@ -183,7 +183,7 @@ class OpenCV:
 
 
 class Decord:
-    """`VideoReader.get_batch`."""
+    """Uses `VideoReader.get_batch`."""
 
     def __init__(self) -> None:
         self._decord: Any = importlib.import_module("decord")
@@ -198,7 +198,7 @@ class Decord:
 
 
 class TorchCodec:
-    """`VideoDecoder.get_frames_at`, on the CPU or with NVDEC (`device="cuda"`)."""
+    """Uses `VideoDecoder.get_frames_at`, on the CPU or with NVDEC (`device="cuda"`)."""
 
     def __init__(self, device: str = "cpu") -> None:
         self._decoders: Any = importlib.import_module("torchcodec.decoders")
@@ -220,7 +220,7 @@ class TorchCodec:
 
 
 class Spdl:
-    """`spdl.io`: demuxes the clip, then decodes the groups of pictures that are needed."""
+    """Uses `spdl.io`: demuxes the clip, then decodes the groups of pictures that are needed."""
 
     def __init__(self) -> None:
         self._io: Any = importlib.import_module("spdl.io")
@@ -255,14 +255,14 @@ class Spdl:
 
 
 class SpdlNvdec:
-    """`spdl.io.decode_packets_nvdec`: decodes the whole clip on the GPU, then selects the frames."""
+    """Uses `spdl.io.decode_packets_nvdec`: decodes the whole clip on the GPU, then selects the frames."""
 
     def __init__(self) -> None:
         self._io: Any = importlib.import_module("spdl.io")
 
     def read(self, request: Request) -> Frames:
         io, size = self._io, request.size or -1
-        # NVDEC reads start codes, mp4 stores lengths instead.
+        # NVDEC needs start codes between the units of the stream. mp4 stores their lengths instead.
         filters = {"libx264": "h264_mp4toannexb", "libx265": "hevc_mp4toannexb"}
         encoder = next(f.encoder for f in FORMATS.values() if f.name == request.path.parent.name)
         packets = io.demux_video(str(request.path), bsf=filters.get(encoder))
@@ -279,7 +279,7 @@ class SpdlNvdec:
 
 
 def find_ffmpeg() -> str | None:
-    """The program `ffmpeg`: that of the system, else the one that imageio-ffmpeg ships."""
+    """Path of the program `ffmpeg`: that of the system, or else that in the package imageio-ffmpeg."""
     found = shutil.which("ffmpeg")
     if found is None and importlib.util.find_spec("imageio_ffmpeg"):
         try:
@@ -290,12 +290,12 @@ def find_ffmpeg() -> str | None:
 
 
 def _time_before(request: Request) -> str:
-    """Half a frame before the first one: rounding then never selects a neighbour."""
+    """A time half a frame before the first frame, so that rounding never selects a neighbour."""
     return f"{max(0.0, (request.indices[0] - 0.5) / request.clip.rate):.6f}"
 
 
 class FFmpegPipe:
-    """One process of the program `ffmpeg` for each clip. It selects, resizes and writes to a pipe."""
+    """Runs a process of `ffmpeg` for each clip. It selects and resizes frames, and writes them to a pipe."""
 
     def __init__(self) -> None:
         program = find_ffmpeg()
@@ -331,7 +331,10 @@ class FFmpegPipe:
 
 
 class ImageioFFmpeg:
-    """`imageio_ffmpeg.read_frames`: also a process for each clip. It returns every frame up to the last."""
+    """Uses `imageio_ffmpeg.read_frames`, which also runs a process for each clip.
+
+    It returns every frame from the first to the last requested one.
+    """
 
     def __init__(self) -> None:
         self._library: Any = importlib.import_module("imageio_ffmpeg")
@@ -348,7 +351,7 @@ class ImageioFFmpeg:
         )
         chosen = {index - first for index in request.indices}
         try:
-            next(generator)  # Facts about the video come first.
+            next(generator)  # The first item is the metadata of the video.
             raw = [bytes(data) for number, data in enumerate(generator) if number in chosen]
         finally:
             generator.close()
@@ -358,7 +361,7 @@ class ImageioFFmpeg:
 
 
 class NumPy:
-    """Reads the bytes of the frames. Only a change of the size costs more than that."""
+    """Reads the bytes of the frames from an `.npy` file, and resizes them if requested."""
 
     def read(self, request: Request) -> Frames:
         frames = read_raw(request.path, request.indices)
@@ -381,7 +384,7 @@ class NumPy:
 
 @dataclass(frozen=True)
 class Loader:
-    """A library, and how to get it."""
+    """A library, and how to install it."""
 
     name: str
     open: Callable[[], Reader]
@@ -422,11 +425,11 @@ LOADERS = {
 }
 
 
-# --- what can be used here ---
+# --- which libraries can be used here ---
 
 
 def find_problem(loader: Loader) -> str | None:
-    """Why the library cannot be used here. None if nothing is known to prevent it."""
+    """The reason why the library cannot be used here. None if no reason is known."""
     if loader.gpu:
         problem = find_gpu_problem()
         if problem:
@@ -446,7 +449,7 @@ def find_problem(loader: Loader) -> str | None:
 
 
 def find_gpu_problem() -> str | None:
-    """Why NVDEC cannot be used here. None if the driver lists a GPU."""
+    """The reason why NVDEC cannot be used here. None if the driver lists a GPU."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -459,7 +462,7 @@ def find_gpu_problem() -> str | None:
 
 
 def install(loader: Loader) -> str | None:
-    """Installs the package of the loader into this environment. Returns why that failed."""
+    """Installs the package of the loader into this environment. Returns the reason if that failed."""
     done = subprocess.run(
         [
             sys.executable,
@@ -484,7 +487,7 @@ def install(loader: Loader) -> str | None:
 
 
 def version_of(loader: Loader) -> str:
-    """The version of the package, or that of the program."""
+    """The version of the package."""
     try:
         return importlib.metadata.version(loader.package)
     except importlib.metadata.PackageNotFoundError:
@@ -494,8 +497,8 @@ def version_of(loader: Loader) -> str:
 def link_ffmpeg_libraries(folder: Path) -> Path | None:
     """A folder in which torchcodec and SPDL find FFmpeg's libraries, if the system has none.
 
-    Their wheels contain no FFmpeg. PyAV's wheel does, but under names with a hash in them. The folder
-    has links with the usual names. Put it into `LD_LIBRARY_PATH` of a new process.
+    The wheels of both contain no FFmpeg. PyAV's wheel contains it, but the file names include a hash. The folder
+    has links with the usual names. Add it to `LD_LIBRARY_PATH` of a new process.
     """
     listed = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=False)
     shipped = Path(av.__file__).parents[1] / "av.libs"
@@ -503,7 +506,7 @@ def link_ffmpeg_libraries(folder: Path) -> Path | None:
         return None
     folder.mkdir(parents=True, exist_ok=True)
     for library in shipped.iterdir():
-        # libavutil-5809ad29.so.60.26.102 is also libavutil.so.60.
+        # For example, libavutil-5809ad29.so.60.26.102 is also linked as libavutil.so.60.
         stem, _, rest = library.name.partition(".so.")
         names = [library.name]
         if rest and stem.startswith(("libav", "libsw")):

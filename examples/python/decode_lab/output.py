@@ -1,4 +1,4 @@
-"""Writes the results: tables, words, JSON lines and a page (HTML)."""
+"""Formats the results as tables, advice, JSON lines and an HTML page."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def bytes_text(value: float | None) -> str:
     if value is None:
         return "–"
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        # From 999.5 on, a smaller unit would need a fourth digit.
+        # The smaller unit would show 999.5 and more with four digits.
         if value >= 0.9995 * scale:
             return f"{_number_text(value / scale)} {unit}"
     return f"{value:.0f} B"
@@ -37,7 +37,7 @@ def ratio_text(ratio: float) -> str:
 
 
 def _number_text(value: float) -> str:
-    """Three digits, or all digits of a larger number. No exponent from 0.0001 on."""
+    """Three significant digits, or all digits before the decimal point. Values from 0.0001 on have no exponent."""
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
@@ -100,13 +100,13 @@ CLIP_HEADINGS = ("video", "size", "frames/s", "clips")
 
 
 def _clip_lines(clips: Sequence[Clip]) -> list[list[str]]:
-    """A line for each video that clips were cut from."""
+    """One line for each source video of the clips."""
     facts = Counter((c.video, f"{c.width} x {c.height}", f"{c.rate:.4g}") for c in clips)
     return [[*video, str(count)] for video, count in facts.items()]
 
 
 def clips_text(clips: Sequence[Clip]) -> str:
-    """Which videos the clips are from, and the size and the rate of their frames."""
+    """The source videos of the clips, with frame size, frame rate and number of clips."""
     return table(CLIP_HEADINGS, _clip_lines(clips))
 
 
@@ -114,7 +114,7 @@ FORMAT_HEADINGS = ("format", "disk", "of source", "PSNR", "encoding")
 
 
 def _format_lines(sample: Sample) -> list[list[str]]:
-    """A line for each format."""
+    """One line for each format."""
     return [
         [
             entry.format,
@@ -133,20 +133,20 @@ def formats_text(sample: Sample) -> str:
 
 
 def describe_row(row: Row) -> str:
-    """The combination in words."""
+    """The combination as text."""
     workers = format_count(row.workers, "worker" if row.pool == "threads" else "worker process")
     return f"{workers} of {row.loader} on {row.format}"
 
 
 def cores_text(row: Row, target: float) -> str:
-    """The cores that a combination uses at that rate."""
+    """The cores that a combination uses at the rate `target`."""
     if row.cpu_s_per_clip is None:
         return "CPU time unknown"
     return f"{row.cpu_s_per_clip * target:.2f} cores"
 
 
 def advice_text(advice: Sequence[Advice]) -> str:
-    """The cheapest combinations in words."""
+    """The cheapest combinations as text."""
     lines = []
     for entry in advice:
         goal = f"{entry.target:g} clips/s ({group_name(entry.group)})"
@@ -231,7 +231,7 @@ def page(
 
 
 def _html(text: str) -> str:
-    """The text for HTML. What stands between backticks becomes code."""
+    """The text as HTML. Text between backticks is marked as code."""
     return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text))
 
 

@@ -1,7 +1,7 @@
-"""Removes files from the page cache, and reports which share of a file is in it.
+"""Removes files from the page cache, and reports which share of their pages is in it.
 
-The kernel may ignore `posix_fadvise`, for example for pages that are not yet written. So `cold_share` asks
-`mincore`, page by page, and the table shows its answer.
+The kernel may ignore `posix_fadvise`, for example for pages that are not yet written. So `cold_share` calls
+`mincore`, which reports the state of each page, and the table shows the result.
 """
 
 from __future__ import annotations
@@ -50,10 +50,9 @@ def load(paths: Iterable[Path]) -> None:
 
 
 def count_pages(path: Path) -> tuple[int, int]:
-    """Pages of the file in the page cache, and all its pages.
+    """The number of the file's pages in the page cache, and the number of all its pages.
 
-    Since Linux 5.2, `mincore` reports every page as cached if the file can neither be written nor is owned by
-    this user.
+    Since Linux 5.2, `mincore` reports every page as cached if this user neither owns the file nor can write it.
 
     Raises:
         OSError: If the file cannot be mapped.

@@ -1,7 +1,7 @@
-"""Bytes that processes read, from the kernel's counters in `/proc/<pid>/io`.
+"""Counts the bytes that processes read, from the kernel's counters in `/proc/<pid>/io`.
 
-When a process waits for a child that ended, the kernel adds the child's counters to its own (`wait_task_zombie` in
-`kernel/exit.c`). So a program that runs for one clip is counted completely, although it no longer exists.
+When a process waits for a child that ended, the kernel adds the child's counters to those of the process
+(`wait_task_zombie` in `kernel/exit.c`). So a program that runs for one clip is counted completely after its end.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from pathlib import Path
 
 
 def bytes_read(processes: Iterable[int], piped: bool) -> int | None:
-    """Bytes of read calls until now, by these processes and by the programs that they ran to the end.
+    """Bytes of read calls until now, by these processes and by their child processes that have ended.
 
-    Pages of a file that is mapped into memory are not counted: the kernel has no such counter.
+    Pages of a file that is mapped into memory are not counted, because the kernel has no counter for them.
 
     Args:
-        processes: Their ids.
-        piped: Whether other programs read the clips and send the frames through pipes. The threads of
-            `processes` then only read the pipes, and their bytes are left out.
+        processes: Ids of the processes.
+        piped: Whether other programs read the clips and send the frames through pipes. If so, the threads of
+            `processes` read only pipes, and their bytes are excluded.
 
     Returns:
         None if the kernel does not count, or if a process no longer exists.

@@ -1,4 +1,4 @@
-"""Numbers of each combination, and which combination is the cheapest for a rate."""
+"""Results of each combination, and the cheapest combinations for a target rate."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def mean_of(values: list[float]) -> Mean:
     if len(values) < 2:
         return Mean(statistics.fmean(values), float("inf"))
     freedom = len(values) - 1
-    # Above 10 degrees of freedom, the expansion at the normal quantile is within 0.1 %.
+    # Above 10 degrees of freedom, the error of this expansion around the normal quantile is below 0.1 %.
     quantile = _T[freedom - 1] if freedom <= len(_T) else 1.96 + 2.37 / freedom + 2.9 / freedom**2
     return Mean(statistics.fmean(values), quantile * statistics.stdev(values) / len(values) ** 0.5)
 
@@ -53,15 +53,15 @@ class Row:
     disk_ratio: float
     """Size on disk, as a multiple of the source's."""
     others_cores: float | None
-    """Cores that other programs used meanwhile. They make clips/s too low."""
+    """Mean number of cores that other programs used during the measurement. They make clips/s too low."""
     cold_share: float
-    """Share of the pages that was not in the page cache before a round, mean over the rounds."""
+    """Share of the pages that were not in the page cache before a round (mean over the rounds)."""
     errors: int
-    """Clips that could not be read, of `clips`."""
+    """Number of `clips` that could not be read."""
     clips: int
     error: str | None
     wrong_frames: int
-    """Frames in the check that are not the ones asked for, of `checked_frames`."""
+    """Number of `checked_frames` that are not the requested ones."""
     checked_frames: int
 
     @property
@@ -76,19 +76,20 @@ class Row:
 
 @dataclass(frozen=True)
 class Advice:
-    """What it takes to load clips at a rate."""
+    """The combinations that load clips at a target rate."""
 
     group: tuple[str, str, int]
     target: float
     options: tuple[Row, ...]
-    """Combinations that reach the rate, each loader and format at most once, with the fewest workers. No other one is
-    better in workers, CPU time and disk size. The cheapest in CPU time is first."""
+    """Combinations that reach the rate, sorted by CPU time. Each loader and format occurs at most once, with the
+    fewest workers. No combination is in the list if another one needs no more workers, CPU time and disk space, and
+    less of at least one of them."""
     fastest: Row | None
     """The fastest usable combination. None if there is no usable one."""
 
 
 def advise(rows: list[Row], target: float) -> list[Advice]:
-    """The cheapest combinations for each group. A rate is reached if its whole interval is above the target."""
+    """The cheapest combinations for each group. A target is reached if the whole interval is at least the target."""
     advice = []
     for group in dict.fromkeys(row.group for row in rows):
         usable = [row for row in rows if row.group == group and row.usable]
@@ -102,9 +103,9 @@ def advise(rows: list[Row], target: float) -> list[Advice]:
 
 
 def _with_fewest_workers(rows: list[Row]) -> list[Row]:
-    """Of each loader and format, the row with the fewest workers, and then with the least CPU time.
+    """For each loader and format, the row with the fewest workers. Among equals, that with the least CPU time.
 
-    More workers often take a little less CPU time in the measurement. This gives no reason to use them.
+    The measured CPU time is often slightly lower with more workers. This is no reason to use more workers.
     """
     found: dict[tuple[str, str], Row] = {}
     for row in sorted(rows, key=lambda row: (row.workers, _cpu(row))):

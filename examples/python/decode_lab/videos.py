@@ -1,4 +1,4 @@
-"""Finds the videos of a folder, and describes each in a line."""
+"""Finds the videos in a folder, and describes each in one line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def list_videos(folder: Path) -> list[Path]:
 
 
 def describe_video(video: Path) -> str:
-    """Codec, size, frame rate and length as the file's header has them. No frame is decoded."""
+    """Codec, size, frame rate and length, as stated in the file's header. No frame is decoded."""
     try:
         with av.open(str(video)) as container:
             if not container.streams.video:

@@ -1,4 +1,4 @@
-"""Words that several modules print."""
+"""Phrases that several modules print."""
 
 from __future__ import annotations
 

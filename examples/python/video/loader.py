@@ -1,4 +1,4 @@
-"""`VideoLoader`: batches of decoded clips, made by threads in this process or in another.
+"""`VideoLoader` yields batches of decoded clips. Threads in this process or in a subprocess make them.
 
 sampling → fetch → demux → decode → resize (→ equalize) → batch → collate → prefetched batches
 
@@ -23,42 +23,42 @@ from .stages import Batch
 
 @dataclass(frozen=True)
 class Knobs:
-    """How a loader works. None of them changes which batches it yields, except the first three,
-    `decoder` and `equalize`."""
+    """Settings of a loader. Only the first three, `decoder` and `equalize` change the contents of the batches."""
 
     batch_size: int = 3
-    """Clips a batch; the last one of an epoch may be shorter."""
+    """Clips per batch. The last batch of an epoch may have fewer."""
     frames: int = 8
     """Frames kept of each clip."""
     size: int = 64
     """Width and height of a frame in pixels."""
     fetch_ms: float = 0.0
-    """Milliseconds that each file takes longer to come, as from storage behind a network."""
+    """Additional latency of each file in milliseconds, as from network storage."""
     fetch_threads: int = 1
     """Threads that read files."""
     demux_threads: int = 1
-    """Threads that take files apart into packets."""
+    """Threads that demux: they extract the packets from a file."""
     decode_threads: int = 1
     """Threads that decode."""
     monolithic: bool = False
-    """One stage `decode` does the work of demux and decode, in the threads of decode."""
+    """One stage `decode` does the work of demux and decode, with `decode_threads` threads."""
     decoder: Literal["cpu", "nvdec"] = "cpu"
     """`nvdec`: one stage `decode` does the work of demux, decode and resize, with torchcodec on an NVIDIA GPU."""
     resize_threads: int = 1
     """Threads that resize."""
     equalize: bool = False
-    """Spread each clip's brightness over the whole range, in plain Python: a stage of as many
-    threads as resize, which all need the interpreter lock."""
+    """Add a stage that equalizes the brightness of each clip, in plain Python. It has `resize_threads` threads,
+    which all need the GIL."""
     queue_depth: int = 4
-    """Clips that may wait between two stages."""
+    """Maximum number of clips that wait between two stages."""
     prefetch: int = 3
-    """Batches that may wait for the training loop."""
+    """Maximum number of finished batches that wait for the training loop."""
     pool: Literal["dedicated", "shared"] = "dedicated"
-    """Threads of its own for each stage, or one pool for all, as large as the widest stage."""
+    """`dedicated`: separate threads for each stage. `shared`: one pool for all stages. Its size is the largest
+    number of threads of a stage."""
     subprocess: Literal["no", "demux", "all"] = "no"
-    """Stages in a process of their own: none, those up to demux, or all."""
+    """Which stages run in a subprocess: none, those up to demux, or all."""
     gc_between_epochs: bool = False
-    """In the subprocess: collect garbage only between epochs."""
+    """In the subprocess, collect garbage only between epochs."""
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -76,7 +76,7 @@ class Knobs:
 
     @property
     def demuxes(self) -> bool:
-        """Whether demux is a stage of its own."""
+        """Whether demux is a separate stage."""
         return not self.monolithic and self.decoder == "cpu"
 
 
@@ -92,7 +92,7 @@ class VideoLoader:
 
     @property
     def batch_size(self) -> int:
-        """Clips a batch."""
+        """Clips per batch."""
         return self.knobs.batch_size
 
     def set_epoch(self, epoch: int) -> None:
@@ -103,15 +103,15 @@ class VideoLoader:
         return -(-len(self.clips) // self.batch_size)
 
     def __iter__(self) -> Iterator[Batch]:
-        """One epoch. Leaving the loop early ends its threads and its subprocess.
+        """Yields one epoch. If the loop is left early, the threads and the subprocess end.
 
         Raises:
-            PipelineError: If a stage failed; its exception is the cause.
+            PipelineError: If a stage failed. The stage's exception is the cause.
         """
         return self._batches(self.epoch)
 
     def close(self) -> None:
-        """Ends the subprocess, if one waits for the next epoch."""
+        """Ends the subprocesses that wait for the next epoch."""
         while self._idle:
             self._idle.pop().end()
 
@@ -122,7 +122,7 @@ class VideoLoader:
         self.close()
 
     def demuxed(self) -> Iterator[tuple[int, stages.Encoded]]:
-        """The packets of each clip of an epoch, with the clip's index. For the subprocess."""
+        """Yields the index and the packets of each clip of an epoch. Called in the subprocess."""
         pipeline = self._pipeline()
         packets = self._demux(pipeline, self.epoch, depth=1)
         pipeline.start()
@@ -172,8 +172,8 @@ class VideoLoader:
         )
         return Pipeline(widest if knobs.pool == "shared" else None, self._describe)
 
-    # The methods below add stages to a pipeline. Each item travels with its index, so that the batch can say
-    # which clips it holds.
+    # The methods below add stages to a pipeline. Each item has the index of its clip, so that the batch can list
+    # its clips.
 
     def _fetch(self, pipeline: Pipeline, epoch: int, depth: int) -> OrderedQueue:
         knobs = self.knobs
@@ -190,7 +190,7 @@ class VideoLoader:
         return pipeline.stage("demux", work, fetched, self.knobs.demux_threads, depth)
 
     def _decode(self, pipeline: Pipeline, encoded: OrderedQueue) -> OrderedQueue:
-        """Adds the stages from decode to the batches. Items are packets, or files without a stage `demux`."""
+        """Adds the stages from decode to collate. Their input is packets, or files if there is no stage `demux`."""
         knobs, depth = self.knobs, self.knobs.queue_depth
         work: Any = partial(stages.decode, frames=knobs.frames)
         if knobs.decoder == "nvdec":
@@ -217,13 +217,13 @@ class VideoLoader:
 
 
 def _keep(work: Any, item: tuple[int, Any]) -> tuple[int, Any]:
-    """Does `work` to an item and keeps its index."""
+    """Applies `work` to the value of an item and keeps its index."""
     index, value = item
     return index, work(value)
 
 
 def _front_epoch(clips: Sequence[Clip], knobs: Knobs, seed: int, epoch: int) -> Iterator[Any]:
-    """What the subprocess runs: the same loader, with only one item in hand."""
+    """Yields the items of an epoch in the subprocess, from the same loader with a queue of one item at its end."""
     if knobs.gc_between_epochs:
         gc.disable()
     loader = VideoLoader(clips, replace(knobs, subprocess="no", prefetch=1), seed=seed)

@@ -1,9 +1,11 @@
-"""A small 3-D convolutional network in NumPy, with its gradients written out.
+"""A small 3-D convolutional network in NumPy, with manual gradients.
 
-Two convolutions over time and space, each followed by a ReLU, then the mean over all positions and a
-linear layer; softmax cross-entropy; stochastic gradient descent with momentum (Polyak, 1964).
-A convolution is one matrix product over the gathered neighbourhoods ("im2col").
-Arrays are laid out `(batch, time, height, width, channels)`.
+The network has two convolutions over time and space, each followed by a ReLU. Then come the mean over all positions
+and a linear layer. The loss is softmax cross-entropy. The optimiser is stochastic gradient descent with momentum
+(Polyak, 1964).
+
+A convolution is one matrix product of the gathered neighbourhoods ("im2col") and the weights. The layout of arrays is
+`(batch, time, height, width, channels)`.
 """
 
 from __future__ import annotations
@@ -17,13 +19,13 @@ from numpy.typing import DTypeLike, NDArray
 
 Array = NDArray[Any]
 _KERNEL = (3, 3, 3)
-# Half of the frames' width and height remain after each convolution; all frames do.
+# Each convolution halves the width and the height. The number of frames does not change.
 _STRIDE = (1, 2, 2)
 
 
 @dataclass
 class Conv3d:
-    """A 3×3×3 convolution with a border of zeros. `weight` is `(27 · in, out)`."""
+    """A 3×3×3 convolution with zero padding. The shape of `weight` is `(27 · in, out)`."""
 
     weight: Array
     bias: Array
@@ -62,7 +64,7 @@ def _out_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _windows(shape: tuple[int, ...]) -> list[tuple[slice, ...]]:
-    """For each position in the kernel: its positions in the padded input for all outputs."""
+    """For each position in the kernel, the slices of the padded input that it covers over all outputs."""
     return [
         (
             slice(None),
@@ -91,7 +93,7 @@ class VideoNet:
         rng = np.random.default_rng(seed)
 
         def weight(inputs: int, outputs: int) -> Array:
-            # He et al. (2015): keeps the variance through a ReLU.
+            # He et al. (2015): with this scale, a layer with a ReLU does not change the variance.
             return (rng.standard_normal((inputs, outputs)) * np.sqrt(2.0 / inputs)).astype(dtype)
 
         first, second = channels
@@ -116,7 +118,7 @@ class VideoNet:
     def train_step(
         self, clips: NDArray[np.uint8], labels: NDArray[np.int64]
     ) -> tuple[float, float]:
-        """Learns from one batch; returns its loss and its accuracy before that, in `[0, 1]`."""
+        """Trains on one batch. Returns its loss and its accuracy in `[0, 1]`, both before the update."""
         loss, accuracy, gradients = self.gradients(clips, labels)
         for parameter, velocity, gradient in zip(
             self.parameters(), self._velocity, gradients, strict=True

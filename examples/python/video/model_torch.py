@@ -1,6 +1,6 @@
 """R3D-18 and R(2+1)D-18 (Tran et al., 2018) in PyTorch, with a configurable width.
 
-`width=1` has the channels of the paper. On a CPU, use 1/8 of them.
+With `width=1`, the number of channels is that of the paper. On a CPU, use 1/8.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _conv3d(inputs: int, outputs: int, kernel: Triple, stride: Triple) -> list[n
 
 
 def _conv2plus1d(inputs: int, outputs: int, kernel: Triple, stride: Triple) -> list[nn.Module]:
-    """Over space, then over time, with as many weights as the one convolution would have."""
+    """A convolution over space, then one over time. Together they have as many weights as one 3-D convolution."""
     time, height, width = kernel
     middle = max(
         1, time * height * width * inputs * outputs // (height * width * inputs + time * outputs)
@@ -67,13 +67,13 @@ class _Block(nn.Module):
 
 
 class ResNet18(nn.Module):
-    """From `(batch, 3, time, height, width)` to one score a class."""
+    """Maps `(batch, 3, time, height, width)` to one score per class."""
 
     def __init__(self, kind: Kind, classes: int, width: float = 0.125) -> None:
         super().__init__()
         conv = _conv3d if kind == "r3d18" else _conv2plus1d
         channels = [max(1, round(count * width)) for count in (64, 128, 256, 512)]
-        # The paper's first R(2+1)D layer has 45 channels between its two halves.
+        # In the paper, the first R(2+1)D layer has 45 channels between its two convolutions.
         if kind == "r3d18":
             stem = _conv3d(3, channels[0], (3, 7, 7), (1, 2, 2))
         else:
@@ -100,25 +100,25 @@ class ResNet18(nn.Module):
 
 @dataclass(frozen=True)
 class Training:
-    """How a network is trained."""
+    """Settings of the training."""
 
     learning_rate: float = 0.02
     bf16: bool = False
     """Compute the forward pass in bfloat16 (autocast). The weights stay in float32."""
     fused_optimizer: bool = False
-    """One kernel updates all weights."""
+    """Use the fused implementation of the optimiser."""
     compile: bool = False
     """Compile the network with `torch.compile`, after a few steps without it."""
     ddp: bool = False
-    """Average the gradients over all ranks. `torch.distributed` is initialised already."""
+    """Average the gradients over all ranks. `torch.distributed` must be initialised."""
 
 
 @dataclass
 class CompileTimes:
-    """Compute times of steps before and after the compilation, to tell what it costs and gains."""
+    """Compute times of steps before and after the compilation. They show its cost and its gain."""
 
     batch_size: int = 0
-    """Clips in a compiled batch. Other batches, such as a shorter last one, would be compiled anew."""
+    """Clips in a compiled batch. Batches of another size, such as a shorter last one, run without compilation."""
     eager_s: list[float] = field(default_factory=list)
     first_s: float = math.nan
     """Compute time of the step in which the network was compiled."""
@@ -143,9 +143,9 @@ class CompileTimes:
 
 
 class TorchTrainer:
-    """A network with its optimiser; `train_step` is one step of training."""
+    """A network with its optimiser. `train_step` is one step of training."""
 
-    # Within the steps that headspace counts as warm-up, so that the compilation belongs to it, too.
+    # Less than the number of steps that headspace counts as warm-up, so that the compilation is part of the warm-up.
     EAGER_STEPS = 10
 
     def __init__(
@@ -175,7 +175,7 @@ class TorchTrainer:
     def train_step(
         self, clips: NDArray[np.uint8] | Tensor, labels: NDArray[np.int64] | Tensor
     ) -> tuple[float, float]:
-        """Learns from one batch; returns its loss and its accuracy before that, in `[0, 1]`."""
+        """Trains on one batch. Returns its loss and its accuracy in `[0, 1]`, both before the update."""
         if self.training.compile:
             return self._timed_step(clips, labels)
         return self._step(self.network, clips, labels)
@@ -194,7 +194,7 @@ class TorchTrainer:
         self._optimizer.zero_grad()
         loss.backward()
         self._optimizer.step()
-        # Both wait for the device, so a step has ended when it returns.
+        # Both conversions to `float` wait for the device, so the step is complete when this method returns.
         return float(loss.detach()), float((scores.detach().argmax(dim=1) == y).float().mean())
 
     def _timed_step(

@@ -1,6 +1,6 @@
 """Decodes clips on the video decoders of an NVIDIA GPU (NVDEC), with torchcodec.
 
-torchcodec demuxes the file itself and decodes into the memory of the GPU. There, the frames are resized. They are
+torchcodec demuxes the file and decodes into the memory of the GPU. The GPU also resizes the frames. Then they are
 copied to the memory of the host, because a batch consists of NumPy arrays.
 """
 
@@ -54,14 +54,14 @@ def decode(
     """Decodes `frames` frames, evenly spread over the subclip, as squares of `size` pixels: `(time, size, size, 3)`.
 
     Raises:
-        ValueError: If no frame of the subclip comes out.
+        ValueError: If no frame of the subclip can be decoded.
     """
     from torchcodec.decoders import VideoDecoder
 
     clip, data = item
     decoder = VideoDecoder(data, device=device, num_ffmpeg_threads=1)
     decoded = decoder.get_frames_played_in_range(clip.start, clip.end)
-    # The first one may have begun before the subclip.
+    # The first frame may begin before the subclip.
     inside = [k for k, time in enumerate(decoded.pts_seconds.tolist()) if time >= clip.start]
     if not inside:
         raise ValueError(f"no frame of {clip} could be decoded")

@@ -1,9 +1,10 @@
 """Stages with their own threads, connected by bounded queues that keep the order.
 
-The threads of a stage finish items in any order. The queue after the stage passes them on in the order
-of their numbers. So an epoch does not depend on the number of threads.
+The threads of a stage finish items in any order. The queue after the stage delivers them in the order of their
+numbers. So an epoch does not depend on the number of threads.
 
-One line each declares the stages, the queues and the pool to `headspace`, so that the verdict can name them.
+The stages, the queues and the pool are declared to `headspace`, with one line of code for each kind. So the verdict
+can name them.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ class PipelineError(Exception):
 
 
 class Closed(Exception):
-    """The queue was closed while somebody waited at it."""
+    """The queue was closed."""
 
 
 class Finished(Exception):
-    """The queue is closed and empty."""
+    """All items of the queue were delivered, and no others will follow."""
 
     def __init__(self, total: int) -> None:
         super().__init__(total)
@@ -35,7 +36,7 @@ class Finished(Exception):
 
 @dataclass(frozen=True)
 class Failure:
-    """Replaces an item after a stage failed on it, and passes through the rest of the pipeline."""
+    """Replaces an item on which a stage failed. The later stages pass it on unchanged."""
 
     error: PipelineError
 
@@ -43,8 +44,8 @@ class Failure:
 class OrderedQueue:
     """A bounded queue that delivers items in the order of their numbers.
 
-    A `put` waits until its number is less than `maxsize` ahead of the next item to deliver. So the
-    next item always fits, and the bound cannot cause a deadlock.
+    `put` waits until the item's number is less than `maxsize` ahead of the next item to deliver. So there is always
+    room for the next item, and the limit cannot cause a deadlock.
     """
 
     def __init__(self, maxsize: int) -> None:
@@ -86,7 +87,7 @@ class OrderedQueue:
             return number, self._items.pop(number)
 
     def finish(self, total: int) -> None:
-        """Says how many items there will have been."""
+        """Sets the total number of items of the epoch."""
         with self._changed:
             self._total = total
             self._changed.notify_all()
@@ -100,11 +101,12 @@ class OrderedQueue:
 
 
 class Pipeline:
-    """Threads and queues under construction, then at work; `close` ends them all.
+    """The threads and the queues of an epoch. Add sources and stages, then call `start`, and `close` at the end.
 
-    With `pool_threads`, the stages' work is done by one pool of that many threads, and a stage's
-    own threads only wait for it: they bound how much of the pool the stage may hold.
-    `describe` says in an error message which item it was.
+    Args:
+        pool_threads: If given, one pool with this number of threads does the work of all stages. The threads of a
+            stage then only wait for the pool. Their number limits how many threads of the pool the stage can use.
+        describe: Describes an item for an error message.
     """
 
     def __init__(
@@ -120,7 +122,7 @@ class Pipeline:
     def source(
         self, name: str, items: Iterable[Any], depth: int, last: bool = False
     ) -> OrderedQueue:
-        """A queue fed with `items` by one thread. What their iterator raises ends the queue."""
+        """A queue that one thread fills with `items`. An exception of the iterator becomes its last item."""
         out = self._queue(name, depth, last)
 
         def feed() -> None:
@@ -148,8 +150,10 @@ class Pipeline:
         depth: int,
         last: bool = False,
     ) -> OrderedQueue:
-        """A queue of `work(item)` for each item of `upstream`, filled by `threads` threads. `last` means that
-        the training loop reads from it."""
+        """A queue that `threads` threads fill with `work(item)` for each item of `upstream`.
+
+        `last` means that the training loop reads from this queue.
+        """
         out = self._queue(name, depth, last)
         timed = headspace.stage(name, concurrency=threads)(work)
 
@@ -168,7 +172,7 @@ class Pipeline:
         return out
 
     def group(self, name: str, upstream: OrderedQueue, size: int, depth: int) -> OrderedQueue:
-        """A queue of lists of `size` items, the last one perhaps shorter. A failure ends it."""
+        """A queue of lists of `size` items. The last list may be shorter. A failure ends the queue."""
 
         def batches() -> Iterator[list[Any]]:
             batch: list[Any] = []
@@ -188,7 +192,7 @@ class Pipeline:
             thread.start()
 
     def close(self) -> None:
-        """Ends all threads; each still finishes the one item it has in hand."""
+        """Ends all threads. Each finishes its current item first."""
         for queue in self._queues:
             queue.close()
         if self._pool is not None:
@@ -203,7 +207,7 @@ class Pipeline:
             return _failure(f"`{name}` failed on {self._describe(item)}: {cause}", cause)
 
     def _queue(self, name: str, depth: int, last: bool = False) -> OrderedQueue:
-        """The queue behind the stage of that name."""
+        """Creates the queue after the stage `name`, and declares it to headspace."""
         queue = headspace.queue(f"after {name}", OrderedQueue(depth), last=last)
         self._queues.append(queue)
         return queue
@@ -215,7 +219,7 @@ class Pipeline:
             except Closed:
                 pass
 
-        # Daemons, so that an iterator somebody forgot cannot keep the process from ending.
+        # The threads are daemons, so that an iterator that was not closed cannot prevent the process from ending.
         self._threads += [
             threading.Thread(target=run, name=f"{name}-{k}", daemon=True) for k in range(count)
         ]
@@ -230,7 +234,7 @@ def _failure(message: str, cause: Exception) -> Failure:
 
 
 def drain(queue: OrderedQueue) -> Iterator[Any]:
-    """The items of `queue` in order. Raises what a stage raised."""
+    """Yields the items of `queue` in order. Raises the error of a stage that failed."""
     while True:
         try:
             _, item = queue.get()

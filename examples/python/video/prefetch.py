@@ -1,7 +1,7 @@
-"""`PrefetchingLoader`: makes batches far ahead of the training loop, with futures on a thread pool.
+"""`PrefetchingLoader` makes batches far ahead of the training loop, with futures on a thread pool.
 
-The order of the clips is known for all epochs, because it depends only on the seed. So the pool also works on the next
-epoch before this one ends, and the cache knows when a clip is used next.
+The order of the clips is known for all epochs, because it depends only on the seed. So the pool can start the next
+epoch before this one ends, and the cache can use the time at which a clip is used next.
 
 Four calls declare to `headspace` the stages, the batches that wait for the loop, the cache and the pool.
 """
@@ -29,10 +29,10 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Settings:
-    """How a prefetching loader works. Only the first three change its batches."""
+    """Settings of a prefetching loader. Only the first three change its batches."""
 
     batch_size: int = 8
-    """Clips of a batch. The last batch of an epoch may have fewer."""
+    """Clips per batch. The last batch of an epoch may have fewer."""
     frames: int = 8
     """Frames kept of each clip."""
     size: int = 64
@@ -69,8 +69,8 @@ class _Kept(NamedTuple):
 class ClipCache:
     """Decoded clips in memory, up to a number of bytes.
 
-    If there is no room, the clip whose next use is farthest is not kept. For a known order, no other rule has fewer
-    misses (Belady, IBM Systems Journal 5, 1966). Threads may share a cache.
+    If there is no room, the clip whose next use is the latest is removed. For a known order, no other rule has fewer
+    misses (Belady, IBM Systems Journal 5, 1966). Several threads may use one cache.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -82,7 +82,7 @@ class ClipCache:
         self._lock = threading.Lock()
 
     def get(self, index: int, next_use: int) -> NDArray[np.uint8] | None:
-        """The frames of clip `index`, which is used again at `next_use`; None if they are not in the cache."""
+        """The frames of clip `index`, or None if they are not in the cache. `next_use` is its use after this one."""
         with self._lock:
             kept = self._kept.get(index)
             if kept is None:
@@ -93,7 +93,10 @@ class ClipCache:
             return kept.frames
 
     def put(self, index: int, next_use: int, frames: NDArray[np.uint8]) -> None:
-        """Keeps the frames of a clip, unless all clips in the cache are used earlier and there is no room."""
+        """Adds the frames of a clip. If there is no room, removes the clips whose next use is the latest.
+
+        This may be the new clip itself.
+        """
         with self._lock:
             self._drop(index)
             self._kept[index] = _Kept(next_use, frames)
@@ -120,7 +123,7 @@ class PrefetchingLoader:
         self.cache = ClipCache(self.settings.cache_mib * _MIB)
         self._pool = ThreadPoolExecutor(self.settings.threads, "prefetch")
         self._futures: deque[Future[Batch]] = deque()
-        #: Numbers of the next batch to deliver and of the next one to submit, counted from the first epoch on.
+        #: Numbers of the next batch to deliver and of the next batch to submit, counted from the first epoch on.
         self._deliver = self._submit = 0
         self._plan: tuple[int, list[list[_Planned]]] | None = None
         self._load = headspace.stage("load", concurrency=self.settings.threads)(self._make_batch)
@@ -128,18 +131,18 @@ class PrefetchingLoader:
 
     @property
     def batch_size(self) -> int:
-        """Clips of a batch."""
+        """Clips per batch."""
         return self.settings.batch_size
 
     def set_epoch(self, epoch: int) -> None:
-        """Chooses the epoch of the next iteration. If it follows the last one, its first batches are ready."""
+        """Chooses the epoch of the next iteration. If it follows the previous epoch, it is already being prefetched."""
         self.epoch = epoch
 
     def __len__(self) -> int:
         return -(-len(self.clips) // self.batch_size)
 
     def __iter__(self) -> Iterator[Batch]:
-        """One epoch. What fails in a thread is raised for its batch."""
+        """Yields one epoch. An exception in a thread is raised when its batch is due."""
         first = self.epoch * len(self)
         if self._deliver != first:
             self._cancel()
@@ -148,7 +151,7 @@ class PrefetchingLoader:
             self._fill()
             batch = self._futures.popleft().result()
             self._deliver += 1
-            # Before the loop works on this batch, so that the threads are never idle.
+            # New work is submitted before the loop trains on this batch, so that the threads are not idle meanwhile.
             self._fill()
             yield batch
 
@@ -156,11 +159,11 @@ class PrefetchingLoader:
     def finished(self) -> int:
         """Batches that are finished and wait for the training loop."""
         done = sum(future.done() for future in tuple(self._futures))
-        # A thread that is ahead of a full queue has one more in its hands.
+        # Each thread may finish one more batch than `ahead`. These do not count.
         return min(done, self.settings.ahead)
 
     def close(self) -> None:
-        """Ends the threads, after the batches that they are making."""
+        """Ends the threads after they finish their current batches."""
         self._cancel()
         self._pool.shutdown()
 
@@ -181,7 +184,7 @@ class PrefetchingLoader:
             )
 
     def _fill(self) -> None:
-        """Submits batches until the pool is as far ahead as it may be: each thread makes one more."""
+        """Submits batches until `ahead` batches, and one more for each thread, are pending or finished."""
         while len(self._futures) < self.settings.ahead + self.settings.threads:
             self._futures.append(self._pool.submit(self._load, self._planned(self._submit)))
             self._submit += 1

@@ -1,7 +1,7 @@
 """Starts the ranks of a distributed training on this machine, and connects them over gloo.
 
-The ranks find each other through a file, and gloo uses the loopback interface: no port is open to the network. With
-another launcher, such as `torchrun`, they use its environment instead.
+The ranks find each other through a file. gloo uses the loopback interface, so no port is open to the network. If
+another launcher, such as `torchrun`, starts the ranks, they use its environment variables instead.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# Ranks that a program starts without another launcher.
+# Number of ranks that a program starts if there is no other launcher.
 DDP_RANKS = 2
 
 _RENDEZVOUS = "VIDEO_RENDEZVOUS"
@@ -29,7 +29,7 @@ def started_by_launcher() -> bool:
 def run_ranks(count: int) -> int:
     """Runs this program `count` times, as ranks of one training. Returns the first exit code that is not 0.
 
-    If a rank fails, the others are terminated: they would wait for it.
+    If a rank fails, the others are terminated, because they would wait for it.
     """
     with tempfile.TemporaryDirectory() as folder:
         shared = {

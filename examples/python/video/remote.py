@@ -2,9 +2,9 @@
 
 The process is spawned, not forked. A forked process would inherit locks, but not the threads that hold them.
 
-The transfer of items to this process has two stages: `pickle` in the other process, and `receive` in this one. The
-latter lasts from the first bytes of an item in the pipe until the item is unpickled. The wait of the other process for
-room in the pipe belongs to neither.
+The transfer of an item has two stages: `pickle` in the other process, and `receive` in this one. `receive` lasts from
+the first bytes of the item in the pipe until the item is unpickled. If the other process waits for room in the pipe,
+this time is in neither stage.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SPAWN = multiprocessing.get_context("spawn")
 
 
 class RemoteTraceback(Exception):
-    """Carries the traceback of the other process as text, as the cause of what is raised here."""
+    """The traceback of the other process as text. It is the cause of the exception that is raised in this process."""
 
     def __str__(self) -> str:
         return f'\n"""\n{self.args[0]}"""'
@@ -42,17 +42,19 @@ class Front:
             target=_serve, args=(theirs, epoch), name="front", daemon=True
         )
         self._process.start()
-        # Only the child may hold its end: then its death is the end of the stream.
+        # Only the child may hold this end of the pipe. So when the child ends, this process reads the end of file.
         theirs.close()
         self._killed = False
 
     def epoch(self, number: int) -> Iterator[Any]:
-        """What the process yields for epoch `number`. Ends early after `kill`.
+        """Yields the items of epoch `number` from the process. Ends early after `kill`.
 
         Raises:
-            PipelineError: If its pipeline failed, with its traceback as cause, or if it died.
+            PipelineError: If the pipeline of the process failed, with its traceback as cause, or if the process
+                ended unexpectedly.
         """
-        # A block, not a decorated function: headspace may call a function less often to measure what it costs.
+        # This is a block, not a decorated function. In a what-if, headspace may return an earlier result instead of
+        # calling a decorated function. Then this epoch would yield an item twice.
         receive = headspace.stage("receive", concurrency=1)
         try:
             self._ours.send(number)
@@ -78,7 +80,7 @@ class Front:
         try:
             message: tuple[str, Any] = pickle.loads(self._ours.recv_bytes())
         except (EOFError, OSError):
-            # The loop was left early. Its epoch ends here: that is no failed call of `receive`.
+            # The loop was left early, so the epoch ends here. This is not a failed call of `receive`.
             if self._killed:
                 return "end", None
             raise
@@ -91,7 +93,7 @@ class Front:
         self._process.join()
 
     def end(self) -> None:
-        """Lets the process end, which waits for the next epoch, and frees what is left of it."""
+        """Ends the process, which waits for the next epoch, and frees its resources."""
         self._ours.close()
         self._process.join(5.0)
         if self._process.exitcode is None:
@@ -100,15 +102,15 @@ class Front:
         self._process.close()
 
     def close(self) -> None:
-        """Frees the resources of the process after `kill`, once no thread waits for it."""
+        """Frees the resources of the process. Call it after `kill`, when no thread waits for the process."""
         self._ours.close()
         self._process.close()
 
 
 def _serve(pipe: Connection, epoch: Callable[[int], Iterable[Any]]) -> None:
-    # Ctrl-C reaches the whole process group; the parent decides what it means.
+    # Ctrl-C sends the signal to the whole process group. Only the parent handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # What ends in order can close its pipeline, and say that it did.
+    # `sys.exit` unwinds the stack, so that the pipeline is closed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     serialize = headspace.stage("pickle", concurrency=1)
 
@@ -127,4 +129,4 @@ def _serve(pipe: Connection, epoch: Callable[[int], Iterable[Any]]) -> None:
             except PipelineError as error:
                 send("error", (str(error), "".join(traceback.format_exception(error))))
     except (EOFError, BrokenPipeError):
-        return  # The parent is gone, or done.
+        return  # The parent has ended, or needs no more epochs.

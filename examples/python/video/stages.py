@@ -18,24 +18,24 @@ from numpy.typing import NDArray
 
 from .clips import Clip
 
-# An mp4 file's header says all that a decoder needs. By default FFmpeg also decodes the first frame
-# when it opens a file, which costs more than the whole demuxing.
+# The header of an mp4 file has all parameters that a decoder needs. By default, FFmpeg also decodes the first frame
+# when it opens a file. This costs more than to demux the whole file.
 _HEADER_ONLY = {"analyzeduration": "0", "probesize": "32"}
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """The packets of one subclip, from the keyframe before it, and how to open their decoder."""
+    """The packets of one subclip, from the keyframe before it on, and the parameters of their decoder."""
 
     clip: Clip
     codec: str
     extradata: bytes | None
     packets: list[av.Packet[av.VideoStream]]
     time_base: float
-    """Seconds a unit of the packets' and frames' time stamps."""
+    """Seconds per unit of the time stamps of packets and frames."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Packets cannot be pickled. Their bytes and their times can, and a decoder needs no more."""
+        """Pickles the bytes and the times of the packets. Packets cannot be pickled, and a decoder needs no more."""
         packets = [(bytes(packet), packet.pts, packet.dts) for packet in self.packets]
         return _unpickle, (self.clip, self.codec, self.extradata, packets, self.time_base)
 
@@ -56,14 +56,14 @@ def _unpickle(
 
 
 class Batch(NamedTuple):
-    """What the training loop receives."""
+    """A batch as the training loop receives it."""
 
     clips: NDArray[np.uint8]
     """Frames, `(batch, time, height, width, 3)`."""
     labels: NDArray[np.int64]
     """Class of each clip."""
     indices: NDArray[np.int64]
-    """Place of each clip in the loader's list."""
+    """Index of each clip in the loader's list."""
 
 
 def fetch(clip: Clip, delay: float = 0.0) -> tuple[Clip, bytes]:
@@ -82,7 +82,7 @@ def demux(item: tuple[Clip, bytes]) -> Encoded:
         container.seek(int(clip.start / scale), stream=stream)
         packets = []
         for packet in container.demux(stream):
-            # Decoding time never exceeds presentation time, so nothing of the clip comes later.
+            # A packet's decoding time never exceeds its presentation time, so later packets are not needed.
             if packet.dts is None or packet.dts * scale >= clip.end:
                 break
             packets.append(packet)
@@ -94,7 +94,7 @@ def decode(item: Encoded, frames: int) -> list[av.VideoFrame]:
     """Decodes the packets and keeps `frames` frames, evenly spread over the subclip.
 
     Raises:
-        ValueError: If no frame of the subclip comes out.
+        ValueError: If no frame of the subclip can be decoded.
     """
     context = cast(VideoCodecContext, VideoCodecContext.create(item.codec, "r"))
     context.extradata = item.extradata
@@ -117,7 +117,7 @@ def demux_and_decode(item: tuple[Clip, bytes], frames: int) -> list[av.VideoFram
 
 
 def resize(frames: list[av.VideoFrame], size: int) -> NDArray[np.uint8]:
-    """Squeezes the frames into squares of `size` pixels: `(time, size, size, 3)`."""
+    """Resizes the frames to squares of `size` pixels, without keeping the aspect ratio: `(time, size, size, 3)`."""
     scaler = VideoReformatter()
     scaled = [
         scaler.reformat(frame, size, size, "rgb24", interpolation="FAST_BILINEAR").to_ndarray()
@@ -129,8 +129,7 @@ def resize(frames: list[av.VideoFrame], size: int) -> NDArray[np.uint8]:
 def equalize(frames: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Spreads the brightness of a clip over more of the range.
 
-    It works byte by byte in plain Python, like the first version of many transforms. It holds the
-    interpreter lock.
+    It works byte by byte in plain Python, like the first version of many transforms. It holds the GIL.
     """
     pixels = frames.tobytes()
     counts = [0] * 256
@@ -140,7 +139,7 @@ def equalize(frames: NDArray[np.uint8]) -> NDArray[np.uint8]:
     for value, count in enumerate(counts):
         below += count
         table[value] = 255 * below // len(pixels)
-    # Halfway, so that a dark scene still is one.
+    # The result is the mean of the original and the equalized value, so that a dark scene remains dark.
     mapped = bytes((value + table[value]) >> 1 for value in pixels)
     return np.frombuffer(mapped, np.uint8).reshape(frames.shape)
 

@@ -1,5 +1,6 @@
-//! A loader as a user has it: three threads with a queue between each two, instrumented with `tracing`
-//! and with nothing of headspace's.
+//! A loader with three threads, connected by bounded queues.
+//!
+//! It is instrumented with `tracing` and does not use headspace.
 
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
@@ -10,7 +11,7 @@ use tracing::{Dispatch, dispatcher, instrument};
 /// Samples of a batch.
 pub(crate) type Batch = Vec<f32>;
 
-/// Items that may wait between two threads.
+/// Capacity of each queue between two threads.
 const DEPTH: usize = 4;
 
 /// Starts the loader. Its spans go to the subscriber of the calling thread.
@@ -47,27 +48,27 @@ fn start(work: impl FnOnce() + Send + 'static) {
     thread::spawn(move || dispatcher::with_default(&subscriber, work));
 }
 
-/// Storage that takes its time.
+/// Simulates a read from slow storage (1 ms).
 #[instrument]
 fn read(number: usize) -> usize {
     thread::sleep(Duration::from_millis(1));
     number
 }
 
-/// The slow one.
+/// Simulates decoding (8 ms). This is the slowest stage, so it limits the loader.
 #[instrument]
 fn decode(file: usize) -> Vec<f32> {
     thread::sleep(Duration::from_millis(8));
     (0..32).map(|number| parse(file, number)).collect()
 }
 
-/// Too small a thing for a stage: the level of its span says so.
+/// Too short to be a stage. Its span has the level `TRACE`, so that a filter can leave it out.
 #[instrument(level = "trace")]
 fn parse(file: usize, number: usize) -> f32 {
     ((file + number) % 7) as f32
 }
 
-/// Cheap.
+/// Simulates the assembly of a batch (0.5 ms).
 #[instrument(skip_all)]
 fn collate(mut frames: Vec<f32>) -> Batch {
     thread::sleep(Duration::from_micros(500));

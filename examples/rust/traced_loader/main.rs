@@ -1,12 +1,11 @@
-//! A loader that is instrumented with `tracing`: headspace takes its spans as stages.
+//! Measures a loader that is instrumented with `tracing`. Each of its spans is a stage for headspace.
 //!
 //! ```console
 //! $ cargo run --release --example traced_loader
 //! ```
 //!
-//! `loader.rs` knows nothing of headspace. Here the agent is started, [`StageLayer`] added to the
-//! program's subscriber, and the training loop times its batches. The verdict names the span that limits
-//! training.
+//! `loader.rs` does not use headspace. This file starts the agent, adds [`StageLayer`] to the program's
+//! subscriber, and times each batch of the training loop. The verdict names the span that limits training.
 
 mod loader;
 
@@ -33,7 +32,7 @@ use tracing_subscriber::layer::SubscriberExt;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// Batches of the run.
+/// Number of batches in the run.
 const BATCHES: usize = 300;
 
 fn main() -> Outcome<()> {
@@ -42,13 +41,13 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// Trains, watched. The records go into a folder below `runs`.
+/// Trains while the agent measures, and returns the summary. The records are written to a new folder in `runs`.
 pub(crate) fn train(runs: &Path) -> Outcome<SummaryRecord> {
     let clock = MonotonicClock::new();
     let stages = StageLayer::new(&clock)?;
     let agent = start(runs, clock, stages.region())?;
-    // Spans of the loader are stages, but for the fine ones. The program's own layers (its log, its
-    // exporter of traces) stand beside this one.
+    // Only the loader's spans at level `INFO` or above become stages. A real program adds its own layers
+    // to the same subscriber, for example for its log or for the export of traces.
     let spans = Targets::new().with_target(loader_target(), LevelFilter::INFO);
     let subscriber = tracing_subscriber::registry().with(stages.with_filter(spans));
     tracing::subscriber::with_default(subscriber, || watch(&agent));
@@ -56,12 +55,12 @@ pub(crate) fn train(runs: &Path) -> Outcome<SummaryRecord> {
     Ok(stopped.summary)
 }
 
-/// The module path of the loader, which is the target of its spans.
+/// The target of the loader's spans: by default, `tracing` uses the module path.
 fn loader_target() -> String {
     format!("{}::loader", module_path!())
 }
 
-/// The training loop, with each batch timed.
+/// Runs the training loop and times each batch.
 fn watch(agent: &Agent) {
     let train = LoaderRecord {
         name: "train".into(),
@@ -121,7 +120,7 @@ fn start(runs: &Path, clock: MonotonicClock, stages: &'static Region) -> Outcome
     Ok(agent.start()?)
 }
 
-/// A model: busy for 3 ms.
+/// Simulates a training step: keeps the CPU busy for 3 ms.
 fn train_step(batch: &loader::Batch) {
     let start = Instant::now();
     let mut sum = 0.0;
