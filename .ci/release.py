@@ -199,7 +199,7 @@ def release(version: str, *, tag: bool, wheel_options: list[str]) -> None:
         build(clone, out, version, wheel_options)
         if tag:
             name = f"refs/tags/v{version}"
-            # The tag last: if the branch has moved meanwhile, the merge fails, and no tag stays.
+            # The tag comes last. If the branch has moved meanwhile, the merge fails before, and no tag remains.
             run("git", "fetch", "--quiet", "--no-tags", clone, name, folder=ROOT)
             run("git", "merge", "--quiet", "--ff-only", "FETCH_HEAD", folder=ROOT)
             run("git", "fetch", "--quiet", clone, f"{name}:{name}", folder=ROOT)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def rewrite(wheel: Path, ending: str, change: Callable[[bytes], bytes]) -> None:
-    """Changes the files whose names end with `ending`. All others stay as they are, also their times and rights."""
+    """Changes the files whose names end with `ending`. The others stay unchanged, with their times and permissions."""
     with zipfile.ZipFile(wheel) as archive:
         files = [(info, archive.read(info)) for info in archive.infolist()]
     changed = {

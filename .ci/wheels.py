@@ -5,7 +5,7 @@
     python .ci/wheels.py --free-threaded 3.14t        # also a wheel for this free-threaded Python
 
 zig links the wheel against glibc 2.17 (manylinux2014), so it runs on the Linux distributions of the last ten years. One
-wheel per architecture (abi3) serves every Python from 3.10 on. Whatever the script leaves out, it prints with the reason.
+wheel per architecture (abi3) serves every Python from 3.10 on. The script prints what it leaves out, with the reason.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TARGETS = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-lin
 COMPATIBILITY = "manylinux2014"
 PLATFORM = "manylinux_2_17"
 
-#: A larger wheel fails, in bytes. docs/install.md explains the parts of today's.
+#: Maximum size of a wheel in bytes. docs/install.md explains the parts of the current one.
 LARGEST_WHEEL = 6_500_000
 
 
@@ -44,7 +44,7 @@ class WheelError(Exception):
 
 
 def is_ci() -> bool:
-    """In CI, what cannot be tried is a failure, as a skipped test is."""
+    """Whether this runs in CI. There, a wheel that cannot be tried is a failure, like a skipped test."""
     return os.environ.get("CI", "").lower() in ("1", "true")
 
 

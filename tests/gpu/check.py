@@ -38,7 +38,7 @@ def watched(run: str, folder: Path, seconds: float, load: str) -> Records:
 
 
 def the_gpu(folder: Path) -> dict[str, Any]:
-    """What headspace says of the first GPU that the process may use."""
+    """headspace's description of the first GPU that the process may use."""
     records = watched("look", folder, 0.0, "idle")
     run = next(record for record in records if record["kind"] == "run")
     source = next((s for s in run["sources"] if s["name"] == "gpu"), None)
@@ -54,7 +54,7 @@ def the_gpu(folder: Path) -> dict[str, Any]:
 
 
 def check(gpu: dict[str, Any], folder: Path, seconds: float, wanted: list[str]) -> bool:
-    """Prints a table for each load; says whether all agree."""
+    """Prints a table for each load. Returns whether all values agree."""
     nvml = driver.open_driver(gpu["uuid"])
     print(
         f"# {gpu['name']}, driver {gpu['driver']}, {platform.system()} {platform.release()}, {date.today()}"

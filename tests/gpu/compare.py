@@ -1,6 +1,6 @@
-"""What headspace, `nvidia-smi` and the driver's library say of the same seconds, side by side.
+"""Compares the values of headspace, `nvidia-smi` and the driver's library over the same time.
 
-Pure functions, so that they can be tested without a GPU.
+The functions are pure, so they can be tested without a GPU.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-#: Values by quantity, each with the second it was read at.
+#: Values by quantity. Each value has the time of its reading, in seconds.
 Series = dict[str, list[tuple[float, float]]]
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """Something that all three know."""
+    """A quantity that headspace reads, and the driver's library or `nvidia-smi` too."""
 
-    #: Its name in the table.
+    #: The name in the table.
     name: str
-    #: Its unit there.
+    #: The unit in the table.
     unit: str
     #: The key in headspace's records.
     key: str
-    #: What to multiply that by to get the unit of the table.
+    #: Factor from the unit of the records to the unit of the table.
     factor: float
-    #: Its name in `nvidia-smi --query-gpu`; None if `nvidia-smi` has no such value.
+    #: The name in `nvidia-smi --query-gpu`. None if `nvidia-smi` has no such value.
     smi: str | None
-    #: How far apart the answers may lie: in the unit of the table,
+    #: Allowed difference in the unit of the table. The larger of the two limits counts.
     absolute: float
-    #: and as a share of the larger.
+    #: Allowed difference as a share of the larger value.
     relative: float
-    #: Whether it is a total, of which the growth per second is compared.
+    #: Whether the quantity is a total, so that its growth per second is compared.
     total: bool = False
 
 
@@ -92,7 +92,7 @@ class Row:
 
 
 def of_records(records: Iterable[Mapping[str, Any]], ordinal: int = 0) -> Series:
-    """What headspace's ticks say of a GPU, in the units of the table."""
+    """headspace's readings of a GPU, in the units of the table."""
     series: Series = {}
     for record in records:
         if record.get("kind") != "tick":
@@ -106,7 +106,7 @@ def of_records(records: Iterable[Mapping[str, Any]], ordinal: int = 0) -> Series
 
 
 def of_smi(text: str, at: float) -> Series:
-    """One line of `nvidia-smi --query-gpu=... --format=csv,noheader,nounits`."""
+    """The values in a line of `nvidia-smi --query-gpu=... --format=csv,noheader,nounits`."""
     series: Series = {}
     asked = [quantity for quantity in QUANTITIES if quantity.smi is not None]
     for line in csv.reader(io.StringIO(text)):
@@ -120,7 +120,7 @@ def of_smi(text: str, at: float) -> Series:
 
 
 def of_means(means: Mapping[str, float], begin: float, end: float) -> Series:
-    """Means between two moments. Traffic is in MiB/s there; here it becomes a total in MB."""
+    """Series of means between two times. Traffic in MiB/s becomes a total in MB."""
     totals = {quantity.name for quantity in QUANTITIES if quantity.total}
     return {
         name: [(begin, 0.0), (end, mean * 2**20 / 1e6 * (end - begin))]
@@ -131,12 +131,12 @@ def of_means(means: Mapping[str, float], begin: float, end: float) -> Series:
 
 
 def smi_query() -> str:
-    """What to ask `nvidia-smi` for, in the order in which `of_smi` reads it."""
+    """The query for `nvidia-smi`, in the order in which `of_smi` reads the values."""
     return ",".join(quantity.smi for quantity in QUANTITIES if quantity.smi is not None)
 
 
 def level(values: Sequence[tuple[float, float]], *, total: bool) -> float | None:
-    """The mean of a level over time, or the growth per second of a total; none without enough values.
+    """The mean of a level over time, or the growth per second of a total. None without enough values.
 
     A value counts for the time since the one before it: headspace reads less often after the first seconds.
     """
@@ -165,8 +165,8 @@ def rows(ours: Series, smi: Series, nvml: Series) -> list[Row]:
 
 
 def compare(quantity: Quantity, ours: float | None, smi: float | None, nvml: float | None) -> Row:
-    """Whether our value agrees with each reference value. None if there is nothing to compare. A value that
-    only a reference has is a disagreement."""
+    """A row that says whether our value agrees with each reference value. None if there is no reference value. If
+    only a reference has a value, they disagree."""
     others = [other for other in (smi, nvml) if other is not None]
     agree: bool | None = None
     if ours is None:
@@ -182,7 +182,7 @@ def compare(quantity: Quantity, ours: float | None, smi: float | None, nvml: flo
 
 
 def claim(name: str, value: float | None, low: float, high: float) -> Row:
-    """Something that the load itself says of our own figure: `value` lies between two bounds."""
+    """A check that follows from the load itself: our value lies between two bounds."""
     agree = None if value is None else low <= value <= high
     return Row(name, "%", value, None, None, agree, f"{low:g} to {high:g}")
 

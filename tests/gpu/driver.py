@@ -34,7 +34,7 @@ _GPM_IDS = {
 
 
 class NoGpu(Exception):
-    """Why there is nothing to check."""
+    """There is no GPU to check. The message says why."""
 
 
 class _Utilization(ctypes.Structure):
@@ -76,7 +76,7 @@ class _Metrics(ctypes.Structure):
 
 
 class Ctypes:
-    """The library itself."""
+    """Reads the driver's library through ctypes."""
 
     name = "ctypes"
 
@@ -112,7 +112,7 @@ class Ctypes:
         return memory
 
     def questions(self) -> dict[str, Callable[[], float]]:
-        """How to ask for each quantity, in the units of the table."""
+        """A function that reads each quantity, in the units of the table."""
         return {
             "general utilisation": self._utilization,
             "decoder utilisation": lambda: self._engines("nvmlDeviceGetDecoderUtilization"),
@@ -128,7 +128,7 @@ class Ctypes:
 
     @contextlib.contextmanager
     def counters(self) -> Iterator[Callable[[], dict[str, float]]]:
-        """Between two samples of the performance counters, one on entry and one at the call."""
+        """Samples the performance counters. The yielded function returns their means since the entry."""
         samples = [ctypes.c_void_p(), ctypes.c_void_p()]
         for sample in samples:
             self._call("nvmlGpmSampleAlloc", ctypes.byref(sample))
@@ -153,7 +153,7 @@ class Ctypes:
 
 
 class Pynvml(Ctypes):
-    """The same through NVIDIA's own `nvidia-ml-py`; the performance counters stay with ctypes."""
+    """Reads the same values through NVIDIA's `nvidia-ml-py`. The performance counters are still read through ctypes."""
 
     name = "nvidia-ml-py"
 
@@ -186,7 +186,7 @@ class Pynvml(Ctypes):
 
 
 def open_driver(uuid: str) -> Ctypes:
-    """The path of the driver's library, as in the setting of headspace."""
+    """Opens the driver's library at the path that headspace uses."""
     named = os.environ.get("HEADSPACE_NVML_LIB")
     path = named or "libnvidia-ml.so.1"
     try:
@@ -199,7 +199,7 @@ def open_driver(uuid: str) -> Ctypes:
 
 
 def smi(uuid: str) -> str | None:
-    """A line of `nvidia-smi`; none where it is not installed or does not answer."""
+    """A line of `nvidia-smi`. None if it is not installed or does not answer."""
     if os.environ.get("HEADSPACE_NVML_LIB") or shutil.which("nvidia-smi") is None:
         return None
     command = ["nvidia-smi", f"--query-gpu={compare.smi_query()}", "-i", uuid]
@@ -248,7 +248,7 @@ class Watch:
         for name, ask in list(questions.items()):
             try:
                 value = float(ask())
-            except Exception:  # nvidia-ml-py has a class of its own; what is not told is left out
+            except Exception:  # `nvidia-ml-py` has its own exception classes.
                 del questions[name]
                 continue
             self.nvml.setdefault(name, []).append((time.monotonic(), value))

@@ -1,4 +1,4 @@
-"""Loads whose effect on a GPU is known: nothing, large matrix products, half of them, decoding."""
+"""Loads with a known effect on a GPU: idle, large matrix products all or half of the time, and decoding."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Missing(Exception):
 
 
 def idle(seconds: float) -> None:
-    """Nothing, in a process with a CUDA context, as a training process has one."""
+    """Does nothing, in a process with a CUDA context like that of a training process."""
     try:
         import torch
     except ImportError:
@@ -27,7 +27,7 @@ def idle(seconds: float) -> None:
 
 
 def matmul(seconds: float, duty: float = 1.0) -> None:
-    """Large matrix products for a share `duty` of each tenth of a second."""
+    """Computes large matrix products for a share `duty` of each tenth of a second."""
     try:
         import torch
     except ImportError as error:
@@ -47,7 +47,7 @@ def matmul(seconds: float, duty: float = 1.0) -> None:
 
 
 def half(seconds: float) -> None:
-    """The same for half of the time."""
+    """Computes large matrix products for half of the time."""
     matmul(seconds, duty=0.5)
 
 
@@ -93,7 +93,7 @@ def _decode_ffmpeg(path: Path, end: float) -> None:
 
 
 def decode(seconds: float) -> None:
-    """A clip decoded by NVDEC, over and over, by the first library that can."""
+    """Decodes a clip on NVDEC repeatedly, with the first library that can do it."""
     path, refused = clip(), []
     ways: list[tuple[bool, Callable[[Path, float], None]]] = [
         (importlib.util.find_spec("torchcodec") is not None, _decode_torchcodec),
@@ -105,7 +105,7 @@ def decode(seconds: float) -> None:
             continue
         try:
             return way(path, time.monotonic() + seconds)
-        except Exception as error:  # whatever a decoder without a GPU raises: the next may work
+        except Exception as error:  # The next decoder may work.
             refused.append(f"{way.__name__[8:]}: {error}")
     raise Missing("; ".join(refused) or "no torchcodec, PyNvVideoCodec or ffmpeg is installed")
 

@@ -1,10 +1,10 @@
-"""Runs training loops on a GPU under `headspace run`, and compares the verdict with CUDA events and with the cure.
+"""Runs training loops on a GPU under `headspace run`, and compares the verdicts with CUDA events and real changes.
 
     python tests/gpu/loops.py
 
 For a machine with an NVIDIA GPU, torch and at least 8 cores. GPUs work asynchronously, so a loop can wait in its loader
-for work that it launched before. The verdict must not call the loader the bottleneck then, and the step that it
-predicts for more workers must be the one that they give.
+for work that it launched before. The verdict must not call the loader the bottleneck then. The step that it
+predicts for more workers must match the measured one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 TRAIN = Path(__file__).with_name("train.py")
 
-#: The loops, by what a reader should know of them.
+#: The options of each loop, by its description.
 LOOPS = {
     "the loader uploads batches": ["--upload-in-loader"],
     "no workers, the loss is read in each step": ["--sample-ms", "0.5", "--read-loss"],

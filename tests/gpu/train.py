@@ -38,7 +38,7 @@ def collate(samples: list[Sample]) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def collate_and_upload(samples: list[Sample]) -> tuple[torch.Tensor, torch.Tensor]:
-    """A copy from memory that is not pinned waits until the GPU has done what was launched before."""
+    """Uploads from memory that is not pinned, so the copy waits until the GPU has finished all earlier work."""
     images, labels = collate(samples)
     return images.cuda(), labels.cuda()
 

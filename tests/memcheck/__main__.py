@@ -84,7 +84,7 @@ RUNS = [
     program("stage_workers.py", "spawn", "executor"),
     # The search for objects.
     Run("objects", [str(Path(__file__).with_name("objects.py"))]),
-    # Ends.
+    # Ends of programs.
     program("interpreter.py", "exit", "python"),
 ]
 
@@ -132,14 +132,14 @@ def copy_package(folder: Path) -> None:
 
 
 def expected_codes(run: Run) -> tuple[int, ...]:
-    """The exit codes of a run that went to its end. pytest has 1 if tests failed."""
+    """The exit codes of a run that completed. pytest exits with 1 if tests failed."""
     if run.is_pytest:
         return (0, 1)
     return (9,) if run.arguments[1:2] == ["exit"] else (0,)
 
 
 def check(run: Run, python: Path, package: Path, folder: Path) -> bool:
-    """Runs it, prints one line and the errors of headspace. Returns whether there are none."""
+    """Runs the program, and prints one line and the errors of headspace. Returns whether there are none."""
     reports, output = folder / run.name, folder / f"{run.name}.txt"
     env = {
         **clean_environment(),

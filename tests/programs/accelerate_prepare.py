@@ -1,4 +1,4 @@
-"""Trains by Accelerate, and knows nothing of headspace."""
+"""Trains with Accelerate. It does not use headspace."""
 
 import torch
 from accelerate import Accelerator

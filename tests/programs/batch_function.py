@@ -1,6 +1,6 @@
-"""Trains with a function that returns a batch: `batch_function.py KIND STEPS`. It knows nothing of headspace.
+"""Trains with a function that returns a batch: `batch_function.py KIND STEPS`. It does not use headspace.
 
-Prints how many batches it had, and their sum."""
+Prints the number and the sum of the batches."""
 
 import sys
 import time

@@ -19,13 +19,13 @@ def check(outcome):
 
 
 def anew():
-    # Replay goes over to cached batches, as everywhere.
+    # In mode `replay`, later batches come from the cache.
     check(list(loader)[:90] == list(range(COUNT))[:90])
     check(sum(1 for _ in loader) == COUNT)
 
 
 def goes_on():
-    # A probe repeats batches as well, within the length of the epoch.
+    # A probe repeats batches, too, but the epoch keeps its length.
     rest = list(iterator)
     check(len(rest) == COUNT - 10)
     check({*range(10, 90)} <= {*rest})

@@ -38,7 +38,7 @@ class Terminating(DataLoader):
 
 
 def begun(kind=DataLoader, sleep_s=0.01, **options):
-    """A loader, and its iterator after a first batch of each worker."""
+    """A loader, and its iterator after the first batch of each worker."""
     loader = headspace.wrap(
         kind(Slow(sleep_s), num_workers=WORKERS, multiprocessing_context=method, **options),
         name="loader",
@@ -51,8 +51,8 @@ def begun(kind=DataLoader, sleep_s=0.01, **options):
 
 @contextmanager
 def unseen_by_torch():
-    """Torch's handler of SIGCHLD raises an error wherever the main thread is when a worker was killed: in
-    the midst of killing the next one, say."""
+    """Disables torch's handler of SIGCHLD. After a worker was killed, this handler raises an error in the main
+    thread, for example while the thread kills the next worker."""
     torchs = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
         yield

@@ -51,7 +51,7 @@ class Loader:
 
 
 def fork():
-    """The child ends as Python does: with its `atexit` and all finalizers."""
+    """The child ends normally, so it runs the `atexit` functions and all finalizers."""
     child = os.fork()
     if child == 0:
         sys.exit(7)

@@ -30,7 +30,7 @@ for i in range(forks):
         assert len(list(loader)) == 20
         if i % 2:
             os._exit(0)
-        # Through every `atexit` and finalizer.
+        # Runs every `atexit` function and finalizer.
         sys.exit(0)
     codes.append(os.waitpid(child, 0)[1])
 stop.set()

@@ -1,4 +1,4 @@
-"""One rank of a training over gloo, without a GPU: `gloo_ranks.py [STEPS]`. It knows nothing of headspace.
+"""One rank of a training over gloo, without a GPU: `gloo_ranks.py [STEPS]`. It does not use headspace.
 
 The launcher passes rank, size and address in the environment (`torchrun`, or a script of Slurm).
 """

@@ -1,5 +1,5 @@
 """Trains by Hugging Face's Trainer, which makes a loader for each evaluation and keeps it:
-`hf_trainer.py [--workers N]`. It knows nothing of headspace."""
+`hf_trainer.py [--workers N]`. It does not use headspace."""
 
 import sys
 
@@ -38,7 +38,7 @@ arguments = transformers.TrainingArguments(
 trainer = transformers.Trainer(
     model=Net(), args=arguments, train_dataset=rows, eval_dataset=rows[:32]
 )
-# As a model that was loaded is.
+# A model that was loaded from a checkpoint is in evaluation mode, too.
 trainer.model.eval()
 trainer.train()
 print(trainer.state.global_step)

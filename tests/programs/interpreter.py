@@ -1,7 +1,7 @@
 """Ends in a given way while other threads compete for the interpreter lock: `interpreter.py HOW HOG`.
 
-HOG: `no`; `python` threads that compute; a `c` call that holds the lock for 30 ms at a time; one
-that holds it for `long`, 1.5 s at a time; or `forever`, a minute.
+HOG is `no` (no thread), `python` (two threads that compute), or the time for which each C call of a thread
+holds the lock: `c` (30 ms), `long` (1.5 s), or `forever` (a minute).
 """
 
 import atexit
@@ -22,7 +22,7 @@ def compute():
 
 
 def hold(seconds):
-    # Unlike `CDLL`, it keeps the lock.
+    # Unlike `CDLL`, `PyDLL` keeps the lock during a call.
     usleep = ctypes.PyDLL(None).usleep
     while True:
         usleep(int(seconds * 1e6))

@@ -1,5 +1,5 @@
-"""Iterates loaders of one kind as a training loop would: `iterates.py KIND`. It knows nothing of
-headspace. Prints how many batches it had, and their sum."""
+"""Iterates loaders of one kind as a training loop would: `iterates.py KIND`. It does not
+use headspace. Prints the number and the sum of the batches."""
 
 import os
 import pickle
@@ -225,7 +225,7 @@ def mosaic_loader():
 
 
 def ray_data(consume):
-    # Only on loopback, and no reports to Ray's authors.
+    # Ray listens on loopback only, and sends no usage reports.
     os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     os.environ["RAY_AUTH_MODE"] = "disabled"
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
@@ -251,7 +251,7 @@ def ray_dataset(ray):
         return rows
 
     data = ray.range(120).map_batches(keep, concurrency=1)
-    assert len(data.take(2)) == 2  # An iteration of Ray's own.
+    assert len(data.take(2)) == 2  # Here, Ray itself iterates the data.
     for batches in data.iter_batches(batch_size=2), data.iter_torch_batches(batch_size=2):
         for batch in batches:
             yield int(batch["id"].sum())
@@ -396,7 +396,7 @@ def wrapped():
 
 
 def anew():
-    """A loader for each epoch, pickled on the way as a spawned worker's is."""
+    """A new loader in each epoch, after pickling and unpickling as for a spawned worker."""
     from torch.utils.data import DataLoader
 
     for _ in range(EPOCHS):
@@ -416,7 +416,7 @@ def pairs():
 
 
 def subclass():
-    """A loader made from torch's, with an iteration of its own around it, and a generator's ways."""
+    """A subclass of torch's loader. Its `__iter__` is a generator, and the loop calls `send` and `close`."""
     from torch.utils.data import DataLoader
 
     class Mine(DataLoader):

@@ -14,7 +14,7 @@ import headspace
 
 KIND, VARIANT, SECONDS = sys.argv[1], sys.argv[2], float(sys.argv[3])
 LEAKS = VARIANT == "leak"
-#: Numbers of an array: 16 KiB.
+#: Number of values in an array of 16 KiB.
 SIZE = 2048
 #: A buffer of this many batches is full before the end.
 FULL = 400
@@ -104,7 +104,7 @@ def read():
 
 
 def train_generator():
-    """A generator reads, and a local variable of it holds what grows."""
+    """A generator reads the data. One of its local variables holds the growing object."""
     for _ in steps(read()):
         pass
 

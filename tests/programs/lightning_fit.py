@@ -1,4 +1,4 @@
-"""Trains by Lightning, which validates within an epoch. It knows nothing of headspace."""
+"""Trains by Lightning, which validates within an epoch. It does not use headspace."""
 
 import lightning
 import torch

@@ -1,7 +1,7 @@
-"""Trains on what it loads: `loads_by_itself.py KIND STEPS WORKERS` prints the mean step in milliseconds.
+"""Trains on batches that it loads: `loads_by_itself.py KIND STEPS WORKERS` prints the mean step in milliseconds.
 
-What loading and computing take is an amount of work and no time, so that both get slower where
-something else has the cores, as real ones do.
+Loading and computing are fixed amounts of work, not fixed times. As in real programs, both get slower if
+other programs use the cores.
 """
 
 import sys
@@ -19,7 +19,7 @@ image = np.random.default_rng(0).random((96, 96), dtype=np.float32)
 
 
 def in_python(ms):
-    """About that much on the reference machine."""
+    """Computes for about `ms` milliseconds on the reference machine."""
     total = 0
     for value in range(int(22_500 * ms)):
         total += value * value

@@ -21,7 +21,7 @@ def pools():
     timed = headspace.stage("square")(square)
     globals()["square"] = timed
     for epoch in range(EPOCHS):
-        # The one ends its workers by a signal, the other in order.
+        # `Pool` ends its workers by a signal. The workers of `ProcessPoolExecutor` exit normally.
         if epoch % 2:
             with multiprocessing.get_context("fork").Pool(2) as pool:
                 yield from headspace.wrap(pool.imap(square, range(40)), name="loop")

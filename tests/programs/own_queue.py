@@ -1,6 +1,6 @@
-"""Trains on batches that threads of its own load into a queue: `own_queue.py [OPTIONS]`. It knows nothing of headspace.
+"""Trains on batches that threads of its own load into a queue: `own_queue.py [OPTIONS]`. It does not use headspace.
 
-Prints the share of the time in which it waited for the queue."""
+Prints the share of the time that it waited for the queue."""
 
 import argparse
 import itertools

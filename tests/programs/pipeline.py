@@ -1,4 +1,4 @@
-"""A pipeline of two stages in threads, trained on until told to end: `pipeline.py STOP_FILE`.
+"""Trains on a pipeline of two stages in threads until STOP_FILE exists: `pipeline.py STOP_FILE`.
 
 Prints `training` once it has begun. Reading takes 4 ms. Decoding takes 32 ms in each of two threads, so
 the loop waits for it. The loop itself takes 8 ms.

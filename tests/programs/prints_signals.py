@@ -1,4 +1,4 @@
-"""Says which signals it gets, and ends with the second kind."""
+"""Prints the names of the signals that it gets, and exits at SIGINT."""
 
 import os
 import signal

@@ -17,7 +17,7 @@ handler, stuck, go = sys.argv[1:]
 
 
 def handle(number, frame):
-    # Not `print`: the signal may come while the loop is within one.
+    # Not `print`, because the signal may come during a `print` of the loop.
     os.write(1, f"handled {number == signal.SIGTERM}\n".encode())
     sys.exit(7)
 

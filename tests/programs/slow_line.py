@@ -61,7 +61,7 @@ def reply_slowly(server: socket.socket) -> None:
 
 
 def hold(requests: queue.SimpleQueue[tuple[threading.Lock, float]]) -> None:
-    """Releases each lock after a time, as a thread does that works under it."""
+    """Releases each lock after the requested time, like a thread that works while it holds the lock."""
     while True:
         lock, ms = requests.get()
         time.sleep(ms / 1e3)
@@ -69,7 +69,7 @@ def hold(requests: queue.SimpleQueue[tuple[threading.Lock, float]]) -> None:
 
 
 def helpers() -> Any:
-    """The calling thread's store and holder of locks."""
+    """The store and the lock holder of the calling thread."""
     if getattr(LOCAL, "pid", None) != os.getpid():
         LOCAL.pid = os.getpid()
         LOCAL.store, server = socket.socketpair()

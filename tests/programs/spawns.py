@@ -1,4 +1,4 @@
-"""Spawns two ranks, each of which trains. It knows nothing of headspace."""
+"""Spawns two ranks, each of which trains. It does not use headspace."""
 
 import os
 

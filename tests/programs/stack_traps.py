@@ -1,4 +1,4 @@
-"""A loader during which a reader of stacks finds everything in motion.
+"""A loader during which code, threads and processes change all the time, as a test for the reader of stacks.
 
     python stack_traps.py STEPS
 

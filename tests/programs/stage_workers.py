@@ -75,7 +75,7 @@ def processes(context):
 
 
 def one_after_another(context):
-    """Each worker has counted before the next one starts, and all live until the last one has."""
+    """Each worker calls a stage before the next worker starts. All live until the last one has called it."""
     pipes, workers = [], []
     for _ in range(3):
         ours, theirs = context.Pipe()
@@ -95,7 +95,7 @@ def executor(context):
 
 
 def pool(context):
-    with context.Pool(2) as pool:  # Ends its workers by a signal.
+    with context.Pool(2) as pool:  # `Pool` ends its workers by a signal.
         assert sum(pool.map(square, range(40))) == 20540
 
 
@@ -155,7 +155,7 @@ def batches(context, how):
 
 
 def earlier(context):
-    """A worker that counts before there is a session, in one, between two, and in the second."""
+    """A worker calls a stage before the first session, during it, after it, and during the second one."""
     ours, theirs = context.Pipe()
     worker = context.Process(target=calls_when_told, args=(theirs,))
     worker.start()

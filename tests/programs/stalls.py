@@ -1,8 +1,8 @@
 """A training script with a stall every n steps: `stalls.py SOURCE STEPS`.
 
 SOURCE is `checkpoint` (every 75 steps), `logging` (every 50 steps, to a slow server) or `refill` (the shuffle buffer of the
-dataset is filled again after every 40 batches). The first stall is after as many steps. The script does not know headspace.
-It prints the durations of its stalls in seconds.
+dataset is filled again after every 40 batches). The first stall is after as many steps. The script does not use
+headspace. It prints the durations of its stalls in seconds.
 """
 
 from __future__ import annotations

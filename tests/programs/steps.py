@@ -1,6 +1,6 @@
-"""Trains a small model without a loader: `steps.py [OPTIONS]`. It knows nothing of headspace.
+"""Trains a small model without a loader: `steps.py [OPTIONS]`. It does not use headspace.
 
-Prints how many steps it took, and a sum of the weights."""
+Prints the number of steps and the sum of the weights."""
 
 import argparse
 import time
@@ -57,7 +57,7 @@ if args.loader:
         for _ in range(3):
             for (batch,) in torch.utils.data.DataLoader(data, batch_size=2):
                 yield batch
-            # What an epoch has accumulated.
+            # Applies the remaining gradients of the epoch.
             update()
 
 

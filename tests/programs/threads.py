@@ -1,7 +1,7 @@
 """Several threads iterate one wrapped loader at once: `threads.py MODE THREADS EPOCHS`.
 
-Batches are large enough that their digests take long, and the interpreter changes threads all the
-time.
+Batches are so large that their digests take long, and the interpreter switches threads very
+often.
 """
 
 import sys

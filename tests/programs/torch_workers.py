@@ -59,6 +59,6 @@ if __name__ == "__main__":
             )
             said = outcome(loader)
             del loader
-        except RuntimeError:  # Torch's signal handler, a moment later.
+        except RuntimeError:  # Torch's handler of SIGCHLD may raise it a moment later.
             said = "worker died"
         print(how, said, flush=True)

@@ -1,6 +1,6 @@
 """Trains with an experiment tracker. Arguments: the tracker, its folder, the number of steps.
 
-The trackers `raises` and `hangs` do so at the first number.
+The trackers `raises` and `hangs` do so at the first value.
 """
 
 import os
@@ -55,7 +55,7 @@ for item in headspace.wrap(source(), name="train", batch_size=8):
     if item == steps // 2 and hasattr(os, "fork"):
         child = os.fork()
         if child == 0:
-            sys.exit(0)  # With all that runs at an exit.
+            sys.exit(0)  # Runs all exit handlers.
         os.waitpid(child, 0)
     if which == "wandb" and item % 100 == 0:
         run.log({"loss": 1.0}, step=item)
@@ -64,5 +64,5 @@ for item in headspace.wrap(source(), name="train", batch_size=8):
 if which == "wandb":
     session.stop()
     run.finish()
-# The others end with the program.
+# With other trackers, the session ends with the program.
 print("trained", flush=True)

@@ -1,4 +1,4 @@
-"""Trains a small torch model, and knows nothing of headspace.
+"""Trains a small torch model. It does not use headspace.
 
 `trains.py [--workers N] [--start METHOD] [--epochs N] [--batches N] [--eval-every N] [--no-modes]
 [--late-modes] [--end HOW]`. Prints what it saw of its loader.

@@ -1,10 +1,10 @@
-"""A training program with knobs, whose step is known: `tuned.py [--threads N] [--depth N] ...`.
+"""A training program with knobs and a known step time: `tuned.py [--threads N] [--depth N] ...`.
 
 A step takes `6 ms / threads`, 2 ms more at depth 1, 1 ms more without `--turbo`, and 1 ms of compute.
-With `--log FILE` it writes down that it began and that it ended, with its experiment. Where there is a
-file `FILE.may-end` it ends only when fewer programs have ended than the number in it. With
-`TUNED_FAIR=MINE:OTHERS`, two files, it notes itself in the first, and begins, of the first three in it,
-only when the second has as many but one.
+With `--log FILE`, it logs its begin and its end, with its experiment. If a file `FILE.may-end` exists, it
+ends only while the number of ended programs in the log is less than the number in that file. With
+`TUNED_FAIR=MINE:OTHERS` (two files), it adds a line to MINE. The first three programs in MINE wait until
+OTHERS has at most one line less than MINE.
 """
 
 import argparse

@@ -59,7 +59,7 @@ class Store(Dataset[Any]):
         return image[:, :, ::-1].astype(np.float32)
 
     def __getitem__(self, index: int) -> np.ndarray[Any, Any]:
-        if self._pool is None:  # In the worker that uses it.
+        if self._pool is None:  # Created in the worker that uses it.
             self._pool = ThreadPoolExecutor(self._threads)
         image = self.decode(self.read(index))
         return self._pool.submit(self.augment, image).result()

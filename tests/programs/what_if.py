@@ -19,7 +19,7 @@ import numpy as np
 
 import headspace
 
-#: Inputs for which `decode` did its work, in the order in which it did.
+#: Inputs that `decode` has really processed, in this order.
 decoded: list[int] = []
 
 
@@ -197,7 +197,7 @@ def stops_iterating() -> dict[str, Any]:
         next(iterator)
 
     def is_real() -> bool:
-        # On another thread: the body of the loop itself is never changed.
+        # Calls the stage on another thread, because calls in the loop's own body are never changed.
         with ThreadPoolExecutor(1) as pool:
             return int(pool.submit(load, 5000).result()[0]) == 5000
 
@@ -208,7 +208,7 @@ def stops_iterating() -> dict[str, Any]:
 
 
 def leaves() -> dict[str, Any]:
-    """A loop that is left in each way. Stages then do their work again."""
+    """The program leaves the loop in each way. After that, stages do their work again."""
     loader = wrap(Sized(4000, 2))
     real = []
     for number in (230, 330, 260):
@@ -225,7 +225,7 @@ def leaves() -> dict[str, Any]:
 
 
 def raises() -> dict[str, Any]:
-    """A stage that fails now and then, and a loop that goes on."""
+    """A stage fails for every 50th input, and the loop continues."""
 
     @headspace.stage("fragile")
     def fragile(number: int) -> int:
@@ -235,7 +235,7 @@ def raises() -> dict[str, Any]:
         return number
 
     class Loader:
-        """Goes on after an error."""
+        """Continues after an error."""
 
         def __init__(self) -> None:
             self.numbers = iter(range(1500))

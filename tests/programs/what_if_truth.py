@@ -52,7 +52,7 @@ def gate(stage: str) -> contextlib.AbstractContextManager[Any]:
 def make_operation(
     name: str, work: Callable[[float], None], ms: float
 ) -> Callable[[Any], list[Any]]:
-    """A function that works for this time, except where it is changed."""
+    """A function that works for this time, changed by CHANGE if `name` is the changed stage."""
     ms, waits = ms * factor(name), gate(name)
 
     def operation(item: Any) -> list[Any]:

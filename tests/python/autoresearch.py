@@ -21,7 +21,7 @@ WORKFLOW = "spdl.autoresearch.pipeline_optimization:create_workflow"
 
 
 def entry_point(folder: Path) -> None:
-    """Makes `folder` say what an installation would: the entry point as `pyproject.toml` has it."""
+    """Writes the metadata of an installed package into `folder`, with the entry point from `pyproject.toml`."""
     text = (ROOT / "pyproject.toml").read_text()
     group = "spdl.autoresearch.platforms"
     (named,) = re.findall(rf'^\[project.entry-points."{group}"\]\n(.+)$', text, re.MULTILINE)
@@ -48,11 +48,11 @@ class Search:
 
     @property
     def workdir(self) -> Path:
-        """The engine's own."""
+        """The folder in which the engine keeps its own files."""
         return self.folder / "search"
 
     def prepare(self, videos: list[Path]) -> None:
-        """A repository with the video example, a short film archive, and `codex` on the path."""
+        """Creates a repository with the video example, a small video archive, and `codex` on the path."""
         self.source.mkdir(parents=True)
         shutil.copy(EXAMPLE / "video_classification.py", self.source)
         shutil.copytree(
@@ -79,7 +79,7 @@ class Search:
         entry_point(self.folder / "installed")
 
     def start(self, **env: str) -> subprocess.Popen[bytes]:
-        """Starts the engine; the same again resumes it."""
+        """Starts the engine. A second call resumes the search."""
         kept = clean_environment()
         paths = [
             *os.environ.get("PYTHONPATH", "").split(os.pathsep),
@@ -140,7 +140,7 @@ class Search:
         return {node["name"]: node for node in nodes}
 
     def summary(self, job: str) -> Record:
-        """The summary of a job, read with the command and not with the platform."""
+        """The summary of a job. It is read with `headspace report`, not with the tested platform."""
         (run,) = (self.workdir / "headspace" / job / "records").iterdir()
         done = subprocess.run(
             [sys.executable, "-m", "headspace", "report", "--json", str(run)],
@@ -152,12 +152,12 @@ class Search:
         return summary
 
     def evidence(self, run: str) -> str:
-        """What the analysis of an experiment was handed."""
+        """The evidence in the prompt for the analysis of an experiment."""
         (prompt,) = (self.workdir / "logs").glob(f"*_analyze_{run}_prompt.md")
         return prompt.read_text().split("### System Metrics", 1)[1].split("### Master Table", 1)[0]
 
     def leftovers(self) -> list[str]:
-        """Command lines of processes that have to do with this search."""
+        """Command lines of running processes that contain the folder of this search."""
         found = []
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             try:

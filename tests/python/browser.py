@@ -96,7 +96,7 @@ while (walk.nextNode()) {
 return broken;
 """
 
-#: The least contrast of text against what is behind it (WCAG 2: 4.5 is enough to read).
+#: The lowest contrast between a text and its background, and that text (WCAG 2 requires at least 4.5).
 CONTRAST = """
 const parts = (colour) => colour.match(/[\\d.]+/g).map(Number);
 const light = (colour) => {
@@ -138,7 +138,7 @@ class Browser:
         self.driver = webdriver.Chrome(options=options, service=Service(_found("chromedriver")))
 
     def look(self, width: int, height: int, *, dark: bool = False, scripts: bool = True) -> None:
-        """How wide the window is, and which colours and what its user likes."""
+        """Sets the size and the colour scheme of the window, and whether scripts run."""
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         run = self.driver.execute_cdp_cmd
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
@@ -165,11 +165,11 @@ class Browser:
         wait_until(condition, what)
 
     def errors(self) -> list[str]:
-        """What the page complained of."""
+        """The messages in the browser's log since the last call."""
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
     def requested_hosts(self) -> set[str]:
-        """The requests of the page since the last call."""
+        """The hosts that the page has sent requests to since the last call."""
         hosts = set()
         for entry in self.driver.get_log("performance"):
             message = json.loads(entry["message"])["message"]
@@ -180,7 +180,7 @@ class Browser:
         return hosts
 
     def faults(self) -> list[str]:
-        """What of the layout is wrong: the page is too wide, texts overlap, break or cannot be read."""
+        """The faults of the layout: the page is too wide, or texts overlap, break or cannot be read."""
         found: list[str] = self.run(GEOMETRY) + self.run(BROKEN_WORDS)
         wide, room = self.run("return [document.documentElement.scrollWidth, innerWidth]")
         if wide > room:
@@ -197,7 +197,7 @@ class Browser:
     def faults_by_width(
         self, url: str, is_drawn: Callable[[], object], *, dark: bool
     ) -> dict[int, list[str]]:
-        """Faults of a page at each of `WIDTHS` that has any."""
+        """The faults of a page by width, for each of `WIDTHS` with a fault."""
         faults = {}
         for width in WIDTHS:
             self.look(width, 900, dark=dark)
@@ -208,7 +208,7 @@ class Browser:
         return faults
 
     def picture(self, path: Path, height: int | None = None) -> None:
-        """A picture of the page, from its top."""
+        """Saves a picture of the page, from its top."""
         width, all_of_it = self.run("return [innerWidth, document.documentElement.scrollHeight]")
         clip = {"x": 0, "y": 0, "width": width, "height": height or all_of_it, "scale": 1}
         shot = {"format": "png", "captureBeyondViewport": True, "clip": clip}

@@ -1,4 +1,4 @@
-"""Loads the scripts of `.ci`, which are no package, as modules."""
+"""Loads the scripts of `.ci` as modules, because `.ci` is not a package."""
 
 from __future__ import annotations
 

@@ -28,14 +28,14 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests come first. If such a file began last, the other processes of pytest-xdist would wait
+    """Puts files with slow tests first. If such a file began last, the other processes of pytest-xdist would wait
     for it.
     """
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     items.sort(key=lambda item: -slow[item.path])
 
 
-# Outside of pytest-timeout, so that the time to wait does not count.
+# This hook runs outside of pytest-timeout, so the time limit of a test does not include the wait.
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     with machine(alone=item.get_closest_marker("alone") is not None):

@@ -21,7 +21,7 @@ NOBODY = "nobody" if os.geteuid() == 0 else None
 def database() -> Iterator[Callable[[str], str]]:
     """Starts a `postgresql` or a `mysql` server with an empty database, and yields its URL."""
     started: list[subprocess.Popen[bytes]] = []
-    # Not below pytest's folders, which are for this user alone.
+    # Not in a folder of pytest, because only this user can read those.
     folder = Path(tempfile.mkdtemp(prefix="headspace-database-"))
     if NOBODY:
         shutil.chown(folder, NOBODY)

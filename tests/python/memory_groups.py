@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-#: Where groups of memory are, and the file with the limit: cgroup v1, and v2 with the controller.
+#: The folder of the memory cgroups, and the file with the limit: for cgroup v1, and for cgroup v2.
 _HOMES = (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max"))
 
 _ENTER = (
@@ -21,7 +21,10 @@ _ENTER = (
 
 @contextmanager
 def memory_group(limit_bytes: int) -> Iterator[list[str]]:
-    """A command that runs Python with further arguments in a group with this limit. Skips the test without groups."""
+    """A command that runs Python with further arguments in a cgroup with this limit.
+
+    Skips the test if no cgroup can be created.
+    """
     for home, limit in _HOMES:
         group = Path(home, f"headspace-test-{os.getpid()}")
         try:

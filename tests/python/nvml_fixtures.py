@@ -19,7 +19,7 @@ PACKAGES = {"new": "headspace-fake-nvml", "old": "headspace-fake-nvml-old"}
 
 @pytest.fixture(scope="session")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The folders with the library of today's driver (`new`) and of an old one (`old`)."""
+    """The folders with the library of the current driver (`new`) and of an old one (`old`)."""
     cargo = os.environ.get("CARGO", "cargo")
     built = subprocess.run(
         [cargo, "build", "--locked", "--message-format=json"]
@@ -48,5 +48,5 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="session")
 def library(libraries: dict[str, Path]) -> Path:
-    """The file of today's driver, for `HEADSPACE_NVML_LIB`."""
+    """The library of the current driver, for `HEADSPACE_NVML_LIB`."""
     return libraries["new"] / FILE_NAME

@@ -1,4 +1,4 @@
-"""OpenTelemetry collectors for tests: one that keeps what it gets, and ones that misbehave."""
+"""OpenTelemetry collectors for tests: one keeps what it receives, others return errors or hang."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_serv
 
 
 def otlp_environment(port: int, **more: str) -> dict[str, str]:
-    """For a program that exports to this machine ten times a second."""
+    """The environment of a program that exports to this port of this machine ten times a second."""
     return {
         "HEADSPACE_EXPORT": "otlp",
         "HEADSPACE_INTERVAL": "0.1",
@@ -60,7 +60,7 @@ class Point:
 
 @dataclass
 class Collector:
-    """What arrived, in order."""
+    """The received requests, in order."""
 
     port: int
     metrics: list[Any] = field(default_factory=list)
@@ -121,7 +121,7 @@ class Collector:
                     self.logs.extend((log, said) for log in scope.log_records)
 
     def events(self, name: str) -> list[Any]:
-        """The log records of that event, in the order in which they came."""
+        """The log records of this event, in order of arrival."""
         return [log for log, _ in self.logs if log.event_name == name]
 
 
@@ -131,7 +131,7 @@ def attributes(pairs: Any) -> dict[str, Any]:
 
 @dataclass
 class Answer:
-    """What an HTTP collector says to a request."""
+    """An HTTP collector's response to a request."""
 
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
@@ -144,8 +144,11 @@ def http_collector(
     tls: trustme.LeafCert | None = None,
     refuses: tuple[str, ...] = (),
 ) -> Iterator[Collector]:
-    """Keeps what it accepts. `answer` is asked for each request, by its number from 0; those for the
-    paths that it `refuses` are answered with 404."""
+    """Runs a collector that keeps the requests it accepts.
+
+    `answer` returns the response to a request, given the request's number from 0. Requests for a path in
+    `refuses` get a 404 and no number.
+    """
     numbers = iter(range(10**9))
 
     class Handler(BaseHTTPRequestHandler):
@@ -237,7 +240,7 @@ def grpc_collector(
     refuse: Callable[[int], grpc.StatusCode | None] | None = None,
     tls: trustme.LeafCert | None = None,
 ) -> Iterator[Collector]:
-    """The same over gRPC. `refuse` names the code that a request is refused with."""
+    """The same over gRPC. `refuse` returns the status code with which a request is refused."""
     numbers = iter(range(10**9))
 
     def heed(context: Any) -> None:
@@ -308,7 +311,7 @@ def garbage(connection: socket.socket) -> None:
 
 @contextmanager
 def rude_server(manner: Callable[[socket.socket], None]) -> Iterator[int]:
-    """Accepts connections and treats each as `manner` does. Gives its port."""
+    """Runs a server that calls `manner` with each connection. Yields its port."""
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     listening.listen()
@@ -331,7 +334,7 @@ def rude_server(manner: Callable[[socket.socket], None]) -> Iterator[int]:
     try:
         yield int(listening.getsockname()[1])
     finally:
-        # Wakes `accept`, which `close` alone does not.
+        # Ends the waiting `accept`. `close` alone would not end it.
         listening.shutdown(socket.SHUT_RDWR)
         listening.close()
         thread.join()

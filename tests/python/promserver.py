@@ -1,4 +1,4 @@
-"""A real Prometheus on loopback, and what it says.
+"""A real Prometheus on loopback, and its answers to queries.
 
 The fixture is in `promserver_fixtures.py`.
 """
@@ -36,7 +36,7 @@ class Prometheus:
         return targets
 
     def write(self, message: Any) -> None:
-        """By remote write."""
+        """Sends a message by remote write."""
         request = urllib.request.Request(
             f"{self.url}/api/v1/write",
             data=snappy(message.SerializeToString()),
@@ -52,7 +52,7 @@ class Prometheus:
             pytest.fail(f"not written: {error.read().decode()}")
 
     def names(self) -> set[str]:
-        """Of all series that it has."""
+        """The names of all series in the server."""
         return set(self._get("label/__name__/values"))
 
     def _get(self, path: str, **arguments: str) -> Any:
@@ -65,7 +65,7 @@ class Prometheus:
 
 
 def ready(process: subprocess.Popen[bytes], url: str) -> bool:
-    """Whether it answers within the deadline. It does not if another process got its port."""
+    """Whether the server answers within the deadline. It exits instead if another process has its port."""
     end = time.monotonic() + DEADLINE_S
     while process.poll() is None and time.monotonic() < end:
         try:
@@ -95,7 +95,7 @@ def address_of(run: Started, rank: int = 0) -> str:
 
 
 def scrape(address: str, accept: str = "text/plain") -> tuple[str, str]:
-    """The text that is served, and its type."""
+    """The text that the endpoint returns, and its content type."""
     request = urllib.request.Request(f"http://{address}/metrics", headers={"Accept": accept})
     with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
         return answer.read().decode(), answer.headers["Content-Type"]

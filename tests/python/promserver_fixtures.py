@@ -15,7 +15,7 @@ from running import free_port
 
 @pytest.fixture
 def prometheus(tmp_path: Path) -> Iterator[Callable[..., Prometheus]]:
-    """Starts a Prometheus that scrapes these addresses, by job, and has these options."""
+    """Yields a function that starts Prometheus. It takes the addresses to scrape by job, and options."""
     program = shutil.which("prometheus")
     if program is None:
         pytest.skip("`prometheus` is not installed (requirements/debian-test.txt)")

@@ -1,17 +1,17 @@
-"""What a Prometheus makes of OTLP, for one that has no receiver of it.
+"""Translates OTLP messages to Prometheus remote write, for a Prometheus without an OTLP receiver.
 
-Debian's build has none. Its remote-write receiver takes the same series, native histograms among
-them, once the message is translated. The rules are those of Prometheus' own `otlptranslator` and of
+Debian's build of Prometheus has no OTLP receiver. Its remote-write receiver accepts the same series,
+including native histograms. The rules are those of Prometheus' own `otlptranslator` and of
 OpenTelemetry's "Prometheus and OpenMetrics compatibility", with the suffixes that the default strategy
 (`UnderscoreEscapingWithSuffixes`) adds:
 
-- a name's letters and digits are joined by `_`; then come its unit, spelled out and where it is not in
-  the name, `_total` for a monotonic sum and `_ratio` for a gauge of unit `1`;
-- any other character of a label's name becomes `_`; `job` is the service, `instance` its instance;
-- of the resource nothing else becomes a label: it is told once, by `target_info`;
-- an exponential histogram becomes a native one, whose buckets are numbered one higher.
+- The words of a metric's name are joined by `_`. The unit follows, spelled out, unless it is in the name
+  already. A monotonic sum ends in `_total`, and a gauge with the unit `1` in `_ratio`.
+- Other characters in the name of a label become `_`. `job` is the service, and `instance` its instance.
+- Other attributes of the resource are not labels of the series. `target_info` has them once.
+- An exponential histogram becomes a native one, whose bucket numbers are higher by one.
 
-Written from those rules alone, apart from the exporter that it is held against.
+This code follows those rules only. It shares no code with the exporter that it tests.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ UNITS = {
 }
 PER_UNITS = {"s": "second", "m": "minute", "h": "hour", "d": "day", "w": "week"}
 
-#: What is used of Prometheus' `prompb`: message, field, number, type, and whether it repeats.
+#: The used part of Prometheus' `prompb`: message, field, number, type, and whether the field is repeated.
 _FIELDS = [
     ("Label", "name", 1, "STRING", False),
     ("Label", "value", 2, "STRING", False),
@@ -74,7 +74,7 @@ _FIELDS = [
 
 
 def _write_request() -> Any:
-    """The class of the message."""
+    """The class of a remote-write request."""
     proto = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="remote.proto", package="r", syntax="proto3")
     messages = {}
@@ -96,7 +96,7 @@ WriteRequest = _write_request()
 
 
 def name_of(name: str, unit: str, *, counter: bool, gauge: bool) -> str:
-    """The name of a metric."""
+    """The name of a metric in Prometheus."""
     tokens = re.findall(r"[a-zA-Z0-9:]+", name)
     main, _, per = (part.strip() for part in unit.partition("/"))
     main = "" if "{" in main else UNITS.get(main, main)
@@ -113,7 +113,7 @@ def name_of(name: str, unit: str, *, counter: bool, gauge: bool) -> str:
 
 
 def label_of(name: str) -> str:
-    """The name of a label."""
+    """The name of a label in Prometheus."""
     name = re.sub(r"[^a-zA-Z0-9]+", "_", name)
     return f"key_{name}" if name[0].isdigit() else name
 
@@ -125,7 +125,7 @@ def _text(value: Any) -> str:
 
 
 def _histogram(into: Any, point: Any) -> None:
-    """An exponential histogram as a native one."""
+    """Writes an exponential histogram as a native histogram."""
     into.count_int, into.sum, into.zero_count_int = point.count, point.sum, point.zero_count
     into.schema, into.zero_threshold = point.scale, point.zero_threshold
     assert -4 <= point.scale <= 8, "finer and coarser ones have to be made fit"
@@ -140,7 +140,7 @@ def _histogram(into: Any, point: Any) -> None:
 
 
 def _series(metric: Any) -> Iterator[tuple[str, Any, bool]]:
-    """Name, points, and whether they are histograms."""
+    """Name and points of a metric, and whether the points are histograms."""
     kind = metric.WhichOneof("data")
     data = getattr(metric, kind)
     assert kind in ("gauge", "sum", "exponential_histogram"), kind
@@ -153,7 +153,7 @@ def _series(metric: Any) -> Iterator[tuple[str, Any, bool]]:
 
 
 def translate(requests: Iterable[Any]) -> Any:
-    """The requests of OTLP exporters as one to write."""
+    """Combines the requests of OTLP exporters into one remote-write request."""
     write = WriteRequest()
     for request in requests:
         for part in request.resource_metrics:
@@ -193,7 +193,7 @@ def _labelled(write: Any, name: str, labels: dict[str, str]) -> Any:
 
 
 def snappy(data: bytes) -> bytes:
-    """The form that remote write is sent in, with nothing shortened: its length, then literals."""
+    """Encodes data in Snappy format without compression: the length, then literals."""
     length, head = len(data), bytearray()
     while length > 0x7F:
         head.append(length & 0x7F | 0x80)

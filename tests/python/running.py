@@ -122,7 +122,7 @@ def steps_in_ticks(records: list[Record], loop: str | None = None) -> int:
 
 
 def words(text: str) -> str:
-    """The text on one line, so that a sentence is found wherever it is wrapped."""
+    """The text on one line, so that a test finds a sentence although it is wrapped."""
     return " ".join(text.split())
 
 
@@ -262,7 +262,7 @@ class Programs:
 
     def end(self) -> None:
         for process in self._started:
-            try:  # What it forked ends with it.
+            try:  # Also ends processes that the program forked.
                 os.killpg(process.pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass

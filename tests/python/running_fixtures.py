@@ -50,7 +50,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
     folder = tmp_path / "runs"
     monkeypatch.setenv("HEADSPACE_DIR", str(folder))
     monkeypatch.setenv("HEADSPACE_QUIET", "1")
-    # This process has a million objects of the tests' libraries. To count them takes longer than a short run should.
+    # The tests' libraries have a million objects in this process. Counting them takes too long for a short run.
     monkeypatch.setenv("HEADSPACE_MEMORY", "off")
     headspace.stop()
     yield Runs(folder)

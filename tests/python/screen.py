@@ -17,7 +17,7 @@ from pathlib import Path
 import pyte
 import pytest
 
-#: Longest that anything may take. Wide: it only ends what hangs.
+#: Deadline of each wait. It is long, because it only ends programs that hang.
 DEADLINE_S = 60.0
 
 
@@ -86,7 +86,7 @@ class Terminal:
         return self.text
 
     def wait(self, timeout: float = DEADLINE_S) -> int:
-        """Waits for the program's end, reading on. Returns its exit status."""
+        """Reads the output until the program ends. Returns its exit status."""
         end = time.monotonic() + timeout
         while self.process.poll() is None:
             if time.monotonic() > end:
@@ -97,7 +97,7 @@ class Terminal:
 
     @property
     def restored(self) -> bool:
-        """Whether the terminal is as it was: its mode, its first screen, its cursor."""
+        """Whether the program has restored the terminal: its mode, its main screen, and its cursor."""
         left = self.raw.rfind(b"\x1b[?1049l") > self.raw.rfind(b"\x1b[?1049h")
         shown = self.raw.rfind(b"\x1b[?25h") > self.raw.rfind(b"\x1b[?25l")
         return left and shown and termios.tcgetattr(self._slave) == self.before

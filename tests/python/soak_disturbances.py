@@ -34,8 +34,10 @@ DISK_BYTES = 512 << 20
 
 @contextmanager
 def repeatedly(work: Callable[[threading.Event], None]) -> Iterator[None]:
-    """Calls `work` on a thread, again and again, until the end of the block. `work` gets the event of the end, and waits
-    with it."""
+    """Calls `work` repeatedly on a thread until the end of the block.
+
+    `work` gets an event that is set at the end, and uses it for its waits.
+    """
     end = threading.Event()
 
     def run() -> None:
@@ -98,7 +100,7 @@ class Collector:
 
 
 def handler_of(collector: Collector) -> type[BaseHTTPRequestHandler]:
-    """Treats requests as the collector's behaviour demands."""
+    """The class that answers requests according to the collector's behaviour."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -194,7 +196,7 @@ def disk_that_fills(folder: Path) -> Iterator[Disk]:
 
 
 def fill_sometimes(disk: Disk, pid: int, full_s: float, free_s: float) -> Callable[..., None]:
-    """The disk is full for `full_s`, then not for `free_s`."""
+    """Returns a function that fills the disk for `full_s` seconds and then frees it for `free_s` seconds."""
 
     def fill(end: threading.Event) -> None:
         end.wait(free_s)

@@ -22,10 +22,10 @@ BLOCKS = 20
 
 @dataclass(frozen=True)
 class Sample:
-    """A process at one time."""
+    """The measurements of a process at one time."""
 
     at_s: float
-    #: Memory that no file backs, and resident memory.
+    #: Anonymous memory (not backed by a file), and resident memory.
     anonymous_kib: int
     resident_kib: int
     descriptors: int
@@ -121,7 +121,7 @@ def median_of_ends(
 def medians_over_time(
     samples: Sequence[Sample], value: Callable[[Sample], float], parts: int = 10
 ) -> str:
-    """The medians of a value in equal parts of the time, as text: does it still grow at the end?"""
+    """The medians of a value in equal parts of the time, as text. They show whether it still grows at the end."""
     divided = np.array_split(np.array([value(s) for s in samples]), parts)
     return " ".join(f"{np.median(part):.0f}" for part in divided)
 

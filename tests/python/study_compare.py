@@ -48,7 +48,7 @@ for _ in headspace.wrap(batches(), name="train"):
 """
 
 FACTORS = {"same": 1.0, "10 % slower": 1.1, "33 % slower": 1.33}
-"""How long the step of each kind of loop is, relative to the first."""
+"""The step time of each kind of loop, relative to the first kind."""
 
 LIMIT = "5%"
 
@@ -64,7 +64,7 @@ class Said(NamedTuple):
 
 @contextlib.contextmanager
 def busy_loops(count: int) -> Iterator[None]:
-    """So many processes that want a core all the time."""
+    """Runs `count` processes that use a core all the time."""
     loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     try:
         yield
@@ -75,7 +75,7 @@ def busy_loops(count: int) -> Iterator[None]:
 
 
 def train(folder: Path, factor: float, seconds: float) -> None:
-    """Trains once, with records below `folder`; not again where that was done before."""
+    """Trains once, with records in `folder`. Does nothing if the folder exists."""
     if folder.exists():
         return
     ours = clean_environment()
@@ -88,7 +88,7 @@ def train(folder: Path, factor: float, seconds: float) -> None:
 
 
 def compare(a: list[Path], b: list[Path]) -> Said | None:
-    """What `headspace compare` says of two sides of runs; `None` where a run is too short to say."""
+    """The result of `headspace compare` for two sides of runs. None if a run is too short."""
     with tempfile.TemporaryDirectory() as base:
         sides = [Path(base) / name for name in "ab"]
         for side, folders in zip(sides, (a, b)):
@@ -111,7 +111,7 @@ def compare(a: list[Path], b: list[Path]) -> Said | None:
 
 
 def pairs_of(kind: str, runs: dict[str, list[Path]], a_side: int, pairs: int) -> list[Said | None]:
-    """Compares the loop as it is with `kind`, side by side."""
+    """Compares pairs of the unchanged loop and the loop of this kind."""
     base, other = runs["same"], runs[kind]
     if kind == "same":
         ends = [(k, k + 2 * a_side) for k in range(pairs)]
@@ -134,7 +134,6 @@ def row(kind: str, a_side: int, all_said: list[Said | None]) -> str:
 
 
 def main() -> None:
-    """Trains, compares, prints."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--runs-a-side", type=int, nargs="+", default=[1, 3])

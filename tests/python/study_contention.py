@@ -80,7 +80,7 @@ def proposal(found: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def shorter(data: Path, where: str, threads: tuple[int, int], args: argparse.Namespace) -> float:
-    """The step with the second number of threads, as a share of that with the first: the median of pairs."""
+    """Step time with the second number of threads divided by that with the first: the median over pairs."""
     ratios = []
     for _ in range(args.repeats):
         now, after = (

@@ -3,7 +3,7 @@
     python tests/python/study_leaks.py [--seconds 90] [--jobs 2] [--kinds list set ...]
 
 Each program trains with steps of 2 ms. A leak is named if the verdict states its cause, what grows, and the variable that
-holds it. The programs run beside each other, because a leak shows in bytes and not in seconds.
+holds it. The programs run at the same time. This is possible because the study checks bytes and not times.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from decode_lab.pagecache import evict
 
 FILE_BYTES = 1 << 20
 
-#: Memory of the group that no file can have: for the program and the page tables, in bytes.
+#: Memory of the group in bytes that the page cache cannot use: the program and the page tables need it.
 PROGRAM_BYTES = 24 << 20
 
 READER = """
@@ -70,7 +70,7 @@ def run(command: Sequence[str]) -> str:
 
 
 def predicted(launch: list[str], folder: Path) -> dict[str, Any]:
-    """What `headspace doctor` says in the control group."""
+    """The prediction of `headspace doctor` in the control group."""
     found = json.loads(run([*launch, "-m", "headspace", "doctor", "--json", "--data", str(folder)]))
     later: dict[str, Any] = found["data"]["later_epochs"]
     return {**later, "held": found["data"]["memory_bytes"] / found["data"]["bytes"]}
@@ -125,7 +125,7 @@ def print_table(folder: Path, shares: Sequence[float], epochs: int) -> None:
             ("random", "random_storage_share"),
             ("same", "same_order_storage_share"),
         ):
-            # A page belongs to the group that read it first, so no other group may hold one.
+            # A page belongs to the group that read it first, so no page may stay cached for another group.
             evict(folder.iterdir())
             with memory_group(limit) as launch:
                 said = predicted(launch, folder)

@@ -1,4 +1,4 @@
-"""Runs the programs of studies: with headspace, for its verdict, and without, for the true step."""
+"""Runs the programs of studies: with headspace for its verdict, and without headspace for the true step time."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from running import PROGRAMS, Runs, clean_environment
 
 
 def step_ms(program: str, spec: dict[str, Any]) -> float:
-    """The step of a program without headspace, as it prints it."""
+    """The step time that a program prints when it runs without headspace."""
     return float(_run(program, spec))
 
 
 def summary(program: str, spec: dict[str, Any]) -> dict[str, Any]:
-    """What headspace says of the program."""
+    """headspace's summary of a run of the program."""
     with tempfile.TemporaryDirectory() as folder:
         _run(program, spec, "-m", "headspace", "run", "--", sys.executable, folder=folder)
         return dict(Runs(Path(folder)).summary())

@@ -54,7 +54,7 @@ def step_ms(kind: str, steps: int, workers: int) -> float:
 
 
 def summary(kind: str, steps: int, folder: Path) -> dict[str, Any]:
-    """What headspace says of the program as it is."""
+    """headspace's summary of the unchanged program."""
     subprocess.run(
         [*RUN, sys.executable, str(PROGRAM), kind, str(steps), "0"],
         env={**os.environ, "HEADSPACE_DIR": str(folder)},
@@ -97,7 +97,7 @@ def main() -> None:
                 print(f"{kind:10}{now:9.1f}{workers:9}{'none':>11}{really:10.1f}{verdict:>8}")
                 continue
             remedy = proposed[workers]
-            # Predicted from the step under headspace, which the machine may have made another one.
+            # Scales the prediction, because the speed of the machine may have changed since the run under headspace.
             predicted = remedy["predicted_step_ms"] * now / said
             error = 100 * (predicted / really - 1)
             errors.append(abs(error))

@@ -53,16 +53,16 @@ from soak_measurements import (
     take_sample,
 )
 
-#: Growth of memory per hour from which on the check fails, if the whole interval lies above: 168 MiB in a week.
+#: The check fails if the whole interval of the growth lies above this value, in KiB per hour (168 MiB in a week).
 MAX_GROWTH_KIB = 1024
 
 #: Seconds between two samples.
 SAMPLE_S = 1.0
 
-#: Seconds that a program has to end.
+#: Time limit, in seconds, for the end of a program.
 END_S = 120.0
 
-# What is read from a sample.
+# Values of a sample.
 anonymous = attrgetter("anonymous_kib")
 resident = attrgetter("resident_kib")
 descriptors = attrgetter("descriptors")
@@ -115,7 +115,7 @@ class Trainer:
 
 @dataclass
 class Soak:
-    """What a study has found."""
+    """The results of a study."""
 
     watched: Trainer
     plain: Trainer
@@ -192,7 +192,7 @@ def all_records(folder: Path) -> list[Record]:
 
 
 def print_table(found: Soak, warm_up_s: float) -> None:
-    """The measurements of both programs after the warm-up."""
+    """Prints the measurements of both programs after the warm-up."""
     columns = [
         [sample for sample in trainer.samples if sample.at_s >= warm_up_s]
         for trainer in (found.watched, found.plain)
@@ -227,7 +227,7 @@ def print_table(found: Soak, warm_up_s: float) -> None:
 
 
 def checks(found: Soak, warm_up_s: float) -> dict[str, bool]:
-    """What must hold, with whether it does."""
+    """Each condition, and whether it holds."""
     watched, plain = (
         [sample for sample in trainer.samples if sample.at_s >= warm_up_s]
         for trainer in (found.watched, found.plain)

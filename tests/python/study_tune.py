@@ -57,7 +57,7 @@ SEEDS = range(25)
 #: Number of seeds in the additional medians.
 FEW = 5
 
-#: Configurations that may be near the best: those within this share of it have longer runs.
+#: Configurations within this share of the best may be near the best, so they get longer runs.
 MAYBE = 0.25
 
 #: Steps of the what-if.
@@ -152,7 +152,7 @@ class Task:
     steps: int
 
     def run(self, program: Program, folder: Path) -> Outcome:
-        """Runs it to its end."""
+        """Runs the program to its end."""
         words = [word.replace("STEPS", str(self.steps)) for word in program.command]
         command = Template(words, program.space).fill(self.config)
         what_if_steps = WHAT_IF_STEPS if self.name == "what_if" else 0
@@ -183,7 +183,10 @@ def record(program: Program, passes: int) -> None:
 
 
 def next_task(rows: list[dict[str, Any]], program: Program, passes: int) -> Task | None:
-    """The what-if, a short run of each, and then in turn the longer runs of those that may be near the best."""
+    """The next run to record, or None at the end.
+
+    The order is: the what-if, a short run of each configuration, and the longer runs of those near the best.
+    """
     space = program.space
     if all(row["kind"] != "what_if" for row in rows):
         return Task("what_if", space.baseline, 2 * WHAT_IF_STEPS)
@@ -199,15 +202,17 @@ def next_task(rows: list[dict[str, Any]], program: Program, passes: int) -> Task
 
 
 def compare(grid: Grid) -> dict[str, list[int]]:
-    """Experiments that each way to search needs, by seed."""
+    """The number of experiments that each search method needs, by seed."""
     return {
         name: [needed(grid, search, seed) for seed in SEEDS] for name, search in SEARCHES.items()
     }
 
 
 def needs_fewest(found: dict[str, list[int]], most: int) -> bool:
-    """Whether `headspace tune` needs at most `most` experiments and fewer than all others, by the
-    median of the few seeds and of all."""
+    """Whether `headspace tune` needs at most `most` experiments, and fewer than every other method.
+
+    The median over the first seeds and the median over all seeds must both show it.
+    """
     for seeds in (FEW, len(SEEDS)):
         medians = {name: statistics.median(counts[:seeds]) for name, counts in found.items()}
         mine = medians.pop("headspace tune")
@@ -217,7 +222,7 @@ def needs_fewest(found: dict[str, list[int]], most: int) -> bool:
 
 
 def show(name: str, program: Program) -> bool:
-    """Prints the comparison on a program's grid. Returns whether `headspace tune` needs fewest."""
+    """Prints the comparison on a program's grid. Returns whether `headspace tune` needs the fewest experiments."""
     grid = read_grid(program.record, program.space)
     print(
         f"{name}: {len(grid.runs)} configurations: baseline {grid.mean_ms(grid.space.baseline):.1f} ms, best "
@@ -250,7 +255,7 @@ def draw(name: str, program: Program, folder: Path) -> None:
 
 
 def main() -> int:
-    """Records, or compares and prints. 1 where `headspace tune` does not need fewest."""
+    """Returns 1 if `headspace tune` does not need the fewest experiments on a grid."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("program", nargs="*", help="of the grids (default: all)")
     parser.add_argument("--record", action="store_true", help="run the grids first")

@@ -21,13 +21,13 @@ from typing import Any
 PROGRAM = Path(__file__).parents[1] / "programs" / "what_if_truth.py"
 KINDS = ("threads_wait", "threads_cpu", "torch_wait", "torch_cpu", "spdl", "video")
 
-#: Steps of a run in mode `whatif`, and of each run that is really changed.
+#: Steps of a run in mode `whatif`, and steps of each run of a changed program.
 ASKED, CHANGED = 2400, 800
 
 #: The change in which the loop never waits: mode `replay`.
 REPLAY = "requests=0"
 
-#: Runs whose mean step is that of the changed program.
+#: Number of runs over which the step time of a changed program is averaged.
 REPEATS = 2
 
 #: Targets for the errors, in percent: the median, and the 90th percentile.
@@ -51,7 +51,7 @@ def run(kind: str, steps: int, mode: str, change: str = "") -> dict[str, Any]:
 
 
 def change_of(answer: dict[str, Any]) -> str | None:
-    """The argument of the program that really makes the change. None if it cannot."""
+    """The argument with which the program makes this change itself. None if it has no such argument."""
     kind, stage = answer["intervention"], answer["stage"]
     if stage is None:
         return REPLAY if kind == "free" else None

@@ -19,13 +19,13 @@ from test_examples import find_videos
 pytest.importorskip("matplotlib", reason="the engine draws with matplotlib, which is not installed")
 pytest_plugins = ["nvml_fixtures"]
 
-#: Small, but with files that arrive so late that a run lasts 3 s: a GPU needs two readings, 1 s apart.
+#: A small data set with slow files, so that a run lasts 3 s: a GPU needs two readings, 1 s apart.
 SHORT = (
     "--steps 70 --clips 60 --size 16 --frames 2 --subclip-seconds 0.1 --max-skip 0.1 --fetch-ms 15"
 )
-#: The whole search. Wide: it only ends what hangs.
+#: Time limit of the whole search. It is long, because it only ends a search that hangs.
 SEARCH_S = 270.0
-#: In the order of the engine, and whether it ends well.
+#: Experiments in the order of the engine, and whether each one succeeds.
 EXPERIMENTS = {
     "baseline": True,
     "headspace_cache": True,
@@ -47,7 +47,7 @@ def prepared(folder: Path, arguments: str = SHORT) -> Search:
 
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory: pytest.TempPathFactory, library: Path) -> Iterator[Search]:
-    """A search from its beginning to its end."""
+    """A finished search."""
     search = prepared(tmp_path_factory.mktemp("search"))
     gpu = {"gpu_utilization": 80, "gpm": {"sm_util": 37}}
     engine = search.start(
@@ -138,7 +138,7 @@ def test_the_headspace_experiment_probes_the_unchanged_script(searched: Search) 
 
     assert summary["mode"] == "probe"
     assert searched.nodes()["headspace_cache"]["commit"] is None
-    if summary["floor_step_ms"] is None:  # The run is too short, and says so.
+    if summary["floor_step_ms"] is None:  # The run was too short for a floor.
         assert row["steady_step_time_ms"] == "None"
         assert "the floor was not measured: the run ended before the probe did" in row["notes"]
     else:
@@ -150,7 +150,7 @@ def test_the_headspace_experiment_probes_the_unchanged_script(searched: Search) 
 def test_the_agent_is_not_called_for_edits_that_only_add_measurement(searched: Search) -> None:
     phases = (searched.workdir / "asked.txt").read_text().split()
 
-    # `mtp`, `mp_region`, and the three that it proposed; neither timing, nor a cache, nor the baseline.
+    # The five are `mtp`, `mp_region`, and the three experiments that the agent proposed.
     assert phases.count("apply") == 5
     assert phases.count("repair") == 1
     assert phases.count("analyze") == len(EXPERIMENTS)

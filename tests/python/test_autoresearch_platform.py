@@ -72,7 +72,7 @@ class Workdir:
         return job
 
     def train(self, then: str, run: str = "003_this", each: float = 0.001) -> str:
-        """A loop that does that at its 61st batch, and takes so many seconds for each."""
+        """Starts a loop that runs the code `then` at its 61st batch. Each batch takes `each` seconds."""
         script = self.path / f"{run}.py"
         script.write_text(TRAIN.format(then=then, each=each))
         return self.launch(f"{sys.executable} {script}", run)
@@ -164,7 +164,7 @@ def test_the_next_engine_finds_a_job_that_is_still_running(
     resumed = Jobs(Path(workdir.path.name) if is_relative else workdir.path)
 
     assert resumed.status(job) == "RUNNING"
-    # Its parent reaps it here, as `init` would.
+    # This process is the parent and must reap the job. After a real restart, `init` would do it.
     pid = workdir.jobs._children[job].pid
     os.killpg(pid, signal.SIGKILL)
     workdir.jobs._children[job].wait()
@@ -181,7 +181,7 @@ def test_a_process_that_reuses_the_pid_of_a_job_is_not_the_job(workdir: Workdir)
     resumed = Jobs(workdir.path)
 
     assert resumed.status(job) == "FAILED"
-    assert resumed.cancel(job)  # And it is not this process that ends.
+    assert resumed.cancel(job)  # This process, which has the PID, must not be ended.
 
 
 def test_cancelling_ends_all_processes_of_the_command(
@@ -201,7 +201,7 @@ def test_cancelling_ends_all_processes_of_the_command(
 
 
 def test_cancelling_ends_ranks_in_separate_process_sessions(workdir: Workdir) -> None:
-    # As `torchrun` starts them. The shell in between exits before it can signal them.
+    # `torchrun` starts ranks in separate sessions. The shell in between exits before it can signal them.
     job = workdir.launch("setsid sleep 600 & echo ready; wait")
     folder = workdir.path / "headspace" / job
     wait_until(lambda: "ready" in (folder / "output.log").read_text(), "the job begins")
@@ -212,7 +212,7 @@ def test_cancelling_ends_ranks_in_separate_process_sessions(workdir: Workdir) ->
 
 
 def test_a_cancelled_job_completes_its_records_before_it_ends(workdir: Workdir) -> None:
-    # A shell in between is gone at the first signal.
+    # The shell between the engine and the program exits at the first signal.
     script = workdir.path / "train.py"
     script.write_text(PROBED)
     job = workdir.launch(f"cd . && {sys.executable} {script}; true")
@@ -257,7 +257,7 @@ def test_a_real_probe_ends_its_job_and_the_answer_contains_the_floor(workdir: Wo
     script.write_text(PROBED)
     job = workdir.launch(f"{sys.executable} {script}", "000_headspace", _is_headspace=True)
 
-    # Alone it would take the better part of an hour.
+    # If the probe did not end the job, it would run for most of an hour.
     assert workdir.ended(job) == "SUCCEEDED"
 
     workdir.evidence(job)
@@ -265,12 +265,12 @@ def test_a_real_probe_ends_its_job_and_the_answer_contains_the_floor(workdir: Wo
     summary = json.loads((told / "summary.json").read_text())
     metrics = json.loads((told / "answer.json").read_text())["metrics"]
     assert summary["state"] == "finished"
-    if summary["floor_step_ms"] is None:  # A busy machine: the windows disagreed.
+    if summary["floor_step_ms"] is None:  # On a busy machine, the windows may disagree.
         assert metrics["steady_step_time_ms"] is None
         assert "the floor was not measured: " in metrics["notes"]
     else:
         assert metrics["steady_step_time_ms"] == pytest.approx(summary["floor_step_ms"], abs=1e-3)
-        # A sleep of a millisecond, and not the three of a step.
+        # With free data, a step sleeps 1 ms instead of 3 ms.
         assert metrics["throughput_samples_per_s"] > summary["throughput_samples_per_s"]
 
 
@@ -431,7 +431,7 @@ def test_the_floor_is_reported_as_a_run_with_free_data_that_the_engine_does_not_
 
     metrics = answer["metrics"]
     assert metrics["throughput_samples_per_s"] == 300.0
-    # The engine multiplies by their ratio where the first is the shorter one.
+    # If the first were shorter, the engine would scale by the ratio of the two.
     assert metrics["steady_step_time_ms"] == metrics["step_time_ms"] == 10.0
     assert "with free data a step takes 10.0 ms" in answer["findings"][0]
 

@@ -54,7 +54,7 @@ def test_tensors_that_are_not_in_the_main_memory_are_counted() -> None:
 
 
 class Joins:
-    """A loader with worker processes, whose batches the training process joins to one tensor."""
+    """A loader with worker processes. The training process joins each batch to one tensor."""
 
     num_workers = 2
 
@@ -69,7 +69,7 @@ def test_the_contents_of_the_batches_that_the_loop_gets_are_recorded(runs: Runs)
         pass
     session.stop()
 
-    # The second batch.
+    # The numbers of the second batch.
     delivered = {"tensors": 1, "tensor_bytes": 800, "objects": 0, "object_bytes": 0}
     assert runs.summary()["delivered_batch"] == delivered
 

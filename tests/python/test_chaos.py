@@ -69,7 +69,7 @@ CASES = [
     (protocol, manner)
     for protocol in ("http/protobuf", "grpc")
     for manner in COLLECTORS
-    # A status of HTTP is none of gRPC's.
+    # gRPC has no HTTP status codes.
     if protocol != "grpc" or not manner.startswith("answers")
 ]
 
@@ -123,7 +123,7 @@ def test_a_full_disk_with_all_destinations_loses_only_records(
     assert summary["dropped"]["records"] > 0
     assert counted(read, "records") > 0
     assert f"dropped    {summary['dropped']['records']} records\n" in pair.troubled.stderr
-    # The others had everything.
+    # The other destinations received everything.
     points = {p.name: p.value for p in received.points() if p.kind != "exponential_histogram"}
     assert points["headspace.loop.steps"] == 200
     assert points[f"{DROPPED}.records"] > 0
@@ -165,7 +165,7 @@ class Reader:
         self.socket.close()
 
     def all(self) -> list[Record]:
-        """What was read. Every line is whole."""
+        """The records that were read. Every line must be whole."""
         self._thread.join()
         assert all(line.endswith(b"\n") for line in self._read)
         return [json.loads(line) for line in self._read]

@@ -34,8 +34,8 @@ SHORT_RUNS = {
     "tone_before_crop_in_threads": 250,
     # The store becomes slower after 280 batches.
     "store_throttles_chunks": 500,
-    # That all ranks load the same samples is known from the loader. What the remedy gains depends on the cores that the
-    # ranks use, which the verdict knows after some seconds.
+    # The loader shows at once that all ranks load the same samples. The gain of the remedy depends on the cores that
+    # the ranks use, and the verdict knows these only after some seconds.
     "every_rank_tokenizes_all": 200,
     # The comparison of ranks needs at least 4 ticks, of 1 s each, after the warm-up. The line needs 30 samples, too.
     "other_rank_waits_for_data": 350,
@@ -125,7 +125,7 @@ def test_the_page_of_a_case_shows_the_rows_of_the_table_of_ranks() -> None:
 
 
 def installed(name: str) -> Card:
-    """The card of a program that can run here. Skips the test if modules are missing."""
+    """The card of the case with this name. Skips the test if its modules are missing."""
     card = CARDS[name]
     if missing := card.missing_modules:
         pytest.skip(f"not installed: {', '.join(missing)}")
@@ -162,7 +162,7 @@ def test_the_slow_one_of_several_ranks_that_ray_starts_is_named_with_its_lines()
     text = watch(card, "train.py", options, 500).text
 
     assert "Rank 0, because of its compute" in text, text
-    # Which of its two long lines the others do not have is not always known: they wait for it at the other one.
+    # The other ranks wait for rank 0 at one of its two long lines, so it may be unclear which line only rank 0 has.
     assert re.search(r"train.py:[0-9]+ +compute .* spectral_norms", text), text
 
 

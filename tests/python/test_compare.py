@@ -1,4 +1,4 @@
-"""`compare` speaks of the same steps as `report`."""
+"""`compare` and `report` use the same steps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def said(*args: str | Path) -> Any:
 
 
 def test_steady_state_is_the_same_in_a_report_and_a_comparison(program: Programs) -> None:
-    # Some of these ticks hold warm-up steps beside steady ones.
+    # Some of these ticks contain both warm-up steps and steady steps.
     run = program(
         "loop.py",
         *("--steps", 120, "--load-ms", 2, "--compute-ms", 4, "--epochs", 2),

@@ -1,4 +1,4 @@
-"""`pickle` and `copy` of an iterator return or raise the same as for the wrapped one."""
+"""`pickle` and `copy` of a measured iterator return or raise the same as for the original iterator."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import headspace
 
 
 class Own:
-    """An iterator with its own idea of a copy."""
+    """An iterator with its own `__copy__` and `__deepcopy__`."""
 
     def __init__(self) -> None:
         self.left = [3, 2, 1]
@@ -39,11 +39,11 @@ class Own:
 
 
 class Registered(Own):
-    """Pickled by a function that others registered."""
+    """An iterator that is pickled by a function in `copyreg.dispatch_table`."""
 
 
 class Made:
-    """A loader whose iterators are made by a function."""
+    """A loader that creates its iterators with a function."""
 
     def __init__(self, make: Callable[[], Iterator[Any]]) -> None:
         self.make = make
@@ -81,7 +81,7 @@ COPIES: dict[str, Callable[[Any], Any]] = {
 
 
 def outcome(copied: Callable[[Any], Any], iterator: Any) -> object:
-    """The copy's type and what is left in it, or the error; and what is left in the copied one."""
+    """The type of the copy and its remaining items, or the error. Then the remaining items of the original."""
     next(iterator)
     try:
         other = copied(iterator)

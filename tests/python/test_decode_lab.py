@@ -1,4 +1,4 @@
-"""The laboratory of decoders and formats: what it finds, and what it leaves out."""
+"""The laboratory of decoders and formats: its results, and the decoders that it leaves out."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def test_advice_names_a_loader_and_a_format_once_with_the_fewest_workers() -> No
     assert advise([two, one, other], 200.0)[0].options == (two,)
     # The interval of one worker reaches below the target.
     assert advise([two, one], 158.0)[0].options == (two,)
-    # Of threads and processes, those that take less CPU time.
+    # Between threads and processes, the pool with less CPU time is advised.
     processes = replace(one, pool="processes", cpu_s_per_clip=0.004)
     assert advise([processes, one, two], 100.0)[0].options == (one,)
 
@@ -294,7 +294,7 @@ def test_names_of_formats_stand_above_all_points_and_beside_each_other() -> None
 
 
 def places_of(panel: ElementTree.Element) -> list[float]:
-    """The horizontal places of the points, from left to right."""
+    """The horizontal positions of the points, from left to right."""
     return sorted(float(circle.get("cx", 0)) for circle in panel.iterfind(".//{*}circle"))
 
 
@@ -587,7 +587,7 @@ def test_processes_read_the_same_clips_as_threads(tmp_path: Path) -> None:
     for entry in combinations:
         assert (entry["errors"], entry["wrong_frames"]) == (0, 0)
         assert entry["clips_per_s"]["value"] > 0
-        # Also those of the workers. Frames that come through pipes are no reads of the clip.
+        # The reads of the workers count too. Frames from pipes are not reads of the clip.
         assert entry["memory_bytes"] > 1e6
         assert entry["requested_bytes_per_clip"] < 12 * 66 * 98 * 3 * 1.5
         frames = 12 if entry["pattern"] == "whole" else 8

@@ -25,7 +25,7 @@ PAGE = ROOT / "docs" / "deploy.md"
 
 SCRIPTS = sorted([*RECIPES.glob("*.sh"), *RECIPES.glob("*.sbatch")])
 
-#: Of both ranks, with the import of torch on a busy machine.
+#: Time limit of both ranks together, including the import of torch on a busy machine.
 TIMEOUT_S = 3 * DEADLINE_S
 
 
@@ -135,7 +135,7 @@ def test_every_command_of_the_recipes_has_the_options_that_they_use() -> None:
 
 
 def is_sent(path: str) -> bool:
-    """Whether Docker sends a file to the build: the last pattern that fits decides."""
+    """Whether Docker sends a file to the build. The last matching pattern decides."""
     sent = True
     for line in (RECIPES / "Dockerfile.dockerignore").read_text().splitlines():
         if not line or line.startswith("#"):
@@ -300,14 +300,14 @@ def test_ranks_with_the_same_run_id_share_a_folder_although_their_parents_differ
     code = (
         "import headspace, subprocess, sys\n"
         "for _ in headspace.wrap(range(50)): pass\n"
-        # The helper inherits RANK and WORLD_SIZE, but it is no rank.
+        # The helper inherits RANK and WORLD_SIZE, but is not a rank.
         "helper = 'import headspace; all(headspace.wrap(range(5)))'\n"
         "subprocess.run([sys.executable, '-c', helper], check=True)\n"
     )
     ranks = []
     for number in "01":
         env = environment(runs, RANK=number, WORLD_SIZE="2", HEADSPACE_RUN_ID="job-7")
-        # The shell stays, so it is the parent of its rank.
+        # The shell does not replace itself with the rank, so each rank has another parent.
         command = ["bash", "-c", '"$0" -c "$1"; exit $?', sys.executable, code]
         ranks.append(start(command, tmp_path, env))
 

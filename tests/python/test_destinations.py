@@ -1,4 +1,4 @@
-"""What `start(to=)` and `HEADSPACE_EXPORT` take, and what is said of what they don't."""
+"""The destinations that `start(to=)` and `HEADSPACE_EXPORT` accept, and the messages for those that they refuse."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def aloud(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> Runs:
 
 @pytest.fixture
 def used_port() -> Iterator[int]:
-    """A port that somebody else listens at."""
+    """A port that is already in use."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
         yield port

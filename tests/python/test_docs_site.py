@@ -99,7 +99,7 @@ class Page(HTMLParser):
 
 
 def words(text: str) -> str:
-    """The text on one line, without marks of Markdown. Links of rustdoc (in brackets) are code on the page."""
+    """The text on one line, without Markdown markup. The page shows links of rustdoc (in brackets) as code."""
     text = re.sub(r"\[(`[^`]+`)\]", r"\1", text)
     return " ".join(re.sub(r":[a-z]+:(?=`)|[`*]", "", text).split())
 
@@ -120,7 +120,7 @@ def test_every_public_name_has_its_docstring_on_the_python_page(site: Path) -> N
     page = Page(site / "reference/python.html")
     missing = []
     for name in headspace.__all__:
-        if name == "__version__":  # The docstring of a text is that of its type.
+        if name == "__version__":  # The docstring of a string is that of `str`.
             expected = "__version__"
         else:
             docstring = inspect.getdoc(getattr(headspace, name))

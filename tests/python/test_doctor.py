@@ -1,4 +1,4 @@
-"""`headspace doctor`, as the package installs it: the same sources as a session, and true of each."""
+"""The installed command `headspace doctor` lists the sources of a session, with the true state of each."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_the_text_names_every_source_and_fits_a_narrow_terminal() -> None:
     assert heads == [[name, source["state"]] for name, source in found.items()]
     # A path or a command is not wrapped, so that it can be copied.
     assert all(len(line) <= 80 or len(line.split()) == 1 for line in lines)
-    # What is the same for several is said once.
+    # If several sources have the same reason and remedy, the text has them once.
     off = {(s["reason"], s["remedy"]) for s in found.values() if s["state"] == "off"}
     assert text.count("→ ") == sum(remedy is not None for _, remedy in off)
 

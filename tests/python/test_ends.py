@@ -1,4 +1,4 @@
-"""How a run says what ended it."""
+"""The records and the verdict say what ended a run."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def test_a_stall_every_25_steps_is_named_with_its_period_and_its_cost(runs: Runs
 
 
 def test_a_run_that_becomes_slower_names_the_step(runs: Runs) -> None:
-    # One tick at the end: what other tests use at the same time is not compared with the steps.
+    # With only one tick, at the end, the resource use of other tests is not compared with the steps.
     headspace.start(interval=60)
     train(300, lambda step: 0.001 if step < 200 else 0.012)
 
@@ -47,7 +47,7 @@ def test_a_run_that_becomes_slower_names_the_step(runs: Runs) -> None:
     assert "to_step" not in episode
 
 
-# Other stalls, of a busy machine, have batches of any size.
+# A busy machine causes other stalls, with batches of any size, so the test runs alone.
 @pytest.mark.alone
 def test_stalls_name_the_class_of_their_batches(program: Programs) -> None:
     run = program("sized_batches.py", env={"HEADSPACE_INTERVAL": "0.2"})

@@ -39,13 +39,13 @@ QUICK = Knobs(batch_size=3, frames=2, size=16, queue_depth=2, prefetch=1)
 
 
 def quick_clips(count: int) -> list[Clip]:
-    """Of the two smaller videos only: they decode fast."""
+    """Clips of the two smaller videos only, because these decode fast."""
     small = [video for video in find_videos() if "bunny" not in video.name]
     return cut(small, count, seconds=0.1, max_skip=0.1, seed=1)
 
 
 def leftovers(before: set[threading.Thread]) -> list[Any]:
-    """Threads and child processes that were not there before."""
+    """Threads that did not exist before, and child processes."""
     return [*(set(threading.enumerate()) - before), *multiprocessing.active_children()]
 
 

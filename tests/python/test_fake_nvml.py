@@ -1,8 +1,8 @@
-"""The scripted NVML (tests/fake_nvml) is what NVIDIA's own programs take it for.
+"""The scripted NVML (tests/fake_nvml) has the interface of NVIDIA's library.
 
-Two judges that know nothing of it: `nvidia-ml-py`, NVIDIA's Python binding, drives it and must read
-what the script says; and `nvml.h`, NVIDIA's header (PyPI `nvidia-nvml-dev`), says how large each
-struct is, where each field lies, and which number means what.
+Two independent references check it. `nvidia-ml-py`, NVIDIA's Python binding, calls it and must read the
+values of the script. `nvml.h`, NVIDIA's header (PyPI `nvidia-nvml-dev`), defines the size of each struct,
+the offset of each field, and the values of the constants.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ pytest_plugins = ["nvml_fixtures"]
 ROOT = Path(__file__).parents[2]
 FILE_NAME = "libnvidia-ml.so.1"
 
-# Where nvml-wrapper and the header differ, and why that does no harm.
+# Structs that differ between nvml-wrapper and the header, and why this does no harm.
 KNOWN_DIFFERENCES = {
-    # The array of metrics at its end grows with the header: 210 entries in nvml-wrapper-sys 0.10,
-    # 477 in the header of 13.5. The version field is 1 in both, so the driver cannot tell them
-    # apart: it must not go beyond `numMetrics`, and a caller must not ask for more than 210.
+    # The array of metrics at its end grows with the header: 210 entries in nvml-wrapper-sys 0.10, and 477 in
+    # the header of 13.5. The version field is 1 in both, so the driver cannot distinguish them. It reads only
+    # `numMetrics` entries, and a caller must not request more than 210.
     "nvmlGpmMetricsGet_t",
 }
 
@@ -38,8 +38,11 @@ KNOWN_DIFFERENCES = {
 
 
 def loaded(folder: Path, program: str) -> str:
-    """The output of a program that has the library. It runs in its own process: a loaded library stays
-    loaded under its name, and every later test in this process would find its GPUs."""
+    """The output of a program that has loaded the library.
+
+    The program runs in its own process. A loaded library stays loaded, and all later tests in this process
+    would find its GPUs.
+    """
     source = f"import ctypes\nlibrary = ctypes.CDLL({str(folder / FILE_NAME)!r})\n{program}"
     return subprocess.run(
         [sys.executable, "-c", source], capture_output=True, text=True, check=True
@@ -68,7 +71,7 @@ def refused(function, *args):
 
 @pytest.fixture
 def ask(libraries: dict[str, Path]) -> Ask:
-    """Runs a program on `nvidia-ml-py` under a script. What it puts into `answer` comes back."""
+    """Runs a program that uses `nvidia-ml-py`, with a script. Returns its variable `answer`."""
 
     def run(script: Any, program: str, *, driver: str = "new") -> Any:
         text = script if isinstance(script, str) else json.dumps(script)
@@ -439,7 +442,7 @@ def header() -> Path:
 
 @pytest.fixture(scope="session")
 def layout(libraries: dict[str, Path]) -> dict[str, Any]:
-    """Structs and numbers as the library, that is nvml-wrapper-sys, has them."""
+    """Structs and constants of the library, which are those of nvml-wrapper-sys."""
     program = """
 library.fake_nvml_layout.restype = ctypes.c_char_p
 print(library.fake_nvml_layout().decode())
@@ -449,7 +452,7 @@ print(library.fake_nvml_layout().decode())
 
 @pytest.fixture(scope="session")
 def official(header: Path, layout: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The same as a C compiler has them from NVIDIA's header."""
+    """The same structs and constants from NVIDIA's header, read by a C compiler."""
     lines = []
     for struct, ours in layout["structs"].items():
         lines.append(f'P("{struct}", "", sizeof({struct}));')
@@ -531,7 +534,7 @@ def test_every_exported_function_is_in_the_header(libraries: dict[str, Path], he
 
     new = exported(libraries["new"])
 
-    # Under its old name for old callers; the header declares the newest only.
+    # These old names exist for old callers. The header declares only the newest ones.
     assert new - declared <= {
         "nvmlDeviceGetComputeRunningProcesses_v2",
         "nvmlDeviceGetGraphicsRunningProcesses_v2",

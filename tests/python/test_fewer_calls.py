@@ -7,7 +7,7 @@ from running import Programs, Record
 
 THREADS = 6
 
-#: A step if one thread works. The shared device loses no time then.
+#: Step time in milliseconds with one thread, when the shared device loses no time.
 ALONE_MS = 3.0
 
 

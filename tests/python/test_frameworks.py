@@ -1,4 +1,4 @@
-"""Lightning, Accelerate and Hugging Face's Trainer: the loop that trains is one loop, timed once.
+"""Lightning, Accelerate and Hugging Face's Trainer: the training loop is one loop and is measured once.
 
 Each framework trains a tiny model and reports its batches, with headspace and without.
 """
@@ -27,7 +27,7 @@ with warnings.catch_warnings():
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-#: Items, and batches of four of them.
+#: Number of items, and number of batches with four items each.
 ITEMS = 24
 BATCHES = 6
 
@@ -44,7 +44,7 @@ def _quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     yield
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
-    for name in os.environ.keys() - before.keys():  # What launchers set.
+    for name in os.environ.keys() - before.keys():  # Variables that launchers have set.
         del os.environ[name]
 
 
@@ -71,7 +71,7 @@ def as_it_is(loader: Any) -> Any:
 
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
-    """A loop's name that no other test has: frameworks keep loaders alive for long."""
+    """A loop name that no other test uses, because frameworks keep loaders alive for long."""
     return f"loop of {request.node.name}"
 
 
@@ -149,7 +149,7 @@ def fit_with_hooks(wrap: Wrap, **how: Any) -> Lit:
     ("how", "count"),
     [
         ({}, 2 * BATCHES),
-        # Each epoch is left before its end.
+        # The loop leaves each epoch before its end.
         ({"limit_train_batches": 4}, 8),
         # Validation within the epoch.
         ({"val_check_interval": 2}, 2 * BATCHES),
@@ -185,7 +185,7 @@ def test_the_wrapped_validation_loader_of_lightning_is_a_separate_loop(
     val = headspace.wrap(loader(8, shuffle=False), name=f"val {name}")
     trainer().fit(Lit(), wrap(loader()), val)
 
-    # With the sanity check before training.
+    # The evaluation includes the sanity check before the training.
     assert steps(runs) == {name: 2 * BATCHES, f"val {name}": 2 + 2 * 2}
 
 
@@ -311,7 +311,7 @@ class Net(torch.nn.Module):  # type: ignore[misc]
 
 
 class After(transformers.Trainer):  # type: ignore[misc]
-    """As the documentation has it."""
+    """The subclass of the documentation: it wraps the loader after the Trainer has prepared it."""
 
     wrap: Wrap
 

@@ -46,7 +46,7 @@ REPEATS = int(os.environ.get("HEADSPACE_TEST_REPEATS", "0"))
 
 
 def so_far(runs: Runs, scope: str = "process") -> list[dict[str, float]]:
-    """The readings of each tick that is written down. The next one may be half written."""
+    """The readings of each complete tick in the file. The last line may be incomplete."""
     files = [file for folder in runs.folders for file in folder.glob("rank0.jsonl")]
     begun = [file for file in files if b"\n" in file.read_bytes()]
     records = [record for file in begun for record in read_records(file, unfinished=True)]
@@ -54,13 +54,13 @@ def so_far(runs: Runs, scope: str = "process") -> list[dict[str, float]]:
 
 
 def readings(runs: Runs, session: headspace.Session) -> dict[str, float]:
-    """What is known of the process, as of now. A counter that stood still is not in every tick."""
+    """The current readings of the process. A tick omits counters that have not changed."""
     assert session.flush(30)
     return {name: value for tick in so_far(runs) for name, value in tick.items()}
 
 
 def highest(runs: Runs, name: str) -> float:
-    """Of all ticks so far; 0 where none has it."""
+    """The highest value of a reading in all ticks so far. 0 if no tick has it."""
     return max((tick.get(name, 0.0) for tick in so_far(runs)), default=0.0)
 
 
@@ -79,7 +79,7 @@ def next_thread_state() -> int:
     return found[0]
 
 
-# Before Python 3.11.10, the child of a fork that falls into the creation of a thread state hangs
+# Before Python 3.11.10, a child hangs if it is forked while another thread creates a thread state
 # (https://github.com/python/cpython/issues/112275).
 def test_no_thread_state_is_created_after_the_start_of_a_session(runs: Runs) -> None:
     with headspace.start(interval=0.02) as session:
@@ -90,7 +90,7 @@ def test_no_thread_state_is_created_after_the_start_of_a_session(runs: Runs) -> 
         assert watched.empty()
 
 
-# Python before 3.14 ends daemon threads by unwinding their stacks, and frames of Rust do not allow that.
+# Before Python 3.14, Python ends daemon threads by unwinding their stacks. Rust frames cannot be unwound this way.
 @pytest.mark.parametrize("what", ["stage", "wrap"])
 def test_a_program_with_daemon_threads_in_calls_of_headspace_ends_normally(
     program: Programs, what: str
@@ -116,7 +116,7 @@ def mean_wait(runs: Runs, during: Callable[[], object] = lambda: time.sleep(0.01
 
 @contextmanager
 def running(work: Callable[[], object]) -> Iterator[None]:
-    """A thread that does it over and over."""
+    """Calls `work` repeatedly on another thread."""
     stop = threading.Event()
 
     def again() -> None:
@@ -135,7 +135,7 @@ def running(work: Callable[[], object]) -> Iterator[None]:
 def test_a_call_that_holds_the_lock_gives_a_long_wait_and_an_idle_process_a_short_one(
     runs: Runs,
 ) -> None:
-    usleep = ctypes.PyDLL(None).usleep  # Unlike `CDLL`, it keeps the lock.
+    usleep = ctypes.PyDLL(None).usleep  # Unlike `CDLL`, `PyDLL` keeps the lock during a call.
 
     with running(lambda: usleep(60_000)):
         held = mean_wait(runs)
@@ -166,7 +166,7 @@ def test_a_wait_for_the_lock_is_recorded_before_it_ends(program: Programs) -> No
     wait_until(lambda: highest(run, LONGEST_WAIT), "a wait that has not ended")
     run.send(signal.SIGTERM)
 
-    # A minute before the lock is free.
+    # The lock is free only after a minute.
     ran = run.finish(timeout=40)
     assert ran.exit_code == -signal.SIGTERM
     assert ran.summary()["state"] == "finished"
@@ -217,7 +217,7 @@ def test_a_python_without_a_gil_disables_the_source_with_a_reason(
     assert WAITS not in so_far(runs)[-1]
 
 
-# What the garbage collector does.
+# The garbage collector.
 
 
 @pytest.fixture
@@ -307,7 +307,7 @@ def test_collections_of_two_threads_are_counted_correctly(runs: Runs, by_hand: N
 
 def test_the_gc_callback_is_registered_exactly_during_the_session(runs: Runs) -> None:
     class Awkward:
-        """Claims to be everything."""
+        """A callback that is equal to every object."""
 
         def __eq__(self, other: object) -> bool:
             return True
@@ -341,7 +341,7 @@ def test_clearing_or_replacing_gc_callbacks_causes_no_error(
     assert list_of_python == []
     list_of_python.extend(kept)
 
-    with headspace.start():  # Into the wrong list: Python calls nothing of it.
+    with headspace.start():  # The callback is in the replaced list, which Python does not call.
         assert len(gc.callbacks) == 1
         monkeypatch.undo()
         assert gc.callbacks is list_of_python

@@ -1,4 +1,4 @@
-"""The check for machines with a GPU (tests/gpu) finds exactly the disagreements.
+"""The check for machines with a GPU (tests/gpu) finds every disagreement and reports no other.
 
 The tests cover its comparison, and the whole program on the scripted driver (tests/fake_nvml). There are
 no loads on this driver, but the records, the reference values through ctypes and the table are real.

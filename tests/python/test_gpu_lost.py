@@ -1,6 +1,6 @@
-"""A GPU that is lost, hangs or was never there costs its readings, and training nothing.
+"""If a GPU is lost, hangs or is missing, its readings are missing and the training is not affected.
 
-On the scripted driver (tests/fake_nvml), with its clock running.
+The tests use the scripted driver (tests/fake_nvml) in real time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A rank among eight, on a node where each may use all eight GPUs, on the scripted driver."""
+"""One of eight ranks on a node where each rank may use all eight GPUs. The driver is the scripted one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytest_plugins = ["nvml_fixtures"]
 
 ROOT = Path(__file__).parents[2]
 HEALTHY = json.loads((ROOT / "tests" / "fake_nvml" / "src" / "healthy_h100.json").read_text())
-#: As in a container, whose numbers of processes are others than the driver's.
+#: A GPU without known processes, as in a container, where the driver's process ids differ from those inside.
 NO_PROCESSES = {**HEALTHY, "processes": []}
 GPUS = 8
 

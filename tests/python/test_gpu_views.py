@@ -1,4 +1,4 @@
-"""GPUs and their engines on the terminal's screen and in the browser: the numbers of the records.
+"""`headspace top` and the page show the GPUs and their engines with the numbers of the records.
 
 The run has two GPUs of the scripted NVML (`tests/fake_nvml`): a current one, whose engines have
 different loads, and an older one, which has only one value for all decoders.
@@ -60,7 +60,7 @@ def run(program: Programs, library: Path, tmp_path: Path) -> Iterator[Started]:
 
 
 def engines(records: list[Record]) -> dict[str, float]:
-    """Busy percent of each NVDEC engine of the first GPU, as the last tick that has them says."""
+    """Busy percent of each NVDEC engine of the first GPU, from the last tick that has these readings."""
     for tick in reversed(of_kind(records, "tick")):
         readings: dict[str, Any] = tick["readings"].get("gpu:0", {})
         found = {
@@ -73,7 +73,7 @@ def engines(records: list[Record]) -> dict[str, float]:
     return {}
 
 
-#: The most pixels in one row of the first GPU's chart that have the colour of its first line.
+#: For the first GPU's chart: the largest share of a pixel row that has the colour of the first line.
 WIDEST = """
 const figure = [...document.querySelectorAll('figure')].find((one) => one.innerText.startsWith('GPU 0'));
 const wanted = getComputedStyle(figure.querySelector('.legend i')).backgroundColor.match(/\\d+/g);
@@ -114,12 +114,12 @@ def test_top_shows_each_gpu_and_each_engine(run: Started, tmp_path: Path) -> Non
             bar = "█" * round(level / 10)
             assert re.search(rf"^ +{label} +{level:.0f} %  {bar}·*$", first, re.M), terminal.text
         assert "18.6 GiB of 80.0 GiB" in first
-        # Values that it does not have are absent.
+        # The screen omits values that this GPU does not have.
         assert re.search(r"^ +all decoders +37 %", second, re.M), terminal.text
         assert re.search(r"^ +GPU busy +81 %", second, re.M), terminal.text
         assert "NVDEC" not in second
         assert "SMs" not in second
-        # On a small terminal they are below, and can be scrolled to.
+        # On a small terminal the GPUs are further down, and the user can scroll to them.
         terminal.resize(80, 24)
         wait_until(lambda: terminal.read() or "q quit" in terminal.screen.display[23], "24 lines")
         terminal.type("\x1b[F")
@@ -134,7 +134,7 @@ def test_the_page_shows_each_gpu_and_each_engine(
 ) -> None:
     levels = engines(run.records())
     wait_until(lambda: run.kind("summary"), "a summary")
-    # They are read once a second, which is not in every tick.
+    # GPUs are read once a second, so not every tick has readings.
     wait_until(
         lambda: sum("gpu:0" in tick["readings"] for tick in run.kind("tick")) > 3, "four readings"
     )
@@ -162,7 +162,7 @@ def test_the_page_shows_each_gpu_and_each_engine(
     assert cells["0"][1:3] == ["70 %", "90 %"]
     assert cells["0"][3] == f"{sum(ENGINES) / 100:.1f} of 7 engines"
     assert "37 %" in cells["1"][3]
-    # Lines, and not a dot for each reading.
+    # The chart has lines, not one dot per reading.
     assert browser.run(WIDEST) > 0.3
 
     assert browser.faults_by_width(page.as_uri(), browser.has_chart, dark=False) == {}

@@ -1,4 +1,4 @@
-"""The dashboard: every query of it returns data, and Grafana's own types know every field of it."""
+"""Every query of the dashboard returns data, and Grafana's own types define every field of it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DASHBOARD = ROOT / "examples" / "grafana" / "dashboards" / "headspace.json"
 TYPES = ROOT / "tests" / "grafana"
 HEALTHY = json.loads((ROOT / "tests" / "fake_nvml" / "src" / "healthy_h100.json").read_text())
 
-#: What Grafana puts into a query for each variable, with everything chosen.
+#: The value that Grafana inserts for each variable of a query if everything is selected.
 CHOSEN = {"$job": ".*", "$run": ".*", "$rank": ".*", "$__rate_interval": "10s"}
 
 
@@ -104,12 +104,12 @@ def lasting(names: set[str]) -> set[str]:
 def test_every_query_of_the_dashboard_returns_scraped_and_otlp_data(
     dashboard: dict[str, Any], trained: Trained, prometheus: Callable[..., Prometheus]
 ) -> None:
-    """Of a run that trains.
+    """The data come from a running training.
 
-    By OTLP means: the messages that the run's exporter sends, translated by `remote_write.py` and
-    written to a real Prometheus, which answers the queries from native histograms. So the names, the
-    labels and the queries are proven, as far as that translation is Prometheus' own; its receiver is
-    not, since Debian's build leaves it out.
+    For OTLP, `remote_write.py` translates the messages of the run's exporter and writes them to a real
+    Prometheus, which answers the queries from native histograms. This checks the names, the labels and the
+    queries, if the translation is the same as that of Prometheus. It does not check Prometheus' OTLP receiver,
+    which Debian's build does not contain.
     """
     addresses = [address_of(run, rank) for rank, run in enumerate(trained.ranks)]
     receives = ("--web.enable-remote-write-receiver", "--enable-feature=native-histograms")
@@ -140,7 +140,7 @@ def test_every_query_of_the_dashboard_returns_scraped_and_otlp_data(
     except pytest.fail.Exception:
         pytest.fail("no data for " + "\n".join(": ".join(one) for one in silent))
     assert len(wanted) > 40
-    # On a busy machine a scrape may miss its second.
+    # On a busy machine, a scrape may time out.
     scraped, by_otlp = servers.values()
     wait_until(lambda: all(t["health"] == "up" for t in scraped.targets()), "both ranks are up")
     for way, server, job in [("scraped", scraped, "training"), ("OTLP", by_otlp, "headspace")]:
@@ -165,7 +165,7 @@ def test_every_query_of_the_dashboard_returns_scraped_and_otlp_data(
 
 
 def _typescript(dashboard: dict[str, Any]) -> str:
-    """The dashboard as a program that compiles where each part is of Grafana's type."""
+    """The dashboard as a TypeScript program. It compiles if each part has Grafana's type."""
     packages = {
         kind: f"@grafana/schema/dist/esm/raw/composable/{folder}/panelcfg/x/{name}PanelCfg_types.gen"
         for kind, folder, name in [
@@ -189,7 +189,7 @@ def _typescript(dashboard: dict[str, Any]) -> str:
             continue
         fields = f"{kind}.FieldConfig" if kind in with_fields else "Record<string, never>"
         wanted = f"Panel<Partial<{kind}.Options>, Partial<{fields}>>"
-        # `Panel` leaves options open; its own type says what they are.
+        # `Panel` does not define the options. The type of the panel's kind does.
         lines.append(f"export const {name}: Plain<Panel> = {json.dumps(panel)};")
         lines.append(
             f"export const {name}Options: Plain<Partial<{kind}.Options>> = "

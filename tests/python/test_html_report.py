@@ -37,7 +37,7 @@ def milliseconds(number: float) -> str:
 
 
 def numbers_of(browser: Browser) -> dict[str, str]:
-    """The cards: what each is about, and its number."""
+    """The number of each card, by the card's title."""
     cards: dict[str, str] = browser.run(
         "return Object.fromEntries([...document.querySelectorAll('.card')].map((card) => ["
         "card.querySelector('dt').innerText, card.querySelector('.value').innerText]))"
@@ -77,7 +77,7 @@ def test_arrow_keys_show_the_numbers_of_a_point(ran: Ran, tmp_path: Path, browse
     browser.open(page.as_uri())
     browser.wait(browser.has_chart, "it is drawn")
     ticks = ran.kind("tick")
-    # Each tick of so short a run is a point.
+    # The run is so short that each tick is a point of the chart.
     at, first = next((at, tick) for at, tick in enumerate(ticks) if tick["loops"])
     browser.run(
         "const plot = document.querySelector('section.bottleneck .plot'); plot.focus();"

@@ -1,4 +1,4 @@
-"""`import headspace` is cheap and imports no other library."""
+"""`import headspace` takes little time and imports no other library."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import sys
 
 import pytest
 
-#: Where headspace is, without what the site module imports.
+#: Adds the folder of headspace to the path without the site module, which imports other modules.
 PATH = f"import sys; sys.path[:0] = {[path for path in sys.path if path]!r}"
 
 SHOW = "print(*sorted(set(sys.modules) - before))"
 
-#: What importing headspace adds to an interpreter without the site module: what every program has
-#: loaded anyway, and three that are compiled in or small.
+#: Modules that `import headspace` adds to an interpreter without the site module. Every program has loaded
+#: most of them anyway. The other three are built in or small.
 ALLOWED = {
     *("_collections_abc", "_stat", "genericpath", "os", "os.path", "posixpath", "stat"),
     *("__future__", "atexit", "itertools", "time", "zlib"),
-    *("_interpreters", "_xxsubinterpreters"),  # one of them, to refuse subinterpreters
+    *("_interpreters", "_xxsubinterpreters"),  # one of these, to refuse subinterpreters
 }
 
 
 def modules_added_by(code: str) -> set[str]:
-    """Modules that `code` adds to an interpreter that has run nothing but its own start."""
+    """Modules that `code` adds to a newly started interpreter."""
     shown = subprocess.run(
         [sys.executable, "-I", "-S", "-c", f"{PATH}\nbefore = set(sys.modules)\n{code}\n{SHOW}"],
         capture_output=True,

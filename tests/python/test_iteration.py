@@ -1,4 +1,4 @@
-"""Loops over a wrapped loader: epochs, breaks, nesting, threads, both cached modes, and garbage."""
+"""Loops over a wrapped loader: epochs, breaks, nesting, threads, both cached modes, and garbage collection."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Batch:
 
 
 class Fresh:
-    """Makes new batches each epoch, and remembers in which order."""
+    """Makes new batches in each epoch, and remembers their order."""
 
     def __init__(self, length: int) -> None:
         self.length = length
@@ -39,7 +39,7 @@ class Fresh:
 
 
 def same(got: list[Any], expected: list[Any]) -> bool:
-    """The very objects, in order."""
+    """Whether both lists contain the same objects (by identity) in the same order."""
     return len(got) == len(expected) and all(map(lambda a, b: a is b, got, expected))
 
 
@@ -86,7 +86,7 @@ def test_an_iterator_released_after_its_successor_was_created_belongs_to_the_sam
     wrapped = headspace.wrap([Batch() for _ in range(6)], name="kept")
 
     for _ in range(3):
-        iterator = iter(wrapped)  # The last epoch's lives until here.
+        iterator = iter(wrapped)  # The iterator of the epoch before lives until here.
         for _ in range(stop):
             next(iterator)
     headspace.stop()
@@ -210,7 +210,7 @@ def test_threads_that_share_an_iterator_neither_lose_nor_repeat_a_batch(runs: Ru
 
 
 PROBE_STEPS = 1000
-"""Enough for every default of the plan, and soon over on a list."""
+"""Enough steps for the default plan of a probe. Iterating a list of this length is fast."""
 
 
 @pytest.mark.parametrize("length", [7, 130, 1000])

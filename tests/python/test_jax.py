@@ -1,4 +1,4 @@
-"""A loop whose steps JAX only queues: the probe must not take a launch for a step."""
+"""A loop whose steps JAX only enqueues: the probe must not measure the launch instead of the step."""
 
 from __future__ import annotations
 

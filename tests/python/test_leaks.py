@@ -1,4 +1,4 @@
-"""Planted leaks and their healthy twins: what the verdict says of them."""
+"""The verdicts on planted leaks and on their healthy twins."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def kinds(*marks: pytest.MarkDecorator) -> list[Any]:
 
 
 def run(program: Programs, kind: str, variant: str, memory: str = "types") -> Ran:
-    # The memory that an examination frees is used again first. With `tracemalloc` this is more.
+    # The program first reuses the memory that an examination has freed. `tracemalloc` frees more, so this takes longer.
     seconds = 22 if memory == "tracemalloc" else SECONDS.get(kind, 9)
     settings = {"HEADSPACE_INTERVAL": "0.1", "HEADSPACE_STACKS": "0", "HEADSPACE_MEMORY": memory}
     ran = program("leaks.py", kind, variant, seconds, env=settings)
@@ -36,7 +36,7 @@ def growth_texts(ran: Ran) -> list[str]:
     return [finding["text"] for finding in findings if finding["code"] == "memory_grows"]
 
 
-# To count and examine the objects of torch takes so long on a busy machine that the run has too few counts.
+# On a busy machine, counting the objects of torch takes so long that the run has too few counts.
 @pytest.mark.parametrize("kind", kinds(pytest.mark.alone))
 def test_a_leak_is_named_with_what_holds_it(program: Programs, kind: str) -> None:
     ran = run(program, kind, "leak")

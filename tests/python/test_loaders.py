@@ -1,4 +1,4 @@
-"""The loaders that people use, wrapped: torch's, torchdata's and SPDL's."""
+"""`wrap` with common loaders: those of torch, torchdata and SPDL."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Items(data.Dataset):  # type: ignore[misc]
 
 
 class Stream(data.IterableDataset):  # type: ignore[misc]
-    """Its length is wrong, as it may be: torch warns."""
+    """A stream with a wrong length. torch allows this and warns."""
 
     def __len__(self) -> int:
         return ITEMS // 2
@@ -193,7 +193,7 @@ def test_a_probe_of_a_torch_loader_loses_no_batch(runs: Runs, workers: int) -> N
     live: list[int] = []
     replayed = 0
     for batch in wrapped:
-        # What came before comes again only from the cache.
+        # Only the cache delivers an earlier batch again.
         if live and batch["y"] <= live[-1]:
             replayed += 1
         else:

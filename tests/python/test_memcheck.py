@@ -28,7 +28,7 @@ def test_errors_with_a_frame_of_the_module_in_any_stack_are_those_of_headspace(
     tmp_path: Path,
 ) -> None:
     errors = [error(OWN + PYTHON), error(PYTHON, PYTHON + OWN), error(PYTHON), error(OTHER)]
-    # A process that was killed writes no end of the file.
+    # A process that was killed does not write the end of the file.
     leak = f"<error><kind>Leak_PossiblyLost</kind><stack>{OWN}</stack></error>"
     (tmp_path / "1.xml").write_text("\n".join([leak, *errors, "<error><what>Inv"]))
     (tmp_path / "2.xml").write_text("<valgrindoutput>\n</valgrindoutput>")

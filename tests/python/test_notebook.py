@@ -27,7 +27,7 @@ from jupyter_client.manager import start_new_kernel  # noqa: E402
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "notebooks" / "first_verdict.ipynb"
 
-#: What the cells of the tests share.
+#: Code that runs before the cells of the tests.
 SETUP = """
 import threading
 import time
@@ -69,7 +69,7 @@ class Cell:
 
     @property
     def outputs(self) -> list[str]:
-        """What the output of the view was, one after another."""
+        """All states of the view's output, in order."""
         first = self.of_type("display_data")
         later = self.of_type("update_display_data")
         assert len({output["transient"]["display_id"] for output in first + later}) == 1
@@ -261,7 +261,7 @@ def test_outside_of_a_notebook_one_line_says_why_nothing_is_shown(tmp_path: Path
     for one in (done, without, off):
         assert len(one.stdout.splitlines()) == 2
         assert one.stdout.splitlines()[1] == "report None"
-    # The session goes on, and prints its verdict at the end of the program.
+    # The session continues, and prints its verdict at the end of the program.
     assert "24 steps" in done.stderr
     assert Runs(tmp_path / "headspace-runs").folders
 

@@ -1,4 +1,4 @@
-"""The options of a probe, as the environment has them."""
+"""The options of a probe in the environment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headspace._native import LEAST_PROBE_STEPS
 
 @pytest.fixture
 def refused(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """What is refused, with nothing set."""
+    """The list of refused options. The environment sets none at first."""
     for name in (
         "EPOCHS",
         "TOTAL_STEPS",
@@ -127,7 +127,7 @@ def test_the_source_of_the_options_is_the_code_that_sets_the_mode_or_else_the_co
 
 
 def test_a_probe_repeats_the_requested_number_of_batches(runs: Runs) -> None:
-    """`num_caches` used to be read by a replay only."""
+    """A regression: only mode `replay` used `num_caches` before."""
     probed = headspace.wrap(
         itertools.count(), mode="probe", num_caches=3, probe_steps=300, stop_after_probe=True
     )

@@ -1,4 +1,4 @@
-"""To OpenTelemetry collectors: what arrives is what the records say, and a bad one costs nothing."""
+"""OpenTelemetry collectors receive the values of the records, and a faulty collector does not affect training."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def collector(request: pytest.FixtureRequest) -> Iterator[tuple[Collector, str]]
 
 
 def units() -> dict[str, str]:
-    """Unit by name, from the table of metrics."""
+    """The unit of each metric by its name, from the documented table."""
     rows = re.findall(r"^\| `([^`]+)` \| `([^`]+)` \|", METRICS.read_text(), re.M)
     return dict(rows)
 
@@ -91,12 +91,12 @@ BEFORE = (
 
 
 def is_before(kind: str, name: str) -> bool:
-    """Whether the beginning of a total, on that kind of scope, is its first reading."""
+    """Whether a total on this kind of scope began before the run, so that its first reading is its start."""
     return (kind == "thread" and name.startswith("process.")) or name.startswith(BEFORE)
 
 
 def first_readings(records: list[Record]) -> dict[tuple[str, str], tuple[float, int]]:
-    """The first value of each reading by scope and key, and when it was."""
+    """The first value of each reading by scope and key, with its time."""
     found: dict[tuple[str, str], tuple[float, int]] = {}
     for tick in of_kind(records, "tick"):
         for scope, readings in tick["readings"].items():
@@ -287,7 +287,7 @@ def test_a_real_collector_accepts_the_metrics(
             port = ports["grpc" if protocol == "grpc" else "http"]
             ran = program("exported.py", env=environment(port, protocol))
             assert (ran.exit_code, ran.notices()) == (0, [])
-            # The total that only the final delivery contains.
+            # Only the final delivery contains this total.
             wait_until(lambda: steps_received(log.read_text())[-1:] == [200.0], "all steps")
         finally:
             collector.terminate()
@@ -315,7 +315,7 @@ def answers(port: int) -> bool:
 
 
 def unharmed(ran: Ran) -> None:
-    """Training went as it would have: its own end, every step and tick recorded, nothing lost."""
+    """Checks that the training was not affected: it ended normally, with every step and tick recorded."""
     assert ran.exit_code == 0, ran.stderr
     assert ran.stdout.endswith("steps 200\n")
     assert steps_in_ticks(ran.records()) == 200
@@ -372,7 +372,7 @@ def test_a_closed_port_is_reported_once_and_counted(protocol: str, program: Prog
 def test_the_end_does_not_wait_for_a_server_that_never_answers(
     protocol: str, program: Programs
 ) -> None:
-    # Its limits allow two minutes: twice what the test allows.
+    # The time limits are two minutes, twice the time limit of the test.
     patience = {"OTEL_EXPORTER_OTLP_TIMEOUT": "120000", "OTEL_METRIC_EXPORT_TIMEOUT": "120000"}
     with rude_server(hang) as port:
         ran = program("exported.py", env=environment(port, protocol, **patience))
@@ -408,7 +408,7 @@ def test_a_429_answer_pauses_the_requests(program: Programs) -> None:
         ran = program("exported.py", env=env)
     unharmed(ran)
     assert lost(ran) > 0
-    # The first, and the attempt at the end.
+    # The first request, and the attempt at the end.
     assert len(received.arrived) == 2
 
 

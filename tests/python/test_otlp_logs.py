@@ -1,4 +1,4 @@
-"""Notices, findings and the verdict as OTLP log records, and the trace that a launcher hands down."""
+"""Notices, findings and the verdict as OTLP log records, and the trace context from a launcher."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_notices_arrive_as_log_events_with_the_resource_of_the_run(
             received.port,
             OTEL_EXPORTER_OTLP_PROTOCOL=protocol,
             OTEL_SERVICE_NAME="trainer",
-            # Not a duration: a notice, with which the log begins.
+            # This is not a duration, so the log begins with a notice.
             HEADSPACE_INTERVAL="often",
         )
         ran = program("exported.py", env=env)
@@ -60,7 +60,7 @@ def test_notices_arrive_as_log_events_with_the_resource_of_the_run(
     for _, resource in received.logs:
         assert resource["service.name"] == "trainer"
         assert resource["headspace.run.id"] == ran.folder.name
-    # The same process for all signals.
+    # All signals have the same instance id.
     (instance,) = {resource["service.instance.id"] for _, resource in received.logs}
     assert {one["service.instance.id"] for one in received.resources()} == {instance}
 

@@ -1,4 +1,4 @@
-"""A run's trace, read with the classes of Perfetto's own package: what it shows is in the records."""
+"""The trace of a run shows the values of the records. It is read with the classes of Perfetto's own package."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from running import Programs, Ran
 
 perfetto_trace = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
 
-#: Two milliseconds in nanoseconds: a record's clock and the wall clock are read one after the other.
+#: Tolerance: 2 ms in nanoseconds, because a record's clock and the wall clock are read one after the other.
 NEAR_NS = 2e6
 
 
@@ -29,7 +29,7 @@ class Slice:
 
 @dataclass
 class Shown:
-    """What the viewer makes of a trace, by the path of the track."""
+    """The content of a trace as the viewer shows it, by the path of the track."""
 
     slices: dict[str, list[Slice]] = field(default_factory=lambda: defaultdict(list))
     counts: dict[str, list[tuple[int, float]]] = field(default_factory=lambda: defaultdict(list))
@@ -39,7 +39,7 @@ class Shown:
 
 
 def foreign(message: Any, place: str = "trace") -> Iterator[str]:
-    """Fields that Perfetto's schema does not know."""
+    """Fields that Perfetto's schema does not define."""
     from google.protobuf.unknown_fields import UnknownFieldSet
 
     for unknown in UnknownFieldSet(message):
@@ -56,7 +56,7 @@ def note(annotation: Any) -> Any:
 
 
 def shown(path: Path) -> Shown:
-    """Reads a trace as the viewer does: events by time, those of one time as they were written."""
+    """Reads a trace as the viewer does: events in order of time, and events of the same time in file order."""
     trace = perfetto_trace.Trace.FromString(path.read_bytes())
     assert list(foreign(trace)) == []
     kinds = perfetto_trace.TrackEvent
@@ -128,7 +128,7 @@ def test_slices_and_counters_have_the_values_of_the_records(probed: Ran, tmp_pat
     began = ticks[0]["time_unix_nano"] - ticks[0]["at_s"] * 1e9
     assert run.start == pytest.approx(began, abs=NEAR_NS)
 
-    # A slice an entry, at the time of its tick, within a slice of its phase.
+    # Each entry is one slice, at the time of its tick, within a slice of its phase.
     name = f"rank 0/loop {summary['loop']}"
     of_ticks = [s for s in trace.slices[f"{name}/steps"] if s.name.endswith(("step", "steps"))]
     phases = [s for s in trace.slices[f"{name}/steps"] if s not in of_ticks]
@@ -144,7 +144,7 @@ def test_slices_and_counters_have_the_values_of_the_records(probed: Ran, tmp_pat
         end = run.start + tick["at_s"] * 1e9
         assert drawn.end <= end + NEAR_NS
         assert drawn.start >= end - tick["interval_s"] * 1e9 - NEAR_NS
-        # One without a duration may lie between two phases.
+        # A slice without a duration may lie between two phases.
         around = [p.name for p in phases if p.start <= drawn.start and drawn.end <= p.end]
         assert entry["phase"] in around
         assert len(around) == 1 or drawn.start == drawn.end
@@ -202,7 +202,7 @@ def test_each_rank_is_a_process_of_the_trace(program: Programs, tmp_path: Path) 
     for rank in range(2):
         env = {"RANK": str(rank), "WORLD_SIZE": "2"}
         program("loop.py", "--steps", 30, "--load-ms", 1, env=env, runs=runs)
-    # Both have this process as their launcher, and so one folder.
+    # Both ranks have this process as their launcher, so they share one folder.
     (folder,) = runs.iterdir()
     assert report(folder, tmp_path / "run.pftrace").returncode == 0
     trace = shown(tmp_path / "run.pftrace")

@@ -1,4 +1,4 @@
-"""What worker processes would get, before the verdict proposes them: what cannot be pickled, and how large it is."""
+"""Objects that worker processes would receive: headspace checks whether they can be pickled, and their size."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from headspace._processes.pickle_check import check_parts
 
 @pytest.fixture
 def spawn() -> Iterator[None]:
-    """This process starts others by `spawn`."""
+    """Makes `spawn` the start method of this process."""
     before = multiprocessing.get_start_method(allow_none=True)
     multiprocessing.set_start_method("spawn", force=True)
     yield
@@ -60,7 +60,7 @@ class Forbids(Data):
 
 
 class Prepared(Data):
-    """Is pickled without its lock. Pickling also changes the object itself: then this process can no longer use it."""
+    """Is pickled without its lock. Pickling also removes the lock from the object, so it becomes unusable here."""
 
     def __getstate__(self) -> Any:
         attributes = self.__dict__
@@ -69,14 +69,14 @@ class Prepared(Data):
 
 
 class PrepareFile(Data):
-    """Is prepared for pickling, but not for `fork`."""
+    """Can be pickled, but must not be shared with forked processes."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {}
 
 
 class Forwards(Data):
-    """Forwards unknown attributes, and cannot be asked for them."""
+    """Its `__getattr__` must not be called."""
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"`{name}` was asked for")
@@ -186,7 +186,7 @@ def test_no_code_of_the_program_runs() -> None:
     of_prepared, of_forwards = check(dataset=prepared), check(dataset=forwards)
 
     assert prepared.lock is lock
-    # Its author prepared it, but nobody knows what it sends.
+    # The class has its own `__getstate__`, so the size of its pickle is unknown.
     assert (of_prepared["obstacle"], of_prepared["at_least"]) == (None, True)
     assert of_forwards["obstacle"]["part"] == "dataset.lock"
 
@@ -409,7 +409,7 @@ def test_with_fork_the_verdict_says_first_which_threads_would_be_missing(runs: R
 
 
 class OwnThread(threading.Thread):
-    """A thread that cannot be asked whether it is running or equal."""
+    """A thread whose `is_alive` and `__eq__` must not be called."""
 
     def is_alive(self) -> bool:
         raise AssertionError

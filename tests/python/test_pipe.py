@@ -1,4 +1,4 @@
-"""Records to a reader in another process, through a named pipe or a socket."""
+"""Records for a reader in another process, through a named pipe or a socket."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_new_reader_receives_the_run_the_last_summary_and_then_the_lines_of_th
     assert ran.exit_code == 0
     written = ran.records()
     assert all(record in written for record in (first, second, *rest))
-    # Nothing is left out from the first on, and the end is among them.
+    # From `rest[0]` on, the reader got every record, including the last one.
     tail = written[written.index(rest[0]) :]
     assert rest == tail
     assert rest[-1]["kind"] == "summary"
@@ -117,7 +117,7 @@ def test_records_lost_to_a_stopped_reader_are_counted_and_training_continues(
         wait_until(lambda: lost() > 50, "drops", timeout=120)
         number = last_tick()["tick"]
         wait_until(lambda: last_tick()["tick"] > number + 20, "training going on")
-        # It reads on, whole lines only, until it has caught up: from then on nothing is lost.
+        # The reader reads whole lines until it has caught up. After that, no record is lost.
         stream, received = reader.makefile("rb"), []
         number = last_tick()["tick"]
         while not any(record.get("tick", 0) > number for record in received[-1:]):
@@ -130,7 +130,7 @@ def test_records_lost_to_a_stopped_reader_are_counted_and_training_continues(
     summary = ran.summary()
     assert summary["dropped"] == {"steps": 0, "records": 0}
     assert "reader_too_slow" in ran.notices()
-    # What it began with, and then of what was written all but what was counted, in order.
+    # The reader got the run record, a summary, and then all written records in order, except the counted losses.
     written, (run_record, summary_record, *rest) = ran.records(), received
     assert run_record == written[0]
     assert summary_record in written
@@ -143,7 +143,7 @@ def test_records_lost_to_a_stopped_reader_are_counted_and_training_continues(
     assert missing == [total for total in totals if total is not None][-1]
     assert missing > 50
     assert rest[-1] == written[-1]
-    # The loop took each batch in the time that the source needs, as without a reader.
+    # No step is missing in the ticks.
     live = [e for t in ran.kind("tick") for e in t["loops"]]
     assert sum(entry["steps"] for entry in live) == summary["steps"]
 

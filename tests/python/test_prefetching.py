@@ -26,7 +26,7 @@ QUICK = Settings(batch_size=3, frames=2, size=16, ahead=4, threads=2)
 
 
 def quick_clips(count: int) -> list[Clip]:
-    """Of the two smaller videos only: they decode fast."""
+    """Clips of the two smaller videos only, because these decode fast."""
     small = [video for video in find_videos() if "bunny" not in video.name]
     return cut(small, count, seconds=0.1, max_skip=0.1, seed=1)
 

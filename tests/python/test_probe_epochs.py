@@ -1,4 +1,4 @@
-"""Epochs with repeated batches: their length, whose batches they repeat, and what errors leave of them."""
+"""Epochs with repeated batches: their length, the source of the repeated batches, and the state after errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from running import Runs, of_kind
 import headspace
 from headspace._caching.copies import copy_containers, copy_values
 
-#: Enough for a whole probe, and soon over on a list.
+#: Enough steps for a whole probe. Iterating a list of this length is fast.
 PROBE_STEPS = 300
 
 
@@ -147,7 +147,7 @@ class Sample:
 
 
 class Encoding(UserDict):  # type: ignore[type-arg]
-    """As transformers' `BatchEncoding` is."""
+    """A `UserDict`, like transformers' `BatchEncoding`."""
 
 
 def reassigned(batch: Any) -> None:
@@ -214,7 +214,7 @@ def test_a_batch_is_replayed_unchanged_even_if_the_loop_modifies_it(
 @pytest.mark.parametrize("kind", ["Tensor", "Subclass"])
 def test_tensors_changed_in_place_are_copied(runs: Runs, kind: str) -> None:
     torch = pytest.importorskip("torch")
-    # As MONAI's `MetaTensor`, torchvision's `Image` and fastai's `TensorImage` are.
+    # MONAI's `MetaTensor`, torchvision's `Image` and fastai's `TensorImage` are such subclasses.
     kinds = {"Tensor": torch.Tensor, "Subclass": type("Subclass", (torch.Tensor,), {})}
     image = torch.full((4,), 255.0)
     source = Source(
@@ -326,7 +326,7 @@ def test_copies_share_what_the_original_shares_and_keep_types() -> None:
 
 
 class Loader:
-    """One of several that the same line of a program iterates."""
+    """One of several loaders that the same line of a program iterates."""
 
     def __init__(self, fold: int, length: int) -> None:
         self.fold = fold

@@ -1,4 +1,4 @@
-"""A probe through pauses, several sessions and an early end, and what it says of its cache."""
+"""A probe with pauses, with several sessions and with an early end, and its notices about its cache."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Metrics for Prometheus: an endpoint in the training process, and a file.
 
-The references are foreign: `promtool` and the official parsers of both text formats.
+The references are independent: `promtool` and the official parsers of both text formats.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def samples(families: Iterator[Metric]) -> Samples:
 
 
 def values(found: Samples, name: str, **labels: str) -> list[float]:
-    """Values of the series of that name with these labels among others."""
+    """Values of the series of this name that have at least these labels."""
     return [
         value
         for (of, pairs), value in found.items()
@@ -55,7 +55,7 @@ def values(found: Samples, name: str, **labels: str) -> list[float]:
 
 
 def lint(text: str) -> str:
-    """What `promtool` has to say."""
+    """The complaints of `promtool` about a text."""
     if shutil.which("promtool") is None:
         pytest.skip("`promtool` is not installed (requirements/debian-test.txt)")
     checked = subprocess.run(
@@ -92,7 +92,7 @@ def test_promtool_finds_no_error_and_both_official_parsers_read_the_same_values(
     scraped: list[tuple[str, str]] = []
 
     def all_scraped() -> bool:
-        # A disturbed probe withdraws its floor.
+        # If a probe is disturbed, its floor disappears.
         scraped[:] = [scrape(address)]
         text = scraped[0][0]
         return all(
@@ -189,13 +189,13 @@ def test_a_step_is_counted_in_the_bucket_of_its_duration(runs: Runs) -> None:
 
         wait_until(lambda: values(counted(), f"{series}_count") == [49.0], "the steps")
         found = counted()
-        # Nothing is done in them: they are far shorter than 0.1 s.
+        # The steps do nothing, so they are far shorter than 0.1 s.
         assert values(found, f"{series}_bucket", le="0.1") == [49.0]
         assert 0 < sum(values(found, f"{series}_sum")) < 0.1 * 49
 
 
 def address_of_session(session: headspace.Session) -> str:
-    """Where it is served, from the first notice of the session's records."""
+    """The address of the endpoint, from the notice in the session's records."""
     found: list[str] = []
 
     def look() -> bool:
@@ -215,7 +215,7 @@ def address_of_session(session: headspace.Session) -> str:
 
 @pytest.fixture
 def used_port() -> Iterator[int]:
-    """A port that somebody else listens at."""
+    """A port that is already in use."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
         yield port
@@ -226,7 +226,7 @@ def test_a_port_in_use_is_an_error_before_training_begins(runs: Runs, used_port:
         headspace.start(to=headspace.Prometheus(port=used_port))
     with pytest.raises(ValueError, match="`70000` is not a port"):
         headspace.start(to=headspace.Prometheus(port=70_000))
-    # Nothing of it stays: no folder, and another session can start.
+    # The refused sessions leave no folder, and another session can start.
     assert not runs.folders
     headspace.start(to=headspace.Prometheus(port=0)).stop()
 
@@ -245,7 +245,7 @@ def test_a_port_in_use_from_the_environment_causes_a_notice(
 
     assert ran.exit_code == 0, ran.stderr
     assert "setting_refused" in ran.notices()
-    # The port of the second process of a machine is the next one.
+    # The second process of a machine uses the next port.
     assert f"port {used_port} of `127.0.0.1`" in ran.stderr
 
 

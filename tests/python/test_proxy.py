@@ -1,4 +1,4 @@
-"""`headspace.wrap` is not noticed: what is true of a loader is true of the wrapped one."""
+"""A wrapped loader behaves like the loader itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import headspace
 
 
 class Loader:
-    """What loaders have in common."""
+    """The common behaviour of loaders."""
 
     def __init__(self, batches: list[Any]) -> None:
         self.batches = batches

@@ -33,7 +33,7 @@ def first_entry(session: headspace.Session, name: str) -> dict[str, Any]:
 
 
 class NoLock(queue.Queue[int]):
-    """`qsize` waits for a lock that the pipeline holds."""
+    """`qsize` must not be called: it would wait for a lock that the pipeline holds."""
 
     def qsize(self) -> int:
         raise AssertionError("not to be called")
@@ -91,7 +91,7 @@ def test_the_recorded_depth_and_capacity_are_those_of_the_queue(
     assert entry["last"] is False
     assert (entry["empty_ms"] > 0) == (depth == 0)
     assert (entry["full_ms"] > 0) == (depth == capacity)
-    # The kinds that end their own thread.
+    # Ends the thread of a `multiprocessing.Queue`.
     if hasattr(made, "cancel_join_thread"):
         made.cancel_join_thread()
         made.close()
@@ -180,7 +180,7 @@ def test_for_a_pool_of_an_unknown_type_only_the_depth_is_recorded(
     session: headspace.Session, name: str
 ) -> None:
     pool = ThreadPoolExecutor(2)
-    # Its threads would wait in functions of Python.
+    # With this queue, the threads of the pool would wait in Python functions.
     pool._work_queue = queue.Queue()  # type: ignore[assignment]
     headspace.queue(name, pool)
 
@@ -208,7 +208,7 @@ def test_the_summary_of_a_pool_is_the_mean_of_its_samples(
 
 
 def train_on_one_pool(threads: int, steps: int = 200) -> None:
-    """Two stages of 6 and 4 ms a call take turns on a pool; the loop's own part is 2 ms."""
+    """Two stages share a pool. Their calls take 6 ms and 4 ms, and the loop computes for 2 ms."""
     with ThreadPoolExecutor(threads) as pool:
         headspace.queue("pool", pool)
         read = headspace.queue("read", queue.Queue(2))
@@ -386,7 +386,7 @@ def test_both_ends_of_the_hand_off_of_batches_through_the_last_queue_are_timed(
         for stage in tick.get("stages", []):
             if "hand_off" in stage:
                 calls[stage["hand_off"]] += stage["time"]["count"]
-    # The mark of the end is an item, too.
+    # The end marker is an item, too.
     assert calls == {"receive": 51, "send": 51}
     # A list of numbers.
     assert runs.summary()["batch"]["objects"] == 1001

@@ -1,4 +1,4 @@
-"""Every part of headspace gives the same answer: does this process print notices?"""
+"""All parts of headspace agree whether this process prints notices."""
 
 from __future__ import annotations
 

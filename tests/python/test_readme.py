@@ -87,7 +87,7 @@ def test_two_folders_of_runs_are_compared(script: Path) -> None:
     command = (sys.executable, "-m", "headspace", "compare", "before", "after")
     text = run(*command, cwd=script.parent).stdout
     found = json.loads(run(*command, "--json", cwd=script.parent).stdout)
-    # Seven times as slow, which no noise is.
+    # The step is seven times as long, far more than noise.
     slow = script.with_name("slow.py")
     slow.write_text(script.read_text().replace("sleep(0.001)", "sleep(0.008)"))
     run(sys.executable, slow.name, cwd=script.parent, HEADSPACE_DIR="slow", **OFTEN)
@@ -116,7 +116,7 @@ def test_doctor_prints_what_the_readme_shows() -> None:
     assert told.startswith("headspace doctor: ")
     reads = {source["name"]: source["reads"] for source in found["sources"]}
     assert re.search(r"\d+ of (\d+) sources work here", shown)[1] == str(len(reads))
-    # Shortened by lines of dots; what it shows of a source is what the source says.
+    # The page leaves out some sources. The texts that it shows are those of the sources.
     for name, words in re.findall(
         r"^(\w+) +(?:on|off) +(.*(?:\n {20,}[^→\s].*)*)", shown, re.MULTILINE
     ):
@@ -145,7 +145,7 @@ def test_the_package_reads_the_variables_that_the_readme_lists() -> None:
     )
     options = re.findall(r'env = "(HEADSPACE\w*)"', (ROOT / "cli/src/args.rs").read_text())
     read += re.findall(r'env::var(?:_os)?\("(HEADSPACE\w*)"', command)
-    # The command sets that one for itself.
+    # The command sets this variable itself.
     assert told == {*read, *options} - {"HEADSPACE_RUN_PID"}
 
 

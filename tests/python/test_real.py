@@ -32,7 +32,7 @@ MORE_STEPS = {"torchdata": 360}
 #: batches in Grain's workers is unknown.
 LATE = ("accelerate", "grain")
 
-#: Those whose packages requirements/test.txt and torch.txt have.
+#: Programs whose packages are in requirements/test.txt and torch.txt.
 HERE = (
     *("accelerate", "datasets", "grain", "lightning", "monai", "spdl", "torchdata", "trainer"),
     "webdataset",

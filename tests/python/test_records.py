@@ -1,4 +1,4 @@
-"""What a run leaves: records that follow the schema and the definitions, and reports of them."""
+"""The records of a run follow the schema and the definitions, and reports can read them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Slow:
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
-    """The records of a run that has every kind of them."""
+    """The records of a run with every kind of record."""
     base = tmp_path_factory.mktemp("everything")
     with headspace.start(to=headspace.JsonLines(base), interval=0.01, quiet=True) as session:
         for _ in headspace.wrap(Slow(30, 0.001), name="everything", batch_size=2):
@@ -219,7 +219,7 @@ def test_a_paused_session_writes_nothing_until_it_is_resumed(runs: Runs) -> None
         session.pause()
         session.flush()
         before = len(runs.kind("tick"))
-        time.sleep(0.05)  # Fifty intervals, in which no tick must be written.
+        time.sleep(0.05)  # No tick may be written in these fifty intervals.
         assert len(runs.kind("tick")) == before
         session.resume()
         wait_until(lambda: len(runs.kind("tick")) > before, "ticks again")

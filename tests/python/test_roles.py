@@ -43,7 +43,7 @@ class Model(nn.Module):  # type: ignore[misc]
 
 
 class Wrapper(nn.Module):  # type: ignore[misc]
-    """As data parallelism and the compiler have them."""
+    """A module around a model, as data parallelism and `torch.compile` create it."""
 
     def __init__(self, module: Any) -> None:
         super().__init__()
@@ -256,7 +256,7 @@ def test_an_evaluation_within_an_epoch_is_not_part_of_a_step(runs: Runs, name: s
 
 
 def test_a_loader_inside_another_loader_is_not_an_evaluation(runs: Runs, name: str) -> None:
-    """A generator that turns gradients off around what it draws is still the training loop's."""
+    """A generator that disables gradients while it loads still belongs to the training loop."""
     inner = headspace.wrap(loader(20), name=f"{name} inner")
 
     @torch.no_grad()

@@ -1,4 +1,4 @@
-"""`headspace run`: the command is itself in all that others see of it."""
+"""`headspace run`: the program runs, and appears to others, as it does without headspace."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def folders(cwd: Path) -> list[Path]:
 
 @pytest.fixture
 def loop(tmp_path: Path) -> Path:
-    """A script that iterates a pipeline, and knows nothing of headspace."""
+    """A script that iterates a pipeline and does not use headspace."""
     pytest.importorskip("spdl")
     path = tmp_path / "loop.py"
     path.write_text(LOOP)
@@ -61,7 +61,7 @@ def test_a_script_is_measured_and_its_verdict_is_printed(loop: Path, tmp_path: P
 
 def test_options_set_the_folder_the_interval_and_quiet(loop: Path, tmp_path: Path) -> None:
     options = ("--quiet", "--dir", "elsewhere", "--interval", "50ms", "--mode", "replay")
-    # The script goes elsewhere: the folder stays where it was named.
+    # The script changes its directory. The folder is relative to the directory of the command.
     loop.write_text("import os\nos.chdir('/')\n" + LOOP)
     done = called(*options, sys.executable, str(loop), cwd=tmp_path)
 

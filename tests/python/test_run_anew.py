@@ -35,7 +35,10 @@ def rows(html: str, name: str) -> int:
 
 
 def check(ran: Ran, training: tuple[str, int, int], evaluation: tuple[str, int, int]) -> Any:
-    """Training and evaluation are one loop each, everywhere. Name, iterations and steps of each."""
+    """Checks that training and evaluation are one loop each in all views.
+
+    `training` and `evaluation` are name, number of iterations, and number of steps.
+    """
     summary = ran.summary()
     assert (summary["loop"], summary["epochs"], summary["steps"]) == training
     assert summary["loop_role"] == "training"

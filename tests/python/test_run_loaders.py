@@ -55,7 +55,7 @@ FACTS: dict[str, dict[str, int | None]] = {
 def ran(program: Programs, kind: str, *packages: str) -> Ran:
     for package in packages:
         if find_spec(package) is None:
-            # 1.3 GB: no requirement of ours.
+            # TensorFlow takes 1.3 GB, so it is not in the requirements.
             optional = "platform: " if package == "tensorflow" else ""
             pytest.skip(f"{optional}{package} is not installed")
     ran = run(program, "iterates.py", kind)
@@ -98,7 +98,7 @@ def test_operators_of_ray_data_are_stages_with_their_tasks(program: Programs) ->
     names = {stage["name"] for stage in stages}
     (keep,) = [name for name in names if "MapBatches(keep)" in name]
     of_keep = [stage for stage in stages if stage["name"] == keep]
-    # Two iterations of 120 rows. `take` may end before its tasks do.
+    # The loop iterates 120 rows twice. `take` may end before its tasks do.
     assert sum(stage.get("items_out", stage["time"]["count"]) for stage in of_keep) >= 240
     assert {stage["concurrency"] for stage in of_keep} == {1}
     assert all(0 < stage["cpu_ms"][0] <= stage["cpu_ms"][1] for stage in of_keep)
@@ -129,7 +129,7 @@ def test_operators_of_a_ray_dataset_that_is_split_count_for_the_lowest_rank(
 
 
 def test_waits_of_a_loader_thread_are_not_waits_of_the_loop(program: Programs) -> None:
-    # Batches are ready before they are wanted: 1 ms to make one, 4 ms to use it.
+    # Loading takes 1 ms and a step takes 4 ms, so batches are ready before the loop needs them.
     summary = ran(program, "monai", "monai", "torch").summary()
 
     assert summary["wait_pct"] < 20

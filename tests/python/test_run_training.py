@@ -22,7 +22,7 @@ def test_evaluation_is_detected_by_the_mode_of_the_model_and_reported_separately
     assert (summary["loop"], summary["loop_role"]) == ("DataLoader", "training")
     (other,) = summary["other_loops"]
     assert (other["name"], other["role"]) == ("DataLoader (evaluation)", "evaluation")
-    # Ten of ten batches within the epochs, and two behind them.
+    # There are ten evaluations of ten batches within the epochs, and two after them.
     assert (summary["steps"], other["steps"]) == (100, 120)
     # An evaluation takes at least 200 ms, so none is part of a step.
     assert summary["step_p99_ms"] < 150
@@ -42,7 +42,7 @@ def test_without_model_modes_disabled_gradients_mark_an_evaluation(program: Prog
 
 
 def test_a_mode_set_after_the_first_batch_still_marks_an_evaluation(program: Programs) -> None:
-    # As some trainers do, with a model that was loaded in evaluation mode.
+    # Some trainers do this with a model that was loaded in evaluation mode.
     summary = run(program, "trains.py", "--late-modes").summary()
 
     assert (summary["loop"], summary["loop_role"]) == ("DataLoader", "training")
@@ -92,11 +92,11 @@ def test_only_the_training_loop_is_probed(program: Programs) -> None:
 
     assert (summary["loop"], summary["mode"]) == ("DataLoader", "probe")
     assert summary["floor_step_ms"] is not None or summary["findings"]
-    # It takes 2,400 steps at most.
+    # A probe takes 2,400 steps at most.
     assert summary["steps"] < 4000
     (probe,) = ran.kind("probe")
     assert probe["loop"] == "DataLoader"
-    # The evaluation had every batch from its source.
+    # The loader delivered every batch of the evaluation. None was repeated.
     (other,) = summary["other_loops"]
     assert other["steps"] == 10
 
@@ -181,7 +181,7 @@ def test_ranks_that_a_program_spawns_itself_are_one_run(program: Programs) -> No
 def test_a_script_without_headspace_on_its_path_is_measured(
     program: Programs, tmp_path: Path
 ) -> None:
-    """As where the command is installed apart: headspace comes from where it is."""
+    """The command may be installed in another environment. headspace is then loaded from there."""
     hidden = tmp_path / "hides"
     hidden.mkdir()
     (hidden / "sitecustomize.py").write_text(

@@ -25,7 +25,7 @@ def not_seen(stderr: str) -> int:
 
 
 def steps(program: Programs, *args: object, **how: Any) -> Ran:
-    """A training with torch's optimisers, which prints what it would print without headspace."""
+    """Runs a training with torch's optimisers. Checks that its output is the same as without headspace."""
     pytest.importorskip("torch")
     env = {"OMP_NUM_THREADS": "1"}
     watched = run(program, "steps.py", *args, env=env, **how)
@@ -65,7 +65,7 @@ def test_a_loop_that_waits_for_its_own_queue_has_the_producers_as_its_bottleneck
     assert summary["bottleneck"]["kind"] == "producers"
     wait = summary["item_wait_ms"]
     assert wait["low"] <= wait["value"] <= wait["high"]
-    # The queue is the loop's only reason to wait.
+    # The loop waits only for the queue.
     assert waited > 0.5
     assert wait["value"] / summary["steady_step_mean_ms"] == pytest.approx(waited, abs=0.25)
     evidence = summary["bottleneck"]["evidence"]
@@ -179,7 +179,7 @@ def test_a_program_that_fails_before_its_loop_causes_no_notice(program: Programs
 def test_only_the_process_that_the_user_started_prints_the_notice(
     program: Programs, tmp_path: Path
 ) -> None:
-    """A launcher whose child is watched says nothing, and a child never does."""
+    """A launcher prints no notice if headspace measures its child. A child never prints one."""
     pytest.importorskip("torch")
     launcher = tmp_path / "launcher.py"
     programs = Path(__file__).parents[1] / "programs"
@@ -207,7 +207,7 @@ def test_only_the_process_that_the_user_started_prints_the_notice(
             check=True,
         )
         assert not_seen(done.stderr) == notices, done.stderr
-        # What one process left for the other is gone.
+        # The processes have removed their common files.
         assert not list(folder.glob("headspace-run-*"))
 
 
@@ -245,7 +245,7 @@ def drawn(program: Programs, kind: str, count: int = 100, *options: str, **how: 
 
 
 def same(program: Programs, kind: str, count: int = 100, **how: Any) -> Ran:
-    """The batches are those that the program has without headspace."""
+    """Runs a program and checks that it gets the same batches as without headspace."""
     watched = drawn(program, kind, count, **how)
     assert watched.stdout == program("batch_function.py", kind, count, timeout=120.0).stdout
     return watched
@@ -256,7 +256,7 @@ def test_the_calls_of_a_named_function_are_timed(program: Programs) -> None:
     summary = ran.summary()
 
     assert (summary["loop"], summary["loop_chosen"]) == ("get_batch", True)
-    # The function is found once it is defined, a few milliseconds later.
+    # headspace finds the function a few milliseconds after its definition.
     assert 90 <= summary["steps"] <= 100
     assert summary["wait_ms"] >= 4.0
     assert summary["compute_ms"] >= 2.0

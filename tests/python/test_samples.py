@@ -1,4 +1,4 @@
-"""How many samples a batch holds, where the loader does not say."""
+"""The number of samples in a batch if the loader does not state it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Pair = namedtuple("Pair", "images labels")
         # Samples that were not stacked.
         ([images[0]] * 5, None, None),
         ([(images[0], 1)] * 2, None, None),
-        # No arrays, or arrays that do not agree.
+        # No arrays, or arrays with different lengths.
         ({"text": ["a", "b", "c"]}, None, None),
         ({"image": images, "label": labels[:5]}, None, None),
         (images, None, None),

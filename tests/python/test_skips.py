@@ -1,4 +1,4 @@
-"""The conftest's promise: no test stops running in CI without anyone noticing."""
+"""`conftest.py` makes a skipped test a failure in CI, so no test stops running unnoticed."""
 
 from __future__ import annotations
 

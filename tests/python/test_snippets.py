@@ -19,7 +19,7 @@ from running import DEADLINE_S, Runs, clean_environment
 
 @dataclass(frozen=True)
 class Snippet:
-    """What surrounds a block, and what it must do."""
+    """The code around a block, and the expected results."""
 
     has: str
     """Words of the block: they show that the entry belongs to it."""
@@ -135,7 +135,7 @@ rows = [{"x": item} for item in dataset]
 WatchedTrainer(model=Model(), args=arguments, train_dataset=rows).train()
 """
 
-# Blocks that name a place of the machine use one of the test instead: a free port, or a folder of its own.
+# Blocks that name a port or a folder of the machine use a free port or a temporary folder instead.
 
 PROMETHEUS_AND_TEXTFILE = """
 import socket

@@ -21,7 +21,7 @@ from headspace.integrations.opentelemetry import MOST_NAMES, StageSpanProcessor
 
 
 def tracer(chosen: Any) -> tuple[Tracer, InMemorySpanExporter]:
-    """One that counts the chosen spans, and exports all of them as before."""
+    """A tracer that counts the chosen spans as stages and exports all spans as before."""
     exported = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(StageSpanProcessor(chosen))
@@ -44,7 +44,7 @@ def test_child_spans_are_nested_stages(runs: Runs) -> None:
         for number in range(100):
             with (
                 spans.start_as_current_span("load"),
-                spans.start_as_current_span("retry"),  # Not a stage, and in between all the same.
+                spans.start_as_current_span("retry"),  # This span is not a stage.
                 spans.start_as_current_span("load.decode"),
             ):
                 time.sleep(0.002)
@@ -157,7 +157,7 @@ def test_the_number_of_stages_from_span_names_is_bounded(runs: Runs) -> None:
                 pass
             yield number
 
-    # Other tests of this process have used part of the limit.
+    # Other tests of this process have used some of the allowed names.
     assert 0 < len(stages_of(runs, batches)) <= MOST_NAMES
     assert len(exported.get_finished_spans()) == MOST_NAMES + 50
 

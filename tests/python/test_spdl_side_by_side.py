@@ -1,4 +1,4 @@
-"""The same script through SPDL's classes and ours: equal batches, equal errors, at equal moments.
+"""The same script with SPDL's classes and with ours gets the same batches and errors at the same moments.
 
 The trace of a script contains the received batches and the events of its source: each request for a batch,
 and the release of the source. If SPDL has a defect, the traces differ, and a separate test checks the
@@ -27,7 +27,7 @@ Trace = list[tuple[str, object]]
 
 
 class SourceError(Exception):
-    """What a source of these tests raises."""
+    """The error that the sources of these tests raise."""
 
 
 def batches(length: int, fails_at: int | None, trace: Trace) -> Iterator[int]:
@@ -95,7 +95,7 @@ script = settings(
 
 
 def play(loader: Callable[[Any], Iterator[Any]], make_source: Callable[[Trace], Any]) -> Trace:
-    """One epoch as a training script would see it."""
+    """The trace of one epoch of a training script."""
     trace: Trace = []
     try:
         iterator = loader(make_source(trace))
@@ -153,7 +153,7 @@ def test_cache_data_loader_behaves_like_that_of_spdl(
     return_caches_after: int,
     stop_after: int | None,
 ) -> None:
-    # Without `stop_after` ours keeps the length of a source that has one: tested below.
+    # Without `stop_after`, our class keeps the length of a sized source. Another test checks this.
     stop_after = TAKE // 2 if is_sized(source) and stop_after is None else stop_after
 
     def through(kind: type) -> Trace:
@@ -219,7 +219,7 @@ def test_cached_batches_are_the_same_objects(runs: Runs, function: Any) -> None:
     assert [id(batch) for batch in got] == [id(batch) for batch in expected]
 
 
-# What SPDL does not do right.
+# Defects of SPDL.
 
 
 @pytest.mark.parametrize("stop_after", [None, 20])
@@ -319,7 +319,7 @@ def test_batches_changed_in_place_are_reported(runs: Runs, kind: str) -> None:
 
     assert len(got) == 9
     assert set(got) <= made, "each is as the source made it"
-    # Containers are copied in any case.
+    # Containers are always copied.
     assert ("batches_mutated" in runs.notices()) == (kind != "list")
 
 
@@ -382,5 +382,5 @@ def test_persistent_workers_have_exited_once_batches_are_replayed(runs: Runs, th
 
     wait_until(lambda: not any(map(_alive, workers)), "the workers end")
     assert all(again is first[i % 2] for i, again in enumerate(replayed))
-    # The loader itself is as good as new.
+    # The loader can be iterated again.
     assert len(list(loader)) == 32

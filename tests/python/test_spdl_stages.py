@@ -30,13 +30,13 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 @pytest.fixture(autouse=True)
 def quiet_spdl(caplog: pytest.LogCaptureFixture) -> None:
-    """What fails on purpose is not printed."""
+    """Hides SPDL's log messages about errors that the tests cause."""
     caplog.set_level(logging.CRITICAL, "spdl")
 
 
 @pytest.fixture
 def defaults() -> Iterator[None]:
-    """SPDL's defaults are as before after the test."""
+    """Restores SPDL's defaults after the test."""
     hook, queue = config.get_default_hook_class(), config.get_default_queue_class()
     yield
     config.set_default_hook_class(hook)
@@ -130,7 +130,7 @@ def drops(item: int) -> int | None:
     return item if item % 3 else None
 
 
-#: What a pipeline does: items in and out, and failures of its last stage.
+#: Pipelines: how to build each, the name of its last stage, and its items in, items out and failures.
 PIPES: dict[str, tuple[Build, str, tuple[int, int, int]]] = {
     "function": (lambda b: b.pipe(function, concurrency=3), "function", (30, 30, 0)),
     "ordered": (
@@ -269,7 +269,7 @@ def test_queues_are_sampled_during_the_whole_run(runs: Runs, slow: str) -> None:
         "sink_queue": (3, True),
     }
     sink = found["sink_queue"]
-    # From the start of the first stage to the removal of the last item: longer than the waits.
+    # Sampling lasts from the start of the first stage until the last item is removed, which is longer than the waits.
     assert ITEMS * 20 * 0.8 < sink["sampled_ms"] <= took_ms
     assert (sink["empty_ms"] if slow == "loader" else sink["full_ms"]) > 0.5 * sink["sampled_ms"]
     assert found["src_queue"]["full_ms"] > 0.5 * found["src_queue"]["sampled_ms"]
@@ -324,13 +324,13 @@ def test_stages_in_other_processes_reach_the_trainer(
     assert flow(aggregate) == (54, 14, 0)
     last = {q["name"] for tick in ran.kind("tick") for q in tick.get("queues", []) if q["last"]}
     assert last == {"sink_queue"}
-    if where == "pipeline":  # In the order of the data.
+    if where == "pipeline":  # The queues are in the order of the data flow.
         names = [q["name"].partition("(")[0] for q in ran.summary()["queues"]]
         assert names == ["src_queue", "decode_queue", "aggregate", "sink_queue"]
         stages = {stage["name"]: stage for stage in ran.summary()["stages"]}
         received, sent = stages["hand-off"], stages["hand-off (worker)"]
         assert (received["hand_off"], sent["hand_off"]) == ("receive", "send")
-        # The subprocess also sends a few messages on its state.
+        # The subprocess also sends a few messages about its state.
         assert sent["calls"] == 14 <= received["calls"] <= 20
     assert "worker_lost" not in ran.notices()
 
@@ -343,7 +343,7 @@ def test_a_headspace_queue_has_exactly_the_type_of_spdl() -> None:
 
     queue = headspace.spdl.Queue(info, buffer_size=5, interval=7)
 
-    # SPDL hands batches of other types to the training loop on a longer way.
+    # If a queue has another type, SPDL passes batches to the training loop on a longer path.
     assert type(queue) is StatsQueue
     assert (queue.maxsize, queue.interval, queue.info) == (5, 7, info)
 

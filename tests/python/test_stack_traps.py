@@ -1,4 +1,4 @@
-"""Stacks that are read while code is freed, threads and processes end, and the program exits."""
+"""Stacks are read while code is freed, threads and processes end, and the program exits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_no_stack_mixes_two_functions_and_the_program_ends_as_it_would(
 
 
 def test_a_container_that_forbids_process_vm_readv_is_read_through_proc(program: Programs) -> None:
-    # A reading through /proc takes longer, so the readings are rarer: a slow machine takes one or two per second.
+    # Reading through /proc takes longer, so there are fewer samples: one or two per second on a slow machine.
     run = ran(program, "inline", "sleep", steps=1500, name="no_process_vm_readv.py")
     line = top_line(run)
     assert (line["stage"], line["line"]) == ("load", line_of("sleep"))

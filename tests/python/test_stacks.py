@@ -1,4 +1,4 @@
-"""Lines of the program from sampled stacks: which are named, with what gain, and where the source is off."""
+"""Lines of the program from sampled stacks: the named lines, their gains, and when the source is off."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def ran(
     name: str = SLOW.name,
     **how: Any,
 ) -> Ran:
-    """A run whose slow line has this kind. Another line needs a tenth of its time."""
+    """A run whose slow line is of this kind. Another line takes a tenth of its time."""
     other = "sleep" if slow != "sleep" else "lock"
     spec: dict[str, Any] = {
         "layout": layout,

@@ -1,4 +1,4 @@
-"""`headspace.stage`: what is counted is what was called, and what is called behaves as before."""
+"""`headspace.stage` counts each call, and the called code behaves as before."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_items_and_bytes_are_those_that_the_user_reports(
             work.items(inputs=3, bytes=1)
             work.items(outputs=0)
     with decode as work:
-        work.items(outputs=-5)  # Nonsense is 0, never an error.
+        work.items(outputs=-5)  # A negative number counts as 0 and raises no error.
 
     seen = counted(session, name)
 
@@ -90,7 +90,7 @@ def test_recorded_durations_are_those_of_the_blocks(session: headspace.Session, 
 
     seen = counted(session, name)
 
-    # Each took at least that long, and all of them no longer than the loop.
+    # Each call took at least this long, and all calls together no longer than the loop.
     assert 6 * 20 + 54 * 2 <= seen.time_ms <= took_ms
     assert seen.percentile_ms(0.05) >= 1.98
     assert seen.percentile_ms(0.5) <= took_ms / 30
@@ -124,7 +124,7 @@ def test_stop_iteration_and_cancellation_are_not_failures(
 
     seen = counted(session, name)
 
-    # The call that found nothing was none; what was cancelled took an item in.
+    # `StopIteration` means that there was no call. The cancelled call took an item in.
     assert (seen.calls, seen.failures, seen.items_in, seen.items_out) == (3, 0, 3, 2)
 
 
@@ -144,7 +144,7 @@ def test_a_stage_may_be_called_within_itself(session: headspace.Session, name: s
     seen = counted(session, name)
     assert (seen.calls, seen.items_out, seen.peak) == (6, 15, 6)
     assert seen.within is None
-    # Six times the same 10 ms, of which five are within another.
+    # Six nested calls contain the same 10 ms. Five of them are within another call.
     assert seen.time_ms >= 60
     assert 49 <= seen.nested_ms <= seen.time_ms - 9.9
 
@@ -164,7 +164,7 @@ def test_the_time_of_nested_stages_is_counted_separately(
                 pass
         with alone:
             pass
-    with inner:  # From now on it is not only called there.
+    with inner:  # From now on, `inner` is also called outside of `outer`.
         pass
 
     seen = stages(session)
@@ -196,7 +196,7 @@ def test_many_threads_on_one_handle_lose_no_call(session: headspace.Session, nam
     def work() -> None:
         together.wait()
         with decode:
-            together.wait()  # All of them are in it.
+            together.wait()  # All threads are within the stage.
         for _ in range(2000):
             with decode as call:
                 call.items(outputs=2)
@@ -339,7 +339,7 @@ def test_interleaved_tasks_have_separate_times(session: headspace.Session, name:
         order.extend(asyncio.Event() for _ in range(10))
         tasks = [asyncio.create_task(work(number)) for number in range(10)]
         await asyncio.sleep(0)
-        for number in range(10):  # The first in is the first out, one every 5 ms.
+        for number in range(10):  # The task that began first ends first. One ends every 5 ms.
             spin(0.005)
             order[number].set()
             await tasks[number]
@@ -349,7 +349,7 @@ def test_interleaved_tasks_have_separate_times(session: headspace.Session, name:
     seen = counted(session, name)
     assert (seen.calls, seen.items_out, seen.peak) == (10, 45, 10)
     assert seen.time_ms >= 5 * 55
-    # 5, 10, 15, ... 50 ms and not 25 to 30 each, which pairing the newest would give.
+    # The calls take 5, 10, 15, ... 50 ms. If each end were paired with the newest begin, each would take 25 to 30 ms.
     assert seen.percentile_ms(1.0) >= 49
     assert (seen.nested_ms, seen.within) == (0, None)
 
@@ -487,7 +487,7 @@ def test_each_item_of_a_generator_is_one_call(session: headspace.Session, name: 
 
     got = []
     for item in items(10):
-        spin(0.01)  # The consumer's time is not the stage's.
+        spin(0.01)  # The time of the consumer does not count for the stage.
         got.append(item)
 
     assert got == list(range(10))
@@ -537,7 +537,7 @@ def test_decorated_generators_support_send_throw_close_and_return(
         generator.throw(KeyError("passed on"))
 
     seen = counted(session, name)
-    # 3 + 1 + 1 items, and the one that raised.
+    # The calls are 3 + 1 + 1 items, and the one that raised an error.
     assert (seen.calls, seen.items_out, seen.failures) == (6, 5, 1)
 
 
@@ -583,7 +583,7 @@ def test_a_stage_handle_can_replace_its_name_and_is_copied_as_itself(name: str) 
     assert headspace.stage(name=name) is decode
     assert pickle.loads(pickle.dumps(headspace.stage)) is headspace.stage
     assert str(inspect.signature(headspace.stage)) == "(name, *, concurrency=None, replayable=None)"
-    assert type(decode).__enter__(decode) is decode  # As `contextlib.ExitStack` calls it.
+    assert type(decode).__enter__(decode) is decode  # `contextlib.ExitStack` calls it this way.
     type(decode).__exit__(decode, None, None, None)
     with pytest.raises(TypeError):
         headspace.stage([])  # type: ignore[arg-type]

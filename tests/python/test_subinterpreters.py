@@ -1,4 +1,4 @@
-"""headspace works in the main interpreter only. A subinterpreter refuses its import, and the program goes on.
+"""headspace works in the main interpreter only. A subinterpreter refuses its import, and the program continues.
 
 Free-threaded interpreters refuse the wheel.
 """
@@ -16,10 +16,10 @@ from running import Programs, Ran, python_interpreters
 
 import headspace
 
-#: Every supported version. Those that this machine lacks are skipped; that of the tests never is.
+#: Every supported version. Versions that this machine does not have are skipped.
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 
-#: How the program ends within: it hung here before subinterpreters were refused.
+#: Time limit of the program in seconds. It hung before subinterpreters were refused.
 TIMEOUT_S = 30.0
 
 #: The package, for interpreters in which it is not installed.
@@ -40,7 +40,7 @@ def run(program: Programs, version: str, *args: str, **how: Any) -> Ran:
 
 
 def steps_of_main(run: Ran) -> int:
-    """Number of batches that the main interpreter says it got. Every other line is a refusal, or the end."""
+    """The number of batches that the main interpreter prints. Every other line must be a refusal, or the end."""
     *lines, last = run.stdout.splitlines()
     assert last == "end", run.stderr
     batches = [int(line.split()[1]) for line in lines if line.startswith("main ")]

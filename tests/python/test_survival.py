@@ -1,7 +1,7 @@
-"""Failures of the trainer and of the system: the exit code and the output are those of the program, and the
-records up to then are complete.
+"""After failures of the trainer or of the system, the exit code and the output are those of the program, and the
+records up to the failure are complete.
 
-Tests of the way in which a program ends compare it with the same program without headspace.
+Tests of how a program ends compare it with the same program without headspace.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FAST = {"HEADSPACE_INTERVAL": "1ms"}
 
 
 def both(program: Programs, *command: object, **how: object) -> tuple[Ran, Ran]:
-    """The program with headspace and without."""
+    """Runs the program with headspace and without."""
     watched = program.start(str(command[0]), *command[1:])
     alone = program.start(str(command[0]), *command[1:], env=OFF)
     return watched.finish(), alone.finish()
@@ -119,7 +119,7 @@ def test_a_folder_deleted_during_the_run_is_created_again(
     run.wait_for("ready")
     wait_until(lambda: run.folders and (run.folder / "rank0.jsonl").exists(), "records")
     first = run.folder
-    # At one blow: what is deleted file by file may be made again in between.
+    # The rename removes the folder at once. During a deletion file by file, headspace may recreate some files.
     gone = run.path.rename(tmp_path / "gone")
     shutil.rmtree(gone)
     wait_until((first / "rank0.jsonl").exists, "the folder is made again")
@@ -271,7 +271,7 @@ def test_a_program_ends_as_without_headspace(program: Programs, where: str) -> N
         assert watched.traceback_tail == alone.traceback_tail
         assert watched.stderr.count("Traceback") == alone.stderr.count("Traceback")
     if where in ("_exit", "abort"):
-        # The first tick may not have come: what is there is whole.
+        # There may be no tick yet, but every written line must be whole.
         for folder in watched.folders:
             text = (folder / "rank0.jsonl").read_text()
             assert text == "" or text.endswith("\n")
@@ -298,7 +298,7 @@ def test_threads_can_iterate_one_loader_concurrently(program: Programs, mode: st
     assert run.exit_code == 0
     assert run.stdout.startswith("least ")
     least = int(run.stdout.split()[1])
-    # A probe repeats some batches besides.
+    # A probe also repeats some batches.
     assert least == 360 or (mode == "probe" and least > 360), "each thread has every epoch whole"
     ended_in_order(run)
 
@@ -360,7 +360,7 @@ def test_the_death_of_a_worker_raises_the_error_of_torch(
 
 
 def newer_python() -> str | None:
-    """An interpreter that warns of forks in a process of several threads (3.12)."""
+    """An interpreter that warns of forks in a multi-threaded process (Python 3.12 or later)."""
     for python in (sys.executable, "python3.12", "python3.13"):
         check = [python, "-c", "import sys; sys.exit(sys.version_info < (3, 12))"]
         if shutil.which(python) and subprocess.run(check, capture_output=True).returncode == 0:

@@ -1,4 +1,4 @@
-"""A run that loses time says so within a minute, without any option."""
+"""A run that loses time prints a notice within a minute, without any option."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import headspace_run
 import pytest
 from running import Programs, wait_until
 
-#: What a user runs who does not know that anything is wasted.
+#: A program whose user does not know that it loses time.
 NOTHING_SEEMS_WRONG = "../clinic/cases/no_workers_heavy_transforms/train.py"
 
 
@@ -16,7 +16,7 @@ NOTHING_SEEMS_WRONG = "../clinic/cases/no_workers_heavy_transforms/train.py"
 @pytest.mark.parametrize(
     "command",
     [
-        # The wait is much longer than the work, so that workers help on a machine with other work, too.
+        # The wait is much longer than the work, so workers help on a busy machine, too.
         pytest.param(("loads_by_itself.py", "waits long", 100_000, 0), id="waits"),
         pytest.param(
             (NOTHING_SEEMS_WRONG, "--steps", 100_000), id="works", marks=pytest.mark.alone
@@ -40,7 +40,7 @@ def test_a_run_that_loses_time_says_so_in_one_line_within_a_minute(
     started.send(signal.SIGTERM)
     ended = started.finish()
 
-    # The verdict at the end may say the same words of a part of the run.
+    # The verdict at the end may use the same words about a part of the run.
     says_unasked = "headspace: a step takes"
     (line,) = (line for line in ended.stderr.splitlines() if line.startswith(says_unasked))
     assert "for data; with this change, it would take" in line

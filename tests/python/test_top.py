@@ -36,7 +36,7 @@ def top(tmp_path: Path) -> Iterator[Open]:
 
 @pytest.fixture
 def pipeline(program: Programs, tmp_path: Path) -> Callable[..., Started]:
-    """A pipeline that trains until the file `stop` is there."""
+    """A pipeline that trains until the file `stop` exists."""
 
     def start(**env: str) -> Started:
         (tmp_path / "stop").unlink(missing_ok=True)

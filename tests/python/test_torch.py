@@ -21,7 +21,7 @@ data = pytest.importorskip("torch.utils.data")
 
 @pytest.fixture(autouse=True)
 def _first_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A loader's stages have plain names where it is the first of its kind."""
+    """Resets the names, so that the stages of a test's loader have plain names."""
     monkeypatch.setattr("headspace._loops.names._uses", {})
     monkeypatch.setattr("headspace._loops.owner._owners", {})
 
@@ -51,7 +51,7 @@ class Random(data.Dataset):  # type: ignore[misc]
 
 
 class Stream(data.IterableDataset):  # type: ignore[misc]
-    """Worker 1 has less than worker 0."""
+    """Worker 1 has fewer items than worker 0."""
 
     def __iter__(self) -> Iterator[int]:
         info = data.get_worker_info()
@@ -60,7 +60,7 @@ class Stream(data.IterableDataset):  # type: ignore[misc]
 
 
 class Uneven(Numbers):
-    """Worker 0 is slower."""
+    """Worker 0 takes 60 ms per item, and worker 1 takes none."""
 
     def __getitem__(self, index: int) -> int:
         time.sleep(0.0 if data.get_worker_info().id else 0.06)
@@ -75,7 +75,7 @@ class Broken(Numbers):
 
 
 class Late(data.DataLoader):  # type: ignore[misc]
-    """Makes its iterator at the first batch, as Accelerate's loader does."""
+    """Creates its iterator at the first batch, as Accelerate's loader does."""
 
     def __iter__(self) -> Iterator[Any]:
         yield from super().__iter__()
@@ -235,18 +235,18 @@ def test_a_batch_that_is_ready_before_its_turn_has_a_reorder_delay(runs: Runs, m
 
     train(loader, epochs)
 
-    # All of worker 1's: each is there before the one of worker 0 that is handed over first. But for
-    # its first three, should it begin much later than worker 0.
+    # Every batch of worker 1 is ready before the batch of worker 0 that the loop gets first. Its first three batches
+    # are an exception if worker 1 begins much later than worker 0.
     most = epochs * count // 2
     assert most - 3 <= calls(runs, "reorder delay")[None] <= most
-    # Worker 1 is done with its three, which wait for one, two and three of worker 0's.
+    # Worker 1 finishes its three prefetched batches first. They wait for one, two and three batches of worker 0.
     times = [entry["time"] for entry in entries(runs, "stages", "reorder delay")]
     assert max(time["max_ms"] for time in times) > 2 * 60
     delay = summarised(runs, "reorder delay")
-    # But for those first three again.
+    # The delays of those first three batches may be longer, but not the median.
     assert delay["p50_ms"] < 4 * 60
     assert (delay["calls"], delay["concurrency"]) == (calls(runs, "reorder delay")[None], None)
-    # Items do not pass it: it limits nothing.
+    # No items pass through this stage, so it limits nothing.
     assert (delay["limit_ms"], delay["out_per_in"]) == (None, None)
 
 
@@ -277,7 +277,7 @@ def test_a_reorder_delay_lasts_until_all_earlier_batches_are_ready() -> None:
         iterator._rcvd_idx = number + 1
         assert iterator._process_data(f"batch {number}", worker) == f"batch {number}"
 
-    # The end of the fourth is unknown, and the fifth came in time.
+    # The end time of the fourth batch is unknown, and the fifth was not ready before its turn.
     assert recorded == [3.0, 4.0]
     assert [worker for _, worker in handed] == [0, 1, 2, 0, 1]
 
@@ -298,7 +298,7 @@ def test_leaving_an_epoch_early_does_not_change_the_delays_of_the_next(runs: Run
     assert len(list(watched)) == 12
     headspace.stop()
 
-    # Worker 1's alone: were it mistaken for worker 0, that one's would be as many.
+    # Only the six batches of worker 1 have a delay, and none of worker 0.
     assert calls(runs, "reorder delay") == {None: 6}
 
 
@@ -450,7 +450,7 @@ def test_a_loader_that_starts_workers_at_its_first_batch_is_measured_and_not_cha
 
     assert len(train(loader, epochs=2)) == 20
 
-    # The plain name belongs to the loop that had it first in this process.
+    # The plain name belongs to the loop that used it first in this process.
     told = calls(runs, "fetch") + calls(runs, "Late fetch")
     assert sum(told.values()) == 20
     assert vars(loader) == before
@@ -478,7 +478,7 @@ def test_a_worker_timeout_raises_the_error_of_torch(runs: Runs) -> None:
 
 
 def test_pinning_memory_is_a_stage(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    # A machine without an accelerator pins nothing: one is put on, for torch's own thread.
+    # Without an accelerator, torch does not pin memory. So this simulates one for torch's pinning thread.
     for name, value in (
         ("is_available", True),
         ("current_accelerator", torch.device("cpu")),
@@ -498,7 +498,7 @@ def test_pinning_memory_is_a_stage(runs: Runs, monkeypatch: pytest.MonkeyPatch) 
     assert len(train(data.DataLoader(Numbers(20), num_workers=1, pin_memory=True))) == 20
 
     assert len(pinned) == 20
-    # The thread may have begun with the first before it was watched.
+    # torch's thread may have begun with the first batch before headspace measured it.
     assert 19 <= calls(runs, "pin_memory")[None] <= 20
     sums = [entry["time"]["sum_ms"] for entry in entries(runs, "stages", "pin_memory")]
     assert sum(sums) >= 19 * 2

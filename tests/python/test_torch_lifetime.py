@@ -20,7 +20,7 @@ TORCHS = ["plain", "persistent", "late", "multi_epochs", "infinite"]
 
 @pytest.fixture
 def uncollected() -> Iterator[None]:
-    """Only reference counts end objects."""
+    """Disables the garbage collector, so only reference counts free objects."""
     gc.collect()
     gc.disable()
     yield

@@ -20,18 +20,18 @@ from running import DEADLINE_S, Programs, Ran, Runs, wait_until
 import headspace
 from headspace.integrations import MLflow, Sink, TensorBoard, Wandb
 
-#: Steps of the program: long enough for the thread to call twice while it runs.
+#: Steps of the program. It runs long enough for two calls from headspace's thread.
 STEPS = 400
 
 #: A curve: value by step.
 Curve = dict[int, float]
 
-#: Nothing leaves the machine, and MLflow keeps runs in plain files.
+#: The trackers send nothing to other machines, and MLflow keeps runs in plain files.
 ENV = {"WANDB_MODE": "offline", "WANDB_SILENT": "true", "MLFLOW_ALLOW_FILE_STORE": "true"}
 
 
 def from_ticks(run: Ran, what: str) -> Curve:
-    """The mean over each tick in milliseconds, by the steps there were at its end."""
+    """The mean over each tick in milliseconds, by the number of steps at the end of the tick."""
     curve: Curve = {}
     for tick in run.kind("tick"):
         for entry in tick["loops"]:
@@ -42,7 +42,7 @@ def from_ticks(run: Ran, what: str) -> Curve:
 
 
 def check(run: Ran, curves: dict[str, Curve]) -> None:
-    """The curves say what the records say."""
+    """Checks that the curves have the values of the records."""
     assert run.exit_code == 0, run.stderr
     assert run.stdout.endswith("trained\n")
     assert "integration_off" not in run.notices()
@@ -84,14 +84,14 @@ def test_tensorboard_has_the_values_of_the_records(program: Programs, tmp_path: 
     pytest.importorskip("tensorboard")
     run = program("tracked.py", "tensorboard", tmp_path / "tb", STEPS, env=ENV)
     check(run, read_tensorboard(tmp_path / "tb"))
-    # The child that was forked on the way wrote nothing.
+    # The forked child wrote nothing.
     assert len(list((tmp_path / "tb").iterdir())) == 1
 
 
 def test_mlflow_has_the_values_of_the_records(program: Programs, tmp_path: Path) -> None:
     pytest.importorskip("mlflow")
     run = program("tracked.py", "mlflow", tmp_path / "ml", STEPS, env=ENV)
-    # MLflow's files, a metric each: time, value and step by line.
+    # MLflow has a file for each metric. A line is time, value and step.
     curves = {
         "/".join(file.parts[file.parts.index("metrics") + 1 :]): {
             int(line.split()[2]): float(line.split()[1]) for line in file.read_text().splitlines()
@@ -103,7 +103,7 @@ def test_mlflow_has_the_values_of_the_records(program: Programs, tmp_path: Path)
 
 
 def wandb_rows(folder: Path) -> Iterator[dict[str, float]]:
-    """The rows of the one offline run: a log in LevelDB's format, of W&B's own messages."""
+    """The rows of the only offline run. Its file is a log in LevelDB's format with messages of W&B."""
     from wandb.proto import wandb_internal_pb2
 
     (path,) = folder.rglob("*.wandb")
@@ -116,7 +116,7 @@ def wandb_rows(folder: Path) -> Iterator[dict[str, float]]:
         size, kind = struct.unpack_from("<4xHB", data, at)
         message += data[at + 7 : at + 7 + size]
         at += 7 + size
-        if kind in (1, 4):  # The whole of it, or its last part.
+        if kind in (1, 4):  # The whole message, or its last part.
             record = wandb_internal_pb2.Record()
             record.ParseFromString(message)
             message = b""
@@ -195,7 +195,7 @@ def test_a_custom_sink_is_called_during_training_and_closed_at_the_end(
 
 
 class Stuck(Sink):
-    """Hangs at the first number until it is released."""
+    """Hangs at the first call until it is released."""
 
     def __init__(self) -> None:
         self.called, self.let_go = threading.Event(), threading.Event()
@@ -220,12 +220,12 @@ def test_a_tracker_that_hangs_delays_no_other_tracker(runs: Runs) -> None:
 def test_the_cost_of_a_tracker_is_part_of_the_reported_overhead(runs: Runs) -> None:
     class Busy(Sink):
         def log(self, step: int, time: float, values: object) -> None:
-            while thread_time() < 1:  # Of this thread, which is the sink's own.
+            while thread_time() < 1:  # CPU time of this thread, which belongs to the sink.
                 pass
 
     with headspace.start(to=Busy(), interval=0.25):
         list(headspace.wrap(range(10)))
-        # All else takes some milliseconds of CPU a second.
+        # The rest of headspace takes a few milliseconds of CPU time per second.
         wait_until(lambda: counted(runs) > 1, "what it used is counted", timeout=30)
 
 

@@ -46,7 +46,7 @@ def started(folder: Path, words: list[str], setup: Setup | None = None) -> Runni
 
 
 def ended(running: Running, best: float | None = None) -> Outcome:
-    """Its outcome."""
+    """Waits for the end of the experiment. Returns its outcome."""
     outcomes: list[Outcome] = []
 
     def is_over() -> bool:
@@ -69,7 +69,7 @@ def test_a_program_without_a_step_before_the_time_limit_is_a_timeout(tmp_path):
 
 
 def test_objective_throughput_compares_the_time_per_sample(tmp_path):
-    # Four samples in a step of 10 ms or more.
+    # A step takes at least 10 ms and has four samples.
     def run(name: str, best: float) -> State:
         patience = Patience(measure=1.0)
         setup = Setup(patience, inject=False, objective=Objective.THROUGHPUT)
@@ -78,7 +78,7 @@ def test_objective_throughput_compares_the_time_per_sample(tmp_path):
 
     assert run("slow", 1.0) is State.STOPPED_EARLY
     assert run("fast", 1000.0) is State.FINISHED, "in milliseconds a step it would be faster too"
-    # Slower by the step, not by the sample.
+    # A step takes longer than 9 ms, but a sample takes less.
     assert run("large", 9.0) is State.FINISHED
 
 

@@ -1,4 +1,4 @@
-"""What `headspace tune` tries next, on outcomes that are made up here."""
+"""The next experiment of `headspace tune`, given made-up outcomes."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Made:
 
 
 def simple(proposal: Proposal) -> Outcome:
-    """A pipeline of one stage that decodes, on as many cores as it likes."""
+    """A pipeline with one stage that decodes, on a machine with enough cores for all threads."""
     knobs = proposal.knobs
     threads = int(knobs["decode_threads"])
     ms = 10 + 80 / threads + (0 if knobs["mtp"] else 3)
@@ -142,7 +142,7 @@ def test_knobs_of_stages_that_gain_nothing_are_not_tried():
     answers = [answer("read", 10.0, 87.0), answer("decode", 80.0, 0.1)]
     summary = {"stages": stages, "what_if": answers, "compute_ms": 10.0}
     assert [knob.name for knob in what_if.left_out(TWO_STAGES, summary)] == ["decode_threads"]
-    # Without the work of `read`, `decode` would be the longest.
+    # Without the work of `read`, `decode` would be the longest stage.
     slower = {**summary, "stages": [stages[0], stage_summary("decode", 4.0)]}
     assert what_if.left_out(TWO_STAGES, slower) == []
     without_floor = {**summary, "compute_ms": 5.0}
@@ -277,7 +277,7 @@ def test_a_second_tuner_waits_for_the_baseline_and_repeats_no_experiment():
 
 
 def lucky(seed: int) -> Any:
-    """Every configuration costs the same, and runs differ by 3 ms."""
+    """Every configuration has the same mean step, and runs vary with a standard deviation of 3 ms."""
     rng = random.Random(seed)
     return lambda proposal: outcome(rng.gauss(50, 3), 6.0)
 
@@ -574,9 +574,9 @@ def test_configurations_above_the_bound_of_a_measured_stage_come_last():
     now = SPACE.baseline
     least = bound(SPACE, [measured(now, 85.0, cpu_pct=90.0)], Objective.STEP)
 
-    # 80 ms of calls for a batch, on so many threads.
+    # A batch needs 80 ms of calls, which 1, 2 or 8 threads share.
     assert [least({**now, "decode_threads": n}) for n in (1, 2, 8)] == [80.0, 40.0, 10.0]
-    # Room in queues changes no call; another process does, unless the call only waits.
+    # Larger queues do not change the calls. Another process changes them, unless the calls only wait.
     assert least({**now, "prefetch": 4, "queue": 4}) == 80.0
     assert least({**now, "mtp": True}) == 0.0
     waiting = bound(SPACE, [measured(now, 85.0, cpu_pct=2.0)], Objective.STEP)
@@ -584,13 +584,13 @@ def test_configurations_above_the_bound_of_a_measured_stage_come_last():
 
 
 def test_a_measured_stage_gives_no_bound_for_a_lower_concurrency():
-    """Decoders: 14 at once take over twice as long a call as 7."""
+    """Concurrent calls slow each other: with 14 decoders, a call takes over twice as long as with 7."""
     crowded = measured(
         {**SPACE.baseline, "decode_threads": 8}, 90.0, mean_ms=160.0, concurrency=8.0
     )
     least = bound(SPACE, [crowded], Objective.STEP)
     assert least({**SPACE.baseline, "decode_threads": 4}) == 0.0
-    # Of two measurements the one with the shorter calls counts.
+    # If there are two measurements, the one with the shorter calls counts.
     both = bound(SPACE, [crowded, measured(SPACE.baseline, 85.0)], Objective.STEP)
     assert both({**SPACE.baseline, "decode_threads": 8}) == 10.0
 
@@ -624,7 +624,7 @@ def test_a_remedy_changes_the_best_matching_knob_within_its_range():
 
 
 def grid() -> Grid:
-    """A pipeline on two cores, as the video example is: decoding binds, then the cores do."""
+    """A pipeline on two cores, like the video example. Decoding limits it at first, and then the cores do."""
     space = Space(
         tuple(map(parse_knob, (
             "decode_threads=1,2,4", "demux_threads=1,2", "prefetch=1,3", "queue_depth=1,4",
@@ -669,7 +669,7 @@ def test_the_search_needs_fewer_experiments_than_tpe_and_random_on_recorded_outc
 
 @pytest.mark.parametrize("name", ["video", "video_again", "torch"])
 def test_on_the_recorded_grids_the_search_needs_fewest_experiments(name: str):
-    """What `make study` prints."""
+    """`make study` prints the same comparison."""
     from study_tune import PROGRAMS, compare, needs_fewest
 
     program = PROGRAMS[name]
@@ -685,7 +685,7 @@ def test_the_same_outcomes_lead_to_the_same_search():
 
 
 def searched() -> Made:
-    """A search with an outcome of every sort."""
+    """A search with an outcome of every kind."""
     rng = random.Random(3)
 
     def tell(proposal: Proposal) -> Outcome:

@@ -1,4 +1,4 @@
-"""The results of a search: classes of experiments, the hit rate, the ladder, and what shows them."""
+"""The results of a search: classes of experiments, the hit rate, the ladder, and their pictures and reports."""
 
 from __future__ import annotations
 
@@ -304,7 +304,7 @@ def test_the_table_tells_an_experiment_that_was_stopped_early_from_a_failed_one(
 
 
 def lines_of_confirmed(winner_ms: float, baseline_ms: float) -> list[str]:
-    """The report of a search whose winner, of 60 ms, ran once more, as did its baseline of 100 ms."""
+    """The report of a search. Its winner (60 ms) and its baseline (100 ms) each ran once more."""
     trials = trials_of(
         (Kind.BASELINE, config(), outcome(100.0)),
         (Kind.MODEL, config(4), outcome(60.0)),

@@ -1,4 +1,4 @@
-"""`headspace tune` on a real training program: its ends, its workers, and being killed."""
+"""`headspace tune` on a real training program: ends of experiments, several tuners, and killed tuners."""
 
 from __future__ import annotations
 
@@ -228,20 +228,20 @@ def tuner(
 
 
 def stored(folder: Path, url: str | None = None) -> list[Trial]:
-    """The outcomes that are kept."""
+    """The stored experiments."""
     store = Store(url or f"sqlite:///{folder / 'study.db'}", "headspace-tune", SPACE, {})
     return store.read()[0]
 
 
 def starts(log: Path) -> list[tuple[str, str]]:
-    """What programs wrote down: the word, and the experiment's folder."""
+    """The lines that the programs have logged: the word, and the experiment's folder."""
     lines = log.read_text().splitlines() if log.exists() else []
     return [(line.split()[0], line.split()[1]) for line in lines]
 
 
 @pytest.fixture
 def running() -> Iterator[list[subprocess.Popen[str]]]:
-    """Tuners that end with the test."""
+    """Tuners that are killed at the end of the test."""
     started: list[subprocess.Popen[str]] = []
     yield started
     for process in started:
@@ -298,11 +298,11 @@ def test_ten_kills_neither_lose_nor_repeat_a_finished_experiment(tmp_path, runni
     known: dict[int, Trial] = {}
     for kill in range(10):
         before = len(starts(log))
-        # One program more each time: the whole search needs more, so it cannot be done before.
+        # Each time, one more program may end. The search needs more programs, so it cannot finish before the kill.
         may_end.write_text(str(kill + 1))
         process = tuner(folder, log, *whole)
         running.append(process)
-        if kill % 3:  # Else it may not even have begun.
+        if kill % 3:  # In the other cases, no program may have begun before the kill.
             wait_until(partial(more_began, log, before, process), "a start")
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(moments.uniform(0.0, 1.5))
@@ -339,7 +339,7 @@ def test_tuners_on_one_study_share_it_and_repeat_no_experiment(
     log = tmp_path / "log"
     processes = []
     for me, other in ((0, 1), (1, 0)):
-        # Each program of one waits until the other has begun nearly as many.
+        # The first programs of each tuner wait until the other tuner has begun nearly as many.
         fair = {
             **os.environ,
             "TUNED_FAIR": f"{tmp_path / f'began{me}'}:{tmp_path / f'began{other}'}",
@@ -486,7 +486,7 @@ def test_a_growing_run_is_read_for_its_training_loop_only(tmp_path):
 
 
 class Quiet(Progress):
-    """Keeps how many ran at once."""
+    """Records the maximum number of concurrent experiments."""
 
     most = 0
 

@@ -31,7 +31,7 @@ def answers(run: Ran) -> list[Answer]:
 
 
 def answered(program: Programs, how: str, stage: str | None, **options: Any) -> tuple[Ran, Answer]:
-    """A run that says how long the step is without a stage, or if data were free (None), and that answer.
+    """A run that measures the step without the work of a stage (None: with free data), and this answer.
 
     If other programs use the cores, the steps may vary too much for an answer. Then the run is repeated, twice at most.
     """
@@ -65,7 +65,7 @@ def test_the_stage_that_limits_the_loop_gains_most_and_each_lost_input_is_counte
     assert free["step_ci_ms"][0] < free["step_ms"] < free["step_ci_ms"][1]
     assert run.kind("summary")[-1]["bottleneck"]["name"] == "decode"
     happened = printed(run)
-    # Repeated batches are added: the loader has no length.
+    # Repeated batches are additional, because the loader has no length.
     assert happened["batches"] > 1900
     lost = 1900 - happened["decoded"]
     counted = run.summary()["what_if_status"]["inputs_not_trained_on"]
@@ -86,7 +86,7 @@ def test_a_stage_with_effects_and_a_with_block_do_their_work_for_each_input(
     assert changed_stages(run) <= {"read", "decode"}
     status = run.summary()["what_if_status"]
     assert sorted(status["not_replaceable"]) == ["check", "write"]
-    # The verdict breaks its lines anywhere.
+    # The verdict may break its lines at any word.
     assert "earlier result: `" in " ".join(run.stderr.split())
 
 

@@ -1,4 +1,4 @@
-"""What `make wheels` relies on: its smoke test, its search for interpreters, and what the package says it needs."""
+"""The parts of `make wheels`: its smoke test, its search for interpreters, and the package's requirements."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ interpreters = load_script("interpreters")
 wheel_files = load_script("wheel_files")
 wheels = load_script("wheels")
 
-#: Imported only in a program that has imported them itself, and private parts of them.
+#: The package imports only parts of these, and only in a program that has imported them itself.
 OF_THE_PROGRAM = {"ray"}
 
 #: Names of packages that differ from those of their modules.
@@ -136,7 +136,7 @@ def test_the_supported_pythons_are_those_of_the_classifiers() -> None:
 
 
 def imported_libraries() -> set[str]:
-    """What the package imports when it runs, besides itself and Python's own modules."""
+    """The modules that the package imports when it runs, except its own and those of Python."""
     found = set()
 
     def search(node: ast.AST) -> None:
@@ -194,7 +194,7 @@ def test_without_a_compiled_module_the_import_says_how_to_get_one(tmp_path: Path
 
 
 def test_a_free_threaded_python_does_not_load_a_module_for_others() -> None:
-    """It would crash. This Python only looks like a free-threaded one."""
+    """Loading it would crash. The test only makes this Python look like a free-threaded one."""
     assert (PACKAGE / "_native.abi3.so").exists()
 
     last = import_in(PACKAGE.parent, "import sys; sys.abiflags = 't'; import headspace")

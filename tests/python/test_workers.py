@@ -15,7 +15,7 @@ from running import Programs, Ran, Runs
 
 METHODS = ["fork", "spawn", "forkserver"]
 
-#: Where markers of trainers lie, by default.
+#: The default folder of the trainers' marker files.
 MARKERS = Path(f"/dev/shm/headspace-{os.getuid()}")
 
 
@@ -30,7 +30,7 @@ def calls(run: Runs, stage: str = "work") -> Counter[str | None]:
 
 
 def left_behind(run: Ran) -> list[str]:
-    """What the trainer of the only run left."""
+    """The files that the trainer of the only run has left behind."""
     pid = run.kind("run")[0]["pid"]
     return [name for name in markers() if name.split("-")[1] == str(pid)]
 
@@ -111,9 +111,10 @@ def test_a_small_file_size_limit_stops_counting_but_not_training(program: Progra
 
 @pytest.mark.parametrize("size_k", [4, 16, 40])
 def test_a_full_disk_kills_no_worker_and_no_trainer(program: Programs, size_k: int) -> None:
-    """Room for no file, for one without slots, for one worker of three.
+    """The disk has room for no file, for one file without slots, or for one of three workers.
 
-    Workers that start at once can each take a part of the last room, so that none has enough.
+    The workers start one after another. If they started at once, each could take a part of the room, and none
+    would have enough.
     """
     small = f"mount -t tmpfs -o size={size_k}k tmpfs /dev/shm"
     alone = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]

@@ -75,7 +75,7 @@ def test_the_options_of_the_wheels_exist() -> None:
 
 
 def test_only_the_job_that_publishes_may_write() -> None:
-    """And it runs for tags only."""
+    """This job runs for tags only."""
     for workflow in WORKFLOWS:
         assert yaml.safe_load(workflow.read_text())["permissions"] == {"contents": "read"}
     allowed = {name: job for name, job in jobs(WORKFLOWS[1]).items() if "permissions" in job}

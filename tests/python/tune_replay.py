@@ -1,4 +1,4 @@
-"""Searches on recorded outcomes: how many experiments until one is near the best?
+"""Searches on recorded outcomes, to count the experiments until one is near the best.
 
 A row of the record is a run of one configuration of a grid: a short run (`look`) of each, and longer runs
 (`long`) of those near the best. If a configuration has longer runs, only these count. A search gets one of
@@ -25,10 +25,10 @@ from headspace.tune.experiment import Kind, Outcome, Proposal, State, Trial
 from headspace.tune.plan.planner import Done, Limits, Planner
 from headspace.tune.space.knobs import Config, Space, key
 
-#: How near to the grid's best is near enough, as a share of it.
+#: Maximum distance from the best configuration of the grid that counts as near, as a share of the best.
 NEAR = 0.10
 
-#: Fields of a summary that a row keeps: those that a planner and the model use.
+#: Fields of a summary that a row keeps, because the planner and the model use them.
 KEPT = (
     "bottleneck",
     "compute_ms",
@@ -62,7 +62,7 @@ def row_of(kind: str, config: Config, outcome: Outcome) -> dict[str, Any]:
 
 
 def _rounded(value: Any) -> Any:
-    """A value with few digits, without its empty fields."""
+    """A value with rounded numbers and without empty fields."""
     if isinstance(value, dict):
         rounded = ((name, _rounded(one)) for name, one in value.items())
         return {name: one for name, one in rounded if one not in (None, [])}
@@ -77,9 +77,9 @@ class Grid:
 
     space: Space
     runs: dict[str, list[Outcome]]
-    """Of each configuration, by its key."""
+    """The outcomes of each configuration, by its key."""
     what_if: Outcome | None
-    """Of the baseline with a what-if."""
+    """The outcome of the baseline with a what-if."""
 
     def seen(self, config: Config, seed: int) -> Outcome:
         """The outcome of a configuration for a search with this seed."""
@@ -87,7 +87,7 @@ class Grid:
         return runs[seed % len(runs)]
 
     def mean_ms(self, config: Config) -> float:
-        """Mean step over a configuration's runs; infinite where one of them failed."""
+        """Mean step over a configuration's runs. Infinite if one of them failed."""
         runs = self.runs[key(config)]
         return statistics.fmean((o.step_ms or inf) if o.measured else inf for o in runs)
 
@@ -110,7 +110,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def config_of(row: dict[str, Any], space: Space) -> Config:
-    """The configuration that a row is of."""
+    """The configuration of a row."""
     return {knob.name: knob.read(row["knobs"][knob.name]) for knob in space.knobs}
 
 
@@ -188,7 +188,7 @@ def plain_tpe(grid: Grid, seed: int) -> Iterator[Config]:
 
 
 def at_random(grid: Grid, seed: int) -> Iterator[Config]:
-    """The baseline, then all others in any order."""
+    """The baseline, then all others in random order."""
     yield grid.space.baseline
     others = [c for c in grid.space.all() if key(c) != key(grid.space.baseline)]
     random.Random(seed).shuffle(others)
@@ -201,7 +201,7 @@ SEARCHES: dict[str, Search] = {"headspace tune": ours, "plain TPE": plain_tpe, "
 
 
 def needed(grid: Grid, search: Search, seed: int) -> int:
-    """Experiments until one is near the best, that one among them."""
+    """The number of experiments until one is near the best, including that one."""
     for count, config in enumerate(search(grid, seed), 1):
         if grid.near(config):
             return count

@@ -1,4 +1,4 @@
-"""Runs 22 real training programs with and without headspace, and compares what it says with the truth.
+"""Runs 22 real training programs with and without headspace, and compares its numbers with the truth.
 
 `python tests/real`, or `make real`. Settings are environment variables; docs/real.md has them all.
 """
@@ -26,7 +26,7 @@ CASES = {case.name: case for case in (*checkouts.CASES, *packages.CASES)}
 
 
 def chosen() -> list[Case]:
-    """The cases of `REAL_CASES`, else all."""
+    """The cases of `REAL_CASES`. All cases if it is not set."""
     wanted = [name for name in os.environ.get("REAL_CASES", "").split(",") if name]
     unknown = [name for name in wanted if name not in CASES]
     if unknown:
@@ -42,7 +42,7 @@ def number(name: str, default: int) -> int:
 
 
 def examine(case: Case, place: Workplace, truth_runs: int) -> Result:
-    """One case. What goes wrong in it is its result, and the next one is examined."""
+    """Examines one case. An error becomes the result of the case, so that the next case can run."""
     try:
         return Examination(case, place, truth_runs=truth_runs)()
     except NotHere as missing:
@@ -53,7 +53,7 @@ def examine(case: Case, place: Workplace, truth_runs: int) -> Result:
 
 
 def main() -> int:
-    # So that the program that runs ends as well.
+    # `sys.exit` also ends the running program.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     folder = Path(os.environ.get("REAL_WORK") or "target/real").resolve()
     named = os.environ.get("REAL_DIR")

@@ -1,4 +1,4 @@
-"""What a case is: one program that is not ours to change, and how to run, compare and measure it."""
+"""The description of a case: a program of others, and how to run, compare and measure it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-#: Where the training loop gets its iterator, for the truth: `module:Class.method`.
+#: The method from which the training loop gets its iterator (`module:Class.method`). The truth is measured there.
 TORCH = "torch.utils.data.dataloader:DataLoader.__iter__"
 
-#: The truth's steps of a program without a loader run from one backward pass to the next.
+#: For a program without a loader, the truth measures a step from one backward pass to the next.
 BACKWARD = "backward"
 
 
 @dataclass(frozen=True)
 class Edit:
-    """One text of the program's copy is replaced: a constant for which it has no option."""
+    """Replaces one text in the copy of the program: a constant for which the program has no option."""
 
     file: str
     old: str
@@ -32,7 +32,7 @@ class Case:
 
     name: str
     command: tuple[str, ...]
-    #: Modules that it imports. The case is skipped, and said so, where one is missing.
+    #: Modules that the program imports. If one is missing, the case is skipped and the table says so.
     modules: tuple[str, ...]
     #: Folder within `REAL_DIR`. It is copied, and the program runs within the copy.
     checkout: str = ""
@@ -41,7 +41,7 @@ class Case:
     edits: tuple[Edit, ...] = ()
     #: Makes the data in an empty folder, once.
     data: Callable[[Path], None] | None = None
-    #: Where it must lie for the program, from the folder that the program runs in.
+    #: Paths of links to the data, relative to the folder in which the program runs (separated by commas).
     data_at: str = ""
     env: dict[str, str] = field(default_factory=dict)
     #: The training loop's name in the verdict.
@@ -50,24 +50,24 @@ class Case:
     watch_options: tuple[str, ...] = ()
     #: The role of the loop in the verdict; None if it is unknown, as without torch.
     role: str | None = "training"
-    #: Batches that the training loop takes in all. 0: as many as the harness asks our programs for;
-    #: None: not known.
+    #: Number of batches that the training loop takes. 0: the number of steps that the harness sets for our
+    #: programs. None: unknown.
     steps: int | None = None
-    #: The function at which the truth measures the training loop.
+    #: The function at which the training loop is measured for the truth.
     source: str = TORCH
-    #: For a program without a loader: what serves the first batches again and again.
+    #: For a program without a loader: edits that make it repeat batches from a cache.
     cached_edits: tuple[Edit, ...] = ()
-    #: Values of the knobs as the program runs by default. A remedy's `change` names one of them.
+    #: Default values of the knobs. A remedy's `change` names one of them.
     knobs: dict[str, str] = field(default_factory=dict)
-    #: Whether the training loop's loader has a length. Without one, a probe makes an epoch longer by the
-    #: batches that come again, and what the program counts is larger.
+    #: Whether the training loop's loader has a length. Without a length, a probe adds the repeated batches to
+    #: an epoch, so the program counts more steps.
     has_length: bool = True
-    #: Lines come from several processes: their order does not count.
+    #: Whether several processes print the lines, so that their order is not compared.
     unordered: bool = False
     #: Texts that differ from run to run, and their replacements.
     masks: tuple[tuple[str, str], ...] = ()
-    #: The same for what is computed from the batches, without a decimal point: an accuracy, say. In a
-    #: probe only.
+    #: The same for values that are computed from the batches and have no decimal point, such as an accuracy.
+    #: They are not compared in a probe, or if the program is not deterministic.
     computed: tuple[tuple[str, str], ...] = ()
     #: Whether the program computes the same numbers each time it runs.
     deterministic: bool = True

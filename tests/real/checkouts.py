@@ -98,7 +98,7 @@ CASES = (
             (r"Time: +[\d.]+ +\( *[\d.]+\)", "<time>"),
             (r"out/run(-\d+)?", "<folder>"),
         ),
-        # Which epoch is the best, and so the order of its checkpoints.
+        # Repeated batches change which epoch is the best, and so the order of the checkpoints.
         computed=(
             (r"\( +", "("),
             (r"\(epoch \d+\)", "<epoch>"),

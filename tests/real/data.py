@@ -1,6 +1,6 @@
 """Makes the data that the programs train on: random, small, and in the format each one expects.
 
-Each function fills a folder. Nothing is fetched.
+Each function fills a folder. Nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import struct
 import tarfile
 from pathlib import Path
 
-#: So that every machine trains on the same data.
+#: The fixed seed gives every machine the same data.
 SEED = 13
 
 
 def jpeg(numbers: random.Random, size: int) -> bytes:
-    """A photograph-like image: soft structure that costs a decoder what a photograph does."""
+    """An image with smooth structures, which takes as long to decode as a photograph."""
     from PIL import Image
 
     small = Image.frombytes("RGB", (size // 8, size // 8), numbers.randbytes(3 * (size // 8) ** 2))
@@ -28,7 +28,7 @@ def jpeg(numbers: random.Random, size: int) -> bytes:
 
 
 def image_folders(folder: Path, splits: dict[str, int], size: int, classes: int = 10) -> None:
-    """`split/class/image.jpg`, as ImageNet is laid out."""
+    """Writes images as `split/class/image.jpg`, the layout of ImageNet."""
     numbers = random.Random(SEED)
     for split, count in splits.items():
         for number in range(count):
@@ -50,7 +50,7 @@ def images(folder: Path) -> None:
 
 
 def mnist_files(folder: Path, train: int, test: int) -> None:
-    """The four files of MNIST, with so many random images."""
+    """Writes the four files of MNIST, with these numbers of random images."""
     raw = folder / "MNIST" / "raw"
     raw.mkdir(parents=True)
     numbers = random.Random(SEED)

@@ -1,4 +1,4 @@
-"""One case, from its data to its row of the table."""
+"""Examines one case: runs its program in all modes, and compares the outputs and the numbers."""
 
 from __future__ import annotations
 
@@ -18,51 +18,51 @@ from truth import Truth
 from verdict import Remedy, Verdict
 from workplace import Workplace
 
-#: Runs that measure the truth.
+#: Number of runs that measure the truth.
 TRUTH_RUNS = 2
 
-#: Remedies that are really applied, at most, and the runs of each.
+#: Maximum number of applied remedies, and number of runs of each.
 REMEDIES = 2
 TURNS = 2
 
 
 @dataclass
 class Applied:
-    """A remedy and what it led to."""
+    """An applied remedy and its measured effect."""
 
     remedy: Remedy
-    #: The step that was measured with it, and without it in the runs between.
+    #: The measured step with the remedy, and without it in the runs between.
     actual_ms: float
     before_ms: float
-    #: The step without it, as the verdict says.
+    #: The step without the remedy in the verdict.
     said_ms: float
 
     @property
     def predicted_ms(self) -> float:
-        """The prediction for the machine as fast as it was when the remedy was applied."""
+        """The predicted step, scaled to the speed of the machine when the remedy was applied."""
         return self.remedy.predicted_ms * self.before_ms / self.said_ms
 
     @property
     def error_pct(self) -> float:
-        """By how much the prediction is off, in percent of the step that was measured."""
+        """The error of the prediction, in percent of the measured step."""
         return 100 * (self.predicted_ms - self.actual_ms) / self.actual_ms
 
     @property
     def is_slower(self) -> bool:
-        """Whether the program got slower, by more than runs differ."""
+        """Whether the program became slower by more than the variation between runs."""
         return self.actual_ms > 1.05 * self.before_ms
 
 
 @dataclass
 class Result:
-    """What was found of one case."""
+    """The results of one case."""
 
     case: Case
     #: Batches of the training loop, if the number is known.
     steps: int | None = None
     #: Why it did not run here.
     skipped: str = ""
-    #: What differs from the plain run, by mode. Empty texts: nothing.
+    #: The differences from the plain run by mode. A text is empty if nothing differs.
     differences: dict[str, str] = field(default_factory=dict)
     measured: Verdict | None = None
     probed: Verdict | None = None
@@ -75,7 +75,7 @@ class Result:
 
     @property
     def is_recognised(self) -> bool:
-        """Whether the verdict is about the training loop, and holds each of its batches."""
+        """Whether the verdict is about the training loop and counts every batch of it."""
         found, case = self.measured, self.case
         return (
             found is not None
@@ -86,7 +86,7 @@ class Result:
 
 
 class Examination:
-    """Runs one case in all its ways."""
+    """Runs one case in all modes."""
 
     def __init__(self, case: Case, place: Workplace, *, truth_runs: int = TRUTH_RUNS) -> None:
         self.case = case
@@ -98,7 +98,7 @@ class Examination:
         self.runs.mkdir(parents=True)
 
     def __call__(self) -> Result:
-        """All runs. Those of the truth lie between the others, so that all see the same machine."""
+        """Does all runs. The runs for the truth are between the others, so that changes of the machine affect all."""
         numbers = iter(range(self.truth_runs))
         plain = self.run_plain()
         self.result.measured = self.watch("measure", plain)
@@ -124,7 +124,7 @@ class Examination:
         return ran
 
     def watch(self, mode: str, plain: Ran) -> Verdict | None:
-        """The program under `headspace run`, compared with the plain run."""
+        """Runs the program under `headspace run`, and compares its output with that of the plain run."""
         case, folder, cwd = self.case, self.runs / mode, self.place.renew(self.case)
         ran = run(
             [
@@ -150,15 +150,15 @@ class Examination:
         return verdict.read(folder)
 
     def shown(self, text: str, *, computed: bool, counts: bool) -> list[str]:
-        """The lines of a stream as they are compared."""
+        """The lines of a stream in the form in which they are compared."""
         case = self.case
         rules = (*case.masks, *(case.computed if computed else ()), *(() if counts else COUNTS))
         lines = masked(text, rules, computed=computed, unordered=case.unordered)
-        # A longer epoch has more lines of one kind.
+        # A longer epoch has more lines of the same kind, so equal neighbours count once.
         return lines if counts else [line for line, _ in itertools.groupby(lines)]
 
     def find_truth(self, number: int | None) -> None:
-        """The live step and the floor, by turns in one run."""
+        """Measures the live step and the floor alternately in one run."""
         if number is None:
             return
         out, ran = self.truth_run(f"truth{number}", "both")
@@ -180,7 +180,7 @@ class Examination:
         case, out = self.case, self.runs / name
         changes = changes or {}
         cwd = self.place.renew(case, changes, cached=kind == "both")
-        # A knob of the program is in its command line or its edits; others are turned from outside.
+        # Knobs of the program are in its command line or its edits. Environment variables set the others.
         outside = {knob: value for knob, value in changes.items() if not case.takes(knob)}
         told = truth.environment(out, case.source, kind=kind, changes=outside)
         env = self.place.environment(case, cwd)
@@ -193,8 +193,8 @@ class Examination:
         )
 
     def apply_remedies(self) -> None:
-        """Applies remedies whose knob can be turned here, and measures the live step. What is as it was
-        and what was changed take turns, so that both meet the same machine."""
+        """Applies remedies whose knob can be set here, and measures the live step. Unchanged and changed runs
+        alternate, so that other load on the machine affects both alike."""
         found = self.result.probed
         if found is None or self.case.source == BACKWARD or found.live_ms is None:
             return

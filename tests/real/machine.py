@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def machine() -> str:
-    """What the numbers were measured on."""
+    """The machine on which the numbers were measured."""
     model = next(
         (
             line.partition(":")[2].strip()

@@ -1,11 +1,11 @@
-"""Whether two runs of a program said the same, apart from what differs from run to run anyway."""
+"""Compares the outputs of two runs of a program, without the parts that differ between any two runs."""
 
 from __future__ import annotations
 
 import difflib
 import re
 
-#: In every program's output: times of day, durations and rates.
+#: Parts of every program's output: times of day, durations, rates, addresses and process ids.
 MASKS = (
     (r"\x1b\[[0-9;]*[A-Za-z]", ""),
     (r"\d{4}-\d\d-\d\d[ T_]\d\d[:-]\d\d[:-]\d\d([.,]\d+)?", "<date>"),
@@ -20,10 +20,10 @@ MASKS = (
     (r"\bpid[= ]\d+", "<pid>"),
 )
 
-#: In a probe batches come again, so what is computed from them differs; what is counted does not.
+#: A probe repeats batches, so values that are computed from them differ. Counts do not differ.
 COMPUTED = ((r"(?<![\w.])[-+]?(\d+\.\d+([eE][-+]?\d+)?|\b(nan|inf)\b)", "<number>"),)
 
-#: Steps that a program counts, where its loader has no length and a probe makes the epoch longer.
+#: Counted steps. They differ if the loader has no length, because a probe then makes the epoch longer.
 COUNTS = ((r"(?<![\w.])(\d+ steps|step \d+)\b", "<steps>"),)
 
 
@@ -38,7 +38,7 @@ def masked(
         computed: Leave out numbers with a decimal point too.
         unordered: The order of lines does not count.
     """
-    # A progress bar writes over its line: only what it ends with stays on the screen.
+    # A progress bar overwrites its line, so only its last state counts.
     lines = [
         line.rstrip("\r").rpartition("\r")[2] for line in re.sub(r"\r+\n", "\n", text).split("\n")
     ]
@@ -53,6 +53,6 @@ def masked(
 
 
 def difference(expected: list[str], actual: list[str], most: int = 8) -> str:
-    """The first lines that differ; empty where none does."""
+    """The first lines that differ. Empty if none differs."""
     lines = difflib.unified_diff(expected, actual, "plain", "watched", n=0, lineterm="")
     return "\n".join([line[:160] for line in lines if not line.startswith("@@")][: most + 2])

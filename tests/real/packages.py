@@ -1,5 +1,5 @@
-"""Programs that need packages from PyPI only: the packages' own commands, and small programs that use
-them as their documentation does."""
+"""Programs that need only packages from PyPI: commands of the packages, and small programs that use the
+packages as their documentation does."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ CASES = (
             (r"(Fast image access|ping|read|size).*", "<disk>"),
             (r"Scanning .*", "Scanning"),
             (r"Ultralytics \S+.*", "<versions>"),
-            # The first run finds no cache of labels.
+            # Only the first run creates the cache of labels.
             (r".*New cache created.*", ""),
             (r"run_id\(\w+\)", "<run>"),
         ),

@@ -1,4 +1,4 @@
-"""Runs a command to its end, with its streams in files, and ends all that it started."""
+"""Runs a command to its end, with its streams in files, and ends all processes that it started."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def run(command: list[str], cwd: Path, env: dict[str, str], timeout: float) -> R
         except subprocess.TimeoutExpired:
             pass
         finally:
-            try:  # Also what the command left behind.
+            try:  # Also ends processes that the command left behind.
                 os.killpg(process.pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass

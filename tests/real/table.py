@@ -1,4 +1,4 @@
-"""The table: what was said, what is true, and whether both agree."""
+"""The table of results: headspace's numbers, the true numbers, and whether they agree."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 from examine import Applied, Result
 
-#: Points by which a headspace may be off without a warning.
+#: Maximum error of a headspace without a warning, in percentage points.
 FAR_OFF = 15.0
 
-#: Findings that warn of the headspace.
+#: Findings that warn that the headspace may be wrong.
 WARNINGS = frozenset({"unsteady_probe", "batches_mutated"})
 
 HEADER = (
@@ -76,7 +76,7 @@ def remedy(applied: Applied) -> str:
 
 
 def is_inside(result: Result, *, give_or_take: bool = True) -> bool | None:
-    """Whether the interval that was said holds the true headspace. None without a number.
+    """Whether the interval of headspace contains the true value. None without a number.
 
     Args:
         give_or_take: Widen the interval by the standard error of the true headspace, which is measured too.
@@ -90,7 +90,7 @@ def is_inside(result: Result, *, give_or_take: bool = True) -> bool | None:
 
 
 def error(result: Result) -> float | None:
-    """Points by which the headspace is off."""
+    """Error of the headspace in percentage points."""
     found, true = result.probed, result.truth.headspace_pct
     if found is None or found.headspace_pct is None or true is None:
         return None
@@ -98,7 +98,7 @@ def error(result: Result) -> float | None:
 
 
 def is_far_off(result: Result) -> bool:
-    """Off by more than [`FAR_OFF`] points, and no finding warns of it."""
+    """Whether the error is more than `FAR_OFF` points and no finding warns of it."""
     off, found = error(result), result.probed
     if off is None or found is None or abs(off) <= FAR_OFF:
         return False
@@ -110,7 +110,7 @@ def markdown(cells: Iterable[str]) -> str:
 
 
 def conclusion(results: list[Result]) -> tuple[list[str], bool]:
-    """The lines below the table, and whether all is as it should be."""
+    """The lines below the table, and whether all targets are met."""
     ran = [result for result in results if not result.skipped]
     differ = [result.case.name for result in ran if not result.is_same]
     unknown = [result.case.name for result in ran if not result.is_recognised]

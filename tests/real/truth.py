@@ -14,12 +14,12 @@ FOLDER = Path(__file__).parent / "injected"
 def environment(
     out: Path, source: str, *, kind: str, changes: dict[str, str] | None = None
 ) -> dict[str, str]:
-    """What the program's environment needs, for its steps to be timed to the files `out.*`.
+    """Environment variables with which the program writes the times of its steps to the files `out.*`.
 
     Args:
         out: Prefix of the files.
-        source: Whose batches are timed.
-        kind: `live`, or `both` for live and cached batches by turns.
+        source: The method whose batches are timed, or `backward`.
+        kind: `live`, or `both` for live and cached batches alternately.
         changes: `num_workers` and `prefetch_factor` to use instead of the program's.
     """
     variables = {"num_workers": "TRUTH_WORKERS", "prefetch_factor": "TRUTH_PREFETCH"}
@@ -39,15 +39,15 @@ def _loops(out: Path) -> list[dict[str, Any]]:
     return loops
 
 
-#: Steps of one run of neighbours whose mean counts.
+#: Number of consecutive steps in one mean.
 PIECE = 30
 
 
 def step_ms(out: Path) -> float | None:
-    """Live step of the loop that most time was spent in, in milliseconds; None without one.
+    """Live step, in milliseconds, of the loop that took most time. None if there is none.
 
-    What else the machine does only makes steps longer, so it is the lower quartile of the means of
-    [`PIECE`] steps.
+    Other load on the machine only makes steps longer. So the result is the lower quartile of the means of
+    `PIECE` steps.
     """
     longest: list[float] = max((loop["live"] for loop in _loops(out)), key=sum, default=[])
     starts = range(0, len(longest) - PIECE + 1, PIECE)
@@ -57,13 +57,13 @@ def step_ms(out: Path) -> float | None:
 
 @dataclass
 class Truth:
-    """Mean steps in milliseconds, one a cycle of live and cached batches."""
+    """Mean steps in milliseconds, one for each cycle of live and cached batches."""
 
     live: list[float] = field(default_factory=list)
     floor: list[float] = field(default_factory=list)
 
     def add(self, out: Path) -> bool:
-        """Adds the whole cycles of a run. Whether there were any."""
+        """Adds the complete cycles of a run. Returns whether there were any."""
         loops = [
             [cycle for cycle in loop["cycles"] if all(map(len, cycle))] for loop in _loops(out)
         ]
@@ -79,7 +79,7 @@ class Truth:
 
     @property
     def headspace_pct(self) -> tuple[float, float, float] | None:
-        """Headspace and its 95 % interval by how the cycles differ, in percent."""
+        """Headspace and its 95 % interval in percent. The interval comes from the variation between cycles."""
         if not self.live:
             return None
         live, floor = statistics.fmean(self.live), statistics.fmean(self.floor)
@@ -88,7 +88,7 @@ class Truth:
 
     @property
     def standard_error(self) -> float:
-        """Of the headspace, in points. 0 where there is one cycle."""
+        """Standard error of the headspace, in percentage points. 0 if there is only one cycle."""
         pairs = zip(self.live, self.floor, strict=True)
         shares = [100 * (live - floor) / live for live, floor in pairs]
         return statistics.stdev(shares) / len(shares) ** 0.5 if len(shares) > 1 else 0.0

@@ -1,4 +1,4 @@
-"""What headspace says of a run, by `headspace report --json`."""
+"""headspace's verdict on a run, from `headspace report --json`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-#: From this confidence on the verdict calls a remedy likely.
+#: Lowest confidence at which the verdict calls a remedy likely.
 LIKELY = 0.7
-#: From this confidence on it calls a remedy plausible, and a run that loses time names it unasked.
+#: Lowest confidence at which a remedy is plausible. A run that loses time names such a remedy in a notice.
 PLAUSIBLE = 0.4
 
 
@@ -20,7 +20,7 @@ class Remedy:
     """A change that the verdict proposes, and the step that it predicts."""
 
     code: str
-    #: What it changes, and its new value. None if it turns no knob.
+    #: The knob that it changes, and the new value. None if it changes no knob.
     knob: str | None
     to: str | None
     predicted_ms: float
@@ -99,7 +99,7 @@ class Verdict:
 
     @property
     def remedies(self) -> list[Remedy]:
-        """All of them, best first."""
+        """All remedies, best first."""
         return [
             Remedy(
                 remedy["code"],
@@ -114,7 +114,7 @@ class Verdict:
 
 
 def read(runs: Path) -> Verdict | None:
-    """The verdict of the only run in a folder; None where nothing was watched."""
+    """The verdict on the only run in a folder. None if headspace recorded no run."""
     folders = sorted(runs.iterdir()) if runs.is_dir() else []
     if not folders:
         return None

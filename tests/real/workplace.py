@@ -1,4 +1,4 @@
-"""A case on this machine: its folders, its data, its copy of the program, its command lines."""
+"""The files of a case on this machine: its folders, data, copy of the program, and command lines."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ STEPS = 1620
 
 
 class NotHere(Exception):
-    """A case cannot run on this machine; the text says what is missing."""
+    """A case cannot run on this machine. The text says what is missing."""
 
 
 @dataclass(frozen=True)
 class Workplace:
-    """Where the cases run.
+    """The folders in which the cases run.
 
     Args:
         folder: For data, copies and runs.
@@ -36,7 +36,7 @@ class Workplace:
     steps: int = STEPS
 
     def check(self, case: Case) -> None:
-        """Makes the data where they are missing, and drops the copy of an earlier run.
+        """Creates missing data, and removes the files of an earlier run.
 
         Raises:
             NotHere: If a package or a checkout is missing.
@@ -58,11 +58,11 @@ class Workplace:
 
         Args:
             case: The program.
-            changes: Knobs with other values than their defaults.
-            cached: Whether its batches are to come again (`Case.cached_edits`).
+            changes: New values of knobs.
+            cached: Whether to make the program repeat batches (`Case.cached_edits`).
 
         Raises:
-            NotHere: If the checkout has not the text that is to be edited.
+            NotHere: If the checkout does not contain the text to replace.
         """
         copy = self.folder / case.name / "copy"
         shutil.rmtree(copy, ignore_errors=True)
@@ -102,11 +102,11 @@ class Workplace:
         return folder
 
     def command(self, case: Case, cwd: Path, changes: dict[str, str] | None = None) -> list[str]:
-        """The command line, with the knobs as they are by default or as `changes` has them."""
+        """The command line, with the default values of the knobs or the values in `changes`."""
         return [self._filled(word, case, cwd, changes) for word in case.command]
 
     def environment(self, case: Case, cwd: Path) -> dict[str, str]:
-        """The environment in which the program runs plain. Nothing of headspace is in it."""
+        """The environment of the program, without variables of headspace."""
         inherited = {
             name: value
             for name, value in os.environ.items()

@@ -1,13 +1,13 @@
-"""Measures the truth in a program that knows nothing of it. No part of headspace is used.
+"""Measures the truth in a program that is not changed. No part of headspace is used.
 
-The harness puts this folder on `PYTHONPATH` and says by environment variables what to do:
+The harness puts this folder on `PYTHONPATH` and sets environment variables:
 
-- `TRUTH_OUT`: prefix of the files that the numbers go to, one a rank.
-- `TRUTH_SOURCE`: whose batches are timed, `module:Class.method`, or `backward`.
-- `TRUTH_KIND`: `live` times `STEPS` steps as they are. `both` times steps of live batches and steps of
-  cached ones by turns, `CYCLES` times: the last live batches come again and again, and the source is
-  left alone meanwhile. Both kinds meet the same machine that way, however its speed changes. Then the
-  process ends.
+- `TRUTH_OUT`: prefix of the files with the numbers, one file for each rank.
+- `TRUTH_SOURCE`: the method whose batches are timed (`module:Class.method`), or `backward`.
+- `TRUTH_KIND`: `live` times `STEPS` unchanged steps. `both` times steps with live batches and steps with
+  cached batches alternately, `CYCLES` times. The cached batches are the last live ones, and the source is not
+  called while they are repeated. Changes in the machine's speed affect both kinds alike. Then the process
+  ends.
 - `TRUTH_WORKERS`, `TRUTH_PREFETCH`: `num_workers` and `prefetch_factor` of every torch loader.
 
 A step is the time from one batch to the next one of the same epoch.
@@ -30,33 +30,33 @@ CACHES = os.environ.get("TRUTH_KIND", "live") == "both"
 #: Steps left out at the beginning.
 WARMUP = 30
 
-#: Steps timed where all are live.
+#: Number of timed steps if all are live.
 STEPS = 180
 
-#: Batches of a cycle: live ones that are left out, since the loader was left alone, and those that are
-#: timed; then the same of cached ones, while the loader's queues fill.
+#: Batches of a cycle, in order: live ones without timing, because the loader was not called before, and live ones
+#: with timing. Then cached ones without timing, while the loader's queues fill, and cached ones with timing.
 SETTLE_LIVE, LIVE, SETTLE_CACHED, CACHED = 40, 40, 40, 40
 CYCLE = SETTLE_LIVE + LIVE + SETTLE_CACHED + CACHED
 CYCLES = 5
 
-#: Batches that are cached: the last ones before the timed ones, so that no timed step has the copy.
+#: Number of cached batches. They are the last ones before the timed ones, so no timed step includes the copying.
 KEPT = 10
 
 
 class Loop:
-    """All epochs that are iterated at one place of the program."""
+    """All epochs that one line of the program iterates."""
 
     def __init__(self):
-        #: Batches handed out.
+        #: Number of delivered batches.
         self.taken = 0
         self.cache = deque(maxlen=KEPT)
         #: Milliseconds of each timed step.
         self.live = []
-        #: By cycle, the timed steps of live and of cached batches.
+        #: For each cycle, the timed steps of live batches and of cached batches.
         self.cycles = []
 
     def at(self, number):
-        """Number of the cycle, and the place in it, of the batch of that number."""
+        """The cycle of the batch with this number, and its position in the cycle."""
         return divmod(number - WARMUP, CYCLE)
 
     def replays(self):
@@ -65,12 +65,12 @@ class Loop:
         return CACHES and cycle >= 0 and at >= SETTLE_LIVE + LIVE
 
     def keeps(self):
-        """Whether the next batch, a live one, is kept."""
+        """Whether the next batch is live and must be kept in the cache."""
         cycle, at = self.at(self.taken)
         return CACHES and cycle >= 0 and SETTLE_LIVE - KEPT <= at < SETTLE_LIVE
 
     def add(self, seconds):
-        """The step that ended with the batch handed out last."""
+        """Adds the step that ended when the last batch was delivered."""
         cycle, at = self.at(self.taken - 1)
         if cycle < 0:
             return
@@ -119,7 +119,7 @@ def finish():
 
 
 def fresh(batch):
-    """The same batch in new containers and new memory, as a loader makes it."""
+    """A copy of the batch in new containers and new memory, as a loader would create it."""
     kind = type(batch)
     if kind is dict:
         return {key: fresh(value) for key, value in batch.items()}
@@ -132,7 +132,7 @@ def fresh(batch):
         made.__dict__.update(getattr(batch, "__dict__", {}))
         for key, value in batch.items():
             dict.__setitem__(made, key, fresh(value))
-        if "data" in made.__dict__:  # A UserDict, as Hugging Face's batches are.
+        if "data" in made.__dict__:  # A UserDict, such as a batch of Hugging Face.
             made.data = fresh(batch.data)
         return made
     clone = getattr(batch, "clone", None)
@@ -148,7 +148,7 @@ inside = []
 
 @contextmanager
 def within():
-    """What is iterated meanwhile is part of a loader that is timed already."""
+    """Marks iterations within the block as parts of a loader that is already timed."""
     inside.append(True)
     try:
         yield
@@ -157,7 +157,7 @@ def within():
 
 
 class Batches:
-    """In the place of the loader's iterator: one epoch."""
+    """Replaces the loader's iterator for one epoch."""
 
     def __init__(self, loop, source, length):
         self.loop = loop
@@ -172,7 +172,7 @@ class Batches:
 
     def __next__(self):
         loop = self.loop
-        # The epoch keeps its length: what the source still has is left there.
+        # The epoch keeps its length, so the remaining batches of the source are not used.
         if self.has_replayed and self.length is not None and self.taken >= self.length:
             raise StopIteration
         replays = loop.replays()
@@ -246,7 +246,7 @@ def take_hold_of_backward(module, _path):
 
 
 def again(function):
-    """Decorates the function that makes batches: its last results come again, by turns."""
+    """Decorates the function that makes batches, so that its last results are repeated in turn."""
 
     def cached(*args, **kwargs):
         loop = loop_of("backward")
@@ -280,7 +280,7 @@ def change_loaders(module, _path):
     module.DataLoader.__init__ = __init__
 
 
-#: By module: what is done once it has been imported.
+#: Actions to run after the import of a module, by its name.
 hooks = {}
 
 
@@ -289,7 +289,7 @@ def on_import(name, action, path):
 
 
 class Then(Loader):
-    """Runs what waits for a module, once it is imported."""
+    """Runs the actions for a module after its import."""
 
     def __init__(self, loader, name):
         self.loader = loader
