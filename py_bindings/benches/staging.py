@@ -111,7 +111,8 @@ def run(quick: bool) -> list[Row]:
     times: dict[str, list[float]] = {name: [] for name in subjects}
     times["with stage, by 4 threads at once"] = []
     with headspace.start():
-        for work in subjects.values():  # Warm-up: CPU time is measured in all of a stage's first calls.
+        # Warm-up: CPU time is measured in all of a stage's first calls.
+        for work in subjects.values():
             work(100 * CALLS)
         for turn in range(50 if quick else 300):
             for name, work in subjects.items():
