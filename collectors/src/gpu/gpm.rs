@@ -51,6 +51,9 @@ const PARTS: [Row; 3] = [
     (Id::DramBwUtil, &metric::GPU_DRAM_UTILIZATION, &[]),
 ];
 
+/// Maximum valid rate in MiB/s. A `PCIe` 7.0 link with 16 lanes transfers 242 GB/s in one direction.
+const MAX_TRAFFIC: f64 = 1_000_000.0;
+
 /// The traffic over `PCIe`, as counted by the GPU: into it (receive) and out of it. Read as often as [`PARTS`].
 const TRAFFIC: [Row; 2] = [
     (
@@ -360,7 +363,7 @@ impl RowState {
         if self.row.1.kind != MetricKind::Counter {
             return share(value);
         }
-        if !(value.is_finite() && value >= 0.0) {
+        if !(0.0..=MAX_TRAFFIC).contains(&value) {
             return None;
         }
         self.total += value * MIB * seconds;
@@ -428,7 +431,7 @@ mod tests {
             total: 0.0,
         };
         assert_eq!(received.reported(3.0, 2.0), Some(6.0 * MIB));
-        for rubbish in [-1.0, f64::NAN, f64::INFINITY] {
+        for rubbish in [-1.0, 1e300, f64::NAN, f64::INFINITY] {
             assert_eq!(received.reported(rubbish, 1.0), None, "{rubbish}");
         }
         assert_eq!(received.reported(0.5, 4.0), Some(8.0 * MIB));

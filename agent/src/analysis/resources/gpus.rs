@@ -122,7 +122,7 @@ fn gpu(span: &Span<'_>, ordinal: u32, gpus: &[GpuRecord]) -> GpuUse {
         others_memory_pct: own
             .zip(others)
             .filter(|(own, others)| own + others > 0.0)
-            .map(|(own, others)| 100.0 * others / (own + others)),
+            .map(|(own, others)| 100.0 * (others / (own + others))),
     }
 }
 
