@@ -7,7 +7,7 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "all of it is test code")]
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{CString, c_char, c_int, c_uint};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -63,6 +63,16 @@ impl FakeNvml {
         // SAFETY: `text` is NUL-terminated and outlives the call.
         let refused = unsafe { function(text.as_ptr()) };
         assert_eq!(refused, 0, "the script is refused: {script}");
+    }
+
+    /// Loads a new script for a process that has called `nvmlInit_v2` already, and does not call it again.
+    pub(crate) fn script_after_init(&self, script: &Value) {
+        self.script(script);
+        // SAFETY: the type is that of `nvml.h`.
+        let function: Symbol<unsafe extern "C" fn() -> c_uint> =
+            unsafe { self.library.get(b"nvmlInit_v2") }.expect("nvmlInit_v2");
+        // SAFETY: takes no pointer.
+        assert_eq!(unsafe { function() }, 0, "the driver starts");
     }
 
     /// Moves the clock forward by `seconds`.

@@ -6,7 +6,7 @@
 mod fake_nvml_build;
 mod gpu;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use fake_nvml_build::FakeNvml;
@@ -19,6 +19,7 @@ use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
+use proptest::test_runner::TestRunner;
 use serde_json::{Map, Value, json};
 
 /// Keys of a device that are series.
@@ -120,7 +121,8 @@ struct Run {
 fn number() -> impl Strategy<Value = Value> {
     prop_oneof![
         3 => (0..=100_u32).prop_map(|number| json!(number)),
-        1 => any::<u64>().prop_map(|number| json!(number)),
+        // Of any order of magnitude.
+        2 => (any::<u64>(), 0..64_u32).prop_map(|(number, shift)| json!(number >> shift)),
         1 => proptest::num::f64::ANY.prop_map(|number| {
             if number.is_finite() { json!(number) } else { json!("nan") }
         }),
@@ -156,7 +158,7 @@ fn whole(bits: u32) -> impl Strategy<Value = Value> {
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         "(GPU|MIG)-[0-9a-f]{0,8}",
-        ".{0,100}",
+        ".{0,20}",
         "NVIDIA (H100|L4|A100)"
     ]
 }
@@ -260,15 +262,16 @@ fn fault() -> impl Strategy<Value = Value> {
 }
 
 fn script() -> impl Strategy<Value = Value> {
-    let devices = vec(device(), 0..4);
+    let devices = prop_oneof![1 => Just(Vec::new()), 15 => vec(device(), 1..4)];
     let versions = (text(), text(), any::<i32>());
-    (devices, vec(fault(), 0..3), versions).prop_map(|(devices, faults, (driver, nvml, cuda))| {
+    let faults = prop_oneof![Just(Vec::new()), vec(fault(), 0..3)];
+    (devices, faults, versions).prop_map(|(devices, faults, (driver, nvml, cuda))| {
         json!({"devices": devices, "faults": faults, "driver": driver, "nvml": nvml, "cuda": cuda})
     })
 }
 
 fn run() -> impl Strategy<Value = Run> {
-    let visible = option::of(prop_oneof!["[-0-3,]{0,6}", text()]);
+    let visible = option::weighted(0.2, prop_oneof!["[-0-3,]{0,6}", text()]);
     let intervals_s = vec(prop_oneof![0.001..2.0, Just(61.0)], 1..12);
     (visible, intervals_s).prop_map(|(visible, intervals_s)| Run {
         visible,
@@ -299,11 +302,12 @@ fn check_reading(reading: &Reading) {
     assert!(!is_share || reading.value <= 1.0, "{reading:?}");
 }
 
-/// Runs the sources on a driver with this script, and returns the driver.
-fn read_all(fake: FakeNvml, script: &Value, run: &Run) -> FakeNvml {
-    fake.script(script);
+/// Runs the sources on a driver with this script. Returns the driver, and the number of readings.
+fn read_all(fake: FakeNvml, script: &Value, run: &Run) -> (FakeNvml, usize) {
+    fake.script_after_init(script);
     let mut machine = Machine::with(fake, run.visible.as_deref());
     let mut history = ReadingSeries::default();
+    let mut count = 0;
     let mut on = [
         machine.gpus.device.is_ok(),
         machine.gpus.gpm.is_ok(),
@@ -323,6 +327,7 @@ fn read_all(fake: FakeNvml, script: &Value, run: &Run) -> FakeNvml {
             *on = goes_on;
         }
         tick.iter().for_each(check_reading);
+        count += tick.len();
         history.push(machine.at, Duration::from_secs_f64(*seconds), false, &tick);
     }
     let part = Part {
@@ -335,7 +340,7 @@ fn read_all(fake: FakeNvml, script: &Value, run: &Run) -> FakeNvml {
         ..RankNode::default()
     };
     check_percents(&json!(resources(&history, part, node)));
-    machine.fake
+    (machine.fake, count)
 }
 
 /// Each share of a record, at any depth, is between 0 and 100 percent.
@@ -354,12 +359,27 @@ fn check_percents(record: &Value) {
     }
 }
 
+/// headspace initialises a driver once, and uses it in all cases. A case that fails loses it.
+fn initialised_driver() -> FakeNvml {
+    let machine = Machine::with_script(&h100s(1));
+    assert!(machine.gpus.device.is_ok());
+    machine.fake
+}
+
 #[test]
 fn no_answer_of_a_driver_causes_a_panic_or_an_impossible_reading() {
-    let fake = RefCell::new(Some(FakeNvml::start(&h100s(1))));
-    proptest!(|(script in script(), run in run())| {
-        let driver = fake.take();
-        let driver = driver.unwrap_or_else(|| FakeNvml::start(&h100s(1)));
-        fake.replace(Some(read_all(driver, &script, &run)));
+    let fake = RefCell::new(None);
+    let readings = Cell::new(0);
+    let mut runner = TestRunner::default();
+    let outcome = runner.run(&(script(), run()), |(script, run)| {
+        let driver = fake.take().unwrap_or_else(initialised_driver);
+        let (driver, count) = read_all(driver, &script, &run);
+        fake.replace(Some(driver));
+        readings.set(readings.get() + count);
+        Ok(())
     });
+    assert!(outcome.is_ok(), "{outcome:?}");
+    // The sources work with many of these drivers.
+    let cases = runner.config().cases as usize;
+    assert!(readings.get() > 10 * cases, "{} readings", readings.get());
 }

@@ -33,7 +33,7 @@ extern "C" fn nvmlDeviceGetMemoryInfo(device: Handle, memory: Out<nvmlMemory_t>)
         let (total, reserved, used) = memory_of(target)?;
         // Version 1 of the struct counts the driver's reserved memory as used (nvml.h,
         // `nvmlMemory_t`).
-        let used = used + reserved;
+        let used = used.saturating_add(reserved);
         memory.put(nvmlMemory_t {
             total,
             free: total.saturating_sub(used),

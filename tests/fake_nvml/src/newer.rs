@@ -47,7 +47,7 @@ extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: Handle, memory: Out<nvmlMemory_
             version: given.version,
             total,
             reserved,
-            free: total.saturating_sub(used + reserved),
+            free: total.saturating_sub(used.saturating_add(reserved)),
             used,
         })
     })
