@@ -11,7 +11,7 @@ mod process_tree;
 use self::gpus::gpus;
 use self::memory::{memory_available, memory_growth, tree_memory};
 use self::mounts::mounts;
-use self::process_tree::{cores_of_children, cores_of_tree, rate_of_tree};
+use self::process_tree::{cores_of_children, cores_of_tree, is_tree_read, rate_of_tree};
 use crate::model::metric::{
     CGROUP_CPU_PERIODS, CGROUP_CPU_THROTTLED_PERIODS, DISK_UTILIZATION, GC_PAUSE_LONGEST,
     GC_PAUSE_TIME, GIL_WAIT_TIME, GIL_WAITS, HOST_CPU_FREQUENCY, HOST_CPU_USABLE,
@@ -27,7 +27,6 @@ use crate::model::{ReadingSeries, Scope, attributes};
 
 pub(super) use self::gpus::gpu_busy_share;
 pub use self::gpus::sm_utilization_pct;
-pub use self::process_tree::tree_else_process;
 
 /// A part of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -61,9 +60,10 @@ impl CoresInUse {
     }
 }
 
-/// Mean cores in use in a part of the run; `None` if a reading is missing.
+/// Mean cores in use in a part of the run; `None` if a reading is missing. Without readings of the children, their cores
+/// would count as those of other processes.
 pub fn cores_in_use(span: &Span<'_>) -> Option<CoresInUse> {
-    let own = cores_of_tree(span)?;
+    let own = cores_of_tree(span).filter(|_| is_tree_read(span))?;
     let consumer = Scope::Thread(attributes::CONSUMER.into());
     let of_loop = span.of(&THREAD_CPU_TIME, &consumer, &[]).rate()?;
     Some(CoresInUse {
@@ -88,6 +88,13 @@ pub struct RankCounts {
     pub on_node: Option<u32>,
 }
 
+impl RankCounts {
+    /// Ranks that share the machine, at least this one.
+    fn sharing_node(self) -> u32 {
+        self.on_node.unwrap_or(1).max(1)
+    }
+}
+
 /// The machine of a rank, and the other ranks.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RankNode<'a> {
@@ -102,9 +109,10 @@ pub struct RankNode<'a> {
 /// Divides the cores that other processes use into those of the other ranks, which use as many as this one,
 /// and those of other programs.
 fn divide_others(others: f64, own: f64, node: RankNode<'_>) -> (Option<f64>, f64) {
-    let Some(ranks) = node.ranks.on_node.filter(|ranks| *ranks > 1) else {
+    let ranks = node.ranks.sharing_node();
+    if ranks == 1 {
         return (None, others);
-    };
+    }
     let of_ranks = others.min(f64::from(ranks - 1) * own);
     (Some(of_ranks), others - of_ranks)
 }
@@ -134,6 +142,7 @@ pub fn resources(history: &ReadingSeries, part: Part, node: RankNode<'_>) -> Res
     let growth = steps_per_s.and_then(|rate| memory_growth(&span, rate));
     let (growing, growth) = growth.unzip();
     let cores_used = cores_of_tree(&span);
+    let read = &[attributes::DISK_READ];
     let divided = cores_used.and_then(|own| Some(divide_others(others(&span, own)?, own, node)));
     let (other_ranks_cores, others_cores) = divided.unzip();
     ResourcesRecord {
@@ -188,8 +197,8 @@ pub fn resources(history: &ReadingSeries, part: Part, node: RankNode<'_>) -> Res
         memory_growth_per_step: growth,
         memory_growth_of: growing,
         memory_growth_cause: None,
-        requested_bytes_per_s: rate_of_tree(&span, &PROCESS_IO_REQUESTED, attributes::DISK_READ),
-        disk_read_bytes_per_s: rate_of_tree(&span, &PROCESS_DISK_IO, attributes::DISK_READ),
+        requested_bytes_per_s: rate_of_tree(&span, &PROCESS_IO_REQUESTED, read),
+        disk_read_bytes_per_s: rate_of_tree(&span, &PROCESS_DISK_IO, read),
         refault_bytes_per_s: container_else_machine(|scope| {
             span.of(&PAGE_CACHE_REFAULTS, scope, &[]).rate()
         }),
@@ -204,6 +213,20 @@ pub fn resources(history: &ReadingSeries, part: Part, node: RankNode<'_>) -> Res
             .of(&NETWORK_IO, &Scope::Host, attributes::NETWORK_RECEIVE)
             .rate(),
     }
+}
+
+/// The value of the process with its children, if they are read in this run: `scopes` are those of all
+/// readings. Otherwise that of the process alone.
+pub fn tree_else_process<'a, T>(
+    mut scopes: impl Iterator<Item = &'a Scope>,
+    value: impl Fn(&Scope) -> T,
+) -> T {
+    let has_tree = scopes.any(|scope| *scope == Scope::Tree);
+    value(if has_tree {
+        &Scope::Tree
+    } else {
+        &Scope::Process
+    })
 }
 
 /// The value of the container if it is known, otherwise that of the machine.

@@ -82,8 +82,8 @@ impl fmt::Display for Scope {
 /// Attributes that distinguish several values of one metric, for example `cpu.mode=user`.
 pub type Attributes = &'static [(&'static str, &'static str)];
 
-/// The value of one attribute.
-pub fn attribute(attributes: Attributes, name: &str) -> Option<&'static str> {
+/// The value of the attribute `name`; `None` if it is missing.
+pub fn attribute_value(attributes: Attributes, name: &str) -> Option<&'static str> {
     Some(attributes.iter().find(|(key, _)| *key == name)?.1)
 }
 

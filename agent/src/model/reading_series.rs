@@ -198,41 +198,53 @@ impl Span<'_> {
             .reduce(|a, b| a + b)
     }
 
-    /// Growth of counters, and the seconds in which they grew: see [`SpanSeries::growth`]. Only points with readings of
-    /// all of them count. `places` are those of their values.
-    fn growth_of<const N: usize>(&self, places: [usize; N]) -> Option<([f64; N], f64)> {
-        let counted = [&self.used, &self.inside];
-        counted
-            .into_iter()
-            .find_map(|counted| self.growth_over(places, counted))
+    /// Rate of a counter in the scope `whole` minus its rate in the scope `included`, over the same points: those with
+    /// readings of both. May be negative, because the two are not read at exactly the same time.
+    pub fn rate_of_difference(
+        &self,
+        metric: &'static Metric,
+        attributes: Attributes,
+        whole: &Scope,
+        included: &Scope,
+    ) -> Option<f64> {
+        let place = |scope| self.of(metric, scope, attributes).place;
+        let ([whole, included], seconds) = self.growth_of([place(whole)?, place(included)?])?;
+        Some((whole - included) / seconds)
     }
 
+    /// Growth of counters, and the seconds in which they grew: see [`SpanSeries::growth`]. Only points with readings of
+    /// all of them count. `places`: the index of each counter in [`Point::values`].
+    fn growth_of<const N: usize>(&self, places: [usize; N]) -> Option<([f64; N], f64)> {
+        [&self.used, &self.inside]
+            .into_iter()
+            .find_map(|counts| self.growth_over(places, counts))
+    }
+
+    /// The same between points that all count. `counts` says of each point whether it does.
     fn growth_over<const N: usize>(
         &self,
         places: [usize; N],
-        counted: &[bool],
+        counts: &[bool],
     ) -> Option<([f64; N], f64)> {
-        let (mut grown, mut seconds) = ([0.0; N], 0.0);
-        let mut before: Option<(f64, [f64; N])> = None;
-        let mut whole = true;
-        for (point, counted) in self.points.iter().zip(counted) {
-            whole &= counted;
+        let (mut growth, mut seconds) = ([0.0; N], 0.0);
+        let mut previous: Option<(f64, [f64; N])> = None;
+        let mut all_count = true;
+        for (point, counts) in self.points.iter().zip(counts) {
+            all_count &= counts;
             let values = places.map(|place| point.values.get(place).copied().unwrap_or(f64::NAN));
             if values.iter().any(|value| value.is_nan()) {
                 continue;
             }
-            if let Some((at_s, values_before)) = before.filter(|_| whole) {
-                for (grown, (value, before)) in
-                    grown.iter_mut().zip(values.iter().zip(values_before))
-                {
-                    *grown += (value - before).max(0.0);
+            if let Some((at_s, before)) = previous.filter(|_| all_count) {
+                for (growth, (value, before)) in growth.iter_mut().zip(values.iter().zip(before)) {
+                    *growth += (value - before).max(0.0);
                 }
                 seconds += point.time.at_s - at_s;
             }
-            before = Some((point.time.at_s, values));
-            whole = true;
+            previous = Some((point.time.at_s, values));
+            all_count = true;
         }
-        (seconds > 0.0).then_some((grown, seconds))
+        (seconds > 0.0).then_some((growth, seconds))
     }
 }
 
@@ -290,13 +302,6 @@ impl<'a> SpanSeries<'a> {
     pub fn rate(self) -> Option<f64> {
         let (grown, seconds) = self.growth()?;
         Some(grown / seconds)
-    }
-
-    /// Growth per second of what a counter counts beyond its `part`, another counter. Only points with readings of both
-    /// count, so it does not matter that one of them is read less often.
-    pub fn rate_beyond(self, part: Self) -> Option<f64> {
-        let ([whole, part], seconds) = self.span.growth_of([self.place?, part.place?])?;
-        Some((whole - part) / seconds)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::model::metric::{
     GPU_MEMORY_USAGE, GPU_PCIE_GENERATION, GPU_PCIE_WIDTH, GPU_SM_UTILIZATION, GPU_THROTTLED,
     GPU_UTILIZATION, Metric,
 };
-use crate::model::reading::{Attributes, attribute};
+use crate::model::reading::{Attributes, attribute_value};
 use crate::model::reading_series::Span;
 use crate::model::record::{
     ComputeGpu, GpuRecord, GpuUse, PcieLink, ResourcesRecord, ThrottleReason,
@@ -47,7 +47,10 @@ pub fn sm_utilization_pct(
 /// `None` if it is unknown whether the rank needs this work: with other ranks, because a kernel also runs while it
 /// waits for them, and without a GPU that almost only this rank has memory on, because the driver does not show whose
 /// kernels ran.
-pub(crate) fn gpu_busy_share(resources: &ResourcesRecord, ranks_in_run: u32) -> Option<f64> {
+pub(in crate::analysis) fn gpu_busy_share(
+    resources: &ResourcesRecord,
+    ranks_in_run: u32,
+) -> Option<f64> {
     if ranks_in_run > 1 {
         return None;
     }
@@ -63,7 +66,7 @@ fn sm(span: &Span<'_>, ordinal: u32) -> Option<(f64, Option<&'static str>)> {
         .into_iter()
         .find_map(|attributes| {
             let mean = span.of(&GPU_SM_UTILIZATION, &scope, attributes).mean()?;
-            Some((mean, attribute(attributes, "source")))
+            Some((mean, attribute_value(attributes, "source")))
         })
 }
 
@@ -74,7 +77,7 @@ fn gpu(span: &Span<'_>, ordinal: u32, gpus: &[GpuRecord]) -> GpuUse {
     let is_decoder = |engine| matches!(GpuActivity::of_engine(engine), GpuActivity::Decoder(_));
     let decoders: Vec<f64> = attributes_of(span, &GPU_ENGINE_UTILIZATION, &scope)
         .into_iter()
-        .filter(|attributes| attribute(attributes, "engine").is_some_and(is_decoder))
+        .filter(|attributes| attribute_value(attributes, "engine").is_some_and(is_decoder))
         .filter_map(|attributes| of(&GPU_ENGINE_UTILIZATION, attributes))
         .collect();
     let throttled = attributes_of(span, &GPU_THROTTLED, &scope)
@@ -86,7 +89,7 @@ fn gpu(span: &Span<'_>, ordinal: u32, gpus: &[GpuRecord]) -> GpuUse {
         .filter_map(|attributes| {
             Some((
                 of(&GPU_THROTTLED, attributes)?,
-                attribute(attributes, "reason")?,
+                attribute_value(attributes, "reason")?,
             ))
         })
         .reduce(|a, b| if b.0 > a.0 { b } else { a });

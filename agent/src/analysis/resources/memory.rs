@@ -1,6 +1,6 @@
 //! Memory of this process and its children: its amount, its growth, and what is available.
 
-use super::process_tree::tree_else_process;
+use super::tree_else_process;
 use crate::analysis::growth::growth;
 use crate::model::Scope;
 use crate::model::metric::{

@@ -3,7 +3,7 @@
 use crate::model::metric::{
     MOUNT_OPEN_FILES, MOUNT_READ_IO, MOUNT_READ_OPERATIONS, MOUNT_READ_TIME, MOUNT_RETRANSMISSIONS,
 };
-use crate::model::reading::attribute;
+use crate::model::reading::attribute_value;
 use crate::model::reading_series::Span;
 use crate::model::record::MountUse;
 use crate::model::{ReadingSeries, Scope, attributes};
@@ -25,7 +25,7 @@ pub(super) fn mounts(history: &ReadingSeries, span: &Span<'_>) -> Vec<MountUse> 
         let milliseconds = |part| Some(1e3 * per_read(&MOUNT_READ_TIME, part)?);
         Some(MountUse {
             path: path.to_string(),
-            file_system: attribute(key.attributes, "system.filesystem.type")?.to_owned(),
+            file_system: attribute_value(key.attributes, "system.filesystem.type")?.to_owned(),
             open_files,
             reads_per_s,
             read_ms: milliseconds(attributes::PART_EXECUTE),

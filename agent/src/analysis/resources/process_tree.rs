@@ -1,68 +1,69 @@
-//! Rates of this process and its children together, which are read at different times.
+//! Rates of counters of the process tree: this process and its children.
+//!
+//! The process is read at each tick. The tree is read at most once a second, and its readings may be one tick old. So only the
+//! part of the children comes from the tree: its growth minus that of the process, between the readings of the tree. If a
+//! run replays batches, no two readings of the tree may lie in one live part. The part of the children then covers the
+//! replayed steps, too.
 
-use crate::model::metric::{Metric, PROCESS_CPU_TIME};
+use super::tree_else_process;
+use crate::model::metric::{Metric, PROCESS_COUNT, PROCESS_CPU_TIME};
 use crate::model::reading::Attributes;
 use crate::model::reading_series::Span;
 use crate::model::{Scope, attributes};
 
-/// Whether the children of the process are read in this run: `scopes` are those of all readings.
-fn has_tree<'a>(mut scopes: impl Iterator<Item = &'a Scope>) -> bool {
-    scopes.any(|scope| *scope == Scope::Tree)
+/// The values of CPU time, which add up.
+const CPU_MODES: &[Attributes] = &[attributes::CPU_USER, attributes::CPU_SYSTEM];
+
+/// Whether the children of the process are read in this run.
+pub(super) fn is_tree_read(span: &Span<'_>) -> bool {
+    tree_else_process(span.keys().map(|key| &key.scope), |scope| {
+        *scope == Scope::Tree
+    })
 }
 
-/// Growth per second of a counter of this process and its children; of this process alone if its children are not read.
+/// Growth per second of a counter of this process and its children, summed over values with these attributes. If the
+/// children are not read in this run, that of this process alone.
 pub(super) fn rate_of_tree(
     span: &Span<'_>,
     metric: &'static Metric,
-    attributes: Attributes,
+    values: &[Attributes],
 ) -> Option<f64> {
-    let own = span.of(metric, &Scope::Process, attributes).rate();
-    if !has_tree(span.keys().map(|key| &key.scope)) {
-        return own;
+    let rate = |scope: Scope| sum(values, |value| span.of(metric, &scope, value).rate());
+    let Some(own) = rate(Scope::Process) else {
+        return rate(Scope::Tree);
+    };
+    if !is_tree_read(span) {
+        return Some(own);
     }
-    own.zip(rate_of_children(span, metric, attributes))
-        .map(|(own, children)| own + children)
-        .or_else(|| span.of(metric, &Scope::Tree, attributes).rate())
+    Some(own + rate_of_children(span, metric, values)?)
 }
 
-/// Growth per second of a counter of the children of this process and their descendants.
-///
-/// The tree is read less often than the process. So its growth is compared with that of the process between the same
-/// readings. If parts of the run are left out, such as replayed steps, the tree's readings may also cover these.
+/// Growth per second of a counter of the children of this process and their descendants. `None` if they are not read.
 fn rate_of_children(
     span: &Span<'_>,
     metric: &'static Metric,
-    attributes: Attributes,
+    values: &[Attributes],
 ) -> Option<f64> {
-    let of = |scope| span.of(metric, &scope, attributes);
-    let rate = of(Scope::Tree).rate_beyond(of(Scope::Process))?;
-    Some(rate.max(0.0))
+    let processes = span.of(&PROCESS_COUNT, &Scope::Tree, &[]).mean();
+    if processes.is_some_and(|mean| mean <= 1.0) {
+        // The difference would be the error of the two times.
+        return Some(0.0);
+    }
+    let difference = |value| span.rate_of_difference(metric, value, &Scope::Tree, &Scope::Process);
+    Some(sum(values, difference)?.max(0.0))
 }
 
 /// Mean number of cores that this process and its children use.
 pub(super) fn cores_of_tree(span: &Span<'_>) -> Option<f64> {
-    sum_of_modes(|mode| rate_of_tree(span, &PROCESS_CPU_TIME, mode))
+    rate_of_tree(span, &PROCESS_CPU_TIME, CPU_MODES)
 }
 
 /// Mean number of cores that the children of this process and their descendants use; `None` if they are not read.
 pub(super) fn cores_of_children(span: &Span<'_>) -> Option<f64> {
-    sum_of_modes(|mode| rate_of_children(span, &PROCESS_CPU_TIME, mode))
+    rate_of_children(span, &PROCESS_CPU_TIME, CPU_MODES)
 }
 
-/// Sum of the rates of CPU time in user mode and in the kernel.
-fn sum_of_modes(rate: impl Fn(Attributes) -> Option<f64>) -> Option<f64> {
-    Some(rate(attributes::CPU_USER)? + rate(attributes::CPU_SYSTEM)?)
-}
-
-/// The value of the process with its children, if they are read in this run: `scopes` are those of all
-/// readings. Otherwise that of the process alone.
-pub fn tree_else_process<'a, T>(
-    scopes: impl Iterator<Item = &'a Scope>,
-    value: impl Fn(&Scope) -> T,
-) -> T {
-    value(if has_tree(scopes) {
-        &Scope::Tree
-    } else {
-        &Scope::Process
-    })
+/// Sum of the rates of all values; `None` if one is unknown.
+fn sum(values: &[Attributes], rate: impl Fn(Attributes) -> Option<f64>) -> Option<f64> {
+    values.iter().map(|value| rate(value)).sum()
 }

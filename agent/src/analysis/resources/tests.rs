@@ -334,37 +334,77 @@ fn cores_of_other_threads_exclude_the_training_thread_and_the_agent() {
     assert!(near(seen.other_threads_cores, 0.5));
 }
 
-/// A run of 24 s whose every second 4 s replay cached batches. Its process uses 0.2 cores, in replays 1 core. The process
-/// is read each second, and its children, which use `children` cores, each third second.
-fn run_with_replays(children: f64) -> ResourcesRecord {
+/// A run of 96 s: 4 s live, 4 s of replay, and so on. The process uses 0.2 cores live, and 1 core in replay. It is read
+/// each second. The tree is read each `tree_every` seconds, and its readings are `late` seconds old. The children use
+/// `children` cores.
+fn run_with_replays(tree_every: u32, late: u32, children: f64) -> ResourcesRecord {
+    let replays = |second: u32| (second - 1) / 4 % 2 == 1;
+    let own = |second| {
+        let cores = (1..=second).map(|second| if replays(second) { 1.0 } else { 0.2 });
+        cores.sum::<f64>()
+    };
     let mut history = ReadingSeries::default();
-    let mut own = 0.0;
-    for i in 1..=24_u32 {
-        let replays = (i - 1) / 4 % 2 == 1;
-        own += if replays { 1.0 } else { 0.2 };
-        let mut readings = cpu(&Scope::Process, own);
-        if i % 3 == 0 {
-            readings.extend(cpu(&Scope::Tree, own + children * f64::from(i)));
+    for second in 1..=96 {
+        let mut readings = cpu(&Scope::Process, own(second));
+        if second % tree_every == 0 {
+            let read = second - late;
+            readings.extend(cpu(&Scope::Tree, own(read) + children * f64::from(read)));
+            let count = if children > 0.0 { 2.0 } else { 1.0 };
+            readings.push(Reading::new(&PROCESS_COUNT, Scope::Tree, count));
         }
-        history.push(SECOND * i, SECOND, replays, &readings);
+        history.push(SECOND * second, SECOND, replays(second), &readings);
     }
     let part = Part {
         from_s: 0.0,
-        to_s: 24.0,
+        to_s: 96.0,
         steps_per_s: None,
     };
     resources(&history, part, RankNode::default())
 }
 
 #[test]
-fn replays_that_the_readings_of_the_children_cover_do_not_change_the_cores_used() {
-    let alone = run_with_replays(0.0);
-    assert!(near(alone.cores_used, 0.2));
-    assert!(near(alone.children_cores, 0.0));
+fn replays_between_readings_of_the_tree_do_not_change_the_cores_of_the_process() {
+    // Two readings of the tree lie in one live part, or none do.
+    for tree_every in [3, 5] {
+        let seen = run_with_replays(tree_every, 0, 0.7);
+        assert!(near(seen.cores_used, 0.9), "{:?}", seen.cores_used);
+        assert!(near(seen.children_cores, 0.7), "{:?}", seen.children_cores);
+    }
+}
 
-    let with_children = run_with_replays(0.7);
-    assert!(near(with_children.cores_used, 0.9));
-    assert!(near(with_children.children_cores, 0.7));
+#[test]
+fn without_children_late_readings_of_the_tree_do_not_change_the_cores_used() {
+    for late in [0, 1] {
+        let alone = run_with_replays(5, late, 0.0);
+        assert!(near(alone.cores_used, 0.2), "{:?}", alone.cores_used);
+        assert_eq!(alone.children_cores, Some(0.0));
+    }
+}
+
+#[test]
+fn cores_in_use_are_unknown_without_readings_of_the_children() {
+    let cores = |with_tree: bool| {
+        let mut history = ReadingSeries::default();
+        for i in 1..=10_u32 {
+            let at_s = f64::from(i);
+            let thread = Scope::Thread(attributes::CONSUMER.into());
+            let mut readings = vec![
+                Reading::new(&THREAD_CPU_TIME, thread, 0.5 * at_s),
+                Reading::new(&HOST_CPU_USABLE, Scope::Host, 4.0),
+                Reading::new(&HOST_CPU_UTILIZATION, Scope::Host, 0.5),
+            ];
+            readings.extend(cpu(&Scope::Process, 0.6 * at_s));
+            if with_tree {
+                readings.extend(cpu(&Scope::Tree, 1.5 * at_s));
+            }
+            history.push(SECOND * i, SECOND, false, &readings);
+        }
+        cores_in_use(&history.all_between(0.0, 10.0))
+    };
+
+    assert_eq!(cores(false), None);
+    let known = cores(true).unwrap();
+    assert!(near(Some(known.own_beside_loop), 1.0) && near(Some(known.others), 0.5));
 }
 
 #[test]
