@@ -112,7 +112,7 @@ fn served_page_and_its_data(bencher: Bencher<'_, '_>) {
     bencher.bench_local(|| answer("/").len() + answer("/api/page").len());
 }
 
-/// Seconds until `serve` has read all records. It has if its response has at least `data` bytes.
+/// Seconds until `serve` has read all records. All records are read when the response has at least `data` bytes.
 fn whole(data: usize) -> f64 {
     let begun = Instant::now();
     while answer("/api/page").len() < data {

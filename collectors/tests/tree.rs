@@ -412,8 +412,8 @@ fn cpu_time_of_children_is_counted_once_while_they_run_and_afterwards() {
     // Waits until all children sleep. Then their CPU time is complete.
     wait_until(|| {
         children.iter().all(|child| {
-            let wchan = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
-            wchan.rsplit(')').next().unwrap().trim().starts_with('S')
+            let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+            stat.rsplit(')').next().unwrap().trim().starts_with('S')
         }) && read(&mut tree)[PROCESSES] == 3.0
     });
     let living = read(&mut tree);

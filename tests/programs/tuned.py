@@ -4,7 +4,7 @@ A step takes `6 ms / threads`, 2 ms more at depth 1, 1 ms more without `--turbo`
 With `--log FILE`, it logs its begin and its end, with its experiment. If a file `FILE.may-end` exists, it
 ends only while the number of ended programs in the log is less than the number in that file. With
 `TUNED_FAIR=MINE:OTHERS` (two files), it adds a line to MINE. The first three programs in MINE wait until
-OTHERS has at most one line less than MINE.
+OTHERS has at most one line fewer than MINE.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The scripted NVML (tests/fake_nvml), built once. A test module loads it with
+"""The fake NVML (tests/fake_nvml), built once. A test module loads it with
 `pytest_plugins = ["nvml_fixtures"]`.
 """
 

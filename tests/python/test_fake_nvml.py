@@ -1,4 +1,4 @@
-"""The scripted NVML (tests/fake_nvml) has the interface of NVIDIA's library.
+"""The fake NVML (tests/fake_nvml) has the interface of NVIDIA's library.
 
 Two independent references check it. `nvidia-ml-py`, NVIDIA's Python binding, calls it and must read the
 values of the script. `nvml.h`, NVIDIA's header (PyPI `nvidia-nvml-dev`), defines the size of each struct,

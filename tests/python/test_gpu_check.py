@@ -1,6 +1,6 @@
 """The check for machines with a GPU (tests/gpu) finds every disagreement and reports no other.
 
-The tests cover its comparison, and the whole program on the scripted driver (tests/fake_nvml). There are
+The tests cover its comparison, and the whole program on the fake driver (tests/fake_nvml). There are
 no loads on this driver, but the records, the reference values through ctypes and the table are real.
 """
 
@@ -103,7 +103,7 @@ def test_a_load_without_an_effect_on_the_readings_is_a_disagreement() -> None:
     assert compare.claims("idle", still)[0].agree is True
 
 
-# --- The whole program, on the scripted driver ------------------------------------------------
+# --- The whole program, on the fake driver ---------------------------------------------------
 
 
 Check = Callable[..., "subprocess.CompletedProcess[str]"]

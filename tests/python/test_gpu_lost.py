@@ -1,6 +1,6 @@
 """If a GPU is lost, hangs or is missing, its readings are missing and the training is not affected.
 
-The tests use the scripted driver (tests/fake_nvml) in real time.
+The tests use the fake driver (tests/fake_nvml) in real time.
 """
 
 from __future__ import annotations

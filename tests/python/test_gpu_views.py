@@ -1,6 +1,6 @@
 """`headspace top` and the page show the GPUs and their engines with the numbers of the records.
 
-The run has two GPUs of the scripted NVML (`tests/fake_nvml`): a current one, whose engines have
+The run has two GPUs of the fake NVML (`tests/fake_nvml`): a current one, whose engines have
 different loads, and an older one, which has only one value for all decoders.
 """
 

@@ -76,7 +76,7 @@ class PrepareFile(Data):
 
 
 class Forwards(Data):
-    """Its `__getattr__` must not be called."""
+    """Fails the test if the check reads an unknown attribute."""
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"`{name}` was asked for")
@@ -186,7 +186,7 @@ def test_no_code_of_the_program_runs() -> None:
     of_prepared, of_forwards = check(dataset=prepared), check(dataset=forwards)
 
     assert prepared.lock is lock
-    # The class has its own `__getstate__`, so the size of its pickle is unknown.
+    # `Prepared` has its own `__getstate__`, so the size of its pickle is unknown.
     assert (of_prepared["obstacle"], of_prepared["at_least"]) == (None, True)
     assert of_forwards["obstacle"]["part"] == "dataset.lock"
 

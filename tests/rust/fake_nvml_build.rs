@@ -65,13 +65,14 @@ impl FakeNvml {
         assert_eq!(refused, 0, "the script is refused: {script}");
     }
 
-    /// Loads a new script for a process that has called `nvmlInit_v2` already, and does not call it again.
+    /// Loads a new script and initialises the library again: a new script resets the initialisation, and headspace
+    /// initialises a driver only once.
     pub(crate) fn script_after_init(&self, script: &Value) {
         self.script(script);
         // SAFETY: the type is that of `nvml.h`.
         let function: Symbol<unsafe extern "C" fn() -> c_uint> =
             unsafe { self.library.get(b"nvmlInit_v2") }.expect("nvmlInit_v2");
-        // SAFETY: takes no pointer.
+        // SAFETY: the function takes no pointer.
         assert_eq!(unsafe { function() }, 0, "the driver starts");
     }
 

@@ -1,7 +1,7 @@
 //! Gives the GPU sources arbitrary answers of a driver: values, texts, error codes and lost devices. No answer may stop a
 //! source with a panic, and no reading may be a number that its metric cannot have.
 //!
-//! `PROPTEST_CASES=20000 cargo test -p headspace-tests --test gpu_any_answers` tries more of them.
+//! `PROPTEST_CASES=20000 cargo test -p headspace-tests --test gpu_any_answers` runs more cases.
 
 mod fake_nvml_build;
 mod gpu;
@@ -87,7 +87,7 @@ const OF_PROFILE: &[&str] = &[
     "ofas",
 ];
 
-/// Functions that fail. A driver that cannot be initialised has its own test (`gpu_faults.rs`).
+/// Functions that may fail. A driver that cannot be initialised has its own test (`gpu_faults.rs`).
 const FUNCTIONS: &[&str] = &[
     "*",
     "nvmlSystemGetDriverVersion",
@@ -279,7 +279,7 @@ fn run() -> impl Strategy<Value = Run> {
     })
 }
 
-/// The readings of a source, until it disables itself. A source may skip a tick.
+/// The readings of a source, and whether it is still enabled. A source may skip a tick.
 fn collected(source: Option<Result<Vec<Reading>, CollectError>>) -> (Vec<Reading>, bool) {
     match source {
         Some(Ok(readings)) => (readings, true),
@@ -322,9 +322,9 @@ fn read_all(fake: FakeNvml, script: &Value, run: &Run) -> (FakeNvml, usize) {
             on[2].then(|| machine.processes()),
         ];
         for (on, source) in on.iter_mut().zip(sources) {
-            let (readings, goes_on) = collected(source);
+            let (readings, is_enabled) = collected(source);
             tick.extend(readings);
-            *on = goes_on;
+            *on = is_enabled;
         }
         tick.iter().for_each(check_reading);
         count += tick.len();
@@ -359,7 +359,7 @@ fn check_percents(record: &Value) {
     }
 }
 
-/// headspace initialises a driver once, and uses it in all cases. A case that fails loses it.
+/// A driver that headspace has initialised. All cases use it. A case that fails drops it, and the next one starts another.
 fn initialised_driver() -> FakeNvml {
     let machine = Machine::with_script(&h100s(1));
     assert!(machine.gpus.device.is_ok());

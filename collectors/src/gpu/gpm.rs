@@ -51,8 +51,9 @@ const PARTS: [Row; 3] = [
     (Id::DramBwUtil, &metric::GPU_DRAM_UTILIZATION, &[]),
 ];
 
-/// Maximum valid rate in MiB/s. A `PCIe` 7.0 link with 16 lanes transfers 242 GB/s in one direction.
-const MAX_TRAFFIC: f64 = 1_000_000.0;
+/// Maximum valid rate in MiB/s: about four times that of a `PCIe` 7.0 link with 16 lanes (242 GB/s in one direction, PCI-SIG),
+/// so that faster links are also valid.
+const MAX_MIB_PER_S: f64 = 1_000_000.0;
 
 /// The traffic over `PCIe`, as counted by the GPU: into it (receive) and out of it. Read as often as [`PARTS`].
 const TRAFFIC: [Row; 2] = [
@@ -363,7 +364,7 @@ impl RowState {
         if self.row.1.kind != MetricKind::Counter {
             return share(value);
         }
-        if !(0.0..=MAX_TRAFFIC).contains(&value) {
+        if !(0.0..=MAX_MIB_PER_S).contains(&value) {
             return None;
         }
         self.total += value * MIB * seconds;
