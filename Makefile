@@ -284,11 +284,11 @@ study-tutorial:
 	$(MAKE) wheels WHEELS_ARGS="--only $(shell uname -m)"
 	-$(PY) tests/python/study_tutorial.py $(STUDY_ARGS)
 
-# Half an hour for all targets together. Then a driver of GPUs that gives arbitrary answers.
+# Half an hour for all targets together. Then runs the property test of the GPU sources with 100,000 drivers (some minutes).
 .PHONY: study-fuzz
 study-fuzz:
 	$(MAKE) fuzz FUZZ_SECONDS=$$((1800 / $(words $(FUZZ))))
-	PROPTEST_CASES=100000 cargo test --locked -p headspace-tests --test gpu_any_answers $(CARGO_ARGS)
+	PROPTEST_CASES=100000 cargo test --locked --release -p headspace-tests --test gpu_any_answers $(CARGO_ARGS)
 
 # STUDY_ARGS passes options: make study STUDIES=contention STUDY_ARGS="--repeats 5".
 study-%:
