@@ -150,7 +150,7 @@ fn some_series(keys: &'static [&'static str]) -> impl Strategy<Value = Map<Strin
     .prop_map(Map::from_iter)
 }
 
-/// A whole number of that many bits, often a small one.
+/// A whole number of at most `bits` bits. Half of them have at most 4 bits.
 fn whole(bits: u32) -> impl Strategy<Value = Value> {
     (any::<u64>(), select(vec![4, bits])).prop_map(|(number, bits)| json!(number >> (64 - bits)))
 }

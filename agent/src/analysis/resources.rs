@@ -188,10 +188,7 @@ pub fn resources(history: &ReadingSeries, part: Part, node: RankNode<'_>) -> Res
             .map(|of| of.whole_tree),
         children_memory_bytes: tree_memory(&until_end, &PROCESS_MEMORY_PROPORTIONAL)
             .and_then(|of| of.children),
-        memory_available_bytes: memory_available(
-            &until_end,
-            node.ranks.on_node.unwrap_or(1).max(1),
-        ),
+        memory_available_bytes: memory_available(&until_end, node.ranks.sharing_node()),
         other_threads_cores: other_threads(&span),
         children_cores: cores_of_children(&span),
         memory_growth_per_step: growth,

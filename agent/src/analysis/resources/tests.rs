@@ -39,7 +39,7 @@ fn run(seconds: u32, readings: impl Fn(f64) -> Vec<Reading>) -> ResourcesRecord 
     resources(&history, part, node)
 }
 
-/// Readings of that many seconds of CPU time, most of them in user mode.
+/// Readings of CPU time that add up to `seconds`: three quarters in user mode, one quarter in the kernel.
 fn cpu(scope: &Scope, seconds: f64) -> Vec<Reading> {
     [
         (attributes::CPU_USER, 0.75 * seconds),
