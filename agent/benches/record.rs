@@ -2,8 +2,9 @@
 //!
 //! The baselines are one reading of the agent's clock and one of the system's clock.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, Thread};
 use std::time::Instant;
 
 use divan::Bencher;
@@ -51,6 +52,44 @@ fn lap(bencher: Bencher) {
                 recorder.lap(request, recorder.ticks());
             }
         });
+}
+
+/// As `lap`, but another thread empties the ring buffer at the same time, whenever half of it is full. It shows whether
+/// both threads write to the same cache lines.
+#[divan::bench]
+fn lap_while_another_thread_reads(bencher: Bencher) {
+    let reader: Arc<OnceLock<Thread>> = Arc::default();
+    let wake = {
+        let reader = Arc::clone(&reader);
+        Arc::new(move || reader.get().into_iter().for_each(Thread::unpark))
+    };
+    let recorder = Recorder::new(
+        "bench".into(),
+        MonotonicClock::new(),
+        Arc::new(AtomicBool::new(true)),
+        ConsumerThread::default(),
+        wake,
+    );
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let spawned = scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                recorder.fold(|fold| drop(fold.take_tick()));
+                thread::park();
+            }
+        });
+        let thread = reader.get_or_init(|| spawned.thread().clone());
+        bencher
+            .counter(divan::counter::ItemsCount::new(32 * BATCHES))
+            .bench_local(|| {
+                for _ in 0..32 * BATCHES {
+                    let request = recorder.ticks();
+                    recorder.lap(request, recorder.ticks());
+                }
+            });
+        is_done.store(true, Ordering::Relaxed);
+        thread.unpark();
+    });
 }
 
 /// The work of the sampling thread: converts time stamps to nanoseconds, and adds them to three histograms and to

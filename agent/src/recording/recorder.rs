@@ -8,7 +8,7 @@ use super::fold::Fold;
 use super::ring::{Pushed, Ring};
 use crate::port::catch_panics::contain;
 use crate::port::{ConsumerThread, MonotonicClock};
-use crate::sync::{AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{AtomicU64, CachePadded, Mutex, Ordering, lock};
 
 #[cfg(all(test, loom))]
 mod loom_tests;
@@ -27,7 +27,9 @@ pub type Wake = Arc<dyn Fn() + Send + Sync>;
 pub struct Recorder {
     ring: Ring,
     clock: MonotonicClock,
-    folded: Mutex<Folded>,
+    /// The lock and the reader have cache lines of their own: the training thread writes to the other fields for each
+    /// batch, and tries the lock if the ring is full.
+    reader: CachePadded<Mutex<CachePadded<Reader>>>,
     /// Time of receipt of the last batch. 0 if the reader does not know it: then the next batch is not
     /// packed.
     last: AtomicU64,
@@ -51,8 +53,11 @@ pub struct Recorder {
     dropped: AtomicU64,
 }
 
+/// What a reader of the ring needs.
 #[derive(Debug)]
-struct Folded {
+struct Reader {
+    /// A copy of the recorder's clock, because the training thread writes to the cache lines of that one.
+    clock: MonotonicClock,
     decoder: Decoder,
     fold: Fold,
 }
@@ -76,11 +81,12 @@ impl Recorder {
     ) -> Self {
         Self {
             ring: Ring::new(),
-            clock,
-            folded: Mutex::new(Folded {
+            reader: CachePadded(Mutex::new(CachePadded(Reader {
+                clock: clock.clone(),
                 decoder: Decoder::default(),
                 fold: Fold::new(name),
-            }),
+            }))),
+            clock,
             last: AtomicU64::new(0),
             wake,
             watching,
@@ -231,28 +237,21 @@ impl Recorder {
     /// Reads the ring on this thread because the sampler is late, unless another thread reads it now.
     #[cold]
     fn make_room(&self) -> bool {
-        let Ok(mut folded) = self.folded.try_lock() else {
+        let Ok(mut reader) = self.reader.0.try_lock() else {
             return false;
         };
         // A fault in the fold must not reach the training thread.
-        contain(|| self.drain_into(&mut folded)).is_ok()
-    }
-
-    fn drain_into(&self, folded: &mut Folded) {
-        let mut words = self.ring.read();
-        while let Some(event) = folded.decoder.next(&mut words) {
-            folded.fold.add(event, &self.clock);
-        }
+        contain(|| reader.0.drain(&self.ring)).is_ok()
     }
 
     /// Reads the ring, then calls `each` with the totals. The training thread never calls it.
     pub fn fold<R>(&self, each: impl FnOnce(&mut Fold) -> R) -> R {
-        let mut folded = lock(&self.folded);
-        self.drain_into(&mut folded);
-        if let Some(slow_ns) = folded.fold.slow_step_ns() {
+        let mut reader = lock(&self.reader.0);
+        reader.0.drain(&self.ring);
+        if let Some(slow_ns) = reader.0.fold.slow_step_ns() {
             self.set_slow_wait(slow_ns.max(MIN_SLOW_NS));
         }
-        each(&mut folded.fold)
+        each(&mut reader.0.fold)
     }
 
     #[expect(
@@ -268,6 +267,16 @@ impl Recorder {
     /// Number of steps that were not recorded because the ring was full.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+impl Reader {
+    /// Adds all events in the ring to the totals.
+    fn drain(&mut self, ring: &Ring) {
+        let mut words = ring.read();
+        while let Some(event) = self.decoder.next(&mut words) {
+            self.fold.add(event, &self.clock);
+        }
     }
 }
 
@@ -343,7 +352,7 @@ mod tests {
     #[test]
     fn a_full_ring_that_is_being_read_drops_the_newest_and_counts_it() {
         let (recorder, _, _) = recorder();
-        let held = recorder.folded.lock().unwrap();
+        let held = recorder.reader.0.lock().unwrap();
         // The first lap takes three words.
         laps(&recorder, CAPACITY - 2 + 5);
         drop(held);

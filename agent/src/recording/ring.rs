@@ -7,7 +7,7 @@
 //! Most of a batch's cost, apart from its time stamps, is here: cache lines that the reader's core has read
 //! must return to the writer's core. So a batch is one word, and a cache line holds eight.
 
-use crate::sync::{AtomicU64, IN_MODEL, Ordering, OwnedU64};
+use crate::sync::{AtomicU64, CachePadded, IN_MODEL, Ordering, OwnedU64};
 
 #[cfg(all(test, loom))]
 mod loom_tests;
@@ -20,22 +20,17 @@ const HALF: u64 = CAPACITY as u64 / 2;
 /// Number of words after which a reader frees their room.
 const FREED_AT_ONCE: u64 = if IN_MODEL { 2 } else { 1024 };
 
-/// A counter in a cache line of its own.
-#[derive(Debug, Default)]
-#[repr(align(64))]
-struct Line(AtomicU64);
-
 /// The ring.
 #[derive(Debug)]
 pub(super) struct Ring {
     /// A word belongs to the writer or to the reader.
     words: Box<[OwnedU64]>,
     /// Words written. Only the writer stores it.
-    head: Line,
+    head: CachePadded<AtomicU64>,
     /// Words read. Only the reader stores it.
-    tail: Line,
+    tail: CachePadded<AtomicU64>,
     /// The writer's last copy of `tail`. The writer reads the shared `tail` only if it must.
-    tail_seen: Line,
+    tail_seen: CachePadded<AtomicU64>,
 }
 
 /// Result of a push.
@@ -55,9 +50,9 @@ impl Ring {
     pub(super) fn new() -> Self {
         Self {
             words: (0..CAPACITY).map(|_| OwnedU64::new(0)).collect(),
-            head: Line::default(),
-            tail: Line::default(),
-            tail_seen: Line::default(),
+            head: CachePadded::default(),
+            tail: CachePadded::default(),
+            tail_seen: CachePadded::default(),
         }
     }
 
