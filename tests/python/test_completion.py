@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from running import clean_environment
+from screen import Terminal
 
 #: Completes the last of the words, as bash does when the user presses Tab.
 PRESS_TAB = """
@@ -102,15 +103,50 @@ def test_the_completion_has_the_options_of_the_help(scripts: Path, command: str)
     assert offered == options
 
 
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_the_script_of_another_shell_has_no_syntax_error(scripts: Path, shell: str) -> None:
+def require(shell: str) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"platform: {shell} is not installed")
-    done = subprocess.run(
-        [shell, "-n", str(scripts / shell)], capture_output=True, text=True, timeout=60
-    )
 
+
+def fish(scripts: Path, line: str) -> set[str]:
+    """What fish offers for the end of the line."""
+    require("fish")
+    program = "source $argv[1]; complete --do-complete=$argv[2]"
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", program, str(scripts / "fish"), line],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert (done.returncode, done.stderr) == (0, "")
+    return {offered.partition("\t")[0] for offered in done.stdout.splitlines()}
+
+
+def test_fish_completes_commands_options_and_values(scripts: Path) -> None:
+    assert fish(scripts, "headspace re") == {"report"}
+    assert fish(scripts, "headspace report --sp") == {"--speedscope"}
+    assert fish(scripts, "headspace run --mode pr") == {"probe"}
+    assert fish(scripts, "headspace demo --th") == {"--threads"}
+
+
+def test_zsh_completes_commands_options_and_values(scripts: Path, tmp_path: Path) -> None:
+    require("zsh")
+    (tmp_path / "_headspace").write_text((scripts / "zsh").read_text())
+    terminal = Terminal(["zsh", "-f", "-i"], cwd=tmp_path, env={"PS1": "zsh> "})
+    try:
+        terminal.wait_for("zsh>")
+        terminal.type("fpath=($PWD $fpath); autoload -U compinit; compinit -D -u; echo rea''dy\n")
+        terminal.wait_for("ready\nzsh>")
+        for typed, completed in (
+            ("headspace repo\t", "headspace report "),
+            ("--sp\t", "headspace report --speedscope "),
+            ("\x15headspace run --mode pr\t", "headspace run --mode probe "),
+            ("\x15headspace demo --th\t", "headspace demo --threads "),
+        ):
+            terminal.type(typed)
+            terminal.wait_for(completed.rstrip())
+    finally:
+        terminal.close()
 
 
 def test_an_unknown_shell_is_refused_with_the_known_ones() -> None:

@@ -260,6 +260,61 @@ def test_torchrun_on_two_machines_writes_every_rank_into_a_folder_of_the_job(
     )
 
 
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[list[list[str]]]:
+    """Two nodes, each as the command that starts a program there: `node1` and `node2`, with addresses, a network and a
+    name of their own. They share the kernel and the file system.
+    """
+    names = [f"headspace-{os.getpid()}-{number}" for number in (1, 2)]
+    hosts = tmp_path / "hosts"
+    hosts.write_text("127.0.0.1 localhost\n10.77.0.1 node1\n10.77.0.2 node2\n")
+
+    def ip(*words: str) -> bool:
+        try:
+            return subprocess.run(["ip", *words], stderr=subprocess.DEVNULL).returncode == 0
+        except FileNotFoundError:
+            return False
+
+    try:
+        if not all(ip("netns", "add", name) for name in names):
+            pytest.skip("platform: no network namespaces (they need root and iproute2)")
+        ends = [["name", "eth0", "netns", name] for name in names]
+        assert ip("link", "add", *ends[0], "type", "veth", "peer", *ends[1])
+        for number, name in enumerate(names, start=1):
+            assert ip("-n", name, "address", "add", f"10.77.0.{number}/24", "dev", "eth0")
+            assert all(ip("-n", name, "link", "set", device, "up") for device in ("lo", "eth0"))
+        name_it = 'hostname "$1"; mount --bind "$2" /etc/hosts; shift 2; exec "$@"'
+        yield [
+            ["ip", "netns", "exec", name, "unshare", "--uts", "sh", "-c", name_it, "sh"]
+            + [f"node{number}", str(hosts)]
+            for number, name in enumerate(names, start=1)
+        ]
+    finally:
+        for name in names:
+            ip("netns", "delete", name)
+
+
+@pytest.mark.slow
+def test_two_nodes_write_the_run_folder_that_is_named(
+    tmp_path: Path, nodes: list[list[str]]
+) -> None:
+    pytest.importorskip("torch")
+    runs = tmp_path / "runs"
+    settings = {"JOB": "7", "NODES": "2", "RANKS": "2", "HEAD": "node1:29500"}
+    env = environment(runs, **settings, HEADSPACE_RUN_ID="job7", GLOO_SOCKET_IFNAME="eth0")
+    command = [str(RECIPES / "torchrun-nodes.sh"), str(PROGRAMS / "gloo_ranks.py")]
+
+    started = [start([*node, *command], tmp_path, env) for node in nodes]
+    printed = sorted(line for node in started for line in finish(node).splitlines())
+
+    assert printed == [f"rank {rank} of 4" for rank in range(4)]
+    assert [folder.name for folder in runs.iterdir()] == ["job7"]
+    assert ranks_in(runs / "job7") == {"rank0", "rank1", "rank2", "rank3"}
+    report = json.loads(finish(start(["headspace", "report", "--json", "job7"], runs, env)))
+    assert report["ranks"]["read"] == 4
+    assert report["ranks"]["missing"] == []
+
+
 def command_of_srun() -> str:
     """What `srun` starts in each task of srun.sbatch."""
     text = (RECIPES / "srun.sbatch").read_text()
