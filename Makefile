@@ -89,6 +89,13 @@ wheels: tools $(STAMPS)/wheels ## Build the wheels that others install (dist/), 
 sdist: $(STAMPS)/maturin ## Build the source distribution (dist/).
 	$(PY) -m maturin sdist --out dist
 
+# Without building them again: the tests have done that.
+.PHONY: crates
+crates: tools ## Package the Rust crates for crates.io (dist/crates), without publishing them.
+	rm -rf $(CARGO_TARGET_DIR)/package dist/crates
+	cargo package --locked --no-verify --quiet $(PACKAGES)
+	mkdir -p dist/crates && cp $(CARGO_TARGET_DIR)/package/*.crate dist/crates
+
 # VERSION=0.2.0 names it. TAG=1 adds the commit and the tag to this repository. RELEASE_ARGS passes options.
 .PHONY: release
 release: tools $(STAMPS)/wheels $(STAMPS)/lint ## Build a release into dist/VERSION, without publishing it (VERSION=0.2.0).

@@ -10,7 +10,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 #: The pages whose blocks are tested.
-PAGES = ("README.md", "docs/*.md", "examples/README.md", "examples/*/README.md", "cli/README.md")
+PAGES = (
+    "README.md",
+    "docs/*.md",
+    "*/README.md",
+    "examples/*/README.md",
+    "py_bindings/PACKAGE.md",
+)
 
 _BLOCK = re.compile(
     r"^(?P<indent> *)```(?P<language>\w+)[^\n]*\n(?P<text>.*?)^(?P=indent)```$", re.M | re.S

@@ -150,7 +150,7 @@ def is_sent(path: str) -> bool:
 def test_the_image_is_built_from_what_cargo_and_maturin_read_and_from_no_build_output() -> None:
     tomllib = pytest.importorskip("tomllib", reason="platform: Python 3.10 has no tomllib")
     members = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["members"]
-    needed = ["Cargo.toml", "Cargo.lock", "pyproject.toml", "README.md", "LICENSE-MIT"]
+    needed = ["Cargo.toml", "Cargo.lock", "pyproject.toml", "py_bindings/PACKAGE.md", "LICENSE-MIT"]
     for member in members:
         manifest = tomllib.loads((ROOT / member / "Cargo.toml").read_text())
         targets = [
@@ -284,9 +284,9 @@ def nodes(tmp_path: Path) -> Iterator[list[list[str]]]:
             assert ip("-n", name, "address", "add", f"10.77.0.{number}/24", "dev", "eth0")
             assert all(ip("-n", name, "link", "set", device, "up") for device in ("lo", "eth0"))
         name_it = 'hostname "$1"; mount --bind "$2" /etc/hosts; shift 2; exec "$@"'
+        enter = ["unshare", "--uts", "sh", "-c", name_it, "sh"]
         yield [
-            ["ip", "netns", "exec", name, "unshare", "--uts", "sh", "-c", name_it, "sh"]
-            + [f"node{number}", str(hosts)]
+            ["ip", "netns", "exec", name, *enter, f"node{number}", str(hosts)]
             for number, name in enumerate(names, start=1)
         ]
     finally:

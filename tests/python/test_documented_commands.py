@@ -123,7 +123,20 @@ HERE: dict[str, Expected] = {
     "headspace run --mode whatif -- python headspace-demo/train.py --threads 2": Expected(
         "what if"
     ),
+    "grep -rm1 --include='*.rs' '^//!' agent/src": Expected("agent/src/lib.rs", in_root=True),
     "grep -rm1 --include='*.rs' '^//!' cli/src": Expected("cli/src/lib.rs", in_root=True),
+    "grep -rm1 --include='*.rs' '^//!' collectors/src": Expected(
+        "collectors/src/lib.rs", in_root=True
+    ),
+    "grep -rm1 --include='*.rs' '^//!' exporters/src": Expected(
+        "exporters/src/lib.rs", in_root=True
+    ),
+    """grep -rm1 --include='*.rs' --include='*.py' -E '^(//!|\"\"\")' py_bindings/src py_bindings/python""": Expected(
+        "py_bindings/python/headspace/__init__.py", in_root=True
+    ),
+    """grep -rm1 --include='*.rs' --include='*.py' -E '^(//!|\"\"\")' tests/rust tests/python""": Expected(
+        "tests/python/running.py", in_root=True
+    ),
 }
 
 #: Commands that another test runs: its file, and a part of the command that the file contains.

@@ -240,6 +240,9 @@ assert "/v1/metrics" in requests, requests
 
 #: By page, in the order of the blocks.
 SNIPPETS: dict[str, list[Snippet]] = {
+    "py_bindings/PACKAGE.md": [
+        Snippet("loader = headspace.wrap(loader)", LOADER, prints="24 steps"),
+    ],
     "README.md": [
         Snippet("loader = headspace.wrap(loader)", LOADER, prints="24 steps"),
         Snippet(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import base64
 import hashlib
+import importlib.metadata
 import re
 import shutil
 import subprocess
@@ -62,6 +63,13 @@ def test_the_smoke_test_fails_if_the_package_is_elsewhere(tmp_path: Path) -> Non
 
     assert done.returncode == 1
     assert "failed: the package is the installed one" in done.stderr
+
+
+def test_the_description_of_the_package_has_no_link_that_a_package_index_cannot_follow() -> None:
+    description = str(importlib.metadata.metadata("headspace").get_payload())
+
+    assert "headspace demo" in description
+    assert re.findall(r"\]\((?!https://)[^)]*\)", description) == []
 
 
 def test_an_interpreter_is_one_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

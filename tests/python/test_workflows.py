@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,9 @@ def test_there_are_a_workflow_for_ci_and_one_for_releases() -> None:
 def test_every_make_target_and_script_of_a_workflow_exists(workflow: Path) -> None:
     makefile = (ROOT / "Makefile").read_text()
     text = "\n".join(commands(workflow))
-    targets = re.findall(r"\bmake ([a-z-]+)", text)
+    targets = [
+        target for words in re.findall(r"(?m)\bmake ([a-z -]+)$", text) for target in words.split()
+    ]
     files = re.findall(r"\b(?:bash|python) (\S+/\S+)", text)
 
     assert [target for target in targets if f"\n{target}:" not in makefile] == []
@@ -58,6 +61,28 @@ def test_every_job_has_steps_and_every_step_runs_or_uses_something(workflow: Pat
             assert len({"run", "uses"} & step.keys()) == 1, (name, step)
         for needed in job.get("needs", []):
             assert needed in jobs(workflow), (name, needed)
+
+
+def test_every_uploaded_artifact_is_downloaded_and_published() -> None:
+    used = [step for step in steps(WORKFLOWS[1]) if "-artifact@" in step.get("uses", "")]
+    uploaded = {
+        step["with"]["name"].replace("${{ matrix.architecture }}", "x86_64")
+        for step in used
+        if "upload" in step["uses"]
+    }
+    # `{a,b}` of a pattern is not known to `fnmatch`.
+    patterns = [
+        pattern
+        for step in used
+        if "download" in step["uses"]
+        for pattern in step["with"].get("pattern", step["with"].get("name")).strip("{}").split(",")
+    ]
+    published = next(line for line in commands(WORKFLOWS[1]) if line.startswith("gh release"))
+
+    assert uploaded == {"wheels-x86_64", "sources", "crates"}
+    assert [name for name in uploaded if not any(fnmatch(name, one) for one in patterns)] == []
+    for files in ("dist/*.whl", "dist/*.tar.gz", "crates/*.crate", "SHA256SUMS"):
+        assert files in published
 
 
 def test_the_options_of_the_wheels_exist() -> None:
