@@ -1,7 +1,8 @@
 //! Which loop is the training loop.
 
 use super::*;
-use crate::model::record::LoaderRecord;
+use crate::model::record::{LoaderRecord, Role};
+use crate::model::step_series::StepSeries;
 use crate::model::{LoopTotals, StepSample};
 
 /// The numbers of a summary.

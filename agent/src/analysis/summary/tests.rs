@@ -3,16 +3,18 @@ use std::time::Duration;
 use super::*;
 use crate::analysis::attribution::{Action, Bottleneck, Evidence, Limit};
 use crate::analysis::floor::{NoHeadspace, WindowAnalysis};
+use crate::analysis::probe_result::ProbeResult;
 use crate::analysis::resources::RankCounts;
 use crate::model::metric::{
     GPU_MEMORY_OWNED, GPU_UTILIZATION, THREAD_CPU_TIME, THREAD_RUN_QUEUE_TIME,
 };
-use crate::model::record::Estimate;
+use crate::model::record::{Estimate, FloorRecord, Phase, Role, WindowRecord};
 use crate::model::stack::{Activity, Frame, Place, StackReading, ThreadStack, WaitFor};
 use crate::model::stage_series::StageTicks;
 use crate::model::step_history::NumberedStep;
+use crate::model::step_series::StepSeries;
 use crate::model::{
-    CacheFacts, LoopTotals, Reading, StageSample, StepHistory, StepSample, attributes,
+    CacheFacts, LoopTotals, Mode, Reading, Scope, StageSample, StepHistory, StepSample, attributes,
 };
 
 /// The numbers of a summary.
