@@ -218,5 +218,4 @@ fn keeps_out(program: &OsStr, args: &[OsString]) -> Option<String> {
 }
 
 #[cfg(test)]
-#[path = "run_tests.rs"]
 mod tests;

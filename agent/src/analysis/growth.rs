@@ -290,5 +290,4 @@ fn middle_mean(sorted: &[f64]) -> f64 {
 }
 
 #[cfg(test)]
-#[path = "growth_tests.rs"]
 mod tests;

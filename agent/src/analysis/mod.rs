@@ -13,8 +13,6 @@ pub mod memory_cause;
 mod pcie;
 pub mod probe_result;
 pub mod ranks;
-#[cfg(test)]
-mod ranks_tests;
 pub mod resources;
 pub mod run_time;
 mod same_batches;

@@ -470,3 +470,6 @@ fn quartile(values: impl Iterator<Item = f64>) -> Option<f64> {
     values.sort_unstable_by(f64::total_cmp);
     (!values.is_empty()).then(|| lower_quantile(&values, FAST))
 }
+
+#[cfg(test)]
+mod tests;

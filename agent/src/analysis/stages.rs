@@ -295,5 +295,4 @@ fn percent(share: f64) -> f64 {
 }
 
 #[cfg(test)]
-#[path = "stages_tests.rs"]
 mod tests;

@@ -12,8 +12,6 @@
 
 pub mod probe;
 pub mod probe_plan;
-#[cfg(test)]
-mod probe_tests;
 pub mod progress;
 pub mod replay;
 mod settled;

@@ -419,3 +419,6 @@ impl Probe {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

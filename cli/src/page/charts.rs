@@ -313,5 +313,4 @@ pub(super) fn rounded(value: f64) -> f64 {
 }
 
 #[cfg(test)]
-#[path = "charts_tests.rs"]
 mod tests;

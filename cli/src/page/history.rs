@@ -276,5 +276,4 @@ fn number_of<K>(
 }
 
 #[cfg(test)]
-#[path = "history_tests.rs"]
 mod tests;

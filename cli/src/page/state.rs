@@ -213,5 +213,4 @@ impl PageState {
 }
 
 #[cfg(test)]
-#[path = "state_tests.rs"]
 mod tests;

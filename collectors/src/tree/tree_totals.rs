@@ -237,5 +237,4 @@ fn carry_deficit(sum: &mut [u64; 4], last: &mut [u64; 4], carried: &mut [u64; 4]
 }
 
 #[cfg(test)]
-#[path = "tree_totals_tests.rs"]
 mod tests;

@@ -202,5 +202,4 @@ impl Follower {
 }
 
 #[cfg(test)]
-#[path = "follow_run_tests.rs"]
 mod tests;

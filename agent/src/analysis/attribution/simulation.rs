@@ -190,5 +190,4 @@ impl SimulatedPipeline {
 }
 
 #[cfg(test)]
-#[path = "simulation_tests.rs"]
 mod tests;

@@ -1,7 +1,7 @@
 //! Ranks whose slowest is known.
 
-use super::ranks::{RankEvidence, Ranks, RanksTogether};
-use super::tick_series::TickSeries;
+use super::{RankEvidence, Ranks, RanksTogether};
+use crate::analysis::tick_series::TickSeries;
 use crate::model::record::{
     DataFileRecord, Estimate, LineRecord, LoopTick, RankCause, RanksRecord, RunState,
     SummaryRecord, TickRecord,

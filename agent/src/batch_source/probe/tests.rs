@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{Decision, Probe, ProbePlan};
+use crate::batch_source::{Decision, Probe, ProbePlan};
 use crate::model::Window;
 use crate::model::record::Phase;
 
