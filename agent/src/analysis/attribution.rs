@@ -51,7 +51,7 @@ pub use self::attribution_result::{
 };
 pub use self::calibration::ModelledStep;
 pub use self::evidence::{CoreUser, CoresEvidence, Evidence, StageEvidence};
-pub use self::explanation::{Explanation, explain_wait};
+pub use self::explanation::{Explanation, Unexplained, explain_wait};
 pub(crate) use self::from_summary::batches_held;
 pub(super) use self::from_summary::{attribute_run, items_per_batch};
 pub use self::line_gains::LineGain;

@@ -12,12 +12,20 @@ pub enum Explanation<'a> {
     /// This limits the loop.
     Bottleneck(&'a BottleneckRecord),
     /// The loop waits, and nothing explains the wait.
-    Unknown {
-        /// Whether stages of the loop are known. If not, the sampled stacks do not show what makes the batches, either.
-        has_stages: bool,
-    },
+    Unknown(Unexplained),
     /// There is nothing to explain, as in a replay, or too little is known to look for it.
     Nothing,
+}
+
+/// Why nothing explains a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unexplained {
+    /// Stages of the loop are known, but neither they nor the resources explain the wait.
+    ByStages,
+    /// No stage of the loop is known, and the sampled stacks do not show what makes the batches.
+    ByStacks,
+    /// No stage of the loop is known, and no stacks are sampled.
+    NotMeasured,
 }
 
 /// Explains the wait of the main loop. Without a bottleneck, the conclusion is "unknown" if the wait, and what
@@ -31,13 +39,15 @@ pub fn explain_wait(summary: &SummaryRecord) -> Explanation<'_> {
     let gains = summary.headspace_pct.is_none_or(|pct| pct >= least);
     let has_steady_step = summary.steady_step_mean_ms.is_some();
     let is_live = summary.mode != Some(Mode::Replay);
-    if is_live && has_steady_step && waits && gains {
-        Explanation::Unknown {
-            has_stages: stages_of_main_loop(summary).any(|stage| stage.hand_off.is_none()),
-        }
-    } else {
-        Explanation::Nothing
+    if !(is_live && has_steady_step && waits && gains) {
+        return Explanation::Nothing;
     }
+    let has_stages = stages_of_main_loop(summary).any(|stage| stage.hand_off.is_none());
+    Explanation::Unknown(match (has_stages, summary.stack_sampling_pct) {
+        (true, _) => Unexplained::ByStages,
+        (false, Some(_)) => Unexplained::ByStacks,
+        (false, None) => Unexplained::NotMeasured,
+    })
 }
 
 #[cfg(test)]
@@ -54,7 +64,7 @@ mod tests {
             stages: vec![StageSummary::default()],
             ..SummaryRecord::default()
         };
-        let unknown = Explanation::Unknown { has_stages: true };
+        let unknown = Explanation::Unknown(Unexplained::ByStages);
         assert_eq!(explain_wait(&waits(20.0, None)), unknown);
         assert_eq!(explain_wait(&waits(20.0, Some(9.0))), unknown);
         assert_eq!(explain_wait(&waits(20.0, Some(1.0))), Explanation::Nothing);
@@ -64,8 +74,15 @@ mod tests {
             stages: Vec::new(),
             ..waits(20.0, None)
         };
-        let without = Explanation::Unknown { has_stages: false };
-        assert_eq!(explain_wait(&without_stages), without);
+        let not_measured = Explanation::Unknown(Unexplained::NotMeasured);
+        assert_eq!(explain_wait(&without_stages), not_measured);
+
+        let with_stacks = SummaryRecord {
+            stack_sampling_pct: Some(0.5),
+            ..without_stages
+        };
+        let by_stacks = Explanation::Unknown(Unexplained::ByStacks);
+        assert_eq!(explain_wait(&with_stacks), by_stacks);
 
         let of_another_loop = SummaryRecord {
             loop_name: Some("train".to_owned()),
@@ -75,7 +92,7 @@ mod tests {
             }],
             ..waits(20.0, None)
         };
-        assert_eq!(explain_wait(&of_another_loop), without);
+        assert_eq!(explain_wait(&of_another_loop), not_measured);
 
         let replay = SummaryRecord {
             mode: Some(Mode::Replay),

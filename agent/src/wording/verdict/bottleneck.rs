@@ -3,7 +3,7 @@
 use super::super::section::{Block, Entry, Section, SectionId};
 use super::super::units::{duration_ms, percent, plus_minus_ms};
 use super::Detail;
-use crate::analysis::attribution::{Explanation, explain_wait};
+use crate::analysis::attribution::{Explanation, Unexplained, explain_wait};
 use crate::analysis::thresholds::confidence::{LIKELY, PLAUSIBLE};
 use crate::model::record::{
     BottleneckKind, BottleneckRecord, ChangeRecord, RemedyRecord, Resource, Setting, SummaryRecord,
@@ -36,22 +36,7 @@ pub(super) fn sections(summary: &SummaryRecord, ranks: u32, detail: Detail) -> V
 fn bottleneck(summary: &SummaryRecord, detail: Detail) -> Option<Entry> {
     let found = match explain_wait(summary) {
         Explanation::Bottleneck(found) => found,
-        Explanation::Unknown { has_stages: false } => {
-            let why = "no stage of the loader is known, and the sampled stacks do not show what makes the batches. \
-                       Declare the stages (`headspace.stage`). If the run was short, run for longer.";
-            return Some(Entry::new("unknown", why));
-        }
-        Explanation::Unknown { has_stages: true } => {
-            let why = "neither the stages nor the resources explain how long the loop waits";
-            let why = if summary.episodes.is_empty() {
-                why.to_owned()
-            } else {
-                format!(
-                    "over the whole run, {why}; the slow parts of the run have causes of their own"
-                )
-            };
-            return Some(Entry::new("unknown", why));
-        }
+        Explanation::Unknown(why) => return Some(Entry::new("unknown", unexplained(why, summary))),
         Explanation::Nothing => return None,
     };
     let evidence = match found.limit_ms.filter(|_| detail == Detail::Full) {
@@ -63,6 +48,30 @@ fn bottleneck(summary: &SummaryRecord, detail: Detail) -> Option<Entry> {
         None => found.evidence.clone(),
     };
     Some(Entry::new(name(found), evidence))
+}
+
+/// Why nothing explains how long the loop waits, and what to do.
+fn unexplained(why: Unexplained, summary: &SummaryRecord) -> String {
+    match why {
+        Unexplained::ByStages if summary.episodes.is_empty() => {
+            "neither the stages nor the resources explain how long the loop waits".to_owned()
+        }
+        Unexplained::ByStages => {
+            "over the whole run, neither the stages nor the resources explain how long the loop waits; the slow parts of \
+             the run have causes of their own"
+                .to_owned()
+        }
+        Unexplained::ByStacks => {
+            "no stage of the loader is known, and the sampled stacks do not show what makes the batches. Declare the \
+             stages (`headspace.stage`). If the run was short, run for longer."
+                .to_owned()
+        }
+        Unexplained::NotMeasured => {
+            "no stage of the loader is known, and no stacks are sampled. Declare the stages (`headspace.stage`), or \
+             sample stacks (`HEADSPACE_STACKS=1`; `headspace doctor` shows whether this works here)."
+                .to_owned()
+        }
+    }
 }
 
 /// Name of the bottleneck for users.
