@@ -3,8 +3,8 @@
     python tests/python/study_tutorial.py [--wheel dist/headspace-0.1.0-….whl] [--python python3.12]
 
 The commands are read from `docs/tutorial.md`. As the tutorial says, the number of threads comes from the verdict. Section 7
-needs a training of the user: here it is a generator of the standard library, first without a change and then in
-`headspace.wrap`.
+needs a training of the user: here it is a generator of the standard library, first in `headspace.wrap` and then without a
+change.
 
 The study prints each command with its time, and below it each check with what was found. The exit code is 1 if a check
 fails. It is not a test, because its results depend on other load of the machine.
@@ -173,8 +173,18 @@ def follow(folder: Path, python: str) -> int:
     if calls is None or predicted is None:
         raise SystemExit(f"The first remedy is not more calls of `fetch`:\n{one_thread.output}")
 
-    (command,) = apply
-    threads = shell.run(re.sub(r"--threads \d+", f"--threads {calls[1]}", command))
+    def with_own_number(command: str) -> str:
+        command = re.sub(r"--threads \d+", f"--threads {calls[1]}", command)
+        return re.sub(r"\b\d+-threads\b", f"{calls[1]}-threads", command)
+
+    (command,) = map(with_own_number, apply)
+    checks.check(
+        one_thread,
+        "the demo prints the tutorial's next command",
+        holds=f"    {command}\n" in one_thread.output,
+        found=command,
+    )
+    threads = shell.run(command)
     step = threads.step_ms() or float("nan")
     checks.check(
         threads,
@@ -183,7 +193,7 @@ def follow(folder: Path, python: str) -> int:
         found=f"predicted {predicted:.1f} ms, measured {step:.1f} ms",
     )
 
-    compared = shell.run(*compare)
+    compared = shell.run(*map(with_own_number, compare))
     gain = re.search(r"^B is .*?\.(?=\s)", compared.output, re.M | re.S)
     said = " ".join(gain[0].split()) if gain else "no sentence about the gain"
     checks.check(
@@ -206,12 +216,12 @@ def follow(folder: Path, python: str) -> int:
     checks.check_bottleneck(shown, "the bottleneck with video")
 
     for title, commands, fields in (
-        ("without a change", run_batch_from, {"imports": "", "batches": "batches()"}),
         (
             "wrapped",
             run_wrapped,
             {"imports": "import headspace\n", "batches": "headspace.wrap(batches())"},
         ),
+        ("without a change", run_batch_from, {"imports": "", "batches": "batches()"}),
     ):
         (folder / "train.py").write_text(OWN_TRAINING.format(**fields))
         checks.check_bottleneck(

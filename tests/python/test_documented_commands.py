@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import shlex
 import shutil
@@ -119,8 +120,8 @@ HERE: dict[str, Expected] = {
     ),
     "headspace report --collapsed stacks.txt RUN": Expected("", creates="stacks.txt"),
     "headspace compare before after --fail-if-slower 5%": Expected("headspace compare"),
-    "headspace compare one-thread seven-threads": Expected("headspace compare"),
-    "headspace run --mode whatif -- python headspace-demo/train.py --threads 2": Expected(
+    "headspace compare one-thread 7-threads": Expected("headspace compare"),
+    "headspace run --mode whatif -- python headspace-demo/train.py --threads 2 --steps 3000": Expected(
         "what if"
     ),
     "grep -rm1 --include='*.rs' '^//!' agent/src": Expected("agent/src/lib.rs", in_root=True),
@@ -144,7 +145,7 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "headspace demo": ("test_demo.py", "demo"),
     "headspace demo --video": ("test_demo.py", "--video"),
     "HEADSPACE_DIR=one-thread headspace demo": ("test_demo.py", "demo"),
-    "HEADSPACE_DIR=seven-threads headspace demo --threads 7": ("test_demo.py", "--threads"),
+    "HEADSPACE_DIR=7-threads headspace demo --threads 7": ("test_demo.py", "--threads"),
     "export HEADSPACE_RUN_ID=$SLURM_JOB_ID": ("test_deploy.py", "HEADSPACE_RUN_ID"),
     "headspace top": ("test_top.py", "top"),
     "headspace top /tmp/prefetching": ("test_top.py", "top"),
@@ -196,7 +197,7 @@ COMMANDS = sorted({command for block in BLOCKS for command in commands_of(block)
 
 def words_of(command: str) -> list[str]:
     """The words of a command, without settings in front of it (`HEADSPACE_MODE=probe python ...`)."""
-    words = shlex.split(command)
+    words = shlex.split(command.replace("$(uname -m)", platform.machine()))
     while words and re.match(r"[A-Z_]+=", words[0]):
         words.pop(0)
     return words
@@ -271,7 +272,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.returncode == 0, done.stderr
     (run,) = (folder / "before").iterdir()
     shutil.copytree(folder / "before", folder / "after")
-    for copy in ("headspace-runs", "one-thread", "seven-threads"):
+    for copy in ("headspace-runs", "one-thread", "7-threads"):
         shutil.copytree(folder / "before", folder / copy)
     (folder / "headspace-demo").mkdir()
     shutil.copy(DEMO, folder / "headspace-demo")
