@@ -53,7 +53,7 @@ def test_the_demo_names_the_slow_store_and_what_more_threads_give(tmp_path: Path
     assert remedies[0] == "more_workers"
     # The next step is the first remedy.
     calls = summary["remedies"][0]["change"]["to"]
-    assert f"`fetch` with a concurrency of {calls}" in ran.stdout
+    assert f"\nRun {calls} concurrent calls of `fetch` instead of 1. Measure it:\n" in ran.stdout
     assert f"    headspace demo --threads {calls}\n" in ran.stdout
     assert "--stop-after-probe -- python YOUR_TRAINING.py\n" in ran.stdout
     assert "as `headspace-demo/train.py` does" in ran.stdout
@@ -68,6 +68,16 @@ def test_the_demo_proposes_another_folder_if_the_user_named_one(tmp_path: Path) 
     assert "Measure it, with another folder for its run:\n" in ran.stdout
     command = r"^    HEADSPACE_DIR=(\d+)-threads headspace demo --threads \1$"
     assert re.search(command, ran.stdout, re.MULTILINE), ran.stdout
+
+
+def test_the_demo_proposes_more_steps_if_it_has_no_verdict(tmp_path: Path) -> None:
+    ran = headspace("demo", "--steps", "5", folder=tmp_path, HEADSPACE_DIR="my runs")
+
+    assert ran.returncode == 0, ran.stderr
+    assert "This run has no verdict" in ran.stdout
+    assert "\n    HEADSPACE_DIR='my runs' headspace demo\n" in ran.stdout
+    assert "Measure it" not in ran.stdout
+    assert "--stop-after-probe -- python YOUR_TRAINING.py\n" in ran.stdout
 
 
 @pytest.mark.slow

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from headspace import _settings
 from headspace._session.step_history import StepHistory
@@ -38,8 +40,8 @@ loader of your own, as `{program}` does:
 """
 
 WITH_REMEDY = """\
-The verdict names what limits the training, and remedies with the step that each would give. The first remedy here is
-`{stage}` with a concurrency of {calls}. Measure it{where}:
+The verdict names what limits the training, and remedies with the step that each would give. The first remedy here:
+{remedy} Measure it{where}:
 
     {folder}headspace demo --threads {calls}{more}
 """
@@ -48,6 +50,12 @@ WITHOUT_REMEDY = """\
 The verdict names what limits the training. Measure it with more threads{where}:
 
     {folder}headspace demo --threads {calls}{more}
+"""
+
+WITHOUT_VERDICT = """\
+This run has no verdict, because headspace measured too few steps. Measure more steps:
+
+    {folder}headspace demo{more}
 """
 
 WITH_MORE_THREADS = """\
@@ -78,29 +86,34 @@ def _next_step(args: argparse.Namespace) -> str:
     runs = _settings.directory()
     if args.threads > 1:
         return WITH_MORE_THREADS.format(runs=runs)
-    change = _first_change(runs) or {"to": "4", "target": ""}
-    text = WITH_REMEDY if change["target"] else WITHOUT_REMEDY
-    # A user who has named the folder for this run names another one for the next.
+    more = " --video" if args.video else ""
     is_named = "HEADSPACE_DIR" in os.environ
-    return text.format(
-        calls=change["to"],
-        stage=change["target"],
+    summary = _newest_summary(runs)
+    if summary.get("bottleneck") is None:
+        folder = f"HEADSPACE_DIR={shlex.quote(runs)} " if is_named else ""
+        return WITHOUT_VERDICT.format(folder=folder, more=more)
+    first = (summary.get("remedies") or [{}])[0]
+    change = first.get("change") or {}
+    is_concurrency = change.get("setting") == "concurrency"
+    calls = change["to"] if is_concurrency else "4"
+    return (WITH_REMEDY if is_concurrency else WITHOUT_REMEDY).format(
+        calls=calls,
+        remedy=first.get("what"),
+        # A user who has named the folder for this run names another one for the next.
         where=", with another folder for its run" if is_named else "",
-        folder=f"HEADSPACE_DIR={change['to']}-threads " if is_named else "",
-        more=" --video" if args.video else "",
+        folder=f"HEADSPACE_DIR={calls}-threads " if is_named else "",
+        more=more,
     )
 
 
-def _first_change(runs: str) -> dict[str, str] | None:
-    """The change that the first remedy of the newest run proposes, if it is a number of concurrent calls."""
+def _newest_summary(runs: str) -> dict[str, Any]:
+    """The summary of the newest run, in which missing values are null. Empty if there is none."""
     try:
         newest = StepHistory(runs)
         newest.read()
     except OSError:
-        return None
-    remedies = newest.summary.get("remedies") or [{}]
-    change: dict[str, str] | None = remedies[0].get("change")
-    return change if change is not None and change["setting"] == "concurrency" else None
+        return {}
+    return newest.summary
 
 
 def _write_program(is_reset: bool) -> Path:
