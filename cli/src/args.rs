@@ -256,9 +256,11 @@ pub(crate) struct ServeArgs {
     pub(crate) port: u16,
 
     /// Token that requests must contain, in the header `Authorization: Bearer`. In a browser, open
-    /// `/?token=TOKEN` once: it sets a cookie for later requests
+    /// `/?token=TOKEN` once: it sets a cookie for later requests. Other users of this machine can read the command
+    /// line, so set `HEADSPACE_TOKEN` instead if there are any
+    // Parsed later, because clap repeats a wrong value in its message.
     #[arg(long, env = "HEADSPACE_TOKEN", hide_env_values = true)]
-    pub(crate) token: Option<crate::token::Token>,
+    pub(crate) token: Option<String>,
 }
 
 fn mode(text: &str) -> Result<Mode, String> {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -122,3 +123,30 @@ def test_the_demo_runs_the_program_that_the_user_has_changed(tmp_path: Path) -> 
 
     headspace("demo", "--reset", "--steps", "1", folder=tmp_path)
     assert "headspace.wrap(loader)" in changed.read_text()
+
+
+@pytest.mark.parametrize("kind", ["link", "open folder", "open file", "folder of another user"])
+def test_a_program_that_another_user_could_change_is_refused(tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / "headspace-demo"
+    folder.mkdir()
+    program = folder / "train.py"
+    other = tmp_path / "other.py"
+    other.write_text("print('not mine')")
+    if kind == "link":
+        program.symlink_to(other)
+    else:
+        program.write_text("print('not mine')")
+    if kind == "open folder":
+        folder.chmod(0o777)
+    if kind == "open file":
+        program.chmod(0o666)
+    if kind == "folder of another user":
+        if os.geteuid() != 0:
+            pytest.skip("platform: only root can give a folder to another user")
+        os.chown(folder, 65534, 65534)
+
+    for more in ([], ["--reset"]):
+        ran = headspace("demo", *more, folder=tmp_path)
+        assert (ran.returncode, ran.stdout) == (2, ""), ran.stderr
+        assert "headspace-demo" in ran.stderr
+    assert other.read_text() == "print('not mine')"

@@ -74,8 +74,12 @@ pub fn percent(pct: f64, decimals: usize) -> String {
     shown.strip_prefix('+').unwrap_or(&shown).to_owned()
 }
 
-/// Formats a number with its sign, even if it is positive: `+1.2`, `−3.4`, `0.0`.
+/// Formats a number with its sign, even if it is positive: `+1.2`, `−3.4`, `0.0`. Damaged records can have a number
+/// that is not finite: `?`.
 pub fn signed(value: f64, decimals: usize) -> String {
+    if !value.is_finite() {
+        return "?".to_owned();
+    }
     let shown = format!("{:.decimals$}", value.abs());
     if shown.bytes().all(|b| b == b'0' || b == b'.') {
         shown

@@ -24,6 +24,7 @@ use self::access::Access;
 use self::live::Live;
 use self::search_page::Tuning;
 use crate::args::ServeArgs;
+use crate::token::Token;
 use crate::{Context, EXIT_OK, EXIT_UNREADABLE, EXIT_USAGE};
 
 /// Why the server cannot start.
@@ -40,6 +41,8 @@ enum ServeError {
          HEADSPACE_TOKEN), or `--host 127.0.0.1` and a tunnel such as `ssh -L`"
     )]
     NoToken { host: String },
+    #[error("wrong token in `--token` or HEADSPACE_TOKEN: {0}")]
+    WrongToken(String),
     #[error("cannot start: {0}")]
     Start(#[from] io::Error),
 }
@@ -55,14 +58,15 @@ pub(crate) fn serve(args: &ServeArgs, context: &mut Context<'_>) -> io::Result<i
             Err(error) => return context.fail(error, EXIT_UNREADABLE),
         },
     };
-    let (listener, address) = match listen(args) {
+    let listening = parse_token(args).and_then(|token| Ok((listen(args)?, token)));
+    let ((listener, address), token) = match listening {
         Ok(listening) => listening,
         Err(error) => return context.fail(error, EXIT_USAGE),
     };
-    let access = Access::new(&args.host, address, args.token.clone());
-    let place = args.path.as_ref().unwrap_or(&context.runs).display();
-    let once = args.token.as_ref();
+    let once = token.as_ref();
     let once = once.map_or("", |_| " (open it once with ?token=TOKEN)");
+    let access = Access::new(&args.host, address, token);
+    let place = args.path.as_ref().unwrap_or(&context.runs).display();
     let serving = format!("Serving {place} at http://{address}/{once}. Press Ctrl-C to stop.");
     context.print_line(serving)?;
     if tuning.is_some() {
@@ -74,6 +78,11 @@ pub(crate) fn serve(args: &ServeArgs, context: &mut Context<'_>) -> io::Result<i
         Ok(()) => Ok(EXIT_OK),
         Err(error) => context.fail(error, EXIT_UNREADABLE),
     }
+}
+
+fn parse_token(args: &ServeArgs) -> Result<Option<Token>, ServeError> {
+    let token = args.token.as_deref().map(str::parse).transpose();
+    token.map_err(ServeError::WrongToken)
 }
 
 fn listen(args: &ServeArgs) -> Result<(TcpListener, SocketAddr), ServeError> {

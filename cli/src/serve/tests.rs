@@ -11,6 +11,7 @@ use headspace_exporters::run_folder::rank_path;
 use tempfile::TempDir;
 
 use super::*;
+use crate::testing::run_words;
 
 const TOKEN: &str = "0123456789abcdef";
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -53,11 +54,11 @@ impl Server {
             path: Some(folder.path().to_path_buf()),
             host: "127.0.0.1".to_owned(),
             port: 0,
-            token: token.map(|token| token.parse().unwrap()),
+            token: token.map(ToOwned::to_owned),
         };
         let follower = Follower::open(folder.path()).unwrap();
         let (listener, address) = listen(&args).unwrap();
-        let access = Access::new(&args.host, address, args.token);
+        let access = Access::new(&args.host, address, parse_token(&args).unwrap());
         let tuning = Tuning::find(folder.path());
         thread::spawn(move || run(listener, access, follower, tuning));
         let server = Self { folder, address };
@@ -268,8 +269,18 @@ fn an_address_for_others_needs_a_token() {
     };
     let error = listen(&args).unwrap_err().to_string();
     assert!(error.contains("--token"), "{error}");
-    args.token = Some(TOKEN.parse().unwrap());
+    args.token = Some(TOKEN.to_owned());
     assert!(listen(&args).is_ok());
+}
+
+#[test]
+fn a_refused_token_is_not_repeated() {
+    for wrong in ["s3cret", "c2VjcmV0K3NlY3JldC9zZWNyZXQ="] {
+        let (code, out, err) = run_words(["headspace", "serve", "--token", wrong]);
+        assert_eq!((code, &*out), (2, ""));
+        assert!(err.contains("openssl rand -hex 16"), "{err}");
+        assert!(!err.contains(wrong), "{err}");
+    }
 }
 
 #[test]

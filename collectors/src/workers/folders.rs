@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
@@ -153,7 +153,11 @@ impl Marker {
     ///
     /// Returns the error of the file system if it cannot be written.
     pub fn set_rank(&self, rank: u32) -> io::Result<()> {
-        fs::File::create(self.folder.join(format!("{RANK}{rank}"))).map(drop)
+        let options = &mut fs::OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        options
+            .open(self.folder.join(format!("{RANK}{rank}")))
+            .map(drop)
     }
 
     /// The rank that its trainer shows.

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::{RankStacks, wait};
+use crate::encode::untrusted_text::is_unsafe;
 
 /// The stacks as text. Stacks of less than half a millisecond are left out.
 pub fn collapsed(ranks: &[RankStacks<'_>]) -> String {
@@ -18,7 +19,7 @@ pub fn collapsed(ranks: &[RankStacks<'_>]) -> String {
                 .chain(calls)
                 .chain(wait(stack));
             let names: Vec<String> = names
-                .map(|name| name.replace([';', '\n', '\r'], "_"))
+                .map(|name| name.replace(|c| c == ';' || is_unsafe(c), "_"))
                 .collect();
             *times.entry(names.join(";")).or_default() += stack.seconds;
         }

@@ -6,11 +6,11 @@ import argparse
 import importlib.util
 import os
 import shlex
-import shutil
 import signal
+import stat
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -117,14 +117,38 @@ def _newest_summary(runs: str) -> dict[str, Any]:
 
 
 def _write_program(is_reset: bool) -> Path:
-    """Writes the program, unless the user has changed the one that is there."""
-    FOLDER.mkdir(exist_ok=True)
+    """Writes the program, unless the user has changed the one that is there.
+
+    Raises:
+        OSError: If it cannot be written, or if the folder or the program is not the user's own: someone else could change
+            what this command runs.
+    """
+    FOLDER.mkdir(mode=0o755, exist_ok=True)
     program = FOLDER / PROGRAM.name
-    if program.exists() and not is_reset and program.read_bytes() != PROGRAM.read_bytes():
-        print(f"`{program}` is not the original program. `--reset` restores it.", flush=True)
-    else:
-        shutil.copyfile(PROGRAM, program)
+    _check_own(FOLDER, stat.S_ISDIR)
+    original = PROGRAM.read_bytes()
+    if os.path.lexists(program):
+        _check_own(program, stat.S_ISREG)
+        if not is_reset and program.read_bytes() != original:
+            print(f"`{program}` is not the original program. `--reset` restores it.", flush=True)
+            return program
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    with open(os.open(program, flags, 0o644), "wb") as file:
+        file.write(original)
     return program
+
+
+def _check_own(path: Path, is_kind: Callable[[int], bool]) -> None:
+    """Checks that a path is of this kind and this user's own, no link, and that no other user may write to it."""
+    found = path.lstat()
+    if not is_kind(found.st_mode):
+        raise OSError(
+            f"`{path}` is a link, or not a {'folder' if is_kind is stat.S_ISDIR else 'file'}"
+        )
+    if found.st_uid != os.geteuid():
+        raise OSError(f"`{path}` belongs to another user")
+    if found.st_mode & stat.S_IWOTH:
+        raise OSError(f"`{path}` can be written by every user")
 
 
 def _measure(program: Path, args: argparse.Namespace) -> int:
