@@ -82,8 +82,8 @@ pub enum Notice {
     },
     /// The loop is about to change stages.
     #[error(
-        "what-if of `{loop_name}`: in at most {steps} steps, one stage after another, or the requests for batches, is \
-         changed for some steps, to measure the step time. {} Then training continues as usual.",
+        "what-if of `{loop_name}`: headspace changes one stage after another, or the requests for batches, for some \
+         steps each, and measures the step time. This takes at most {steps} steps. {} Then training continues as usual.",
         effect_on_data(*.keeps_data, *.from)
     )]
     WhatIfBegins {

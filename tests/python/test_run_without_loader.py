@@ -337,7 +337,7 @@ def test_a_probe_cannot_end_a_loop_that_calls_a_function(program: Programs) -> N
     ("target", "kind", "why"),
     [
         ("batch_function:no_such", "plain", "`batch_function` has no function `no_such`"),
-        ("batch_function:get_batch", "never", "was not called through its module"),
+        ("batch_function:get_batch", "never", "no call of `batch_function.get_batch` was timed: "),
         ("nowhere:get_batch", "plain", "no module `nowhere` was imported"),
     ],
 )
@@ -365,5 +365,5 @@ def test_a_program_that_ends_before_the_next_poll_is_checked_once_more(
 
     assert function.is_found
     failure = function.failure() or ""
-    assert "was not called through its module" in failure
-    assert "a few milliseconds after its definition" in failure
+    assert "no call of `__main__.defined_after_the_poll` was timed" in failure
+    assert "the loop began within milliseconds of the function's definition" in failure

@@ -183,7 +183,7 @@ fn text(note: &Note) -> String {
             "The loops have different names. Check that they are the same loop.".to_owned()
         }
         Note::OneRunEach { allowance } => format!(
-            "The 95 % interval assumes a variation of {} % between runs. To measure it, use several \
+            "The 95 % interval assumes that runs of the same program differ by {} %. To measure this variation, use several \
              runs per side (a folder of runs).",
             100.0 * allowance
         ),

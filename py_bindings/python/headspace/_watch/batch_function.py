@@ -204,11 +204,12 @@ class BatchFunction:
             return None
         if not self.is_found:
             return f"`{self.module}` has no function `{self.path}`, so its batches were not timed"
-        # A function of the script is replaced at the next poll.
-        when = ", a few milliseconds after its definition" if _is_script(self) else ""
+        why = "the program calls it through a reference that it made before headspace replaced the function"
+        if _is_script(self):
+            # A function of the script is replaced at the next poll.
+            why = f"the loop began within milliseconds of the function's definition, or {why}"
         return (
-            f"`{self.module}.{self.path}` was not called through its module. headspace does not time calls through a "
-            f"reference that the program made before the function was replaced{when}. "
+            f"no call of `{self.module}.{self.path}` was timed: {why}. "
             "Wrap what the loop iterates in headspace.wrap(...) instead"
         )
 
