@@ -22,8 +22,9 @@ import zipfile
 from pathlib import Path
 
 from interpreters import find_interpreters
+from licenses import third_party_licenses
 from versions import read_version
-from wheel_files import rewrite
+from wheel_files import add_license, rewrite
 
 ROOT = Path(__file__).resolve().parents[1]
 SMOKE_TEST = ROOT / "tests/wheel_smoke.py"
@@ -122,6 +123,7 @@ def build(target: str, out: Path, *options: str) -> Path:
         (wheel,) = Path(folder).glob("*.whl")
         # maturin names the packages of this repository in the list of dependencies by their folders on this machine.
         rewrite(wheel, ".cyclonedx.json", lambda data: data.replace(bytes(ROOT), b"/headspace"))
+        add_license(wheel, "THIRD-PARTY.txt", third_party_licenses(target))
         out.mkdir(parents=True, exist_ok=True)
         return Path(shutil.copy2(wheel, out / wheel.name))
 

@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = Path(headspace.__file__).parent
 
 interpreters = load_script("interpreters")
+licenses = load_script("licenses")
 wheel_files = load_script("wheel_files")
 wheels = load_script("wheels")
 
@@ -103,13 +104,16 @@ system-provided shared libraries: libc.so.6 with versions
     assert wheels.oldest_platform("This does not look like a platform wheel") is None
 
 
-def test_a_changed_file_of_a_wheel_can_still_be_installed(tmp_path: Path) -> None:
-    wheel = tmp_path / "thing-1.0-py3-none-any.whl"
+@pytest.fixture
+def wheel(tmp_path: Path) -> Path:
+    """A wheel with a module, a list of dependencies, and wrong hashes."""
+    path = tmp_path / "thing-1.0-py3-none-any.whl"
     meta = "thing-1.0.dist-info"
-    with zipfile.ZipFile(wheel, "w") as archive:
+    metadata = "Metadata-Version: 2.4\nName: thing\nVersion: 1.0\n\nA thing.\n\nIts use.\n"
+    with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("thing.py", "value = 1\n")
         archive.writestr(f"{meta}/sboms/a.cyclonedx.json", '{"path": "/home/me/thing"}')
-        archive.writestr(f"{meta}/METADATA", "Metadata-Version: 2.1\nName: thing\nVersion: 1.0\n")
+        archive.writestr(f"{meta}/METADATA", metadata)
         archive.writestr(
             f"{meta}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
         )
@@ -117,22 +121,63 @@ def test_a_changed_file_of_a_wheel_can_still_be_installed(tmp_path: Path) -> Non
             f"{meta}/RECORD",
             f"thing.py,sha256=old,10\n{meta}/sboms/a.cyclonedx.json,sha256=old,26\n{meta}/RECORD,,\n",
         )
+    return path
+
+
+def install(wheel: Path, folder: Path) -> None:
+    command = ["-m", "pip", "install", "--no-index", "--quiet", "--target", folder, wheel]
+    subprocess.run([sys.executable, *command], check=True, capture_output=True)
+
+
+def hash_of(data: bytes) -> str:
+    """As in the list of files of a wheel."""
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+
+
+def test_a_changed_file_of_a_wheel_can_still_be_installed(wheel: Path, tmp_path: Path) -> None:
+    meta = "thing-1.0.dist-info"
 
     wheel_files.rewrite(wheel, ".cyclonedx.json", lambda data: data.replace(b"/home/me", b""))
 
     with zipfile.ZipFile(wheel) as archive:
         sbom = archive.read(f"{meta}/sboms/a.cyclonedx.json")
         record = archive.read(f"{meta}/RECORD").decode().splitlines()
-    digest = base64.urlsafe_b64encode(hashlib.sha256(sbom).digest()).rstrip(b"=").decode()
     assert sbom == b'{"path": "/thing"}'
     assert record == [
         "thing.py,sha256=old,10",
-        f"{meta}/sboms/a.cyclonedx.json,sha256={digest},{len(sbom)}",
+        f"{meta}/sboms/a.cyclonedx.json,sha256={hash_of(sbom)},{len(sbom)}",
         f"{meta}/RECORD,,",
     ]
-    install = ["-m", "pip", "install", "--no-index", "--quiet", "--target", tmp_path / "out", wheel]
-    subprocess.run([sys.executable, *install], check=True, capture_output=True)
+    install(wheel, tmp_path / "out")
     assert (tmp_path / "out/thing.py").read_text() == "value = 1\n"
+
+
+def test_a_licence_that_is_added_to_a_wheel_is_installed_and_named(
+    wheel: Path, tmp_path: Path
+) -> None:
+    wheel_files.add_license(wheel, "THIRD-PARTY.txt", "Copyright © others")
+
+    install(wheel, tmp_path / "out")
+    meta = tmp_path / "out/thing-1.0.dist-info"
+    text = (meta / "licenses/THIRD-PARTY.txt").read_bytes()
+    assert text.decode() == "Copyright © others"
+    header, description = (meta / "METADATA").read_text().split("\n\n", 1)
+    assert header.splitlines()[-1] == "License-File: THIRD-PARTY.txt"
+    assert description == "A thing.\n\nIts use.\n"
+    with zipfile.ZipFile(wheel) as archive:
+        record = archive.read("thing-1.0.dist-info/RECORD").decode()
+    assert f"licenses/THIRD-PARTY.txt,sha256={hash_of(text)},{len(text)}\n" in record
+
+
+def test_the_licences_of_the_wheel_are_those_of_the_packages_in_it() -> None:
+    text = licenses.third_party_licenses("x86_64-unknown-linux-gnu")
+    packages = set(re.findall(r"(?m)^([\w-]+) \d+\.\d+\S* \(", text))
+
+    assert {"pyo3", "py-spy", "hdrhistogram", "rustls", "tokio", "serde_json"} <= packages
+    assert "Ben Frederickson" in text
+    assert "uPlot (JavaScript)" in text
+    # They are for tests and builds.
+    assert not packages & {"proptest", "divan", "syn", "serde_derive", "headspace-agent"}
 
 
 def test_the_supported_pythons_are_those_of_the_classifiers() -> None:
