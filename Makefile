@@ -89,7 +89,7 @@ wheels: tools $(STAMPS)/wheels ## Build the wheels that others install (dist/), 
 sdist: $(STAMPS)/maturin ## Build the source distribution (dist/).
 	$(PY) -m maturin sdist --out dist
 
-# Without building them again: the tests have done that.
+# `--no-verify`: the tests have already built the crates.
 .PHONY: crates
 crates: tools ## Package the Rust crates for crates.io (dist/crates), without publishing them.
 	rm -rf $(CARGO_TARGET_DIR)/package dist/crates

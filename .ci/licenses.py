@@ -20,19 +20,32 @@ MODULE = "headspace-py"
 #: Beginnings of the names of files with licence texts.
 NAMES = ("license", "licence", "copying", "notice", "copyright", "unlicense")
 
+#: Folders of a package whose files are not compiled into the module.
+NOT_COMPILED = {"tests", "test", "testing", "benches", "examples", "fuzz"}
+
 #: Texts of code that is in the module, but is no package of Cargo.
 BUNDLED = {"uPlot (JavaScript)": ROOT / "cli/src/page/assets/uPlot.LICENSE"}
 
+#: Code that is in the module without a licence text of its own: its licence and authors.
+STANDARD_LIBRARY = (
+    "Rust's standard library (MIT OR Apache-2.0): the contributors of the Rust project"
+)
+
 INTRODUCTION = """\
-The extension module of headspace contains code of the packages below, and Rust's standard library (MIT or Apache-2.0).
-Each text follows the names of the packages that contain it.
+The extension module of headspace contains code of the packages below. Each licence text follows the names of the packages
+that contain it.
+"""
+
+WITHOUT_TEXT = """\
+These packages name their licence and contain no text of it. The text of Apache-2.0 is in the file LICENSE-APACHE beside
+this one. That of MIT is in the file LICENSE-MIT, with the authors named here instead of those of headspace.
 """
 
 
 def third_party_licenses(target: str) -> str:
     """The licence texts of all packages in the module for this target, except headspace's own."""
     texts: dict[str, list[str]] = defaultdict(list)
-    without_text = []
+    without_text = [STANDARD_LIBRARY]
     for package in compiled_packages(target):
         name = f"{package['name']} {package['version']} ({package['license'] or 'see the text'})"
         found = license_files(Path(package["manifest_path"]).parent)
@@ -43,11 +56,7 @@ def third_party_licenses(target: str) -> str:
     for name, path in BUNDLED.items():
         texts[path.read_text().strip()].append(name)
     parts = [INTRODUCTION]
-    if without_text:
-        listed = "\n".join(sorted(without_text))
-        parts.append(
-            f"These packages contain no licence text, only the name of the licence:\n\n{listed}\n"
-        )
+    parts.append(WITHOUT_TEXT + "\n" + "\n".join(sorted(without_text)) + "\n")
     for text, names in sorted(texts.items(), key=lambda item: (-len(item[1]), item[1])):
         parts.append("\n".join(sorted(names)) + f"\n\n{text}\n")
     return ("\n" + "=" * 80 + "\n\n").join(parts)
@@ -67,7 +76,7 @@ def compiled_packages(target: str) -> list[dict[str, Any]]:
         "none",
     )
     linked = {tuple(re.findall(r"(\S+) v(\S+)", line)[0]) for line in tree.splitlines()}
-    metadata = json.loads(cargo("metadata", "--format-version", "1"))
+    metadata = json.loads(cargo("metadata", "--format-version", "1", "--filter-platform", target))
     return [
         package
         for package in sorted(metadata["packages"], key=lambda one: (one["name"], one["version"]))
@@ -80,9 +89,12 @@ def cargo(*words: str) -> str:
 
 
 def license_files(folder: Path) -> list[Path]:
-    """The files with licence texts in a package's folder."""
+    """The files with licence texts in a package's folder, also those of code of others in it."""
     return sorted(
         path
-        for path in folder.iterdir()
-        if path.is_file() and path.name.lower().startswith(NAMES) and path.suffix != ".rs"
+        for path in folder.rglob("*")
+        if path.is_file()
+        and path.name.lower().startswith(NAMES)
+        and path.suffix != ".rs"
+        and not NOT_COMPILED & set(path.relative_to(folder).parts)
     )

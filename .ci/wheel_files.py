@@ -13,8 +13,8 @@ from pathlib import Path
 
 def rewrite(wheel: Path, ending: str, change: Callable[[bytes], bytes]) -> None:
     """Changes the files whose names end with `ending`. The others stay unchanged, with their times and permissions."""
-    files = read(wheel)
-    write(
+    files = read_wheel(wheel)
+    write_wheel(
         wheel,
         files,
         {info.filename: change(data) for info, data in files if info.filename.endswith(ending)},
@@ -23,33 +23,33 @@ def rewrite(wheel: Path, ending: str, change: Callable[[bytes], bytes]) -> None:
 
 def add_license(wheel: Path, name: str, text: str) -> None:
     """Adds a file to the licences of a wheel, and names it in the metadata."""
-    files = read(wheel)
+    files = read_wheel(wheel)
     (metadata,) = (one for one in files if one[0].filename.endswith(".dist-info/METADATA"))
     info, old = metadata
     folder = info.filename.removesuffix("METADATA")
-    header, empty, description = old.decode().partition("\n\n")
-    new = f"{header}\nLicense-File: {name}{empty}{description}"
+    header, _, description = old.decode().partition("\n\n")
+    new = f"{header.rstrip()}\nLicense-File: {name}\n\n{description}"
     added = zipfile.ZipInfo(f"{folder}licenses/{name}", info.date_time)
     added.external_attr = info.external_attr
     files.insert(files.index(metadata), (added, b""))
-    write(wheel, files, {added.filename: text.encode(), info.filename: new.encode()})
+    write_wheel(wheel, files, {added.filename: text.encode(), info.filename: new.encode()})
 
 
-def read(wheel: Path) -> list[tuple[zipfile.ZipInfo, bytes]]:
+def read_wheel(wheel: Path) -> list[tuple[zipfile.ZipInfo, bytes]]:
     with zipfile.ZipFile(wheel) as archive:
         return [(info, archive.read(info)) for info in archive.infolist()]
 
 
-def write(
-    wheel: Path, files: list[tuple[zipfile.ZipInfo, bytes]], changed: dict[str, bytes]
+def write_wheel(
+    wheel: Path, files: list[tuple[zipfile.ZipInfo, bytes]], contents: dict[str, bytes]
 ) -> None:
-    """Writes a wheel anew, with the changed files."""
+    """Writes the wheel again, with these contents of the named files."""
     fresh = wheel.with_suffix(".new")
     with zipfile.ZipFile(fresh, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for info, data in files:
             if info.filename.endswith(".dist-info/RECORD"):
-                data = update_record(data.decode(), changed).encode()
-            archive.writestr(info, changed.get(info.filename, data), zipfile.ZIP_DEFLATED, 9)
+                data = update_record(data.decode(), contents).encode()
+            archive.writestr(info, contents.get(info.filename, data), zipfile.ZIP_DEFLATED, 9)
     fresh.replace(wheel)
 
 

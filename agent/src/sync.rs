@@ -28,14 +28,5 @@ pub(crate) use self::model::{
     check_bounded, fence, lock, yield_now,
 };
 
-/// A value in cache lines of its own. If two threads write to the same line, each write takes the line from the other
-/// thread's core, which costs about 100 ns.
-///
-/// Processors also prefetch pairs of lines of 64 bytes (Intel's optimization manual, "spatial prefetcher"). So the
-/// alignment is 128 bytes.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub(crate) struct CachePadded<T>(pub(crate) T);
-
 /// Whether this is a model. A model has small buffers, so that loom reaches all of their states.
 pub(crate) const IN_MODEL: bool = cfg!(all(test, loom));

@@ -257,10 +257,9 @@ pub(crate) struct ServeArgs {
 
     /// Token that requests must contain, in the header `Authorization: Bearer`. In a browser, open
     /// `/?token=TOKEN` once: it sets a cookie for later requests. Other users of this machine can read the command
-    /// line, so set `HEADSPACE_TOKEN` instead if there are any
-    // Parsed later, because clap repeats a wrong value in its message.
+    /// line. If there are any, set `HEADSPACE_TOKEN` instead
     #[arg(long, env = "HEADSPACE_TOKEN", hide_env_values = true)]
-    pub(crate) token: Option<String>,
+    pub(crate) token: Option<crate::token::GivenToken>,
 }
 
 fn mode(text: &str) -> Result<Mode, String> {

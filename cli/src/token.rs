@@ -1,5 +1,6 @@
 //! The secret that clients on other machines need.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;
 
@@ -29,6 +30,31 @@ impl FromStr for Token {
                  `openssl rand -hex 16` makes"
             ))
         }
+    }
+}
+
+/// A token as the user gave it, not checked yet. clap repeats a value that it cannot parse, so it parses this type.
+#[derive(Clone)]
+pub(crate) struct GivenToken(String);
+
+impl FromStr for GivenToken {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Debug for GivenToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("GivenToken(..)")
+    }
+}
+
+impl GivenToken {
+    /// Checks the token. The error does not repeat it.
+    pub(crate) fn check(&self) -> Result<Token, String> {
+        self.0.parse()
     }
 }
 

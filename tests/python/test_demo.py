@@ -76,7 +76,7 @@ def test_the_demo_proposes_more_steps_if_it_has_no_verdict(tmp_path: Path) -> No
 
     assert ran.returncode == 0, ran.stderr
     assert "This run has no verdict" in ran.stdout
-    assert "\n    HEADSPACE_DIR='my runs' headspace demo\n" in ran.stdout
+    assert "\n    HEADSPACE_DIR='my runs' headspace demo --steps 2400\n" in ran.stdout
     assert "Measure it" not in ran.stdout
     assert "--stop-after-probe -- python YOUR_TRAINING.py\n" in ran.stdout
 
@@ -109,7 +109,7 @@ def test_the_demo_says_why_it_cannot_begin(tmp_path: Path) -> None:
     (tmp_path / "headspace-demo").write_text("a file of the user")
     taken = headspace("demo", folder=tmp_path)
     assert (taken.returncode, taken.stdout) == (2, "")
-    assert "cannot write the demo's program" in taken.stderr
+    assert "cannot use `headspace-demo` in this folder" in taken.stderr
 
 
 def test_the_demo_runs_the_program_that_the_user_has_changed(tmp_path: Path) -> None:
@@ -125,8 +125,19 @@ def test_the_demo_runs_the_program_that_the_user_has_changed(tmp_path: Path) -> 
     assert "headspace.wrap(loader)" in changed.read_text()
 
 
-@pytest.mark.parametrize("kind", ["link", "open folder", "open file", "folder of another user"])
-def test_a_program_that_another_user_could_change_is_refused(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("link", "`headspace-demo/train.py` is a link, or not a file"),
+        ("linked folder", "`headspace-demo` is a link, or not a folder"),
+        ("open folder", "`headspace-demo` can be written by every user"),
+        ("open file", "`headspace-demo/train.py` can be written by every user"),
+        ("folder of another user", "`headspace-demo` belongs to another user"),
+    ],
+)
+def test_a_program_of_another_user_or_open_to_every_user_is_refused(
+    tmp_path: Path, kind: str, reason: str
+) -> None:
     folder = tmp_path / "headspace-demo"
     folder.mkdir()
     program = folder / "train.py"
@@ -136,6 +147,9 @@ def test_a_program_that_another_user_could_change_is_refused(tmp_path: Path, kin
         program.symlink_to(other)
     else:
         program.write_text("print('not mine')")
+    if kind == "linked folder":
+        folder.rename(tmp_path / "elsewhere")
+        folder.symlink_to(tmp_path / "elsewhere")
     if kind == "open folder":
         folder.chmod(0o777)
     if kind == "open file":
@@ -148,5 +162,5 @@ def test_a_program_that_another_user_could_change_is_refused(tmp_path: Path, kin
     for more in ([], ["--reset"]):
         ran = headspace("demo", *more, folder=tmp_path)
         assert (ran.returncode, ran.stdout) == (2, ""), ran.stderr
-        assert "headspace-demo" in ran.stderr
+        assert reason in ran.stderr
     assert other.read_text() == "print('not mine')"

@@ -337,7 +337,11 @@ def test_a_probe_cannot_end_a_loop_that_calls_a_function(program: Programs) -> N
     ("target", "kind", "why"),
     [
         ("batch_function:no_such", "plain", "`batch_function` has no function `no_such`"),
-        ("batch_function:get_batch", "never", "no call of `batch_function.get_batch` was timed: "),
+        (
+            "batch_function:get_batch",
+            "never",
+            "no call of `batch_function.get_batch` was timed: the program never calls it",
+        ),
         ("nowhere:get_batch", "plain", "no module `nowhere` was imported"),
     ],
 )

@@ -40,7 +40,9 @@ def test_every_make_target_and_script_of_a_workflow_exists(workflow: Path) -> No
     makefile = (ROOT / "Makefile").read_text()
     text = "\n".join(commands(workflow))
     targets = [
-        target for words in re.findall(r"(?m)\bmake ([a-z -]+)$", text) for target in words.split()
+        target
+        for words in re.findall(r"\bmake ((?:[a-z-]+(?: |\b))+)", text)
+        for target in words.split()
     ]
     files = re.findall(r"\b(?:bash|python) (\S+/\S+)", text)
 

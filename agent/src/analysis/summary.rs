@@ -2,12 +2,12 @@
 
 mod loops;
 mod resources;
-mod sampled;
+mod stacks;
 mod steps;
 
-use self::loops::{find_main_loop, other_names, others};
+use self::loops::{find_main_loop, other_loop_names, other_loops};
 use self::resources::fill_resources;
-use self::sampled::fill_from_stacks;
+use self::stacks::fill_from_stacks;
 use self::steps::{fill_probe, fill_steady, upper_bound_pct};
 use super::attribution::{Attribution, attribute_run, set_filling_stages};
 use super::episode_corrections::correct_by_episodes;
@@ -126,14 +126,14 @@ pub fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> Summary {
         };
     };
     fill_loop(&mut summary, main);
-    summary.other_loops = others(loops, main);
+    summary.other_loops = other_loops(loops, main);
     findings.extend(fill_steady(&mut summary, main));
     findings.extend(same_work(main));
     if let Some(probe) = main.probe.as_ref() {
         findings.extend(fill_probe(&mut summary, probe, main.mode));
     }
     let part = main.steady_part().unwrap_or(whole);
-    let stage_findings = fill_stages(&mut summary, run, part, &other_names(loops, main));
+    let stage_findings = fill_stages(&mut summary, run, part, &other_loop_names(loops, main));
     findings.extend(fill_resources(&mut summary, run, Some(main), part));
     if summary.headspace_pct.is_none() {
         summary.headspace_upper_bound_pct = upper_bound_pct(&summary, run, loops, main);
@@ -247,7 +247,5 @@ fn fill_stages(
     failures(&summary.stages).collect()
 }
 
-#[cfg(test)]
-mod loops_tests;
 #[cfg(test)]
 mod tests;

@@ -4,10 +4,11 @@
 //! a mean depends on the order of the steps. Ticks are therefore kept in order in a [`BoundedSeries`].
 
 mod bucket;
+mod quantity;
 mod series_tick;
 mod steady;
 
-pub use self::bucket::Quantity;
+pub use self::quantity::Quantity;
 pub use self::series_tick::{SeriesLoop, SeriesStage, SeriesTick};
 pub use self::steady::{Steady, StepSelection};
 

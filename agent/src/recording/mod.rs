@@ -4,6 +4,7 @@
 //! It takes no lock, allocates nothing and makes no system call. The rest (scaling, histograms, epochs)
 //! happens in [`Fold`], on the sampler's thread.
 
+mod cache_padded;
 pub mod event;
 pub mod fold;
 pub mod recorder;

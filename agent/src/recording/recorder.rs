@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use super::cache_padded::CachePadded;
 use super::event::{Decoder, Event, pack};
 use super::fold::Fold;
 use super::ring::{Pushed, Ring};
 use crate::port::catch_panics::contain;
 use crate::port::{ConsumerThread, MonotonicClock};
-use crate::sync::{AtomicU64, CachePadded, Mutex, Ordering, lock};
+use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 
 #[cfg(all(test, loom))]
 mod loom_tests;
@@ -27,8 +28,8 @@ pub type Wake = Arc<dyn Fn() + Send + Sync>;
 pub struct Recorder {
     ring: Ring,
     clock: MonotonicClock,
-    /// The lock and the reader have cache lines of their own: the training thread writes to the other fields for each
-    /// batch, and tries the lock if the ring is full.
+    /// Outer padding: the training thread writes to the other fields for each batch. Inner padding: it also tries the
+    /// lock if the ring is full, while another thread uses the reader.
     reader: CachePadded<Mutex<CachePadded<Reader>>>,
     /// Time of receipt of the last batch. 0 if the reader does not know it: then the next batch is not
     /// packed.
@@ -81,7 +82,7 @@ impl Recorder {
     ) -> Self {
         Self {
             ring: Ring::new(),
-            reader: CachePadded(Mutex::new(CachePadded(Reader {
+            reader: CachePadded::new(Mutex::new(CachePadded::new(Reader {
                 clock: clock.clone(),
                 decoder: Decoder::default(),
                 fold: Fold::new(name),
@@ -237,21 +238,21 @@ impl Recorder {
     /// Reads the ring on this thread because the sampler is late, unless another thread reads it now.
     #[cold]
     fn make_room(&self) -> bool {
-        let Ok(mut reader) = self.reader.0.try_lock() else {
+        let Ok(mut reader) = self.reader.try_lock() else {
             return false;
         };
         // A fault in the fold must not reach the training thread.
-        contain(|| reader.0.drain(&self.ring)).is_ok()
+        contain(|| reader.drain(&self.ring)).is_ok()
     }
 
     /// Reads the ring, then calls `each` with the totals. The training thread never calls it.
     pub fn fold<R>(&self, each: impl FnOnce(&mut Fold) -> R) -> R {
-        let mut reader = lock(&self.reader.0);
-        reader.0.drain(&self.ring);
-        if let Some(slow_ns) = reader.0.fold.slow_step_ns() {
+        let mut reader = lock(&self.reader);
+        reader.drain(&self.ring);
+        if let Some(slow_ns) = reader.fold.slow_step_ns() {
             self.set_slow_wait(slow_ns.max(MIN_SLOW_NS));
         }
-        each(&mut reader.0.fold)
+        each(&mut reader.fold)
     }
 
     #[expect(
@@ -352,7 +353,7 @@ mod tests {
     #[test]
     fn a_full_ring_that_is_being_read_drops_the_newest_and_counts_it() {
         let (recorder, _, _) = recorder();
-        let held = recorder.reader.0.lock().unwrap();
+        let held = recorder.reader.lock().unwrap();
         // The first lap takes three words.
         laps(&recorder, CAPACITY - 2 + 5);
         drop(held);

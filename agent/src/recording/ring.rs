@@ -7,7 +7,8 @@
 //! Most of a batch's cost, apart from its time stamps, is here: cache lines that the reader's core has read
 //! must return to the writer's core. So a batch is one word, and a cache line holds eight.
 
-use crate::sync::{AtomicU64, CachePadded, IN_MODEL, Ordering, OwnedU64};
+use super::cache_padded::CachePadded;
+use crate::sync::{AtomicU64, IN_MODEL, Ordering, OwnedU64};
 
 #[cfg(all(test, loom))]
 mod loom_tests;
@@ -59,11 +60,11 @@ impl Ring {
     /// Writes all words of an event, or none. Call from one thread at a time.
     #[inline]
     pub(super) fn push<const N: usize>(&self, event: [u64; N]) -> Pushed {
-        let head = self.head.0.load(Ordering::Relaxed);
+        let head = self.head.load(Ordering::Relaxed);
         let after = head + N as u64;
-        if after - self.tail_seen.0.load(Ordering::Relaxed) > CAPACITY as u64 {
-            let tail = self.tail.0.load(Ordering::Acquire);
-            self.tail_seen.0.store(tail, Ordering::Relaxed);
+        if after - self.tail_seen.load(Ordering::Relaxed) > CAPACITY as u64 {
+            let tail = self.tail.load(Ordering::Acquire);
+            self.tail_seen.store(tail, Ordering::Relaxed);
             if after - tail > CAPACITY as u64 {
                 return Pushed::Full;
             }
@@ -71,7 +72,7 @@ impl Ring {
         for (offset, word) in (0..).zip(event) {
             self.words[Self::index(head + offset)].store(word, Ordering::Relaxed);
         }
-        self.head.0.store(after, Ordering::Release);
+        self.head.store(after, Ordering::Release);
         if head / HALF == after / HALF {
             Pushed::Kept
         } else {
@@ -83,8 +84,8 @@ impl Ring {
     pub(super) fn read(&self) -> Words<'_> {
         Words {
             ring: self,
-            tail: self.tail.0.load(Ordering::Relaxed),
-            head: self.head.0.load(Ordering::Acquire),
+            tail: self.tail.load(Ordering::Relaxed),
+            head: self.head.load(Ordering::Acquire),
         }
     }
 
@@ -113,7 +114,7 @@ impl Iterator for Words<'_> {
         let word = self.ring.words[Ring::index(self.tail)].load(Ordering::Relaxed);
         self.tail += 1;
         if self.tail.is_multiple_of(FREED_AT_ONCE) {
-            self.ring.tail.0.store(self.tail, Ordering::Release);
+            self.ring.tail.store(self.tail, Ordering::Release);
         }
         Some(word)
     }
@@ -121,7 +122,7 @@ impl Iterator for Words<'_> {
 
 impl Drop for Words<'_> {
     fn drop(&mut self) {
-        self.ring.tail.0.store(self.tail, Ordering::Release);
+        self.ring.tail.store(self.tail, Ordering::Release);
     }
 }
 

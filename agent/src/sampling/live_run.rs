@@ -275,7 +275,9 @@ impl LiveRun {
                 ranks: self.ranks,
             },
             agent_cpu_s: Some(costs.agent_cpu_s + recording_s + counting_s),
-            stack_sampling_cpu_s: costs.stack_sampling_cpu_s,
+            // The thread that samples also runs if it cannot read any stack.
+            stack_sampling_cpu_s: (costs.stack_sampling_cpu_s)
+                .filter(|_| stacks.stacks().next().is_some()),
             dropped,
         };
         let summary = summarise(&run, &facts);

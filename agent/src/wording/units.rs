@@ -74,8 +74,8 @@ pub fn percent(pct: f64, decimals: usize) -> String {
     shown.strip_prefix('+').unwrap_or(&shown).to_owned()
 }
 
-/// Formats a number with its sign, even if it is positive: `+1.2`, `−3.4`, `0.0`. Damaged records can have a number
-/// that is not finite: `?`.
+/// Formats a number with its sign, even if it is positive: `+1.2`, `−3.4`, `0.0`, and `?` if it is not finite, as in
+/// damaged records.
 pub fn signed(value: f64, decimals: usize) -> String {
     if !value.is_finite() {
         return "?".to_owned();
@@ -242,6 +242,7 @@ mod tests {
             "−0.4 to +1.2"
         );
         assert_eq!(signed(-0.04, 1), "0.0");
+        assert_eq!(signed(f64::NAN, 1), "?");
     }
 
     #[test]

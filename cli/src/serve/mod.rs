@@ -24,7 +24,7 @@ use self::access::Access;
 use self::live::Live;
 use self::search_page::Tuning;
 use crate::args::ServeArgs;
-use crate::token::Token;
+use crate::token::{GivenToken, Token};
 use crate::{Context, EXIT_OK, EXIT_UNREADABLE, EXIT_USAGE};
 
 /// Why the server cannot start.
@@ -41,8 +41,8 @@ enum ServeError {
          HEADSPACE_TOKEN), or `--host 127.0.0.1` and a tunnel such as `ssh -L`"
     )]
     NoToken { host: String },
-    #[error("wrong token in `--token` or HEADSPACE_TOKEN: {0}")]
-    WrongToken(String),
+    #[error("invalid token in `--token` or HEADSPACE_TOKEN: {0}")]
+    InvalidToken(String),
     #[error("cannot start: {0}")]
     Start(#[from] io::Error),
 }
@@ -58,8 +58,11 @@ pub(crate) fn serve(args: &ServeArgs, context: &mut Context<'_>) -> io::Result<i
             Err(error) => return context.fail(error, EXIT_UNREADABLE),
         },
     };
-    let listening = parse_token(args).and_then(|token| Ok((listen(args)?, token)));
-    let ((listener, address), token) = match listening {
+    let token = match check_token(args) {
+        Ok(token) => token,
+        Err(error) => return context.fail(error, EXIT_USAGE),
+    };
+    let (listener, address) = match listen(args) {
         Ok(listening) => listening,
         Err(error) => return context.fail(error, EXIT_USAGE),
     };
@@ -80,9 +83,9 @@ pub(crate) fn serve(args: &ServeArgs, context: &mut Context<'_>) -> io::Result<i
     }
 }
 
-fn parse_token(args: &ServeArgs) -> Result<Option<Token>, ServeError> {
-    let token = args.token.as_deref().map(str::parse).transpose();
-    token.map_err(ServeError::WrongToken)
+fn check_token(args: &ServeArgs) -> Result<Option<Token>, ServeError> {
+    let token = args.token.as_ref().map(GivenToken::check).transpose();
+    token.map_err(ServeError::InvalidToken)
 }
 
 fn listen(args: &ServeArgs) -> Result<(TcpListener, SocketAddr), ServeError> {

@@ -54,11 +54,11 @@ impl Server {
             path: Some(folder.path().to_path_buf()),
             host: "127.0.0.1".to_owned(),
             port: 0,
-            token: token.map(ToOwned::to_owned),
+            token: token.map(|token| token.parse().unwrap()),
         };
         let follower = Follower::open(folder.path()).unwrap();
         let (listener, address) = listen(&args).unwrap();
-        let access = Access::new(&args.host, address, parse_token(&args).unwrap());
+        let access = Access::new(&args.host, address, check_token(&args).unwrap());
         let tuning = Tuning::find(folder.path());
         thread::spawn(move || run(listener, access, follower, tuning));
         let server = Self { folder, address };
@@ -269,7 +269,7 @@ fn an_address_for_others_needs_a_token() {
     };
     let error = listen(&args).unwrap_err().to_string();
     assert!(error.contains("--token"), "{error}");
-    args.token = Some(TOKEN.to_owned());
+    args.token = Some(TOKEN.parse().unwrap());
     assert!(listen(&args).is_ok());
 }
 

@@ -137,5 +137,4 @@ fn pack(pieces: impl IntoIterator<Item = String>, gap: &str, room: usize) -> Vec
 }
 
 #[cfg(test)]
-#[path = "verdict_text/tests.rs"]
 mod tests;

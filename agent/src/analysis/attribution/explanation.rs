@@ -25,7 +25,7 @@ pub enum Unexplained {
     /// No stage of the loop is known, and the sampled stacks do not show what makes the batches.
     ByStacks,
     /// No stage of the loop is known, and no stacks are sampled.
-    NotMeasured,
+    NoStacks,
 }
 
 /// Explains the wait of the main loop. Without a bottleneck, the conclusion is "unknown" if the wait, and what
@@ -46,7 +46,7 @@ pub fn explain_wait(summary: &SummaryRecord) -> Explanation<'_> {
     Explanation::Unknown(match (has_stages, summary.stack_sampling_pct) {
         (true, _) => Unexplained::ByStages,
         (false, Some(_)) => Unexplained::ByStacks,
-        (false, None) => Unexplained::NotMeasured,
+        (false, None) => Unexplained::NoStacks,
     })
 }
 
@@ -74,8 +74,8 @@ mod tests {
             stages: Vec::new(),
             ..waits(20.0, None)
         };
-        let not_measured = Explanation::Unknown(Unexplained::NotMeasured);
-        assert_eq!(explain_wait(&without_stages), not_measured);
+        let no_stacks = Explanation::Unknown(Unexplained::NoStacks);
+        assert_eq!(explain_wait(&without_stages), no_stacks);
 
         let with_stacks = SummaryRecord {
             stack_sampling_pct: Some(0.5),
@@ -92,7 +92,7 @@ mod tests {
             }],
             ..waits(20.0, None)
         };
-        assert_eq!(explain_wait(&of_another_loop), not_measured);
+        assert_eq!(explain_wait(&of_another_loop), no_stacks);
 
         let replay = SummaryRecord {
             mode: Some(Mode::Replay),

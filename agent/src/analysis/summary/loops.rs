@@ -17,7 +17,7 @@ pub(super) fn find_main_loop(loops: &[LoopFacts]) -> Option<&LoopFacts> {
 }
 
 /// The loops besides the main one that have steps, the longest first.
-pub(super) fn others(loops: &[LoopFacts], main: &LoopFacts) -> Vec<OtherLoop> {
+pub(super) fn other_loops(loops: &[LoopFacts], main: &LoopFacts) -> Vec<OtherLoop> {
     let mut others: Vec<OtherLoop> = loops
         .iter()
         .filter(|other| !std::ptr::eq(*other, main) && other.totals.steps > 0)
@@ -71,10 +71,13 @@ fn go_on_together(spans: &[(f64, f64)], others: &[(f64, f64)]) -> bool {
 }
 
 /// Names of the loops whose time does not count for the stages. A loop on a background thread feeds the main loop.
-pub(super) fn other_names<'a>(loops: &'a [LoopFacts], main: &LoopFacts) -> Vec<&'a str> {
+pub(super) fn other_loop_names<'a>(loops: &'a [LoopFacts], main: &LoopFacts) -> Vec<&'a str> {
     (loops.iter())
         .filter(|other| other.loader.role != Some(Role::Background))
         .map(|other| other.totals.name.as_str())
         .filter(|name| *name != main.totals.name)
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

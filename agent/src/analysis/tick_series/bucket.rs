@@ -2,26 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::quantity::Quantity;
 use super::series_tick::{SeriesLoop, SeriesTick};
 use crate::analysis::main_loop::MOST_NAMES;
 use crate::model::Distribution;
 use crate::model::record::Phase;
-
-/// A quantity of each step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Quantity {
-    /// From one batch to the next.
-    Step,
-    /// From requesting a batch to receiving it.
-    Wait,
-    /// From receiving a batch to requesting the next.
-    Compute,
-}
-
-impl Quantity {
-    /// All of them, in order.
-    pub(in crate::analysis) const ALL: [Self; 3] = [Self::Step, Self::Wait, Self::Compute];
-}
 
 /// Neighbouring ticks, merged.
 #[derive(Debug, Clone, Default)]

@@ -1,4 +1,4 @@
-//! The fields of a `tick` record that a series needs. A reader of files skips the others.
+//! Ticks, reduced to the fields that a series needs.
 
 use std::borrow::Cow;
 

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use super::bucket::{Bucket, LoopPart, Quantity};
+use super::bucket::{Bucket, LoopPart};
+use super::quantity::Quantity;
 use crate::model::record::{RunState, SummaryRecord};
 use crate::model::{Distribution, Mode};
 use crate::statistics::precision::{Known, ratio};

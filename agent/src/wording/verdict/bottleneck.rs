@@ -66,9 +66,9 @@ fn unexplained(why: Unexplained, summary: &SummaryRecord) -> String {
              stages (`headspace.stage`). If the run was short, run for longer."
                 .to_owned()
         }
-        Unexplained::NotMeasured => {
-            "no stage of the loader is known, and no stacks are sampled. Declare the stages (`headspace.stage`), or \
-             sample stacks (`HEADSPACE_STACKS=1`; `headspace doctor` shows whether this works here)."
+        Unexplained::NoStacks => {
+            "no stage of the loader is known, and no stacks were sampled. Declare the stages (`headspace.stage`), or \
+             sample stacks (`headspace doctor` shows whether this works here)."
                 .to_owned()
         }
     }
@@ -177,5 +177,41 @@ pub(in crate::wording) fn certainty(confidence: f64) -> &'static str {
         c if c >= LIKELY => "likely",
         c if c >= PLAUSIBLE => "plausible",
         _ => "a guess",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::record::StageSummary;
+
+    #[test]
+    fn an_unknown_bottleneck_says_what_is_missing() {
+        let summary = SummaryRecord {
+            steady_step_mean_ms: Some(10.0),
+            wait_pct: Some(50.0),
+            ..SummaryRecord::default()
+        };
+        let with_stacks = SummaryRecord {
+            stack_sampling_pct: Some(0.5),
+            ..summary.clone()
+        };
+        let with_stages = SummaryRecord {
+            stages: vec![StageSummary::default()],
+            ..with_stacks.clone()
+        };
+
+        for (summary, says) in [
+            (summary, "no stacks were sampled"),
+            (
+                with_stacks,
+                "the sampled stacks do not show what makes the batches",
+            ),
+            (with_stages, "neither the stages nor the resources explain"),
+        ] {
+            let entry = bottleneck(&summary, Detail::Full).unwrap();
+            let shown = format!("{entry:?}");
+            assert!(shown.contains(says), "{shown}");
+        }
     }
 }

@@ -138,10 +138,9 @@ floor      unknown   less waiting saves at most 67.0 % of the step
            The upper bound covers only the wait. If the device works during the wait, the saving is
            smaller. Only a probe shows whether the loader also slows the model's own code
            (contention): `HEADSPACE_MODE=probe`
-bottleneck unknown   no stage of the loader is known, and no stacks are sampled.
-                     Declare the stages (`headspace.stage`), or sample stacks
-                     (`HEADSPACE_STACKS=1`; `headspace doctor` shows whether
-                     this works here).
+bottleneck unknown   no stage of the loader is known, and no stacks were
+                     sampled. Declare the stages (`headspace.stage`), or sample
+                     stacks (`headspace doctor` shows whether this works here).
 cost       measuring used 0.02 % of one core
 "
     );
@@ -219,10 +218,9 @@ step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
 floor      10.0 ms if data were free   headspace 66.7 % ± 1.1   up to 3.0x faster
 free data  saves 19.8 ms of waiting and 200 µs of contention with the loader
 repeated   104 of 640 steps trained on batches that were repeated
-bottleneck unknown   no stage of the loader is known, and no stacks are sampled.
-                     Declare the stages (`headspace.stage`), or sample stacks
-                     (`HEADSPACE_STACKS=1`; `headspace doctor` shows whether
-                     this works here).
+bottleneck unknown   no stage of the loader is known, and no stacks were
+                     sampled. Declare the stages (`headspace.stage`), or sample
+                     stacks (`headspace doctor` shows whether this works here).
 cost       measuring used 0.02 % of one core
 "
     );
@@ -277,10 +275,9 @@ headspace  640 steps, 620 in steady state      headspace-runs/2026-11-21T09-30-1
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
 floor      10.0 ms if data were free   headspace 66.7 % ± 1.1   up to 3.0x faster
 free data  saves 19.8 ms of waiting and 200 µs of contention with the loader
-bottleneck unknown   no stage of the loader is known, and no stacks are sampled.
-                     Declare the stages (`headspace.stage`), or sample stacks
-                     (`HEADSPACE_STACKS=1`; `headspace doctor` shows whether
-                     this works here).
+bottleneck unknown   no stage of the loader is known, and no stacks were
+                     sampled. Declare the stages (`headspace.stage`), or sample
+                     stacks (`headspace doctor` shows whether this works here).
 cost       measuring used 0.02 % of one core
 "
     );
@@ -353,10 +350,9 @@ floor      Not measured: Live windows disagree: 28.1, 44.0 and 30.2 ms a step, s
            less waiting saves at most 67.0 % of the step
            The upper bound covers only the wait. How much the loader slows the model's own code
            (contention) is not known.
-bottleneck unknown   no stage of the loader is known, and no stacks are sampled.
-                     Declare the stages (`headspace.stage`), or sample stacks
-                     (`HEADSPACE_STACKS=1`; `headspace doctor` shows whether
-                     this works here).
+bottleneck unknown   no stage of the loader is known, and no stacks were
+                     sampled. Declare the stages (`headspace.stage`), or sample
+                     stacks (`headspace doctor` shows whether this works here).
 cost       measuring used 0.02 % of one core
 ";
 
@@ -489,10 +485,9 @@ floor      unknown   less waiting saves at most 67.0 % of the step
            The upper bound covers only the wait. If the device works during the wait, the saving is
            smaller. Only a probe shows whether the loader also slows the model's own code
            (contention): `HEADSPACE_MODE=probe`
-bottleneck unknown   no stage of the loader is known, and no stacks are sampled.
-                     Declare the stages (`headspace.stage`), or sample stacks
-                     (`HEADSPACE_STACKS=1`; `headspace doctor` shows whether
-                     this works here).
+bottleneck unknown   no stage of the loader is known, and no stacks were
+                     sampled. Declare the stages (`headspace.stage`), or sample
+                     stacks (`headspace doctor` shows whether this works here).
 found      Something was found.
 dropped    1 step and 30 records
 cost       measuring used 0.02 % of one core
@@ -686,10 +681,9 @@ headspace  640 steps, 620 in steady state      headspace-runs/2026-11-21T09-30-1
 step       30.0 ms   waiting for data 20.1 ms (67 %)   compute 9.9 ms
 floor      10.0 ms if data were free   headspace 66.7 % ± 1.1   up to 3.0x faster
 free data  saves 19.8 ms of waiting and 200 µs of contention with the loader
-bottleneck unknown   no stage of the loader is known, and no stacks are sampled.
-                     Declare the stages (`headspace.stage`), or sample stacks
-                     (`HEADSPACE_STACKS=1`; `headspace doctor` shows whether
-                     this works here).
+bottleneck unknown   no stage of the loader is known, and no stacks were
+                     sampled. Declare the stages (`headspace.stage`), or sample
+                     stacks (`headspace doctor` shows whether this works here).
 gpu        SMs busy 6 % (GPM)   NVDEC 6.8 of 7 engines busy   memory 12.1 GiB of 80.0 GiB
 cpu        1.9 of 2 cores used   training thread waits for a core 12 %   mean GIL wait 1.2 ms
            GC 0.4 %

@@ -204,12 +204,15 @@ class BatchFunction:
             return None
         if not self.is_found:
             return f"`{self.module}` has no function `{self.path}`, so its batches were not timed"
-        why = "the program calls it through a reference that it made before headspace replaced the function"
+        causes = [
+            "the program never calls it",
+            "it calls it through a reference that it made before headspace replaced the function",
+        ]
         if _is_script(self):
             # A function of the script is replaced at the next poll.
-            why = f"the loop began within milliseconds of the function's definition, or {why}"
+            causes.append("the loop began within milliseconds of the function's definition")
         return (
-            f"no call of `{self.module}.{self.path}` was timed: {why}. "
+            f"no call of `{self.module}.{self.path}` was timed: {', or '.join(causes)}. "
             "Wrap what the loop iterates in headspace.wrap(...) instead"
         )
 

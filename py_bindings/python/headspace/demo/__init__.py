@@ -20,6 +20,9 @@ from headspace._session.step_history import StepHistory
 #: The folder to which the program is written, so that the verdict names lines of the user's own folder.
 FOLDER = Path("headspace-demo")
 
+#: Steps without the option `--steps`. A probe of the demo ends before them.
+STEPS = 2400
+
 PROGRAM = Path(__file__).with_name("train.py")
 
 INTRODUCTION = """\
@@ -71,7 +74,8 @@ def main(words: Sequence[str]) -> int:
     try:
         program = _write_program(args.reset)
     except OSError as error:
-        return _fail(f"cannot write the demo's program: {error}. Change to a folder of your own")
+        remedy = f"Change to a folder of your own, or remove `{FOLDER}`"
+        return _fail(f"cannot use `{FOLDER}` in this folder: {error}. {remedy}")
     threads = f"loads on {args.threads} threads" if args.threads > 1 else "loads on one thread"
     decoder = "decodes them with PyAV" if args.video else "decompresses them"
     print(INTRODUCTION.format(decoder=decoder, threads=threads, program=program), flush=True)
@@ -83,15 +87,18 @@ def main(words: Sequence[str]) -> int:
 
 def _next_step(args: argparse.Namespace) -> str:
     """What to try after this run."""
-    runs = _settings.directory()
-    if args.threads > 1:
-        return WITH_MORE_THREADS.format(runs=runs)
+    runs = shlex.quote(_settings.directory())
     more = " --video" if args.video else ""
     is_named = "HEADSPACE_DIR" in os.environ
-    summary = _newest_summary(runs)
-    if summary.get("bottleneck") is None:
-        folder = f"HEADSPACE_DIR={shlex.quote(runs)} " if is_named else ""
-        return WITHOUT_VERDICT.format(folder=folder, more=more)
+    summary = _newest_summary(_settings.directory())
+    if summary.get("steady_step_mean_ms") is None:
+        threads = f" --threads {args.threads}" if args.threads > 1 else ""
+        return WITHOUT_VERDICT.format(
+            folder=f"HEADSPACE_DIR={runs} " if is_named else "",
+            more=f"{threads} --steps {max(STEPS, 2 * args.steps)}{more}",
+        )
+    if args.threads > 1:
+        return WITH_MORE_THREADS.format(runs=runs)
     first = (summary.get("remedies") or [{}])[0]
     change = first.get("change") or {}
     is_concurrency = change.get("setting") == "concurrency"
@@ -139,7 +146,7 @@ def _write_program(is_reset: bool) -> Path:
 
 
 def _check_own(path: Path, is_kind: Callable[[int], bool]) -> None:
-    """Checks that a path is of this kind and this user's own, no link, and that no other user may write to it."""
+    """Checks that a path is of this kind and this user's own, no link, and that not every user may write to it."""
     found = path.lstat()
     if not is_kind(found.st_mode):
         raise OSError(
@@ -177,7 +184,13 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--threads", type=_count, default=1, metavar="N", help="threads that load [default: 1]")
-    add("--steps", type=_count, default=2400, metavar="N", help="steps, at most [default: 2400]")
+    add(
+        "--steps",
+        type=_count,
+        default=STEPS,
+        metavar="N",
+        help=f"steps, at most [default: {STEPS}]",
+    )
     add("--video", action="store_true", help="decode mp4 files (needs PyAV: `pip install av`)")
     add("--reset", action="store_true", help=f"write `{FOLDER / PROGRAM.name}` again")
     args = parser.parse_args(words)

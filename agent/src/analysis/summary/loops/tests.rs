@@ -1,13 +1,14 @@
 //! Which loop is the training loop.
 
 use super::*;
-use crate::model::record::{LoaderRecord, Role};
+use crate::analysis::summary::RunFacts;
+use crate::model::record::{LoaderRecord, Role, SummaryRecord};
 use crate::model::step_series::StepSeries;
 use crate::model::{LoopTotals, StepSample};
 
 /// The numbers of a summary.
 fn summarise(run: &RunFacts<'_>, loops: &[LoopFacts]) -> SummaryRecord {
-    super::summarise(run, loops).record
+    crate::analysis::summary::summarise(run, loops).record
 }
 
 /// A loop of so many steps of 30 ms, of which 20 ms are waiting.
