@@ -55,8 +55,7 @@ def third_party_licenses(target: str) -> str:
             without_text.append(f"{name}: {', '.join(package['authors']) or package['repository']}")
     for name, path in BUNDLED.items():
         texts[path.read_text().strip()].append(name)
-    parts = [INTRODUCTION]
-    parts.append(WITHOUT_TEXT + "\n" + "\n".join(sorted(without_text)) + "\n")
+    parts = [INTRODUCTION, f"{WITHOUT_TEXT}\n" + "\n".join(sorted(without_text)) + "\n"]
     for text, names in sorted(texts.items(), key=lambda item: (-len(item[1]), item[1])):
         parts.append("\n".join(sorted(names)) + f"\n\n{text}\n")
     return ("\n" + "=" * 80 + "\n\n").join(parts)

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 
 use super::Marker;
-use super::writer::open;
+use super::folders::open;
 
 /// Begin of the names of these files.
 const PREFIX: &str = "memory-";

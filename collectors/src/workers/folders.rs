@@ -1,6 +1,6 @@
 //! Finds the folder of the files, and the trainer for which a process works.
 
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -153,11 +153,11 @@ impl Marker {
     ///
     /// Returns the error of the file system if it cannot be written.
     pub fn set_rank(&self, rank: u32) -> io::Result<()> {
-        let options = &mut fs::OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        options
-            .open(self.folder.join(format!("{RANK}{rank}")))
-            .map(drop)
+        match open(&self.folder.join(format!("{RANK}{rank}")), true) {
+            // Another session of this process has shown it.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            shown => shown.map(drop),
+        }
     }
 
     /// The rank that its trainer shows.
@@ -220,6 +220,17 @@ fn is_own(folder: &Path) -> bool {
     let others = |mode: u32| mode & 0o077;
     fs::symlink_metadata(folder)
         .is_ok_and(|found| found.is_dir() && found.uid() == user && others(found.mode()) == 0)
+}
+
+/// Opens a file in a marker, or creates it, for this user alone. A link is not followed.
+pub(super) fn open(path: &Path, new: bool) -> io::Result<fs::File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(new)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(path)
 }
 
 #[cfg(test)]
@@ -289,6 +300,10 @@ mod tests {
                 is_new: true,
             };
             marker.set_rank(rank).unwrap();
+            // A later session shows the same rank.
+            marker.set_rank(rank).unwrap();
+            let file = fs::metadata(marker.folder.join(format!("{RANK}{rank}"))).unwrap();
+            assert_eq!(file.mode() & 0o777, 0o600);
             marker
         };
         // The children are siblings of one another, not of this process.

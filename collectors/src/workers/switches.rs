@@ -10,8 +10,8 @@ use std::path::PathBuf;
 
 use headspace_agent::recording::stage::Switches;
 
+use super::folders::open;
 use super::layout::SwitchFile;
-use super::writer::open;
 use super::{Marker, mapping};
 
 /// Creates the switches of the process with this marker, or opens those that it has created before. They stay mapped.

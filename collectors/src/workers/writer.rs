@@ -1,13 +1,13 @@
 //! Creates a worker's own file, with space for its counters.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use headspace_agent::recording::stage::Slots;
 use headspace_agent::recording::stage::table::first_bytes;
 
+use super::folders::open;
 use super::layout::{File, REGION, SIZE};
 use super::{Identity, Marker, mapping, sigterm};
 
@@ -86,17 +86,6 @@ impl WorkerFile {
     pub fn is_wanted(&self) -> bool {
         fs::symlink_metadata(&self.path).is_ok()
     }
-}
-
-/// Opens a file in a marker, or creates it, for this user alone. A link is not followed.
-pub(super) fn open(path: &Path, new: bool) -> io::Result<fs::File> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(new)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW)
-        .open(path)
 }
 
 fn new_file(marker: &Marker, here: Identity) -> io::Result<(PathBuf, fs::File)> {

@@ -53,13 +53,15 @@ fn bottleneck(summary: &SummaryRecord, detail: Detail) -> Option<Entry> {
 /// Why nothing explains how long the loop waits, and what to do.
 fn unexplained(why: Unexplained, summary: &SummaryRecord) -> String {
     match why {
-        Unexplained::ByStages if summary.episodes.is_empty() => {
-            "neither the stages nor the resources explain how long the loop waits".to_owned()
-        }
         Unexplained::ByStages => {
-            "over the whole run, neither the stages nor the resources explain how long the loop waits; the slow parts of \
-             the run have causes of their own"
-                .to_owned()
+            let why = "neither the stages nor the resources explain how long the loop waits";
+            if summary.episodes.is_empty() {
+                why.to_owned()
+            } else {
+                format!(
+                    "over the whole run, {why}; the slow parts of the run have causes of their own"
+                )
+            }
         }
         Unexplained::ByStacks => {
             "no stage of the loader is known, and the sampled stacks do not show what makes the batches. Declare the \
