@@ -21,5 +21,6 @@ for (batch,) in DataLoader(TensorDataset(torch.ones(2 * steps, 4)), batch_size=2
     model(batch).sum().backward()
     optimizer.step()
     time.sleep(0.005)
-print("rank", dist.get_rank(), "of", dist.get_world_size())
+# One write for the line: with PYTHONUNBUFFERED, `print` writes each argument alone, and the ranks of a machine share a pipe.
+sys.stdout.write(f"rank {dist.get_rank()} of {dist.get_world_size()}\n")
 dist.destroy_process_group()
