@@ -81,7 +81,7 @@ build: $(STAMPS)/build ## Build the extension module and install the package int
 
 # WHEELS_ARGS="--help" lists the options, for example `--require aarch64`.
 .PHONY: wheels
-wheels: tools $(STAMPS)/wheels ## Build the wheels that others install (dist/), and try them with each Python found (20 minutes).
+wheels: tools $(STAMPS)/wheels $(STAMPS)/pythons ## Build the wheels that others install (dist/), and try them with each Python found (20 minutes).
 	$(call say,"wheels for x86_64 and aarch64")
 	$(PY) .ci/wheels.py $(WHEELS_ARGS)
 
@@ -98,7 +98,7 @@ crates: tools ## Package the Rust crates for crates.io (dist/crates), without pu
 
 # VERSION=0.2.0 names it. TAG=1 adds the commit and the tag to this repository. RELEASE_ARGS passes options.
 .PHONY: release
-release: tools $(STAMPS)/wheels $(STAMPS)/lint ## Build a release into dist/VERSION, without publishing it (VERSION=0.2.0).
+release: tools $(STAMPS)/wheels $(STAMPS)/pythons $(STAMPS)/lint ## Build a release into dist/VERSION, without publishing it (VERSION=0.2.0).
 	$(PY) .ci/release.py $(if $(filter 1,$(TAG)),--tag) $(RELEASE_ARGS) -- $(VERSION)
 
 ##@ Check it
@@ -124,7 +124,7 @@ test-rust: tools $(PY) ## Run the Rust tests.
 # What the Python tests need besides the package. Downloads wait for the network, so `make test` lets Rust compile
 # meanwhile.
 .PHONY: test-environment
-test-environment: $(STAMPS)/test $(STAMPS)/docs $(STAMPS)/servers $(STAMPS)/grafana
+test-environment: $(STAMPS)/test $(STAMPS)/docs $(STAMPS)/servers $(STAMPS)/grafana $(STAMPS)/pythons
 ifneq ($(TORCH),0)
 test-environment: $(STAMPS)/torch
 endif
@@ -381,6 +381,13 @@ $(STAMPS)/servers: requirements/debian-test.txt | tools $(PY)
 	  if ! xargs dpkg -s < $< >/dev/null 2>&1; then \
 	    apt-get update -qq && xargs apt-get install -y -qq --no-install-recommends < $< >/dev/null; fi; \
 	else echo "not installed: this is not root on Debian"; fi
+	@mkdir -p $(STAMPS) && touch $@
+
+# `apt` downloads and unpacks them without root. On a machine without Debian's archive, tests skip the versions that are missing.
+$(STAMPS)/pythons: requirements/pythons.txt .ci/debian_pythons.py | $(PY)
+	$(call say,"Python 3.13 to 3.15 for the tests$(comma) as far as they are missing")
+	$(PIP) -r $<
+	$(PY) .ci/debian_pythons.py $(VENV)/debian-pythons
 	@mkdir -p $(STAMPS) && touch $@
 
 # Grafana's own types, against which the dashboard is checked.

@@ -1,10 +1,11 @@
-"""Finds Python interpreters of given versions: on the path, and those of pyenv."""
+"""Finds Python interpreters of given versions: on the path, those of pyenv, and those of `debian_pythons.py`."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ def find_interpreters(versions: list[str]) -> dict[str, Path | None]:
 
 
 def candidates(version: str) -> Iterator[Path]:
+    """Programs that may be interpreters of this version. A shim of pyenv is one of them, but may not run."""
     name = f"python{version}"
     on_path = shutil.which(name)
     if on_path is not None:
@@ -25,10 +27,12 @@ def candidates(version: str) -> Iterator[Path]:
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     # `3.14t` is the folder `3.14.2t` or `3.14t-dev`, but its program has the short name.
     yield from sorted(pyenv.glob(f"versions/*/bin/{name}"))
+    # The Makefile unpacks Debian's there.
+    yield from Path(sys.prefix).glob(f"debian-pythons/usr/bin/{name}")
 
 
 def can_make_environments(python: Path) -> bool:
-    """Whether it runs. A shim of pyenv is in the path, but fails if its version is not selected."""
+    """Whether it runs, and has `venv`. A shim of pyenv fails if its version is not selected."""
     try:
         done = subprocess.run([python, "-c", "import venv"], capture_output=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):

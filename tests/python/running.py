@@ -9,7 +9,6 @@ import contextlib
 import functools
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -22,6 +21,11 @@ from typing import Any
 
 import hung_programs
 import pytest
+from ci_scripts import load_script
+
+import headspace
+
+interpreters = load_script("interpreters")
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 
@@ -69,26 +73,36 @@ def free_port() -> int:
         return port
 
 
+#: Environment in which an interpreter that does not have the package finds it.
+PACKAGE = {"PYTHONPATH": str(Path(headspace.__path__[0]).parent)}
+
+#: Every supported version of Python.
+VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
+
+
+def interpreter(version: str) -> str:
+    """An interpreter of this version. Skips the test if this machine has none."""
+    found = python_interpreters().get(version)
+    if not found:
+        pytest.skip(f"platform: no Python {version}")
+    return found[0]
+
+
 @functools.cache
 def python_interpreters() -> dict[str, list[str]]:
     """Supported interpreters on this machine by version (`3.x`), this one first.
 
-    They come from PATH and from the versions of pyenv.
+    `.ci/interpreters.py` says where they are.
     """
-    candidates = [sys.executable]
-    candidates += [f"python3.{minor}" for minor in range(10, 20)]
-    candidates += map(str, sorted(Path.home().glob(".pyenv/versions/3.*/bin/python")))
-    # pyenv's shims are scripts: `sys.executable` is the interpreter that they start.
-    show = "import ctypes, sys; print('%d.%d' % sys.version_info[:2], sys.executable)"
-    found: dict[str, list[str]] = {}
-    for path in filter(None, map(shutil.which, candidates)):
-        done = subprocess.run([path, "-c", show], capture_output=True, text=True)
-        if done.returncode == 0:
-            version, executable = done.stdout.strip().split(" ", 1)
+    found = {f"{sys.version_info.major}.{sys.version_info.minor}": [sys.executable]}
+    for version in VERSIONS:
+        for candidate in interpreters.candidates(version):
+            # pyenv's shims are scripts: `sys.executable` is the interpreter that they start.
+            show = [str(candidate), "-c", "import ctypes, sys; print(sys.executable)"]
+            done = subprocess.run(show, capture_output=True, text=True)
+            executable = done.stdout.strip()
             known = found.setdefault(version, [])
-            if tuple(map(int, version.split("."))) >= (3, 10) and not any(
-                map(Path(executable).samefile, known)
-            ):
+            if done.returncode == 0 and not any(map(Path(executable).samefile, known)):
                 known.append(executable)
     return {version: executables for version, executables in found.items() if executables}
 

@@ -43,8 +43,6 @@ PACKAGE = ROOT / "py_bindings" / "python"
 PYTHONS = ROOT / ".venv" / "pythons"
 """The virtual environments of other Python versions."""
 
-VERSIONS = ["3.10", "3.11", "3.12", "3.13", "3.14"]
-
 KINDS = ["python", "numpy", "extension", "parse", "read", "lock", "sleep"]
 """The kinds of work. Each is one line of the program."""
 
@@ -68,10 +66,19 @@ def has_numpy(python: Path) -> bool:
 
 def create_environment(folder: Path, interpreters: list[str]) -> bool:
     """Creates a virtual environment with NumPy, with the first interpreter that can."""
-    install = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
-    install += ["--no-input", "install", "--quiet", "--only-binary", ":all:", "numpy>=1.26,<3"]
+    # Not every interpreter can install pip into a new environment.
+    install = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python")]
+    install += [
+        "--disable-pip-version-check",
+        "--no-input",
+        "install",
+        "--quiet",
+        "--only-binary",
+        ":all:",
+        "numpy>=1.26,<3",
+    ]
     for interpreter in interpreters:
-        create = [interpreter, "-m", "venv", "--clear", str(folder)]
+        create = [interpreter, "-m", "venv", "--clear", "--without-pip", str(folder)]
         if all(
             subprocess.run(command, capture_output=True).returncode == 0
             for command in (create, install)
@@ -85,7 +92,7 @@ def other_pythons() -> list[str]:
     own = f"{sys.version_info.major}.{sys.version_info.minor}"
     found = []
     for version, interpreters in python_interpreters().items():
-        if version == own or version not in VERSIONS:
+        if version == own:
             continue
         python = PYTHONS / version / "bin" / "python"
         if has_numpy(python) or create_environment(PYTHONS / version, interpreters):

@@ -24,11 +24,13 @@ from typing import Any
 import pytest
 from running import (
     DEADLINE_S,
+    PACKAGE,
+    VERSIONS,
     Programs,
     Ran,
     Runs,
+    interpreter,
     of_kind,
-    python_interpreters,
     read_records,
     thread_names,
     wait_until,
@@ -399,13 +401,12 @@ ENDS = {
 
 
 def ends_as_ever(program: Programs, version: str, how: str, hog: str) -> None:
-    package = str(Path(headspace.__path__[0]).parent)
     run: Ran = program(
         "interpreter.py",
         how,
         hog,
-        python=[python_interpreters()[version][0]],
-        env={"PYTHONPATH": package, "HEADSPACE_INTERVAL": "10ms"},
+        python=[interpreter(version)],
+        env={**PACKAGE, "HEADSPACE_INTERVAL": "10ms"},
     )
 
     assert run.exit_code == ENDS[how], run.stderr
@@ -424,7 +425,7 @@ THIS_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 def cases(hogs: list[str], ways: Iterable[str]) -> Iterator[tuple[str, str, str]]:
     """All cases on this Python. On others, only the last of the hogs, unless repeats are requested."""
-    for version, how, hog in itertools.product(sorted(python_interpreters()), ways, hogs):
+    for version, how, hog in itertools.product(VERSIONS, ways, hogs):
         if REPEATS or version == THIS_PYTHON or hog == hogs[-1]:
             yield version, how, hog
 
@@ -440,7 +441,7 @@ def test_a_program_ends_normally_while_threads_compete_for_the_lock(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["no", "never ended", "exit", "terminate"])
-@pytest.mark.parametrize("version", sorted(python_interpreters()) if REPEATS else [THIS_PYTHON])
+@pytest.mark.parametrize("version", VERSIONS if REPEATS else [THIS_PYTHON])
 def test_a_program_ends_normally_while_the_lock_is_held_longer_than_the_end_waits(
     program: Programs, version: str, how: str
 ) -> None:

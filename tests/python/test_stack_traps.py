@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
-from running import Programs, python_interpreters
+from running import PACKAGE, VERSIONS, Programs, interpreter
 from test_stacks import line_of, ran, top_line
 
 
-@pytest.mark.parametrize("python", [paths[0] for paths in python_interpreters().values()])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_no_stack_mixes_two_functions_and_the_program_ends_as_it_would(
-    program: Programs, python: str
+    program: Programs, version: str
 ) -> None:
-    package = str(Path(__import__("headspace").__file__).parents[1])
-    run = program("stack_traps.py", 400, python=[python], env={"PYTHONPATH": package})
+    run = program("stack_traps.py", 400, python=[interpreter(version)], env=PACKAGE)
     assert (run.exit_code, run.stdout.strip()) == (0, "done"), run.stderr
 
     stacks = run.kind("stacks")[-1]

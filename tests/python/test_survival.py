@@ -19,10 +19,13 @@ from pathlib import Path
 
 import pytest
 from running import (
+    PACKAGE,
     PROGRAMS,
+    VERSIONS,
     Programs,
     Ran,
     Started,
+    interpreter,
     of_kind,
     read_records,
     steps_in_ticks,
@@ -359,22 +362,13 @@ def test_the_death_of_a_worker_raises_the_error_of_torch(
     assert alone.stdout == run.stdout
 
 
-def newer_python() -> str | None:
-    """An interpreter that warns of forks in a multi-threaded process (Python 3.12 or later)."""
-    for python in (sys.executable, "python3.12", "python3.13"):
-        check = [python, "-c", "import sys; sys.exit(sys.version_info < (3, 12))"]
-        if shutil.which(python) and subprocess.run(check, capture_output=True).returncode == 0:
-            return python
-    return None
-
-
-def test_workers_are_forked_before_headspace_starts_a_thread(program: Programs) -> None:
-    python = newer_python()
-    if python is None:
-        pytest.skip("platform: no Python 3.12 or later, which warns of such forks")
-    package = str(Path(headspace.__path__[0]).parent)
-
-    run = program("forks_workers.py", python=[python, "-W", "always"], env={"PYTHONPATH": package})
+# Python 3.12 and later warn of a fork in a process with several threads.
+@pytest.mark.parametrize("version", VERSIONS[2:])
+def test_workers_are_forked_before_headspace_starts_a_thread(
+    program: Programs, version: str
+) -> None:
+    python = interpreter(version)
+    run = program("forks_workers.py", python=[python, "-W", "always"], env=PACKAGE)
 
     assert (run.exit_code, run.stdout) == (0, "[b'batch']\n"), run.stderr
     assert "multi-threaded" not in run.stderr
