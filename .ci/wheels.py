@@ -3,6 +3,7 @@
     python .ci/wheels.py                              # x86_64 and aarch64, as far as this machine can build them
     python .ci/wheels.py --require aarch64            # fails if the aarch64 wheel cannot be built
     python .ci/wheels.py --free-threaded 3.14t        # also a wheel for this free-threaded Python
+    python .ci/wheels.py --free-threaded 3.15t        # also a wheel for it and all later ones
 
 zig links the wheel against glibc 2.17 (manylinux2014), so it runs on the Linux distributions of the last ten years. One
 wheel per architecture (abi3) serves every Python from 3.10 on. The script prints what it leaves out, with the reason.
@@ -145,6 +146,7 @@ def check(wheel: Path) -> None:
     oldest = oldest_platform(shown)
     if oldest is None or not oldest.startswith(PLATFORM):
         raise WheelError(f"{wheel.name} is not a {PLATFORM} wheel:\n{shown}")
+    # abi3audit 0.0.26 does not know `abi3t`: it takes the module's own `PyModExport__native` for a function of Python.
     if "-abi3-" in wheel.name:
         run(sys.executable, "-m", "abi3audit", "--strict", wheel)
     size = wheel.stat().st_size
@@ -183,6 +185,18 @@ def try_on_each_python(wheel: Path, versions: list[str]) -> None:
             continue
         try_wheel(wheel, python)
         say(f"{wheel.name}: works with Python {version}")
+
+
+def build_free_threaded(target: str, out: Path, version: str) -> tuple[Path, list[str]]:
+    """Builds the wheel for a free-threaded Python (for example `3.14t`). Returns its path, and the versions that load it.
+
+    From 3.15 on, it has the stable ABI that free-threaded and other Pythons share (abi3t, PEP 803).
+    """
+    with_lock = version.removesuffix("t")
+    if tuple(map(int, with_lock.split("."))) < (3, 15):
+        return build(target, out, "--interpreter", f"python{version}"), [version]
+    abi3t = ["--features", "pyo3/abi3t-py315"]
+    return build(target, out, *abi3t, "--interpreter", f"python{with_lock}"), [with_lock, version]
 
 
 def supported_pythons() -> list[str]:
@@ -229,9 +243,9 @@ def main() -> int:
         try_on_each_python(wheel, supported_pythons())
         built.append(wheel)
         for version in args.free_threaded:
-            wheel = build(target, args.out, "--interpreter", f"python{version}")
+            wheel, versions = build_free_threaded(target, args.out, version)
             check(wheel)
-            try_on_each_python(wheel, [version])
+            try_on_each_python(wheel, versions)
             built.append(wheel)
     if not built:
         raise WheelError("no wheel was built")
