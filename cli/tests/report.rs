@@ -433,13 +433,21 @@ fn unreadable_runs_are_named_and_the_others_are_reported() {
     fs::write(base.path().join("notes.txt"), "nothing of ours\n").unwrap();
     fs::create_dir(base.path().join("begun")).unwrap();
     fs::write(base.path().join("begun/rank0.jsonl"), line(0, 1, notice())).unwrap();
+    fs::create_dir(base.path().join("damaged")).unwrap();
+    let mut damaged = line(0, 1, notice());
+    damaged.extend(br#"{"schema":"headspace/1.1","kind":"summary","steps":"many"}"#);
+    fs::write(base.path().join("damaged/rank0.jsonl"), damaged).unwrap();
     let run = path_in(&base, "run");
 
     for (name, why) in [
         ("missing", "No such file or directory"),
         ("empty", "a folder in it contains `rank0.jsonl`"),
         ("notes.txt", "no record in it"),
-        ("begun", "has no summary"),
+        ("begun", "or it has just begun (1 record read)"),
+        (
+            "damaged",
+            "or the summary is the skipped line (1 record read)",
+        ),
     ] {
         let said = headspace(base.path(), &["report", &path_in(&base, name), &run]);
 

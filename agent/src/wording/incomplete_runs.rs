@@ -29,11 +29,17 @@ pub fn without_summary(path: &str, records: u64, skipped: u64) -> String {
              or is just starting"
         ),
         0 => format!("`{path}`: no record in it. Is it the output of another program?"),
-        count => format!(
-            "`{path}` has no summary: its process ended before the first one was written, or it \
-             has just begun ({} read)",
-            super::units::records(count)
-        ),
+        count => {
+            let or = match skipped {
+                0 => "it has just begun",
+                1 => "the summary is the skipped line",
+                _ => "the summary is one of the skipped lines",
+            };
+            format!(
+                "`{path}` has no summary: its process ended before the first one was written, or {or} ({} read)",
+                super::units::records(count)
+            )
+        }
     }
 }
 

@@ -14,6 +14,7 @@ the verdict. Only this module imports the package ``ipython``.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from types import TracebackType
@@ -106,15 +107,13 @@ class LiveView:
 
     def _open(self) -> str:
         """Begins the view. Returns why it cannot begin, or an empty text."""
-        try:
-            from IPython import get_ipython
-            from IPython.display import HTML, display
-        except ImportError:
-            return "the package `ipython` is not installed (`pip install ipykernel`)"
-        self._shell = get_ipython()
-        # IPython in a terminal has no kernel, and cannot replace an output.
+        # A notebook has imported IPython. IPython in a terminal has no kernel, and cannot replace an output.
+        ipython = sys.modules.get("IPython")
+        self._shell = ipython and ipython.get_ipython()
         if getattr(self._shell, "kernel", None) is None:
             return "this is not a notebook: use `headspace top` in a second terminal"
+        from IPython.display import HTML, display
+
         self._shown = live_html(None)
         self._html = HTML
         self._output = display(HTML(self._shown), display_id=True)
