@@ -28,6 +28,7 @@ from versions import (
     check_version,
     read_version,
     release_changes,
+    release_notes,
     set_locked_version,
     set_version,
     unreleased_changes,
@@ -195,7 +196,7 @@ def release(version: str, *, tag: bool, wheel_options: list[str]) -> None:
         # Otherwise the release would change more in Cargo.lock than its own version.
         run("cargo", "metadata", "--locked", "--format-version", "1", folder=clone)
         make_commit(clone, version, datetime.date.today().isoformat())
-        (out / "NOTES.md").write_text(f"# headspace {version}\n\n{changes}\n")
+        (out / "NOTES.md").write_text(release_notes(version, changes))
         build(clone, out, version, wheel_options)
         if tag:
             name = f"refs/tags/v{version}"

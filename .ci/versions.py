@@ -75,3 +75,9 @@ def unreleased_changes(changelog: str) -> str:
     """The text under `## [Unreleased]`, up to the next version. Empty without such a section."""
     _, _, rest = changelog.partition(UNRELEASED)
     return re.split(r"(?m)^## ", rest, maxsplit=1)[0].strip()
+
+
+def release_notes(version: str, changes: str) -> str:
+    """The changes as a page of their own. Links into the repository become plain text, because they lead nowhere there."""
+    text = re.sub(r"\[([^\]]*)\]\((?!https?://)[^)]*\)", r"\1", changes)
+    return f"# headspace {version}\n\n{text}\n"

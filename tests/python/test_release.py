@@ -85,6 +85,16 @@ def test_unreleased_changes_move_under_the_version_and_its_date() -> None:
     )
 
 
+def test_the_notes_have_only_links_that_work_outside_of_the_repository() -> None:
+    changes = "- [A page](docs/a.md#b), [two\n  lines](c.md), [a site](https://example.org/d)."
+
+    notes = versions.release_notes("0.2.0", changes)
+
+    assert notes == (
+        "# headspace 0.2.0\n\n- A page, two\n  lines, [a site](https://example.org/d).\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("changelog", "reason"),
     [
