@@ -13,10 +13,11 @@ PATH = f"import sys; sys.path[:0] = {[path for path in sys.path if path]!r}"
 SHOW = "print(*sorted(set(sys.modules) - before))"
 
 #: Modules that `import headspace` adds to an interpreter without the site module. Every program has loaded
-#: most of them anyway. The other three are built in or small.
+#: most of them anyway. The others are built in or small.
 ALLOWED = {
     *("_collections_abc", "_stat", "genericpath", "os", "os.path", "posixpath", "stat"),
     *("__future__", "atexit", "itertools", "time", "zlib"),
+    *("_abc", "abc", "errno"),  # Python 3.15 starts without them
     *("_interpreters", "_xxsubinterpreters"),  # one of these, to refuse subinterpreters
 }
 
