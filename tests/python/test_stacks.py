@@ -125,6 +125,19 @@ def test_workers_that_wait_for_one_lock_get_another_remedy_than_more_workers(
     assert "its calls wait for one another's lock" in summary["bottleneck"]["evidence"]
 
 
+@pytest.mark.slow
+@pytest.mark.alone
+@pytest.mark.parametrize("version", VERSIONS)
+def test_threads_that_wait_for_one_lock_get_another_remedy_than_more_threads(
+    program: Programs, version: str
+) -> None:
+    run = program("lock_in_threads.py", 400, python=[interpreter(version)], env=PACKAGE)
+
+    summary = run.summary()
+    assert summary["remedies"][0]["code"] == "separate_locks"
+    assert "its calls wait for one another's lock" in summary["bottleneck"]["evidence"]
+
+
 def test_the_holder_of_the_interpreter_lock_is_recorded(program: Programs) -> None:
     holders = ran(program, "threads", "python").summary()["gil_holders"]
     assert holders[0]["stage"] == "load"

@@ -1,8 +1,7 @@
 //! Finds the locks of a process for which several of its threads wait.
 //!
 //! A thread that waits for a lock and one that waits for another thread's result look alike: both are in the system
-//! call `futex`. But each thread waits for a result at an address of its own, and for a lock at that of the lock. (Up to
-//! Python 3.13. Later versions let each thread wait at an address of its own for both.)
+//! call `futex`. But each thread waits for a result at a lock of its own, and all wait for a shared lock at the same one.
 
 use std::collections::HashMap;
 
@@ -22,7 +21,7 @@ const WAITING_MODULES: [&str; 6] = [
     "/threading.py",
 ];
 
-/// The addresses at which threads of a process waited.
+/// The addresses of the locks for which threads of a process waited.
 #[derive(Default)]
 pub(super) struct ThreadLocks(HashMap<u64, Waiters>);
 
@@ -33,7 +32,7 @@ enum Waiters {
 }
 
 impl ThreadLocks {
-    /// Whether several threads were seen to wait at this address. `tid` waits there now.
+    /// Whether several threads were seen to wait for the lock at this address. `tid` waits for it now.
     pub(super) fn is_shared(&mut self, trace: &StackTrace, tid: u32, address: u64) -> bool {
         let is_waiting_module = |file: &str| WAITING_MODULES.iter().any(|part| file.contains(part));
         let innermost = trace.frames.first();

@@ -9,6 +9,7 @@
 
 use std::fs;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 
 use headspace_agent::model::stack::WaitFor;
 
@@ -40,7 +41,9 @@ impl InterpreterStatics {
         let mut argument = || words.next().and_then(hexadecimal).unwrap_or(0);
         let arguments = [argument(), argument(), argument()];
         let what = self.waits_for(pid, number, arguments);
-        let lock = (what == WaitFor::Lock).then_some(arguments[0]);
+        // The stack pointer follows the six arguments.
+        let stack_pointer = words.nth(3).and_then(hexadecimal).unwrap_or(0);
+        let lock = (what == WaitFor::Lock).then(|| lock_address(pid, arguments[0], stack_pointer));
         Some(Wait { what, lock })
     }
 
@@ -92,6 +95,28 @@ impl InterpreterStatics {
             WaitFor::SharedLock
         }
     }
+}
+
+/// Maximum distance between the stack pointer of a waiting thread and its semaphore. Three small functions lie between them.
+const MAX_DISTANCE: u64 = 4096;
+
+/// Address of the lock of a thread that waits in `futex` at `address`.
+///
+/// From Python 3.14 on, each thread waits at a semaphore in its own stack: the field `sema` of `struct wait_entry` (CPython's
+/// `Python/parking_lot.c`). The field before it is the address of the lock.
+fn lock_address(pid: u32, address: u64, stack_pointer: u64) -> u64 {
+    let distance = address.checked_sub(stack_pointer);
+    let is_in_stack = distance.is_some_and(|distance| distance < MAX_DISTANCE);
+    let before = is_in_stack.then(|| read_word(pid, address.saturating_sub(8)));
+    before.flatten().unwrap_or(address)
+}
+
+/// Eight bytes of the memory of a process.
+fn read_word(pid: u32, address: u64) -> Option<u64> {
+    let memory = fs::File::open(format!("/proc/{pid}/mem")).ok()?;
+    let mut word = [0; 8];
+    memory.read_exact_at(&mut word, address).ok()?;
+    Some(u64::from_ne_bytes(word))
 }
 
 /// Whether `id` is a thread of the process. `pthread_join` waits until the futex no longer has the ID of the thread. This
@@ -224,6 +249,19 @@ mod tests {
         assert_eq!(futex(0x7f00_c000, wait), WaitFor::SharedLock);
         let joined = futex_with(tid.into(), 0x7f00_c000, wait);
         assert_eq!(joined, WaitFor::Lock, "it waits for the end of a thread");
+    }
+
+    #[test]
+    fn a_thread_that_waits_in_its_own_stack_waits_for_the_lock_that_its_semaphore_belongs_to() {
+        let (lock, elsewhere) = (0x7f00_1230_u64, 0x0100_0040);
+        let entry = [lock, 0];
+        let semaphore = std::ptr::from_ref(&entry[1]) as u64;
+        let address = |address, stack_pointer| lock_address(here().0, address, stack_pointer);
+
+        assert_eq!(address(semaphore, semaphore - 200), lock);
+        assert_eq!(address(semaphore, semaphore - 10_000), semaphore);
+        assert_eq!(address(elsewhere, semaphore), elsewhere);
+        assert_eq!(address(64, 64), 64, "cannot be read");
     }
 
     #[test]
