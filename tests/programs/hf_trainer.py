@@ -21,24 +21,25 @@ class Net(torch.nn.Module):
         return {"loss": logits.mean(), "logits": logits}
 
 
-rows = [{"x": torch.ones(1), "labels": torch.tensor(0.0)} for _ in range(240)]
-arguments = transformers.TrainingArguments(
-    output_dir="out",
-    num_train_epochs=2,
-    per_device_train_batch_size=4,
-    eval_strategy="steps",
-    eval_steps=10,
-    save_strategy="no",
-    report_to=[],
-    disable_tqdm=True,
-    use_cpu=True,
-    logging_strategy="no",
-    dataloader_num_workers=workers,
-)
-trainer = transformers.Trainer(
-    model=Net(), args=arguments, train_dataset=rows, eval_dataset=rows[:32]
-)
-# A model that was loaded from a checkpoint is in evaluation mode, too.
-trainer.model.eval()
-trainer.train()
-print(trainer.state.global_step)
+if __name__ == "__main__":
+    rows = [{"x": torch.ones(1), "labels": torch.tensor(0.0)} for _ in range(240)]
+    arguments = transformers.TrainingArguments(
+        output_dir="out",
+        num_train_epochs=2,
+        per_device_train_batch_size=4,
+        eval_strategy="steps",
+        eval_steps=10,
+        save_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+        use_cpu=True,
+        logging_strategy="no",
+        dataloader_num_workers=workers,
+    )
+    trainer = transformers.Trainer(
+        model=Net(), args=arguments, train_dataset=rows, eval_dataset=rows[:32]
+    )
+    # A model that was loaded from a checkpoint is in evaluation mode, too.
+    trainer.model.eval()
+    trainer.train()
+    print(trainer.state.global_step)

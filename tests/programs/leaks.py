@@ -260,4 +260,5 @@ def train_page_cache():
                 sum(mapped[:: mmap.PAGESIZE])
 
 
-globals()[f"train_{KIND}"]()
+if __name__ == "__main__":
+    globals()[f"train_{KIND}"]()

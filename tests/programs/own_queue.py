@@ -32,43 +32,43 @@ def load(batches):
         batches.put((decode(number), [{"label": n} for n in range(args.objects)]))
 
 
-def next_batch():
-    return get()
-
-
-torch.set_num_threads(1)
-model = torch.nn.Linear(64, 64)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-if args.processes:
-    batches = multiprocessing.Queue(4)
-    loader = multiprocessing.Process(target=load, args=(batches,), daemon=True)
-else:
-    batches = queue.Queue(4)
-    loader = threading.Thread(target=load, args=(batches,), daemon=True)
-
-
 def evaluate(tasks):
     while (task := tasks.get()) is not None:
         np.sort(decode(task))
 
 
-loader.start()
-get = batches.get
-waited, begin, steps, evaluation = 0.0, time.perf_counter(), 0, None
-while time.perf_counter() < begin + args.seconds:
-    asked = time.perf_counter()
-    batch, _ = next_batch()
-    waited += time.perf_counter() - asked
-    model(torch.from_numpy(batch).float()).sum().backward()
-    optimizer.step()
-    optimizer.zero_grad()
-    steps += 1
-    if args.evaluate and steps == 6:
-        tasks = multiprocessing.Queue()
-        for task in [*range(40), None]:
-            tasks.put(task)
-        evaluation = multiprocessing.Process(target=evaluate, args=(tasks,))
-        evaluation.start()
-if evaluation is not None:
-    evaluation.join()
-print(round(waited / (time.perf_counter() - begin), 3))
+def next_batch():
+    return get()
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    model = torch.nn.Linear(64, 64)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    if args.processes:
+        batches = multiprocessing.Queue(4)
+        loader = multiprocessing.Process(target=load, args=(batches,), daemon=True)
+    else:
+        batches = queue.Queue(4)
+        loader = threading.Thread(target=load, args=(batches,), daemon=True)
+
+    loader.start()
+    get = batches.get
+    waited, begin, steps, evaluation = 0.0, time.perf_counter(), 0, None
+    while time.perf_counter() < begin + args.seconds:
+        asked = time.perf_counter()
+        batch, _ = next_batch()
+        waited += time.perf_counter() - asked
+        model(torch.from_numpy(batch).float()).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        steps += 1
+        if args.evaluate and steps == 6:
+            tasks = multiprocessing.Queue()
+            for task in [*range(40), None]:
+                tasks.put(task)
+            evaluation = multiprocessing.Process(target=evaluate, args=(tasks,))
+            evaluation.start()
+    if evaluation is not None:
+        evaluation.join()
+    print(round(waited / (time.perf_counter() - begin), 3))

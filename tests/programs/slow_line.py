@@ -189,7 +189,12 @@ def loader() -> Any:
     if SPEC["layout"] == "workers":
         from torch.utils.data import DataLoader
 
-        return DataLoader(Items(), batch_size=1, num_workers=SPEC["concurrency"])
+        return DataLoader(
+            Items(),
+            batch_size=1,
+            num_workers=SPEC["concurrency"],
+            multiprocessing_context="fork",  # The workers use variables of this module.
+        )
     return batches()
 
 

@@ -16,5 +16,6 @@ class Stream(IterableDataset):
             yield torch.tensor([number])
 
 
-for _ in headspace.wrap(DataLoader(Stream(), batch_size=4, num_workers=2)):
-    pass
+if __name__ == "__main__":
+    for _ in headspace.wrap(DataLoader(Stream(), batch_size=4, num_workers=2)):
+        pass

@@ -382,7 +382,7 @@ def test_a_hundred_thousand_batches_leak_no_reference_and_no_object(runs: Runs, 
     assert abs(after[0] - before[0]) <= 10, "references beyond those of the cache"
     assert after[1] - before[1] < 1000
     assert abs(sys.getrefcount(None) - none) < 10_000
-    assert sys.getrefcount(error) == 2
+    assert sys.getrefcount(error) <= 2  # 1 from Python 3.14 on
 
 
 def test_errors_and_ends_leak_no_reference(runs: Runs) -> None:
@@ -405,7 +405,7 @@ def test_errors_and_ends_leak_no_reference(runs: Runs) -> None:
     gc.collect()
 
     assert sys.getrefcount(error) <= 4
-    assert sys.getrefcount(wrapped) == 2
+    assert sys.getrefcount(wrapped) <= 2
 
 
 class Rewrapped:

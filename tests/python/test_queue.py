@@ -396,6 +396,8 @@ HAND_OFFS = """
 import multiprocessing, sys
 import headspace, torch
 
+multiprocessing.set_start_method("fork")
+
 def iterate_loader():
     dataset = torch.utils.data.TensorDataset(torch.zeros(64, 2))
     loader = torch.utils.data.DataLoader(dataset, num_workers=1)

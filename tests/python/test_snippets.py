@@ -62,13 +62,18 @@ def open_video(path):
 """
 )
 
+# From Python 3.14 on, worker processes import the program by default. A block of a page has no main function for that.
 TORCH = (
     TRAIN
     + """
+import multiprocessing
+
 import torch
 from torch.utils.data import DataLoader
 
 import headspace
+
+multiprocessing.set_start_method("fork")
 
 dataset = [torch.tensor([float(number)]) for number in range(24)]
 train_loader, val_loader = DataLoader(dataset, batch_size=4), DataLoader(dataset[:4])

@@ -76,6 +76,10 @@ def mean_error(model: nn.Module, images: Tensor) -> Tensor:
     return functional.mse_loss(model(patches), patches.mean(2, keepdim=True))
 
 
+# Here, so that a worker process that imports this file registers it too.
+register_downloader("http://", StoreDownloader)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=500)
@@ -85,7 +89,6 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    register_downloader("http://", StoreDownloader)
     with tempfile.TemporaryDirectory() as folder:
         store, cache = Path(folder, "store"), Path(folder, "cache")
         cache.mkdir()
