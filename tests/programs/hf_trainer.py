@@ -22,7 +22,7 @@ class Net(torch.nn.Module):
 
 
 if __name__ == "__main__":
-    rows = [{"x": torch.ones(1), "labels": torch.tensor(0.0)} for _ in range(240)]
+    rows = [{"x": torch.ones(1), "labels": torch.tensor(0.0)}] * 240
     arguments = transformers.TrainingArguments(
         output_dir="out",
         num_train_epochs=2,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from running import wait_until
 
 #: The folder of the memory cgroups, and the file with the limit: for cgroup v1, and for cgroup v2.
 _HOMES = (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max"))
@@ -36,8 +38,19 @@ def memory_group(limit_bytes: int) -> Iterator[list[str]]:
                 yield [sys.executable, "-c", _ENTER, str(group / "cgroup.procs")]
                 return
         finally:
-            group.rmdir()
+            wait_until(lambda group=group: _remove(group), "the processes of the group end")
     pytest.skip("platform: no control group of memory can be made here")
+
+
+def _remove(group: Path) -> bool:
+    """Removes the group. Returns False if it still has processes, such as the fork server of worker processes."""
+    try:
+        group.rmdir()
+    except OSError as error:
+        if error.errno in (errno.EBUSY, errno.ENOTEMPTY):
+            return False
+        raise
+    return True
 
 
 def _set_limit(file: Path, limit_bytes: int) -> bool:

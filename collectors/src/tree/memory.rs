@@ -36,18 +36,13 @@ const PACE: Duration = Duration::from_secs(2);
 /// lose little.
 const CPU_REST: u32 = 5_000;
 
-/// The pause after the first reading, and after a [large change](is_large_change). The first reading often comes when
-/// the worker processes have just started, and the next one while they import modules and load their data. The verdict
-/// needs their memory even if the run is short. On a busy machine a reading took 70 ms for a torch trainer with one
-/// worker: the next one then comes after 3.5 s.
+/// The pause after the first reading. This reading often comes when the worker processes have just started and
+/// have not loaded their data, and the verdict needs their memory even if the run is short. On a busy machine
+/// a reading took 70 ms for a torch trainer with one worker: the second one then comes after 3.5 s.
 const FIRST_CPU_REST: u32 = 50;
 
-/// Each other pause is this many times the pause before, up to [`CPU_REST`].
+/// Each pause is this many times the pause before, up to [`CPU_REST`].
 const CPU_REST_GROWTH: u32 = 4;
-
-/// Maximum number of short pauses because of a large change. A program whose memory changes all the time is not read
-/// often forever.
-const MAX_SHORT_PAUSES: u32 = 8;
 
 /// Maximum number of attempts to list the members while some of them end.
 const TRIES: u32 = 8;
@@ -62,10 +57,6 @@ pub struct TreeMemory {
     buffer: Vec<u8>,
     /// The pause after the latest reading, as a multiple of its CPU time.
     cpu_rest: u32,
-    /// Number of short pauses that are left.
-    short_pauses: u32,
-    /// The memory of all processes at the latest reading, in bytes. `None` before the first one, and if it is unknown.
-    memory: Option<u64>,
 }
 
 impl TreeMemory {
@@ -90,8 +81,6 @@ impl TreeMemory {
             counts_itself: procfs::is_this_machine(root),
             buffer: Vec::new(),
             cpu_rest: 0,
-            short_pauses: MAX_SHORT_PAUSES,
-            memory: None,
         };
         let own = source.walker.own();
         let own = own.map_err(|error| procfs::no_proc(root, &error))?;
@@ -113,22 +102,6 @@ impl TreeMemory {
             Err(error) => has_ended(&error, folder).then_some(0),
         }
     }
-
-    /// Shortens the next pause if the memory of all processes has changed much since the latest reading.
-    fn shorten_pause(&mut self, memory: Option<u64>) {
-        let before = std::mem::replace(&mut self.memory, memory);
-        let is_large =
-            (before.zip(memory)).is_some_and(|(before, now)| is_large_change(before, now));
-        if is_large && self.short_pauses > 0 {
-            self.short_pauses -= 1;
-            self.cpu_rest = FIRST_CPU_REST;
-        }
-    }
-}
-
-/// Whether the memory of all processes has changed by at least a tenth, such as when a worker loads its data.
-fn is_large_change(before: u64, now: u64) -> bool {
-    before.abs_diff(now) >= before / 10
 }
 
 impl Collector for TreeMemory {
@@ -180,7 +153,6 @@ impl Collector for TreeMemory {
             files = files.zip(open).map(|(sum, open)| sum.saturating_add(open));
         }
         append(out, &Scope::Tree, memory, files);
-        self.shorten_pause(memory);
         Ok(())
     }
 }
@@ -253,25 +225,6 @@ mod tests {
             .collect();
 
         assert_eq!(rests, [50, 200, 800, 3_200, 5_000, 5_000]);
-    }
-
-    #[test]
-    fn readings_follow_each_other_quickly_while_the_memory_changes_but_not_forever() {
-        let mut source = TreeMemory::new().unwrap();
-        let mut rest_after = |memory| {
-            source.cpu_rest = 800;
-            source.shorten_pause(memory);
-            source.cpu_rest
-        };
-
-        assert_eq!(rest_after(Some(1_000)), 800, "the first reading");
-        assert_eq!(rest_after(Some(1_099)), 800, "a small change");
-        assert_eq!(rest_after(Some(1_300)), 50, "a large one");
-        assert_eq!(rest_after(Some(900)), 50, "a decrease");
-        assert_eq!(rest_after(None), 800, "unknown");
-        assert_eq!(rest_after(Some(5_000)), 800, "unknown before");
-        let rests: Vec<u32> = (0..8).map(|n| rest_after(Some(10_000 << n))).collect();
-        assert_eq!(rests, [50, 50, 50, 50, 50, 50, 800, 800]);
     }
 
     proptest! {

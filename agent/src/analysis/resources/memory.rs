@@ -22,28 +22,38 @@ pub(super) struct TreeMemory {
     pub(super) children: Option<f64>,
 }
 
-/// The memory at the last reading at which there were children. At the last reading of a run, the workers have often
-/// ended. If there never were children, that of the last reading.
+/// Minimum memory of children that work, as a share of the largest memory of the children in the run. Chosen.
+const WORKING: f64 = 0.5;
+
+/// The memory at the last reading at which the children worked. If there never were children, the memory at the last reading.
+///
+/// At the last reading of a run, the workers have often ended. Their fork server then still runs, which is the default of
+/// `multiprocessing` from Python 3.14 on.
 pub(super) fn tree_memory(span: &Span<'_>, metric: &'static Metric) -> Option<TreeMemory> {
     let points = |scope| span.of(metric, &scope, &[]).points();
     let own: Vec<(f64, f64)> = points(Scope::Process).collect();
-    let with_children = points(Scope::Tree).filter_map(|(at, whole_tree)| {
-        let (_, own) = own
-            .iter()
-            .find(|(own_at, _)| own_at.total_cmp(&at).is_eq())?;
-        let children = Some(whole_tree - own).filter(|bytes| *bytes > 0.0)?;
-        Some(TreeMemory {
-            whole_tree,
-            children: Some(children),
+    let with_children: Vec<(f64, f64)> = points(Scope::Tree)
+        .filter_map(|(at, whole_tree)| {
+            let (_, own) = own
+                .iter()
+                .find(|(own_at, _)| own_at.total_cmp(&at).is_eq())?;
+            Some((whole_tree, whole_tree - own)).filter(|(_, children)| *children > 0.0)
         })
-    });
-    with_children.last().or_else(|| {
-        let scopes = span.keys().map(|key| &key.scope);
-        let last = tree_else_process(scopes, |scope| span.of(metric, scope, &[]).last())?;
-        Some(TreeMemory {
-            whole_tree: last,
-            children: None,
-        })
+        .collect();
+    let largest =
+        (with_children.iter()).fold(0.0, |largest: f64, (_, children)| largest.max(*children));
+    let working = (with_children.iter()).rfind(|(_, children)| *children >= WORKING * largest);
+    if let Some((whole_tree, children)) = working {
+        return Some(TreeMemory {
+            whole_tree: *whole_tree,
+            children: Some(*children),
+        });
+    }
+    let scopes = span.keys().map(|key| &key.scope);
+    let last = tree_else_process(scopes, |scope| span.of(metric, scope, &[]).last())?;
+    Some(TreeMemory {
+        whole_tree: last,
+        children: None,
     })
 }
 

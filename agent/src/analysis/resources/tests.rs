@@ -153,6 +153,20 @@ fn the_memory_of_workers_counts_even_if_the_last_reading_before_their_end_preced
 }
 
 #[test]
+fn the_memory_of_workers_is_not_that_of_the_fork_server_that_runs_after_their_end() {
+    let seen = run(10, |at_s| {
+        let tree = if at_s < 9.0 { 3.5e9 } else { 1.4e9 };
+        vec![
+            Reading::new(&PROCESS_MEMORY_PROPORTIONAL, Scope::Process, 1e9),
+            Reading::new(&PROCESS_MEMORY_PROPORTIONAL, Scope::Tree, tree),
+        ]
+    });
+
+    assert!(near(seen.children_memory_bytes, 2.5e9));
+    assert!(near(seen.memory_proportional_bytes, 3.5e9));
+}
+
+#[test]
 fn memory_includes_the_workers_although_they_have_ended_at_the_last_reading() {
     let seen = run(10, |at_s| {
         let tree = if at_s < 10.0 { 3e9 } else { 1e9 };

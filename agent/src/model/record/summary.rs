@@ -286,12 +286,13 @@ pub struct ResourcesRecord {
     pub gc_longest_ms: Option<f64>,
     /// Instructions per cycle of the thread that takes the batches.
     pub consumer_ipc: Option<f64>,
-    /// Resident memory of this process and its children, in bytes: at the last reading at which there were children,
-    /// or at the last reading if there never were.
+    /// Resident memory of this process and its children, in bytes: at the last reading at which the children worked, or at
+    /// the last reading if there never were any. Children work if they have at least half of the largest memory that the
+    /// children had in the run.
     pub memory_bytes: Option<f64>,
     /// The same as proportional memory (PSS): each page is divided by the number of processes that share it.
     pub memory_proportional_bytes: Option<f64>,
-    /// Proportional memory of the children of this process, in bytes, at the last reading at which there were any.
+    /// Proportional memory of the children of this process, in bytes, at the last reading at which they worked.
     pub children_memory_bytes: Option<f64>,
     /// Memory that this process and its children can still use, in bytes: what the machine has available, or what
     /// the limit of the control group leaves, if that is less. If the machine has several ranks, this rank's part.

@@ -21,9 +21,10 @@ _basic_size = type.__dict__["__basicsize__"]
 
 
 def type_name(kind: type) -> str:
-    """Name of a type, with its module unless that is `builtins` or `__main__`."""
+    """Name of a type, with its module unless that is `builtins` or the program."""
     module, name = (getter.__get__(kind) for getter in _names)
-    if not isinstance(module, str) or module in ("builtins", "__main__", "_thread"):
+    # A worker that imports the program knows it as `__mp_main__`.
+    if not isinstance(module, str) or module in ("builtins", "__main__", "__mp_main__", "_thread"):
         return str(name)
     if module == "torch.nn.parameter":
         module = "torch.nn"
