@@ -50,12 +50,10 @@ def run(*command: str | Path) -> str:
 
 def find_archive() -> str:
     """Address of the Debian archive that this machine uses."""
-    form = "$(LABEL) $(REPO_URI)"
-    for line in run(
-        "apt-get", "indextargets", "--format", form, "Created-By: Packages"
-    ).splitlines():
-        label, address = line.rsplit(" ", 1)
-        if label == "Debian":
+    # A new machine has no release files yet, which name the archive. By convention, its mirrors have this folder.
+    show = ["indextargets", "--no-release-info", "--format", "$(REPO_URI)", "Created-By: Packages"]
+    for address in run("apt-get", *show).split():
+        if address.rstrip("/").endswith("/debian"):
             return address
     raise PythonsError("apt of this machine uses no Debian archive")
 
