@@ -446,7 +446,7 @@ fn unreadable_runs_are_named_and_the_others_are_reported() {
         ("begun", "or it has just begun (1 record read)"),
         (
             "damaged",
-            "or the summary is the skipped line (1 record read)",
+            "or its summary is among the skipped lines (1 record read)",
         ),
     ] {
         let said = headspace(base.path(), &["report", &path_in(&base, name), &run]);

@@ -30,13 +30,12 @@ pub fn without_summary(path: &str, records: u64, skipped: u64) -> String {
         ),
         0 => format!("`{path}`: no record in it. Is it the output of another program?"),
         count => {
-            let or = match skipped {
-                0 => "it has just begun",
-                1 => "the summary is the skipped line",
-                _ => "the summary is one of the skipped lines",
+            let causes = match skipped {
+                0 => "or it has just begun",
+                _ => "it has just begun, or its summary is among the skipped lines",
             };
             format!(
-                "`{path}` has no summary: its process ended before the first one was written, or {or} ({} read)",
+                "`{path}` has no summary: its process ended before the first one was written, {causes} ({} read)",
                 super::units::records(count)
             )
         }

@@ -1,7 +1,8 @@
 //! Finds the locks of a process for which several of its threads wait.
 //!
 //! A thread that waits for a lock and one that waits for another thread's result look alike: both are in the system
-//! call `futex`. But each thread waits for a result at a lock of its own, and all wait for a shared lock at the same one.
+//! call `futex`. But each thread that waits for a result has a lock of its own. Threads that wait for a shared lock have
+//! the same one.
 
 use std::collections::HashMap;
 

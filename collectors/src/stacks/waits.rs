@@ -100,23 +100,30 @@ impl InterpreterStatics {
 /// Maximum distance between the stack pointer of a waiting thread and its semaphore. Three small functions lie between them.
 const MAX_DISTANCE: u64 = 4096;
 
+/// The bits of a locked `PyMutex` for which a thread waits: `_Py_LOCKED` and `_Py_HAS_PARKED`.
+const LOCKED_AND_WAITED_FOR: u8 = 3;
+
 /// Address of the lock of a thread that waits in `futex` at `address`.
 ///
 /// From Python 3.14 on, each thread waits at a semaphore in its own stack: the field `sema` of `struct wait_entry` (CPython's
-/// `Python/parking_lot.c`). The field before it is the address of the lock.
+/// `Python/parking_lot.c`). The field before it is the address of the lock, a `PyMutex`.
 fn lock_address(pid: u32, address: u64, stack_pointer: u64) -> u64 {
     let distance = address.checked_sub(stack_pointer);
-    let is_in_stack = distance.is_some_and(|distance| distance < MAX_DISTANCE);
-    let before = is_in_stack.then(|| read_word(pid, address.saturating_sub(8)));
-    before.flatten().unwrap_or(address)
+    if distance.is_none_or(|distance| distance >= MAX_DISTANCE) {
+        return address;
+    }
+    let lock = read_memory(pid, address.saturating_sub(8)).map(u64::from_ne_bytes);
+    let is_mutex =
+        |lock: &u64| read_memory(pid, *lock).is_some_and(|[bits]| bits == LOCKED_AND_WAITED_FOR);
+    lock.filter(is_mutex).unwrap_or(address)
 }
 
-/// Eight bytes of the memory of a process.
-fn read_word(pid: u32, address: u64) -> Option<u64> {
+/// Some bytes of the memory of a process.
+fn read_memory<const SIZE: usize>(pid: u32, address: u64) -> Option<[u8; SIZE]> {
     let memory = fs::File::open(format!("/proc/{pid}/mem")).ok()?;
-    let mut word = [0; 8];
-    memory.read_exact_at(&mut word, address).ok()?;
-    Some(u64::from_ne_bytes(word))
+    let mut bytes = [0; SIZE];
+    memory.read_exact_at(&mut bytes, address).ok()?;
+    Some(bytes)
 }
 
 /// Whether `id` is a thread of the process. `pthread_join` waits until the futex no longer has the ID of the thread. This
@@ -253,15 +260,22 @@ mod tests {
 
     #[test]
     fn a_thread_that_waits_in_its_own_stack_waits_for_the_lock_that_its_semaphore_belongs_to() {
-        let (lock, elsewhere) = (0x7f00_1230_u64, 0x0100_0040);
-        let entry = [lock, 0];
-        let semaphore = std::ptr::from_ref(&entry[1]) as u64;
-        let address = |address, stack_pointer| lock_address(here().0, address, stack_pointer);
+        let [waited_for, free] = [LOCKED_AND_WAITED_FOR, 0_u8];
+        let lock = std::ptr::from_ref(&waited_for) as u64;
+        let other = std::ptr::from_ref(&free) as u64;
+        let found = |before: u64, distance: u64| {
+            let entry = [before, 0];
+            let semaphore = std::ptr::from_ref(&entry[1]) as u64;
+            let found = lock_address(here().0, semaphore, semaphore - distance);
+            (found != semaphore).then_some(found)
+        };
 
-        assert_eq!(address(semaphore, semaphore - 200), lock);
-        assert_eq!(address(semaphore, semaphore - 10_000), semaphore);
-        assert_eq!(address(elsewhere, semaphore), elsewhere);
-        assert_eq!(address(64, 64), 64, "cannot be read");
+        assert_eq!(found(lock, 200), Some(lock));
+        assert_eq!(found(lock, 10_000), None, "not in the frames of the wait");
+        for no_lock in [other, 0, 2, u64::MAX] {
+            assert_eq!(found(no_lock, 200), None);
+        }
+        assert_eq!(lock_address(here().0, 64, 64), 64, "cannot be read");
     }
 
     #[test]

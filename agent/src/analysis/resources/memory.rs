@@ -22,13 +22,14 @@ pub(super) struct TreeMemory {
     pub(super) children: Option<f64>,
 }
 
-/// Minimum memory of children that work, as a share of the largest memory of the children in the run. Chosen.
-const WORKING: f64 = 0.5;
+/// Minimum memory of the children at a reading at which workers run, as a share of their median memory. Chosen: a fork
+/// server with torch alone has a third of what it has together with a worker that holds 1 GB of data.
+const MIN_RUNNING_SHARE: f64 = 0.5;
 
-/// The memory at the last reading at which the children worked. If there never were children, the memory at the last reading.
+/// The memory at the last reading at which workers ran. If there never were children, the memory at the last reading.
 ///
-/// At the last reading of a run, the workers have often ended. Their fork server then still runs, which is the default of
-/// `multiprocessing` from Python 3.14 on.
+/// At the last reading of a run, the workers have often ended. Their fork server then still runs (the default start method
+/// of `multiprocessing` from Python 3.14 on). If the workers had less memory than their fork server, this is not noticed.
 pub(super) fn tree_memory(span: &Span<'_>, metric: &'static Metric) -> Option<TreeMemory> {
     let points = |scope| span.of(metric, &scope, &[]).points();
     let own: Vec<(f64, f64)> = points(Scope::Process).collect();
@@ -40,10 +41,17 @@ pub(super) fn tree_memory(span: &Span<'_>, metric: &'static Metric) -> Option<Tr
             Some((whole_tree, whole_tree - own)).filter(|(_, children)| *children > 0.0)
         })
         .collect();
-    let largest =
-        (with_children.iter()).fold(0.0, |largest: f64, (_, children)| largest.max(*children));
-    let working = (with_children.iter()).rfind(|(_, children)| *children >= WORKING * largest);
-    if let Some((whole_tree, children)) = working {
+    // The upper median: a short run may have two readings, of which the last one is after the workers' end.
+    let mut sorted: Vec<f64> = with_children
+        .iter()
+        .map(|(_, children)| *children)
+        .collect();
+    sorted.sort_by(f64::total_cmp);
+    let least = MIN_RUNNING_SHARE * sorted.get(sorted.len() / 2).copied().unwrap_or_default();
+    let running = with_children
+        .iter()
+        .rfind(|(_, children)| *children >= least);
+    if let Some((whole_tree, children)) = running {
         return Some(TreeMemory {
             whole_tree: *whole_tree,
             children: Some(*children),

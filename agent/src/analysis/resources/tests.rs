@@ -167,6 +167,19 @@ fn the_memory_of_workers_is_not_that_of_the_fork_server_that_runs_after_their_en
 }
 
 #[test]
+fn processes_with_more_memory_that_ended_long_ago_do_not_count() {
+    let seen = run(10, |at_s| {
+        let tree = if at_s < 3.0 { 9e9 } else { 3e9 };
+        vec![
+            Reading::new(&PROCESS_MEMORY_PROPORTIONAL, Scope::Process, 1e9),
+            Reading::new(&PROCESS_MEMORY_PROPORTIONAL, Scope::Tree, tree),
+        ]
+    });
+
+    assert!(near(seen.children_memory_bytes, 2e9));
+}
+
+#[test]
 fn memory_includes_the_workers_although_they_have_ended_at_the_last_reading() {
     let seen = run(10, |at_s| {
         let tree = if at_s < 10.0 { 3e9 } else { 1e9 };

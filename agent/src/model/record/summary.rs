@@ -286,13 +286,12 @@ pub struct ResourcesRecord {
     pub gc_longest_ms: Option<f64>,
     /// Instructions per cycle of the thread that takes the batches.
     pub consumer_ipc: Option<f64>,
-    /// Resident memory of this process and its children, in bytes: at the last reading at which the children worked, or at
-    /// the last reading if there never were any. Children work if they have at least half of the largest memory that the
-    /// children had in the run.
+    /// Resident memory of this process and its children, in bytes: at the last reading at which workers ran, or at the last
+    /// reading if there never were children. Workers ran if the children had at least half of their median memory.
     pub memory_bytes: Option<f64>,
     /// The same as proportional memory (PSS): each page is divided by the number of processes that share it.
     pub memory_proportional_bytes: Option<f64>,
-    /// Proportional memory of the children of this process, in bytes, at the last reading at which they worked.
+    /// Proportional memory of the children of this process, in bytes, at the last reading at which workers ran.
     pub children_memory_bytes: Option<f64>,
     /// Memory that this process and its children can still use, in bytes: what the machine has available, or what
     /// the limit of the control group leaves, if that is less. If the machine has several ranks, this rank's part.
