@@ -1,24 +1,22 @@
 """Unpacks the versions of CPython that this machine does not have, from Debian's packages, for the tests.
 
-    python .ci/debian_pythons.py FOLDER
+    python .ci/debian_pythons.py
 
-Nothing is installed on the system, so it needs no root. The packages are of a newer Debian than most machines run. So they
+They are in the folder `debian-pythons` of the virtual environment. Nothing is installed on the system, so no root is needed. The packages are of a newer Debian than most machines run. So they
 bring the C library that they were compiled for, and each interpreter is changed to load it.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from interpreters import find_interpreters
+from interpreters import DEBIAN_PYTHONS, find_interpreters
 
-#: A release of Debian that has these versions.
+#: A release of Debian that has these versions (November 2026).
 RELEASE = "forky"
 VERSIONS = ["3.13", "3.14", "3.15"]
 
@@ -95,7 +93,6 @@ def use_own_libraries(python: Path, root: Path) -> None:
 
 def install(root: Path) -> None:
     """Unpacks the missing interpreters into `root`, as `usr/bin/python3.14` and so on. What was there is replaced."""
-    root = root.absolute()
     shutil.rmtree(root, ignore_errors=True)
     versions = [version for version, python in find_interpreters(VERSIONS).items() if not python]
     if not versions:
@@ -112,15 +109,11 @@ def install(root: Path) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Unpacks Debian's versions of CPython.")
-    parser.add_argument("folder", type=Path)
-    args = parser.parse_args()
     try:
-        install(args.folder)
+        install(DEBIAN_PYTHONS)
     except PythonsError as error:
         print(f"not installed: {error}")
-        # In CI a version that is not tested is a failure, like a skipped test.
-        return int(os.environ.get("CI", "").lower() in ("1", "true"))
+        return 1
     return 0
 
 

@@ -9,6 +9,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+#: The folder of the interpreters that `debian_pythons.py` unpacks.
+DEBIAN_PYTHONS = Path(sys.prefix) / "debian-pythons"
+
 
 def find_interpreters(versions: list[str]) -> dict[str, Path | None]:
     """An interpreter of each version (for example `3.12` or `3.14t`), or None if there is none that runs."""
@@ -27,8 +30,7 @@ def candidates(version: str) -> Iterator[Path]:
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     # `3.14t` is the folder `3.14.2t` or `3.14t-dev`, but its program has the short name.
     yield from sorted(pyenv.glob(f"versions/*/bin/{name}"))
-    # The Makefile unpacks Debian's there.
-    yield from Path(sys.prefix).glob(f"debian-pythons/usr/bin/{name}")
+    yield from DEBIAN_PYTHONS.glob(f"usr/bin/{name}")
 
 
 def can_make_environments(python: Path) -> bool:

@@ -135,7 +135,7 @@ def build_sdist(clone: Path, out: Path) -> None:
 
 def extract_sbom(out: Path, version: str) -> None:
     """Copies the list of dependencies out of the wheel for x86_64 (else another one), into which maturin writes it."""
-    wheel = max(out.glob("*.whl"), key=lambda path: (path.match("*abi3*x86_64.whl"), path))
+    wheel = max(out.glob("*.whl"), key=lambda path: (path.match("*-abi3-*x86_64.whl"), path))
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".cyclonedx.json"))
         (out / f"headspace-{version}.cyclonedx.json").write_bytes(archive.read(name))

@@ -78,6 +78,6 @@ def unreleased_changes(changelog: str) -> str:
 
 
 def release_notes(version: str, changes: str) -> str:
-    """The changes as a page of their own. Links into the repository become plain text, because they lead nowhere there."""
-    text = re.sub(r"\[([^\]]*)\]\((?!https?://)[^)]*\)", r"\1", changes)
+    """The changes as a page of their own. Links into the repository lead nowhere there, so they become the file's path."""
+    text = re.sub(r"\[([^\]]*)\]\((?!https?://)([^)#]*)[^)]*\)", r"\1 (\2)", changes)
     return f"# headspace {version}\n\n{text}\n"

@@ -27,7 +27,7 @@ MODULE = "_native.abi3.so"
 
 sys.path.append(str(TESTS))
 
-from running import clean_environment, python_interpreters  # noqa: E402
+from running import clean_environment, create_environment, python_interpreters  # noqa: E402
 
 #: Deadline of a run. It only ends programs that hang.
 TIMEOUT_S = 1200
@@ -104,18 +104,15 @@ def make_environment(folder: Path) -> Path:
         sys.exit(
             "error: memcheck: `valgrind` is not in PATH. Install it (Debian: apt install valgrind)."
         )
-    for version, paths in sorted(python_interpreters().items(), key=by_version, reverse=True):
+    for version, path in sorted(python_interpreters().items(), key=by_version, reverse=True):
         reports, output = folder / f"python{version}", folder / f"python{version}.txt"
-        command = [paths[0], "-c", "import asyncio, ctypes, json, multiprocessing, threading"]
+        command = [path, "-c", "import asyncio, ctypes, json, multiprocessing, threading"]
         code = valgrind.run(command, reports, output, clean_environment(), TIMEOUT_S)
         if code == 0 and not valgrind.read_errors(reports):
             environment = folder / f"environment-{version}"
-            subprocess.run([paths[0], "-m", "venv", environment], check=True)
-            python = environment / "bin/python"
-            pip = ["-m", "pip", "--disable-pip-version-check", "install", "--quiet", "-r"]
-            subprocess.run([python, *pip, ROOT / "requirements/memcheck.txt"], check=True)
-            print(f"python {version}: {paths[0]}", flush=True)
-            return python
+            create_environment(path, environment, "-r", str(ROOT / "requirements/memcheck.txt"))
+            print(f"python {version}: {path}", flush=True)
+            return environment / "bin/python"
         print(f"python {version}: not used, because it fails or has errors of its own")
     sys.exit(
         "error: memcheck: no Python without errors of its own. Install another version from 3.10 on."

@@ -22,6 +22,7 @@ class Net(torch.nn.Module):
 
 
 if __name__ == "__main__":
+    # One row many times: a worker that does not fork gets a file descriptor for each tensor, and torch passes at most 254.
     rows = [{"x": torch.ones(1), "labels": torch.tensor(0.0)}] * 240
     arguments = transformers.TrainingArguments(
         output_dir="out",

@@ -21,10 +21,9 @@ from typing import Any
 
 import hung_programs
 import pytest
-from ci_scripts import load_script
+from ci_scripts import ROOT, load_script
 
-import headspace
-
+debian_pythons = load_script("debian_pythons")
 interpreters = load_script("interpreters")
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
@@ -74,7 +73,7 @@ def free_port() -> int:
 
 
 #: Environment in which an interpreter that does not have the package finds it.
-PACKAGE = {"PYTHONPATH": str(Path(headspace.__path__[0]).parent)}
+PACKAGE = {"PYTHONPATH": str(ROOT / "py_bindings/python")}
 
 #: Every supported version of Python.
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
@@ -83,28 +82,37 @@ VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
 def interpreter(version: str) -> str:
     """An interpreter of this version. Skips the test if this machine has none."""
     found = python_interpreters().get(version)
-    if not found:
-        pytest.skip(f"platform: no Python {version}")
-    return found[0]
+    if found is None:
+        can_be_had = version in debian_pythons.VERSIONS
+        pytest.skip(f"no Python {version}" if can_be_had else f"platform: no Python {version}")
+    return found
 
 
 @functools.cache
-def python_interpreters() -> dict[str, list[str]]:
-    """Supported interpreters on this machine by version (`3.x`), this one first.
-
-    `.ci/interpreters.py` says where they are.
-    """
-    found = {f"{sys.version_info.major}.{sys.version_info.minor}": [sys.executable]}
-    for version in VERSIONS:
-        for candidate in interpreters.candidates(version):
+def python_interpreters() -> dict[str, str]:
+    """An interpreter of each version that this machine has, this one first."""
+    found = {f"{sys.version_info.major}.{sys.version_info.minor}": sys.executable}
+    for version, python in interpreters.find_interpreters(list(VERSIONS)).items():
+        if python is not None and version not in found:
             # pyenv's shims are scripts: `sys.executable` is the interpreter that they start.
-            show = [str(candidate), "-c", "import ctypes, sys; print(sys.executable)"]
-            done = subprocess.run(show, capture_output=True, text=True)
-            executable = done.stdout.strip()
-            known = found.setdefault(version, [])
-            if done.returncode == 0 and not any(map(Path(executable).samefile, known)):
-                known.append(executable)
-    return {version: executables for version, executables in found.items() if executables}
+            show = [python, "-c", "import sys; print(sys.executable)"]
+            done = subprocess.run(show, capture_output=True, text=True, check=True)
+            found[version] = done.stdout.strip()
+    return found
+
+
+def create_environment(python: str, folder: Path, *packages: str) -> None:
+    """Creates a virtual environment and installs packages there. `packages` are arguments of `pip install`.
+
+    Raises:
+        CalledProcessError: If that fails.
+    """
+    # Not every interpreter can install pip into a new environment.
+    create = [python, "-m", "venv", "--clear", "--without-pip", str(folder)]
+    install = [sys.executable, "-m", "pip", "--python", str(folder / "bin/python")]
+    install += ["--disable-pip-version-check", "--no-input", "install", "--quiet", *packages]
+    for command in (create, install):
+        subprocess.run(command, check=True, capture_output=True)
 
 
 def read_records(path: Path, *, unfinished: bool = False) -> list[Record]:

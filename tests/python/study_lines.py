@@ -14,7 +14,7 @@ headspace, measured by the program itself, divided by its time in the runs that 
 Every fifth program also runs under `py-spy record`, and both must name the same line. `--py-spy` names the
 command. The default is the one beside this interpreter, if it is installed.
 
-The programs take turns on this interpreter and on the other Python versions of this machine, 3.10 to 3.14. The
+The programs take turns on this interpreter and on the other Python versions of this machine, 3.10 to 3.15. The
 first run creates a virtual environment with NumPy for each of them in `.venv/pythons`. `--python` names other
 interpreters instead. Each of these needs NumPy. headspace's folder is added to the path.
 
@@ -24,6 +24,7 @@ This is a program and not a test, because it takes almost three hours.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import random
 import statistics
@@ -34,7 +35,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from running import clean_environment, python_interpreters
+from running import clean_environment, create_environment, python_interpreters
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "tests" / "programs" / "slow_line.py"
@@ -64,38 +65,19 @@ def has_numpy(python: Path) -> bool:
     return python.exists() and subprocess.run(command, capture_output=True).returncode == 0
 
 
-def create_environment(folder: Path, interpreters: list[str]) -> bool:
-    """Creates a virtual environment with NumPy, with the first interpreter that can."""
-    # Not every interpreter can install pip into a new environment.
-    install = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python")]
-    install += [
-        "--disable-pip-version-check",
-        "--no-input",
-        "install",
-        "--quiet",
-        "--only-binary",
-        ":all:",
-        "numpy>=1.26,<3",
-    ]
-    for interpreter in interpreters:
-        create = [interpreter, "-m", "venv", "--clear", "--without-pip", str(folder)]
-        if all(
-            subprocess.run(command, capture_output=True).returncode == 0
-            for command in (create, install)
-        ):
-            return True
-    return False
-
-
 def other_pythons() -> list[str]:
     """An interpreter with NumPy for each other Python version of this machine."""
     own = f"{sys.version_info.major}.{sys.version_info.minor}"
     found = []
-    for version, interpreters in python_interpreters().items():
+    for version, interpreter in python_interpreters().items():
         if version == own:
             continue
         python = PYTHONS / version / "bin" / "python"
-        if has_numpy(python) or create_environment(PYTHONS / version, interpreters):
+        if not has_numpy(python):
+            numpy = ("--only-binary", ":all:", "numpy>=1.26,<3")
+            with contextlib.suppress(subprocess.CalledProcessError):
+                create_environment(interpreter, PYTHONS / version, *numpy)
+        if has_numpy(python):
             found.append(str(python))
         else:
             print(f"Python {version}: no virtual environment with NumPy", file=sys.stderr)

@@ -91,7 +91,8 @@ def test_the_notes_have_only_links_that_work_outside_of_the_repository() -> None
     notes = versions.release_notes("0.2.0", changes)
 
     assert notes == (
-        "# headspace 0.2.0\n\n- A page, two\n  lines, [a site](https://example.org/d).\n"
+        "# headspace 0.2.0\n\n"
+        "- A page (docs/a.md), two\n  lines (c.md), [a site](https://example.org/d).\n"
     )
 
 
