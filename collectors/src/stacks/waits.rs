@@ -105,8 +105,8 @@ const LOCKED_AND_WAITED_FOR: u8 = 3;
 
 /// Address of the lock of a thread that waits in `futex` at `address`.
 ///
-/// From Python 3.14 on, each thread waits at a semaphore in its own stack: the field `sema` of `struct wait_entry` (CPython's
-/// `Python/parking_lot.c`). The field before it is the address of the lock, a `PyMutex`.
+/// From Python 3.14 on, each thread waits at a semaphore in its own stack: the field `sema` of `struct wait_entry` in
+/// Python's `parking_lot.c`. The field before it is the address of the lock, a `PyMutex`.
 fn lock_address(pid: u32, address: u64, stack_pointer: u64) -> u64 {
     let distance = address.checked_sub(stack_pointer);
     if distance.is_none_or(|distance| distance >= MAX_DISTANCE) {

@@ -47,10 +47,10 @@ pub(super) fn tree_memory(span: &Span<'_>, metric: &'static Metric) -> Option<Tr
         .map(|(_, children)| *children)
         .collect();
     sorted.sort_by(f64::total_cmp);
-    let least = MIN_RUNNING_SHARE * sorted.get(sorted.len() / 2).copied().unwrap_or_default();
+    let threshold = MIN_RUNNING_SHARE * sorted.get(sorted.len() / 2).copied().unwrap_or_default();
     let running = with_children
         .iter()
-        .rfind(|(_, children)| *children >= least);
+        .rfind(|(_, children)| *children >= threshold);
     if let Some((whole_tree, children)) = running {
         return Some(TreeMemory {
             whole_tree: *whole_tree,
