@@ -2,8 +2,9 @@
 
     python .ci/debian_pythons.py
 
-They are in the folder `debian-pythons` of the virtual environment. Nothing is installed on the system, so no root is needed. The packages are of a newer Debian than most machines run. So they
-bring the C library that they were compiled for, and each interpreter is changed to load it.
+They are in the folder `debian-pythons` of the virtual environment. Nothing is installed on the system, so no root is needed.
+The packages are of a newer Debian than most machines run. So they bring the C library that they were compiled for, and each
+interpreter is changed to load it.
 """
 
 from __future__ import annotations
