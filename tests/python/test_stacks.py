@@ -242,7 +242,7 @@ def test_stacks_can_be_turned_off(program: Programs) -> None:
 def test_the_slow_line_is_named_with_every_version_of_python(
     program: Programs, version: str, layout: str
 ) -> None:
-    run = ran(program, layout, "sleep", steps=250, python=[interpreter(version)], env=PACKAGE)
+    run = ran(program, layout, "sleep", python=[interpreter(version)], env=PACKAGE)
 
     line = top_line(run)
     assert (line["stage"], line["line"]) == ("load", line_of("sleep"))
