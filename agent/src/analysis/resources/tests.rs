@@ -152,14 +152,18 @@ fn the_memory_of_workers_counts_even_if_the_last_reading_before_their_end_preced
     assert!(near(seen.children_memory_bytes, 2e9));
 }
 
+/// Proportional memory of a process with 1 GB, and of it and its children together.
+fn proportional_memory(tree: f64) -> Vec<Reading> {
+    vec![
+        Reading::new(&PROCESS_MEMORY_PROPORTIONAL, Scope::Process, 1e9),
+        Reading::new(&PROCESS_MEMORY_PROPORTIONAL, Scope::Tree, tree),
+    ]
+}
+
 #[test]
 fn the_memory_of_workers_is_not_that_of_the_fork_server_that_runs_after_their_end() {
     let seen = run(10, |at_s| {
-        let tree = if at_s < 9.0 { 3.5e9 } else { 1.4e9 };
-        vec![
-            Reading::new(&PROCESS_MEMORY_PROPORTIONAL, Scope::Process, 1e9),
-            Reading::new(&PROCESS_MEMORY_PROPORTIONAL, Scope::Tree, tree),
-        ]
+        proportional_memory(if at_s < 9.0 { 3.5e9 } else { 1.4e9 })
     });
 
     assert!(near(seen.children_memory_bytes, 2.5e9));
@@ -169,11 +173,7 @@ fn the_memory_of_workers_is_not_that_of_the_fork_server_that_runs_after_their_en
 #[test]
 fn processes_with_more_memory_that_ended_long_ago_do_not_count() {
     let seen = run(10, |at_s| {
-        let tree = if at_s < 3.0 { 9e9 } else { 3e9 };
-        vec![
-            Reading::new(&PROCESS_MEMORY_PROPORTIONAL, Scope::Process, 1e9),
-            Reading::new(&PROCESS_MEMORY_PROPORTIONAL, Scope::Tree, tree),
-        ]
+        proportional_memory(if at_s < 3.0 { 9e9 } else { 3e9 })
     });
 
     assert!(near(seen.children_memory_bytes, 2e9));
