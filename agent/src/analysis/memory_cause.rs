@@ -49,9 +49,9 @@ pub fn growth_cause(
     } = growth;
     let examined = examinations.and_then(|examinations| match scope {
         MemoryScope::Process => memory_cause(bytes_per_step, steps_per_s, examinations),
-        MemoryScope::Tree => worker_cause(bytes_per_step, steps_per_s, examinations),
+        MemoryScope::Children => worker_cause(bytes_per_step, steps_per_s, examinations),
     });
-    if scope == MemoryScope::Tree || !examined.as_ref().is_none_or(is_possibly_queued) {
+    if scope == MemoryScope::Children || !examined.as_ref().is_none_or(is_possibly_queued) {
         return examined;
     }
     queue()
@@ -79,8 +79,7 @@ fn memory_cause(
     cause(growth, steps_per_s, last, before)
 }
 
-/// The cause of a growth of the memory of the training process and its children, of which only the children's
-/// memory grows: that of the worker that grows most. Workers usually do the same, so each accounts for its part of the
+/// The cause of a growth of the memory of the training process's children: that of the worker that grows most. Workers usually do the same, so each accounts for its part of the
 /// growth.
 fn worker_cause(
     growth: Estimate,

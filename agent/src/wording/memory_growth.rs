@@ -12,13 +12,13 @@ const MOST_HOLDERS: usize = 4;
 /// The text of a finding. `growth` is in bytes per step.
 pub(super) fn memory_growth(
     growth: Estimate,
-    with_children: bool,
+    of_children: bool,
     cause: Option<&MemoryGrowthRecord>,
 ) -> String {
     let worker = cause.and_then(|cause| cause.worker.as_deref());
     let whose = match worker {
         Some(_) => "The memory of the worker processes",
-        None if with_children => "The memory of this process and its children",
+        None if of_children => "The memory of the child processes",
         None => "The memory of this process",
     };
     let [value, low, high] = [growth.value, growth.low, growth.high].map(|b| bytes(1e3 * b));

@@ -13,6 +13,8 @@ pub(crate) enum Pattern {
     LeakUnderSawtooth,
     /// The same as a leak, with noise that lasts for several points.
     LeakInSlowNoise,
+    /// The same growth per step, while the speed of training changes by up to a third for many points.
+    LeakAtVaryingSpeed,
     /// The smallest leak that must be found: 20 MiB over 20 points, with noise of up to ±3 MiB.
     SmallLeak,
     /// The same under a sawtooth of up to 6 MiB.
@@ -46,10 +48,11 @@ pub(crate) enum Pattern {
 
 impl Pattern {
     /// Leaks. They must be found.
-    pub(crate) const LEAKS: [Self; 5] = [
+    pub(crate) const LEAKS: [Self; 6] = [
         Self::Leak,
         Self::LeakUnderSawtooth,
         Self::LeakInSlowNoise,
+        Self::LeakAtVaryingSpeed,
         Self::SmallLeak,
         Self::SmallLeakUnderSawtooth,
     ];
@@ -187,6 +190,19 @@ impl Frame {
                 let (deviation, correlation) = (between(rng, 0.005, 0.08), between(rng, 0.3, 0.9));
                 let slow = slow_noise(rng, self.count, deviation * self.size, correlation);
                 add(slow, &|at| self.size * self.share(at))
+            }
+            Pattern::LeakAtVaryingSpeed => {
+                let (deviation, correlation) = (between(rng, 0.02, 0.15), between(rng, 0.8, 0.99));
+                let speeds = slow_noise(rng, self.count, deviation, correlation);
+                let mut steps = 0.0;
+                let passed: Vec<f64> = (speeds.iter())
+                    .map(|speed| {
+                        steps += 1.0 + speed.clamp(-0.33, 0.33);
+                        steps
+                    })
+                    .collect();
+                let calm = noise(rng, self.count, 0.002 * self.size);
+                add(calm, &|at| self.size * passed[at] / steps)
             }
             Pattern::SmallLeak => {
                 let noise = between(rng, 1.0, 3.0);

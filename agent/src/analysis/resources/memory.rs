@@ -31,30 +31,23 @@ const MIN_RUNNING_SHARE: f64 = 0.5;
 /// At the last reading of a run, the workers have often ended. Their fork server then still runs (the default start method
 /// of `multiprocessing` from Python 3.14 on). If the workers had less memory than their fork server, this is not noticed.
 pub(super) fn tree_memory(span: &Span<'_>, metric: &'static Metric) -> Option<TreeMemory> {
-    let points = |scope| span.of(metric, &scope, &[]).points();
-    let own: Vec<(f64, f64)> = points(Scope::Process).collect();
-    let with_children: Vec<(f64, f64)> = points(Scope::Tree)
-        .filter_map(|(at, whole_tree)| {
-            let (_, own) = own
-                .iter()
-                .find(|(own_at, _)| own_at.total_cmp(&at).is_eq())?;
-            Some((whole_tree, whole_tree - own)).filter(|(_, children)| *children > 0.0)
-        })
+    let with_children: Vec<TreeReading> = tree_readings(span, metric)
+        .filter(|reading| reading.children > 0.0)
         .collect();
     // The upper median: a short run may have two readings, of which the last one is after the workers' end.
     let mut sorted: Vec<f64> = with_children
         .iter()
-        .map(|(_, children)| *children)
+        .map(|reading| reading.children)
         .collect();
     sorted.sort_by(f64::total_cmp);
     let threshold = MIN_RUNNING_SHARE * sorted.get(sorted.len() / 2).copied().unwrap_or_default();
     let running = with_children
         .iter()
-        .rfind(|(_, children)| *children >= threshold);
-    if let Some((whole_tree, children)) = running {
+        .rfind(|reading| reading.children >= threshold);
+    if let Some(running) = running {
         return Some(TreeMemory {
-            whole_tree: *whole_tree,
-            children: Some(*children),
+            whole_tree: running.whole_tree,
+            children: Some(running.children),
         });
     }
     let scopes = span.keys().map(|key| &key.scope);
@@ -62,6 +55,31 @@ pub(super) fn tree_memory(span: &Span<'_>, metric: &'static Metric) -> Option<Tr
     Some(TreeMemory {
         whole_tree: last,
         children: None,
+    })
+}
+
+/// Memory of this process and its children at one reading of them, in bytes.
+struct TreeReading {
+    at_s: f64,
+    whole_tree: f64,
+    /// Of the children.
+    children: f64,
+}
+
+/// The readings of the memory of this process and its children.
+fn tree_readings(span: &Span<'_>, metric: &'static Metric) -> impl Iterator<Item = TreeReading> {
+    let points = |scope| span.of(metric, &scope, &[]).points();
+    let own: Vec<(f64, f64)> = points(Scope::Process).collect();
+    let tree: Vec<(f64, f64)> = points(Scope::Tree).collect();
+    tree.into_iter().filter_map(move |(at_s, whole_tree)| {
+        let (_, own) = own
+            .iter()
+            .find(|(own_at_s, _)| own_at_s.total_cmp(&at_s).is_eq())?;
+        Some(TreeReading {
+            at_s,
+            whole_tree,
+            children: whole_tree - own,
+        })
     })
 }
 
@@ -76,26 +94,25 @@ pub(super) fn memory_available(span: &Span<'_>, ranks_on_node: u32) -> Option<f6
     Some((machine / ranks).min((limit / ranks - used).max(0.0)))
 }
 
-/// Growth of memory, and its scope. The process's own memory comes first, because that of its children
-/// changes with their number. Pages of files do not count, because the kernel adds and drops them at any
-/// time.
+/// Growth of memory, and its scope: of this process, or else of its children. Pages of files do not count, because the
+/// kernel adds and drops them at any time.
 pub(super) fn memory_growth(span: &Span<'_>, steps_per_s: f64) -> Option<(MemoryScope, Estimate)> {
-    let scopes = [
-        (MemoryScope::Process, Scope::Process),
-        (MemoryScope::Tree, Scope::Tree),
-    ];
-    scopes.into_iter().find_map(|(memory_scope, scope)| {
-        let mut points: Vec<(f64, f64)> = span
-            .of(&PROCESS_MEMORY_ANONYMOUS, &scope, &[])
-            .points()
-            .map(|(at_s, bytes)| (at_s * steps_per_s, bytes))
-            .collect();
-        // The last reading may be after the loop, when the program has freed its data.
-        points.pop();
-        let steps = points.last()?.0 - points.first()?.0;
-        let growth = growth(&points)
-            .ok()
-            .filter(|growth| growth.value * steps >= LEAST_GROWTH)?;
-        Some((memory_scope, growth))
-    })
+    let metric = &PROCESS_MEMORY_ANONYMOUS;
+    let in_steps = |(at_s, bytes): (f64, f64)| (at_s * steps_per_s, bytes);
+    let own = span.of(metric, &Scope::Process, &[]).points();
+    if let Some(growth) = reported_growth(own.map(in_steps).collect()) {
+        return Some((MemoryScope::Process, growth));
+    }
+    let children = tree_readings(span, metric).map(|reading| (reading.at_s, reading.children));
+    let growth = reported_growth(children.map(in_steps).collect())?;
+    Some((MemoryScope::Children, growth))
+}
+
+/// Growth of memory in bytes per step, if it is large enough. `points` are steps and bytes.
+fn reported_growth(mut points: Vec<(f64, f64)>) -> Option<Estimate> {
+    // The last reading may be after the loop, when the program has freed its data.
+    points.pop();
+    let steps = points.last()?.0 - points.first()?.0;
+    let growth = growth(&points).ok()?;
+    (growth.value * steps >= LEAST_GROWTH).then_some(growth)
 }

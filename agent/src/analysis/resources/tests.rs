@@ -328,6 +328,31 @@ fn a_leak_of_a_mebibyte_in_100_steps_is_found_within_2000() {
 }
 
 #[test]
+fn memory_grows_in_the_children_only_if_their_own_memory_grows() {
+    // The process has a large sawtooth, so its growth is not reported. The tree is always read at the same part of a tooth.
+    let grown = |children_per_s: f64| {
+        let seen = run(320, |at| {
+            let own = 1e9 + 2e6 * at + 8e8 * (at / 20.0).fract();
+            let tree = own + 2e9 + children_per_s * at;
+            let mut readings = vec![(Scope::Process, own)];
+            readings.extend((at % 20.0 == 0.0).then_some((Scope::Tree, tree)));
+            let reading = |(scope, bytes)| Reading::new(&PROCESS_MEMORY_ANONYMOUS, scope, bytes);
+            readings.into_iter().map(reading).collect()
+        });
+        let value = seen.memory_growth_per_step.map(|growth| growth.value);
+        (seen.memory_growth_of, value)
+    };
+
+    assert_eq!(grown(0.0), (None, None));
+    let (scope, value) = grown(1e6);
+    assert_eq!(scope, Some(MemoryScope::Children));
+    assert!(
+        near(value, 1e4),
+        "{value:?} bytes per step, at 100 steps per second"
+    );
+}
+
+#[test]
 fn pages_of_files_and_a_few_mebibytes_are_no_leak() {
     let growing = |metric, bytes_per_s: f64| {
         run(40, move |at| {

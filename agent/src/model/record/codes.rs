@@ -147,12 +147,12 @@ codes! {
 }
 
 codes! {
-    /// Processes whose memory is added up.
+    /// Processes whose memory grows.
     MemoryScope {
         /// This process.
         Process = "process",
-        /// This process and its children.
-        Tree = "tree",
+        /// The children of this process, and not this process.
+        Children = "children",
     }
 }
 

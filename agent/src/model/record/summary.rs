@@ -304,7 +304,7 @@ pub struct ResourcesRecord {
     /// Growth of anonymous memory, which no file backs, in bytes per step. Null if the growth is
     /// within the noise.
     pub memory_growth_per_step: Option<Estimate>,
-    /// Scope of the growing memory.
+    /// The processes whose memory grows.
     #[serde(deserialize_with = "super::known")]
     pub memory_growth_of: Option<MemoryScope>,
     /// What makes the memory grow. Absent if the memory does not grow, or if that is unknown.
