@@ -162,8 +162,10 @@ impl StackReader for PythonStacks {
         let _read = trace_span!(target: STACKS, "read", pid).entered();
         let program: Vec<u32> = self.processes.keys().copied().collect();
         let attached = Self::attach(&mut self.processes, &self.config, pid)?;
-        let traces = (attached.spy.get_stack_traces())
-            .map_err(|error| CollectError::Transient(error.to_string()))?;
+        let traces = attached.spy.get_stack_traces().map_err(|error| {
+            debug!(target: STACKS, pid, %error, "not read");
+            CollectError::Transient(error.to_string())
+        })?;
         let retried_locks = &mut self.retried_locks;
         // The same for all threads of the process.
         let mut is_locked_out = None;

@@ -131,10 +131,10 @@ def test_workers_that_wait_for_one_lock_get_another_remedy_than_more_workers(
 def test_threads_that_wait_for_one_lock_get_another_remedy_than_more_threads(
     program: Programs, version: str
 ) -> None:
-    run = program("lock_in_threads.py", 400, python=[interpreter(version)], env=PACKAGE)
+    run = program("lock_in_threads.py", 800, python=[interpreter(version)], env=PACKAGE)
 
     summary = run.summary()
-    assert summary["remedies"][0]["code"] == "separate_locks"
+    assert summary["remedies"][0]["code"] == "separate_locks", run.stderr
     assert "its calls wait for one another's lock" in summary["bottleneck"]["evidence"]
 
 

@@ -100,8 +100,8 @@ impl InterpreterStatics {
 /// Maximum distance between the stack pointer of a waiting thread and its semaphore. Three small functions lie between them.
 const MAX_DISTANCE: u64 = 4096;
 
-/// The bits of a locked `PyMutex` for which a thread waits: `_Py_LOCKED` and `_Py_HAS_PARKED`.
-const LOCKED_AND_WAITED_FOR: u8 = 3;
+/// The bits of a `PyMutex` for which threads wait: `_Py_HAS_PARKED`, with `_Py_LOCKED` or just released.
+const WAITED_FOR: [u8; 2] = [2, 3];
 
 /// Address of the lock of a thread that waits in `futex` at `address`.
 ///
@@ -112,18 +112,18 @@ fn lock_address(pid: u32, address: u64, stack_pointer: u64) -> u64 {
     if distance.is_none_or(|distance| distance >= MAX_DISTANCE) {
         return address;
     }
-    let lock = read_memory(pid, address.saturating_sub(8)).map(u64::from_ne_bytes);
-    let is_mutex =
-        |lock: &u64| read_memory(pid, *lock).is_some_and(|[bits]| bits == LOCKED_AND_WAITED_FOR);
-    lock.filter(is_mutex).unwrap_or(address)
+    waited_for_mutex(pid, address.saturating_sub(8)).unwrap_or(address)
 }
 
-/// Some bytes of the memory of a process.
-fn read_memory<const SIZE: usize>(pid: u32, address: u64) -> Option<[u8; SIZE]> {
+/// The address that is stored at `pointer` in the memory of a process, if it is that of a `PyMutex` for which threads wait.
+fn waited_for_mutex(pid: u32, pointer: u64) -> Option<u64> {
     let memory = fs::File::open(format!("/proc/{pid}/mem")).ok()?;
-    let mut bytes = [0; SIZE];
-    memory.read_exact_at(&mut bytes, address).ok()?;
-    Some(bytes)
+    let mut mutex = [0; size_of::<u64>()];
+    memory.read_exact_at(&mut mutex, pointer).ok()?;
+    let mutex = u64::from_ne_bytes(mutex);
+    let mut bits = [0];
+    memory.read_exact_at(&mut bits, mutex).ok()?;
+    WAITED_FOR.contains(&bits[0]).then_some(mutex)
 }
 
 /// Whether `id` is a thread of the process. `pthread_join` waits until the futex no longer has the ID of the thread. This
@@ -260,9 +260,10 @@ mod tests {
 
     #[test]
     fn a_thread_that_waits_in_its_own_stack_waits_for_the_lock_that_its_semaphore_belongs_to() {
-        let [waited_for, free] = [LOCKED_AND_WAITED_FOR, 0_u8];
-        let lock = std::ptr::from_ref(&waited_for) as u64;
-        let other = std::ptr::from_ref(&free) as u64;
+        // Locked and waited for, just released, locked, free, no mutex.
+        let bits = [3_u8, 2, 1, 0, 7];
+        let [lock, released, unwaited, free, other] =
+            bits.each_ref().map(|bits| std::ptr::from_ref(bits) as u64);
         let found = |before: u64, distance: u64| {
             let entry = [before, 0];
             let semaphore = std::ptr::from_ref(&entry[1]) as u64;
@@ -271,8 +272,9 @@ mod tests {
         };
 
         assert_eq!(found(lock, 200), Some(lock));
+        assert_eq!(found(released, 200), Some(released));
         assert_eq!(found(lock, 10_000), None, "not in the frames of the wait");
-        for no_lock in [other, 0, 2, u64::MAX] {
+        for no_lock in [unwaited, free, other, 0, 2, u64::MAX] {
             assert_eq!(found(no_lock, 200), None);
         }
         assert_eq!(lock_address(here().0, 64, 64), 64, "cannot be read");
