@@ -121,11 +121,11 @@ pub fn growth(points: &[(f64, f64)]) -> Result<Estimate, NoGrowth> {
     }
     let thirds = thirds(&points, begin, span).ok_or(NoGrowth::TooFewPoints)?;
 
-    let slopes = slopes(&points, 0.0);
-    let slope = quantile(&slopes, 0.5);
+    let all_slopes = slopes(&points, 0.0);
+    let slope = quantile(&all_slopes, 0.5);
     let mut residuals: Vec<f64> = points.iter().map(|(x, y)| y - slope * x).collect();
-    let estimate = interval(&slopes, slope, points.len(), inflation(&residuals));
-    let estimate = within(estimate, &self::slopes(&points, LONG_DISTANCE * span));
+    let estimate = interval(&all_slopes, slope, points.len(), inflation(&residuals));
+    let estimate = limit(estimate, &slopes(&points, LONG_DISTANCE * span));
     residuals.sort_by(f64::total_cmp);
     let swing = quantile(&residuals, SWING_QUANTILES.1) - quantile(&residuals, SWING_QUANTILES.0);
     let mut levels: Vec<f64> = points.iter().map(|(_, y)| *y).collect();
@@ -214,8 +214,8 @@ fn interval(slopes: &[f64], slope: f64, count: usize, inflation: f64) -> Estimat
     }
 }
 
-/// The part of an interval between the lowest and the highest of these sorted slopes.
-fn within(estimate: Estimate, slopes: &[f64]) -> Estimate {
+/// The part of an interval between the lowest and the highest of these sorted slopes. It always contains the estimate.
+fn limit(estimate: Estimate, slopes: &[f64]) -> Estimate {
     let (Some(lowest), Some(highest)) = (slopes.first(), slopes.last()) else {
         return estimate;
     };

@@ -72,9 +72,8 @@ fn tree_readings(span: &Span<'_>, metric: &'static Metric) -> impl Iterator<Item
     let own: Vec<(f64, f64)> = points(Scope::Process).collect();
     let tree: Vec<(f64, f64)> = points(Scope::Tree).collect();
     tree.into_iter().filter_map(move |(at_s, whole_tree)| {
-        let (_, own) = own
-            .iter()
-            .find(|(own_at_s, _)| own_at_s.total_cmp(&at_s).is_eq())?;
+        let place = own.binary_search_by(|(own_at_s, _)| own_at_s.total_cmp(&at_s));
+        let (_, own) = own[place.ok()?];
         Some(TreeReading {
             at_s,
             whole_tree,
