@@ -121,11 +121,12 @@ pub fn growth(points: &[(f64, f64)]) -> Result<Estimate, NoGrowth> {
     }
     let thirds = thirds(&points, begin, span).ok_or(NoGrowth::TooFewPoints)?;
 
-    let all_slopes = slopes(&points, 0.0);
+    let mut all_slopes: Vec<f64> = slopes(&points, 0.0).collect();
+    all_slopes.sort_by(f64::total_cmp);
     let slope = quantile(&all_slopes, 0.5);
     let mut residuals: Vec<f64> = points.iter().map(|(x, y)| y - slope * x).collect();
     let estimate = interval(&all_slopes, slope, points.len(), inflation(&residuals));
-    let estimate = limit(estimate, &slopes(&points, LONG_DISTANCE * span));
+    let estimate = limit(estimate, slopes(&points, LONG_DISTANCE * span));
     residuals.sort_by(f64::total_cmp);
     let swing = quantile(&residuals, SWING_QUANTILES.1) - quantile(&residuals, SWING_QUANTILES.0);
     let mut levels: Vec<f64> = points.iter().map(|(_, y)| *y).collect();
@@ -185,20 +186,13 @@ fn thirds(points: &[(f64, f64)], begin: f64, span: f64) -> Option<[Vec<f64>; 3]>
     enough.then_some(thirds)
 }
 
-/// The slopes between all pairs of points that are at least `distance` apart, sorted.
-fn slopes(points: &[(f64, f64)], distance: f64) -> Vec<f64> {
-    let mut slopes: Vec<f64> = points
-        .iter()
-        .enumerate()
-        .flat_map(|(at, a)| {
-            points[at + 1..]
-                .iter()
-                .filter(move |b| b.0 - a.0 >= distance)
-                .map(move |b| (b.1 - a.1) / (b.0 - a.0))
-        })
-        .collect();
-    slopes.sort_by(f64::total_cmp);
-    slopes
+/// The slopes between all pairs of points that are at least `distance` apart.
+fn slopes(points: &[(f64, f64)], distance: f64) -> impl Iterator<Item = f64> {
+    let pairs = (points.iter().enumerate())
+        .flat_map(|(at, a)| points[at + 1..].iter().map(move |b| (a, b)));
+    pairs
+        .filter(move |(a, b)| b.0 - a.0 >= distance)
+        .map(|(a, b)| (b.1 - a.1) / (b.0 - a.0))
 }
 
 /// Sen's interval: the slopes whose ranks are as far from the middle as Kendall's S may be by chance.
@@ -214,15 +208,16 @@ fn interval(slopes: &[f64], slope: f64, count: usize, inflation: f64) -> Estimat
     }
 }
 
-/// The part of an interval between the lowest and the highest of these sorted slopes. It always contains the estimate.
-fn limit(estimate: Estimate, slopes: &[f64]) -> Estimate {
-    let (Some(lowest), Some(highest)) = (slopes.first(), slopes.last()) else {
-        return estimate;
-    };
+/// The part of an interval between the lowest and the highest of these slopes. It always contains the estimate.
+fn limit(estimate: Estimate, slopes: impl Iterator<Item = f64>) -> Estimate {
+    let value = estimate.value;
+    let (lowest, highest) = slopes.fold((value, value), |(lowest, highest), slope| {
+        (lowest.min(slope), highest.max(slope))
+    });
     Estimate {
-        low: estimate.low.max(lowest.min(estimate.value)),
-        high: estimate.high.min(highest.max(estimate.value)),
-        ..estimate
+        value,
+        low: estimate.low.max(lowest),
+        high: estimate.high.min(highest),
     }
 }
 
