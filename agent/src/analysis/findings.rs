@@ -59,8 +59,8 @@ pub enum Finding {
     MemoryGrows {
         /// Bytes per step.
         growth: Estimate,
-        /// Whether the memory of the children grows, and not that of this process.
-        of_children: bool,
+        /// The processes whose memory grows.
+        scope: MemoryScope,
         /// What makes it grow, if that is known.
         cause: Option<Box<MemoryGrowthRecord>>,
     },
@@ -276,7 +276,7 @@ fn growth(r: &ResourcesRecord) -> Option<Finding> {
     is_leak.then_some(())?;
     Some(Finding::MemoryGrows {
         growth: r.memory_growth_per_step.filter(|growth| growth.low > 0.0)?,
-        of_children: r.memory_growth_of == Some(MemoryScope::Children),
+        scope: r.memory_growth_of?,
         cause,
     })
 }

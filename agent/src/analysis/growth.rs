@@ -8,7 +8,7 @@
 //!
 //! If the speed of training changes, the residuals of a large leak are small, but correlated over the whole series. Their
 //! ranks alone then give an interval down to zero. So the interval is no wider than the range of the slopes between points
-//! that are at least a third of the observed time apart.
+//! that are at least a third of the observed time apart. This limit is not derived; the numbers below were measured with it.
 //!
 //! A positive slope is not yet a leak. Growth is reported only if it also satisfies these conditions:
 //! - It exceeds the swing around the line. A sawtooth sampled at an unlucky rate does not.
@@ -34,9 +34,10 @@
 //! The interval of a detected leak contains the true rate in 93 % (noise that lasts) to 99.5 % (sawtooth).
 //! With only 14 to 18 points: leaks 94.8 to 100 %, others at most 1.7 %.
 //!
-//! Three cases cannot be distinguished from a leak: a saturation whose time constant is at least half the
-//! observed time (96 % are reported), growth that ends between 66 and 85 % of the observed time in much noise or with few
-//! points (41 %), and a random walk (10 %).
+//! These cases cannot be distinguished from a leak:
+//! - a saturation whose time constant is at least half the observed time (96 % are reported)
+//! - growth that ends between 66 and 85 % of the observed time (41 %): noise or few points hide its end
+//! - a random walk (10 %)
 
 use crate::model::record::Estimate;
 use crate::statistics::bootstrap::expansion;
@@ -81,7 +82,7 @@ const MOST_WITH_EXTREMES: usize = 6;
 /// Minimum range of the memory within the last part, as a share of the median of the ranges in the parts before it.
 const LEAST_MOVE_AT_END: f64 = 0.25;
 
-/// Distance of the points of a long slope, as a share of the observed time.
+/// Minimum distance between the two points of a long slope, as a share of the observed time.
 const LONG_DISTANCE: f64 = 1.0 / 3.0;
 
 /// The swing around the line lies between these quantiles of the residuals: four fifths of the points.

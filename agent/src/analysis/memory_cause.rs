@@ -79,8 +79,8 @@ fn memory_cause(
     cause(growth, steps_per_s, last, before)
 }
 
-/// The cause of a growth of the memory of the training process's children: that of the worker that grows most. Workers usually do the same, so each accounts for its part of the
-/// growth.
+/// What makes the memory of the children grow: the cause in the worker that grows most. Workers usually do the same, so
+/// each accounts for its part of the growth.
 fn worker_cause(
     growth: Estimate,
     steps_per_s: f64,

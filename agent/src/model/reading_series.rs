@@ -290,6 +290,14 @@ impl<'a> SpanSeries<'a> {
         self.values().map(|(point, value)| (point.time.at_s, value))
     }
 
+    /// Time, value, and value of another series of the same part, at the points that have both.
+    pub fn points_with(self, other: Self) -> impl Iterator<Item = (f64, f64, f64)> {
+        self.values().filter_map(move |(point, value)| {
+            let other = *point.values.get(other.place?)?;
+            (!other.is_nan()).then_some((point.time.at_s, value, other))
+        })
+    }
+
     /// Growth of a counter, and the seconds in which it grew: over the pairs of neighbouring readings
     /// between which every point counts. If there is no such pair, all points between the two times count.
     /// An example is a source that is read once a second, with a few seconds between replays.

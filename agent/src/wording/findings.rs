@@ -72,9 +72,9 @@ fn text(finding: &Finding) -> String {
         ),
         Finding::MemoryGrows {
             growth,
-            of_children,
+            scope,
             cause,
-        } => memory_growth(*growth, *of_children, cause.as_deref()),
+        } => memory_growth(*growth, *scope, cause.as_deref()),
         Finding::Gpu { ordinal, finding } => format!("GPU {ordinal}: {}", gpu(finding)),
         Finding::NoSteadyState { changed, enough } => no_steady_state(*changed, *enough),
         Finding::SameSamples { ranks } => format!(

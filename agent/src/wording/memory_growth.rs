@@ -4,6 +4,7 @@ use super::units::{amount, bytes};
 use super::verdict::place_in_file;
 use crate::model::record::{
     Estimate, GrownObjectsRecord, GrowthCause, HolderKind, HolderRecord, MemoryGrowthRecord,
+    MemoryScope,
 };
 
 /// Maximum number of holders in a text. The innermost and the outermost say most.
@@ -12,13 +13,13 @@ const MOST_HOLDERS: usize = 4;
 /// The text of a finding. `growth` is in bytes per step.
 pub(super) fn memory_growth(
     growth: Estimate,
-    of_children: bool,
+    scope: MemoryScope,
     cause: Option<&MemoryGrowthRecord>,
 ) -> String {
     let worker = cause.and_then(|cause| cause.worker.as_deref());
     let whose = match worker {
         Some(_) => "The memory of the worker processes",
-        None if of_children => "The memory of the child processes",
+        None if scope == MemoryScope::Children => "The memory of the child processes",
         None => "The memory of this process",
     };
     let [value, low, high] = [growth.value, growth.low, growth.high].map(|b| bytes(1e3 * b));
@@ -143,6 +144,23 @@ mod tests {
     }
 
     #[test]
+    fn the_text_says_whose_memory_grows() {
+        let whose = |scope| {
+            let text = memory_growth(growth(), scope, None);
+            text.split(" grows").next().map(str::to_owned)
+        };
+        let words = |text: &str| Some(text.to_owned());
+        assert_eq!(
+            whose(MemoryScope::Process),
+            words("The memory of this process")
+        );
+        assert_eq!(
+            whose(MemoryScope::Children),
+            words("The memory of the child processes")
+        );
+    }
+
+    #[test]
     fn the_text_names_what_grows_and_what_holds_it() {
         let cause = MemoryGrowthRecord {
             cause: GrowthCause::Objects,
@@ -167,7 +185,7 @@ mod tests {
         };
 
         assert_eq!(
-            memory_growth(growth(), false, Some(&cause)),
+            memory_growth(growth(), MemoryScope::Process, Some(&cause)),
             "The memory of this process grows by 1.00 MiB in 1,000 steps (977 KiB to 1.05 MiB). A `list` grows by \
              about 1 item of type `numpy.ndarray float64[128]` per step, 0.98 MiB in 1,000 steps. It is held by the \
              local variable `losses` of `train` (train.py:31)."
@@ -191,7 +209,11 @@ mod tests {
 
     #[test]
     fn memory_of_native_code_is_named() {
-        let text = memory_growth(growth(), false, Some(&MemoryGrowthRecord::default()));
+        let text = memory_growth(
+            growth(),
+            MemoryScope::Process,
+            Some(&MemoryGrowthRecord::default()),
+        );
         assert!(text.contains("native code"), "{text}");
     }
 }

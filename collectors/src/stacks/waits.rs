@@ -100,8 +100,9 @@ impl InterpreterStatics {
 /// Maximum distance between the stack pointer of a waiting thread and its semaphore. Three small functions lie between them.
 const MAX_DISTANCE: u64 = 4096;
 
-/// The bits of a `PyMutex` for which threads wait: `_Py_HAS_PARKED`, with `_Py_LOCKED` or just released.
-const WAITED_FOR: [u8; 2] = [2, 3];
+/// The bits of a locked `PyMutex` for which a thread waits: `_Py_LOCKED` and `_Py_HAS_PARKED`. Without `_Py_LOCKED`, it may be
+/// an event (`PyEvent`) for which threads wait.
+const LOCKED_AND_WAITED_FOR: u8 = 3;
 
 /// Address of the lock of a thread that waits in `futex` at `address`.
 ///
@@ -112,18 +113,19 @@ fn lock_address(pid: u32, address: u64, stack_pointer: u64) -> u64 {
     if distance.is_none_or(|distance| distance >= MAX_DISTANCE) {
         return address;
     }
-    waited_for_mutex(pid, address.saturating_sub(8)).unwrap_or(address)
+    locked_mutex(pid, address).unwrap_or(address)
 }
 
-/// The address that is stored at `pointer` in the memory of a process, if it is that of a `PyMutex` for which threads wait.
-fn waited_for_mutex(pid: u32, pointer: u64) -> Option<u64> {
+/// Address of the `PyMutex` for which a thread waits at this semaphore. `None` if the field before it is no such address.
+fn locked_mutex(pid: u32, semaphore: u64) -> Option<u64> {
     let memory = fs::File::open(format!("/proc/{pid}/mem")).ok()?;
     let mut mutex = [0; size_of::<u64>()];
-    memory.read_exact_at(&mut mutex, pointer).ok()?;
+    let field = semaphore.checked_sub(size_of::<u64>() as u64)?;
+    memory.read_exact_at(&mut mutex, field).ok()?;
     let mutex = u64::from_ne_bytes(mutex);
     let mut bits = [0];
     memory.read_exact_at(&mut bits, mutex).ok()?;
-    WAITED_FOR.contains(&bits[0]).then_some(mutex)
+    (bits == [LOCKED_AND_WAITED_FOR]).then_some(mutex)
 }
 
 /// Whether `id` is a thread of the process. `pthread_join` waits until the futex no longer has the ID of the thread. This
@@ -260,9 +262,9 @@ mod tests {
 
     #[test]
     fn a_thread_that_waits_in_its_own_stack_waits_for_the_lock_that_its_semaphore_belongs_to() {
-        // Locked and waited for, just released, locked, free, no mutex.
-        let bits = [3_u8, 2, 1, 0, 7];
-        let [lock, released, unwaited, free, other] =
+        // A mutex for which threads wait, an event for which they wait, a mutex for which none waits, a free one.
+        let bits = [LOCKED_AND_WAITED_FOR, 2, 1, 0];
+        let [lock, event, unwaited, free] =
             bits.each_ref().map(|bits| std::ptr::from_ref(bits) as u64);
         let found = |before: u64, distance: u64| {
             let entry = [before, 0];
@@ -272,9 +274,8 @@ mod tests {
         };
 
         assert_eq!(found(lock, 200), Some(lock));
-        assert_eq!(found(released, 200), Some(released));
         assert_eq!(found(lock, 10_000), None, "not in the frames of the wait");
-        for no_lock in [unwaited, free, other, 0, 2, u64::MAX] {
+        for no_lock in [event, unwaited, free, 0, 2, u64::MAX] {
             assert_eq!(found(no_lock, 200), None);
         }
         assert_eq!(lock_address(here().0, 64, 64), 64, "cannot be read");

@@ -13,7 +13,7 @@ pub(crate) enum Pattern {
     LeakUnderSawtooth,
     /// The same as a leak, with noise that lasts for several points.
     LeakInSlowNoise,
-    /// The same growth per step, while the speed of training changes by up to a third for many points.
+    /// A leak with constant growth per step, while the speed of training changes by up to a third for many points.
     LeakAtVaryingSpeed,
     /// The smallest leak that must be found: 20 MiB over 20 points, with noise of up to ±3 MiB.
     SmallLeak,

@@ -1,5 +1,6 @@
 //! Memory of this process and its children: its amount, its growth, and what is available.
 
+use super::process_tree::may_have_children;
 use super::tree_else_process;
 use crate::analysis::growth::growth;
 use crate::model::Scope;
@@ -58,27 +59,24 @@ pub(super) fn tree_memory(span: &Span<'_>, metric: &'static Metric) -> Option<Tr
     })
 }
 
-/// Memory of this process and its children at one reading of them, in bytes.
+/// A reading of the memory of this process and its children.
 struct TreeReading {
+    /// Seconds since the run began.
     at_s: f64,
+    /// Bytes of this process and its children.
     whole_tree: f64,
-    /// Of the children.
+    /// Bytes of the children. May be negative, because the two are not read at exactly the same time.
     children: f64,
 }
 
 /// The readings of the memory of this process and its children.
 fn tree_readings(span: &Span<'_>, metric: &'static Metric) -> impl Iterator<Item = TreeReading> {
-    let points = |scope| span.of(metric, &scope, &[]).points();
-    let own: Vec<(f64, f64)> = points(Scope::Process).collect();
-    let tree: Vec<(f64, f64)> = points(Scope::Tree).collect();
-    tree.into_iter().filter_map(move |(at_s, whole_tree)| {
-        let place = own.binary_search_by(|(own_at_s, _)| own_at_s.total_cmp(&at_s));
-        let (_, own) = own[place.ok()?];
-        Some(TreeReading {
-            at_s,
-            whole_tree,
-            children: whole_tree - own,
-        })
+    let of = |scope| span.of(metric, &scope, &[]);
+    let readings = of(Scope::Tree).points_with(of(Scope::Process));
+    readings.map(|(at_s, whole_tree, own)| TreeReading {
+        at_s,
+        whole_tree,
+        children: whole_tree - own,
     })
 }
 
@@ -93,14 +91,17 @@ pub(super) fn memory_available(span: &Span<'_>, ranks_on_node: u32) -> Option<f6
     Some((machine / ranks).min((limit / ranks - used).max(0.0)))
 }
 
-/// Growth of memory, and its scope: of this process, or else of its children. Pages of files do not count, because the
-/// kernel adds and drops them at any time.
+/// Growth of memory, and its scope: of this process, or, if that growth is not reported, of its children. Pages of files do
+/// not count, because the kernel adds and drops them at any time.
 pub(super) fn memory_growth(span: &Span<'_>, steps_per_s: f64) -> Option<(MemoryScope, Estimate)> {
     let metric = &PROCESS_MEMORY_ANONYMOUS;
     let in_steps = |(at_s, bytes): (f64, f64)| (at_s * steps_per_s, bytes);
     let own = span.of(metric, &Scope::Process, &[]).points();
     if let Some(growth) = reported_growth(own.map(in_steps).collect()) {
         return Some((MemoryScope::Process, growth));
+    }
+    if !may_have_children(span) {
+        return None;
     }
     let children = tree_readings(span, metric).map(|reading| (reading.at_s, reading.children));
     let growth = reported_growth(children.map(in_steps).collect())?;

@@ -21,6 +21,13 @@ pub(super) fn is_tree_read(span: &Span<'_>) -> bool {
     })
 }
 
+/// Whether the process has children, or their number is not known. Without children, the difference between the tree and the
+/// process is only the error of the two times.
+pub(super) fn may_have_children(span: &Span<'_>) -> bool {
+    let processes = span.of(&PROCESS_COUNT, &Scope::Tree, &[]).mean();
+    processes.is_none_or(|mean| mean > 1.0)
+}
+
 /// Growth per second of a counter of this process and its children, summed over values with these attributes. If the
 /// children are not read in this run, that of this process alone.
 pub(super) fn rate_of_tree(
@@ -44,9 +51,7 @@ fn rate_of_children(
     metric: &'static Metric,
     values: &[Attributes],
 ) -> Option<f64> {
-    let processes = span.of(&PROCESS_COUNT, &Scope::Tree, &[]).mean();
-    if processes.is_some_and(|mean| mean <= 1.0) {
-        // The difference would be the error of the two times.
+    if !may_have_children(span) {
         return Some(0.0);
     }
     let difference = |value| span.rate_of_difference(metric, value, &Scope::Tree, &Scope::Process);

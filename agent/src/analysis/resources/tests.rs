@@ -329,22 +329,25 @@ fn a_leak_of_a_mebibyte_in_100_steps_is_found_within_2000() {
 
 #[test]
 fn memory_grows_in_the_children_only_if_their_own_memory_grows() {
-    // The process has a large sawtooth, so its growth is not reported. The tree is always read at the same part of a tooth.
-    let grown = |children_per_s: f64| {
+    // The process has a large sawtooth, so its growth is not reported. The tree is only read where a tooth begins, so its
+    // memory would look like a leak.
+    let grown = |processes: f64, children_per_s: f64| {
         let seen = run(320, |at| {
             let own = 1e9 + 2e6 * at + 8e8 * (at / 20.0).fract();
             let tree = own + 2e9 + children_per_s * at;
             let mut readings = vec![(Scope::Process, own)];
             readings.extend((at % 20.0 == 0.0).then_some((Scope::Tree, tree)));
             let reading = |(scope, bytes)| Reading::new(&PROCESS_MEMORY_ANONYMOUS, scope, bytes);
-            readings.into_iter().map(reading).collect()
+            let count = Reading::new(&PROCESS_COUNT, Scope::Tree, processes);
+            readings.into_iter().map(reading).chain([count]).collect()
         });
         let value = seen.memory_growth_per_step.map(|growth| growth.value);
         (seen.memory_growth_of, value)
     };
 
-    assert_eq!(grown(0.0), (None, None));
-    let (scope, value) = grown(1e6);
+    assert_eq!(grown(2.0, 0.0), (None, None));
+    assert_eq!(grown(1.0, 1e6), (None, None), "without children");
+    let (scope, value) = grown(2.0, 1e6);
     assert_eq!(scope, Some(MemoryScope::Children));
     assert!(
         near(value, 1e4),

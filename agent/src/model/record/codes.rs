@@ -152,6 +152,7 @@ codes! {
         /// This process.
         Process = "process",
         /// The children of this process, and not this process.
+        #[serde(alias = "tree")]
         Children = "children",
     }
 }
