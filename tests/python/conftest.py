@@ -30,9 +30,15 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts files with slow tests first. If such a file began last, the other processes of pytest-xdist would wait
     for it.
+
+    Tests marked `alone` run again if they fail: a test keeps the other tests away, but not other programs. So it fails
+    only if it fails twice in succession. The summary lists the tests that ran again.
     """
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     items.sort(key=lambda item: -slow[item.path])
+    for item in items:
+        if item.get_closest_marker("alone"):
+            item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 # This hook runs outside of pytest-timeout, so the time limit of a test does not include the wait.
