@@ -129,11 +129,18 @@ ifneq ($(TORCH),0)
 test-environment: $(STAMPS)/torch
 endif
 
-# pytest-xdist would order the files by their numbers of tests. `conftest.py` puts the slow ones first.
+# pytest-xdist would order the files by their numbers of tests. `conftest.py` puts the slow ones first. Tests marked `alone`
+# run after the others, one at a time. pytest exits with 5 if PYTEST_ARGS selects none of its tests.
 .PHONY: test-python
 test-python: test-environment $(STAMPS)/build ## Run the Python tests.
 	$(call say,"Python tests")
-	$(PY) -m pytest --numprocesses $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	@set -x; \
+	$(PY) -m pytest -m "not alone" --numprocesses $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS); \
+	together=$$?; \
+	$(PY) -m pytest -m alone $(PYTEST_ARGS); \
+	alone=$$?; \
+	set +x; \
+	case "$$together $$alone" in "0 0" | "0 5" | "5 0") ;; *) exit 1 ;; esac
 
 # REAL_DIR=dir holds the checkouts. docs/real.md has the other settings.
 .PHONY: real

@@ -15,7 +15,6 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
-from exclusive_tests import machine
 from running_fixtures import mounted, name, program, runs, session  # noqa: F401
 
 ALLOWED_PREFIX = "platform: "
@@ -31,21 +30,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts files with slow tests first. If such a file began last, the other processes of pytest-xdist would wait
     for it.
 
-    Tests marked `alone` run again if they fail: a test keeps the other tests away, but not other programs. So it fails
-    only if it fails twice in succession. The summary lists the tests that ran again.
+    A test marked `alone` fails only if it fails twice in succession, because other programs and other machines on the same
+    host change the times that it measures. The summary lists the tests that ran again, and why.
     """
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     items.sort(key=lambda item: -slow[item.path])
     for item in items:
         if item.get_closest_marker("alone"):
             item.add_marker(pytest.mark.flaky(reruns=1))
-
-
-# This hook runs outside of pytest-timeout, so the time limit of a test does not include the wait.
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    with machine(alone=item.get_closest_marker("alone") is not None):
-        return (yield)
 
 
 def _in_ci() -> bool:
