@@ -14,7 +14,7 @@ VENV ?= .venv
 TORCH ?= 1
 PYTEST_ARGS ?=
 # Test files at a time. Most tests wait for programs that they start.
-PYTEST_WORKERS ?= 3
+PYTEST_WORKERS ?= 4
 CARGO_ARGS ?=
 CARGO_BUILD_JOBS ?= 2
 CARGO_TARGET_DIR ?= $(CURDIR)/target
@@ -44,7 +44,7 @@ help: ## Print this list.
 	@awk 'BEGIN {FS = ":.*## "} \
 	  /^##@ / {printf "\n%s\n", substr($$0, 5)} \
 	  /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' Makefile
-	@printf '\nSettings: TORCH=0 (no torch), VENV=dir, PYTHON=python3.x, PYTEST_WORKERS=3, PYTEST_ARGS=..., CARGO_ARGS=..., STUDIES="lines", STUDY_ARGS=...\n'
+	@printf '\nSettings: TORCH=0 (no torch), VENV=dir, PYTHON=python3.x, PYTEST_WORKERS=4, PYTEST_ARGS=..., CARGO_ARGS=..., STUDIES="lines", STUDY_ARGS=...\n'
 
 .PHONY: demo
 demo: $(STAMPS)/demo $(STAMPS)/build ## Build, train on real video for a minute, print the verdict.

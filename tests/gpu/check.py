@@ -39,8 +39,9 @@ def watched(run: str, folder: Path, seconds: float, load: str) -> Records:
 
 def the_gpu(folder: Path) -> dict[str, Any]:
     """headspace's description of the first GPU that the process may use."""
-    records = watched("look", folder, 0.0, "idle")
-    run = next(record for record in records if record["kind"] == "run")
+    # The driver may answer after the first `run` record, which is then repeated.
+    records = watched("look", folder, 1.0, "idle")
+    run = [record for record in records if record["kind"] == "run"][-1]
     source = next((s for s in run["sources"] if s["name"] == "gpu"), None)
     if source is None:
         raise driver.NoGpu("this build of headspace has no source `gpu`")

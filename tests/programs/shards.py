@@ -1,4 +1,4 @@
-"""Reads shards one after the other, each for 0.8 s: `shards.py FOLDER FIRST`, beginning with the shard FIRST."""
+"""Reads shards one after the other, each for 1.4 s: `shards.py FOLDER FIRST`, beginning with the shard FIRST."""
 
 import sys
 import time
@@ -10,10 +10,11 @@ read = headspace.stage("read")
 
 
 def batches(folder, first):
+    time.sleep(1)  # The first reading of the stacks is some time after the start.
     shards = sorted(folder.iterdir())
     for shard in shards[first:] + shards[:first]:
         with shard.open("rb") as file:
-            for _ in range(80):
+            for _ in range(150):
                 with read:
                     time.sleep(0.009)
                     data = file.read(64)

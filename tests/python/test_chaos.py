@@ -186,6 +186,7 @@ def calls_in_metrics(text: str) -> Counter[str]:
     return Counter({stage: int(calls) for stage, calls in found})
 
 
+@pytest.mark.alone  # The end waits at most half a second for the reader, which is a thread of this process.
 def test_a_thousand_stages_and_two_hundred_queues_reach_all_destinations_and_delay_no_step(
     program: Programs, tmp_path: Path
 ) -> None:

@@ -66,7 +66,8 @@ def test_the_demo_proposes_another_folder_if_the_user_named_one(tmp_path: Path) 
 
     assert ran.returncode == 0, ran.stderr
     assert (tmp_path / "one-thread").is_dir()
-    assert "Measure it, with another folder for its run:\n" in ran.stdout
+    # If other tests use the cores, the first remedy may be another one than more threads.
+    assert re.search("Measure it.*, with another folder for its run:\n", ran.stdout), ran.stdout
     command = r"^    HEADSPACE_DIR=(\d+)-threads headspace demo --threads \1$"
     assert re.search(command, ran.stdout, re.MULTILINE), ran.stdout
 

@@ -25,6 +25,7 @@ def train(steps: int, seconds: Callable[[int], float]) -> None:
     headspace.stop()
 
 
+@pytest.mark.alone  # The cost of a stall is compared with the time that the loop sleeps.
 def test_a_stall_every_25_steps_is_named_with_its_period_and_its_cost(runs: Runs) -> None:
     train(300, lambda step: 0.08 if step % 25 == 24 else 0.001)
 
@@ -36,6 +37,7 @@ def test_a_stall_every_25_steps_is_named_with_its_period_and_its_cost(runs: Runs
     assert "the loop stalls every 25 steps" in episode["text"]
 
 
+@pytest.mark.alone  # If other tests use the cores, the steps become slower at other times, too.
 def test_a_run_that_becomes_slower_names_the_step(runs: Runs) -> None:
     # With only one tick, at the end, the resource use of other tests is not compared with the steps.
     headspace.start(interval=60)

@@ -53,6 +53,7 @@ def notices_about(run: Ran, source: str) -> list[str]:
     return [text for text in texts if text.startswith(f"`{source}` ")]
 
 
+@pytest.mark.alone  # If the driver takes over 250 ms to open, each GPU is a part of the source `gpu`.
 def test_the_loss_of_one_of_two_gpus_is_reported_once_and_the_other_is_still_read(
     train: Train,
 ) -> None:
@@ -89,6 +90,7 @@ def test_a_driver_that_hangs_delays_neither_training_nor_the_ticks(train: Train)
     assert all("process" in readings for readings in after)
 
 
+@pytest.mark.alone  # If the driver takes over 250 ms to open, the source is on until its first reading.
 def test_a_missing_driver_disables_the_source_with_a_reason_and_no_notice(train: Train) -> None:
     run = train(devices=[], faults=[{"function": "nvmlInit_v2", "code": 9}])
 

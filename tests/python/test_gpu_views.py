@@ -105,7 +105,9 @@ def test_top_shows_each_gpu_and_each_engine(run: Started, tmp_path: Path) -> Non
         cwd=tmp_path,
     )
     try:
+        # The lines of the screen may arrive in several pieces.
         terminal.wait_for(" gpu 1  NVIDIA A10 ")
+        terminal.wait_for("all decoders")
         first, second = re.split(r"\n gpu 1 ", terminal.text)
         first = first[first.index("\n gpu 0 ") :]
         assert "NVIDIA H100 80GB HBM3   400 W  55 °C" in first

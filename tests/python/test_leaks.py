@@ -75,7 +75,7 @@ def test_a_failed_count_ends_the_counts_with_a_notice_and_training_continues(
     program: Programs,
 ) -> None:
     settings = {"HEADSPACE_INTERVAL": "0.1", "HEADSPACE_MEMORY": "types"}
-    ran = program("broken_census.py", 3, env=settings)
+    ran = program("broken_census.py", 6, env=settings)
 
     assert ran.exit_code == 0, ran.stderr
     assert "`memory` is off for this run: RuntimeError: no frames today." in ran.stderr

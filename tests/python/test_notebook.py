@@ -312,6 +312,7 @@ def test_a_notebook_that_hangs_delays_neither_the_loop_nor_the_end_for_long(
 
 
 @pytest.mark.slow
+@pytest.mark.alone  # Compares the times of two runs.
 def test_the_example_notebook_runs_and_its_first_remedy_helps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

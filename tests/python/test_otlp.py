@@ -420,7 +420,7 @@ def test_the_retry_delay_of_the_server_is_kept_and_totals_arrive_after_it(
 
     with http_collector(answer) as received:
         env = environment(received.port, OTEL_LOGS_EXPORTER="none")
-        ran = program("exported.py", "--compute-ms", 10, env=env)
+        ran = program("exported.py", "--compute-ms", 25, env=env)
     unharmed(ran)
     assert received.arrived[1] - received.arrived[0] >= 1.0
     assert [n for n in ran.notices() if n.startswith("export")] == [
@@ -437,7 +437,7 @@ def test_an_unavailable_grpc_server_receives_the_totals_later(
         return grpc.StatusCode.UNAVAILABLE if number < 2 else None
 
     with grpc_collector(refuse) as received:
-        ran = program("exported.py", "--compute-ms", 10, env=environment(received.port, "grpc"))
+        ran = program("exported.py", "--compute-ms", 25, env=environment(received.port, "grpc"))
     unharmed(ran)
     assert "export_resumed" in ran.notices()
     assert steps_at_last(received) == 200

@@ -267,13 +267,13 @@ def test_a_forked_child_does_not_answer_and_does_not_hold_the_address(runs: Runs
         os.read(read_end, 1)
         os._exit(0)
     try:
-        assert scrape(address)[0]
+        wait_until(lambda: scrape(address)[0], "a scrape with metrics")
         session.stop()
         wait_until(lambda: refuses(address), "nobody answers")
         port = int(address.rpartition(":")[2])
         with headspace.start(to=headspace.Prometheus(port=port), interval=0.05) as again:
             assert address_of_session(again) == address
-            assert scrape(address)[0]
+            wait_until(lambda: scrape(address)[0], "a scrape with metrics")
     finally:
         os.close(write_end)
         os.waitpid(child, 0)

@@ -234,6 +234,7 @@ def train_on_one_pool(threads: int, steps: int = 200) -> None:
             thread.join()
 
 
+@pytest.mark.alone  # Compares the times of two runs.
 def test_a_pool_shared_by_stages_is_the_bottleneck_and_more_threads_gain_what_was_predicted(
     runs: Runs,
 ) -> None:

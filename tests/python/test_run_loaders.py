@@ -128,6 +128,7 @@ def test_operators_of_a_ray_dataset_that_is_split_count_for_the_lowest_rank(
     assert not operators(1)
 
 
+@pytest.mark.alone  # If other tests use the cores, the loop waits for the thread of the loader.
 def test_waits_of_a_loader_thread_are_not_waits_of_the_loop(program: Programs) -> None:
     # Loading takes 1 ms and a step takes 4 ms, so batches are ready before the loop needs them.
     summary = ran(program, "monai", "monai", "torch").summary()

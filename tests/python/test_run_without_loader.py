@@ -51,6 +51,8 @@ def test_the_steps_of_an_optimiser_are_the_steps_of_a_loop_without_a_loader(
     assert not_seen(ran.stderr) == 0
 
 
+# If other tests use the cores, the loop also waits for a core, which is no wait for an item.
+@pytest.mark.alone
 @pytest.mark.parametrize("processes", [False, True], ids=["thread", "process"])
 def test_a_loop_that_waits_for_its_own_queue_has_the_producers_as_its_bottleneck(
     program: Programs, processes: bool
@@ -139,6 +141,7 @@ def test_a_step_with_several_batches_or_optimisers_counts_once(
     assert 50 <= steps(program, *args).summary()["steps"] <= 60
 
 
+@pytest.mark.alone  # A stall of the machine makes a step as long as an evaluation.
 def test_an_evaluation_is_not_part_of_a_step(program: Programs) -> None:
     ran = steps(program, "--evaluate-every", 20, "--steps", 100)
 
@@ -282,6 +285,7 @@ def test_a_function_of_an_imported_module_is_found_before_its_first_call(
     assert ran.summary()["steps"] == 60
 
 
+@pytest.mark.alone  # A stall of the machine makes a step as long as an evaluation.
 def test_calls_during_an_evaluation_are_counted_separately(program: Programs) -> None:
     pytest.importorskip("torch")
     summary = same(program, "evaluating").summary()

@@ -289,6 +289,7 @@ def test_a_generator_that_waits_for_another_thread_is_no_bottleneck(program: Pro
     assert not [line for line in summary["lines"] if line["stage"] == "loader"]
 
 
+@pytest.mark.alone  # If other tests use the cores, the short rest of a step becomes long.
 def test_a_loader_on_one_other_thread_is_not_on_the_training_thread(program: Programs) -> None:
     # The rest of the step is short, so the loop waits for as long as the stage's calls take.
     run = ran(program, "threads", "sleep")

@@ -131,7 +131,8 @@ def test_a_folder_deleted_during_the_run_is_created_again(
     ran = run.finish()
     assert ran.exit_code == 0
     assert ran.folder == first
-    assert [record["kind"] for record in ran.records()].count("run") == 1
+    # The `run` record is repeated if something becomes known later.
+    assert len({record["pid"] for record in ran.kind("run")}) == 1
     assert ran.records()[0]["kind"] == "run"
     ended_in_order(ran)
 

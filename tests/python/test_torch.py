@@ -60,10 +60,14 @@ class Stream(data.IterableDataset):  # type: ignore[misc]
 
 
 class Uneven(Numbers):
-    """Worker 0 takes 60 ms per item, and worker 1 takes none."""
+    """Worker 0 takes `slow_s` seconds per item, and worker 1 takes none."""
+
+    def __init__(self, count: int, slow_s: float = 0.06) -> None:
+        super().__init__(count)
+        self.slow_s = slow_s
 
     def __getitem__(self, index: int) -> int:
-        time.sleep(0.0 if data.get_worker_info().id else 0.06)
+        time.sleep(0.0 if data.get_worker_info().id else self.slow_s)
         return index
 
 
@@ -291,7 +295,7 @@ def test_a_loader_without_order_has_no_reorder_delay(runs: Runs) -> None:
 
 
 def test_leaving_an_epoch_early_does_not_change_the_delays_of_the_next(runs: Runs) -> None:
-    loader = data.DataLoader(Uneven(12), num_workers=2, persistent_workers=True)
+    loader = data.DataLoader(Uneven(12, slow_s=0.3), num_workers=2, persistent_workers=True)
     watched = headspace.wrap(loader)
     for _ in range(3):
         next(iter(watched))
@@ -317,6 +321,8 @@ def many_tensors(samples: list[Any]) -> list[Any]:
     return [torch.zeros(10) for _ in range(40)]
 
 
+# If another test uses the worker's core, the loop waits longer than it receives.
+@pytest.mark.alone
 def test_the_hand_off_of_batches_with_many_tensors_is_the_bottleneck(runs: Runs) -> None:
     loader = data.DataLoader(Numbers(400), batch_size=2, num_workers=1, collate_fn=many_tensors)
     train(loader)

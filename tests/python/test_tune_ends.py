@@ -70,13 +70,13 @@ def test_a_program_without_a_step_before_the_time_limit_is_a_timeout(tmp_path):
 
 def test_objective_throughput_compares_the_time_per_sample(tmp_path):
     # A step takes at least 10 ms and has four samples.
-    def run(name: str, best: float) -> State:
-        patience = Patience(measure=1.0)
+    def run(name: str, best: float, measure: float = 1.0) -> State:
+        patience = Patience(measure=measure)
         setup = Setup(patience, inject=False, objective=Objective.THROUGHPUT)
         words = [PROGRAM, "--steps", "100000"]
         return ended(started(tmp_path / name, words, setup), best).state
 
-    assert run("slow", 1.0) is State.STOPPED_EARLY
+    assert run("slow", 1.0, measure=60.0) is State.STOPPED_EARLY
     assert run("fast", 1000.0) is State.FINISHED, "in milliseconds a step it would be faster too"
     # A step takes longer than 9 ms, but a sample takes less.
     assert run("large", 9.0) is State.FINISHED
@@ -255,7 +255,7 @@ def test_a_baseline_without_samples_says_what_is_missing_and_is_run_again(tmp_pa
                sys.executable, str(script), "{n}"]  # fmt: skip
     text = (
         "import sys, time, headspace\n"
-        "for _ in headspace.wrap(iter(range(90)){}):\n    time.sleep(0.004 / int(sys.argv[1]))\n"
+        "for _ in headspace.wrap(iter(range(90)){}):\n    time.sleep(0.02 / int(sys.argv[1]))\n"
     )
     script.write_text(text.format(""))
     first = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -524,7 +524,7 @@ def test_a_failed_baseline_is_reported_and_run_again_by_the_next_search(tmp_path
     assert "no data" in first.stderr
     script.write_text(
         "import sys, time, headspace\n"
-        "for _ in headspace.wrap(iter(range(90))):\n    time.sleep(0.004 / int(sys.argv[1]))\n"
+        "for _ in headspace.wrap(iter(range(90))):\n    time.sleep(0.02 / int(sys.argv[1]))\n"
     )
     second = subprocess.run(command, capture_output=True, text=True, check=False)
     assert second.returncode == 0, second.stderr
