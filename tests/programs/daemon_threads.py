@@ -1,4 +1,4 @@
-"""Ends while daemon threads call a stage, or iterate wrapped loaders: `daemon_threads.py (stage|wrap)`."""
+"""Ends while daemon threads are in calls of headspace: `daemon_threads.py (stage|wrap|iter|send|samples|flush)`."""
 
 import sys
 import threading
@@ -9,20 +9,34 @@ import headspace
 lock = threading.Lock()
 
 
+def wait_for_turn():
+    with lock:
+        time.sleep(0.001)
+
+
 @headspace.stage("decode", concurrency=16)
 def decode():
     total = 0.0
     for number in range(3000):
         total += number
-    with lock:
-        time.sleep(0.001)
+    wait_for_turn()
 
 
 def numbers():
     while True:
-        with lock:
-            time.sleep(0.001)
+        wait_for_turn()
         yield 1
+
+
+class Loader:
+    def __iter__(self):
+        wait_for_turn()
+        return iter([1])
+
+
+def count(batch):
+    wait_for_turn()
+    return 1
 
 
 def call_stage():
@@ -35,7 +49,37 @@ def iterate():
         pass
 
 
-work = call_stage if sys.argv[1] == "stage" else iterate
+def begin_epochs():
+    loader = headspace.wrap(Loader(), name="in a thread")
+    while True:
+        list(loader)
+
+
+def send():
+    batches = iter(headspace.wrap(numbers(), name="in a thread"))
+    while True:
+        batches.send(None)
+
+
+def count_samples():
+    while True:
+        list(headspace.wrap([1] * 64, name="in a thread", samples=count))
+
+
+def flush():
+    while True:
+        session.flush()
+
+
+session = headspace.start()
+work = {
+    "stage": call_stage,
+    "wrap": iterate,
+    "iter": begin_epochs,
+    "send": send,
+    "samples": count_samples,
+    "flush": flush,
+}[sys.argv[1]]
 for _ in range(16):
     threading.Thread(target=work, daemon=True).start()
 time.sleep(0.5)

@@ -8,6 +8,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
+use crate::interpreter::calls::call;
+
 /// Counts the threads that run other code than `code`.
 ///
 /// Args:
@@ -40,7 +42,7 @@ pub(crate) fn current_frames(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         // SAFETY: the interpreter lock is held.
         unsafe { ffi::PyGC_Disable() == 1 }
     };
-    let frames = function.call0();
+    let frames = call(&function, ());
     if disabled {
         // SAFETY: as above.
         unsafe { ffi::PyGC_Enable() };

@@ -1,13 +1,74 @@
-//! Calls of Python functions from frames of Rust.
+//! Calls of Python functions from frames of Rust, and code that runs without the interpreter lock.
 //!
 //! When the interpreter exits, Python before 3.14 ends each daemon thread that wants the interpreter lock with
 //! `pthread_exit`. This unwinds the thread's stack, and a frame of Rust below aborts the whole process. So the unwinding
 //! stops at these calls: the thread sleeps for ever, as Python 3.14 itself does. The process ends without it.
+//!
+//! `clippy.toml` forbids the functions of PyO3 that these functions replace.
 
 use std::hint::black_box;
 use std::mem::forget;
+use std::ptr::null_mut;
 
+use pyo3::BoundObject;
 use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyIterator, PyTuple};
+
+/// Calls a function.
+///
+/// # Errors
+///
+/// The exception that it raises.
+pub(crate) fn call<'py>(
+    function: &Bound<'py, PyAny>,
+    arguments: impl IntoPyObject<'py, Target = PyTuple>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = function.py();
+    let arguments = arguments.into_pyobject(py).map_err(Into::into)?;
+    let arguments = arguments.into_bound();
+    // SAFETY: `py` shows that this thread is attached, and the arguments are a tuple.
+    unsafe {
+        let result = call_function(function.as_ptr(), arguments.as_ptr(), null_mut());
+        Bound::from_owned_ptr_or_err(py, result)
+    }
+}
+
+/// Calls a method of an object.
+///
+/// # Errors
+///
+/// The exception that it raises, or `AttributeError`.
+pub(crate) fn call_method<'py>(
+    object: &Bound<'py, PyAny>,
+    name: &str,
+    arguments: impl IntoPyObject<'py, Target = PyTuple>,
+) -> PyResult<Bound<'py, PyAny>> {
+    call(&object.getattr(name)?, arguments)
+}
+
+/// An iterator over the object, as `iter` returns it.
+///
+/// # Errors
+///
+/// The exception that its `__iter__` raises, or `TypeError`.
+pub(crate) fn iterate<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> {
+    // SAFETY: this thread is attached, and the object is alive.
+    unsafe {
+        // `black_box`: as in `call_function`.
+        let iterator = call_slot(black_box(ffi::PyObject_GetIter), object.as_ptr());
+        Ok(Bound::from_owned_ptr_or_err(object.py(), iterator)?.cast_into_unchecked())
+    }
+}
+
+/// Runs `work` without the interpreter lock.
+pub(crate) fn detach<R: Send>(py: Python<'_>, work: impl FnOnce() -> R + Send) -> R {
+    let guard = SleepForEver;
+    #[expect(clippy::disallowed_methods, reason = "the guard stops the unwinding")]
+    let result = py.detach(work);
+    forget(guard);
+    result
+}
 
 /// Calls a function. Returns a new reference, or null with an exception set.
 ///
@@ -32,23 +93,23 @@ pub(crate) unsafe fn call_function(
     result
 }
 
-/// Gets the next item of an iterator, as the slot `tp_iternext` does.
+/// Calls a function that takes only its object, such as the slot `tp_iternext`. Returns a new reference, or null.
 ///
 /// # Safety
 ///
-/// The caller is attached to the interpreter, `next` is the slot of the iterator's type, and the iterator is alive.
+/// The caller is attached to the interpreter, the object is alive, and the function accepts it.
 #[inline]
-pub(crate) unsafe fn call_next(
-    next: ffi::iternextfunc,
-    iterator: *mut ffi::PyObject,
+pub(crate) unsafe fn call_slot(
+    slot: ffi::unaryfunc,
+    object: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: both types differ only in whether the stack may be unwound from the function.
-    let next = unsafe { std::mem::transmute::<ffi::iternextfunc, UnwindingNext>(next) };
+    let slot = unsafe { std::mem::transmute::<ffi::unaryfunc, UnwindingSlot>(slot) };
     let guard = SleepForEver;
     // SAFETY: as in the contract of this function.
-    let item = unsafe { next(iterator) };
+    let result = unsafe { slot(object) };
     forget(guard);
-    item
+    result
 }
 
 type PlainCall = unsafe extern "C" fn(
@@ -63,14 +124,15 @@ type UnwindingCall = unsafe extern "C-unwind" fn(
     *mut ffi::PyObject,
 ) -> *mut ffi::PyObject;
 
-type UnwindingNext = unsafe extern "C-unwind" fn(*mut ffi::PyObject) -> *mut ffi::PyObject;
+type UnwindingSlot = unsafe extern "C-unwind" fn(*mut ffi::PyObject) -> *mut ffi::PyObject;
 
 /// Dropped only while the stack is unwound.
 struct SleepForEver;
 
 impl Drop for SleepForEver {
     fn drop(&mut self) {
-        loop {
+        // A panic of `work` in `detach` unwinds the stack, too.
+        while !std::thread::panicking() {
             std::thread::park();
         }
     }

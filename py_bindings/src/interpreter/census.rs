@@ -24,6 +24,7 @@ use pyo3::types::PyList;
 
 use crate::clock::clock;
 use crate::interpreter::busy_threads::current_frames;
+use crate::interpreter::calls::call_method;
 use crate::interpreter::examination::examine;
 use crate::interpreter::gil_probe::has_gil;
 use crate::interpreter::heap::{AddressMap, Heap, traversal_of, visit_referents};
@@ -218,7 +219,7 @@ fn count_objects(py: Python<'_>, at_s: f64) -> PyResult<Census> {
 fn variables(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let frames = current_frames(py)?.values();
     let module = py.import("headspace._memory.variables")?;
-    let found = module.call_method1("untracked_dicts", (frames,))?;
+    let found = call_method(&module, "untracked_dicts", (frames,))?;
     Ok(found.cast_into()?)
 }
 

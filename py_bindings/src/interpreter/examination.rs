@@ -9,6 +9,7 @@ use headspace_agent::model::record::{HolderKind, HolderRecord, SiteRecord};
 use pyo3::prelude::*;
 
 use crate::interpreter::busy_threads::current_frames;
+use crate::interpreter::calls::call_method;
 
 /// A growing container or type, as `_memory/examine.py` describes it.
 #[derive(FromPyObject)]
@@ -58,7 +59,7 @@ pub(crate) fn examine(py: Python<'_>, growing: &[Growing], at_s: f64) -> PyResul
     }
     let frames = current_frames(py)?.values();
     let module = py.import("headspace._memory.examine")?;
-    let found = module.call_method1("examine", (types, containers, frames))?;
+    let found = call_method(&module, "examine", (types, containers, frames))?;
     let (objects, graphs): (Vec<Grown>, Vec<Graph>) = found.extract()?;
     Ok(Examination {
         at_s,

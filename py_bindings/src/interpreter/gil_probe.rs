@@ -14,6 +14,7 @@ use headspace_agent::model::{Reading, Scope};
 use headspace_agent::port::{CollectError, Collector};
 use pyo3::prelude::*;
 
+use crate::interpreter::calls::call;
 use crate::interpreter::gil_thread::{GilThread, Intervals};
 use crate::interpreter::thread_state::ThreadState;
 
@@ -98,7 +99,7 @@ pub(crate) fn open(
 pub(crate) fn has_gil(py: Python<'_>) -> bool {
     py.import("sys")
         .and_then(|sys| sys.getattr("_is_gil_enabled"))
-        .and_then(|enabled| enabled.call0()?.is_truthy())
+        .and_then(|enabled| call(&enabled, ())?.is_truthy())
         .unwrap_or(true)
 }
 

@@ -13,6 +13,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
+use crate::interpreter::calls::call_method;
+
 /// All tracked objects. While it lives, the interpreter lock must not be released, and no object may be created that
 /// the garbage collector tracks: before Python 3.12, that may start a collection, and so code of the program.
 pub(super) struct Heap<'py>(Bound<'py, PyList>);
@@ -20,7 +22,8 @@ pub(super) struct Heap<'py>(Bound<'py, PyList>);
 impl<'py> Heap<'py> {
     pub(super) fn snapshot(py: Python<'py>) -> PyResult<Self> {
         // An audit hook (`sys.addaudithook`) runs before the list is filled.
-        let objects = py.import("gc")?.call_method0("get_objects")?;
+        let gc = py.import("gc")?;
+        let objects = call_method(&gc, "get_objects", ())?;
         Ok(Self(objects.cast_into()?))
     }
 

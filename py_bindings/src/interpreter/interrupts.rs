@@ -6,6 +6,8 @@
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
+use crate::interpreter::calls::call;
+
 /// The result of one of our functions, or None if it raised an `Exception`. Other exceptions are interrupts
 /// and are returned as errors.
 pub(crate) fn unless_interrupted<R>(py: Python<'_>, outcome: PyResult<R>) -> PyResult<Option<R>> {
@@ -21,7 +23,7 @@ pub(crate) fn number_for_batch(
     function: &Py<PyAny>,
     batch: &Bound<'_, PyAny>,
 ) -> PyResult<Option<u64>> {
-    let number = function.bind(batch.py()).call1((batch,));
+    let number = call(function.bind(batch.py()), (batch,));
     let number = number.and_then(|number| number.extract::<Option<u64>>());
     Ok(unless_interrupted(batch.py(), number)?.flatten())
 }

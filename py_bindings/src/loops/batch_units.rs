@@ -14,6 +14,8 @@ use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
 
+use crate::interpreter::calls::call;
+
 /// Number of first batches that are counted one by one.
 const FIRST: u32 = 64;
 /// Minimum number of batches from one count to the next, after the first ones.
@@ -90,7 +92,7 @@ impl BatchUnits {
         loop_name: impl FnOnce() -> String,
     ) -> PyResult<Option<Notice>> {
         let begun = recorder.ticks();
-        let counted = self.count.bind(batch.py()).call1((batch,));
+        let counted = call(self.count.bind(batch.py()), (batch,));
         let counted = counted.and_then(|number| number.extract::<u64>());
         let (units, notice) = match counted {
             Ok(units) => (Some(units), None),

@@ -5,6 +5,8 @@ use std::sync::Mutex;
 use headspace_agent::batch_source::EpochProgress;
 use pyo3::prelude::*;
 
+use crate::interpreter::calls::call_method;
+
 /// How far one iteration has come. With a batch cache, locked only while the cache's own lock is held, and as briefly.
 pub(crate) type Progress = Mutex<EpochProgress>;
 
@@ -30,7 +32,11 @@ pub(crate) fn find_epoch_end<'py>(
     may_be_cut: bool,
 ) -> PyResult<(Bound<'py, PyAny>, EpochEnd)> {
     let epochs = loader.py().import("headspace._loops.epochs")?;
-    let described = epochs.call_method1("describe_epoch", (loader, keeps_length, may_be_cut))?;
+    let described = call_method(
+        &epochs,
+        "describe_epoch",
+        (loader, keeps_length, may_be_cut),
+    )?;
     let (loader, length, on_cut) = described.extract()?;
     Ok((loader, EpochEnd { length, on_cut }))
 }

@@ -13,6 +13,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use pyo3::{Borrowed, PyTypeInfo, ffi};
 
+use crate::interpreter::calls::call;
 use crate::interpreter::type_with_slot::type_with_slot;
 use crate::loops::loop_iterator::{LoopIterator, NewIterator};
 use crate::loops::source_iterator::iternext_of;
@@ -25,7 +26,7 @@ static PYO3_NEXT: PyOnceLock<ffi::iternextfunc> = PyOnceLock::new();
 /// The iterator as a Python object of the fast subtype.
 pub(crate) fn into_python(py: Python<'_>, iterator: LoopIterator) -> PyResult<Bound<'_, PyAny>> {
     let kind = TYPE.get_or_try_init(py, || make_type(py))?;
-    kind.bind(py).call1((NewIterator::new(iterator),))
+    call(kind.bind(py), (NewIterator::new(iterator),))
 }
 
 fn make_type(py: Python<'_>) -> PyResult<Py<PyType>> {

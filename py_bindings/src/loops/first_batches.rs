@@ -14,6 +14,7 @@ use headspace_agent::recording::{DIGESTED_BATCHES, Event};
 use headspace_agent::sampling::LoopEntry;
 use pyo3::prelude::*;
 
+use crate::interpreter::calls::call;
 use crate::interpreter::interrupts::{number_for_batch, unless_interrupted};
 use crate::loops::batch_parts::BatchParts;
 
@@ -153,7 +154,7 @@ impl FirstBatches {
             && count_down(&self.until_described) == 1
             && !entry.has_delivered_batch()
         {
-            let parts = (count_parts.bind(batch.py()).call1((batch,)))
+            let parts = call(count_parts.bind(batch.py()), (batch,))
                 .and_then(|parts| parts.extract::<BatchParts>());
             if let Some(parts) = unless_interrupted(batch.py(), parts)? {
                 entry.set_delivered_batch(parts.into());

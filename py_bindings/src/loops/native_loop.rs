@@ -13,6 +13,7 @@ use pyo3::types::PyWeakrefReference;
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::clock::clock;
+use crate::interpreter::calls::{call, iterate};
 use crate::interpreter::census;
 use crate::loops::batch_cache::BatchCache;
 use crate::loops::batch_sizes::BatchSizes;
@@ -117,12 +118,12 @@ impl Loop {
         let what_if = what_if.transpose().inspect_err(|_| unmark())?;
         let iterator = if replays_only {
             // The source is not iterated.
-            pyo3::types::PyTuple::empty(py).try_iter()
+            iterate(&pyo3::types::PyTuple::empty(py))
         } else {
-            loader.try_iter()
+            iterate(loader)
         };
         let iterator = iterator.inspect_err(|_| unmark())?;
-        let session = session.call1((begun,)).inspect_err(|_| unmark())?;
+        let session = call(session, (begun,)).inspect_err(|_| unmark())?;
         let session = session.cast_into::<Session>().ok();
         if session.is_none() {
             unmark();

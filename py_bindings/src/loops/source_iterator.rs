@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
-use crate::interpreter::calls::call_next;
+use crate::interpreter::calls::call_slot;
 
 /// The result of a call of `next`.
 pub(crate) enum Next {
@@ -95,7 +95,7 @@ impl SourceIterator {
             return null_mut();
         }
         // SAFETY: the slot is of this object's type, and the object is alive (see above).
-        unsafe { call_next(self.next, iterator) }
+        unsafe { call_slot(self.next, iterator) }
     }
 
     /// Releases the iterator, and so the resources that it holds.

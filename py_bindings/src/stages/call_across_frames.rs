@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::clock::clock;
+use crate::interpreter::calls::call;
 use crate::stages::changed_calls::change_call;
 use crate::stages::how_ended::how_ended;
 use crate::stages::open_calls::{self, End, Handle, LocalSlot};
@@ -75,7 +76,7 @@ impl Task {
         let cpu = thread_cpu_time();
         let begun = Instant::now();
         open_calls::begin_part(handle, self.local, marker);
-        let result = function.call1(args);
+        let result = call(function, args);
         let nested = open_calls::end_part(handle, marker);
         self.nested.fetch_add(nested, Ordering::Relaxed);
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);

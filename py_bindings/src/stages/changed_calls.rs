@@ -11,6 +11,7 @@ use headspace_agent::recording::stage::Setting;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use crate::interpreter::calls::{call_method, detach};
 use crate::interpreter::panics::contain;
 use crate::stages::local_switch::{LocalSwitch, Permit};
 use crate::stages::process_slots;
@@ -49,7 +50,7 @@ impl Held {
 fn wait(py: Python<'_>, local: &LocalSwitch, word: u64) -> Option<Permit> {
     match Setting::decode(word) {
         Setting::Gate { calls } if !HELD.with(Held::has_permit) => {
-            py.detach(|| local.wait_at_gate(word, calls))
+            detach(py, || local.wait_at_gate(word, calls))
         }
         Setting::Delay { nanos } => {
             local.delay(py, nanos);
@@ -63,11 +64,11 @@ fn wait(py: Python<'_>, local: &LocalSwitch, word: u64) -> Option<Permit> {
 fn has_event_loop(py: Python<'_>) -> bool {
     let running = || {
         let modules = py.import("sys")?.getattr("modules")?;
-        let asyncio = modules.call_method1("get", ("asyncio.events",))?;
+        let asyncio = call_method(&modules, "get", ("asyncio.events",))?;
         if asyncio.is_none() {
             return Ok(false);
         }
-        let running = asyncio.call_method0("_get_running_loop")?;
+        let running = call_method(&asyncio, "_get_running_loop", ())?;
         PyResult::Ok(!running.is_none())
     };
     running().unwrap_or(false)

@@ -16,7 +16,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyModule, PyString};
 use pyo3::{Borrowed, PyTypeInfo, ffi};
 
-use crate::interpreter::calls::call_function;
+use crate::interpreter::calls::{self, call_function};
 use crate::interpreter::type_with_slot::type_with_slot;
 use crate::stages::changed_calls::change_call;
 use crate::stages::handles_by_name::handles;
@@ -117,7 +117,7 @@ fn descriptor(py: Python<'_>, get: ffi::descrgetfunc) -> PyResult<Bound<'_, PyAn
     };
     // SAFETY: the function is what the slot holds. The type has no base.
     let class = unsafe { type_with_slot(py, c"headspace._native._Method", slot, null_mut())? };
-    class.call0()
+    calls::call(&class, ())
 }
 
 /// `__get__` of a method: the function of the class, or the bound method of the handle.

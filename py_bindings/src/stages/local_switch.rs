@@ -9,6 +9,7 @@ use headspace_agent::port::clock::monotonic_ns;
 use headspace_agent::recording::stage::{Setting, Switch, Switches};
 use pyo3::prelude::*;
 
+use crate::interpreter::calls::{call_method, detach};
 use crate::interpreter::interrupts::unless_interrupted;
 use crate::stages::loop_body::is_in_loop_body;
 
@@ -138,7 +139,7 @@ impl LocalSwitch {
         let copied = if self.trusts_results.load(Ordering::Relaxed) {
             Some(kept.into_bound(py))
         } else {
-            let copied = module(py).and_then(|module| module.call_method1("copy_kept", (kept,)));
+            let copied = module(py).and_then(|module| call_method(&module, "copy_kept", (kept,)));
             unless_interrupted(py, copied)?
         };
         if copied.is_some() {
@@ -174,7 +175,7 @@ impl LocalSwitch {
             Some((result.clone().unbind(), 0, String::new()))
         } else {
             let copied =
-                module(py).and_then(|module| module.call_method1("copy_to_keep", (result,)));
+                module(py).and_then(|module| call_method(&module, "copy_to_keep", (result,)));
             let copied =
                 copied.and_then(|copied| copied.extract::<Option<(Py<PyAny>, u64, String)>>());
             unless_interrupted(py, copied)?.flatten()
@@ -233,7 +234,7 @@ impl LocalSwitch {
     /// Waits for a random time with this mean, without the interpreter lock.
     pub(crate) fn delay(&self, py: Python<'_>, mean_nanos: u64) {
         let number = self.changed.fetch_add(1, Ordering::Relaxed);
-        py.detach(|| std::thread::sleep(random_delay(mean_nanos, number)));
+        detach(py, || std::thread::sleep(random_delay(mean_nanos, number)));
     }
 
     /// Waits for a permit of a gate. `None` if the gate is open, or its window has ended.

@@ -21,6 +21,7 @@ use headspace_collectors::workers::{Folders, Marker, WorkerFile, create_switches
 use pyo3::prelude::*;
 
 use crate::clock::clock;
+use crate::interpreter::calls::call_method;
 
 /// A process and its slots at some time. A call that began in another process, or in other slots, must not be
 /// ended here.
@@ -313,10 +314,8 @@ fn join_trainer() -> Option<ProcessSlots> {
 /// `finish_worker`.
 fn describe_worker(forked_from_worker: bool) -> (Option<String>, bool) {
     Python::attach(|py| {
-        let describe = py
-            .import("headspace._processes.worker")?
-            .getattr("describe_worker")?;
-        describe.call1((forked_from_worker,))?.extract()
+        let module = py.import("headspace._processes.worker")?;
+        call_method(&module, "describe_worker", (forked_from_worker,))?.extract()
     })
     .unwrap_or_default()
 }

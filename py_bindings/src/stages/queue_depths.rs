@@ -18,6 +18,7 @@ use headspace_agent::runtime::Agent;
 use headspace_agent::runtime::fork::Owner;
 use pyo3::prelude::*;
 
+use crate::interpreter::calls::call;
 use crate::interpreter::gil_thread::{GilThread, Intervals};
 use crate::interpreter::thread_state::ThreadState;
 use crate::stages::process_slots::slots;
@@ -191,8 +192,8 @@ fn poll_all(py: Python<'_>, agent: &Agent, weight: Duration) {
     let queues = lock_registry().queues.clone();
     let weight = u64::try_from(weight.as_nanos()).unwrap_or(u64::MAX);
     for queue in &queues {
-        let answer = queue.read.call0(py);
-        match answer.and_then(|answer| answer.extract(py)) {
+        let answer = call(queue.read.bind(py), ());
+        match answer.and_then(|answer| answer.extract()) {
             Ok(Some(depth)) => queue.observe(&depth, weight),
             Ok(None) => remove(queue),
             Err(error) => {

@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 
 use crate::clock::clock;
+use crate::interpreter::calls::call_method;
 use crate::interpreter::gil_probe::has_gil;
 use crate::stages::call_across_frames::Task;
 use crate::stages::changed_calls;
@@ -61,10 +62,8 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn new(py: Python<'_>, name: &Bound<'_, PyString>) -> PyResult<Self> {
-        let enabled = py
-            .import("headspace._settings")?
-            .call_method0("enabled")?
-            .is_truthy()?;
+        let settings = py.import("headspace._settings")?;
+        let enabled = call_method(&settings, "enabled", ())?.is_truthy()?;
         Ok(Self {
             name: name.to_str()?.to_owned(),
             enabled,
@@ -233,8 +232,8 @@ impl Stage {
         if !slf.get().enabled {
             return Ok(function);
         }
-        py.import("headspace._stages.stage")?
-            .call_method1("decorate", (slf, function))
+        let module = py.import("headspace._stages.stage")?;
+        call_method(&module, "decorate", (slf, function))
     }
 
     /// Adds items to the call in progress, for calls that do not take one item and return one item.

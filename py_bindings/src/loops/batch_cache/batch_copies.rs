@@ -5,6 +5,7 @@
 
 use pyo3::prelude::*;
 
+use crate::interpreter::calls::call;
 use crate::interpreter::interrupts::unless_interrupted;
 
 /// Digest and bytes of a batch. None if it cannot be computed: such a batch counts as unchanged.
@@ -96,8 +97,8 @@ impl BatchCopier {
         } else {
             (&self.copy_containers, CopyDepth::Containers)
         };
-        let (batch, depth) = match unless_interrupted(py, copier.call1(py, (batch,)))? {
-            Some(copy) if copies_values || !copy.is(batch) => (copy, depth),
+        let (batch, depth) = match unless_interrupted(py, call(copier.bind(py), (batch,)))? {
+            Some(copy) if copies_values || !copy.is(batch) => (copy.unbind(), depth),
             _ => (batch.clone_ref(py), CopyDepth::Nothing),
         };
         Ok(CachedBatch {
@@ -114,8 +115,8 @@ impl BatchCopier {
             CopyDepth::Containers => &self.copy_containers,
             CopyDepth::Values => &self.copy_values,
         };
-        let copy = unless_interrupted(py, copier.call1(py, (&cached.batch,)))?;
-        Ok(copy.unwrap_or(cached.batch))
+        let copy = unless_interrupted(py, call(copier.bind(py), (&cached.batch,)))?;
+        Ok(copy.map_or(cached.batch, Bound::unbind))
     }
 
     /// Whether the batch differs from what the source returned.
@@ -124,7 +125,7 @@ impl BatchCopier {
     }
 
     fn fingerprint(&self, py: Python<'_>, batch: &Py<PyAny>) -> PyResult<Fingerprint> {
-        let digest = self.fingerprint.call1(py, (batch,));
-        unless_interrupted(py, digest.and_then(|digest| digest.extract(py)))
+        let digest = call(self.fingerprint.bind(py), (batch,));
+        unless_interrupted(py, digest.and_then(|digest| digest.extract()))
     }
 }

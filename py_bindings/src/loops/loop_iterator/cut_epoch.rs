@@ -6,6 +6,7 @@ use headspace_agent::lock::lock;
 use pyo3::prelude::*;
 
 use super::LoopIterator;
+use crate::interpreter::calls::call;
 use crate::interpreter::interrupts::unless_interrupted;
 
 impl LoopIterator {
@@ -40,7 +41,7 @@ impl LoopIterator {
     /// reach the loop.
     pub(super) fn report_cut(&self, py: Python<'_>, is_over: bool) -> PyResult<()> {
         if let Some(on_cut) = &self.on_cut {
-            unless_interrupted(py, on_cut.call1(py, (is_over,)))?;
+            unless_interrupted(py, call(on_cut.bind(py), (is_over,)))?;
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use pyo3::types::PyTuple;
 use pyo3::{PyTraverseError, PyVisit};
 
 use super::{LoopIterator, this_thread};
+use crate::interpreter::calls::{call, call_method};
 use crate::interpreter::interrupts::unless_interrupted;
 
 /// Carries a new iterator through Python's constructor.
@@ -68,17 +69,17 @@ impl LoopIterator {
         let inner = self.inner(py)?;
         let registered = py.import("copyreg")?.getattr("dispatch_table")?;
         match registered.get_item(inner.get_type()) {
-            Ok(reduce) => reduce.call1((inner,)),
-            Err(_) => inner.call_method1("__reduce_ex__", (protocol,)),
+            Ok(reduce) => call(&reduce, (inner,)),
+            Err(_) => call_method(&inner, "__reduce_ex__", (protocol,)),
         }
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.inner(py)?.call_method0("__reduce__")
+        call_method(&self.inner(py)?, "__reduce__", ())
     }
 
     fn __copy__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        copy_inner(slf, |copy, inner| copy.call_method1("copy", (inner,)))
+        copy_inner(slf, |copy, inner| call_method(copy, "copy", (inner,)))
     }
 
     fn __deepcopy__<'py>(
@@ -86,7 +87,7 @@ impl LoopIterator {
         memo: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         copy_inner(slf, |copy, inner| {
-            copy.call_method1("deepcopy", (inner, memo))
+            call_method(copy, "deepcopy", (inner, memo))
         })
     }
 
@@ -137,19 +138,19 @@ impl LoopIterator {
     #[pyo3(signature = (value, /))]
     fn _headspace_send(&self, py: Python<'_>, value: Py<PyAny>) -> PyResult<Py<PyAny>> {
         let inner = self.inner(py)?;
-        self.timed_method(py, || inner.call_method1("send", (value,)))
+        self.timed_method(py, || call_method(&inner, "send", (value,)))
     }
 
     #[pyo3(signature = (*args))]
     fn _headspace_throw(&self, py: Python<'_>, args: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
         let inner = self.inner(py)?;
-        self.timed_method(py, || inner.call_method1("throw", args))
+        self.timed_method(py, || call_method(&inner, "throw", args))
     }
 
     fn _headspace_close(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.exhausted.store(true, Ordering::Relaxed);
         self.end(false);
-        Ok(self.inner(py)?.call_method0("close")?.unbind())
+        Ok(call_method(&self.inner(py)?, "close", ())?.unbind())
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -198,7 +199,7 @@ fn copy_inner<'py>(
 /// of the program during them is returned.
 #[cold]
 fn surround<R>(around: &Bound<'_, PyAny>, call: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
-    let tell = |method| unless_interrupted(around.py(), around.call_method0(method));
+    let tell = |method| unless_interrupted(around.py(), call_method(around, method, ()));
     tell("begin")?;
     let outcome = call();
     tell("end").and(outcome)
