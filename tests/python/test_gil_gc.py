@@ -100,6 +100,7 @@ def test_a_program_with_daemon_threads_in_calls_of_headspace_ends_normally(
     for _ in range(5):
         ran = program("daemon_threads.py", what)
         assert (ran.exit_code, ran.stdout) == (0, "done\n"), ran.stderr
+        assert "Traceback" not in ran.stderr
 
 
 # How long a thread waits for the lock.

@@ -90,9 +90,9 @@ def check_sent(parts: dict[str, Any], allowed: tuple[type, ...] = ()) -> _native
 
 def start_method() -> str:
     """How this program starts processes."""
-    multiprocessing: Any = modules.get("multiprocessing")
-    if multiprocessing is None:
-        import multiprocessing
+    # Also if it is in `sys.modules`: another thread may be importing it, and this waits until it has finished.
+    import multiprocessing
+
     # Asking for the default would set it.
-    chosen: str | None = multiprocessing.get_start_method(allow_none=True)
+    chosen = multiprocessing.get_start_method(allow_none=True)
     return chosen or str(multiprocessing.get_all_start_methods()[0])

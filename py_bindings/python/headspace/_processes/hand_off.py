@@ -49,8 +49,9 @@ def hand_off_stage(
 
 def is_process_queue(thing: object) -> bool:
     """Whether it is a `multiprocessing.Queue` or a queue derived from it."""
-    queues = sys.modules.get("multiprocessing.queues")
-    return queues is not None and isinstance(thing, queues.Queue)
+    # Another thread may be importing the module.
+    kind = getattr(sys.modules.get("multiprocessing.queues"), "Queue", None)
+    return kind is not None and isinstance(thing, kind)
 
 
 class Receipts:

@@ -23,7 +23,9 @@ def is_worker() -> bool:
     if getattr(torch, "_worker_info", None) is not None:
         return True
     process = sys.modules.get("multiprocessing.process")
-    if process is None or process.parent_process() is None:
+    # Another thread may be importing the module. In a worker, it is complete.
+    parent_process = getattr(process, "parent_process", None)
+    if process is None or parent_process is None or parent_process() is None:
         return False
     return bool(process.current_process().daemon) or _native.works_for_another()
 
