@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 
-use crate::interpreter::calls::detach;
 use crate::interpreter::{Interpreter, stacks};
 
 /// Runs the command. The first of `args` is the program's name, and `run` injects the folder `inject`.
@@ -14,7 +13,7 @@ use crate::interpreter::{Interpreter, stacks};
 #[pyo3(signature = (args, inject = None, /))]
 pub(crate) fn run_command(py: Python<'_>, args: Vec<OsString>, inject: Option<PathBuf>) -> i32 {
     let mut opened = None;
-    let code = detach(py, || {
+    let code = py.detach(|| {
         // Only `doctor` needs them.
         let mut sources = || {
             let (interpreter, mut entries) = Python::attach(Interpreter::open);

@@ -11,8 +11,6 @@ use headspace_exporters::run_folder::{self, ReadError};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
-use crate::interpreter::calls::detach;
-
 /// Follows a run's files across rotation.
 #[pyclass(frozen, module = "headspace._native")]
 pub(crate) struct Follower {
@@ -73,7 +71,7 @@ impl Follower {
     }
 
     fn poll(&self, py: Python<'_>) -> PyResult<Polled> {
-        detach(py, || {
+        py.detach(|| {
             let mut state = lock(&self.state);
             let polled = state.follower.poll().map_err(os_error)?;
             if polled.another_run {

@@ -28,7 +28,6 @@ use pyo3::prelude::*;
 
 use self::gc_pauses::Gc;
 use self::gil_thread::GilThread;
-use crate::interpreter::calls::detach;
 use crate::stages::queue_depths::QueuePoller;
 
 /// The measurements of one session. Dropping it ends nothing: its owner must call
@@ -78,7 +77,7 @@ impl Interpreter {
     /// Ends all measurements, and runs `work` without the interpreter lock while the threads end. Afterwards
     /// no thread of ours requests the lock, and the garbage collector calls no function of ours.
     pub(crate) fn end_around<R: Send>(&self, py: Python<'_>, work: impl FnOnce() -> R + Send) -> R {
-        let done = detach(py, || {
+        let done = py.detach(|| {
             self.gil_threads().for_each(|thread| thread.end());
             let done = work();
             self.gil_threads()

@@ -7,8 +7,6 @@ use headspace_agent::model::record::{LoaderRecord, Setting, SummaryRecord};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::interpreter::calls::detach;
-
 /// A setting of a configuration: the stage or queue (`None`: the loader), the name of the setting, and its value.
 type PySetting = (Option<String>, String, u32);
 
@@ -28,7 +26,7 @@ pub(crate) fn predict_steps(
     let configurations: Vec<Vec<SettingValue>> = (configurations.into_iter())
         .map(|settings| settings.into_iter().map(setting).collect())
         .collect::<PyResult<_>>()?;
-    let predicted = detach(py, || predict(&summary, &loader, &configurations));
+    let predicted = py.detach(|| predict(&summary, &loader, &configurations));
     let pair = |step: PredictedStep| (step.step_ms, step.simulated_ms);
     Ok(predicted.into_iter().map(|step| step.map(pair)).collect())
 }

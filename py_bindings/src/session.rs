@@ -23,7 +23,6 @@ use headspace_exporters::transport::tracker_scalars::TrackerQueue;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-use crate::interpreter::calls::detach;
 use crate::interpreter::{Interpreter, census, stacks};
 use crate::loops::batch_parts::BatchParts;
 use crate::session::configuration::SessionConfig;
@@ -96,7 +95,7 @@ impl Session {
             slots,
             marker: marker.clone(),
         };
-        let started = detach(py, || checked.start(surroundings)).inspect_err(|_| {
+        let started = py.detach(|| checked.start(surroundings)).inspect_err(|_| {
             if let Some(marker) = &marker {
                 marker.remove();
             }
@@ -212,7 +211,7 @@ impl Session {
     /// Exports all pending records. Returns whether they were delivered within `timeout` seconds.
     fn flush(&self, py: Python<'_>, timeout: f64) -> bool {
         let timeout = Duration::try_from_secs_f64(timeout).unwrap_or_default();
-        detach(py, || self.agent().flush(timeout))
+        py.detach(|| self.agent().flush(timeout))
     }
 
     /// The run so far: JSON, text and HTML.
@@ -223,7 +222,7 @@ impl Session {
                 "the session belongs to the parent process (call `report` there)",
             ));
         }
-        detach(py, || {
+        py.detach(|| {
             let (summary, probes) = self.agent().report();
             self.render(&summary, &probes)
         })
@@ -248,7 +247,7 @@ impl Session {
         }
         let deadline = Instant::now() + MAX_WAIT_FOR_RANKS;
         // A panic in the reader must not end the user's program.
-        let verdict = detach(py, || contain(|| verdict_at_end(folder, deadline)));
+        let verdict = py.detach(|| contain(|| verdict_at_end(folder, deadline)));
         verdict.ok().flatten()
     }
 

@@ -1,4 +1,4 @@
-"""Ends while daemon threads are in calls of headspace: `daemon_threads.py (stage|wrap|iter|send|samples|flush)`."""
+"""Ends while daemon threads are in calls of headspace: `daemon_threads.py (stage|wrap|iter|send|samples)`."""
 
 import sys
 import threading
@@ -66,19 +66,12 @@ def count_samples():
         list(headspace.wrap([1] * 64, name="in a thread", samples=count))
 
 
-def flush():
-    while True:
-        session.flush()
-
-
-session = headspace.start()
 work = {
     "stage": call_stage,
     "wrap": iterate,
     "iter": begin_epochs,
     "send": send,
     "samples": count_samples,
-    "flush": flush,
 }[sys.argv[1]]
 for _ in range(16):
     threading.Thread(target=work, daemon=True).start()

@@ -1,10 +1,11 @@
-//! Calls of Python functions from frames of Rust, and code that runs without the interpreter lock.
+//! Calls of Python functions from frames of Rust.
 //!
 //! When the interpreter exits, Python before 3.14 ends each daemon thread that wants the interpreter lock with
 //! `pthread_exit`. This unwinds the thread's stack, and a frame of Rust below aborts the whole process. So the unwinding
 //! stops at these calls: the thread sleeps for ever, as Python 3.14 itself does. The process ends without it.
 //!
-//! `clippy.toml` forbids the functions of PyO3 that these functions replace.
+//! PyO3 stops the unwinding only where it takes the lock itself (`attach`, `detach`). So `clippy.toml` forbids its functions
+//! that call Python functions.
 
 use std::hint::black_box;
 use std::mem::forget;
@@ -59,15 +60,6 @@ pub(crate) fn iterate<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Py
         let iterator = call_slot(black_box(ffi::PyObject_GetIter), object.as_ptr());
         Ok(Bound::from_owned_ptr_or_err(object.py(), iterator)?.cast_into_unchecked())
     }
-}
-
-/// Runs `work` without the interpreter lock.
-pub(crate) fn detach<R: Send>(py: Python<'_>, work: impl FnOnce() -> R + Send) -> R {
-    let guard = SleepForEver;
-    #[expect(clippy::disallowed_methods, reason = "the guard stops the unwinding")]
-    let result = py.detach(work);
-    forget(guard);
-    result
 }
 
 /// Calls a function. Returns a new reference, or null with an exception set.
@@ -131,8 +123,7 @@ struct SleepForEver;
 
 impl Drop for SleepForEver {
     fn drop(&mut self) {
-        // A panic of `work` in `detach` unwinds the stack, too.
-        while !std::thread::panicking() {
+        loop {
             std::thread::park();
         }
     }

@@ -11,7 +11,7 @@ use headspace_agent::recording::stage::Setting;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::interpreter::calls::{call_method, detach};
+use crate::interpreter::calls::call_method;
 use crate::interpreter::panics::contain;
 use crate::stages::local_switch::{LocalSwitch, Permit};
 use crate::stages::process_slots;
@@ -50,7 +50,7 @@ impl Held {
 fn wait(py: Python<'_>, local: &LocalSwitch, word: u64) -> Option<Permit> {
     match Setting::decode(word) {
         Setting::Gate { calls } if !HELD.with(Held::has_permit) => {
-            detach(py, || local.wait_at_gate(word, calls))
+            py.detach(|| local.wait_at_gate(word, calls))
         }
         Setting::Delay { nanos } => {
             local.delay(py, nanos);

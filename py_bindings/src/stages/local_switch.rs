@@ -9,7 +9,7 @@ use headspace_agent::port::clock::monotonic_ns;
 use headspace_agent::recording::stage::{Setting, Switch, Switches};
 use pyo3::prelude::*;
 
-use crate::interpreter::calls::{call_method, detach};
+use crate::interpreter::calls::call_method;
 use crate::interpreter::interrupts::unless_interrupted;
 use crate::stages::loop_body::is_in_loop_body;
 
@@ -234,7 +234,7 @@ impl LocalSwitch {
     /// Waits for a random time with this mean, without the interpreter lock.
     pub(crate) fn delay(&self, py: Python<'_>, mean_nanos: u64) {
         let number = self.changed.fetch_add(1, Ordering::Relaxed);
-        detach(py, || std::thread::sleep(random_delay(mean_nanos, number)));
+        py.detach(|| std::thread::sleep(random_delay(mean_nanos, number)));
     }
 
     /// Waits for a permit of a gate. `None` if the gate is open, or its window has ended.
