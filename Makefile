@@ -130,15 +130,15 @@ test-environment: $(STAMPS)/torch
 endif
 
 # pytest-xdist would order the files by their numbers of tests. `conftest.py` puts the slow ones first. Tests marked `alone`
-# run after the others, one at a time. pytest exits with 5 if PYTEST_ARGS selects none of its tests.
+# run after the others, one at a time. pytest exits with 2 if it is interrupted, and with 5 if no test is selected, for example
+# if PYTEST_ARGS names only tests of the other run. A `-m` in PYTEST_ARGS replaces both filters.
 .PHONY: test-python
 test-python: test-environment $(STAMPS)/build ## Run the Python tests.
 	$(call say,"Python tests")
-	@set -x; \
-	$(PY) -m pytest -m "not alone" --numprocesses $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS); \
-	together=$$?; \
-	$(PY) -m pytest -m alone $(PYTEST_ARGS); \
-	alone=$$?; \
+	@together=0; alone=0; set -x; \
+	$(PY) -m pytest -m "not alone" --numprocesses $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS) || together=$$?; \
+	if [ $$together = 2 ]; then exit 2; fi; \
+	$(PY) -m pytest -m alone $(PYTEST_ARGS) || alone=$$?; \
 	set +x; \
 	case "$$together $$alone" in "0 0" | "0 5" | "5 0") ;; *) exit 1 ;; esac
 

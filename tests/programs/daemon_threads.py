@@ -1,10 +1,11 @@
-"""Ends while daemon threads are in calls of headspace: `daemon_threads.py (stage|wrap|iter|send|samples)`."""
+"""Ends while daemon threads are in calls of headspace: `daemon_threads.py (stage|fetch|wrap|break|iter|send|samples)`."""
 
 import sys
 import threading
 import time
 
 import headspace
+from headspace import _native
 
 lock = threading.Lock()
 
@@ -44,6 +45,30 @@ def call_stage():
         decode()
 
 
+def numbers_of_file():
+    try:
+        yield 1
+        yield 2
+    finally:
+        wait_for_turn()
+
+
+def fetch(batch):
+    wait_for_turn()
+
+
+def call_fetch():
+    timed = _native.time_calls(headspace.stage("fetch"), fetch)
+    while True:
+        timed(1)
+
+
+def leave_epochs():
+    while True:
+        for _ in headspace.wrap(numbers_of_file(), name="in a thread"):
+            break
+
+
 def iterate():
     for _ in headspace.wrap(numbers(), name="in a thread"):
         pass
@@ -68,7 +93,9 @@ def count_samples():
 
 work = {
     "stage": call_stage,
+    "fetch": call_fetch,
     "wrap": iterate,
+    "break": leave_epochs,
     "iter": begin_epochs,
     "send": send,
     "samples": count_samples,

@@ -10,7 +10,7 @@ read = headspace.stage("read")
 
 
 def batches(folder, first):
-    time.sleep(1)  # The first reading of the stacks is some time after the start.
+    time.sleep(1)  # The first sample of the stacks is taken some time after the start.
     shards = sorted(folder.iterdir())
     for shard in shards[first:] + shards[:first]:
         with shard.open("rb") as file:

@@ -26,7 +26,7 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Puts files with slow tests first. If such a file began last, the other processes of pytest-xdist would wait
     for it.
 
@@ -36,8 +36,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     items.sort(key=lambda item: -slow[item.path])
     for item in items:
-        if item.get_closest_marker("alone"):
+        if item.get_closest_marker("alone") and not config.option.usepdb:
             item.add_marker(pytest.mark.flaky(reruns=1))
+            # pytest-timeout limits both attempts together, and stops at the first failure. This limits each of them.
+            item.add_marker(pytest.mark.timeout(300, func_only=True))
 
 
 def _in_ci() -> bool:

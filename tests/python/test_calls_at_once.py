@@ -97,7 +97,7 @@ def test_workers_of_torch_count_the_fetches_at_once(
         assert max(means) < 1.25 * min(means), found
 
 
-@pytest.mark.alone
+@pytest.mark.alone  # A stall of the machine during the calls of a level makes its mean too long.
 def test_threads_of_a_process_count_their_calls_at_once(runs: Runs, name: str) -> None:
     active = [0] * 3
     stage = headspace.stage(name)

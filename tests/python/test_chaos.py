@@ -222,7 +222,7 @@ def test_a_thousand_stages_and_two_hundred_queues_reach_all_destinations_and_del
     assert calls == {f"stage {number}": 16 for number in range(1000)}
     # The reader may connect after the first ticks. From then on, it receives every tick.
     ticks, received_ticks = of_kind(records, "tick"), of_kind(read, "tick")
-    assert received_ticks
+    assert len(received_ticks) > len(ticks) / 2
     assert received_ticks == ticks[-len(received_ticks) :]
     points = received.points()
     arrived = {

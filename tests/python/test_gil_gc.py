@@ -93,7 +93,7 @@ def test_no_thread_state_is_created_after_the_start_of_a_session(runs: Runs) -> 
 
 
 # Before Python 3.14, Python ends daemon threads by unwinding their stacks. Rust frames cannot be unwound this way.
-@pytest.mark.parametrize("what", ["stage", "wrap", "iter", "send", "samples"])
+@pytest.mark.parametrize("what", ["stage", "fetch", "wrap", "break", "iter", "send", "samples"])
 def test_a_program_with_daemon_threads_in_calls_of_headspace_ends_normally(
     program: Programs, what: str
 ) -> None:

@@ -236,6 +236,7 @@ def test_an_evaluation_before_the_training_does_not_make_the_training_an_evaluat
     assert [other["role"] for other in summary["other_loops"]] == ["evaluation"]
 
 
+@pytest.mark.alone  # A stall of the machine makes a step as long as an evaluation.
 def test_an_evaluation_within_an_epoch_is_not_part_of_a_step(runs: Runs, name: str) -> None:
     training, held_out = headspace.wrap(loader(60), name=name), headspace.wrap(loader(2))
     for number, _ in enumerate(training):
@@ -245,14 +246,13 @@ def test_an_evaluation_within_an_epoch_is_not_part_of_a_step(runs: Runs, name: s
                     time.sleep(0.2)
     headspace.stop()
 
-    longest = sorted(
+    longest = [
         entry["step"]["max_ms"]
         for tick in runs.kind("tick")
         for entry in tick["loops"]
         if entry["name"] == name and entry["step"].get("count")
-    )
-    # The longest step of a tick may be a stall of the machine. There are three ticks with evaluations.
-    assert longest[-2] < 200
+    ]
+    assert max(longest) < 200
     assert runs.summary()["steps"] == 60
 
 

@@ -12,6 +12,7 @@ from running import Programs, of_kind
 pytest.importorskip("torch")
 
 
+@pytest.mark.alone  # A stall of the machine makes a step as long as an evaluation.
 def test_evaluation_is_detected_by_the_mode_of_the_model_and_reported_separately(
     program: Programs,
 ) -> None:
@@ -24,8 +25,8 @@ def test_evaluation_is_detected_by_the_mode_of_the_model_and_reported_separately
     assert (other["name"], other["role"]) == ("DataLoader (evaluation)", "evaluation")
     # There are ten evaluations of ten batches within the epochs, and two after them.
     assert (summary["steps"], other["steps"]) == (100, 120)
-    # An evaluation takes at least 200 ms, and follows every tenth step. So none is part of a step.
-    assert summary["step_p95_ms"] < 150
+    # An evaluation takes at least 200 ms, so none is part of a step.
+    assert summary["step_p99_ms"] < 150
     # The names of stages distinguish the loops for people, `loop_name` for programs.
     loops = {stage["name"]: stage["loop_name"] for stage in summary["stages"]}
     assert loops["fetch"] == "DataLoader"

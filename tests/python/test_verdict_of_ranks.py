@@ -15,9 +15,10 @@ def start_rank(program: Programs, runs: Path, rank: int, *options: str) -> Start
 def test_rank_0_waits_until_the_others_have_ended_and_names_the_slow_one(
     program: Programs, tmp_path: Path
 ) -> None:
-    # The sleeps of rank 0 take 2.2 s, those of rank 1 take 2.5 s.
-    slow = start_rank(program, tmp_path / "runs", 1, "--steps=210", "--load-ms=8")
-    first = start_rank(program, tmp_path / "runs", 0, "--steps=450", "--load-ms=1").finish()
+    # The sleeps of rank 0 take 2.2 s, those of rank 1 take 3.1 s. Rank 0 waits at most 2 s.
+    steps = ("--steps=90", "--compute-ms=20")
+    slow = start_rank(program, tmp_path / "runs", 1, *steps, "--load-ms=15")
+    first = start_rank(program, tmp_path / "runs", 0, *steps, "--load-ms=5").finish()
 
     assert slow.finish().stderr == ""
     said = words(first.stderr)

@@ -5,10 +5,16 @@
 //! stops at these calls: the thread sleeps for ever, as Python 3.14 itself does. The process ends without it.
 //!
 //! PyO3 stops the unwinding only where it takes the lock itself (`attach`, `detach`). So `clippy.toml` forbids its functions
-//! that call Python functions.
+//! that call Python functions. Imports, attributes, conversions and destructors may also run Python code. Of these, only the
+//! release of a loader's iterator stops the unwinding. The others rarely wait.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the calls that stop the unwinding"
+)]
 
 use std::hint::black_box;
-use std::mem::forget;
+use std::mem::{forget, transmute};
 use std::ptr::null_mut;
 
 use pyo3::BoundObject;
@@ -48,18 +54,27 @@ pub(crate) fn call_method<'py>(
     call(&object.getattr(name)?, arguments)
 }
 
-/// An iterator over the object, as `iter` returns it.
+/// Calls `iter(object)`.
 ///
 /// # Errors
 ///
 /// The exception that its `__iter__` raises, or `TypeError`.
-pub(crate) fn iterate<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> {
+pub(crate) fn get_iterator<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> {
     // SAFETY: this thread is attached, and the object is alive.
     unsafe {
-        // `black_box`: as in `call_function`.
         let iterator = call_slot(black_box(ffi::PyObject_GetIter), object.as_ptr());
         Ok(Bound::from_owned_ptr_or_err(object.py(), iterator)?.cast_into_unchecked())
     }
+}
+
+/// Releases a reference to an object of the program. If it is the last one, the object is destroyed, which may take long:
+/// torch's iterator waits for its worker processes.
+pub(crate) fn release(object: Bound<'_, PyAny>) {
+    // SAFETY: both types differ only in whether the stack may be unwound from the function.
+    let release = unsafe { transmute::<PlainRelease, UnwindingRelease>(ffi::Py_DecRef) };
+    let release = black_box(release);
+    // SAFETY: this thread is attached, and the reference was that of `object`.
+    stop_unwinding(|| unsafe { release(object.into_ptr()) });
 }
 
 /// Calls a function. Returns a new reference, or null with an exception set.
@@ -75,48 +90,72 @@ pub(crate) unsafe fn call_function(
     by_name: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: both types differ only in whether the stack may be unwound from the function.
-    let call = unsafe { std::mem::transmute::<PlainCall, UnwindingCall>(ffi::PyObject_Call) };
+    let call = unsafe { transmute::<PlainCall, UnwindingCall>(ffi::PyObject_Call) };
     // Otherwise the compiler knows the function again, and that pyo3-ffi declares it as one that does not unwind.
     let call = black_box(call);
-    let guard = SleepForEver;
     // SAFETY: as in the contract of this function.
-    let result = unsafe { call(function, by_position, by_name) };
-    forget(guard);
-    result
+    stop_unwinding(|| unsafe { call(function, by_position, by_name) })
 }
 
-/// Calls a function that takes only its object, such as the slot `tp_iternext`. Returns a new reference, or null.
+/// Calls a function with one argument, or with two if `second` is not null. Returns a new reference, or null with an exception
+/// set.
 ///
 /// # Safety
 ///
-/// The caller is attached to the interpreter, the object is alive, and the function accepts it.
+/// The caller is attached to the interpreter, and the objects are alive.
+#[inline]
+pub(crate) unsafe fn call_with_objects(
+    function: *mut ffi::PyObject,
+    first: *mut ffi::PyObject,
+    second: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: both types differ only in whether the stack may be unwound from the function.
+    let call =
+        unsafe { transmute::<PlainVariadic, UnwindingVariadic>(ffi::PyObject_CallFunctionObjArgs) };
+    let call = black_box(call);
+    // SAFETY: as in the contract of this function. Null ends the arguments.
+    stop_unwinding(|| unsafe { call(function, first, second, null_mut::<ffi::PyObject>()) })
+}
+
+/// Calls a C function whose only argument is an object, such as the slot `tp_iternext`. Returns a new reference, or null with
+/// or without an exception set.
+///
+/// # Safety
+///
+/// The caller is attached to the interpreter, the object is alive, and the function accepts it. A function that pyo3-ffi
+/// declares must pass through `black_box`, as in `call_function`.
 #[inline]
 pub(crate) unsafe fn call_slot(
     slot: ffi::unaryfunc,
     object: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: both types differ only in whether the stack may be unwound from the function.
-    let slot = unsafe { std::mem::transmute::<ffi::unaryfunc, UnwindingSlot>(slot) };
-    let guard = SleepForEver;
+    let slot = unsafe { transmute::<ffi::unaryfunc, UnwindingSlot>(slot) };
     // SAFETY: as in the contract of this function.
-    let result = unsafe { slot(object) };
+    stop_unwinding(|| unsafe { slot(object) })
+}
+
+type Object = *mut ffi::PyObject;
+
+type PlainRelease = unsafe extern "C" fn(Object);
+type UnwindingRelease = unsafe extern "C-unwind" fn(Object);
+
+type PlainCall = unsafe extern "C" fn(Object, Object, Object) -> Object;
+type UnwindingCall = unsafe extern "C-unwind" fn(Object, Object, Object) -> Object;
+
+type PlainVariadic = unsafe extern "C" fn(Object, ...) -> Object;
+type UnwindingVariadic = unsafe extern "C-unwind" fn(Object, ...) -> Object;
+
+type UnwindingSlot = unsafe extern "C-unwind" fn(Object) -> Object;
+
+/// Calls `call`. If the stack is unwound from it, the thread sleeps for ever.
+#[inline]
+fn stop_unwinding<R>(call: impl FnOnce() -> R) -> R {
+    let guard = SleepForEver;
+    let result = call();
     forget(guard);
     result
 }
-
-type PlainCall = unsafe extern "C" fn(
-    *mut ffi::PyObject,
-    *mut ffi::PyObject,
-    *mut ffi::PyObject,
-) -> *mut ffi::PyObject;
-
-type UnwindingCall = unsafe extern "C-unwind" fn(
-    *mut ffi::PyObject,
-    *mut ffi::PyObject,
-    *mut ffi::PyObject,
-) -> *mut ffi::PyObject;
-
-type UnwindingSlot = unsafe extern "C-unwind" fn(*mut ffi::PyObject) -> *mut ffi::PyObject;
 
 /// Dropped only while the stack is unwound.
 struct SleepForEver;

@@ -13,7 +13,7 @@ use pyo3::types::PyWeakrefReference;
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::clock::clock;
-use crate::interpreter::calls::{call, iterate};
+use crate::interpreter::calls::{call, get_iterator};
 use crate::interpreter::census;
 use crate::loops::batch_cache::BatchCache;
 use crate::loops::batch_sizes::BatchSizes;
@@ -118,9 +118,9 @@ impl Loop {
         let what_if = what_if.transpose().inspect_err(|_| unmark())?;
         let iterator = if replays_only {
             // The source is not iterated.
-            iterate(&pyo3::types::PyTuple::empty(py))
+            get_iterator(&pyo3::types::PyTuple::empty(py))
         } else {
-            iterate(loader)
+            get_iterator(loader)
         };
         let iterator = iterator.inspect_err(|_| unmark())?;
         let session = call(session, (begun,)).inspect_err(|_| unmark())?;

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
-use crate::interpreter::calls::call_slot;
+use crate::interpreter::calls::{call_slot, release};
 
 /// The result of a call of `next`.
 pub(crate) enum Next {
@@ -130,6 +130,10 @@ pub(crate) fn iternext_of(kind: &Bound<'_, PyType>) -> Option<ffi::iternextfunc>
 
 impl Drop for SourceIterator {
     fn drop(&mut self) {
-        Python::attach(|py| drop(self.release(py)));
+        Python::attach(|py| {
+            if let Some(iterator) = self.release(py) {
+                release(iterator);
+            }
+        });
     }
 }

@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
 use pyo3::{Borrowed, PyTraverseError, PyVisit, ffi};
 
+use crate::interpreter::calls::call_with_objects;
 use crate::stages::fast_calls::{Method, call_any, call_counted};
 use crate::stages::stage::Stage;
 
@@ -92,12 +93,9 @@ unsafe extern "C" fn call(
         let owner = owner.as_ref().map_or(null_mut(), Bound::as_ptr);
         let function = this.function.as_ptr();
         call_counted(this.stage.get(), || {
-            let end = null_mut::<ffi::PyObject>();
             match (owner.is_null(), count, names.is_null()) {
-                (true, 1, true) => ffi::PyObject_CallFunctionObjArgs(function, *arguments, end),
-                (false, 1, true) => {
-                    ffi::PyObject_CallFunctionObjArgs(function, owner, *arguments, end)
-                }
+                (true, 1, true) => call_with_objects(function, *arguments, null_mut()),
+                (false, 1, true) => call_with_objects(function, owner, *arguments),
                 _ => call_any(function, owner, arguments, count, names),
             }
         })

@@ -90,7 +90,7 @@ def check_sent(parts: dict[str, Any], allowed: tuple[type, ...] = ()) -> _native
 
 def start_method() -> str:
     """How this program starts processes."""
-    # Also if it is in `sys.modules`: another thread may be importing it, and this waits until it has finished.
+    # `sys.modules` may hold a module that another thread is still importing. `import` waits for that thread.
     import multiprocessing
 
     # Asking for the default would set it.

@@ -49,7 +49,7 @@ def hand_off_stage(
 
 def is_process_queue(thing: object) -> bool:
     """Whether it is a `multiprocessing.Queue` or a queue derived from it."""
-    # Another thread may be importing the module.
+    # While another thread imports the module, it has no `Queue` yet.
     kind = getattr(sys.modules.get("multiprocessing.queues"), "Queue", None)
     return kind is not None and isinstance(thing, kind)
 

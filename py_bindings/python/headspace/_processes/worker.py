@@ -23,10 +23,11 @@ def is_worker() -> bool:
     if getattr(torch, "_worker_info", None) is not None:
         return True
     process = sys.modules.get("multiprocessing.process")
-    # Another thread may be importing the module. In a worker, it is complete.
-    parent_process = getattr(process, "parent_process", None)
-    if process is None or parent_process is None or parent_process() is None:
-        return False
+    try:
+        if process is None or process.parent_process() is None:
+            return False
+    except (AttributeError, NameError):
+        return False  # Another thread is still importing the module. A worker has imported it.
     return bool(process.current_process().daemon) or _native.works_for_another()
 
 

@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyWeakrefMethods;
 
 use super::{LoopIterator, this_thread};
+use crate::interpreter::calls::release;
 use crate::interpreter::thread_times;
 use crate::loops::batch_cache::{Answer, BatchCache};
 use crate::loops::source_iterator::Next;
@@ -258,5 +259,6 @@ impl LoopIterator {
         {
             let _ = loader.setattr("_iterator", py.None());
         }
+        release(iterator);
     }
 }
