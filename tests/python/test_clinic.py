@@ -54,6 +54,8 @@ ALONE = {
     "no_workers_heavy_transforms",
     "other_rank_waits_for_data",
     "store_throttles_chunks",
+    # The loop's thread waits for a core while it receives a batch, so the verdict on its twin names the hand-off.
+    "tone_before_crop_in_threads",
 }
 
 
