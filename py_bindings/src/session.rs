@@ -4,6 +4,7 @@ mod configuration;
 pub(crate) mod log;
 mod python_errors;
 mod rendered;
+mod stderr;
 pub(crate) mod start_agent;
 
 use std::collections::BTreeMap;

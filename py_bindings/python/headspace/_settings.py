@@ -194,7 +194,10 @@ def memory() -> str:
 def libraries() -> list[str]:
     """The folders of the standard library, of installed packages and of this package."""
     own = os.path.dirname(os.path.abspath(__file__))
-    installed = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+    # Python ignores entries that are no text, such as a `Path`.
+    entries: list[object] = [*sys.path]
+    paths = [path for path in entries if isinstance(path, str)]
+    installed = [path for path in paths if path.endswith(("site-packages", "dist-packages"))]
     return [f"{path}{os.sep}" for path in (os.path.dirname(os.__file__), own, *installed)]
 
 

@@ -4,7 +4,6 @@
 //! Nothing here touches Python: `session/configuration.rs` reads the configuration, and
 //! `session/python_errors.rs` converts the errors.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +29,7 @@ use headspace_exporters::transport::tracker_scalars::{ScalarExporter, TrackerQue
 use crate::clock::clock;
 use crate::session::configuration::SessionConfig;
 use crate::session::rendered::render;
+use crate::session::stderr::print;
 
 /// How long the start of a session waits for the GPU's driver. An active driver answers in milliseconds. The
 /// readings of a slower one begin when it has opened.
@@ -301,10 +301,4 @@ fn open(
 /// Whether `name` is a folder name without path separators.
 fn is_plain(name: &str) -> bool {
     Path::new(name).file_name() == Some(name.as_ref())
-}
-
-/// Prints to stderr without Python, because the training thread needs the interpreter lock. A closed stderr
-/// is not an error.
-fn print(text: &str) {
-    let _ = std::io::stderr().write_all(text.as_bytes());
 }

@@ -22,6 +22,7 @@ use crate::stages::changed_calls::change_call;
 use crate::stages::handles_by_name::handles;
 use crate::stages::how_ended::how_ended;
 use crate::stages::open_calls::{self, End, LocalSlot};
+use crate::stages::process_slots;
 use crate::stages::stage::Stage;
 
 /// An entry of a method table. Python only reads it.
@@ -259,7 +260,13 @@ unsafe fn count_call(
         End::Done
     };
     let _ = catch_unwind(AssertUnwindSafe(|| {
-        open_calls::end_marked(stage.handle(), marker, how);
+        let begun = open_calls::end_marked(stage.handle(), marker, how);
+        // The search may run Python code, which must not run while the exception of the call is set.
+        if let Some(begun) = begun
+            && !answer.is_null()
+        {
+            process_slots::search_if_due(begun);
+        }
     }));
     answer
 }

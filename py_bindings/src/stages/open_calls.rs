@@ -326,18 +326,16 @@ pub(crate) fn end_part(handle: Handle, marker: usize) -> u64 {
     ended.ok().flatten().unwrap_or(0)
 }
 
-/// The call with that marker ends. It began on this thread.
+/// The call with that marker ends. It began on this thread. Returns its first tick.
 #[inline]
-pub(crate) fn end_marked(handle: Handle, marker: usize, how: End) {
-    let _ = CALLS.try_with(|of_thread| {
-        let begun = of_thread.stack.with(handle.writers, |calls| {
+pub(crate) fn end_marked(handle: Handle, marker: usize, how: End) -> Option<u64> {
+    let ended = CALLS.try_with(|of_thread| {
+        of_thread.stack.with(handle.writers, |calls| {
             let index = find_newest_call(calls, handle, marker)?;
             Some(close(handle.writers, calls, index, how))
-        });
-        if let Some(begun) = begun {
-            process_slots::search_if_due(begun);
-        }
+        })
     });
+    ended.ok().flatten()
 }
 
 /// The newest call of the handle that began in that frame, or with that marker.

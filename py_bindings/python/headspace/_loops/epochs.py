@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from _weakref import ref
 
+from headspace._loops.attributes import get_attribute
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +26,7 @@ def length_of(loader: Any) -> int | None:
         return None
     if any(kind.__module__ in _LENGTH_HAS_SIDE_EFFECTS for kind in type(loader).__mro__):
         return None
-    attributes = getattr(loader, "__dict__", {})
+    attributes = get_attribute(loader, "__dict__") or {}
     before = attributes.get(_LENGTH_GIVEN)
     try:
         return len(loader)

@@ -14,6 +14,7 @@ from _weakref import ref
 from headspace._loops.replacing import replace
 from headspace._loops.training_or_evaluation import RoleState, role_at_begin
 from headspace._session import threads
+from headspace._session.own_errors import call_safely
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,13 +58,20 @@ def observe_role() -> RoleState:
 def role_by_modes() -> RoleState:
     """The state by the modes of the models alone, as if gradients were on."""
     is_main_thread = threads.is_main_thread()
+    # A model may raise, or be changed by another thread.
+    modes = call_safely(_modes_of_models, is_main_thread) or []
+    return role_at_begin(modes, gradients=True, is_main_thread=is_main_thread)
+
+
+def _modes_of_models(is_main_thread: bool) -> list[bool]:
+    """Whether each model is in training mode."""
     modes = []
     for entry in _models:
         model = entry.model()
         # Reads the attribute, since code that restores an earlier mode sets it without a call.
         if model is not None and (is_main_thread or entry.thread == get_ident()):
             modes.append(bool(_unwrap_model(model).training))
-    return role_at_begin(modes, gradients=True, is_main_thread=is_main_thread)
+    return modes
 
 
 def watch_modes(module_type: Any) -> None:

@@ -44,8 +44,9 @@ def frame_variables(frame: FrameType) -> list[tuple[str, Any]]:
         return []  # A module or a class: its dictionary is found by itself.
     if sys.version_info >= (3, 13):
         return list(frame.f_locals.items())
-    # Python keeps the dictionary with the values in the frame, and gives it to the program if it asks.
-    if not _READS_LOCALS.isdisjoint(code.co_names):
+    # Python keeps the dictionary with the values in the frame, and gives it to the program if it asks. It also copies the
+    # values back from the dictionary after a call of a debugger.
+    if frame.f_trace is not None or not _READS_LOCALS.isdisjoint(code.co_names):
         return []
     variables = frame.f_locals
     found = list(variables.items())

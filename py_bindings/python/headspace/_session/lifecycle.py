@@ -233,7 +233,8 @@ def _start(
                 "world_size": _settings.world_size(),
                 "mode": mode,
                 "versions": _settings.versions(_native.__version__),
-                "argv": [str(argument) for argument in sys.argv],
+                # An argument that is not UTF-8 has surrogates.
+                "argv": [str(argument).encode(errors="replace").decode() for argument in sys.argv],
                 "settings": {
                     "interval": f"{seconds:g}s",
                     "dir": str(base),
@@ -294,7 +295,11 @@ def _feed_of(sinks: list[Sink], interval: float, quiet: bool) -> Feed | None:
 def _record_refused_settings(native: _native.Session) -> None:
     """Records the settings that were invalid."""
     while _environment.refused:
-        native.refuse_setting(*_environment.refused.pop(0))
+        try:
+            refused = _environment.refused.pop(0)
+        except IndexError:  # Another thread records them, too.
+            return
+        native.refuse_setting(*refused)
 
 
 def _seconds(interval: float | str) -> float:

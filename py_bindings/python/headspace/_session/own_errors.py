@@ -28,7 +28,13 @@ def call_safely(function: Callable[..., Any], *args: Any) -> Any:
     except Exception as error:
         if not has_reported:
             has_reported = True
-            print_notice(
-                f"not everything is measured: {type(error).__name__}: {error}. Training continues"
-            )
+            print_notice(f"not everything is measured: {_describe(error)}. Training continues")
         return None
+
+
+def _describe(error: Exception) -> str:
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}"
+    except Exception:  # The error may be of a class of the program.
+        return name
