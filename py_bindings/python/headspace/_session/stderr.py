@@ -6,7 +6,6 @@ If nobody reads a pipe that is full, the rest of a line is dropped after some se
 from __future__ import annotations
 
 import os
-import select
 import sys
 import time
 
@@ -32,6 +31,8 @@ def write_line(text: str) -> None:
 
 
 def _write(descriptor: int, data: bytes) -> None:
+    import select  # Not when headspace is imported: a module more takes time.
+
     end = time.monotonic() + _PATIENCE_S
     room = select.poll()
     room.register(descriptor, select.POLLOUT)
