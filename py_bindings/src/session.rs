@@ -4,8 +4,8 @@ mod configuration;
 pub(crate) mod log;
 mod python_errors;
 mod rendered;
-mod stderr;
 pub(crate) mod start_agent;
+mod stderr;
 
 use std::collections::BTreeMap;
 use std::path::Path;
