@@ -196,8 +196,8 @@ def libraries() -> list[str]:
     own = os.path.dirname(os.path.abspath(__file__))
     # Python ignores entries that are no text, such as a `Path`.
     entries: list[object] = [*sys.path]
-    paths = [path for path in entries if isinstance(path, str)]
-    installed = [path for path in paths if path.endswith(("site-packages", "dist-packages"))]
+    ends = ("site-packages", "dist-packages")
+    installed = [path for path in entries if isinstance(path, str) and path.endswith(ends)]
     return [f"{path}{os.sep}" for path in (os.path.dirname(os.__file__), own, *installed)]
 
 

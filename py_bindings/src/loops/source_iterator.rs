@@ -99,7 +99,14 @@ impl SourceIterator {
     }
 
     /// Releases the iterator, and so the resources that it holds.
-    pub(crate) fn release<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+    pub(crate) fn release(&self, py: Python<'_>) {
+        if let Some(iterator) = self.take(py) {
+            release(iterator);
+        }
+    }
+
+    /// Takes the iterator, which the caller must release.
+    pub(crate) fn take<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         let iterator = self.iterator.swap(null_mut(), Ordering::Relaxed);
         // SAFETY: the reference was ours, and is now the result's.
         unsafe { Bound::from_owned_ptr_or_opt(py, iterator) }
@@ -130,10 +137,6 @@ pub(crate) fn iternext_of(kind: &Bound<'_, PyType>) -> Option<ffi::iternextfunc>
 
 impl Drop for SourceIterator {
     fn drop(&mut self) {
-        Python::attach(|py| {
-            if let Some(iterator) = self.release(py) {
-                release(iterator);
-            }
-        });
+        Python::attach(|py| self.release(py));
     }
 }

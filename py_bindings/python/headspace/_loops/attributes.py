@@ -17,6 +17,11 @@ def get_attribute(owner: Any, name: str) -> Any:
         return None
 
 
+def own_attributes(owner: Any) -> dict[str, Any]:
+    """The dictionary of its attributes. Empty if it has none."""
+    return get_attribute(owner, "__dict__") or {}
+
+
 def read_attribute(owner: Any, name: str, kind: type[T]) -> T | None:
     """An attribute that is a bool, or a number that records can hold. None if it is missing, has another
     type, or raises."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from _weakref import ref
 
-from headspace._loops.attributes import get_attribute
+from headspace._loops.attributes import own_attributes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def length_of(loader: Any) -> int | None:
         return None
     if any(kind.__module__ in _LENGTH_HAS_SIDE_EFFECTS for kind in type(loader).__mro__):
         return None
-    attributes = get_attribute(loader, "__dict__") or {}
+    attributes = own_attributes(loader)
     before = attributes.get(_LENGTH_GIVEN)
     try:
         return len(loader)

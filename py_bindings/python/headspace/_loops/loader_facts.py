@@ -6,7 +6,7 @@ from sys import modules
 
 from headspace import _settings
 from headspace._loops import sample_split, samples
-from headspace._loops.attributes import get_attribute, read_attribute, type_name_of
+from headspace._loops.attributes import own_attributes, read_attribute, type_name_of
 from headspace._loops.batch_digest import digest_batch
 from headspace._loops.batch_parts import count_bytes, count_parts
 from headspace._loops.epochs import length_of
@@ -69,7 +69,7 @@ def torch_loader(loader: Any) -> Any:
     kind = getattr(modules.get("torch.utils.data"), "DataLoader", None)
     if kind is None:
         return None
-    for candidate in (loader, _own_attributes(loader).get("base_dataloader")):
+    for candidate in (loader, own_attributes(loader).get("base_dataloader")):
         if issubclass(type(candidate), kind):
             return candidate
     return None
@@ -98,8 +98,4 @@ def samples_per_batch(loader: Any) -> int | None:
 
 
 def _batch_sampler(loader: Any) -> Any:
-    return _own_attributes(loader).get("batch_sampler")
-
-
-def _own_attributes(loader: Any) -> dict[str, Any]:
-    return get_attribute(loader, "__dict__") or {}
+    return own_attributes(loader).get("batch_sampler")

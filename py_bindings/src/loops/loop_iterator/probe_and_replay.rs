@@ -249,7 +249,7 @@ impl LoopIterator {
     /// Releases the threads and processes of the source, which replay no longer needs, even if the loader
     /// keeps its iterator for the next epoch (torch's persistent workers do).
     fn release_source(&self, py: Python<'_>) {
-        let Some(iterator) = self.source.release(py) else {
+        let Some(iterator) = self.source.take(py) else {
             return;
         };
         let loader = self.loader.as_ref();

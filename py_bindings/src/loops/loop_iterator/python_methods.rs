@@ -10,7 +10,7 @@ use pyo3::types::PyTuple;
 use pyo3::{PyTraverseError, PyVisit};
 
 use super::{LoopIterator, this_thread};
-use crate::interpreter::calls::{call, call_method, release};
+use crate::interpreter::calls::{call, call_method};
 use crate::interpreter::interrupts::unless_interrupted;
 
 /// Carries a new iterator through Python's constructor.
@@ -176,9 +176,7 @@ impl LoopIterator {
     fn __clear__(&self, py: Python<'_>) {
         let rest = self.rest_of_epoch.try_lock();
         drop(rest.ok().and_then(|mut rest| rest.take()));
-        if let Some(iterator) = self.source.release(py) {
-            release(iterator);
-        }
+        self.source.release(py);
     }
 }
 
